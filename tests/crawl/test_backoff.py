@@ -14,11 +14,10 @@ import pytest
 from tests import forks
 from tests.crawl.answers import Answer, Busy, busy
 from tests.crawl.conftest import CHOSEN, check
-from tests.crawl.crawl import ROOT, run_crawl, start_crawl
+from tests.crawl.crawl import ROOT, run_crawl, start_crawl, wait_until
 from tests.crawl.pauses import Pause, pauses_of, sent_within, too_many_after
 from tests.crawl.server import Hit, Site
 from tests.crawl.test_ledger import rows
-from tests.crawl.test_stores import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,9 +11,8 @@ import pytest
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.stores.sqlite import SqliteStore
 from tests.crawl.answers import Answer, redirect, robots
-from tests.crawl.crawl import run_crawl, start_crawl
+from tests.crawl.crawl import run_crawl, start_crawl, wait_until
 from tests.crawl.test_politeness import NOTING_SLOTS, slot_gaps
-from tests.crawl.test_stores import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,9 +14,8 @@ import pytest
 
 from tests import effort, forks
 from tests.crawl.answers import Answer
-from tests.crawl.crawl import ROOT, run_crawl, start_crawl
+from tests.crawl.crawl import ROOT, run_crawl, start_crawl, wait_until
 from tests.crawl.test_faults import POWERLESS, fill, forbid
-from tests.crawl.test_stores import wait_until
 from tests.crawl.trials import ENDS, RULES, Trial, Web, check_whole, kill
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.crawl.answers import Answer, redirect
+from tests.crawl.crawl import wait_until
 from tests.crawl.server import PAGE
-from tests.crawl.test_stores import wait_until
 from tests.crawl.trials import HTML, RULES, Trial, kill
 
 if TYPE_CHECKING:

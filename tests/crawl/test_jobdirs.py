@@ -10,8 +10,7 @@ import pytest
 
 from tests import effort
 from tests.crawl.answers import Answer, robots
-from tests.crawl.crawl import run_crawl, start_crawl
-from tests.crawl.test_stores import wait_until
+from tests.crawl.crawl import run_crawl, start_crawl, wait_until
 from tests.crawl.trials import HTML, RULES, Trial, check_whole, kill, moments
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crawl.answers import Answer, redirect, robots
-from tests.crawl.crawl import run_crawl, start_crawl
-from tests.crawl.test_stores import wait_until
+from tests.crawl.crawl import run_crawl, start_crawl, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

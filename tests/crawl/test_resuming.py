@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.crawl.answers import Answer, robots
-from tests.crawl.crawl import start_crawl
-from tests.crawl.test_stores import wait_until
+from tests.crawl.crawl import start_crawl, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +13,6 @@ from tests.crawl.own_store import FolderStore
 from tests.stores.redis_server import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.crawl.crawl import CrawlResult
     from tests.crawl.server import Host, Site
 
@@ -44,13 +41,6 @@ def check_obeyed(asked: list[str], hosts: list[Host], result: CrawlResult) -> No
     for host in hosts:
         assert not [page for page in host.pages if page.startswith("/private/")]
     assert "log_count/ERROR" not in result.stats, result.log
-
-
-def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "It has not come to that in time"
-        time.sleep(0.01)
 
 
 def test_run_again(site: Site, mode: str, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests import effort
 from tests.crawl.answers import Answer
-from tests.crawl.test_stores import wait_until
+from tests.crawl.crawl import wait_until
 from tests.crawl.trials import (
     AT_ONCE,
     ENDS,

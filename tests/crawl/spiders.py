@@ -142,15 +142,6 @@ class PlanSpider(NotingSpider):
         )
 
 
-class NoErrbackSpider(PlanSpider):
-    """Sends requests without errbacks."""
-
-    name = "no-errback"
-
-    def request(self, arguments: dict[str, Any]) -> Request:
-        return Request(callback=self.note_response, **arguments)
-
-
 class MozillaSpider(PlanSpider):
     """A spider with its own ``user_agent``."""
 

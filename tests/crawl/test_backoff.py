@@ -183,14 +183,11 @@ def crawled(
             "healthy": healthy,
             "other": other,
             "queue": limit(add(), 10, busy(429, "2", delay=0.05), each=True),
-            "silent": limit(add(), 10, busy(503, delay=0.05), each=True),
             "files": limit(add(), 10, busy(429, "1", delay=0.05), each=True),
             "every way": limit(add(), 10, busy(503, "1", delay=0.05), each=True),
             "paused": limit(add(), 1, busy(429, "2")),
             "ahead": limit(add(), 1, shift(+1, 1)),
             "behind": limit(add(), 1, shift(-1, 1, 503)),
-            "nonsense": limit(add(), 1, busy(429, "soon")),
-            "negative": limit(add(), 1, busy(503, "-5")),
             "burst": limit(
                 burst, PLACES, busy(503, after=lambda: burst.at_once == PLACES)
             ),
@@ -213,7 +210,6 @@ def crawled(
             late,
             {"url": later.url("/first"), "meta": {**ANYWAY, "dont_retry": True}},
             *pages(hosts["queue"], 18),
-            *pages(hosts["silent"], 20),
             *pages(hosts["every way"], 6),
             *(
                 {"url": url, "meta": ANYWAY}
@@ -221,11 +217,6 @@ def crawled(
             ),
             {"url": paused.url("/page/0"), "meta": {"download_slot": "one"}},
             *(url for name in ("ahead", "behind") for url in pages(hosts[name], 3)),
-            *(
-                url
-                for name in ("nonsense", "negative")
-                for url in pages(hosts[name], 3)
-            ),
             *pages(burst, PLACES),
             *(url for name in ("0.3 s", "1.2 s") for url in pages(hosts[name], 1)),
             *pages(day, 30),

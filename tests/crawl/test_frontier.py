@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -41,11 +40,6 @@ def named(number: int) -> str:
     return f"127.0.1.{number + 1}"
 
 
-def gaps(host: Host) -> list[float]:
-    times = [hit.time for hit in host.hits]
-    return [after - before for before, after in pairwise(times)]
-
-
 @pytest.mark.slow
 def test_a_slow_host_stays_in_the_queue(
     site: Site, every_mode: str, tmp_path: Path
@@ -60,7 +54,7 @@ def test_a_slow_host_stays_in_the_queue(
     fetched = len(host.pages)
     assert 1 <= fetched < 10
     assert result.stats["scheduler/dequeued"] <= fetched + len(result.errors) + 1
-    assert all(gap >= 0.3 for gap in gaps(host))
+    assert all(gap >= 0.3 for gap in host.gaps)
     host.answers["/robots.txt"] = robots(RULES)
     # The duplicate filter drops the requests that left the queue in the first run.
     second = run_crawl(
@@ -101,7 +95,7 @@ def test_a_queue_that_knows_nothing_of_hosts(site: Site, mode: str) -> None:
     urls = pages(host, 50) + pages(down, 2)
     result = run_crawl(urls, mode=mode, settings=settings)
     assert 1 <= len(host.pages) < 10
-    assert all(gap >= 0.15 for gap in gaps(host))
+    assert all(gap >= 0.15 for gap in host.gaps)
     assert result.stats["scheduler/dequeued"] <= 8 + len(host.pages)
     assert result.stats["elapsed_time_seconds"] < 60
     (line,) = result.lines("WARNING", "take places of CONCURRENT_REQUESTS")
@@ -171,7 +165,7 @@ def test_robotstxt_that_redirects_to_a_slow_host_takes_no_place(
     paths = [hit.path for hit in slow.hits]
     # Three pages are sent for each redirect.
     assert paths.index("/public/2") <= 5
-    assert all(gap >= 0.1 for gap in gaps(slow))
+    assert all(gap >= 0.1 for gap in slow.gaps)
 
 
 def test_hosts_that_wait_take_no_place(site: Site, mode: str) -> None:
@@ -283,10 +277,7 @@ def test_download_delay_and_slow_answers(site: Site, mode: str) -> None:
     assert len(slow.pages) == 4
 
 
-@pytest.mark.parametrize("errback", [True, False])
-def test_many_requests_of_a_host_that_is_given_up(
-    site: Site, mode: str, errback: bool
-) -> None:
+def test_many_requests_of_a_host_that_is_given_up(site: Site, mode: str) -> None:
     """The requests of a host that is given up are refused in the queue: none passes through
     the downloader, and errbacks are called.
     """
@@ -294,10 +285,9 @@ def test_many_requests_of_a_host_that_is_given_up(
     result = run_crawl(
         [host.url(f"/{number}") for number in range(500)],
         mode=mode,
-        spider="PlanSpider" if errback else "tests.crawl.spiders.NoErrbackSpider",
         settings={"LOG_LEVEL": "INFO"},
     )
-    assert len(result.errors) == (500 if errback else 0)
+    assert len(result.errors) == 500
     assert result.stats["rep/given_up"] == 500
     assert result.stats["robotstxt/forbidden"] == 500
     assert "scheduler/dequeued" not in result.stats

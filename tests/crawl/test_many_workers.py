@@ -7,7 +7,7 @@ import signal
 import time
 from collections import Counter
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -93,11 +93,6 @@ def start_workers(
     return [first, *(start(crowd.urls, settings, **how) for _ in range(count - 1))]
 
 
-def gaps(host: Host) -> list[float]:
-    times = sorted(hit.time for hit in host.hits)
-    return [after - before for before, after in pairwise(times)]
-
-
 def repeated(hosts: list[Host]) -> int:
     """Return how many of the fetched pages were repetitions."""
     return sum(len(host.pages) - len(set(host.pages)) for host in hosts)
@@ -165,7 +160,7 @@ class Crowd:
             if n > 1
         ]
         for host in self.slow:
-            assert min(gaps(host)) >= DELAY, host.origin
+            assert min(host.gaps) >= DELAY, host.origin
         holds = [host for host in self.hosts if host not in self.down]
         if is_undisturbed:
             assert {len(host.robots_hits) for host in holds} == {1}

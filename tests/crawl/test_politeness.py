@@ -29,12 +29,6 @@ IMPATIENT = {
 NOTING_SLOTS = {"DOWNLOADER": f"{SPIDERS}NotingDownloader"}
 
 
-def gaps(*hosts: Host) -> list[float]:
-    """Return the seconds between successive requests to any of *hosts*, robots.txt included."""
-    times = sorted(hit.time for host in hosts for hit in host.hits)
-    return [after - before for before, after in pairwise(times)]
-
-
 def slot_gaps(result: CrawlResult, host: Host) -> list[float]:
     """Return the seconds between successive requests of the download slot of
     *host*, by the clock of the crawl. The access log is not exact enough, since the
@@ -104,7 +98,8 @@ def test_pace(site: Site, mode: str) -> None:
         ([longer], 6, 0.2),
         ([shorter], 6, 0.1),
     ):
-        found = gaps(*hosts)
+        times = sorted(hit.time for host in hosts for hit in host.hits)
+        found = [after - before for before, after in pairwise(times)]
         if len(hosts) == 2:
             # Both files of two origins are fetched before a delay is known.
             found = sorted(found)[1:]
@@ -112,7 +107,7 @@ def test_pace(site: Site, mode: str) -> None:
         assert min(found) >= delay, hosts
     assert result.stats["collected"] > 0
     assert fast.hits[-1].time < plain.hits[2].time
-    assert min(gaps(fast)) < 0.2
+    assert min(fast.gaps) < 0.2
     assert result.stats["rep/crawl_delay/hosts"] == 7
     assert result.stats["rep/crawl_delay/waited"] > 3
     lines = result.lines("INFO", "held up the crawl")
@@ -138,8 +133,8 @@ def test_scrapys_own_delays_only_lengthen(site: Site, mode: str) -> None:
     requests = [*pages(host, 7), *pages(other, 9)]
     result = run_crawl(requests, mode=mode, settings=settings)
     check_all_fetched(result, 16)
-    assert min(gaps(host)) >= 0.3
-    assert min(gaps(other)) >= 0.2
+    assert min(host.gaps) >= 0.3
+    assert min(other.gaps) >= 0.2
 
 
 def test_the_longer_delay_holds(site: Site) -> None:
@@ -150,7 +145,7 @@ def test_the_longer_delay_holds(site: Site) -> None:
     result = run_crawl(pages(host, 5), settings=settings)
     check_all_fetched(result, 5)
     assert min(slot_gaps(result, host)) >= 0.3
-    assert min(gaps(host)) >= 0.1
+    assert min(host.gaps) >= 0.1
 
 
 @pytest.mark.newest
@@ -176,13 +171,20 @@ def test_too_long(site: Site) -> None:
 
 
 @pytest.mark.newest
-def test_switched_off(site: Site) -> None:
-    """With REP_CRAWL_DELAY = False, or in Google's dialect, Crawl-delay is ignored."""
-    for settings in ({"REP_CRAWL_DELAY": False}, {"REP_DIALECT": "google"}):
-        host = site.add(DELAY.format(3600))
-        result = run_crawl(pages(host, 20), settings={**IMPATIENT, **settings})
-        check_all_fetched(result, 20)
-        assert "rep/crawl_delay/hosts" not in result.stats
+@pytest.mark.parametrize(
+    "settings", [{"REP_CRAWL_DELAY": False}, {"REP_DIALECT": "google"}]
+)
+def test_switched_off(site: Site, settings: dict[str, object]) -> None:
+    """With REP_CRAWL_DELAY = False, or in Google's dialect, Crawl-delay and Visit-time are ignored."""
+    host = site.add(f"{DELAY.format(3600)}Visit-time: 1200-1300\n")
+    result = run_crawl(
+        pages(host, 20),
+        spider=SPIDERS + "VisitingSpider",
+        settings={**IMPATIENT, **settings},
+        seconds=3600,
+    )
+    check_all_fetched(result, 20)
+    assert "rep/crawl_delay/hosts" not in result.stats
 
 
 @pytest.mark.newest
@@ -246,7 +248,7 @@ def test_cached_pages_wait_for_nobody(site: Site, tmp_path_factory: object) -> N
     }
     first = run_crawl(pages(host, 8), settings=cache)
     check_all_fetched(first, 8)
-    assert min(gaps(host)) >= 0.2
+    assert min(host.gaps) >= 0.2
     again = run_crawl(pages(host, 8), settings=cache)
     check_all_fetched(again, 8)
     assert len(host.pages) == 8
@@ -270,4 +272,4 @@ def test_what_a_callback_downloads_itself(site: Site, mode: str) -> None:
     downloaded = {item["url"]: item.get("status") for item in result.items}
     assert set(downloaded.values()) == {200}
     assert len(set(host.pages)) == 10
-    assert min(gaps(host)) >= 0.1
+    assert min(host.gaps) >= 0.1

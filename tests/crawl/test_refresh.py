@@ -60,7 +60,8 @@ def test_a_rule_that_changes(site: Site, mode: str) -> None:
     assert result.stats["rep/denied/rule"] == 60
 
 
-# tests/protocol/access/states has this, and what holds in an outage, for each dialect.
+# tests/protocol/access/states has this, and what holds in an outage, for each dialect;
+# tests/fetching/test_cache.py how long an outage has lasted.
 @pytest.mark.parametrize(
     ("seconds", "fetches"), [(7 * DAY - MINUTE, 1), (7 * DAY + 1, 2)]
 )

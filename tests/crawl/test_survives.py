@@ -41,11 +41,12 @@ def test_ended_at_any_moment(
 ) -> None:
     """A crawl whose process dies at random moments fetches all pages when it is resumed,
     again only those that were in flight, nothing forbidden, and keeps the delay of a host
-    over the restarts. What is done stays done.
+    over the restarts. What is done stays done. Its store and its ledger are whole.
     """
     kills, pages, most = (30, 240, 12) if effort.is_long else (KILLS, 25, 10)
     web = Web(site, 4, pages, slow_pages=kills)
-    trial = Trial(site, tmp_path, web.start_urls, mode=every_mode)
+    ledger = {"REP_LEDGER": str(tmp_path / "job" / "ledger"), "REP_LEDGER_LEVEL": "all"}
+    trial = Trial(site, tmp_path, web.start_urls, mode=every_mode, settings=ledger)
     for hits, pause in moments(kills, most):
         trial.run_until(hits, pause, ENDS[end])
     assert len(trial.hits()) < len(web.allowed), "It was not ended in the middle"
@@ -142,7 +143,7 @@ def test_done_while_nothing_is_popped(site: Site, stops: bool, tmp_path: Path) -
     if stops:
         crawl.process.send_signal(signal.SIGINT)
     wait_until(lambda: trial.notes("end"))
-    time.sleep(0.3)
+    trial.wait_for_file(host.url("/1"))
     kill(crawl, 0)
     crawl.wait()
     del host.answers["/1"]

@@ -6,31 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.output import (
-    CLEAN,
-    FOUND,
-    WRONG_USAGE,
-    Output,
-    Painted,
-    notify,
-)
+from scrapy_rep.commands.output import CLEAN, FOUND, WRONG_USAGE, Output, notify
 from scrapy_rep.commands.profile import profile_of
-from scrapy_rep.commands.robotstxt import ask, of_arguments
+from scrapy_rep.commands.sources import of_arguments
 from scrapy_rep.commands.urls import is_url, parse_url
+from scrapy_rep.commands.web import ask
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.lint.findings import Finding
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from scrapy.settings import Settings
 
-    from scrapy_rep.commands.output import Line, Style
-    from scrapy_rep.commands.robotstxt import LoadedRobotsTxt
+    from scrapy_rep.commands.output import Line
+    from scrapy_rep.commands.sources import LoadedRobotsTxt
     from scrapy_rep.protocol.dialect import Dialect
-
-_STYLES: dict[str, Style] = {"error": "red", "warning": "yellow", "note": "green"}
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
@@ -74,13 +66,13 @@ def _findings(file: LoadedRobotsTxt, dialect: Dialect) -> Sequence[Finding]:
     return [Finding(0, code, "note", message, text)]
 
 
-def _text(record: dict[str, Any]) -> Iterator[Line]:
+def _text(line: Line, record: dict[str, Any]) -> None:
     where = record["file"]
     for each in record["findings"]:
         place = f"{where}:{each['line']}: " if each["line"] else f"{where}: "
-        severity = Painted(each["severity"], _STYLES[each["severity"]])
-        yield Painted(place, "bold"), severity, f" [{each['code']}] ", each["message"]
+        code, message = each["code"], each["message"]
+        line("{:bold}{:word} [{}] {}", place, each["severity"], code, message)
         if each["text"]:
-            yield "    ", each["text"][:200]
+            line("    {}", each["text"][:200])
     if not record["findings"]:
-        yield Painted(f"{where}: ", "bold"), Painted("clean", "green")
+        line("{:bold}{:word}", f"{where}: ", "clean")

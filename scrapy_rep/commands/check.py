@@ -245,7 +245,8 @@ def _crawlers_text(line: Line, crawlers: Sequence[dict[str, Any]]) -> None:
     }
     for each in crawlers:
         cells = (f"{each[name]:<{widths[name]}}" for name in columns)
-        line("  {}  {:word}  {}", "  ".join(cells), verdict(each), each["why"])
+        whom = _for_whom(each["agent"], [])
+        line("  {}  {:word}  {}{}", "  ".join(cells), verdict(each), each["why"], whom)
 
 
 def _agents_of(robots: RobotsTxt, line: int) -> tuple[str, ...]:

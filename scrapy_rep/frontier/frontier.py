@@ -108,6 +108,7 @@ class Owner(Protocol):
     def push(self, request: Request, *, is_exempt: bool = False) -> None: ...
     def take(self, queue: BackQueue) -> Request | None: ...
     def count_ready(self) -> int: ...
+    def count_waiting(self) -> int | None: ...
 
 
 class Leases(Protocol):
@@ -592,7 +593,38 @@ class Frontier:
         found = self._in_flight.get(request)
         if found is not None and not found.is_sent:
             found.is_sent = True
+            self._measure(request, found.ticket)
             self.core.sent(found.ticket)
+
+    def _measure(self, request: Request, ticket: Ticket) -> None:
+        """Note for the ledger how long after the last answer *request* is sent, if its host has a
+        delay or has asked for a pause.
+
+        It may have to wait in its download slot as well, so it is sent now at the earliest.
+        """
+        traffic = self._reporter.traffic
+        if traffic is None:
+            return
+        now, time = self.clock.monotonic(), self.clock.time()
+        for scope in ticket.scopes:
+            found = scope.back_off
+            if scope.delays and ticket.obeys:
+                gap = 0.0 if scope.sent else now - scope.answered_at
+                known = gap if gap < inf else None
+                traffic.note_gap(_origin_text(request), scope.delay, known, time)
+            if found is not None and found.asked:
+                resumed = now - found.asked_at
+                traffic.note_resumed(_origin_text(request), found.asked, resumed, time)
+                found.asked = 0.0
+        self._note_waiting()
+
+    def _note_waiting(self) -> None:
+        """Note for the ledger how many requests wait, if that is known."""
+        traffic = self._reporter.traffic
+        waiting = [queue.count_waiting() for queue in self.queues]
+        if traffic is not None and waiting and None not in waiting:
+            requests = sum(map(int, filter(None, waiting))) + len(self._waiters)
+            traffic.note_waiting(requests, self.clock.time())
 
     def _give_way(self) -> None:
         """Free the places of requests that a component of the project holds back, if downloads
@@ -619,7 +651,9 @@ class Frontier:
                 asked = pause_asked(headers_of(response), self.clock.time())
                 if asked is not None:
                     asked = max(asked, _MIN_ASKED)
+                before = scope.back_off.until if scope.back_off else -inf
                 pause = self._back_off(scope, asked, self._backoff_max, found.since)
+                self._measure_pause(request, found.ticket, before)
                 if pause is not None:
                     said = str(response.status)
                     if after := response.headers.get(b"Retry-After"):
@@ -726,6 +760,20 @@ class Frontier:
                 host=scope.key,
                 pauses=found.pauses,
             )
+
+    def _measure_pause(self, request: Request, ticket: Ticket, before: float) -> None:
+        """Note for the ledger that the answer to *request* asks for a pause, unless it ends no
+        later than that of *before*.
+        """
+        traffic, found = self._reporter.traffic, ticket.scopes[0].back_off
+        if traffic is None or found is None or found.until <= before:
+            return
+        origin, time = _origin_text(request), self.clock.time()
+        traffic.note_pause(origin, found.asked, time)
+        slot = slot_state(self._crawler, ticket.scopes[-1].key)
+        if slot is not None and slot.is_queueing:
+            # Scrapy sends the requests that wait in its download slot.
+            traffic.note_resumed(origin, found.asked, 0.0, time)
 
     def _is_paused(self, ticket: Ticket) -> bool:
         """Whether a host of *ticket* has asked for a pause that is not over."""
@@ -886,6 +934,7 @@ class Frontier:
                 ),
             )
         self._popped = 0
+        self._note_waiting()
         self.alarms.at(self.clock.monotonic() + _LOG_EVERY, self._log_waiting)
 
     def _log(self, message: str, level: int = logging.INFO, **values: object) -> None:
@@ -931,6 +980,12 @@ def shared_scopes(clock: Clock) -> Scopes:
         except RuntimeError:  # A Twisted reactor without asyncio.
             key = Clock
     return _SCOPES.setdefault(key, Scopes())
+
+
+def _origin_text(request: Request) -> str:
+    """Return the origin of *request* as a ledger has it."""
+    origin = origin_at(request.url, request)
+    return "" if origin is None else str(origin)
 
 
 def duration(seconds: float) -> str:

@@ -14,7 +14,9 @@ from scrapy_rep.protocol.dialect import GOOGLE, RFC9309, Dialect
 CHECKED = "2026-11-22"
 """The date on which the entries were last compared with their sources."""
 
-_GOOGLE = "https://developers.google.com/search/docs/crawling-indexing/google-common-crawlers"
+_GOOGLE = (
+    "https://developers.google.com/search/docs/crawling-indexing/google-common-crawlers"
+)
 _OPENAI = "https://platform.openai.com/docs/bots"
 _ANTHROPIC = (
     "https://support.anthropic.com/en/articles/8896518-does-anthropic-crawl-data-from-the-"

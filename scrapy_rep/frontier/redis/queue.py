@@ -250,7 +250,7 @@ class HostQueue(Base):
 
     def _paused(self, host: str, *times: float) -> None:
         """Note that a host has asked a worker for a pause."""
-        self._frontier.paused_elsewhere(host, *times)
+        self._frontier.pauses.paused_elsewhere(host, *times)
         for popped in [one for one in self._handed_out if one.host == host]:
             self._handed_out.remove(popped)
             self._worker.back(popped.number)

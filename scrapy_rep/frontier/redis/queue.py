@@ -271,6 +271,8 @@ class HostQueue(Base):
         escaped = "".join(f"\\{c}" if c in "*?[]\\" else c for c in self._prefix)
         for key in self.server.scan_iter(f"{escaped}:*", count=1_000):
             self.server.unlink(key)
+        self._handed_out.clear()
+        self._worker.forget_unsent()
 
     # For the frontier.
 
@@ -571,7 +573,7 @@ class InFlight:
         ended = [
             one
             for one in self._taken
-            if one not in in_progress and one not in self._frontier.failing
+            if one not in in_progress and one not in self._frontier.refusing.failing
         ]
         closing = bool(ended) and is_closing(self._crawler)
         for request in ended:

@@ -307,9 +307,7 @@ def moments(count: int, most: int, pause: float = 0.05) -> list[tuple[int, float
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     chance = random.Random(seed)
-    return [
-        (chance.randint(1, most), chance.uniform(0, pause)) for _ in range(count)
-    ]
+    return [(chance.randint(1, most), chance.uniform(0, pause)) for _ in range(count)]
 
 
 def check_delays(host: Host, delay: float = DELAY) -> None:

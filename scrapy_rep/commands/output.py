@@ -38,6 +38,7 @@ _COLOURS = {
     "clean": "green", "note": "green", "warning": "yellow", "error": "red",
     "now denied": "red", "now allowed": "green", "use changes": "yellow",
     "now delayed": "yellow", "overridden": "yellow",
+    "intact": "green", "changed": "red", "not sealed": "yellow",
 }  # fmt: skip
 """The colour of each word that states a result."""
 

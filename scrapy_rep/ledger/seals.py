@@ -13,7 +13,7 @@ well, but not a digest that was published.
 from __future__ import annotations
 
 import json
-from collections import defaultdict, deque
+from collections import deque
 from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -206,7 +206,10 @@ def check(connection: sqlite3.Connection) -> list[Checked]:
     # A later version of this package may have sealed tables that this one does not know.
     found = tables(connection, NAMES.union(*seals.values()))
     checks: dict[int, dict[str, _TableCheck]] = {
-        crawl: {each.name: _TableCheck(each, seals[crawl][each.name]) for each in found}
+        crawl: {
+            each.name: _TableCheck(each, seals.get(crawl, {}).get(each.name, []))
+            for each in found
+        }
         for crawl in {*ended, *seals}
     }
     for table in found:
@@ -219,13 +222,14 @@ def check(connection: sqlite3.Connection) -> list[Checked]:
     of_bodies = _check_bodies(connection)
     results = []
     for crawl, by_table in sorted(checks.items()):
+        sealed = seals.get(crawl, {})
         problems = [
             Problem(name, "removed", None, None, "the table is missing")
-            for name in seals[crawl].keys() - by_table.keys()
+            for name in sealed.keys() - by_table.keys()
         ]
         for each in by_table.values():
             # A crawl that was killed has no seals of tables that do not grow.
-            may_lack = not seals[crawl] or not (each.table.grows or ended.get(crawl))
+            may_lack = not sealed or not (each.table.grows or ended.get(crawl))
             if problem := each.finish(may_lack_seals=may_lack):
                 problems.append(problem)
         if crawl not in ended and not any(each.table == _CRAWL for each in problems):
@@ -233,10 +237,9 @@ def check(connection: sqlite3.Connection) -> list[Checked]:
             problems.append(Problem(_CRAWL, "removed", crawl, crawl, message))
         problems += of_bodies.pop(crawl, [])
         hashes = {name: each.hash for name, each in by_table.items()}
-        sealed = {name: hashes[name] for name in seals[crawl] if name in hashes}
         rows = {name: each.rows for name, each in hashes.items() if each.rows}
-        now = digest(sealed) if sealed else None
-        results.append(Checked(crawl, rows, now, problems))
+        now = {name: hashes[name] for name in sealed if name in hashes}
+        results.append(Checked(crawl, rows, digest(now) if now else None, problems))
     if None in of_bodies:
         results.append(Checked(None, {}, None, of_bodies[None]))
     return results
@@ -244,10 +247,9 @@ def check(connection: sqlite3.Connection) -> list[Checked]:
 
 def _seals(
     connection: sqlite3.Connection, crawl: int | None = None
-) -> defaultdict[int, defaultdict[str, list[Seal]]]:
+) -> dict[int, dict[str, list[Seal]]]:
     """Return the seals of all crawls, or of one, by crawl and table, in the order of writing."""
-    seals: defaultdict[int, defaultdict[str, list[Seal]]]
-    seals = defaultdict(lambda: defaultdict(list))
+    seals: dict[int, dict[str, list[Seal]]] = {}
     # Ledgers of earlier versions do not have the table.
     if connection.execute("PRAGMA table_info(seal)").fetchone():
         sql = (
@@ -255,7 +257,7 @@ def _seals(
             " WHERE ?1 IS NULL OR crawl = ?1 ORDER BY id"
         )
         for of, part, *row in connection.execute(sql, (crawl,)):
-            seals[of][part].append(Seal(*row))
+            seals.setdefault(of, {}).setdefault(part, []).append(Seal(*row))
     return seals
 
 
@@ -377,5 +379,5 @@ def sealed_digest(connection: sqlite3.Connection, crawl: int) -> str | None:
     """Return the digest of a crawl according to its seals, without reading its rows; None if it
     has none.
     """
-    seals = _seals(connection, crawl)[crawl]
+    seals = _seals(connection, crawl).get(crawl, {})
     return digest({part: each[-1] for part, each in seals.items()}) if seals else None

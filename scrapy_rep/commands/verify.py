@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from contextlib import closing
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.output import CLEAN, FOUND, Output, counted, notify
+from scrapy_rep.commands.output import CLEAN, FOUND, Output, counted, iso_time, notify
 from scrapy_rep.ledger.reader import open_ledger, reading
 from scrapy_rep.ledger.seals import check
 
@@ -60,8 +59,8 @@ def _record(
         "ledger": path,
         "crawl": checked.crawl,
         "spider": crawl and crawl["spider"],
-        "started": crawl and moment(crawl["started"]),
-        "ended": crawl and moment(crawl["ended"]),
+        "started": crawl and iso_time(crawl["started"]),
+        "ended": crawl and iso_time(crawl["ended"]),
         "finish_reason": crawl and crawl["finish_reason"],
         "rows": checked.rows,
         "digest": checked.digest,
@@ -69,14 +68,6 @@ def _record(
         "verdict": "changed" if checked.problems else verdict,
         "problems": [each._asdict() for each in checked.problems],
     }
-
-
-def moment(seconds: float | None) -> str | None:
-    """Return a time of a ledger as JSON has it: ``2026-11-30T12:00:00Z``."""
-    if seconds is None:
-        return None
-    time = datetime.fromtimestamp(seconds, timezone.utc)
-    return time.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _text(line: Line, record: dict[str, Any]) -> None:

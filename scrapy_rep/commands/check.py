@@ -23,18 +23,19 @@ from scrapy_rep.commands.sources import Live, OneFile, access_words, of_file
 from scrapy_rep.commands.urls import UrlList, parse_argument, parts
 from scrapy_rep.commands.usage import robotstxt_usage, usage_record, usage_text
 from scrapy_rep.commands.web import ask
+from scrapy_rep.protocol.crawlers import CRAWLERS
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.display import columns, visible
 from scrapy_rep.protocol.robotstxt.lines import decoded_text
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from scrapy.settings import Settings
 
     from scrapy_rep.commands.output import Line
-    from scrapy_rep.commands.sources import LoadedRobotsTxt
+    from scrapy_rep.commands.sources import LoadedRobotsTxt, Rules
     from scrapy_rep.commands.urls import Asked
     from scrapy_rep.commands.web import Web
     from scrapy_rep.protocol.robots import RobotsTxt
@@ -76,6 +77,7 @@ class Checker:
         own = {self.profile.dialect.name: self.profile.dialect}
         self._dialects = own | DIALECTS | own if arguments.dialects else own
         self._output = Output(arguments)
+        self._with_crawlers = arguments.agents
         self._is_brief = arguments.brief
         self._text = _brief_text if arguments.brief else self._full_text
         self._status = CLEAN
@@ -102,14 +104,12 @@ class Checker:
         source: OneFile | Live | None = given
         if source is None:
             assert web is not None
-            source = Live(self.profile, web)
+            source = Live(self.profile, web, sites=self._with_crawlers)
         for batch in batches:
             for part in parts(batch):
                 await source.load(each.origin for each in part if each.origin)
                 for each in part:
-                    loaded = source.rules(each.origin).loaded
-                    assert loaded
-                    self._show(each.url, loaded)
+                    self._show(each.url, source.rules(each.origin))
             self._output.flush()
         return self._status
 
@@ -126,8 +126,11 @@ class Checker:
             words += f"; lines that are not URLs: {bad:,}"
         notify(f"{counted(counts['allowed'] + counts['denied'], 'URL')}: {words}")
 
-    def _show(self, url: str, loaded: LoadedRobotsTxt) -> None:
-        record = self._record(url, loaded)
+    def _show(self, url: str, rules: Rules) -> None:
+        assert rules.loaded
+        record = self._record(url, rules.loaded)
+        if self._with_crawlers:
+            record["crawlers"] = _of_crawlers(url, rules.site or rules.loaded)
         is_denied = record["usage"]["denied"]
         if not record["allowed"] or is_denied:
             self._status = max(self._status, FOUND)
@@ -197,6 +200,7 @@ class Checker:
             line(f"  and {left} more {'sitemap' if left == 1 else 'sitemaps'}")
         for name, each in record.get("dialects", {}).items():
             line("  {} {:word}  {}", f"{name:<10}", verdict(each), each["why"])
+        _crawlers_text(line, record.get("crawlers", ()))
         if "agree" in record:
             style, agree = ("", "agree") if record["agree"] else ("yellow", "disagree")
             line(f"{{:{style}}}", f"  The dialects {agree}.")
@@ -204,13 +208,45 @@ class Checker:
 
 
 def _brief_text(line: Line, record: dict[str, Any]) -> None:
-    """Write one line: the verdict, then the verdicts of the other dialects."""
+    """Write one line: the verdict, then the verdicts of other dialects and crawlers."""
     template = "{:word}\t{}\t{}"
     cells = [verdict(record).strip(), record["url"], record["why"]]
-    for name, each in list(record.get("dialects", {}).items())[1:]:
+    others = list(record.get("dialects", {}).items())[1:]
+    others += [(each["token"], each) for each in record.get("crawlers", ())]
+    for name, each in others:
         template += "\t{}: {:word}\t{}"
         cells += [name, verdict(each).strip(), each["why"]]
     line(template, *cells)
+
+
+def _of_crawlers(url: str, loaded: LoadedRobotsTxt) -> list[dict[str, Any]]:
+    """Return what the robots.txt of a site says to each well-known crawler."""
+    found = []
+    for crawler in CRAWLERS.values():
+        robots = loaded.read_as(crawler.dialect)
+        found.append(
+            {
+                "token": crawler.token,
+                "operator": crawler.operator,
+                "purpose": crawler.purpose,
+                "source": crawler.source,
+                "dialect": crawler.dialect.name,
+                **decision_record(robots.decide(url, crawler.agents)),
+            }
+        )
+    return found
+
+
+def _crawlers_text(line: Line, crawlers: Sequence[dict[str, Any]]) -> None:
+    """Write a table of crawlers, with a verdict on the same URL for each."""
+    columns = ("token", "operator", "purpose")
+    widths = {
+        name: max((len(each[name]) for each in crawlers), default=0) for name in columns
+    }
+    for each in crawlers:
+        cells = (f"{each[name]:<{widths[name]}}" for name in columns)
+        whom = _for_whom(each["agent"], [])
+        line("  {}  {:word}  {}{}", "  ".join(cells), verdict(each), each["why"], whom)
 
 
 def _agents_of(robots: RobotsTxt, line: int) -> tuple[str, ...]:

@@ -29,7 +29,6 @@ from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.indexing.documents import is_document
 from scrapy_rep.protocol.indexing.rules import IndexingRules
-from scrapy_rep.protocol.indexing.statements import DENIALS, VALUED
 from scrapy_rep.protocol.usage.page import FIELDS
 from scrapy_rep.protocol.usage.preferences import NOTHING_STATED, UsagePreferences
 from scrapy_rep.protocol.usage.tdmrep import TdmRep
@@ -48,14 +47,11 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.sources import LoadedRobotsTxt
     from scrapy_rep.commands.urls import Asked
     from scrapy_rep.commands.web import Web
-    from scrapy_rep.protocol.indexing.statements import Statement
     from scrapy_rep.protocol.robotstxt.decisions import Decision
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS = 20
 _TAG = "x-robots-tag"
-
-_DEFAULTS = IndexingRules().to_dict()
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
@@ -248,7 +244,7 @@ def _record(page: Page, profile: Profile) -> dict[str, Any]:
         "rules": rules.to_dict(),
         "evidence": {
             key: [each._asdict() for each in statements]
-            for key, statements in _evidence(rules).items()
+            for key, statements in rules.evidence().items()
         },
         "statements": [each._asdict() for each in rules.statements],
         "findings": [each._asdict() for each in rules.findings],
@@ -294,32 +290,6 @@ def _effects(
         words += ". This is data, not a document: noindex and nofollow drop nothing"
     links = "dropped" if drops_links else "followed"
     return {"items": items, "links": links, "why": words}
-
-
-def _evidence(rules: IndexingRules) -> dict[str, list[Statement]]:
-    """Return the statements behind each rule that differs from its default."""
-    said = rules.to_dict()
-    return {
-        key: [each for each in rules.statements if key in _affected_rules(each)]
-        for key in said
-        if said[key] != _DEFAULTS[key]
-    }
-
-
-def _affected_rules(statement: Statement) -> set[str]:
-    """Return the names of the rules that a statement affects."""
-    name = statement.name
-    if not statement.known or (name in VALUED and statement.value is None):
-        return set()
-    if name in VALUED:
-        rule = name.replace("-", "_")
-        return {rule, "snippet"} if rule == "max_snippet" else {rule}
-    denied = set(DENIALS[name])
-    if "snippet" in denied:
-        denied.add("max_snippet")
-    if "index" in denied:
-        denied.add("index_embedded")
-    return denied
 
 
 def _text(line: Line, record: dict[str, Any], *, has_purposes: bool) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
+from scrapy.spiderloader import get_spider_loader
 
 from scrapy_rep.commands.output import notify
 from scrapy_rep.exceptions import SettingError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from datetime import datetime
 
+    from scrapy import Spider
     from scrapy.settings import Settings
 
     from scrapy_rep.protocol.dialect import Dialect
@@ -122,8 +124,8 @@ def verdict(record: dict[str, Any]) -> str:
 def profile_of(arguments: Namespace, settings: Settings) -> Profile:
     """Return the profile that the *arguments* and the *settings* describe.
 
-    Raises UsageError for an agent, a dialect or a purpose that does not exist. A command without
-    ``--agent`` has the rules for everyone.
+    Raises UsageError for an agent, a dialect, a purpose or a spider that does not exist. A command
+    without ``--agent`` has the rules for everyone.
     """
     given = getattr(arguments, "agent", [EVERYONE])
     written = [name.strip() for each in given for name in each.split(",")]
@@ -140,6 +142,9 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
         value = given if any("(" in name for name in names) else names
         options[USER_AGENT] = ("--agent", None if names == [EVERYONE] else value)
     settings = settings.copy()
+    spider = _spider(getattr(arguments, "spider", None), settings)
+    if spider is not None:
+        spider.update_settings(settings)
     # Reading these settings would create the folder of a crawl and the file of its store.
     settings.setdict({"JOBDIR": None, "REP_STORE": "memory://"}, "cmdline")
     for name, (_, value) in options.items():
@@ -158,11 +163,27 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
         return Profile(settings, rep, (EVERYONE,))
     if rep.agents:
         return Profile(settings, rep, rep.agents)
-    return _of_user_agent(settings, rep)
+    return _of_user_agent(settings, rep, spider)
 
 
-def _of_user_agent(settings: Settings, rep: RepSettings) -> Profile:
-    header = default_header(settings)
+def _spider(name: str | None, settings: Settings) -> type[Spider] | None:
+    """Return the class of the spider with this name, if one is named."""
+    if name is None:
+        return None
+    spiders = get_spider_loader(settings)
+    try:
+        return spiders.load(name)
+    except KeyError:
+        known = ", ".join(sorted(spiders.list())) or "none, as there is no project here"
+        raise UsageError(
+            f"no spider is named {name!r}; the spiders are: {known}"
+        ) from None
+
+
+def _of_user_agent(
+    settings: Settings, rep: RepSettings, spider: type[Spider] | None
+) -> Profile:
+    header = default_header(settings, spider)
     agents = product_tokens(header)
     if not agents:
         note = (

@@ -153,15 +153,22 @@ SUBCOMMANDS = {
         ),
     ),
     "report": Subcommand(
-        "Write a report on past crawls, as one HTML file",
+        "Write a report on past crawls: as one HTML file, as CSV files, or as JSON",
         (
             _several("ledgers", "LEDGER", "a crawl's ledger (REP_LEDGER)"),
+            _list(
+                "--against", "LEDGER",
+                "a ledger of an earlier crawl: the report says what has changed since; can be "
+                "repeated",
+            ),
             _value(
                 "-o --output", "FILE",
-                "the file to write, or - for standard output (default: %(default)s); an older "
-                "report is replaced, any other existing file is an error",
-                default="robots-report.html",
+                "the page to write, or - for standard output (default: robots-report.html; none, "
+                "with --csv or --json); an older report is replaced, any other existing file is "
+                "an error",
             ),
+            _value("--csv", "FOLDER", "write each table, with all of its rows, as a CSV file into this folder"),
+            _flag("--json", "write the whole report, with all rows, as one JSON object on one line"),
             _value(
                 "--hosts", "N", "list at most this many hosts (default: %(default)s)",
                 type=int, default=10_000,

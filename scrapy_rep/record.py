@@ -151,7 +151,7 @@ def of_request(
     layer = Layer.ROBOTS_TXT
     if override is not None:
         layer = Layer.OVERRIDE
-        statement = statement or f"{override.pattern}: {override.kind}"
+        statement = f"{statement}{override.note}" if statement else str(override)
     elif decision.reason is Reason.OVERRIDE:
         layer, reason = Layer.OVERRIDE, meta.DONT_OBEY_ROBOTSTXT
     elif decision.reason in _OF_PACE:

@@ -22,7 +22,6 @@ from scrapy_rep.exceptions import SettingError, StoreNotInstalled
 from scrapy_rep.protocol.access.freshness import Bounds
 from scrapy_rep.protocol.access.overrides import (
     ALLOWED_OVERRIDE,
-    ALLOWED_PATTERN,
     Override,
     OverrideError,
     parse_overrides,
@@ -204,11 +203,9 @@ def _get_overrides(
     try:
         return parse_overrides(written, _dialect_of(settings))
     except OverrideError as error:
-        if error.is_pattern:
-            key = f"A key of {name}"
-            raise SettingError(key, error.pattern, ALLOWED_PATTERN) from None
-        key = f"{name}[{error.pattern!r}]"
-        raise SettingError(key, written[error.pattern], ALLOWED_OVERRIDE) from None
+        keys = "".join(f"[{key!r}]" for key in error.keys)
+        where = f"{name}{keys}" if keys else f"A key of {name}"
+        raise SettingError(where, error.value, error.allowed) from None
 
 
 _OVERRIDES = Kind(f"a dict of host patterns to {ALLOWED_OVERRIDE}", _get_overrides)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.output import Painted
+from scrapy_rep.commands.output import Painted, notify
 from scrapy_rep.commands.urls import is_url, parse_argument, read_file
 from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.access.results import Access, AccessResult, renew, robots_of
@@ -51,7 +51,7 @@ class LoadedRobotsTxt:
         """The result of the fetch, if it was fetched."""
 
         self.override = override
-        """The entry of REP_OVERRIDES that it comes from, as ``pattern: kind``, or None."""
+        """The entry of REP_OVERRIDES that it comes from, with its reason and end; or None."""
 
         self._parse = parse
         self._read: dict[Dialect, RobotsTxt] = {}
@@ -98,10 +98,8 @@ def of_override(override: Override) -> LoadedRobotsTxt:
         parse = partial(_blanket, reason=Reason.OVERRIDE)
     else:
         parse = partial(RobotsTxt.parse, override.robots.body)
-    where = f"REP_OVERRIDES[{override.pattern!r}]"
-    return LoadedRobotsTxt(
-        where, parse, override=f"{override.pattern}: {override.kind}"
-    )
+    where = f"REP_OVERRIDES[{override.pattern!r}]{override.note}"
+    return LoadedRobotsTxt(where, parse, override=str(override))
 
 
 def _blanket(dialect: Dialect, reason: Reason) -> RobotsTxt:
@@ -115,10 +113,14 @@ class PresentFiles:
         self._profile = profile
         self._web = web
         self._kept: LRU[LoadedRobotsTxt] = LRU(_MAX_BYTES_KEPT)
+        self._now = time.time()
+        for each in profile.rep.overrides:
+            if each.ends <= self._now:
+                notify(each.end_notice)
 
     def override(self, origin: Origin) -> LoadedRobotsTxt | None:
         """Return the robots.txt that REP_OVERRIDES sets for *origin*, or None."""
-        found = override_for(self._profile.rep.overrides, origin)
+        found = override_for(self._profile.rep.overrides, origin, self._now)
         return None if found is None or found.kind == "obey" else of_override(found)
 
     async def effective(

@@ -110,8 +110,12 @@ def test_every_layer(site: Site, mode: str, tmp_path: Path) -> None:
             "REP_LEDGER_LEVEL": "all",
             "REP_REL": ["ugc"],
             "REP_OVERRIDES": {
-                f"127.0.0.1:{ours.port}": "User-agent: *\nDisallow: /closed",
-                f"127.0.0.1:{free.port}": "ignore",
+                f"127.0.0.1:{ours.port}": {
+                    "robotstxt": "User-agent: *\nDisallow: /closed",
+                    "reason": "agreed",
+                    "until": "9000-01-01",
+                },
+                f"127.0.0.1:{free.port}": {"obey": False, "reason": "our own"},
             },
         },
     )
@@ -150,14 +154,15 @@ def test_every_layer(site: Site, mode: str, tmp_path: Path) -> None:
         host.url("/ugc"): [("/", "rel", "dropped", "nofollow", None, None, "UGC x")],
         ours.url("/private/ours"): [
             (None, "override", "allowed", "no-rule", "*", None,
-             f"127.0.0.1:{ours.port}: robotstxt")
+             f"127.0.0.1:{ours.port}: robotstxt (agreed; until 9000-01-01)")
         ],
         ours.url("/closed"): [
-            (None, "override", "refused", "rule", "*", 2, "Disallow: /closed")
+            (None, "override", "refused", "rule", "*", 2,
+             "Disallow: /closed (agreed; until 9000-01-01)")
         ],
         free.url("/private/free"): [
             (None, "override", "allowed", "override", None, None,
-             f"127.0.0.1:{free.port}: ignore")
+             f"127.0.0.1:{free.port}: ignore (our own)")
         ],
         down.url("/page"): [
             (None, "robots.txt", "refused", "unreachable", None, None, None)

@@ -147,7 +147,7 @@ def of_request(
 ) -> Record:
     """Return the record of a decision by robots.txt, an override or a delay."""
     rule, reason = decision.rule, str(decision.reason)
-    statement = f"{rule.kind.capitalize()}: {rule.pattern}" if rule else None
+    statement = None if rule is None else str(rule)
     layer = Layer.ROBOTS_TXT
     if override is not None:
         layer = Layer.OVERRIDE

@@ -106,7 +106,5 @@ def row_of(signal: Signal, label: str) -> Row | None:
     return _BY_LABEL.get((signal, label))
 
 
-def is_about_mining(category: str) -> bool:
-    """Whether tdmrep.json can have statements about *category*, so the crawler needs it."""
-    row = row_of(Signal.TDM_RESERVATION, "tdm-reservation")
-    return row is not None and category in row.categories
+MINING = frozenset(_BY_LABEL[Signal.TDM_RESERVATION, "tdm-reservation"].categories)
+"""The categories that tdmrep.json can have statements about, for which a crawl needs it."""

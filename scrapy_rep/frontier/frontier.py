@@ -291,7 +291,8 @@ class Frontier:
         if key.origin is None or self.hosts is None:
             return None, key.is_service and self._obeys_delays
         override = self.hosts.override(key.origin)
-        if override is not None and override.robots is None:
+        if override is not None and override.robots is None and override.ends == inf:
+            # What waits for no robots.txt can never obey one; so not if the override ends.
             return None, False
         return self.core.host(key.origin), self._obeys_delays
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from hashlib import sha1
 from itertools import count
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,7 @@ OTHER = "b.example\thttp://b.example"
 # Keys of the tests: the time in milliseconds, and the moments at which keys expire.
 _NOW, _ENDS = "test:now", "test:ends"
 
-# Replaces the line of common.lua by which scripts call commands.
+# Replaces the line of the script by which it calls commands.
 _CALL = "local call = redis.call\n"
 _CALL_BY_THE_CLOCK_OF_THE_TEST = f"""
 local function call(name, key, ...)
@@ -80,12 +81,12 @@ _real_source = worker_module.source.__wrapped__  # The uncached function.
 
 
 @cache
-def _source(name: str) -> str:
-    """Return the text of a script, changed to read the clock of the test."""
-    text: str = _real_source(name)
-    if name == "common":
-        assert text.count(_CALL) == 1
-    return text.replace(_CALL, _CALL_BY_THE_CLOCK_OF_THE_TEST)
+def _source() -> tuple[str, str]:
+    """Return the script, changed to read the clock of the test, and its digest."""
+    text, _ = _real_source()
+    assert text.count(_CALL) == 1
+    text = text.replace(_CALL, _CALL_BY_THE_CLOCK_OF_THE_TEST)
+    return text, sha1(text.encode()).hexdigest()
 
 
 class ServerClock(FakeClock):
@@ -194,7 +195,7 @@ class Shared:
         return self._moments("ready")
 
     def unknown(self) -> dict[str, float]:
-        return self._moments("unknown")
+        return self._moments("wanted")
 
     def _moments(self, name: str) -> dict[str, float]:
         now = self.clock.monotonic()

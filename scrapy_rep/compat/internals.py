@@ -187,12 +187,14 @@ def is_scraper_full(crawler: Crawler) -> bool:
     return needs_backout is not None and needs_backout()
 
 
-def image_fields(crawler: Crawler) -> list[str]:
+def image_fields(crawler: Crawler, *, with_files: bool = False) -> list[str]:
     """The item fields from which the pipelines of the crawl that are an ImagesPipeline take the
-    URLs of images. A setting, their class or their code chooses the field.
+    URLs of images. A setting, their class or their code chooses the field. *with_files* adds the
+    fields of each FilesPipeline.
     """
+    names = ["images_urls_field"] + ["files_urls_field"] * with_files
     pipelines = _find(crawler.engine, "scraper.itemproc.middlewares") or ()
-    fields = (getattr(pipeline, "images_urls_field", None) for pipeline in pipelines)
+    fields = (getattr(each, name, None) for each in pipelines for name in names)
     return [field for field in dict.fromkeys(fields) if isinstance(field, str)]
 
 

@@ -354,9 +354,18 @@ class DryRun:
                 "the crawl has ended before these came",
                 count=f"{not_judged:,}",
             )
+        if self._timetable.most:
+            message = (
+                "A real run would have taken at least %(time)s, by the delays and pauses of its "
+                "slowest host; this dry run has taken %(elapsed)s"
+            )
+        else:
+            message = (
+                "No host has asked for a delay or a pause: a real run would have taken no longer "
+                "than this dry run (%(elapsed)s)"
+            )
         self._log(
-            "A real run would have taken at least %(time)s, by the delays and pauses of its slowest "
-            "host; this dry run has taken %(elapsed)s",
+            message,
             time=duration(self._timetable.most),
             elapsed=duration(self._clock.monotonic() - self._began),
         )
@@ -372,8 +381,9 @@ class DryRun:
             )
 
     def _log(self, message: str, **values: object) -> None:
+        arguments = [values] if values else []
         logger.log(
-            logging.INFO, message, values, extra={"spider": self._crawler.spider}
+            logging.INFO, message, *arguments, extra={"spider": self._crawler.spider}
         )
 
 

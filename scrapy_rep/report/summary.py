@@ -25,6 +25,9 @@ class Summary:
     complete: int
     """Crawls whose ledgers have every decision, not only refusals."""
 
+    dry_runs: int
+    """Crawls that only say what would have been refused and dropped."""
+
     let_through: int
     """Requests of such crawls, without overrides."""
 
@@ -60,6 +63,7 @@ def summarise(ledgers: Ledgers) -> Summary:
     return Summary(
         crawls=len(ledgers.crawls),
         complete=sum(crawl["every_decision"] for crawl in ledgers.crawls),
+        dry_runs=sum(crawl["is_dry_run"] for crawl in ledgers.crawls),
         let_through=sum(row["by_robotstxt"] for row in let_through),
         let_through_by_override=sum(row["by_override"] for row in let_through),
         responses=sum(_responses(crawl["counts"]) for crawl in ledgers.crawls),

@@ -56,7 +56,7 @@ def build(site: Site, hosts: int, pages: int) -> tuple[list[Host], list[str]]:
     for number, host in enumerate(found):
         host.answers["/moved.txt"] = robots(RULES)
         for page in range(pages):
-            chance = Random(1000 * number + page)  # noqa: S311
+            chance = Random(1000 * number + page)
             url = f"/p/{page}"
             host.answers[url] = _page(chance, found, page, pages)
             host.answers[f"/img/{page}"] = (

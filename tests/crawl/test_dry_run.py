@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import effort
+from tests.crawl.answers import Answer, busy, redirect, robots
 from tests.crawl.crawl import ADDON, CrawlResult, run_crawl
 from tests.crawl.dry_run_site import build
+from tests.crawl.page_spiders import PageSpider
+from tests.crawl.test_indexing import html, meta
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from scrapy.http import Response
 
     from tests.crawl.server import Host, Site
 
@@ -88,7 +94,7 @@ def test_compared_with_both_runs(site: Site, mode: str, tmp_path: Path) -> None:
     dry, by_dry = run(
         site, hosts, starts, {**settings, **dry_ledger}, mode=mode, enable=DRY
     )
-    real, by_real = run(site, hosts, starts, {**settings, **real_ledger}, mode=mode)
+    _, by_real = run(site, hosts, starts, {**settings, **real_ledger}, mode=mode)
     assert by_dry == by_stock
     assert sorted(map(repr, dry.items)) == sorted(map(repr, stock.items))
     assert by_real < by_stock
@@ -99,3 +105,195 @@ def test_compared_with_both_runs(site: Site, mode: str, tmp_path: Path) -> None:
     assert {"request", "link", "item", "file"} <= {subject for subject, _ in kinds}
     assert {"rule", "unreachable", "crawl-delay"} <= {reason for _, reason in kinds}
     assert dry.stats["rep/dry_run/not_judged"] == 0
+
+
+def links(*urls: str, head: str = "") -> Answer:
+    return html("".join(f'<a href="{url}">' for url in urls), head)
+
+
+def dry_run(urls: Any, settings: Any = None, **kwargs: Any) -> CrawlResult:
+    spider = kwargs.pop("spider", "tests.crawl.page_spiders.PageSpider")
+    return run_crawl(urls, spider=spider, settings=settings, enable=DRY, **kwargs)
+
+
+def paths(host: Host) -> list[str]:
+    return [hit.path for hit in host.hits if hit.path != "/robots.txt"]
+
+
+def test_the_order_of_requests(site: Site, mode: str) -> None:
+    """With one request at a time, a dry run sends them in the order of the stock crawl."""
+    host = site.add("User-agent: *\nDisallow: /b\nCrawl-delay: 1\n")
+    host.answers |= {
+        "/": links("/b", "/c", "/d"),
+        "/b": links("/b1", "/b2"),
+        "/c": redirect("/e"),
+        "/d": links("/b2", "/f", head=meta("nofollow")),
+    }
+    settings = {"CONCURRENT_REQUESTS": 1}
+    starts = [host.url("/"), host.url("/late"), host.url("/b3")]
+    spider = "tests.crawl.page_spiders.PageSpider"
+    run_crawl(starts, mode=mode, spider=spider, settings=settings, enable={})
+    stock = paths(host)
+    site.log.clear()
+    dry_run(starts, settings, mode=mode)
+    assert paths(host) == stock
+    assert len(host.robots_hits) == 1
+
+
+def test_the_log(site: Site, mode: str) -> None:
+    """The log says that it is a dry run, what a real run would have withheld, why, where, by which
+    setting, and how long it would have taken.
+    """
+    host = site.add("User-agent: *\nDisallow: /private\nCrawl-delay: 100\n")
+    host.answers |= {
+        "/": links("/private/1", "/private/2", "/open", head=meta("noindex")),
+        "/private/1": links("/only-from-private"),
+        "/open": busy(503, "30"),
+        "/only-from-private": html(head=meta("noindex")),
+    }
+    starts = [host.url("/"), host.url("/private/3")]
+    settings = {"REP_BACKOFF_MAX": 60, "REP_WAIT_MAX": 600}
+    result = dry_run(starts, settings, mode=mode)
+    assert len(result.lines("INFO", "This is a dry run")) == 1
+    assert len(result.lines("INFO", "A start request would be refused")) == 1
+    (line,) = result.lines("INFO", "would be refused: 3", "(rule)", "REP_OVERRIDES")
+    assert f"Most at {host.origin} (3)" in line
+    assert (
+        len(result.lines("WARNING", "Items that would be dropped: 1", "(noindex)")) == 1
+    )
+    assert (
+        len(result.lines("INFO", "(delay)", "REP_CRAWL_DELAY", "Crawl-delay: 100")) == 1
+    )
+    assert len(result.lines("INFO", "(back-off)", "Retry-After: 30")) == 1
+    assert len(result.lines("INFO", "not have made another 1 requests")) == 1
+    # "/" and "/open".
+    assert len(result.lines("INFO", "have taken at least 0:03:50, by")) == 1
+    assert len(result.lines("INFO", "127.0.0.1", "2 requests", "100 s", "0:00:30")) == 1
+    found = {key: count for key, count in result.stats.items() if "dry_run" in key}
+    assert found == {
+        "rep/dry_run/denied/rule": 3,
+        "rep/dry_run/noindex/dropped/noindex": 1,
+        "rep/dry_run/not_judged": 0,
+        "rep/dry_run/not_met": 1,
+        "rep/dry_run/seconds": 230.0,
+    }
+    assert "robotstxt/forbidden" not in result.stats
+    assert result.duration < 30
+
+
+def test_a_project_that_obeys(site: Site, mode: str, tmp_path: Path) -> None:
+    """Where Scrapy's own middleware obeys robots.txt, it goes on to do so; what it refuses, a real
+    run would refuse too.
+    """
+    host = site.add("User-agent: *\nDisallow: /private\n")
+    host.answers["/"] = links("/private/1", "/open", head=meta("noindex"))
+    file = ledger(tmp_path, "dry")
+    result = dry_run([host.url("/")], {"ROBOTSTXT_OBEY": True, **file}, mode=mode)
+    assert paths(host) == ["/", "/open"]
+    assert result.stats["robotstxt/forbidden"] == 1
+    assert result.stats["rep/dry_run/denied/rule"] == 1
+    found = [(row[0], row[3]) for row in withheld(file)]
+    assert sorted(found) == [("item", "noindex"), ("request", "rule")]
+
+
+def test_a_project_that_does_not_obey(site: Site) -> None:
+    """A project that ignores robots.txt learns what it would refuse."""
+    host = site.add("User-agent: *\nDisallow: /private\n")
+    result = dry_run([host.url("/private")], {"ROBOTSTXT_OBEY": False})
+    assert paths(host) == ["/private"]
+    assert len(result.lines("INFO", "ROBOTSTXT_OBEY is False in this project")) == 1
+    assert result.stats["rep/dry_run/denied/rule"] == 1
+
+
+def test_a_robotstxt_that_does_not_answer(site: Site, mode: str) -> None:
+    """No page waits for it, also where the host gets one request at a time. The end of the crawl
+    waits, so that all requests are judged.
+    """
+    host = site.add(Answer(hang=True))
+    host.answers["/"] = links(*[f"/{number}" for number in range(10)])
+    settings = {"CONCURRENT_REQUESTS_PER_DOMAIN": 1, "DOWNLOAD_TIMEOUT": 2}
+    result = dry_run([host.url("/")], settings, mode=mode)
+    first, second = host.robots_hits
+    assert (
+        max(hit.time for hit in host.hits_on("/9")) < first.time + 2 < second.time + 1
+    )
+    assert result.stats["rep/dry_run/denied/unreachable"] == 1
+    # All others were found on that page.
+    assert result.stats["rep/dry_run/not_met"] == 10
+    assert result.stats["rep/dry_run/not_judged"] == 0
+
+
+def test_a_spider_that_closes_early(site: Site, mode: str) -> None:
+    """It waits for robots.txt files for a few seconds only. What is not judged, is counted."""
+    host = site.add(Answer(hang=True))
+    settings = {"CLOSESPIDER_PAGECOUNT": 1, "DOWNLOAD_TIMEOUT": 60}
+    result = dry_run([host.url("/")], settings, mode=mode)
+    assert result.duration < 20
+    assert result.stats["finish_reason"] == "closespider_pagecount"
+    assert result.stats["rep/dry_run/not_judged"] == 1
+    assert len(result.lines("INFO", "1 requests were not judged")) == 1
+    assert not result.lines("ERROR")
+
+
+def test_a_jobdir(site: Site, mode: str, tmp_path: Path) -> None:
+    """A dry run in a JOBDIR leaves the files of Scrapy there, and a real run can resume it."""
+    host = site.add(robots("User-agent: *\nDisallow: /private\n"))
+    host.answers["/"] = links(*[f"/{n}" for n in range(9)], "/private/1", "/private/2")
+    settings = {"JOBDIR": str(tmp_path / "job"), "CONCURRENT_REQUESTS": 1}
+    starts = [host.url("/")]
+    dry = dry_run(starts, {**settings, "CLOSESPIDER_PAGECOUNT": 3}, mode=mode)
+    assert dry.stats["finish_reason"] == "closespider_pagecount"
+    assert (tmp_path / "job" / "requests.seen").exists()
+    real = run_crawl(
+        starts,
+        spider="tests.crawl.page_spiders.PageSpider",
+        settings=settings,
+        mode=mode,
+    )
+    assert sorted({*paths(host)} - {"/"}) == sorted(
+        {*(f"/{n}" for n in range(9)), *(p for p in paths(host) if "private" in p)}
+    )
+    refused = real.stats.get("rep/denied/rule", 0)
+    assert refused + sum("private" in path for path in paths(host)) == 2
+
+
+def test_components_of_the_project(site: Site, mode: str) -> None:
+    """Also with HostQueue in the settings of the project, nothing waits: not for robots.txt, not
+    for a delay, and not for a pause.
+    """
+    host = site.add(robots("User-agent: *\nCrawl-delay: 60\n", delay=1))
+    host.answers |= {"/": links("/1", "/2"), "/1": busy(503, "60")}
+    settings = {
+        "SCHEDULER_PRIORITY_QUEUE": "scrapy_rep.HostQueue",
+        "REP_BACKOFF_MAX": 60,
+        "CONCURRENT_REQUESTS": 1,
+    }
+    result = dry_run([host.url("/")], settings, mode=mode)
+    assert sorted(paths(host)) == ["/", "/1", "/2"]
+    assert host.hits_on("/2")[0].time < host.robots_hits[0].time + 1
+    # Each of the three requests, and the pause.
+    assert result.stats["rep/dry_run/seconds"] == 240
+
+
+class RaisingSpider(PageSpider):
+    """Raises after the first link of each page."""
+
+    name = "raising"
+
+    def note_response(self, response: Response) -> Iterator[Any]:
+        for output in super().note_response(response):
+            yield output
+            if not isinstance(output, dict):
+                raise RuntimeError("This callback is broken")
+
+
+def test_a_callback_that_raises(site: Site, mode: str) -> None:
+    """What it has made before passes, and is judged."""
+    host = site.add("User-agent: *\nDisallow: /1\n")
+    host.answers["/"] = links("/1", "/2", head=meta("noindex"))
+    spider = f"{__name__}.RaisingSpider"
+    result = dry_run([host.url("/")], spider=spider, mode=mode)
+    assert paths(host) == ["/", "/1"]
+    assert result.stats["rep/dry_run/denied/rule"] == 1
+    assert result.stats["rep/dry_run/noindex/dropped/noindex"] == 1
+    assert not result.lines("ERROR")

@@ -126,6 +126,7 @@ class DryRun:
 
     def process_response(self, request: Request, response: Response) -> Response:
         if isinstance(request, RobotsTxtRequest):
+            request.fetch.give_room_back()
             return self._own.process_response(request, response)
         if response.status in ASKS_FOR_PAUSE and self._settings.backoff_max:
             asked, said = pause_in(response, self._clock.time())
@@ -137,7 +138,11 @@ class DryRun:
 
     def process_exception(self, request: Request, exception: Exception) -> None:
         self._own.process_exception(request, exception)
-        if isinstance(exception, IgnoreRequest) and str(exception) == _SCRAPYS_REFUSAL:
+        if isinstance(request, RobotsTxtRequest):
+            request.fetch.give_room_back()
+        elif (
+            isinstance(exception, IgnoreRequest) and str(exception) == _SCRAPYS_REFUSAL
+        ):
             # Scrapy's own middleware has refused it, so it has not come here.
             self._begin(request)
 

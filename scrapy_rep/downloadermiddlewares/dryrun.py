@@ -122,7 +122,7 @@ class DryRun:
                 self._judge.judge_own(request)
         elif is_of_http(request) and not _is_scrapys_own(request):
             self._last_sent = self._clock.monotonic()
-            self._begin(request)
+            self._judge_request(request)
 
     def process_response(self, request: Request, response: Response) -> Response:
         if isinstance(request, RobotsTxtRequest):
@@ -144,12 +144,22 @@ class DryRun:
             isinstance(exception, IgnoreRequest) and str(exception) == _SCRAPYS_REFUSAL
         ):
             # Scrapy's own middleware has refused it, so it has not come here.
-            self._begin(request)
+            self._judge_request(request)
 
     # Verdicts.
 
+    def _judge_request(self, request: Request) -> None:
+        """Judge *request* now, or when its robots.txt is known. Whatever goes wrong, it is sent."""
+        try:
+            self._begin(request)
+        except Exception:
+            logger.exception(
+                "Error while judging %(request)s: the dry run does not count it",
+                {"request": request},
+                extra={"spider": self._crawler.spider},
+            )
+
     def _begin(self, request: Request) -> None:
-        """Judge *request* now, or when its robots.txt is known."""
         if self._reach.is_refused(request) and "retry_times" in request.meta:
             return  # A real run does not retry what it has refused.
         self._reach.sent(request)

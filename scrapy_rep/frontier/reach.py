@@ -109,6 +109,7 @@ class Reach:
         if not is_allowed:
             step.when_open.clear()
             if not self._has_room:
+                self._reach(found)
                 del self._steps[found]
         elif step.is_reached:
             self._open(found, step)

@@ -284,6 +284,16 @@ def test_components_of_the_project(site: Site, mode: str) -> None:
     assert result.stats["rep/dry_run/seconds"] == 240
 
 
+@pytest.mark.parametrize("delay", [0, 1])
+def test_a_retry(site: Site, delay: float) -> None:
+    """A request that Scrapy retries counts once, as in a real run, which would not have sent it."""
+    host = site.add(robots("User-agent: *\nDisallow: /1\n", delay=delay))
+    host.answers["/1"] = [Answer(status=500), Answer(status=500), html()]
+    result = dry_run([host.url("/2"), host.url("/1")], {"RETRY_ENABLED": True})
+    assert paths(host).count("/1") == 3
+    assert result.stats["rep/dry_run/denied/rule"] == 1
+
+
 class RaisingSpider(PageSpider):
     """Raises after the first link of each page."""
 

@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scrapy.core.scheduler import BaseScheduler
 
 from tests import effort
 from tests.crawl.answers import Answer, busy, redirect, robots
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from scrapy import Request
     from scrapy.http import Response
 
     from tests.crawl.server import Host, Site
@@ -266,14 +268,40 @@ def test_a_jobdir(site: Site, mode: str, tmp_path: Path) -> None:
     assert refused + sum("private" in path for path in paths(host)) == 2
 
 
-def test_components_of_the_project(site: Site, mode: str) -> None:
-    """Also with HostQueue in the settings of the project, nothing waits: not for robots.txt, not
-    for a delay, and not for a pause.
+class StackScheduler(BaseScheduler):
+    """A scheduler of a project, without a duplicate filter or a queue of Scrapy's."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+
+    def has_pending_requests(self) -> bool:
+        return bool(self.requests)
+
+    def enqueue_request(self, request: Request) -> bool:
+        self.requests.append(request)
+        return True
+
+    def next_request(self) -> Request | None:
+        return self.requests.pop() if self.requests else None
+
+
+@pytest.mark.parametrize(
+    "component",
+    [
+        {"SCHEDULER_PRIORITY_QUEUE": "scrapy_rep.HostQueue"},
+        {"SCHEDULER": f"{__name__}.StackScheduler"},
+    ],
+)
+def test_components_of_the_project(
+    site: Site, mode: str, component: dict[str, str]
+) -> None:
+    """Also with HostQueue in the settings of the project, or a scheduler of its own, nothing
+    waits: not for robots.txt, not for a delay, and not for a pause.
     """
     host = site.add(robots("User-agent: *\nCrawl-delay: 60\n", delay=1))
     host.answers |= {"/": links("/1", "/2"), "/1": busy(503, "60")}
     settings = {
-        "SCHEDULER_PRIORITY_QUEUE": "scrapy_rep.HostQueue",
+        **component,
         "REP_BACKOFF_MAX": 60,
         "CONCURRENT_REQUESTS": 1,
     }

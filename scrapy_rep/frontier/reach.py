@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     Call: TypeAlias = Callable[[], object]
 
-MAX_REQUESTS = 1_000_000
-"""The most requests to remember, in about 100 MB. Of later ones, all count as reached."""
+MAX_REMEMBERED = 1_000_000
+"""The most requests and calls to remember, in a few hundred MB. Of later requests, all count as
+reached."""
 
 
 class _Step:
@@ -54,6 +55,9 @@ class Reach:
         self._fingerprinter = crawler.request_fingerprinter
         self._reached: set[bytes] = set()
         self._steps: dict[bytes, _Step] = {}
+        self._held = 0
+        """The number of calls that wait."""
+
         self._due: deque[Call] = deque()
         self._is_running = False
         crawler.signals.connect(self._scheduled, signals.request_scheduled)
@@ -76,7 +80,7 @@ class Reach:
         elif found in self._steps or self._has_room:
             self._steps.setdefault(found, _Step(is_reached=False))
             if follows and before is not None and before.is_allowed is not False:
-                before.when_open.append(partial(self._reach, found))
+                self._hold(before.when_open, partial(self._reach, found))
 
     def sent(self, request: Request) -> None:
         """Note that *request* is sent; it will be judged."""
@@ -107,6 +111,7 @@ class Reach:
             self._stats.inc_value(stats.DRY_RUN_NOT_MET)
         step.is_allowed = is_allowed
         if not is_allowed:
+            self._held -= len(step.when_open)
             step.when_open.clear()
             if not self._has_room:
                 self._reach(found)
@@ -132,7 +137,7 @@ class Reach:
         if step is None or step.is_reached:
             call()
         else:
-            step.when_reached.append(call)
+            self._hold(step.when_reached, call)
 
     def when_open(self, request: Request | None, call: Call) -> None:
         """Call *call* once a real run would get the response to *request*."""
@@ -140,13 +145,18 @@ class Reach:
         if step is None:
             call()
         elif step.is_allowed is not False:
-            step.when_open.append(call)
+            self._hold(step.when_open, call)
 
     # The steps.
 
     @property
     def _has_room(self) -> bool:
-        return len(self._reached) + len(self._steps) < MAX_REQUESTS
+        count = len(self._reached) + len(self._steps) + self._held
+        return count < MAX_REMEMBERED
+
+    def _hold(self, calls: list[Call], call: Call) -> None:
+        calls.append(call)
+        self._held += 1
 
     def _fingerprint(self, request: Request) -> bytes:
         found: bytes = self._fingerprinter.fingerprint(request)
@@ -164,16 +174,20 @@ class Reach:
         step.is_reached = True
         if step.is_allowed is not None:
             self._stats.inc_value(stats.DRY_RUN_NOT_MET, -1)
-        self._due.extend(step.when_reached)
-        step.when_reached.clear()
+        self._release(step.when_reached)
         if step.is_allowed:
             self._open(found, step)
         self._run()
 
     def _open(self, found: bytes, step: _Step) -> None:
         del self._steps[found]
-        self._due.extend(step.when_open)
+        self._release(step.when_open)
         self._run()
+
+    def _release(self, calls: list[Call]) -> None:
+        self._held -= len(calls)
+        self._due.extend(calls)
+        calls.clear()
 
     def _run(self) -> None:
         """Call what is due. Calls may open further requests: not one inside another."""

@@ -184,13 +184,15 @@ class DecisionReporter:
             self._decided(record, request, response)
             return
         verdict = IN_DRY_RUN.get(record.verdict, record.verdict)
-        call = partial(self._decided, record._replace(verdict=verdict), request, None)
+        record = record._replace(verdict=verdict)
         if record.page is None:
+            call = partial(self._decided, record, request, None)
             self._reach.when_reached(request, call)
         else:
             # Downloader middlewares get a response that does not have its request yet.
-            page = response.request if response is not None else None
-            self._reach.when_open(page or request, call)
+            page = (response.request if response is not None else None) or request
+            # Held perhaps until the end, so without the request and the response.
+            self._reach.when_open(page, partial(self._decided, record, None, None))
 
     def _decided(
         self, record: Record, request: Request | None, response: Response | None

@@ -116,7 +116,7 @@ def test_too_many(
 ) -> None:
     """Beyond the limit, everything is found that a real run would make, and perhaps more."""
     crawl = Crawl(edges, refused)
-    with patch.object(reach, "MAX_REQUESTS", 3):
+    with patch.object(reach, "MAX_REMEMBERED", 3):
         crawl.run(data.draw)
     made, opened = real_run(edges, refused)
     assert crawl.made >= made

@@ -105,6 +105,9 @@ class DryRun:
         self._waiting_count = 0
         self._fetches: set[Deferred[None]] = set()
         self._timetable = Timetable()
+        self._closed: set[Origin] = set()
+        """Those that wanted no visits when a request was judged."""
+
         self._began = self._last_sent = self._clock.monotonic()
         self._closing_since = inf
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
@@ -244,7 +247,8 @@ class DryRun:
             slot = slot_state(self._crawler, download_slot(self._crawler, request))
             delay = max(demand.delay, slot.delay if slot else 0.0)
             reach.when_open(request, partial(self._note_time, host_of(request), delay))
-        if demand.opens_in:
+        if demand.opens_in and origin not in self._closed:
+            self._closed.add(origin)
             reach.when_reached(request, partial(hosts.report_hours, origin, pace))
 
     def _note_time(self, host: str, delay: float) -> None:
@@ -268,11 +272,10 @@ class DryRun:
     # robots.txt files, in the background.
 
     def _wait(self, origin: Origin, request: Request) -> None:
+        self._crawler.stats.inc_value(stats.DRY_RUN_NOT_JUDGED)
         if self._waiting_count >= _MAX_WAITING:
-            self._crawler.stats.inc_value(stats.DRY_RUN_NOT_JUDGED)
             self._reach.judged(request, is_allowed=True)
             return
-        self._crawler.stats.inc_value(stats.DRY_RUN_NOT_JUDGED)
         self._waiting_count += 1
         found = self._waiting.get(origin)
         cause = self._hosts.cache.cause_of(request)
@@ -293,8 +296,10 @@ class DryRun:
         causes, requests = self._waiting[origin]
         cache, known, tdmrep = self._hosts.cache, None, None
         try:
-            found, is_new = await cache.learn(origin, causes)
-            await self._reporter.learned(found, causes[0], is_new=is_new)
+            found = cache.cached(origin)
+            if found is None:
+                found, is_new = await cache.learn(origin, causes)
+                await self._reporter.learned(found, causes[0], is_new=is_new)
             if any(self._needs_tdmrep(found, each) for each in requests):
                 tdmrep = await cache.tdmrep(found, causes)
             known = found

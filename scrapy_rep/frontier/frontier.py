@@ -39,6 +39,7 @@ from scrapy_rep.frontier.hostkeys import (
     request_origin,
     was_redirected,
 )
+from scrapy_rep.frontier.measures import Measures
 from scrapy_rep.frontier.pauses import Pauses, duration
 from scrapy_rep.frontier.refusing import Refusing
 from scrapy_rep.frontier.reporter import DecisionReporter
@@ -92,6 +93,7 @@ class Owner(Protocol):
     def push(self, request: Request, *, is_exempt: bool = False) -> None: ...
     def take(self, queue: BackQueue) -> Request | None: ...
     def count_ready(self) -> int: ...
+    def count_waiting(self) -> int | None: ...
 
 
 class Leases(Protocol):
@@ -215,6 +217,7 @@ class Frontier:
         )
         reporter = DecisionReporter.of(crawler)
         self.pauses = Pauses(crawler, self, settings, reporter)
+        self.measures = Measures(crawler, self.clock, reporter.traffic)
         self.refusing = Refusing(crawler, self, reporter)
         self.hosts: Hosts | None = None
         """Knows the rules of hosts; None if the crawl ignores robots.txt."""
@@ -567,6 +570,8 @@ class Frontier:
         found = self._in_flight.get(request)
         if found is not None and not found.is_sent:
             found.is_sent = True
+            self.measures.sent(request, found.ticket)
+            self.measures.waiting(self.queues, len(self._waiters))
             self.core.sent(found.ticket)
 
     def _give_way(self) -> None:
@@ -588,7 +593,10 @@ class Frontier:
         found = self._in_flight.get(request)
         if found is None:
             return
-        self.pauses.answered(response, request, found.ticket.scopes[0], found.since)
+        scope = found.ticket.scopes[0]
+        before = scope.back_off.until if scope.back_off else -inf
+        self.pauses.answered(response, request, scope, found.since)
+        self.measures.asked(request, found.ticket, before)
         self._leave(request)
         self.flush()
 
@@ -681,6 +689,7 @@ class Frontier:
                 ),
             )
         self._popped = 0
+        self.measures.waiting(self.queues, len(self._waiters))
         self.alarms.at(self.clock.monotonic() + _LOG_EVERY, self._log_waiting)
 
     def _log(self, message: str, level: int = logging.INFO, **values: object) -> None:

@@ -200,6 +200,10 @@ class HostQueue:
             if not queue:
                 self._drop(queue)
 
+    def count_waiting(self) -> int:
+        """Return the number of requests in this queue."""
+        return self._count
+
     def count_ready(self) -> int:
         return len(self.ready)
 

@@ -272,6 +272,9 @@ class HostQueue(Base):
         self._report_soon()
         return self._read(popped.data, is_taken=True)
 
+    def count_waiting(self) -> None:
+        """Return None: only Redis knows how many requests wait."""
+
     def count_ready(self) -> int:
         """Return 0: the server counts the ready queues itself, in ``learn.lua``."""
         return 0

@@ -371,18 +371,18 @@ class DryRun:
         counts = self._crawler.stats.get_value
         if not_met := counts(stats.DRY_RUN_NOT_MET, 0):
             self._log(
-                "A real run would not have made another %(count)s requests of this dry run: it "
-                "would have found their URLs only on pages that it would not have fetched, or in "
-                "links that it would not have followed",
+                "Other requests that a real run would not have made: %(count)s. Their URLs are "
+                "only on pages that it would not have fetched, or in links that it would not have "
+                "followed",
                 count=f"{not_met:,}",
             )
         if not_judged := counts(stats.DRY_RUN_NOT_JUDGED, 0):
             self._log(
-                "%(count)s requests were not judged: too many waited for robots.txt files at once, or "
-                "the crawl has ended before these came",
+                "Requests that were not judged: %(count)s. Too many waited for robots.txt files "
+                "at once, or the crawl has ended before these came",
                 count=f"{not_judged:,}",
             )
-        if self._timetable.most:
+        if self._timetable.most >= 1:
             message = (
                 "A real run would have taken at least %(time)s, by the delays and pauses of its "
                 "slowest host; this dry run has taken %(elapsed)s"

@@ -12,6 +12,7 @@ from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.reasons import REASONS, Words
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 from scrapy_rep.record import IN_DRY_RUN, Layer, Record, Subject, Verdict
+from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,6 +68,7 @@ class Withheld:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
+        self._is_dry_run = RepSettings.of(crawler).dry_run
         self._found: dict[tuple[Subject, Verdict, str, str], tuple[int, Record]] = {}
         """How often there was each kind and reason, and the first record of it."""
         self._origins: dict[tuple[Subject, Verdict, str, str], Counter[str]] = {}
@@ -102,6 +104,8 @@ class Withheld:
         found = sorted(self._found.items(), key=lambda each: -each[1][0])
         for key, (count, first) in found:
             _, what = _KINDS[first.subject, first.verdict]
+            if first.verdict is Verdict.NOTED and self._is_dry_run:
+                what = "Delays and pauses that a real run would keep"
             most = self._origins.get(key, Counter()).most_common(_HOSTS_NAMED)
             self._log(f"{what}: {count:,}", first, most)
 

@@ -176,7 +176,7 @@ def test_the_log(site: Site, mode: str) -> None:
         len(result.lines("INFO", "(delay)", "REP_CRAWL_DELAY", "Crawl-delay: 100")) == 1
     )
     assert len(result.lines("INFO", "(back-off)", "Retry-After: 30")) == 1
-    assert len(result.lines("INFO", "not have made another 1 requests")) == 1
+    assert len(result.lines("INFO", "would not have made: 1.")) == 1
     # "/" and "/open".
     assert len(result.lines("INFO", "have taken at least 0:03:50, by")) == 1
     assert len(result.lines("INFO", "127.0.0.1", "2 requests", "100 s", "0:00:30")) == 1
@@ -242,7 +242,7 @@ def test_a_spider_that_closes_early(site: Site, mode: str) -> None:
     assert result.duration < 20
     assert result.stats["finish_reason"] == "closespider_pagecount"
     assert result.stats["rep/dry_run/not_judged"] == 1
-    assert len(result.lines("INFO", "1 requests were not judged")) == 1
+    assert len(result.lines("INFO", "not judged: 1.")) == 1
     assert not result.lines("ERROR")
 
 

@@ -569,7 +569,7 @@ class InFlight:
         ended = [
             one
             for one in self._taken
-            if one not in in_progress and one not in self._frontier.failing
+            if one not in in_progress and one not in self._frontier.refusing.failing
         ]
         closing = bool(ended) and is_closing(self._crawler)
         for request in ended:

@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis import ConnectionPool, Redis
 from redis.backoff import NoBackoff
-from redis.exceptions import (
-    NoScriptError,
-    OutOfMemoryError,
-    RedisError,
-    ResponseError,
-)
+from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
 from redis.retry import Retry
 
 from scrapy_rep.frontier.frontier import Frontier

@@ -26,7 +26,6 @@ from scrapy_rep.commands.web import ask
 from scrapy_rep.fetching.cache import tdmrep_url
 from scrapy_rep.fetching.failures import in_words
 from scrapy_rep.protocol.access.results import Access
-from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.usage.page import FIELDS
 from scrapy_rep.protocol.usage.preferences import NOTHING_STATED, UsagePreferences
@@ -190,10 +189,9 @@ def _record(page: Page, profile: Profile) -> dict[str, Any]:
         html = response.body
         content_type = response.headers.get("Content-Type") or b""
         encoding = http_content_type_encoding(content_type.decode("latin-1"))
-    own = {profile.dialect.name: profile.dialect}
     in_dialects = {
         name: IndexingRules.parse(tags, html, profile.agents, dialect, encoding)
-        for name, dialect in (own | DIALECTS | own).items()
+        for name, dialect in profile.dialects.items()
     }
     rules = in_dialects[profile.dialect.name]
     is_from_web = page.response is not None and page.loaded is not None

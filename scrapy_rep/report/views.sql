@@ -201,11 +201,12 @@ ORDER BY refused DESC, min(line);
 
 CREATE TEMPORARY VIEW judged_url AS
 SELECT * FROM (
-    SELECT *, count(*) OVER (PARTITION BY number) AS urls, row_number() OVER (
+    SELECT *, count(*) OVER (PARTITION BY number) AS urls_of_host, row_number() OVER (
         PARTITION BY number ORDER BY layer = 'override', times DESC, ledger, first
     ) AS place
     FROM (
-        SELECT number, origin, refused, overridden, url, verdict, layer, reason, line,
+        SELECT number, origin, refused AS refused_of_host,
+               overridden AS overridden_of_host, url, verdict, layer, reason, line,
                statement, count(*) AS times, ledger, min(id) AS first
         FROM decision JOIN judged USING (origin)
         WHERE verdict = 'refused' OR layer = 'override'

@@ -344,6 +344,48 @@ def large(path: Path, hosts: int = 2_000, decisions: int = 30_000) -> str:
     return ledger.close()
 
 
+def crowded(path: Path, hosts: int = 40) -> str:
+    """Many hosts, each with every kind of event."""
+    ledger = Ledger(path)
+    overrides = {f"partner-{number}.example": "ignore" for number in range(hosts)}
+    crawl = ledger.crawl(settings={"REP_OVERRIDES": overrides})
+    down = {"access": "unreachable", "status": None, "error": "connection refused"}
+    for number in range(hosts):
+        origin = f"https://{number}.department.university.example"
+        snapshot = ledger.snapshot(crawl, origin, b"# %d\n" % number + NEWS)
+        ledger.snapshot(crawl, f"https://bare-{number}.example", status=400 + number)
+        ledger.snapshot(crawl, f"https://down-{number}.example", **down)
+        columns = {
+            "pages": 9,
+            "bytes": 12_345,
+            "pauses": 1,
+            "pause": 5.0,
+            "resumed": 6.0,
+        }
+        ledger.traffic(crawl, origin, 0, delay=5.0, gap=5.5, **columns)
+        ledger.progress(crawl, number, pages=9, waiting=number)
+        common = {"page": f"{origin}/a", "verdict": "dropped"}
+        for reason in ("train-ai", "search"):
+            ledger.decision(
+                crawl, None, f"{origin}/a", layer="usage", reason=reason, source="header",
+                statement="train-ai=n", **common,
+            )  # fmt: skip
+        for reason in ("noindex", "nofollow"):
+            url, layer = f"{origin}/{reason}", "header"
+            ledger.decision(crawl, None, url, layer=layer, reason=reason, **common)
+        for each in range(30):
+            url = f"{origin}/search?q={each}"
+            ledger.refused(crawl, snapshot, url, 17, "Disallow: /search")
+            ledger.allowed(crawl, snapshot, f"{origin}/{each}")
+        given = {"layer": "override", "reason": "override"}
+        statement = f"partner-{number}.example: ignore"
+        url = f"https://partner-{number}.example/"
+        ledger.allowed(crawl, None, url, statement=statement, agent=None, **given)
+        asked = {"layer": "delay", "verdict": "noted", "reason": "back-off"}
+        ledger.decision(crawl, None, f"{origin}/", statement="429", agent=None, **asked)
+    return ledger.close()
+
+
 MARKUP = "<script>alert(1)</script></style></script><img src=x onerror=alert(2)>"
 TERMINAL = "\x1b[31m\x1b]0;owned\x07\x00\x7f\x9b"
 BIDI = "\u202egnp.exe\u2066\u200f\u061c\ufeff\u2028"

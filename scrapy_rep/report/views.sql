@@ -84,7 +84,8 @@ ORDER BY times DESC, access, status, why LIMIT (SELECT urls FROM limits);
 
 -- The origin of a URL with an invalid host is empty.
 CREATE TEMPORARY VIEW met AS
-SELECT origin FROM tally WHERE origin != '' UNION SELECT origin FROM snapshot;
+SELECT origin FROM tally WHERE origin != '' UNION SELECT origin FROM snapshot
+UNION SELECT origin FROM moved WHERE pages > 0;
 
 -- Arrived: refused, but a redirect or a script had already led a browser there.
 CREATE TEMPORARY VIEW total AS

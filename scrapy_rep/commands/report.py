@@ -37,7 +37,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
                 _write_csv(arguments, ledgers)
             if arguments.json:
                 record = tables.as_dict(ledgers, time.time())
-                Output(arguments).show(record, lambda _: ())
+                Output(arguments).show(record, lambda _line, _record: None)
         if arguments.output is None:
             return CLEAN
     _write_page(arguments, arguments.output or _PAGE)

@@ -247,7 +247,7 @@ def measured(path: Path) -> str:
     """A crawl whose ledger has what was fetched, and how the delays were kept."""
     ledger = Ledger(path)
     crawl = ledger.crawl("denied", started=START, ended=START + 5400)
-    names = "news", "daily", "shop", "library", "a-rather-long-name.of-a.university"
+    names = "news", "daily", "shop", "library", "a-long-name.of-a.university"
     for number, name in enumerate(names):
         origin = f"https://{name}.example"
         snapshot = ledger.snapshot(crawl, origin, NEWS if number < 2 else PRESS)

@@ -141,7 +141,7 @@ CREATE UNIQUE INDEX gap_origin ON gap (origin);
 -- the request that came soonest. "kept" is NULL if no request had to keep to one, or if that was
 -- not measured. A time may be rounded by a millisecond.
 CREATE TEMPORARY VIEW pace AS
-SELECT origin, asked.delay AS asked, gap.delay AS delay, gap, ratio,
+SELECT origin, asked.delay AS asked, gap.delay AS delay, gap, round(ratio, 4) AS ratio,
        CASE WHEN gap.delay IS NOT NULL THEN gap IS NULL OR gap >= gap.delay - 0.001 END AS kept
 FROM (
     SELECT origin FROM asked WHERE delay > 0

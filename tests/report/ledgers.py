@@ -406,7 +406,11 @@ def hostile(path: Path) -> str:
     )
     line = f"Disallow: /{nasty}"
     long = b"Disallow: /" + b"x" * 500_000
-    lines = f"User-agent: *\n{line}\n".encode() + b"\xff\x1b[2J\n" + long
+    lines = (
+        f"User-agent: *\n{line}\nUser-agent: GPTBot\n{line}\n".encode()
+        + b"\xff\x1b[2J\n"
+        + long
+    )
     origins = ("https://__proto__", "https://constructor", "javascript://x", nasty)
     for origin in origins:
         snapshot = ledger.snapshot(
@@ -423,6 +427,13 @@ def hostile(path: Path) -> str:
     ledger.decision(
         crawl, None, nasty, layer=nasty, verdict=nasty, reason=nasty, origin=nasty
     )
+    extremes = {"delay": 253402300799.0, "gap": -62135596800.0, "resumed": 1e11}
+    for origin, number in ((nasty, 2**40), ("javascript://x", 2), ("=1+1", 1)):
+        numbers = {"pages": number, "bytes": number, "pauses": number}
+        ledger.traffic(crawl, origin, 0, pause=1e-300, **numbers, **extremes)
+        ledger.traffic(crawl, origin, number, pages=1, delay=1e-300, gap=1e11)
+    for minute in (0, 2**53 // 60 - int(START)):
+        ledger.progress(crawl, minute, pages=2**40, waiting=2**53)
     given = {"layer": "override", "reason": nasty, "statement": nasty}
     ledger.decision(crawl, None, nasty, verdict=nasty, origin=nasty, **given)
     return ledger.close()

@@ -236,7 +236,7 @@ def test_hostile(opened: Callable[..., Opened]) -> None:
     assert set(links) == {"file:"}
     page.get_by_role("button", name="Host").click()
     page.get_by_label("Filter by host or rule").fill("__proto__")
-    report.wait_for_count("1 of 5 hosts")
+    report.wait_for_count("1 of 6 hosts")
     text = page.locator("body").inner_text()
     assert ledgers.MARKUP[:25] in text
     assert "\\x1b" in text

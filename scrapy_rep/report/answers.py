@@ -80,7 +80,7 @@ def _delays(ledgers: Ledgers, summary: Summary) -> Answer:
         return Answer(question, "No host asks for a delay.", section)
     if not known:
         hosts = count(asking, "host asks", "hosts ask")
-        why = "no request had to keep to it (the crawl ignores it, or sent no request)"
+        why = "no request had to keep to it (a setting or a dry run ignores it, or none was sent)"
         if summary.uncounted:
             why = f"whether it was kept is not known, since {_EARLIER}"
         return Answer(question, f"{hosts} for a delay; {why}.", section)

@@ -141,8 +141,8 @@ def test_a_delay_that_the_crawl_ignores(ledger: Ledger) -> None:
     ledger.traffic(crawl, ORIGIN, 0, pages=3, bytes=3)
     ledger.progress(crawl, 0, pages=3, bytes=3)
     assert answered(ledger.close())[2] == (
-        "1 host asks for a delay; no request had to keep to it (the crawl ignores it, or sent no "
-        "request)."
+        "1 host asks for a delay; no request had to keep to it (a setting or a dry run ignores "
+        "it, or none was sent)."
     )
 
 

@@ -17,7 +17,7 @@ from tests.commands.rep import execute
 from tests.fuzz.inputs import bounded, fast_folder, parts, written_over
 from tests.report.ledgers import Ledger
 
-TABLES = ("crawl", "snapshot", "decision", "body")
+TABLES = ("crawl", "snapshot", "decision", "body", "traffic", "progress")
 
 
 def ledger(data: bytes) -> None:
@@ -43,7 +43,8 @@ def ledger(data: bytes) -> None:
         robots.write_bytes(b"User-agent: *\nDisallow: /private\n")
         report = ["report", str(path), "-o", str(Path(folder) / "report.html")]
         diff = ["diff", str(path), str(robots)]
-        for arguments in (report, diff, [*diff, "--json"]):
+        tables = ["report", str(path), "--against", str(path), "--json"]
+        for arguments in (report, tables, diff, [*diff, "--json"]):
             _run(arguments, len(data))
 
 
@@ -94,4 +95,7 @@ def _whole_ledger() -> str:
     made.snapshot(crawl, "https://example.org", access="unreachable", error="reset")
     made.refused(crawl, snapshot, "https://example.com/old", 2, "Disallow: /old")
     made.allowed(crawl, snapshot, "https://example.com/private")
+    measured = {"delay": 1.0, "gap": 1.5, "pauses": 1, "pause": 2.0, "resumed": 3.0}
+    made.traffic(crawl, "https://example.com", 0, pages=1, bytes=9, **measured)
+    made.progress(crawl, 0, pages=1, bytes=9, waiting=1)
     return made.close()

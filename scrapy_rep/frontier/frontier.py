@@ -292,7 +292,8 @@ class Frontier:
             return None, key.is_service and self._obeys_delays
         override = self.hosts.override(key.origin)
         if override is not None and override.robots is None and override.ends == inf:
-            # What waits for no robots.txt can never obey one; so not if the override ends.
+            # A queue without a host never waits for a robots.txt. An override that ends leaves
+            # the host to its robots.txt, so its queues have a host from the beginning.
             return None, False
         return self.core.host(key.origin), self._obeys_delays
 

@@ -24,14 +24,14 @@ ALLOWED_PATTERN = (
     "65535"
 )
 
-# What the keys of the long form allow.
-_ALLOWED_OBEY = "True or False"
-_ALLOWED_ROBOTSTXT = "the text of a robots.txt"
-_ALLOWED_REASON = "a text"
-_ALLOWED_UNTIL = (
-    "an ISO 8601 date, the last day (UTC) on which the override applies, such as "
-    '"2027-01-01", or a time with its offset, such as "2027-01-01T12:00:00+00:00"'
-)
+_KEYS = {
+    "obey": "True or False",
+    "robotstxt": "the text of a robots.txt",
+    "reason": "a text",
+    "until": "an ISO 8601 date, the last day (UTC) on which the override applies, such as "
+    '"2027-01-01", or a time with its offset, such as "2027-01-01T12:00:00+00:00"',
+}
+"""The keys of the long form, and what each allows."""
 
 _MAX_PORT = 65535
 
@@ -155,29 +155,28 @@ def _parse_long(
     seconds since the epoch.
     """
 
-    def wrong(key: str, allowed: str) -> OverrideError:
-        return OverrideError((pattern, key), written[key], allowed)
+    def wrong(key: str) -> OverrideError:
+        return OverrideError((pattern, key), written[key], _KEYS[key])
 
-    if not written.keys() <= {"obey", "robotstxt", "reason", "until"}:
+    has_one = ("obey" in written) != ("robotstxt" in written)
+    if not has_one or not written.keys() <= _KEYS.keys():
         raise OverrideError((pattern,), written, ALLOWED_OVERRIDE)
-    if ("obey" in written) == ("robotstxt" in written):
-        raise OverrideError((pattern,), written, ALLOWED_OVERRIDE)
-    value = written.get("robotstxt")
     if "obey" in written:
         if not isinstance(written["obey"], bool):
-            raise wrong("obey", _ALLOWED_OBEY)
-        value = "obey" if written["obey"] else "ignore"
-    elif not isinstance(value, str) or ":" not in value:
-        raise wrong("robotstxt", _ALLOWED_ROBOTSTXT)
-    reason = written.get("reason", "")
+            raise wrong("obey")
+        value: object = "obey" if written["obey"] else "ignore"
+    else:
+        value = written["robotstxt"]
+        if not isinstance(value, str) or ":" not in value:
+            raise wrong("robotstxt")
+    reason, until, ends = written.get("reason", ""), written.get("until"), inf
     if not isinstance(reason, str):
-        raise wrong("reason", _ALLOWED_REASON)
-    until, ends = written.get("until"), inf
+        raise wrong("reason")
     if until is not None:
         try:
             ends = _end(until)
         except (OverflowError, TypeError, ValueError):
-            raise wrong("until", _ALLOWED_UNTIL) from None
+            raise wrong("until") from None
     return value, " ".join(reason.split()), str(until or ""), ends
 
 

@@ -12,7 +12,7 @@
 --   :ready         sorted set   queues whose robots.txt is known -> when to check them next
 --   :wanted        sorted set   queues whose robots.txt is wanted -> when to fetch it
 --   :queue:QUEUE   sorted set   requests, by priority; each begins with its number
---   :host:HOST     hash         see FIELDS; and "k QUEUE": until when its robots.txt is known;
+--   :host:HOST     hash         state: see FIELDS; "k QUEUE": until when its robots.txt is known;
 --                               "d QUEUE": its crawl delay
 --   :pauses        sorted set   hosts -> a number that grows with each pause
 --   :parked:HOST   list         queues that wait until a request to their host ends
@@ -112,15 +112,16 @@ local function write_due()
     due = {}
 end
 
--- Hosts. A record is read once, and written once.
+-- Hosts. The state of one is read once, and written once: its numbers, in this order, without the
+-- zeros at the end.
 
 local FIELDS = {
     'in_flight', -- the number of requests in flight
-    'next_at', -- when the next one may be sent
+    'known', -- 1 if the robots.txt of any queue is known
+    'next_at', -- when the next request may be sent
     'gap', -- between the starts of two requests
     'delay', -- from the end of one request to the start of the next
-    'known', -- set if the robots.txt of any queue is known
-    'parked', -- set if queues are parked
+    'parked', -- 1 if queues are parked
     'asked', -- until when the place is reserved for a request that did not come from a queue
 
     -- Only during the back-off of a host that answered 429 or 503:
@@ -129,33 +130,22 @@ local FIELDS = {
     'own', -- the last pause that was doubled, 0 after a success
     'since', -- the first such answer since a success
 }
-local FIELDS_AND_ONE = #FIELDS + 1
 local hosts = {}
 
-local function key_of_host(name)
-    return prefix .. ':host:' .. name
-end
-
--- Return the record of a host. If one of its queues is named, *known_until* has that.
+-- Return the state of a host. If one of its queues is named, *known_until* has that.
 local function host_named(name, queue)
     local host, field = hosts[name], queue and 'k ' .. queue or 'k'
-    if host then
-        if queue and not host.known_until[queue] then
-            host.known_until[queue] = tonumber(call('HGET', host.key, field)) or 0
-        end
-        return host
+    if not host then
+        local key = prefix .. ':host:' .. name
+        local found = call('HMGET', key, 'state', field)
+        host = { name = name, key = key, known_until = {} }
+        local values = string.gmatch(found[1] or '', '%S+')
+        for _, each in ipairs(FIELDS) do host[each] = tonumber(values() or 0) or 0 end
+        if queue then host.known_until[queue] = tonumber(found[2]) or 0 end
+        hosts[name] = host
+    elseif queue and not host.known_until[queue] then
+        host.known_until[queue] = tonumber(call('HGET', host.key, field)) or 0
     end
-    FIELDS[FIELDS_AND_ONE] = field
-    local key = key_of_host(name)
-    local found = call('HMGET', key, unpack(FIELDS))
-    host = { name = name, key = key, changes = {}, known_until = {} }
-    for index = 1, FIELDS_AND_ONE - 1 do
-        host[FIELDS[index]] = tonumber(found[index])
-    end
-    host.in_flight, host.next_at = host.in_flight or 0, host.next_at or 0
-    host.gap, host.delay = host.gap or 0, host.delay or 0
-    if queue then host.known_until[queue] = tonumber(found[FIELDS_AND_ONE]) or 0 end
-    hosts[name] = host
     return host
 end
 
@@ -163,33 +153,26 @@ local function host_of(queue)
     return host_named(string.match(queue, '^[^\t]*'), queue)
 end
 
--- Change a field of a record; without a value, remove it.
 local function set(host, field, value)
-    host[field] = value
-    host.changes[field] = value or false
+    host[field], host.is_changed = value, true
 end
 
--- Write a record. It expires when no request is in flight, no robots.txt is known, and the next
--- request may be sent.
+-- Write the state of a host. It expires when no request is in flight, no robots.txt is known, and
+-- the next request may be sent.
 local function write(host)
     local life = host.next_at - now
-    if host.paused then life = math.max(life, host.paused + REMEMBERED - now) end
-    if host.in_flight <= 0 and not host.known and life <= 0 then
+    if host.paused > 0 then life = math.max(life, host.paused + REMEMBERED - now) end
+    if host.in_flight <= 0 and host.known == 0 and life <= 0 then
         call('DEL', host.key)
         return
     end
-    local values, gone = {}, {}
-    for field, value in pairs(host.changes) do
-        if value then
-            values[#values + 1] = field
-            values[#values + 1] = value
-        else
-            gone[#gone + 1] = field
-        end
+    local values, last = {}, 0
+    for index, field in ipairs(FIELDS) do
+        values[index] = host[field]
+        if host[field] ~= 0 then last = index end
     end
-    call_with('HSET', host.key, values, 2)
-    call_with('HDEL', host.key, gone, 1)
-    if host.known then
+    call('HSET', host.key, 'state', table.concat(values, ' ', 1, last))
+    if host.known > 0 then
         life = math.max(life, host.holds and host.holds + RESCUE or 0)
         if life > 0 and call('PTTL', host.key) < life then call('PEXPIRE', host.key, life) end
     elseif host.in_flight > 0 then
@@ -202,18 +185,18 @@ end
 -- Whether the requests of a host in back-off are refused, as in ``core.py``, while so many of
 -- them are in flight.
 local function is_refused_at(host, in_flight, wait_max)
-    if not host.paused then return false end
+    if host.paused == 0 then return false end
     if host.paused <= now and in_flight == 0 then return false end -- This one asks if it is back.
     return host.paused - now > wait_max or (host.own > 0 and now - host.since >= wait_max)
 end
 
 -- A place at the host has become free, or was not used: check the next parked queue at *moment*.
 local function pass_on(host, moment)
-    if not host.parked then return end
+    if host.parked == 0 then return end
     repeat
         local queue = call('LPOP', prefix .. ':parked:' .. host.name)
         if not queue then
-            set(host, 'parked', nil)
+            set(host, 'parked', 0)
             return
         end
         local is_waiting = is_ready(queue)
@@ -236,7 +219,7 @@ local function leave(had, name, fetched, gap, delay)
         local next_at = now + math.max(host.delay, delay)
         if next_at > math.max(host.next_at, now) then set(host, 'next_at', next_at) end
     end
-    if host.paused and fetched > FETCHED
+    if host.paused > 0 and fetched > FETCHED
         and fetched >= tonumber(call('ZSCORE', pauses, name) or 0) then
         set(host, 'places', host.places + 1)
         set(host, 'own', 0)
@@ -254,7 +237,7 @@ local function write_all()
     new_leases = {}
     write_due()
     for _, host in pairs(hosts) do
-        if next(host.changes) or host.holds then write(host) end
+        if host.is_changed then write(host) end
     end
     hosts = {}
 end
@@ -458,7 +441,7 @@ local function note_known(queue, holds, delay, ago, opens)
     local next_at = now + delay - ago
     if next_at > math.max(host.next_at, now) then set(host, 'next_at', next_at) end
     set(host, 'known', 1)
-    host.changes['k ' .. queue] = now + holds
+    call('HSET', host.key, 'k ' .. queue, now + holds)
     host.known_until[queue] = now + holds
     host.holds = math.max(host.holds or 0, holds)
     local before = call('HGET', host.key, 'd ' .. queue)
@@ -468,9 +451,7 @@ local function note_known(queue, holds, delay, ago, opens)
         call('HDEL', host.key, 'd ' .. queue)
     end
     if delay > 0 or before then
-        local longest = longest_delay(host)
-        set(host, 'delay', longest > 0 and longest or nil)
-        host.delay = longest
+        set(host, 'delay', longest_delay(host))
     end
     call('ZREM', wanted, queue)
     if not is_empty(queue) then check_at(queue, now + opens) end
@@ -504,7 +485,7 @@ local function newer_pauses(order)
     for index = 1, #newer, 2 do
         local host = host_named(newer[index])
         order.last_pause = tonumber(newer[index + 1])
-        if host.paused and host.paused > now then
+        if host.paused > now then
             found[#found + 1] = { host.name, host.paused - now, host.own, now - host.since }
         end
     end
@@ -520,10 +501,10 @@ local function hand_out(queue, order, found)
     local gap = math.max(host.gap, own and own[2] or order.gap)
     -- A delay begins when a request ends, so a host with a delay gets one at a time.
     local most = host.delay > 0 and 1 or own and own[1] or order.places
-    if host.places and host.places >= most and host.own == 0 then
-        for _, field in ipairs({ 'places', 'paused', 'own', 'since' }) do set(host, field, nil) end
+    if host.places >= most and host.own == 0 then
+        for _, field in ipairs({ 'places', 'paused', 'own', 'since' }) do set(host, field, 0) end
     end
-    most = math.min(most, host.places or most)
+    if host.places > 0 then most = math.min(most, host.places) end
     local is_known = order.all_known or is_exempt(queue) or host.known_until[queue] > now
     local is_sent = not is_refused_at(host, host.in_flight, order.wait_max)
     if not is_known then
@@ -537,7 +518,7 @@ local function hand_out(queue, order, found)
     elseif is_sent and host.next_at > now then
         check_at(queue, host.next_at)
         return
-    elseif is_sent and (host.asked or 0) > now then
+    elseif is_sent and host.asked > now then
         park(queue, host, host.asked)
         return
     end
@@ -689,7 +670,7 @@ function events.acquire(number, name)
         set(host, 'asked', now + PATIENCE)
         return 0
     end
-    set(host, 'asked', nil)
+    set(host, 'asked', 0)
     set(host, 'in_flight', 1)
     call('HSET', leases, '@' .. number, name)
     return 1
@@ -702,10 +683,9 @@ end
 function events.back_off(name, pause, own, wait_max)
     begin()
     local host = host_named(name)
-    local last_own = host.own or 0
-    set(host, 'paused', math.max(now + pause, host.paused or 0))
-    set(host, 'since', last_own > 0 and host.since or now)
-    set(host, 'own', math.max(tonumber(own), last_own, 1)) -- 0 after a success only.
+    set(host, 'paused', math.max(now + pause, host.paused))
+    if host.own == 0 then set(host, 'since', now) end
+    set(host, 'own', math.max(tonumber(own), host.own, 1)) -- 0 after a success only.
     set(host, 'places', 1)
     set(host, 'next_at', math.max(host.paused, host.next_at))
 

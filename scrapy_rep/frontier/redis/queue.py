@@ -154,7 +154,8 @@ class HostQueue(Base):
             seen,
             on_seen=lambda: self._drop(request, found and found[0]),
         )
-        if self._worker.unsent >= AT_ONCE and not self._link.is_failing:
+        is_resting = self._clock.monotonic() < self._rests_until
+        if self._worker.unsent >= AT_ONCE and not (is_resting or self._link.is_failing):
             self._exchange(0)
         else:
             self._report_soon()
@@ -197,9 +198,9 @@ class HostQueue(Base):
 
     def _wanted(self, now: float) -> int:
         """The number of requests to ask for: as many as the downloader has room for; or twice as
-        many as last time if those were used up at once, and half as many if not.
+        many as last time if none of those would have been given back, and half as many if not.
         """
-        is_fast = now < self._handed_out_at + _REPORT_AFTER
+        is_fast = now < self._handed_out_at + _GIVE_BACK_AFTER
         most = 2 * self._most if is_fast else self._most // 2
         self._most = min(max(most, 1), self._places)
         return max(self._room, self._most)
@@ -290,7 +291,7 @@ class HostQueue(Base):
         """Return None: only Redis knows how many requests wait."""
 
     def count_ready(self) -> int:
-        """Return 0: the server counts the ready queues itself, in ``learn.lua``."""
+        """Return 0: the server counts the ready queues itself, in ``queue.lua``."""
         return 0
 
     # Requests of this worker.
@@ -500,6 +501,7 @@ class InFlight:
 
     def acquire(self, host: str) -> bool:
         """Try to get the place at *host* until it is released. Return True on success."""
+        self.settle()
         if any(
             taken.host == host and self._is_held(taken)
             for taken in self._places.values()

@@ -19,6 +19,7 @@ from redis.retry import Retry
 
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.log import get_logger
+from scrapy_rep.stores.redis import without_handshake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,8 +49,10 @@ _OF_POOLS = (
     "oss_cluster_maint_notifications_handler",
 )
 
-# The most requests that one call pushes.
+# With this number of new requests, a call is made, unless the last one to a distant server has
+# just ended. One call pushes at most the second number.
 AT_ONCE = 100
+_MOST = 500
 
 # While more requests than this wait in memory for the server, none is popped, since its
 # callback would make even more.
@@ -153,13 +156,14 @@ class Link:
                 **{
                     k: v
                     for k, v in pool.connection_kwargs.items()
-                    if k not in _OF_POOLS
+                    if k not in {*_OF_POOLS, "lib_name", "lib_version"}
                 },
                 "socket_timeout": _TIMEOUT,
                 "socket_connect_timeout": _TIMEOUT,
                 "retry": Retry(NoBackoff(), 0),
                 "retry_on_timeout": False,
                 "decode_responses": False,
+                **without_handshake(),
             }
             own = ConnectionPool(connection_class=pool.connection_class, **options)
             self._client = Redis(connection_pool=own)
@@ -428,10 +432,10 @@ class Worker:
             "wait_max": self._wait_max,
         }
         found: list[Any] | None = []
-        while found is not None and len(self._unsent) > AT_ONCE:
-            found = self._send({**order, "wanted": 0, "quota": 0}, AT_ONCE)
+        while found is not None and len(self._unsent) > _MOST:
+            found = self._send({**order, "wanted": 0, "quota": 0}, _MOST)
         if found is not None:
-            found = self._send(order, AT_ONCE)
+            found = self._send(order, _MOST)
         if found is None and self._link.is_full and self._unsent:
             # It still accepts everything else, which frees memory.
             found = self._send(order, 0)

@@ -5,6 +5,7 @@ The Lua scripts on the server read that clock too, and keys expire by it.
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from hashlib import sha1
@@ -203,8 +204,12 @@ class Shared:
         return {queue.decode(): moment / 1000 - now for queue, moment in found}
 
     def host(self, name: str) -> dict[str, int]:
-        found = self.redis.hgetall(self.key(f"host:{name}"))
-        return {field.decode(): int(value) for field, value in found.items()}
+        """The state of a host, without the fields that are 0."""
+        found = self.redis.hget(self.key(f"host:{name}"), "state") or b""
+        [names] = re.findall("(?s)local FIELDS = {(.*?)\\n}", _real_source()[0])
+        fields = re.findall(r"'(\w+)',", names)
+        values = map(int, found.split())
+        return {one: each for one, each in zip(fields, values, strict=False) if each}
 
     def ends_in(self, name: str) -> float | None:
         """Seconds until a key expires, or None if it never does."""

@@ -212,7 +212,7 @@ def test_done_when_what_it_has_made_is_sent(shared: Shared) -> None:
         end(worker, two)
     # The call with the first of them has an answer, and the next one does not arrive.
     with (
-        mock.patch.object(worker_module, "AT_ONCE", 1),
+        mock.patch.object(worker_module, "_MOST", 1),
         mock.patch.object(worker, "_send", side_effect=fails_after(worker._send, 1)),
     ):
         worker.exchange()

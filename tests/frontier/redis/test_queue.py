@@ -279,6 +279,19 @@ def test_refused_and_in_its_errback(shared: Shared) -> None:
     assert shared.count() == 0
 
 
+def test_a_place_that_was_left_is_not_shared(shared: Shared) -> None:
+    """A request that is not from the queue does not use the place of one that has ended, even if
+    the worker has not asked the server since.
+    """
+    crawl = WorkerCrawl(shared, obey=False)
+    crawl.push(f"{A}/1")
+    (popped,) = crawl.run()
+    places = crawl.frontier.leases
+    assert places.acquire("a.example")
+    crawl.answer(popped, runs=False)
+    assert not places.acquire("a.example")
+
+
 def test_nobody_obeys(shared: Shared) -> None:
     """With ROBOTSTXT_OBEY = False, requests go at once, up to the limit of the slot."""
     crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=2)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 # Decisions that are alike in these columns are shown as one: on a host, and on a URL.
 _ALIKE = (
-    "crawl", "snapshot", "line", "verdict", "reason", "layer", "subject", "agent",
+    "crawl", "origin", "snapshot", "line", "verdict", "reason", "layer", "subject", "agent",
     "statement", "source",
 )  # fmt: skip
 _ALIKE_ON_URL = (*_ALIKE, "url", "page", "form", "via")
@@ -309,7 +309,7 @@ class _Answer:
         groups = [group for ledger in ledgers for group in ledger.largest_groups]
         shown = sorted(
             heapq.nlargest(limit, groups, key=attrgetter("times", "last")),
-            key=attrgetter("time"),
+            key=attrgetter("time", "row_id"),
         )
         decisions = [self._decision(each) for each in shown]
         files = 0

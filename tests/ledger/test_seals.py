@@ -131,8 +131,8 @@ CHANGES = {
         (2, "decision", "removed", 56, 56),
     ),
     "added row": (
-        "INSERT INTO decision (crawl, time, origin, url, layer, verdict, reason)"
-        " VALUES (1, 0, '', '', '', '', '')",
+        ("INSERT INTO decision (crawl, time, origin, url, layer, verdict, reason)"
+        " VALUES (1, 0, '', '', '', '', '')"),
         (1, "decision", "added", 61, 61),
     ),
     "renumbered row": (
@@ -140,8 +140,8 @@ CHANGES = {
         (1, "decision", "added", 0, 0),
     ),
     "swapped rows": (
-        "UPDATE decision SET id = 99 WHERE id = 12; UPDATE decision SET id = 12 WHERE id = 13;"
-        "UPDATE decision SET id = 13 WHERE id = 99",
+        ("UPDATE decision SET id = 99 WHERE id = 12; UPDATE decision SET id = 12 WHERE id = 13;"
+        "UPDATE decision SET id = 13 WHERE id = 99"),
         (1, "decision", "changed", 11, 20),
     ),
     "robots.txt byte": (

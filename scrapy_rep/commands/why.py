@@ -284,11 +284,15 @@ class _Ledger:
                 "crawl": row["crawl"],
                 "origin": row["origin"],
                 "url": row["url"],
-                "redirects": read_json(row["redirects"], list),
+                "redirects": list(read_texts(row["redirects"])),
                 "access": row["access"],
                 "status": row["status"],
                 "error": row["error"],
-                "headers": read_json(row["headers"], list),
+                "headers": [
+                    [str(part) for part in each]
+                    for each in read_json(row["headers"], list)
+                    if isinstance(each, list) and len(each) == 2
+                ],
                 "fetched": iso_time(row["fetched"]),
                 "expires": iso_time(row["expires"]),
                 "copy_of": iso_time(row["copy_of"]),

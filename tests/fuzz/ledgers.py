@@ -1,4 +1,4 @@
-"""Ledgers written by others, as ``report`` and ``diff`` read them."""
+"""Ledgers written by others, as the commands read them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ledger(data: bytes) -> None:
     whose values, of any type, are set in the rows of the table. Bytes that overwrite the
     file may follow, as for a store.
 
-    For report and for diff:
+    For report, diff, why and verify:
 
     - nothing raises, and the exit status is 0, 1 or 2;
     - with status 2, one line says why;
@@ -44,7 +44,9 @@ def ledger(data: bytes) -> None:
         report = ["report", str(path), "-o", str(Path(folder) / "report.html")]
         diff = ["diff", str(path), str(robots)]
         tables = ["report", str(path), "--against", str(path), "--json"]
-        for arguments in (report, tables, diff, [*diff, "--json"]):
+        why = ["why", "example.com", str(path), "--limit", "5"]
+        verify = ["verify", str(path)]
+        for arguments in (report, tables, diff, [*diff, "--json"], why, verify):
             _run(arguments, len(data))
 
 

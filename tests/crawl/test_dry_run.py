@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scrapy.core.scheduler import BaseScheduler
 
+from scrapy_rep.downloadermiddlewares import dryrun
 from tests import effort
 from tests.crawl.answers import Answer, busy, redirect, robots
 from tests.crawl.crawl import ADDON, CrawlResult, run_crawl
@@ -243,6 +244,30 @@ def test_a_spider_that_closes_early(site: Site, mode: str) -> None:
     assert result.stats["finish_reason"] == "closespider_pagecount"
     assert result.stats["rep/dry_run/not_judged"] == 1
     assert len(result.lines("INFO", "not judged: 1.")) == 1
+    assert not result.lines("ERROR")
+
+
+class ImpatientSpider(PageSpider):
+    """Waits one second for robots.txt files after the last page."""
+
+    name = "impatient"
+
+    @classmethod
+    def from_crawler(cls, *args: Any, **kwargs: Any) -> ImpatientSpider:
+        dryrun._END_WAITS = 1
+        return super().from_crawler(*args, **kwargs)
+
+
+def test_an_end_that_waits_too_long(site: Site, mode: str) -> None:
+    """The end of a crawl waits for robots.txt files only so long."""
+    host = site.add(Answer(hang=True))
+    settings = {"DOWNLOAD_TIMEOUT": 60}
+    spider = f"{__name__}.ImpatientSpider"
+    result = dry_run([host.url("/")], settings, spider=spider, mode=mode)
+    assert result.duration < 20
+    assert result.stats["finish_reason"] == "finished"
+    assert result.stats["rep/dry_run/not_judged"] == 1
+    assert len(result.items) == 1
     assert not result.lines("ERROR")
 
 

@@ -359,6 +359,38 @@ class RaisingSpider(PageSpider):
                 raise RuntimeError("This callback is broken")
 
 
+class CopyingSpider(PageSpider):
+    """Follows links with the meta of the page, as many spiders do."""
+
+    name = "copying"
+
+    def note_response(self, response: Response) -> Iterator[Any]:
+        for output in super().note_response(response):
+            if not isinstance(output, dict):
+                output.meta.update(response.meta)
+            yield output
+
+
+def test_what_only_leads_through_start_requests(site: Site) -> None:
+    """The targets of a refused start request are not taken for start requests, although Scrapy
+    marks the one, and the spider marks the others, like it. The links of the target of a redirect
+    are not taken for targets.
+    """
+    host = site.add("User-agent: *\nDisallow: /a\n")
+    host.answers |= {"/a": redirect("/ab"), "/ab": links("/c"), "/a2": links("/d")}
+    host.answers |= {"/c": html(head=meta("noindex")), "/d": links("/e")}
+    host.answers |= {"/ok": redirect("/a3"), "/a3": links("/f")}
+    spider = f"{__name__}.CopyingSpider"
+    starts = [host.url(path) for path in ("/a", "/a2", "/ok")]
+    result = dry_run(starts, spider=spider)
+    assert {*paths(host)} == {
+        *["/a", "/a2", "/a3", "/ab", "/c", "/d", "/e", "/f", "/ok"]
+    }
+    assert result.stats["rep/dry_run/denied/rule"] == 3
+    assert result.stats["rep/dry_run/not_met"] == 5
+    assert "rep/dry_run/noindex/dropped/noindex" not in result.stats
+
+
 def test_a_callback_that_raises(site: Site, mode: str) -> None:
     """What it has made before passes, and is judged."""
     host = site.add("User-agent: *\nDisallow: /1\n")

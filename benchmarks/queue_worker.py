@@ -146,6 +146,7 @@ def flush(queue: HostQueue | PriorityQueue) -> None:
     if isinstance(queue, HostQueue):
         queue._handed_out_at = float("-inf")
         queue._give_back()
+        queue._in_flight.settle()
         queue._worker.report()
 
 

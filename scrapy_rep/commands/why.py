@@ -460,7 +460,7 @@ def _text(line: Line, record: dict[str, Any]) -> None:
     for path in record["only_refusals"]:
         line()
         line(
-            '{} has only what was refused, dropped or overridden (REP_LEDGER_LEVEL = "denied")',
+            '{} lacks what was allowed in crawls with REP_LEDGER_LEVEL = "denied"',
             path,
         )
 

@@ -21,7 +21,16 @@ author = project_copyright = _setup["metadata"]["author"]
 release = version = _setup["metadata"]["version"]
 
 # Nothing is loaded from the network in a build.
-extensions = ["logmessages", "myst_parser", "sphinx.ext.autodoc"]
+extensions = [
+    "logmessages",
+    "myst_parser",
+    "settinglinks",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.intersphinx",
+]
+
+# The inventory of Scrapy 2.19's documentation: each object, with its page and anchor.
+intersphinx_mapping = {"scrapy": ("https://docs.scrapy.org/en/latest/", "scrapy.inv")}
 
 # A theme that is light or dark as the reader's system is, with enough contrast in both.
 html_theme = "furo"

@@ -343,11 +343,10 @@ class RepSettings:
     """
 
     obey: bool = _FLAG(OBEY, False)
-    """Whether robots.txt is obeyed.
+    """Whether robots.txt is obeyed. The add-on sets it to `True`.
 
-    The add-on sets it to `True`, at `addon` priority, so that a project can set it to `False`: then
-    scrapy-rep ignores robots.txt, delays included. Indexing rules and usage preferences have
-    settings of their own.
+    It does so at `addon` priority, so that a project can set it to `False`: then scrapy-rep ignores
+    robots.txt, delays included. Indexing rules and usage preferences have settings of their own.
 
     Example: `ROBOTSTXT_OBEY = False`
     """
@@ -372,17 +371,6 @@ class RepSettings:
     Example: `REP_DIALECT = "google"`
     """
 
-    request_meta_keys: tuple[str, ...] = _STRINGS(
-        "REP_REQUEST_META_KEYS", ["download_slot"]
-    )
-    """Keys of `Request.meta` that are copied to the request for robots.txt, in addition to `proxy`.
-
-    Their values come from the request that needs the robots.txt. Name the keys that your download
-    handler and your downloader middlewares need. See [your own proxies](../howto/proxies.md).
-
-    Example: `REP_REQUEST_META_KEYS = ["download_slot", "playwright"]`
-    """
-
     overrides: tuple[Override, ...] = _OVERRIDES("REP_OVERRIDES", {})
     r"""Your own decisions for hosts, in place of their robots.txt.
 
@@ -394,6 +382,17 @@ class RepSettings:
     when it is first used; `rep/override/{kind}` counts the requests.
 
     Example: `REP_OVERRIDES = {"staging.example.com": "ignore", "*.example.org": "User-agent: *\nDisallow: /private/\n"}`
+    """
+
+    request_meta_keys: tuple[str, ...] = _STRINGS(
+        "REP_REQUEST_META_KEYS", ["download_slot"]
+    )
+    """Keys of `Request.meta` that are copied to the request for robots.txt, in addition to `proxy`.
+
+    Their values come from the request that needs the robots.txt. Name the keys that your download
+    handler and your downloader middlewares need. See [your own proxies](../howto/proxies.md).
+
+    Example: `REP_REQUEST_META_KEYS = ["download_slot", "playwright"]`
     """
 
     max_age: float = _SECONDS("REP_MAX_AGE", 86400)
@@ -414,15 +413,8 @@ class RepSettings:
     `redis://localhost:6379/0` keeps them on a Redis server, for workers on several machines, and
     needs the extra `redis`. An import path is that of a [store of your own](../stores.md).
 
-    If several workers need a robots.txt, one fetches it and the others wait; if that worker dies,
-    another takes over within seconds. If the store fails, the crawl continues with copies in memory,
-    and uses the store again when it works; `rep/store/errors` counts the failures. With a `JOBDIR`,
-    the default is `sqlite:///JOBDIR/robotstxt.sqlite`.
-
-    Any of these addresses may end with `?mb=64`, or `&mb=64` after another option: that many
-    megabytes of memory is what robots.txt files may take in this process, 128 by default. Beyond it,
-    those that were not used for longest are forgotten, and read from the store or fetched again
-    when they are next needed.
+    [Stores](../stores.md) says what several workers share, what happens when a store fails, and how
+    much memory the files take.
 
     Example: `REP_STORE = "sqlite:///robotstxt.sqlite"`
     """

@@ -29,7 +29,7 @@ REASONS = {
     "no-rule": Words("no rule matches"),
     "no-group": Words("there is no group for this agent or for everyone"),
     "robots-txt": Words("robots.txt itself is always allowed"),
-    "unavailable": Words("robots.txt is unavailable", "REP_OVERRIDES"),
+    "unavailable": Words("the site gives out no robots.txt", "REP_OVERRIDES"),
     "unreachable": Words("robots.txt is unreachable", "REP_OVERRIDES"),
     "override": Words("REP_OVERRIDES decides", "REP_OVERRIDES"),
     "bad-url": Words("the host or port of the URL can't be read"),

@@ -136,7 +136,8 @@ def check_stats(found: list[Case], result: CrawlResult) -> None:
 
 def check_log(found: list[Case], result: CrawlResult) -> None:
     """Check that there is one warning with the origin and reason for each unreachable host
-    and each with too many redirects, and that each denial names the robots.txt.
+    and each with too many redirects, that one without a robots.txt has a line that says so,
+    and that each denial names the robots.txt.
     """
     for case in found:
         origin = re.compile(re.escape(case.host.origin) + r"(?!\d)")
@@ -145,6 +146,10 @@ def check_log(found: list[Case], result: CrawlResult) -> None:
         assert len(warnings) == warned, case.name
         if warnings and case.answered:
             assert str(case.status) in warnings[0]
+        elif case.access == "unavailable":
+            (line,) = result.lines("DEBUG", f"{case.host.robotstxt}: no robots.txt (")
+            verdict = "forbidden" if case.pages == NONE else "allowed"
+            assert f"everything is {verdict}" in line
         forbidden = [line for line in result.lines("DEBUG") if origin.search(line)]
         denials = [line for line in forbidden if case.host.url("/private") in line]
         if case.pages != ALL:

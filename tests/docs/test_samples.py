@@ -134,7 +134,12 @@ def crawled(
 
 
 def spiders() -> list[Sample]:
-    return [sample for sample in python("spider") if "localhost" not in sample.code]
+    """The spiders that the example site has the hosts of, and that need no browser."""
+    return [
+        sample
+        for sample in python("spider")
+        if "localhost" not in sample.code and "PLAYWRIGHT" not in sample.code
+    ]
 
 
 @pytest.mark.parametrize("sample", spiders(), ids=str)
@@ -264,7 +269,7 @@ def test_commands(where: str, line: str) -> None:
             assert find_spec(module)
         case ["python", path] if path.endswith(".py"):
             assert (ROOT / path).exists()
-        case [".", ".venv/bin/activate"] | ["sqlite3", *_]:
+        case [".", ".venv/bin/activate"] | ["sqlite3" | "playwright", *_]:
             pass
         case other:
             pytest.fail(f"{where}: {other}")

@@ -95,12 +95,13 @@ def test(arguments: list[str]) -> int:
 
 
 def docs() -> int:
-    """Write the page of settings, and build the documentation. A warning is an error, as in
-    the tests.
+    """Write what is generated, and build the documentation. A warning is an error, as in the
+    tests.
     """
     python = environment(".venv-docs", sys.executable, f"{HERE}[docs]")
-    if run([python, "-m", "docs._ext.settingspage"]):
-        return 1
+    for module in ("settingspage", "generated"):
+        if run([python, "-m", f"docs._ext.{module}"]):
+            return 1
     site = HERE / "docs" / "_build"
     return run([python, "-m", "sphinx", "-W", "--keep-going", "-q", "docs", str(site)])
 

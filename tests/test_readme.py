@@ -10,7 +10,7 @@ import pytest
 import scrapy.signals
 from scrapy.settings import Settings
 
-from docs._ext import settingspage
+from docs._ext import generated, settingspage
 from scrapy_rep import exceptions, meta, settings, signals, stats
 
 pytestmark = pytest.mark.newest
@@ -38,6 +38,13 @@ def test_settings() -> None:
     """The page of settings is what the table of settings says."""
     written = reference("settings")
     assert written == settingspage.page(), "python3 dev.py docs writes the page anew"
+
+
+@pytest.mark.parametrize("name", generated.PAGES)
+def test_generated(name: str) -> None:
+    """The codes of the linter and the known crawlers are those of the package."""
+    written = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    assert written == generated.page(name), "python3 dev.py docs writes the page anew"
 
 
 @pytest.mark.parametrize("name", sorted(settings.DEFAULTS))

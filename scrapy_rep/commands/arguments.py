@@ -69,6 +69,10 @@ _PURPOSE = _list(
     "by commas, or repeat the option (default: REP_PURPOSES; if that is empty, all purposes "
     "are shown)",
 )  # fmt: skip
+_SPIDER = _value(
+    "--spider", "NAME",
+    "use the settings of this spider of the project, its custom_settings included",
+)  # fmt: skip
 _PROFILE = (_AGENT, _DIALECT, _PURPOSE, _JSON)
 """The options that ``profile_of`` and ``Output`` read."""
 
@@ -78,7 +82,8 @@ SUBCOMMANDS = {
         "Say whether URLs may be fetched, and show the rule that decides",
         (
             _several("urls", "URL", "a URL, or - for a list on standard input, one URL per line"),
-            *_PROFILE,
+            *_PROFILE, _SPIDER,
+            _flag("--agents", "show what robots.txt says to well-known crawlers too"),
             _flag("--dialects", "show what each dialect decides, and whether the dialects agree"),
             _value("--robots", "FILE", "check every URL against the robots.txt in this file, and fetch nothing"),
             _flag("--brief", "print one line per URL: verdict, URL and reason, separated by tabs"),
@@ -87,19 +92,32 @@ SUBCOMMANDS = {
     "lint": Subcommand(
         "Show what is wrong with robots.txt files, and what to write instead",
         (
-            _several(
+            _value(
                 "files", "FILE|URL",
                 "a file, a URL, or - for standard input; for a URL without a path, the "
                 "robots.txt of its host is checked",
+                nargs="*",
             ),
             _DIALECT, _JSON,
+            _value(
+                "--severity", "LEVEL",
+                "show only findings of this severity and graver ones: error, warning or note "
+                "(default: note)",
+                choices=("error", "warning", "note"), default="note",
+            ),
+            _list(
+                "--ignore", "CODE",
+                "leave out the findings with this code; several codes are separated by commas, "
+                "or the option is repeated",
+            ),
+            _list("--explain", "CODE", "show an example of this code, and what is wrong in it"),
         ),
     ),
     "page": Subcommand(
         "Show the indexing rules of a page, and the statement behind each",
         (
             _value("page", "URL|FILE", "a URL, an HTML file, or - to read HTML from standard input"),
-            *_PROFILE,
+            *_PROFILE, _SPIDER,
             _list(
                 "--header", "FIELD",
                 "a header field to add to a page that is read from a file, such as "
@@ -135,15 +153,22 @@ SUBCOMMANDS = {
         ),
     ),
     "report": Subcommand(
-        "Write a report on past crawls, as one HTML file",
+        "Write a report on past crawls: as one HTML file, as CSV files, or as JSON",
         (
             _several("ledgers", "LEDGER", "a crawl's ledger (REP_LEDGER)"),
+            _list(
+                "--against", "LEDGER",
+                "a ledger of an earlier crawl: the report says what has changed since; can be "
+                "repeated",
+            ),
             _value(
                 "-o --output", "FILE",
-                "the file to write, or - for standard output (default: %(default)s); an older "
-                "report is replaced, any other existing file is an error",
-                default="robots-report.html",
+                "the page to write, or - for standard output (default: robots-report.html; none, "
+                "with --csv or --json); an older report is replaced, any other existing file is "
+                "an error",
             ),
+            _value("--csv", "FOLDER", "write each table, with all of its rows, as a CSV file into this folder"),
+            _flag("--json", "write the whole report, with all rows, as one JSON object on one line"),
             _value(
                 "--hosts", "N", "list at most this many hosts (default: %(default)s)",
                 type=int, default=10_000,

@@ -14,32 +14,28 @@ from scrapy_rep.commands.output import (
     FOUND,
     WRONG_USAGE,
     Output,
-    Painted,
+    counted,
     notify,
+    shortened,
 )
-from scrapy_rep.commands.profile import profile_of
-from scrapy_rep.commands.robotstxt import (
-    PresentFiles,
-    access_words,
-    ask,
-    decision_record,
-    of_file,
-    verdict,
-)
+from scrapy_rep.commands.profile import decision_record, profile_of, verdict
+from scrapy_rep.commands.sources import Live, OneFile, access_words, of_file
 from scrapy_rep.commands.urls import UrlList, parse_argument, parts
 from scrapy_rep.commands.usage import robotstxt_usage, usage_record, usage_text
+from scrapy_rep.commands.web import ask
+from scrapy_rep.protocol.crawlers import CRAWLERS
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.display import columns, visible
 from scrapy_rep.protocol.robotstxt.lines import decoded_text
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Sequence
 
     from scrapy.settings import Settings
 
     from scrapy_rep.commands.output import Line
-    from scrapy_rep.commands.robotstxt import LoadedRobotsTxt
+    from scrapy_rep.commands.sources import LoadedRobotsTxt, Rules
     from scrapy_rep.commands.urls import Asked
     from scrapy_rep.commands.web import Web
     from scrapy_rep.protocol.robots import RobotsTxt
@@ -57,10 +53,9 @@ def run(arguments: Namespace, settings: Settings) -> int:
     if is_list and (len(arguments.urls) > 1 or arguments.robots == "-"):
         raise UsageError("- reads all of standard input: give it once, as the only URL")
     checker = Checker(arguments, settings)
-    given = None if arguments.robots is None else of_file(arguments.robots)
-    for note in checker.profile.notes:
-        notify(note)
-    urls = UrlList("-") if is_list else [list(checker.arguments(arguments.urls))]
+    given = None if arguments.robots is None else OneFile(of_file(arguments.robots))
+    checker.profile.notify()
+    urls = UrlList("-") if is_list else [checker.parsed(arguments.urls)]
     if urls == [[]]:
         return WRONG_USAGE
     status = ask(
@@ -82,39 +77,39 @@ class Checker:
         own = {self.profile.dialect.name: self.profile.dialect}
         self._dialects = own | DIALECTS | own if arguments.dialects else own
         self._output = Output(arguments)
+        self._with_crawlers = arguments.agents
         self._is_brief = arguments.brief
         self._text = _brief_text if arguments.brief else self._full_text
         self._status = CLEAN
         self._counts: Counter[str] = Counter()
 
-    def arguments(self, texts: Iterable[str]) -> Iterator[Asked]:
-        """Yield the arguments that are URLs; report the others on standard error."""
+    def parsed(self, texts: Iterable[str]) -> list[Asked]:
+        """Return the arguments that are URLs; report the others on standard error."""
+        found = []
         for text in texts:
             try:
-                yield parse_argument(text)
+                found.append(parse_argument(text))
             except UsageError as error:
                 self._status = WRONG_USAGE
                 notify(str(error))
+        return found
 
     async def run(
         self,
         batches: Iterable[list[Asked]],
-        given: LoadedRobotsTxt | None,
+        given: OneFile | None,
         web: Web | None,
     ) -> int:
         """Show the verdicts by the *given* robots.txt, or by those on the *web*."""
-        present = None if web is None else PresentFiles(self.profile, web)
+        source: OneFile | Live | None = given
+        if source is None:
+            assert web is not None
+            source = Live(self.profile, web, sites=self._with_crawlers)
         for batch in batches:
             for part in parts(batch):
-                origins = {each.origin for each in part if each.origin}
-                if present is None:
-                    found = dict.fromkeys(origins, given)
-                else:
-                    found = dict(await present.effective(origins))
+                await source.load(each.origin for each in part if each.origin)
                 for each in part:
-                    loaded = each.origin and found[each.origin]
-                    assert loaded
-                    self._show(each.url, loaded)
+                    self._show(each.url, source.rules(each.origin))
             self._output.flush()
         return self._status
 
@@ -129,11 +124,13 @@ class Checker:
             )
         if bad:
             words += f"; lines that are not URLs: {bad:,}"
-        total = counts["allowed"] + counts["denied"]
-        notify(f"{total:,} {'URL' if total == 1 else 'URLs'}: {words}")
+        notify(f"{counted(counts['allowed'] + counts['denied'], 'URL')}: {words}")
 
-    def _show(self, url: str, loaded: LoadedRobotsTxt) -> None:
-        record = self._record(url, loaded)
+    def _show(self, url: str, rules: Rules) -> None:
+        assert rules.loaded
+        record = self._record(url, rules.loaded)
+        if self._with_crawlers:
+            record["crawlers"] = _of_crawlers(url, rules.site or rules.loaded)
         is_denied = record["usage"]["denied"]
         if not record["allowed"] or is_denied:
             self._status = max(self._status, FOUND)
@@ -149,10 +146,8 @@ class Checker:
             name: profile.decide(loaded.read_as(dialect), url, now)
             for name, dialect in self._dialects.items()
         }
-        decision, robots = (
-            next(iter(decisions.values())),
-            loaded.read_as(profile.dialect),
-        )
+        decision = decisions[profile.dialect.name]
+        robots = loaded.read_as(profile.dialect)
         record = {
             "url": url,
             **profile.record,
@@ -180,52 +175,78 @@ class Checker:
             record["agree"] = len({each.allowed for each in decisions.values()}) == 1
         return record
 
-    def _full_text(self, record: dict[str, Any]) -> Iterator[Line]:
-        yield verdict(record), "  ", Painted(record["url"], "bold")
-        yield "  ", record["why"], _for_whom(record["agent"], record["group"])
+    def _full_text(self, line: Line, record: dict[str, Any]) -> None:
+        line("{:word}  {:bold}", verdict(record), record["url"])
+        line("  {}{}", record["why"], _for_whom(record["agent"], record["group"]))
         if record["rule"]:
-            yield ("",)
-            yield from _excerpt(record["context"], record["rule"])
-            yield ("",)
-        yield (
-            "  robots.txt: ",
-            record["robotstxt"],
-            ", ",
-            access_words(record["access"]),
+            line()
+            _excerpt(line, record["context"], record["rule"])
+            line()
+        line(
+            "  robots.txt: {}, {}", record["robotstxt"], access_words(record["access"])
         )
         delay = record["crawl_delay"]
         if delay is not None:
-            yield (f"  crawl delay: {delay:g} {'second' if delay == 1 else 'seconds'}",)
+            line(f"  crawl delay: {delay:g} {'second' if delay == 1 else 'seconds'}")
         if record["request_rate"]:
-            yield "  request rate: ", record["request_rate"]
+            line("  request rate: {}", record["request_rate"])
         if record["visit_time"]:
-            yield "  visit time: ", record["visit_time"], " UTC"
-        yield from usage_text(record["usage"], self.profile.rep.purposes)
+            line("  visit time: {} UTC", record["visit_time"])
+        usage_text(line, record["usage"], shown=bool(self.profile.rep.purposes))
         for sitemap in record["sitemaps"][:_SITEMAPS_SHOWN]:
-            yield "  sitemap: ", sitemap
+            line("  sitemap: {}", sitemap)
         left = len(record["sitemaps"]) - _SITEMAPS_SHOWN
         if left > 0:
-            yield (f"  and {left} more {'sitemap' if left == 1 else 'sitemaps'}",)
+            line(f"  and {left} more {'sitemap' if left == 1 else 'sitemaps'}")
         for name, each in record.get("dialects", {}).items():
-            yield f"  {name:<10} ", verdict(each), "  ", each["why"]
+            line("  {} {:word}  {}", f"{name:<10}", verdict(each), each["why"])
+        _crawlers_text(line, record.get("crawlers", ()))
         if "agree" in record:
-            yield (
-                ("  The dialects agree.",)
-                if record["agree"]
-                else (Painted("  The dialects disagree.", "yellow"),)
-            )
-        yield ("",)
+            style, agree = ("", "agree") if record["agree"] else ("yellow", "disagree")
+            line(f"{{:{style}}}", f"  The dialects {agree}.")
+        line()
 
 
-def _brief_text(record: dict[str, Any]) -> Iterator[Line]:
-    """One line: the verdict, then the verdicts of the other dialects."""
-    word, style = verdict(record)
-    cells: list[str | Painted] = [Painted(word.strip(), style), "\t", record["url"]]
-    cells += ["\t", record["why"]]
-    for name, each in list(record.get("dialects", {}).items())[1:]:
-        word, style = verdict(each)
-        cells += ["\t", Painted(f"{name}: {word.strip()}", style), "\t", each["why"]]
-    yield tuple(cells)
+def _brief_text(line: Line, record: dict[str, Any]) -> None:
+    """Write one line: the verdict, then the verdicts of other dialects and crawlers."""
+    template = "{:word}\t{}\t{}"
+    cells = [verdict(record).strip(), record["url"], record["why"]]
+    others = list(record.get("dialects", {}).items())[1:]
+    others += [(each["token"], each) for each in record.get("crawlers", ())]
+    for name, each in others:
+        template += "\t{}: {:word}\t{}"
+        cells += [name, verdict(each).strip(), each["why"]]
+    line(template, *cells)
+
+
+def _of_crawlers(url: str, loaded: LoadedRobotsTxt) -> list[dict[str, Any]]:
+    """Return what the robots.txt of a site says to each well-known crawler."""
+    found = []
+    for crawler in CRAWLERS.values():
+        robots = loaded.read_as(crawler.dialect)
+        found.append(
+            {
+                "token": crawler.token,
+                "operator": crawler.operator,
+                "purpose": crawler.purpose,
+                "source": crawler.source,
+                "dialect": crawler.dialect.name,
+                **decision_record(robots.decide(url, crawler.agents)),
+            }
+        )
+    return found
+
+
+def _crawlers_text(line: Line, crawlers: Sequence[dict[str, Any]]) -> None:
+    """Write a table of crawlers, with a verdict on the same URL for each."""
+    columns = ("token", "operator", "purpose")
+    widths = {
+        name: max((len(each[name]) for each in crawlers), default=0) for name in columns
+    }
+    for each in crawlers:
+        cells = (f"{each[name]:<{widths[name]}}" for name in columns)
+        whom = _for_whom(each["agent"], [])
+        line("  {}  {:word}  {}{}", "  ".join(cells), verdict(each), each["why"], whom)
 
 
 def _agents_of(robots: RobotsTxt, line: int) -> tuple[str, ...]:
@@ -271,25 +292,23 @@ def _for_whom(agent: str | None, group: list[str]) -> str:
     words = f", in the group for {'everyone' if agent == '*' else agent}"
     others = [each for each in group if each]
     if len(others) > 1:
-        left = len(others) - _AGENTS_SHOWN
-        more = f" and {left} more" if left > 0 else ""
-        words += f" (it names {', '.join(others[:_AGENTS_SHOWN])}{more})"
+        words += f" (it names {shortened(others, _AGENTS_SHOWN)})"
     return words
 
 
-def _excerpt(context: list[dict[str, Any]], rule: dict[str, Any]) -> Iterator[Line]:
-    """Yield the lines around a rule, with carets under its pattern."""
+def _excerpt(line: Line, context: list[dict[str, Any]], rule: dict[str, Any]) -> None:
+    """Write the lines around a rule, with carets under its pattern."""
     width = max((len(str(each["line"])) for each in context), default=1)
     for each in context:
-        margin = Painted(f"  {each['line']:>{width}} | ", "blue")
+        margin = f"  {each['line']:>{width}} | "
         if each["line"] != rule["line"]:
-            yield margin, _shortened(each["text"])
+            line("{:blue}{}", margin, _shortened(each["text"]))
             continue
         shown, start, end = _pointed(each["text"], rule["pattern"])
-        yield margin, shown
+        line("{:blue}{}", margin, shown)
         indent = " " * columns(visible(shown[:start]))
         carets = "^" * max(columns(visible(shown[start:end])), 1)
-        yield Painted(f"  {'':>{width}} | ", "blue"), indent, Painted(carets, "red")
+        line("{:blue}{}{:red}", f"  {'':>{width}} | ", indent, carets)
 
 
 def _shortened(text: str) -> str:

@@ -9,26 +9,27 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from scrapy.exceptions import UsageError
 
+from scrapy_rep.commands.ledgers import PastCrawls, ledger_of
 from scrapy_rep.commands.output import (
     CLEAN,
     FOUND,
     WRONG_USAGE,
     Output,
-    Painted,
+    counted,
     notify,
     output_file,
+    shortened,
 )
-from scrapy_rep.commands.pastcrawls import PastCrawls, ledger_of
-from scrapy_rep.commands.profile import profile_of
-from scrapy_rep.commands.robotstxt import access_words, ask, decision_record
+from scrapy_rep.commands.profile import decision_record, profile_of
 from scrapy_rep.commands.rulechanges import rule_changes, sample_paths
-from scrapy_rep.commands.sources import OneFile, needs_web, sides_of
-from scrapy_rep.commands.urls import Asked, UrlList, parse_argument, parts
+from scrapy_rep.commands.sources import Live, OneFile, access_words, of_arguments
+from scrapy_rep.commands.urls import Asked, UrlList, is_url, parse_argument, parts
 from scrapy_rep.commands.usage import usage_change
+from scrapy_rep.commands.web import ask
 from scrapy_rep.protocol.agents import EVERYONE
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.origins import Origin, written_origin
@@ -36,25 +37,29 @@ from scrapy_rep.protocol.robotstxt.decisions import Reason
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from scrapy.settings import Settings
 
-    from scrapy_rep.commands.output import Line, Style
-    from scrapy_rep.commands.pastcrawls import Ledger, PastCrawl
+    from scrapy_rep.commands.ledgers import Ledger, PastCrawl
+    from scrapy_rep.commands.output import Line
     from scrapy_rep.commands.profile import Profile
-    from scrapy_rep.commands.sources import Side
     from scrapy_rep.commands.web import Web
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.robots import RobotsTxt
 
-_WORDS: dict[str, tuple[str, Style]] = {
-    "denied": ("now denied", "red"),
-    "allowed": ("now allowed", "green"),
-    "usage": ("use changes", "yellow"),
-    "delayed": ("now delayed", "yellow"),
-    "overridden": ("overridden", "yellow"),
-    "unknown": ("unknown", "yellow"),
+Source: TypeAlias = "OneFile | Live | PastCrawls"
+
+LIVE = "live"
+"""The name of the present robots.txt files."""
+
+_WORDS = {
+    "denied": "now denied",
+    "allowed": "now allowed",
+    "usage": "use changes",
+    "delayed": "now delayed",
+    "overridden": "overridden",
+    "unknown": "unknown",
 }
 """What becomes of a URL, in words."""
 
@@ -62,50 +67,89 @@ _PACE = {Reason.CRAWL_DELAY.value, Reason.VISIT_TIME.value}
 _AGENTS_SHOWN = 5
 
 
+class Side(NamedTuple):
+    """The old or the new rules."""
+
+    name: str
+    source: Source
+
+    dialect: Dialect | None
+    """The dialect to read them in, if this side names one."""
+
+
 class Judged(NamedTuple):
     """What one side decides on a URL."""
 
-    allowed: bool
-    """Whether the URL is allowed; by the site itself if *is_overridden*."""
+    record: dict[str, Any]
+    """The decision as a JSON object: that of the site, also if REP_OVERRIDES replace it."""
 
-    reason: str
-    describe: Callable[[], dict[str, Any]]
-    """Returns the decision as a JSON object: called only for what is shown."""
+    is_fetched: bool = False
+    """Whether a crawl fetches the URL."""
 
     robots: RobotsTxt | None = None
     """The robots.txt that decides."""
 
     is_known: bool = True
-    is_overridden: bool = False
-    """Whether the site denies the URL, and REP_OVERRIDES allows it."""
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
     profile = profile_of(arguments, settings)
-    names = [*arguments.old, arguments.new, arguments.urls]
+    names = list(filter(None, [*arguments.old, arguments.new, arguments.urls]))
     if names.count("-") > 1:
         raise UsageError("- reads all of standard input: give it only once")
     with ExitStack() as stack:
-        ledgers = {}
-        for name in dict.fromkeys(filter(None, names)):
-            ledger = ledger_of(name)
-            if ledger is not None:
-                ledgers[name] = stack.enter_context(closing(ledger))
+        found = {name: ledger_of(name) for name in dict.fromkeys(names)}
+        ledgers = {name: ledger for name, ledger in found.items() if ledger}
+        for ledger in ledgers.values():
+            stack.enter_context(closing(ledger))
         write, path = None, arguments.purge_list
         if path is not None:
-            inputs = [
-                ledgers[name].path if name in ledgers else name
-                for name in names
-                if name
-            ]
+            inputs = [ledgers[name].path if name in ledgers else name for name in names]
             write = stack.enter_context(
                 output_file(path, f"--purge-list {path}", inputs)
             )
         differences = Differences(arguments, profile, ledgers, write)
-        if profile.is_named or not ledgers:  # A ledger names the crawler.
-            for note in profile.notes:
-                notify(note)
-        return ask(profile, differences.run, offline=not needs_web(arguments, profile))
+        if not (profile.unnamed and ledgers):  # A ledger names the crawler.
+            profile.notify()
+        sides = [*arguments.old, arguments.new]
+        # Two dialects read the present files.
+        dialects = DIALECTS.keys() | {profile.dialect.name}
+        is_online = LIVE in sides or any(map(is_url, sides)) or dialects >= set(sides)
+        return ask(profile, differences.run, offline=not is_online)
+
+
+async def sides_of(
+    arguments: Namespace,
+    profile: Profile,
+    ledgers: Mapping[str, Ledger],
+    web: Web | None,
+) -> tuple[Side, Side]:
+    """Load the sources that *arguments* name. Raises UsageError for those that can't be."""
+    dialects = DIALECTS | {profile.dialect.name: profile.dialect}
+
+    async def source(names: list[str]) -> Source | None:
+        if all(name in ledgers for name in names):
+            return PastCrawls([ledgers[name] for name in names])
+        if len(names) > 1:
+            raise UsageError("of several OLD, each must be a ledger")
+        if names[0] in dialects:
+            return None
+        if names == [LIVE]:
+            assert web is not None
+            return Live(profile, web, sites=True)
+        (loaded,) = await of_arguments(names, web)
+        if isinstance(loaded, UsageError):
+            raise loaded
+        return OneFile(loaded)
+
+    old, new = await source(arguments.old), await source([arguments.new])
+    # A dialect reads the rules of the other side; two dialects read the present files.
+    common = old or new or await source([LIVE])
+    assert common is not None
+    return (
+        Side(", ".join(arguments.old), old or common, dialects.get(arguments.old[0])),
+        Side(arguments.new, new or common, dialects.get(arguments.new)),
+    )
 
 
 class Differences:
@@ -230,14 +274,10 @@ class Differences:
     def _show_rules(self) -> None:
         """Show the rules and records that were added or removed."""
         old, new = self._one(self._old), self._one(self._new)
-        for side in (self._old, self._new):
-            if isinstance(side.source, OneFile) and side.source.loaded.result:
-                loaded = side.source.loaded
-                record = {
-                    "kind": "source",
-                    "url": loaded.where,
-                    "access": loaded.access,
-                }
+        for source in (self._old.source, self._new.source):
+            if isinstance(source, OneFile) and source.loaded.result:
+                url, access = source.loaded.where, source.loaded.access
+                record = {"kind": "source", "url": url, "access": access}
                 self._output.show(record, _source_text)
         if old is None or new is None:
             return
@@ -262,7 +302,7 @@ class Differences:
         old = self._judged(self._old, asked, profile, crawl)
         new = self._judged(self._new, asked, profile, crawl)
         kind, usage = _kind(old, new), None
-        if not kind and new.allowed and old.robots and new.robots:
+        if not kind and new.is_fetched and old.robots and new.robots:
             usage = usage_change(old.robots, new.robots, asked.url, profile)
             kind = "usage" if usage else ""
         self._counts[kind] += 1
@@ -270,12 +310,12 @@ class Differences:
             return
         origin = str(asked.origin or (past and past.origin) or self._new.name)
         if kind in {"delayed", "unknown"}:
-            why = (old if new.is_known and kind == "unknown" else new).describe()["why"]
-            self._of_hosts[kind, origin, why] += 1
+            side = old if new.is_known and kind == "unknown" else new
+            self._of_hosts[kind, origin, side.record["why"]] += 1
             return
         agents = list(profile.agents)
         record = {"kind": kind, "url": asked.url, "origin": origin, "agents": agents}
-        record |= usage or {"old": old.describe(), "new": new.describe()}
+        record |= usage or {"old": old.record, "new": new.record}
         self._output.show(record, _text)
         if kind == "denied" and self._write is not None:
             self._write(asked.url + "\n")
@@ -285,30 +325,25 @@ class Differences:
     ) -> Judged:
         dialect = self._dialect(side, crawl)
         if side is self._recorded and asked.past:
-            past = asked.past
-            robots = past.loaded and past.loaded.read_as(dialect)
-            return Judged(past.allowed, past.reason, past.describe, robots)
+            record, past = asked.past.record, asked.past.loaded
+            robots = past.read_as(dialect) if past else None
+            return Judged(record, record["allowed"], robots)
         loaded, _, site = side.source.rules(asked.origin)
         if loaded is None:
-            why = {"why": "no robots.txt of this host is known"}
-            return Judged(False, "", lambda: why, is_known=False)
+            record = {"reason": "", "why": "no robots.txt of this host is known"}
+            return Judged(record, is_known=False)
         robots = loaded.read_as(dialect)
         decision = profile.decide(robots, asked.url, self._now)
-        is_overridden = False
-        if site is not None and decision.allowed and not site.is_unreachable:
+        is_fetched = decision.allowed
+        if site is not None and is_fetched and not site.is_unreachable:
             said = profile.decide(site.read_as(dialect), asked.url)
-            is_overridden = not said.allowed
-            decision = said if is_overridden else decision
+            decision = decision if said.allowed else said
         is_known = decision.reason is not Reason.UNREACHABLE
-
-        def describe() -> dict[str, Any]:
-            record = decision_record(decision, profile)
-            if not is_known:
-                record["why"] = f"robots.txt is {access_words(loaded.access)}"
-            return record | {"override": loaded.override, "time": None}
-
-        allowed, reason = decision.allowed, str(decision.reason)
-        return Judged(allowed, reason, describe, robots, is_known, is_overridden)
+        record = decision_record(decision, profile)
+        record |= {"override": loaded.override, "time": None}
+        if not is_known:
+            record["why"] = f"robots.txt is {access_words(loaded.access)}"
+        return Judged(record, is_fetched, robots, is_known)
 
     def _end(self, crawls: PastCrawls | None) -> int:
         """Show what concerns whole hosts, and a summary. Return the exit status."""
@@ -345,30 +380,27 @@ class Differences:
 
 def _kind(old: Judged, new: Judged) -> str:
     """Return what becomes of a URL; an empty string if nothing changes."""
-    is_same = old.reason == new.reason
+    is_same = old.record["reason"] == new.record["reason"]
     if not (old.is_known and new.is_known):
         # A crawl has refused the URL since robots.txt was unreachable, and it still is.
         return "" if is_same and (old.is_known or new.is_known) else "unknown"
-    if new.is_overridden:
+    if new.is_fetched and not new.record["allowed"]:
         return "overridden"
-    if (old.allowed or old.is_overridden) == new.allowed:
+    if old.is_fetched == new.is_fetched:
         return ""
-    if new.allowed:
+    if new.is_fetched:
         return "allowed"
-    return "delayed" if new.reason in _PACE else "denied"
+    return "delayed" if new.record["reason"] in _PACE else "denied"
 
 
-def _text(record: dict[str, Any]) -> Iterator[Line]:
-    """Yield the line about a URL, or about the URLs of a host."""
-    words = Painted(*_WORDS[record["kind"]])
+def _text(line: Line, record: dict[str, Any]) -> None:
+    """Write the line about a URL, or about the URLs of a host."""
+    subject, words = record.get("url", record["origin"]), record.get("why")
     if "urls" in record:
-        count = f"{record['urls']:,} {'URL' if record['urls'] == 1 else 'URLs'}"
-        yield words, "\t", record["origin"], "\t", f"{count}: {record['why']}"
-    elif "why" in record:
-        yield words, "\t", record["url"], "\t", record["why"]
-    else:
-        said = f"was: {_said(record['old'])}; now: {_said(record['new'])}"
-        yield words, "\t", record["url"], "\t", said
+        words = f"{counted(record['urls'], 'URL')}: {words}"
+    elif words is None:
+        words = f"was: {_said(record['old'])}; now: {_said(record['new'])}"
+    line("{:word}\t{}\t{}", _WORDS[record["kind"]], subject, words)
 
 
 def _said(decision: dict[str, Any]) -> str:
@@ -377,34 +409,27 @@ def _said(decision: dict[str, Any]) -> str:
     return f"{decision['why']}{more}"
 
 
-def _source_text(record: dict[str, Any]) -> Iterator[Line]:
-    yield record["url"], ": ", access_words(record["access"])
+def _source_text(line: Line, record: dict[str, Any]) -> None:
+    line("{}: {}", record["url"], access_words(record["access"]))
 
 
-def _rules_text(record: dict[str, Any]) -> Iterator[Line]:
-    agents = record["agents"]
-    if agents:
-        more = len(agents) - _AGENTS_SHOWN
-        whom = ", ".join(agents[:_AGENTS_SHOWN])
-        whom += f" and {more} more" if more > 0 else ""
-        yield Painted(f"User-agent: {whom}", "bold"), f"   (group {record['change']})"
-    styles: tuple[tuple[str, str, Style], ...]
-    styles = ("removed", "-", "red"), ("added", "+", "green")
-    for change, sign, style in styles:
+def _rules_text(line: Line, record: dict[str, Any]) -> None:
+    if record["agents"]:
+        whom = f"User-agent: {shortened(record['agents'], _AGENTS_SHOWN)}"
+        line("{:bold}   (group {})", whom, record["change"])
+    for change, sign, style in ("removed", "-", "red"), ("added", "+", "green"):
         for each in record[change]:
-            text = f"{each['field'].capitalize()}: {each['value']}"[:300]
+            text = f"  {sign} {each['field'].capitalize()}: {each['value']}"[:304]
             place = f"   (line {each['line']})" if each["line"] else ""
-            yield Painted(f"  {sign} {text}", style), place
+            line(f"{{:{style}}}{{}}", text, place)
 
 
-def _summary_text(record: dict[str, Any]) -> Iterator[Line]:
+def _summary_text(line: Line, record: dict[str, Any]) -> None:
     found = [
-        f"{record[kind]:,} {words}"
-        for kind, (words, _) in _WORDS.items()
-        if record[kind]
+        f"{record[kind]:,} {words}" for kind, words in _WORDS.items() if record[kind]
     ]
-    urls = f"{record['urls']:,} {'URL' if record['urls'] == 1 else 'URLs'} compared"
-    yield (f"{urls}: {', '.join(found) or 'no verdict changes'}",)
+    changes = ", ".join(found) or "no verdict changes"
+    line(f"{counted(record['urls'], 'URL')} compared: {changes}")
 
 
 @contextmanager

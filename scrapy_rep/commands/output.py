@@ -8,8 +8,9 @@ import sys
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
+from string import Formatter
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from scrapy.exceptions import UsageError
 
@@ -28,28 +29,24 @@ CLEAN, FOUND, WRONG_USAGE = 0, 1, 2
 # The status that shells give a process that a signal ended.
 _INTERRUPTED, _BROKEN_PIPE = 128 + 2, 128 + 13
 
-Style: TypeAlias = Literal["blue", "bold", "green", "red", "yellow"]
+# The parameters of the ANSI escape sequence that selects a style.
+_STYLES = {"blue": "34", "bold": "1", "green": "32", "red": "31", "yellow": "33"}
 
-# The parameters of the ANSI escape sequence that selects the style.
-_CODES = {"blue": "34", "bold": "1", "green": "32", "red": "31", "yellow": "33"}
+_COLOURS = {
+    "allowed": "green", "denied": "red", "unknown": "yellow", "disallowed": "red",
+    "indexable": "green", "noindex": "red", "expired": "red", "no page": "red",
+    "clean": "green", "note": "green", "warning": "yellow", "error": "red",
+    "now denied": "red", "now allowed": "green", "use changes": "yellow",
+    "now delayed": "yellow", "overridden": "yellow",
+}  # fmt: skip
+"""The colour of each word that states a result."""
+
+Line: TypeAlias = "Callable[..., None]"
+"""Writes a line of text: ``Output.line``."""
 
 
-class Painted(NamedTuple):
-    """A part of a line, and its style on terminals."""
-
-    text: str
-    style: Style
-
-
-Line: TypeAlias = "tuple[str | Painted, ...]"
-"""The parts of a line."""
-
-
-class Output:
-    """Shows the dicts that a command builds: as text, or as JSON, one object on each line.
-
-    Control characters are made visible, so that text of a site can't control the terminal.
-    """
+class Output(Formatter):
+    """Shows the dicts that a command builds: as text, or as JSON, one object on each line."""
 
     def __init__(self, arguments: Namespace) -> None:
         self._as_json = arguments.json
@@ -60,27 +57,46 @@ class Output:
         self._has_colours = sys.stdout.isatty() and not no_color
 
     def show(
-        self,
-        record: dict[str, Any],
-        text: Callable[[dict[str, Any]], Iterable[Line]],
+        self, record: dict[str, Any], text: Callable[[Line, dict[str, Any]], None]
     ) -> None:
-        """Write *record*. *text* makes the lines of its text."""
+        """Write *record*. *text* gets the function :meth:`line` and the record, and writes the
+        lines of its text.
+        """
         if self._as_json:
             # ensure_ascii escapes all control characters but DEL. Dates become text.
             written = json.dumps(record, default=str)
             self.write(written.replace("\x7f", "\\u007f") + "\n")
-            return
-        for line in text(record):
-            self.write("".join(map(self._shown, line)) + "\n")
+        else:
+            text(self.line, record)
 
-    def _shown(self, part: str | Painted) -> str:
-        if part == "\t":  # It separates cells.
-            return "\t"
-        if isinstance(part, str):
-            return visible(part)
-        if not self._has_colours:
-            return visible(part.text)
-        return f"\x1b[{_CODES[part.style]}m{visible(part.text)}\x1b[0m"
+    def line(self, template: str = "", *values: object) -> None:
+        """Write a line: *template* with *values* in the places of its ``{}``.
+
+        ``{:bold}`` selects a style, and ``{:word}`` the colour of a word that states a result.
+        The control characters of values are made visible, so that text of a site can't control
+        the terminal; those of the template are written.
+        """
+        self.write(self.vformat(template, values, {}) + "\n")
+
+    def format_field(self, value: object, format_spec: str) -> str:
+        text = visible(str(value))
+        style = format_spec
+        if style == "word":
+            style = _COLOURS.get(text.strip(), "")
+        if not style or not self._has_colours:
+            return text
+        return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 URL``, ``2,000 URLs``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def shortened(texts: list[str], at_most: int) -> str:
+    """Return a list of texts as one text, without those beyond *at_most*."""
+    more = len(texts) - at_most
+    return ", ".join(texts[:at_most]) + (f" and {more} more" if more > 0 else "")
 
 
 def notify(message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
@@ -11,14 +12,9 @@ from scrapy.exceptions import UsageError
 from scrapy.http import HtmlResponse
 from w3lib.encoding import http_content_type_encoding
 
-from scrapy_rep.commands.output import CLEAN, FOUND, Output, Painted, notify
-from scrapy_rep.commands.profile import profile_of
-from scrapy_rep.commands.robotstxt import (
-    PresentFiles,
-    access_words,
-    ask,
-    decision_record,
-)
+from scrapy_rep.commands.output import CLEAN, FOUND, Output
+from scrapy_rep.commands.profile import decision_record, profile_of
+from scrapy_rep.commands.sources import Live, access_words
 from scrapy_rep.commands.urls import is_url, parse_argument, parse_url, read_file
 from scrapy_rep.commands.usage import (
     is_denied,
@@ -26,13 +22,13 @@ from scrapy_rep.commands.usage import (
     usage_record,
     usage_text,
 )
+from scrapy_rep.commands.web import ask
 from scrapy_rep.fetching.cache import tdmrep_url
 from scrapy_rep.fetching.failures import in_words
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.indexing.documents import is_document
 from scrapy_rep.protocol.indexing.rules import IndexingRules
-from scrapy_rep.protocol.indexing.statements import DENIALS, VALUED
 from scrapy_rep.protocol.usage.page import FIELDS
 from scrapy_rep.protocol.usage.preferences import NOTHING_STATED, UsagePreferences
 from scrapy_rep.protocol.usage.tdmrep import TdmRep
@@ -41,34 +37,30 @@ from scrapy_rep.responses.documents import has_document
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from scrapy.http import Response
     from scrapy.settings import Settings
 
     from scrapy_rep.commands.output import Line
     from scrapy_rep.commands.profile import Profile
-    from scrapy_rep.commands.robotstxt import LoadedRobotsTxt
+    from scrapy_rep.commands.sources import LoadedRobotsTxt
     from scrapy_rep.commands.urls import Asked
     from scrapy_rep.commands.web import Web
-    from scrapy_rep.protocol.indexing.statements import Statement
     from scrapy_rep.protocol.robotstxt.decisions import Decision
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS = 20
 _TAG = "x-robots-tag"
 
-_DEFAULTS = IndexingRules().to_dict()
-
 
 def run(arguments: Namespace, settings: Settings) -> int:
     profile = profile_of(arguments, settings)
-    for note in profile.notes:
-        notify(note)
+    profile.notify()
     page = _load(arguments, profile)
     record = _record(page, profile)
-    purposes = profile.rep.purposes
-    Output(arguments).show(record, lambda record: _text(record, purposes))
+    has_purposes = bool(profile.rep.purposes)
+    Output(arguments).show(record, partial(_text, has_purposes=has_purposes))
     may_be_indexed = page.is_allowed and record["indexable"]
     return CLEAN if may_be_indexed and not record["usage"]["denied"] else FOUND
 
@@ -155,11 +147,13 @@ async def _fetched_page(
 
     Without *force*, a page or redirect target that robots.txt forbids is not fetched.
     """
-    present = PresentFiles(profile, web)
+    present = Live(profile, web)
     page = Page(where=asked.url)
     while True:
         assert asked.origin
-        page.loaded = (await present.effective([asked.origin]))[asked.origin]
+        await present.load([asked.origin])
+        page.loaded = present.rules(asked.origin).loaded
+        assert page.loaded
         robots = page.loaded.read_as(profile.dialect)
         page.where, page.decision = asked.url, profile.decide(robots, asked.url)
         if not (page.is_allowed or force):
@@ -250,7 +244,7 @@ def _record(page: Page, profile: Profile) -> dict[str, Any]:
         "rules": rules.to_dict(),
         "evidence": {
             key: [each._asdict() for each in statements]
-            for key, statements in _evidence(rules).items()
+            for key, statements in rules.evidence().items()
         },
         "statements": [each._asdict() for each in rules.statements],
         "findings": [each._asdict() for each in rules.findings],
@@ -298,87 +292,61 @@ def _effects(
     return {"items": items, "links": links, "why": words}
 
 
-def _evidence(rules: IndexingRules) -> dict[str, list[Statement]]:
-    """Return the statements behind each rule that differs from its default."""
-    said = rules.to_dict()
-    return {
-        key: [each for each in rules.statements if key in _affected_rules(each)]
-        for key in said
-        if said[key] != _DEFAULTS[key]
-    }
-
-
-def _affected_rules(statement: Statement) -> set[str]:
-    """Return the names of the rules that a statement affects."""
-    name = statement.name
-    if not statement.known or (name in VALUED and statement.value is None):
-        return set()
-    if name in VALUED:
-        rule = name.replace("-", "_")
-        return {rule, "snippet"} if rule == "max_snippet" else {rule}
-    denied = set(DENIALS[name])
-    if "snippet" in denied:
-        denied.add("max_snippet")
-    if "index" in denied:
-        denied.add("index_embedded")
-    return denied
-
-
-def _text(record: dict[str, Any], purposes: tuple[str, ...]) -> Iterator[Line]:
+def _text(line: Line, record: dict[str, Any], *, has_purposes: bool) -> None:
     status, decision = record["status"], record["decision"]
     is_error = status is not None and status // 100 != 2
-    yield _verdict(record, is_error), "  ", Painted(record["page"], "bold")
+    line("{:word}  {:bold}", _verdict(record, is_error), record["page"])
     for url in record["redirects"]:
-        yield "  redirected to ", url
+        line("  redirected to {}", url)
     if decision:
         word = "allows" if decision["allowed"] else "forbids"
-        yield f"  robots.txt {word} fetching it: ", decision["why"]
-        yield "  (", record["robotstxt"], ", ", access_words(record["access"]), ")"
+        line("  robots.txt {} fetching it: {}", word, decision["why"])
+        line("  ({}, {})", record["robotstxt"], access_words(record["access"]))
     if record["error"]:
-        yield "  The page could not be fetched: ", record["error"]
+        line("  The page could not be fetched: {}", record["error"])
     elif not record["fetched"]:
-        yield ("  The page was not fetched, so its indexing rules are unknown.",)
+        line("  The page was not fetched, so its indexing rules are unknown.")
     if record["fetched"]:
-        yield from _rules_text(record, is_error)
-        yield from usage_text(record["usage"], purposes)
+        _rules_text(line, record, is_error)
+        usage_text(line, record["usage"], shown=has_purposes)
     if record.get("crawl"):
-        yield "  in a crawl: ", record["crawl"]["why"]
+        line("  in a crawl: {}", record["crawl"]["why"])
 
 
-def _rules_text(record: dict[str, Any], is_error: bool) -> Iterator[Line]:
-    """Yield the indexing rules of a page, each with its evidence."""
+def _rules_text(line: Line, record: dict[str, Any], is_error: bool) -> None:
+    """Write the indexing rules of a page, each with its evidence."""
     if is_error:
-        status = record["status"]
-        yield (f"  The status is {status}, so there is no page to index.",)
+        line(f"  The status is {record['status']}, so there is no page to index.")
     for key, statements in record["evidence"].items():
         value = record["rules"][key]
-        yield "  ", Painted(key, "bold"), ": ", "no" if value is False else str(value)
+        line("  {:bold}: {}", key, "no" if value is False else value)
         for each in statements:
-            yield "      ", *_described(each)
+            line("      {}   {}", *_described(each))
     for each in record["statements"]:
         if not each["known"]:
-            yield "  without effect in this dialect: ", *_described(each)
+            line("  without effect in this dialect: {}   {}", *_described(each))
     for each in record["findings"]:
-        yield f"  [{each['code']}] ", each["message"]
+        line("  [{}] {}", each["code"], each["message"])
     if not is_error:
         for name, each in record["dialects"].items():
-            yield f"  {name:<10} ", _verdict(each, is_error), "  ", each["header"]
+            word = _verdict(each, is_error)
+            line("  {} {:word}  {}", f"{name:<10}", word, each["header"])
 
 
-def _verdict(record: dict[str, Any], is_error: bool) -> Painted:
-    """Return whether a page, or its rules in a dialect, may be indexed."""
+def _verdict(record: dict[str, Any], is_error: bool) -> str:
+    """Return whether a page, or its rules in a dialect, may be indexed, in nine columns."""
     if "rules" not in record:
-        return Painted("unknown  ", "red")
+        return "unknown  "
     if is_error:
-        return Painted("no page  ", "red")
+        return "no page  "
     if record["indexable"]:
-        return Painted("indexable", "green")
-    return Painted("expired  " if record["rules"]["index"] else "noindex  ", "red")
+        return "indexable"
+    return "expired  " if record["rules"]["index"] else "noindex  "
 
 
-def _described(statement: dict[str, Any]) -> Line:
-    whom = "for " + (statement["agent"] or "everyone")
+def _described(statement: dict[str, Any]) -> tuple[str, str]:
+    """Return a statement, and its place and the crawlers that it is for."""
     is_header = statement["source"] == "header"
     place = "X-Robots-Tag header" if is_header else "meta tag on line"
-    place = f"{place} {statement['position']}"
-    return statement["text"][:200], "   (", place, ", ", whom, ")"
+    whom = statement["agent"] or "everyone"
+    return statement["text"][:200], f"({place} {statement['position']}, for {whom})"

@@ -6,23 +6,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
+from scrapy.spiderloader import get_spider_loader
 
+from scrapy_rep.commands.output import notify
 from scrapy_rep.exceptions import SettingError
 from scrapy_rep.fetching.identity import default_header
 from scrapy_rep.protocol.agents import EVERYONE, product_tokens
+from scrapy_rep.protocol.reasons import REASONS, Words
 from scrapy_rep.protocol.request_target import decide
-from scrapy_rep.protocol.robotstxt.decisions import Reason
-from scrapy_rep.settings import OBEY, USER_AGENT, RepSettings
+from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
+from scrapy_rep.settings import DEFAULTS, OBEY, USER_AGENT, RepSettings
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from datetime import datetime
 
+    from scrapy import Spider
     from scrapy.settings import Settings
 
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.robots import RobotsTxt
-    from scrapy_rep.protocol.robotstxt.decisions import Decision
 
 
 @dataclass(frozen=True)
@@ -35,12 +38,8 @@ class Profile:
     agents: tuple[str, ...]
     """Product tokens; only ``*`` if the settings name no crawler."""
 
-    notes: tuple[str, ...] = ()
-    """What the user should know about the verdicts: that nothing names the crawler, or that the
-    settings ignore robots.txt."""
-
-    is_named: bool = True
-    """Whether an option or a setting names the crawler."""
+    unnamed: str = ""
+    """Says that nothing names the crawler; empty if an option or a setting does."""
 
     @property
     def dialect(self) -> Dialect:
@@ -56,7 +55,19 @@ class Profile:
     @property
     def record(self) -> dict[str, Any]:
         """The agents, as a part of a JSON object."""
-        return {"agents": list(self.agents), "agents_named": self.is_named}
+        return {"agents": list(self.agents), "agents_named": not self.unnamed}
+
+    def notify(self) -> None:
+        """Tell the user what to know about the verdicts: that nothing names the crawler, or that
+        the settings ignore robots.txt.
+        """
+        if self.unnamed:
+            notify(self.unnamed)
+        if self.is_off:
+            notify(
+                f"{OBEY} is False in the settings: a crawl fetches also what robots.txt "
+                "forbids. The verdicts are those of robots.txt"
+            )
 
     def decide(
         self, robots: RobotsTxt, url: str, now: datetime | None = None
@@ -74,11 +85,47 @@ class Profile:
         return pace.refusal(reason, now, decision.agent) if reason else decision
 
 
+def decision_record(
+    decision: Decision, profile: Profile | None = None
+) -> dict[str, Any]:
+    """Return a decision as a JSON object, with its reason in words. *profile* has the settings by
+    which it was made, unless a crawl of the past made it.
+    """
+    return {
+        **decision._asdict(),
+        "rule": decision.rule and decision.rule._asdict(),
+        "form": decision.form or None,
+        "why": _why(decision, profile),
+    }
+
+
+def _why(decision: Decision, profile: Profile | None) -> str:
+    """Return the reason of a decision in words, on one line."""
+    rule, reason = decision.rule, str(decision.reason)
+    words, setting = REASONS.get(reason, Words(reason))
+    if reason in {Reason.CRAWL_DELAY, Reason.VISIT_TIME}:
+        if profile is not None:
+            value = profile.settings.get(setting, DEFAULTS[setting])
+            words += f"; {setting} is {value}"
+        words = f" ({words})"
+    elif rule is not None:
+        words = ""
+    if rule is not None:
+        said = f"line {rule.line}, {rule.kind.capitalize()}: {rule.pattern}"
+        words = said.rstrip() + words
+    return f"{words} (as {decision.form})" if decision.form else words
+
+
+def verdict(record: dict[str, Any]) -> str:
+    """Return whether a decision allows a URL, in seven columns."""
+    return "allowed" if record["allowed"] else "denied "
+
+
 def profile_of(arguments: Namespace, settings: Settings) -> Profile:
     """Return the profile that the *arguments* and the *settings* describe.
 
-    Raises UsageError for an agent, a dialect or a purpose that does not exist. A command without
-    ``--agent`` has the rules for everyone.
+    Raises UsageError for an agent, a dialect, a purpose or a spider that does not exist. A command
+    without ``--agent`` has the rules for everyone.
     """
     given = getattr(arguments, "agent", [EVERYONE])
     written = [name.strip() for each in given for name in each.split(",")]
@@ -86,9 +133,6 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
     if len(names) > 1 and names[-1] == EVERYONE:
         # The group for everyone is followed last in any case.
         names.pop()
-    settings = settings.copy()
-    # Reading these settings would create the folder of a crawl and the file of its store.
-    settings.setdict({"JOBDIR": None, "REP_STORE": "memory://"}, "cmdline")
     options = {
         "REP_DIALECT": ("--dialect", arguments.dialect),
         "REP_PURPOSES": ("--purpose", ",".join(getattr(arguments, "purpose", ()))),
@@ -97,6 +141,12 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
         # The User-Agent header of a browser has commas that do not separate tokens.
         value = given if any("(" in name for name in names) else names
         options[USER_AGENT] = ("--agent", None if names == [EVERYONE] else value)
+    settings = settings.copy()
+    spider = _spider(getattr(arguments, "spider", None), settings)
+    if spider is not None:
+        spider.update_settings(settings)
+    # Reading these settings would create the folder of a crawl and the file of its store.
+    settings.setdict({"JOBDIR": None, "REP_STORE": "memory://"}, "cmdline")
     for name, (_, value) in options.items():
         if value or name == USER_AGENT:
             settings.set(name, value, "cmdline")
@@ -109,34 +159,42 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
             if value:
                 message = message.replace(f"{name} is", f"{option} is")
         raise UsageError(message) from None
-    return _with_notes(Profile(settings, rep, rep.agents), names)
-
-
-def _with_notes(profile: Profile, names: list[str]) -> Profile:
-    settings, rep, agents = profile.settings, profile.rep, profile.agents
-    note = ""
     if names == [EVERYONE]:
-        agents = (EVERYONE,)
-    elif not agents:
-        header = default_header(settings)
-        agents = product_tokens(header)
-        if not agents:
-            agents = (EVERYONE,)
-            note = (
-                f"the User-Agent {header!r} does not name a crawler, so the group for everyone "
-                "(*) is followed. Name the crawler with --agent"
-            )
-        elif (
-            not settings.getpriority("USER_AGENT") and header == settings["USER_AGENT"]
-        ):
-            note = (
-                f"no setting names your crawler, so the rules for {agents[0]!r}, the default "
-                "of USER_AGENT, are followed. Name the crawler with --agent"
-            )
-    notes = [note] if note else []
-    if profile.is_off:
-        notes.append(
-            f"{OBEY} is False in the settings: a crawl fetches also what robots.txt forbids. The "
-            "verdicts are those of robots.txt"
+        return Profile(settings, rep, (EVERYONE,))
+    if rep.agents:
+        return Profile(settings, rep, rep.agents)
+    return _of_user_agent(settings, rep, spider)
+
+
+def _spider(name: str | None, settings: Settings) -> type[Spider] | None:
+    """Return the class of the spider with this name, if one is named."""
+    if name is None:
+        return None
+    spiders = get_spider_loader(settings)
+    try:
+        return spiders.load(name)
+    except KeyError:
+        known = ", ".join(sorted(spiders.list())) or "none, as there is no project here"
+        raise UsageError(
+            f"no spider is named {name!r}; the spiders are: {known}"
+        ) from None
+
+
+def _of_user_agent(
+    settings: Settings, rep: RepSettings, spider: type[Spider] | None
+) -> Profile:
+    header = default_header(settings, spider)
+    agents = product_tokens(header)
+    if not agents:
+        note = (
+            f"the User-Agent {header!r} does not name a crawler, so the group for everyone "
+            "(*) is followed. Name the crawler with --agent"
         )
-    return Profile(settings, rep, agents, tuple(notes), is_named=not note)
+        return Profile(settings, rep, (EVERYONE,), note)
+    if not settings.getpriority("USER_AGENT") and header == settings["USER_AGENT"]:
+        note = (
+            f"no setting names your crawler, so the rules for {agents[0]!r}, the default "
+            "of USER_AGENT, are followed. Name the crawler with --agent"
+        )
+        return Profile(settings, rep, agents, note)
+    return Profile(settings, rep, agents)

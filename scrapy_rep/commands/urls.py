@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy.exceptions import UsageError
 from w3lib.url import safe_url_string
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from contextlib import AbstractContextManager
     from typing import BinaryIO
+
+    from scrapy_rep.commands.ledgers import Past
 
 _CHUNK = 64 * 1024
 
@@ -43,8 +45,8 @@ class Asked(NamedTuple):
     origin: Origin | None
     """None for a path, or for an origin in a ledger that is none."""
 
-    past: Any = None
-    """The ``PastDecision`` on it, if a ledger names it."""
+    past: Past | None = None
+    """The last decision on it, if a ledger names it."""
 
 
 def parse_url(text: str) -> Asked | None:

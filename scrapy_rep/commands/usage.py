@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.commands.output import Painted
 from scrapy_rep.protocol.request_target import forms
 from scrapy_rep.protocol.usage.preferences import NOTHING_STATED
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from scrapy_rep.commands.output import Line
     from scrapy_rep.commands.profile import Profile
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
     from scrapy_rep.protocol.usage.statements import UsageStatement
 
-_OUTCOMES = {
-    True: Painted("allowed", "green"),
-    False: Painted("disallowed", "red"),
-    None: Painted("unknown", "yellow"),
-}
+_OUTCOMES = {True: "allowed", False: "disallowed", None: "unknown"}
 
 
 def robotstxt_usage(robots: RobotsTxt, url: str, profile: Profile) -> UsagePreferences:
@@ -70,22 +63,21 @@ def _record(statement: UsageStatement) -> dict[str, Any]:
     return {**statement._asdict(), "why": str(statement)}
 
 
-def usage_text(usage: dict[str, Any], purposes: tuple[str, ...]) -> Iterator[Line]:
-    """Yield each purpose with its statements, unless there are neither statements nor
-    *purposes* of the crawl.
+def usage_text(line: Line, usage: dict[str, Any], *, shown: bool) -> None:
+    """Write each purpose with its statements, if there are statements, or if it is to be
+    *shown* in any case.
     """
-    if not usage["statements"] and not purposes:
+    if not usage["statements"] and not shown:
         return
     for purpose, outcome in usage["purposes"].items():
-        allowed = _OUTCOMES[outcome["allowed"]]
-        yield "  for ", Painted(purpose, "bold"), ": ", allowed
+        line("  for {:bold}: {:word}", purpose, _OUTCOMES[outcome["allowed"]])
         for each in usage["statements"]:
             if each["category"] == purpose and each["value"] is not None:
                 more = " (overridden)" if each["is_overridden"] else ""
                 more += " (of its images)" if each["images"] else ""
-                yield "      ", each["why"][:300], more
+                line("      {}{}", each["why"][:300], more)
     for license_url in usage["licenses"]:
-        yield "  licence or policy: ", license_url[:300]
+        line("  licence or policy: {}", license_url[:300])
 
 
 def usage_change(
@@ -113,6 +105,6 @@ def usage_change(
 
 
 def _word(preferences: UsagePreferences, purpose: str) -> str:
-    word = _OUTCOMES[preferences.get(purpose)].text
+    word = _OUTCOMES[preferences.get(purpose)]
     statement = preferences.because(purpose)
     return word if statement is None else f"{word} by {str(statement)[:200]}"

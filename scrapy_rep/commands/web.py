@@ -25,12 +25,20 @@ from scrapy_rep.fetching.middleware import FetchMiddleware
 from scrapy_rep.fetching.request import Causes
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Coroutine,
+        Iterable,
+        Iterator,
+    )
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
     from scrapy.settings import Settings
 
+    from scrapy_rep.commands.profile import Profile
     from scrapy_rep.protocol.access.results import AccessResult
     from scrapy_rep.settings import RepSettings
 
@@ -100,13 +108,35 @@ class _FetchingSpider(Spider):
     async def start(self) -> AsyncIterator[Any]:
         try:
             self.outcome.set_result(await self.job(self.crawler))
-        except BaseException as error:  # noqa: BLE001  raised again by in_crawl()
+        except BaseException as error:  # noqa: BLE001  raised again by _in_crawl()
             self.outcome.set_exception(error)
         return
         yield
 
 
-def in_crawl(settings: Settings, job: Callable[[Crawler], Awaitable[_T]]) -> _T:
+def ask(
+    profile: Profile,
+    job: Callable[[Web | None], Coroutine[None, None, _T]],
+    *,
+    offline: bool = False,
+) -> _T:
+    """Run *job* in a crawl, and return its result. If it needs none (*offline*), it must not
+    suspend, and gets None in place of the web.
+    """
+    if not offline:
+        settings, rep = profile.settings, profile.rep
+        return _in_crawl(settings, lambda crawler: job(Web(crawler, rep)))
+    coroutine = job(None)
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        result: _T = stop.value
+        return result
+    coroutine.close()
+    raise RuntimeError("the coroutine was suspended")
+
+
+def _in_crawl(settings: Settings, job: Callable[[Crawler], Awaitable[_T]]) -> _T:
     """Run *job* in a crawl with *settings*. Returns or raises what *job* does."""
     settings = settings.copy()
     settings.setdict(_QUIET, "cmdline")

@@ -23,6 +23,7 @@ from scrapy_rep import signals as ours
 from scrapy_rep.compat.versions import run_in_thread
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.fetching.identity import Identity
+from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.hostkeys import origin_at
 from scrapy_rep.frontier.reporter import DecisionReporter
 from scrapy_rep.ledger.writer import LedgerWriter, prepare, snapshot
@@ -34,6 +35,7 @@ from scrapy_rep.settings import OBEY, RepSettings, recorded
 if TYPE_CHECKING:
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
 
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.origins import Origin
@@ -92,10 +94,11 @@ class Ledger:
             json.dumps(_versions()),
             time.time(),
         )
-        self._writer = LedgerWriter(self._path, crawl)
+        self._writer = LedgerWriter(self._path, crawl, self._reporter.traffic)
         connect = self._crawler.signals.connect
         connect(self._robotstxt_known, ours.robotstxt_known)
         connect(self._decided, ours.rep_decided)
+        connect(self._response_downloaded, signals.response_downloaded)
         if not self._settings.obey:
             connect(self._not_obeyed, signals.request_reached_downloader)
         self._writer.start()
@@ -104,6 +107,14 @@ class Ledger:
     def _robotstxt_known(self, origin: Origin, entry: Entry) -> None:
         assert self._writer is not None
         self._writer.write(snapshot(str(origin), entry, self._settings.dialect))
+
+    def _response_downloaded(self, response: Response, request: Request) -> None:
+        origin = origin_at(response.url, request)
+        if origin is None or isinstance(request, RobotsTxtRequest):
+            return
+        traffic = self._reporter.traffic
+        assert traffic is not None
+        traffic.note_page(str(origin), len(response.body), time.time())
 
     def _decided(self, record: Record) -> None:
         assert self._writer is not None

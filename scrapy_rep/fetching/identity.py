@@ -165,7 +165,9 @@ class Identity:
         return found
 
 
-def default_header(settings: BaseSettings, spider: Spider | None = None) -> str:
+def default_header(
+    settings: BaseSettings, spider: Spider | type[Spider] | None = None
+) -> str:
     """The ``User-Agent`` of requests without their own; empty if the settings have none."""
     header: Any = getattr(spider, "user_agent", settings["USER_AGENT"])
     for name, value in settings.getdict("DEFAULT_REQUEST_HEADERS").items():

@@ -57,8 +57,10 @@ _FIRST_PAUSE = 1.0
 # By how many seconds the ends of one pause may differ for two workers.
 _SAME_PAUSE = 0.05
 
-# For how many seconds after a pause the crawl remembers that a host has asked for it.
+# For how many seconds after a pause the crawl remembers that a host has asked for it, and after a
+# delay, for the ledger, when the host has answered.
 _REMEMBERED = 600.0
+_ANSWER_REMEMBERED = 30.0
 
 # Beyond this number, the hosts that have held up the crawl least are forgotten.
 _MAX_HELD_UP = 1_000
@@ -135,6 +137,13 @@ class BackOff:
     was_over: bool = False
     """Whether a request has succeeded since the first pause."""
 
+    # For the ledger.
+    asked: float = 0.0
+    """The seconds of the pause after which no request was sent yet; 0 if there is none."""
+
+    asked_at: float = -inf
+    """When it was asked for."""
+
 
 @dataclass(slots=True, eq=False)
 class Scope:
@@ -146,6 +155,12 @@ class Scope:
     in_flight: int = 0
     unsent: int = 0
     """How many of those came from a queue, and have not reached the downloader."""
+
+    sent: int = 0
+    """How many of those have reached the downloader."""
+
+    answered_at: float = -inf
+    """When the last one that was sent has ended."""
 
     next_at: float = -inf
     reason: Hold = Hold.DELAY
@@ -458,8 +473,11 @@ class Scopes:
 
     def leave(self, scope: Scope, now: float, *, fetched: bool) -> None:
         scope.in_flight -= 1
-        if fetched and scope.delays:
-            scope.hold(now + scope.delay, Hold.DELAY)
+        if fetched:
+            scope.sent -= 1
+            scope.answered_at = now
+            if scope.delays:
+                scope.hold(now + scope.delay, Hold.DELAY)
         for ready in self.ready:
             ready.has_less(scope)
 
@@ -518,6 +536,8 @@ class Scopes:
         until = scope.next_at
         if scope.back_off is not None:
             until = max(until, scope.back_off.until + _REMEMBERED)
+        if scope.delays:
+            until += _ANSWER_REMEMBERED
         if until > now:
             self.set_alarm(scope, until)
         elif self._scopes.get(scope.key) is scope:
@@ -668,12 +688,13 @@ class Core:
         """Note that a request of *ticket*, with its places, has reached the downloader."""
         for scope in ticket.scopes:
             scope.unsent -= not ticket.line.is_direct
+            scope.sent += 1
 
     def leave(self, ticket: Ticket, now: float, *, fetched: bool) -> None:
         """Free the places of a request of *ticket*. Delays begin if it was sent (*fetched*)."""
-        if not fetched:
-            self.sent(ticket)
         for scope in ticket.scopes:
+            if not fetched:
+                scope.unsent -= not ticket.line.is_direct
             if ticket.line is self.strangers:
                 scope.stranger_at = now + _DELAYS_PER_STRANGER * scope.delay
             self.scopes.leave(scope, now, fetched=fetched)
@@ -948,7 +969,9 @@ class Core:
         self._pause(scope, found, until, now)
 
     def _pause(self, scope: Scope, found: BackOff, until: float, now: float) -> None:
-        found.until = max(found.until, until)
+        if until > found.until:
+            found.asked, found.asked_at = round(until - now, 3), now
+            found.until = until
         found.places = 1
         scope.hold(found.until, Hold.BACK_OFF)
         for (line, _), waiting in (scope.parked or {}).items():

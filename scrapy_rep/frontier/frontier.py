@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from dataclasses import dataclass
-from datetime import timedelta
-from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary, WeakSet
@@ -24,15 +21,12 @@ from scrapy_rep.compat.internals import (
     active_requests,
     close_spider,
     download_slot,
-    fail,
     is_closing,
-    is_scraper_full,
     slot_state,
     wake,
 )
 from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.exceptions import BackingOff, SpiderClosing
-from scrapy_rep.fetching.fetcher import headers_of
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.clock import Alarms, Clock
 from scrapy_rep.frontier.core import Core, Hold, Phase, Scopes, Ticket
@@ -42,13 +36,14 @@ from scrapy_rep.frontier.hostkeys import (
     host_of,
     is_exempt,
     is_of_http,
-    origin_at,
     request_origin,
     was_redirected,
 )
-from scrapy_rep.frontier.reporter import BACK_OFF, Case, DecisionReporter
+from scrapy_rep.frontier.measures import Measures
+from scrapy_rep.frontier.pauses import Pauses, duration
+from scrapy_rep.frontier.refusing import Refusing
+from scrapy_rep.frontier.reporter import DecisionReporter
 from scrapy_rep.log import get_logger
-from scrapy_rep.protocol.access.freshness import pause_asked
 from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
@@ -79,21 +74,11 @@ _LOG_EVERY = 60.0
 # The minimum pause between two checks of a download slot, as a fraction of its delay.
 _PART_OF_DELAY = 1 / 10
 
-# The seconds that one iteration of the event loop may spend on refusing requests, and the
-# seconds before the next attempt when callbacks cannot keep up, or after an error.
-_SLICE = 0.005
-_PAUSE = 0.02
-
 # The pause before the next attempt to get the lease of a host that another worker has: a
 # fraction of the delay, within these limits in seconds.
 _PART_OF_LEASE = 1 / 8
 _MIN_PAUSE = 0.05
 _MAX_PAUSE = 2.0
-
-# The shortest pause, in seconds, that a host can ask for.
-_MIN_ASKED = 1.0
-
-_ASKS_FOR_PAUSE = frozenset({429, 503})
 
 # The number of hosts that the log names at the end.
 _SLOWEST_NAMED = 5
@@ -108,6 +93,7 @@ class Owner(Protocol):
     def push(self, request: Request, *, is_exempt: bool = False) -> None: ...
     def take(self, queue: BackQueue) -> Request | None: ...
     def count_ready(self) -> int: ...
+    def count_waiting(self) -> int | None: ...
 
 
 class Leases(Protocol):
@@ -219,10 +205,7 @@ class Frontier:
     def __init__(self, crawler: Crawler, clock: Clock | None = None) -> None:
         self._crawler = crawler
         settings = RepSettings.of(crawler)
-        self._backoff_max = settings.backoff_max
-        self._wait_max = settings.wait_max
         self._obeys_delays = settings.crawl_delay
-        self._reporter = DecisionReporter.of(crawler)
         self.clock = clock or Clock()
         self.alarms = Alarms(self.clock)
         self.core = Core(
@@ -232,6 +215,10 @@ class Frontier:
             look_up=self._look_up,
             changed=self._changed,
         )
+        reporter = DecisionReporter.of(crawler)
+        self.pauses = Pauses(crawler, self, settings, reporter)
+        self.measures = Measures(crawler, self.clock, reporter.traffic)
+        self.refusing = Refusing(crawler, self, reporter)
         self.hosts: Hosts | None = None
         """Knows the rules of hosts; None if the crawl ignores robots.txt."""
 
@@ -243,9 +230,6 @@ class Frontier:
         self.closed_unsent: WeakSet[Request] = WeakSet()
         """The requests that failed only because the spider closed."""
 
-        self.failing: set[Request] = set()
-        """The requests that were refused in the queue, until their errbacks have ended."""
-
         self.is_stopped = False
         """Whether no queue may hand out a request any more."""
 
@@ -255,10 +239,7 @@ class Frontier:
 
         self._gave_way: WeakSet[Request] = WeakSet()
         self._waiters: dict[Waiter, None] = {}
-        self._paused: set[str] = set()
         self._alarm_at = inf
-        self._refusing: deque[BackQueue] = deque()
-        self._is_refusing = False
         self._is_watching = False
         self._will_flush = False
         self._popped = 0
@@ -426,10 +407,7 @@ class Frontier:
                 ended.append(refused)
             else:
                 assert isinstance(refused, BackQueue)
-                self._refusing.append(refused)
-        if self._refusing and not self._is_refusing:
-            self._is_refusing = True
-            self.alarms.at(self.clock.monotonic(), self._refuse_some)
+                self.refusing.add(refused)
         at = core.wake_at()
         if at < self._alarm_at:
             self._alarm_at = at
@@ -471,7 +449,7 @@ class Frontier:
         SpiderClosing, or BackingOff if its host has asked for too long a pause.
         """
         if request in self._in_flight:
-            if not self._is_paused(self._in_flight[request].ticket):
+            if not self.pauses.holds(self._in_flight[request].ticket):
                 return False
             self.left(request)
             if self.leases is not None:
@@ -490,7 +468,7 @@ class Frontier:
             ticket = Waiter(line, None, scopes, request, obeys=obeys)
             has_waited |= await self.wait(ticket)
             if not ticket.is_granted:
-                raise BackingOff(self.why_backing_off(ticket))
+                raise BackingOff(self.pauses.why_refused(ticket))
             if self._has_lease(request, ticket):
                 return has_waited
 
@@ -592,6 +570,8 @@ class Frontier:
         found = self._in_flight.get(request)
         if found is not None and not found.is_sent:
             found.is_sent = True
+            self.measures.sent(request, found.ticket)
+            self.measures.waiting(self.queues, len(self._waiters))
             self.core.sent(found.ticket)
 
     def _give_way(self) -> None:
@@ -613,198 +593,21 @@ class Frontier:
         found = self._in_flight.get(request)
         if found is None:
             return
-        if self._backoff_max:
-            scope = found.ticket.scopes[0]
-            if response.status in _ASKS_FOR_PAUSE:
-                asked = pause_asked(headers_of(response), self.clock.time())
-                if asked is not None:
-                    asked = max(asked, _MIN_ASKED)
-                pause = self._back_off(scope, asked, self._backoff_max, found.since)
-                if pause is not None:
-                    said = str(response.status)
-                    if after := response.headers.get(b"Retry-After"):
-                        said += f", Retry-After: {after.decode('latin-1')}"
-                    url = response.url
-                    where = origin_at(url, request)
-                    self._reporter.slowed("back-off", said, where, url)
-            elif scope.back_off is not None:
-                if self.leases is not None and found.since >= scope.back_off.until:
-                    self.leases.succeeded(request)
-                self._note_success(scope, found.since)
+        scope = found.ticket.scopes[0]
+        before = scope.back_off.until if scope.back_off else -inf
+        self.pauses.answered(response, request, scope, found.since)
+        self.measures.asked(request, found.ticket, before)
         self._leave(request)
         self.flush()
 
     def back_off(
-        self,
-        scopes: str | Iterable[str],
-        delay: float | None = None,
-        cap: float | None = None,
+        self, scopes: str | Iterable[str], delay: float | None, cap: float | None
     ) -> None:
-        """Send nothing in *scopes* for *delay* seconds, or, without it, for 1, 2, 4, ... seconds,
-        twice as long as the last time if nothing has succeeded since, up to *cap*
-        (``REP_BACKOFF_MAX``).
-
-        A scope is the name of a host, or the key of a download slot. Afterwards one request is
-        in flight, and one more after each response without an error.
-        """
+        """Pause *scopes*: see :func:`scrapy_rep.back_off`."""
         for key in [scopes] if isinstance(scopes, str) else scopes:
-            most = self._backoff_max if cap is None else cap
             scope = self.core.scopes.get(key)
-            self._back_off(scope, delay, most, self.clock.monotonic())
+            self.pauses.back_off(scope, delay, cap, self.clock.monotonic())
         self.flush()
-
-    def _back_off(
-        self, scope: Scope, delay: float | None, cap: float, sent_at: float
-    ) -> float | None:
-        """Pause *scope*. Return the seconds, if that is not part of the last pause."""
-        now = self.clock.monotonic()
-        is_first = scope.back_off is None
-        until = max(scope.back_off.until, now) if scope.back_off else now
-        is_new = self.core.back_off(scope, now, delay=delay, cap=cap, sent_at=sent_at)
-        assert scope.back_off is not None
-        pause = max(scope.back_off.until - until, 0.0)
-        left = scope.back_off.until - now
-        if self.leases is not None:
-            self.leases.back_off(scope.key, left, scope.back_off.own)
-        if self.job_file is not None:
-            self.job_file.note_pause(scope.key, self.clock.time() + left, left)
-        collected = self._crawler.stats
-        paused = collected.get_value(stats.PAUSED, 0.0) + pause
-        collected.set_value(stats.PAUSED, round(paused, 3))
-        if is_new:
-            collected.inc_value(stats.PAUSES)
-        if is_first and scope.key not in self._paused:
-            self._paused.add(scope.key)
-            collected.inc_value(stats.BACK_OFF_HOSTS)
-        found, in_words = scope.back_off, duration(pause)
-        if self.core.is_backing_off_too_long(scope, now) and not found.is_long:
-            found.is_long = True
-            self._log(
-                "%(host)s asks for a pause of %(pause)s, and has answered only 429 or 503 for "
-                "%(time)s: requests to it are refused. When the pause is over, one request asks "
-                "whether it is back (REP_WAIT_MAX is %(most)g)",
-                logging.WARNING,
-                host=scope.key,
-                pause=in_words,
-                time=duration(now - found.since),
-                most=self._wait_max,
-            )
-        elif is_first:
-            self._log(
-                "%(host)s asks for a pause: it gets no request for %(pause)s, then "
-                "one at a time, and one more after each success (REP_BACKOFF_MAX)",
-                host=scope.key,
-                pause=in_words,
-            )
-        return pause if is_new else None
-
-    def paused_elsewhere(
-        self, key: str, pause: float, own: float, lasted: float
-    ) -> None:
-        """Note that another worker has seen a host ask for a pause, of which *pause* seconds are
-        left. Its back-off has *lasted* so long, and *own* is the last pause that was doubled.
-        """
-        now, scope = self.clock.monotonic(), self.core.scopes.get(key)
-        until, since = now + pause, now - lasted
-        self.core.paused_elsewhere(scope, now, until=until, own=own, since=since)
-
-    def resume_pauses(self, pauses: Iterable[tuple[str, float]]) -> None:
-        """Continue the *pauses* of an earlier run: scopes, each with the seconds that are left."""
-        now = self.clock.monotonic()
-        for key, left in pauses if self._backoff_max else ():
-            scope = self.core.scopes.get(key)
-            self.core.back_off(scope, now, delay=left, cap=left, sent_at=now)
-
-    def _note_success(self, scope: Scope, sent_at: float) -> None:
-        found, now = scope.back_off, self.clock.monotonic()
-        self.core.succeeded(scope, now, sent_at=sent_at)
-        if found is not None and found.is_over and not found.was_over:
-            found.was_over = True
-            self._log(
-                "%(host)s answers again: requests to it continue, one more at a time after each "
-                "success (pauses so far: %(pauses)d)",
-                host=scope.key,
-                pauses=found.pauses,
-            )
-
-    def _is_paused(self, ticket: Ticket) -> bool:
-        """Whether a host of *ticket* has asked for a pause that is not over."""
-        pauses = [each.back_off for each in ticket.scopes if each.back_off is not None]
-        return any(each.until > self.clock.monotonic() for each in pauses)
-
-    def why_backing_off(self, ticket: Ticket) -> str:
-        """Return why the requests of *ticket* are refused, for a message."""
-        now = self.clock.monotonic()
-        scope = self.core.backs_off_too_long(ticket, now) or ticket.scopes[0]
-        if scope.back_off is None:
-            return f"{scope.key} asked for a pause"
-        left = duration(scope.back_off.until - now)
-        since = duration(now - scope.back_off.since)
-        return (
-            f"{scope.key} has answered only 429 or 503 for {since}, and is asked again in {left} "
-            f"at the earliest (REP_WAIT_MAX is {self._wait_max:g})"
-        )
-
-    # Refused requests in queues. In the downloader, each would take one of CONCURRENT_REQUESTS
-    # places and an iteration of the engine. Here, a time limit applies to each iteration.
-
-    def _refuse_some(self) -> None:
-        now = self.clock.monotonic()
-        until, pause = now + _SLICE, 0.0
-        while self._refusing and now < until and not self.is_stopped:
-            queue = self._refusing[0]
-            if is_scraper_full(self._crawler):
-                pause = _PAUSE
-                break
-            if not len(queue):
-                self._refusing.popleft()
-            elif not self.core.is_refused(queue, now):
-                self._refusing.popleft()
-                self.add(queue)
-            elif not self._refuse_one(queue):
-                pause = _PAUSE
-                break
-            now = self.clock.monotonic()
-        self._is_refusing = bool(self._refusing) and not self.is_stopped
-        if self._is_refusing:
-            self.alarms.at(now + pause, self._refuse_some)
-        self.flush()
-        # The crawl may be done now, or requests may have become ready.
-        wake(self._crawler)
-
-    def _refuse_one(self, queue: BackQueue) -> bool:
-        """Refuse one request. Return False after an error."""
-        try:
-            request = queue.take()
-            if request is not None:
-                self._refuse(request, queue)
-        except Exception:
-            logger.exception(
-                "Error while refusing a request to %(host)s: its errback may not be called. The "
-                "next request is refused after a pause",
-                {"host": queue.key.origin or queue.key.slot},
-                extra={"spider": self._crawler.spider},
-            )
-            return False
-        return True
-
-    def _refuse(self, request: Request, queue: BackQueue) -> None:
-        host = queue.host
-        if host is not None and host.phase is Phase.REFUSED:
-            case = Case(request, host.origin, host.known.entry)
-            decision = host.known.robots.decide(request.url, ())
-            if decision.allowed:
-                # It is the spider's own request for robots.txt, which is always allowed.
-                queue.owner.push(request, is_exempt=True)
-                return
-        else:
-            why = self.why_backing_off(queue)
-            case = Case(request, request_origin(request), why=why)
-            decision = BACK_OFF
-        self._crawler.stats.inc_value(stats.GIVEN_UP)
-        self.failing.add(request)
-        error = self._reporter.refused(case, decision)
-        fail(self._crawler, request, error, partial(self.failing.discard, request))
 
     # What Scrapy has no signal for.
 
@@ -886,6 +689,7 @@ class Frontier:
                 ),
             )
         self._popped = 0
+        self.measures.waiting(self.queues, len(self._waiters))
         self.alarms.at(self.clock.monotonic() + _LOG_EVERY, self._log_waiting)
 
     def _log(self, message: str, level: int = logging.INFO, **values: object) -> None:
@@ -931,8 +735,3 @@ def shared_scopes(clock: Clock) -> Scopes:
         except RuntimeError:  # A Twisted reactor without asyncio.
             key = Clock
     return _SCOPES.setdefault(key, Scopes())
-
-
-def duration(seconds: float) -> str:
-    """Format a duration, as ``0:00:30`` or ``12 days, 0:00:00``."""
-    return str(timedelta(seconds=round(max(seconds, 0.0))))

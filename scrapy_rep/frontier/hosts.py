@@ -24,8 +24,9 @@ from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import Causes
 from scrapy_rep.frontier.core import Hold, Phase
-from scrapy_rep.frontier.frontier import BackQueue, Waiter, duration
+from scrapy_rep.frontier.frontier import BackQueue, Waiter
 from scrapy_rep.frontier.hostkeys import bare_host
+from scrapy_rep.frontier.pauses import duration
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.access.freshness import pause_asked
 from scrapy_rep.protocol.access.overrides import override_for

@@ -200,6 +200,10 @@ class HostQueue:
             if not queue:
                 self._drop(queue)
 
+    def count_waiting(self) -> int:
+        """Return the number of requests in this queue."""
+        return self._count
+
     def count_ready(self) -> int:
         return len(self.ready)
 
@@ -249,7 +253,8 @@ class HostQueue:
             self._frontier.job_file = file
             if state and state != self._state:
                 self._move(file, folder, state)
-            self._frontier.resume_pauses(file.pauses(self._frontier.clock.time()))
+            pauses = file.pauses(self._frontier.clock.time())
+            self._frontier.pauses.resume(pauses)
             for host, count in file.hosts():
                 key = _key_in_file(host, file)
                 self._resumed.append(self._add(key, self._requests(key, count)))
@@ -279,7 +284,7 @@ class HostQueue:
         if self._watch is not None and self._watch.is_cancelled:
             return False
         ended = file.in_flight.keys() - requests_in_progress(self._crawler)
-        ended -= self._frontier.failing
+        ended -= self._frontier.refusing.failing
         for request in ended:
             taken = file.in_flight.pop(request)
             if request not in self._frontier.closed_unsent:

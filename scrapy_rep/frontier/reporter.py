@@ -12,6 +12,7 @@ from scrapy_rep.compat.versions import HAS_ROBOTS_PARSED_SIGNAL, shared_componen
 from scrapy_rep.exceptions import RobotsDenied
 from scrapy_rep.frontier.hostkeys import origin_at
 from scrapy_rep.frontier.withheld import Withheld
+from scrapy_rep.ledger.traffic import Traffic
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.reasons import REASONS
@@ -139,6 +140,9 @@ class DecisionReporter:
         settings = RepSettings.of(crawler)
         self._crawler = crawler
         self._has_ledger = settings.ledger is not None
+        self.traffic = Traffic() if self._has_ledger else None
+        """Measures what is sent and received, for the ledger; None if there is none."""
+
         self._reports_all = self._has_ledger and settings.ledger_level == "all"
         self._overrides_in_use: set[str] = set()
         self._withheld = Withheld(crawler)

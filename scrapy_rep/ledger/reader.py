@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.ledger.schema import ADDED, SCHEMA, TABLES
+from scrapy_rep.ledger.schema import ADDED, ADDED_TABLES, SCHEMA, TABLES
 from scrapy_rep.sqlitefiles import FAILURES, ForeignFile, cause_of, version_of
 
 if TYPE_CHECKING:
@@ -124,7 +124,10 @@ def _check(connection: sqlite3.Connection) -> None:
     """
     for table, columns in _tables().items():
         query = f"SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = '{table}'"  # noqa: S608
-        if (connection.execute(query).fetchone() or [0])[0] == 0:
+        found = connection.execute(query).fetchone()
+        if found is None and table in ADDED_TABLES:
+            continue
+        if (found or [0])[0] == 0:
             raise ValueError(f"it has no table {table!r}")
         there = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
         cases = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 
 from scrapy_rep.sqlitefiles import Schema
@@ -19,3 +20,10 @@ All are of the type TEXT."""
 
 SCHEMA = Schema(APPLICATION_ID, VERSION, tuple(TABLES.split(";\n")))
 """The schema of the whole file."""
+
+ADDED_TABLES = {
+    match[1]: statement
+    for statement in SCHEMA.statements
+    if (match := re.search(r"IF NOT EXISTS (\w+)", statement))
+}
+"""The tables that earlier versions of this package did not create, each with its statement."""

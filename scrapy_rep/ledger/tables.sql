@@ -1,6 +1,6 @@
 -- The tables of a ledger, version 1. Times are seconds since the epoch, in UTC. JSON is stored
--- as text. Later versions of this package may add columns. Any other change raises the version,
--- which is in PRAGMA user_version.
+-- as text. Later versions of this package may add columns, and tables that say IF NOT EXISTS.
+-- Any other change raises the version, which is in PRAGMA user_version.
 
 CREATE TABLE crawl (
     id INTEGER PRIMARY KEY,
@@ -60,4 +60,27 @@ CREATE TABLE decision (
     via TEXT,                   -- "redirect PAGE": PAGE led a browser to url,
                                 -- "browser PAGE": a browser on PAGE requested url
     subject TEXT                -- request, page, link, item, file
+);
+
+CREATE TABLE IF NOT EXISTS traffic (    -- with an origin, in one hour
+    crawl INTEGER NOT NULL REFERENCES crawl,
+    origin TEXT NOT NULL,
+    hour INTEGER NOT NULL,      -- when it began
+    pages INTEGER NOT NULL,     -- responses, those to robots.txt excepted
+    bytes INTEGER NOT NULL,     -- of their bodies, as received
+    delay REAL,                 -- kept to, in seconds, and the time from an answer to the
+    gap REAL,                   -- next request, where that was shortest for its delay
+    pauses INTEGER NOT NULL,    -- how often it asked for a pause (429, 503)
+    pause REAL,                 -- that it asked for, and the time from that answer to the
+    resumed REAL,               -- next request, where that was shortest for its pause
+    PRIMARY KEY (crawl, origin, hour)
+);
+
+CREATE TABLE IF NOT EXISTS progress (   -- of a crawl, in one minute
+    crawl INTEGER NOT NULL REFERENCES crawl,
+    minute INTEGER NOT NULL,    -- when it began
+    pages INTEGER NOT NULL,     -- as above
+    bytes INTEGER NOT NULL,
+    waiting INTEGER,            -- requests in the queue, at most; NULL: not known
+    PRIMARY KEY (crawl, minute)
 );

@@ -14,7 +14,8 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.ledger.schema import ADDED, SCHEMA
+from scrapy_rep.ledger.schema import ADDED, ADDED_TABLES, SCHEMA
+from scrapy_rep.ledger.traffic import Traffic
 from scrapy_rep.protocol.access.results import Access, State
 from scrapy_rep.protocol.display import without_credentials
 from scrapy_rep.record import Record, storable, url_text
@@ -28,6 +29,7 @@ from scrapy_rep.sqlitefiles import (
 if TYPE_CHECKING:
     import os
 
+    from scrapy_rep.ledger.traffic import Row
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.dialect import Dialect
 
@@ -66,6 +68,32 @@ _DECISION = (
 )
 _VALUES = f"({{}}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ({_KNOWN}), ?, ?, ?, ?, ?)"
 _FETCHED = Record._fields.index("fetched")
+
+# A row has what was counted since the last batch. Of two gaps, or pauses, the one that was
+# shorter for what the host had asked for stays.
+_SOONER = (
+    "CASE WHEN excluded.{0} IS NOT NULL"
+    " AND ({1} IS NULL OR excluded.{1} * {0} < {1} * excluded.{0})"
+    " THEN excluded.{2} ELSE {2} END"
+)
+_SHORTEST = ", ".join(
+    f"{column} = {_SOONER.format(*pair, column)}"
+    for pair in (("delay", "gap"), ("pause", "resumed"))
+    for column in pair
+)
+_TRAFFIC = (
+    "INSERT INTO traffic"  # noqa: S608
+    " (crawl, origin, hour, pages, bytes, delay, gap, pauses, pause, resumed)"
+    " VALUES ({}, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+    " pages = pages + excluded.pages, bytes = bytes + excluded.bytes,"
+    f" pauses = pauses + excluded.pauses, {_SHORTEST}"
+)
+_PROGRESS = (
+    "INSERT INTO progress (crawl, minute, pages, bytes, waiting) VALUES ({}, ?, ?, ?, ?)"
+    " ON CONFLICT DO UPDATE SET"
+    " pages = pages + excluded.pages, bytes = bytes + excluded.bytes,"
+    " waiting = max(coalesce(waiting, 0), coalesce(excluded.waiting, waiting))"
+)
 
 # Rows in one statement. Each statement releases and takes the interpreter lock, which costs
 # the crawl more than the row itself. Older versions of SQLite allow 999 values at most.
@@ -119,6 +147,8 @@ def open_to_write(path: Path) -> sqlite3.Connection:
         for column in ADDED:
             if column not in there:
                 connection.execute(f"ALTER TABLE decision ADD COLUMN {column} TEXT")
+        for statement in ADDED_TABLES.values():
+            connection.execute(statement)
         connection.execute("COMMIT")
         # Committed transactions survive when the process is killed.
         use_write_ahead_log(connection)
@@ -192,8 +222,15 @@ class LedgerWriter:
     or can't be written before the end of the crawl, are counted in ``dropped``.
     """
 
-    def __init__(self, path: str | os.PathLike[str], crawl: tuple[Any, ...]) -> None:
-        """*crawl* has the columns of the table, from ``spider`` to ``started``."""
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        crawl: tuple[Any, ...],
+        traffic: Traffic | None = None,
+    ) -> None:
+        """*crawl* has the columns of the table, from ``spider`` to ``started``. What *traffic*
+        has counted is written with the records.
+        """
         self.errors = self.recorded = self.dropped = 0
         self.error: Exception | None = None
         # The process may change its working directory later.
@@ -202,6 +239,9 @@ class LedgerWriter:
         self._end: tuple[Any, ...] | None = None
         self._queue: deque[tuple[Any, ...]] = deque()
         self._batch: list[tuple[Any, ...]] = []
+        self._traffic = traffic or Traffic()
+        self._counts: tuple[list[Row], list[Row]] = [], []
+        """What was taken from it, and is not written yet."""
         self._lock = Lock()
         self._waiting = 0
         """The weight of the records in the queue and the batch."""
@@ -235,6 +275,7 @@ class LedgerWriter:
         self._closing.set()
         self._thread.join(_CLOSE_TIMEOUT)
         self.dropped += len(self._batch) + len(self._queue)
+        self.dropped += sum(map(len, self._counts)) + self._traffic.dropped
 
     # The methods below run in the other thread.
 
@@ -248,13 +289,17 @@ class LedgerWriter:
 
     def _write_all(self) -> bool:
         """Write all queued records. Return whether that succeeded."""
+        # The crawl goes on counting: only what was counted until now is written.
+        self._take_counts(is_end=False)
         while True:
             if not self._batch:
                 count = min(len(self._queue), _RECORDS_A_BATCH)
                 self._batch = [self._queue.popleft() for _ in range(count)]
             # All records are in the queue when the end is set.
             end = None if len(self._queue) else self._end
-            if not self._batch and end is None and self._crawl_id is not None:
+            if end is not None:
+                self._take_counts(is_end=True)
+            elif not (self._batch or any(self._counts)) and self._crawl_id is not None:
                 return True
             try:
                 self._commit(self._batch, end)
@@ -273,14 +318,20 @@ class LedgerWriter:
             if end is not None:
                 return True
 
+    def _take_counts(self, *, is_end: bool) -> None:
+        if is_end or not any(self._counts):
+            for kept, taken in zip(self._counts, self._traffic.take(), strict=True):
+                kept.extend(taken)
+
     def _done(self, *, is_written: bool) -> None:
         """Let the batch go, to make room for others."""
+        counted, self._counts = sum(map(len, self._counts)), ([], [])
         with self._lock:
             self._waiting -= sum(map(_weight, self._batch))
             if is_written:
                 self.recorded += len(self._batch)
             else:
-                self.dropped += len(self._batch)
+                self.dropped += len(self._batch) + counted
             self._batch = []
 
     def _commit(
@@ -310,6 +361,9 @@ class LedgerWriter:
             some = decisions[at : at + _ROWS_AT_ONCE]
             statement = _DECISION + ", ".join([values] * len(some))
             connection.execute(statement, list(chain.from_iterable(some)))
+        traffic, progress = self._counts
+        connection.executemany(_TRAFFIC.format(crawl), traffic)
+        connection.executemany(_PROGRESS.format(crawl), progress)
         if end is not None:
             connection.execute(_END, (*end, crawl))
         connection.execute("COMMIT")

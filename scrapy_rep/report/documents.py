@@ -1,13 +1,11 @@
-"""Reads the robots.txt files in ledgers, for the table of hosts and to show them."""
+"""Reads the robots.txt files in ledgers, to show them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.ledger.reader import read_texts, reading
-from scrapy_rep.protocol.agents import product_tokens
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
-from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.lines import decoded_text
 
 if TYPE_CHECKING:
@@ -76,24 +74,6 @@ def document(ledgers: Ledgers, version: sqlite3.Row) -> Document:
         lines=excerpt(text, marks),
         marked=len(marks),
     )
-
-
-def delay(ledgers: Ledgers, host: sqlite3.Row) -> float | None:
-    """Return the delay that the latest robots.txt of *host*, a row of that view, asks for,
-    in seconds.
-    """
-    crawl = ledgers.crawl_of(host)
-    if host["sha256"] is None or crawl is None:
-        return None
-    body = ledgers.body(host["ledger"], host["sha256"]) or b""
-    dialect = _dialect(ledgers, host)
-    robots = RobotsTxt.parse(body, dialect)
-    agents = crawl["agents"] or product_tokens(crawl["user_agent"])
-    delays = [robots.crawl_delay(agents)]
-    rate = robots.request_rate(agents) if dialect.crawl_delay else None
-    if rate:
-        delays.append(rate.seconds / rate.requests)
-    return max((delay for delay in delays if delay), default=None)
 
 
 def excerpt(text: str, marks: Mapping[int, sqlite3.Row]) -> Sequence[Line | Gap]:

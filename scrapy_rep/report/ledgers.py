@@ -11,10 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_rep.ledger.reader import bound, open_ledger, read_json, read_texts, reading
+from scrapy_rep.report.facts import note_facts
 from scrapy_rep.settings import DEFAULTS, LEDGER_LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_BARS = 72
+"""The most bars of the timeline, and the lengths that they may have, in seconds."""
+_LENGTHS = (60, 300, 900, 3600, 3 * 3600, 6 * 3600, 86400, 7 * 86400, 30 * 86400)
+
+# The columns of the tables that ledgers of earlier versions lack.
+_COUNTED = {
+    "traffic": "crawl, origin, hour, pages, bytes, delay, gap, pauses, pause, resumed",
+    "progress": "crawl, minute, pages, bytes, waiting",
+}
 
 IN_PLACE = 9
 """The most ledgers that are read in place. SQLite attaches ten files at most; each further
@@ -60,6 +71,12 @@ class Limits(NamedTuple):
     others: int = 500
     """Rows of each other table."""
 
+    urls: int = 20
+    """URLs of a host, and hosts with the same reason."""
+
+
+NO_LIMITS = Limits(*[2**62] * 4)
+
 
 class Ledgers:
     """Open ledgers, read as one. The caller must close it."""
@@ -86,12 +103,22 @@ class Ledgers:
             self.database.text_factory = _text
             bound(self.database, sum(Path(path).stat().st_size for path in paths))
             self._unite(paths)
-            table = "CREATE TEMPORARY TABLE limits (hosts, files, others)"
-            self.database.execute(table)
-            self.database.execute("INSERT INTO limits VALUES (?, ?, ?)", limits)
+            self._fill("limits (hosts, files, others, urls, seconds)", [
+                (*limits, self._seconds_of_bar())
+            ])  # fmt: skip
+            self._fill("complete (ledger, crawl)", [
+                (one["ledger"], one["id"]) for one in self.crawls if one["every_decision"]
+            ])  # fmt: skip
             # Crawls may be writing the ledgers; a transaction reads a consistent state.
             self.database.executescript(f"BEGIN; {_VIEWS.read_text('utf-8')}")
+            note_facts(self.database, self.crawl_of, self.body)
             self.close = opened.pop_all().close
+
+    def compare(self, other: Ledgers) -> None:
+        """Fill the view of what differs from *other* ledgers."""
+        self.database.execute("INSERT INTO now SELECT * FROM figure")
+        insert = "INSERT INTO before VALUES (?, ?, ?)"
+        self.database.executemany(insert, map(tuple, other.view("figure")))
 
     def view(self, name: str, **columns: object) -> sqlite3.Cursor:
         """Return the rows of a view, all of them or those with the given values."""
@@ -114,9 +141,25 @@ class Ledgers:
         url: str = found.fetchone()["url"]
         return url
 
+    def _fill(self, table: str, rows: Sequence[tuple[object, ...]]) -> None:
+        self.database.execute(f"CREATE TEMPORARY TABLE {table}")
+        name, places = table.partition(" ")[0], ", ".join("?" * (table.count(",") + 1))
+        self.database.executemany(f"INSERT INTO {name} VALUES ({places})", rows)  # noqa: S608
+
+    def _seconds_of_bar(self) -> int:
+        """Return how long a bar of the timeline is."""
+        query = """
+SELECT min(at), max(at) FROM (
+    SELECT time AS at FROM decision UNION ALL SELECT minute FROM progress
+)"""
+        first, last = self.database.execute(query).fetchone()
+        span = 0 if first is None else last - first
+        fitting = (length for length in _LENGTHS if span < length * (_BARS - 1))
+        return next(fitting, int(span // (_BARS - 1)) + 1)
+
     def _unite(self, paths: Sequence[str]) -> None:
         """Make one view of each table, with the rows of all ledgers."""
-        unions: dict[str, list[str]] = {table: [] for table in _ROWS}
+        unions: dict[str, list[str]] = {table: [] for table in (*_ROWS, *_COUNTED)}
         for number, path in enumerate(paths[:IN_PLACE]):
             for table, select in self._attach(number, path, f"ledger{number}").items():
                 unions[table].append(select)
@@ -155,10 +198,18 @@ class Ledgers:
         added = {
             name: f"d.{name}" if name in there else "NULL" for name in ("source", "via")
         }
-        return {
+        selects = {
             table: select.format(ledger=number, file=file, **added)
             for table, select in _ROWS.items()
         }
+        for table, columns in _COUNTED.items():
+            if self.database.execute(f"PRAGMA {file}.table_info({table})").fetchone():
+                select = f"SELECT {number} AS ledger, {columns} FROM {file}.{table}"  # noqa: S608
+            else:
+                nothing = columns.replace(", ", ", NULL AS ")
+                select = f"SELECT {number} AS ledger, NULL AS {nothing} WHERE false"
+            selects[table] = select
+        return selects
 
 
 def _text(octets: bytes) -> str:

@@ -70,10 +70,11 @@
 
   function open() {
     const target = document.getElementById(location.hash.slice(1));
-    const details = target?.closest("details");
-    if (details && !details.open) {
+    let details = target?.closest("details:not([open])");
+    while (details) {
       details.open = true;
       target.scrollIntoView();
+      details = target.closest("details:not([open])");
     }
   }
   addEventListener("hashchange", open);

@@ -7,21 +7,23 @@ from base64 import b64encode
 from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from scrapy_rep.protocol.crawlers import CHECKED
 from scrapy_rep.protocol.reasons import REASONS
 from scrapy_rep.record import Verdict
 from scrapy_rep.report import shown, words
-from scrapy_rep.report.documents import delay, document
+from scrapy_rep.report.answers import answers
+from scrapy_rep.report.documents import document
 from scrapy_rep.report.summary import changed_settings, summarise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from scrapy_rep.report.ledgers import Ledgers
     from scrapy_rep.report.summary import Summary
@@ -32,12 +34,19 @@ MARK = "<!DOCTYPE html>\n<!-- scrapy rep report -->"
 BAR_WIDTH = 1000
 """The length of a whole bar."""
 
+BAR_HEIGHT = 100
+"""The height of the timeline."""
+
+FIRST_ROWS = 10
+"""The rows of a table, or the hosts of a list, that are shown before one opens the others."""
+
 _LEAST_LENGTH = 4.0
 """The least length of a bar or a part, so that it can be seen."""
 
 
-def render(ledgers: Ledgers, now: float) -> Iterator[str]:
-    """Yield the page in parts. *now* is the time of the report.
+def render(ledgers: Ledgers, now: float, compared: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the page in parts. *now* is the time of the report; *compared* are the paths of the
+    ledgers that it is compared with.
 
     The templates take most rows from the views, and show them as they are.
     """
@@ -51,13 +60,15 @@ def render(ledgers: Ledgers, now: float) -> Iterator[str]:
         "summary": summary,
         "headline": words.headline(summary),
         "overview": _overview(summary),
+        "answers": answers(ledgers, summary),
+        "timeline": timeline(ledgers),
         "crawls": ledgers.crawls,
         "changed": list(changed_settings(ledgers.crawls)),
         "hosts_shown": min(summary.hosts, ledgers.limits.hosts),
         "view": ledgers.view,
         "example": ledgers.example,
         "document": partial(document, ledgers),
-        "delay": partial(delay, ledgers),
+        "compared": compared,
         "now": now,
     }
     stream = _environment().get_template("page.html").stream(given)
@@ -88,18 +99,25 @@ def _environment() -> Environment:
         "by": by,
         "count": shown.count,
         "duration": shown.duration,
+        "figure": shown.figure,
         "moment": shown.moment,
+        "octets": shown.octets,
         "setting": shown.setting,
+        "ratio": shown.ratio,
         "size": shown.size,
         "without": words.without_robotstxt,
         "visible": shown.visible,
         "whole": shown.whole,
     }
     environment.globals |= {
+        "bar_height": BAR_HEIGHT,
         "bar_length": bar_length,
         "bar_width": BAR_WIDTH,
         "by_layer": words.by_layer,
         "layers": words.LAYERS,
+        "crawlers_checked": CHECKED,
+        "first": islice,
+        "first_rows": FIRST_ROWS,
         "reasons": {reason: found.text for reason, found in REASONS.items()},
         "span": shown.span,
         "verdicts": words.VERDICTS,
@@ -135,7 +153,7 @@ def _overview(summary: Summary) -> dict[str, list[Part]]:
         passed = summary.let_through + summary.let_through_by_override
         first = ("let through", "allowed", passed)
     else:
-        first = ("fetched", "allowed", summary.responses)
+        first = ("fetched", "allowed", summary.pages)
     refused, dropped, annotated = (
         (verdict.value, verdict.value, summary.total(verdict))
         for verdict in (Verdict.REFUSED, Verdict.DROPPED, Verdict.ANNOTATED)
@@ -147,6 +165,58 @@ def _overview(summary: Summary) -> dict[str, list[Part]]:
         ),
     }
     return {title: bar for title, bar in bars.items() if bar}
+
+
+class Bars(NamedTuple):
+    """The timeline of the crawls."""
+
+    seconds: int
+    """The length of a bar in time."""
+    bars: list[Bar]
+    most: int
+    """The most requests of a bar, fetched and refused."""
+    most_waiting: int | None
+    """None if it is not known how many requests waited."""
+
+
+class Bar(NamedTuple):
+    row: sqlite3.Row
+    start: float
+    length: float
+    fetched: float
+    """The heights of its parts, of :data:`BAR_HEIGHT`."""
+    refused: float
+    waiting: float
+
+
+def timeline(ledgers: Ledgers) -> Bars | None:
+    """Return the timeline; None if nothing happened."""
+    rows = ledgers.view("timeline").fetchall()
+    if not rows:
+        return None
+    (limits,) = ledgers.view("limits")
+    first, seconds = rows[0]["start_at"], limits["seconds"]
+    length = BAR_WIDTH / ((rows[-1]["start_at"] - first) / seconds + 1)
+    most = max(row["fetched"] + row["refused"] for row in rows)
+    waiting = [row["waiting"] for row in rows if row["waiting"] is not None]
+    most_waiting = max(waiting, default=None)
+    bars = [
+        Bar(
+            row,
+            round((row["start_at"] - first) / seconds * length, 2),
+            round(length * 0.9, 2),
+            bar_height(row["fetched"], most),
+            bar_height(row["refused"], most),
+            bar_height(row["waiting"] or 0, most_waiting or 0),
+        )
+        for row in rows
+    ]
+    return Bars(seconds, bars, most, most_waiting)
+
+
+def bar_height(count: int, most: int) -> float:
+    """Return a height for *count*, where the highest bar is for *most*."""
+    return round(max(1.0, BAR_HEIGHT * count / most), 1) if count and most else 0
 
 
 class Part(NamedTuple):

@@ -69,6 +69,32 @@ def size(octets: int) -> str:
     return f"{octets:,} bytes" if octets < 10_000 else f"{octets / 1024:,.0f} KiB"
 
 
+def figure(value: float | str | None) -> str:
+    """Format what is compared: a number, a text, or None."""
+    if value is None:
+        return "–"
+    if isinstance(value, str):
+        return visible(value, 100)
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+
+
+def ratio(value: float | None) -> str:
+    """Format how many times a delay something is, rounded down: 0.999 is not 1."""
+    return "–" if value is None else f"{int(value * 100) / 100:,.2f}"
+
+
+def octets(number: int) -> str:
+    """``123 bytes``, ``45.6 MB``; a megabyte has 1,000,000 bytes."""
+    if number < 10_000:
+        return count(number, "byte")
+    size, unit = next(
+        (size, unit)
+        for size, unit in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (1000, "kB"))
+        if number >= size
+    )
+    return f"{number / size:,.{1 if number < 100 * size else 0}f} {unit}"
+
+
 def count(number: int, one: str, many: str | None = None) -> str:
     """``1 host``, ``2,000 hosts``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"

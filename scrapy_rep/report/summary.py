@@ -25,6 +25,9 @@ class Summary:
     complete: int
     """Crawls whose ledgers have every decision, not only refusals."""
 
+    uncounted: int
+    """Crawls whose ledgers do not have what was fetched: an earlier version wrote them."""
+
     let_through: int
     """Requests of such crawls, without overrides."""
 
@@ -33,8 +36,10 @@ class Summary:
     arrived: int
     """Responses that were refused because a browser had been led to a forbidden URL."""
 
-    responses: int
-    """Responses in the stats of the crawls, without those to robots.txt."""
+    pages: int
+    """Responses that the ledgers have counted, without those to robots.txt; for crawls that have
+    not counted them, those in their stats.
+    """
 
     hosts: int
     without: int
@@ -52,17 +57,35 @@ class Summary:
 
 def summarise(ledgers: Ledgers) -> Summary:
     let_through = []
+    requesting = set()
     for row in ledgers.view("let_through"):
         crawl = ledgers.crawl_of(row)
         if crawl and crawl["every_decision"]:
             let_through.append(row)
+            requesting.add((row["ledger"], row["crawl"]))
+    counted = {(row["ledger"], row["crawl"]) for row in ledgers.view("progress")}
     (total,) = ledgers.view("total")
+    (moved,) = ledgers.view("moved_in_all")
     return Summary(
         crawls=len(ledgers.crawls),
         complete=sum(crawl["every_decision"] for crawl in ledgers.crawls),
+        uncounted=sum(
+            (crawl["ledger"], crawl["id"]) not in counted
+            and (
+                (crawl["ledger"], crawl["id"]) in requesting
+                or crawl["ended"] is None
+                or _responses(crawl["counts"]) > 0
+            )
+            for crawl in ledgers.crawls
+        ),
         let_through=sum(row["by_robotstxt"] for row in let_through),
         let_through_by_override=sum(row["by_override"] for row in let_through),
-        responses=sum(_responses(crawl["counts"]) for crawl in ledgers.crawls),
+        pages=moved["pages"]
+        + sum(
+            _responses(crawl["counts"])
+            for crawl in ledgers.crawls
+            if (crawl["ledger"], crawl["id"]) not in counted
+        ),
         outcomes=ledgers.view("outcome").fetchall(),
         check=check(ledgers),
         **total,

@@ -1,9 +1,25 @@
--- What a report shows. These tables and views are made from three others, which have the rows
--- of all ledgers: "snapshot", "body" and "decision". Their rows have the number of the
--- ledger; a decision has the hash of the robots.txt that decided too, and its age at that
--- time. The table "limits" has one row: the most hosts, robots.txt files and other rows to
--- show. The column "of_all" counts what there is without a limit. What others are made from
--- is a table, so that SQLite needs no memory for it at the same time.
+-- What a report shows. These tables and views are made from others, which have the rows of
+-- all ledgers: "snapshot", "body", "decision", "traffic" and "progress". Their rows have the
+-- number of the ledger; a decision has the hash of the robots.txt that decided too, and its age
+-- at that time. The table "limits" has one row: the most hosts, robots.txt files, other rows
+-- and URLs of a host to show, and the seconds of a bar of the timeline. The table "complete" has
+-- the crawls whose ledger has every decision. The column "of_all"
+-- counts what there is without a limit; one that ends with "_at" is a time. What others are
+-- made from is a table, so that SQLite needs no memory for it at the same time.
+
+-- Filled by facts.py, from the latest robots.txt of each host: the delay that it asks this crawl
+-- for, and what it forbids the AI crawlers that it names.
+CREATE TEMPORARY TABLE asked (origin, delay, PRIMARY KEY (origin));
+CREATE TEMPORARY TABLE named (origin, crawler, operator, purpose, forbids, line);
+
+-- Filled if there is another report to compare with: its figures, and those of this one.
+CREATE TEMPORARY TABLE before (origin, what, value, PRIMARY KEY (origin, what));
+CREATE TEMPORARY TABLE now (origin, what, value, PRIMARY KEY (origin, what));
+
+-- The crawls whose ledger has every decision, and not what was fetched: an earlier version wrote
+-- it.
+CREATE TEMPORARY TABLE uncounted AS
+SELECT * FROM complete WHERE (ledger, crawl) NOT IN (SELECT ledger, crawl FROM progress);
 
 -- The decisions, counted. The other views read these rows, which are few, where they can.
 CREATE TEMPORARY TABLE tally AS
@@ -64,7 +80,7 @@ CREATE TEMPORARY VIEW answer AS
 SELECT access, status, CASE WHEN status IS NULL THEN substr(error, 1, 200) END AS why,
        count(*) AS times, count(DISTINCT origin) AS hosts, sum(count(*)) OVER () AS of_all
 FROM snapshot GROUP BY access, status, why
-ORDER BY times DESC, access, status, why LIMIT 20;
+ORDER BY times DESC, access, status, why LIMIT (SELECT urls FROM limits);
 
 -- The origin of a URL with an invalid host is empty.
 CREATE TEMPORARY VIEW met AS
@@ -83,17 +99,63 @@ CREATE TEMPORARY TABLE latest AS
 SELECT ledger, crawl, origin, access, status, error, copy_of, sha256, max(fetched)
 FROM snapshot GROUP BY origin;
 
--- The shortest time between two requests, which are sent when they are allowed. Requests
--- that an override let through are left out: the site's delay does not apply. The crawls
--- of several ledgers may be workers that share a delay.
+-- What came from each host. Crawls of earlier versions have not counted it.
+CREATE TEMPORARY TABLE moved AS
+SELECT origin, sum(pages) AS pages, sum(bytes) AS bytes, max(hour) AS last
+FROM traffic GROUP BY origin;
+
+CREATE UNIQUE INDEX moved_origin ON moved (origin);
+
+CREATE TEMPORARY VIEW fetched AS
+SELECT origin, date(hour, 'unixepoch') AS day, sum(traffic.pages) AS pages,
+       sum(traffic.bytes) AS bytes, moved.pages AS pages_of_host, count(*) OVER () AS of_all
+FROM traffic JOIN moved USING (origin) WHERE moved.pages > 0
+GROUP BY origin, day HAVING sum(traffic.pages) > 0
+ORDER BY pages_of_host DESC, origin, day LIMIT (SELECT others FROM limits);
+
+CREATE TEMPORARY VIEW moved_in_all AS
+SELECT coalesce(sum(pages), 0) AS pages, coalesce(sum(bytes), 0) AS bytes,
+       count(CASE WHEN pages > 0 THEN 1 END) AS hosts,
+       (SELECT count(DISTINCT date(minute, 'unixepoch')) FROM progress WHERE pages > 0) AS days
+FROM moved;
+
+-- The shortest time from an answer to the next request, compared with the delay at that time.
+-- Crawls of earlier versions have not measured it. For them, it is the shortest time between two
+-- requests, which are sent when they are allowed; those that an override let through are left
+-- out, since the site's delay does not apply. Several such crawls may be workers that share a
+-- delay.
 CREATE TEMPORARY TABLE gap AS
-SELECT origin, min(seconds) AS gap FROM (
+SELECT origin, delay, gap, min(coalesce(gap / delay, 1e9)) AS ratio
+FROM traffic WHERE delay >= 0.001 GROUP BY origin
+UNION ALL
+SELECT origin, NULL, min(seconds), NULL FROM (
     SELECT origin, time - lag(time) OVER (PARTITION BY origin ORDER BY time) AS seconds
     FROM decision WHERE verdict = 'allowed' AND layer = 'robots.txt' AND page IS NULL
-) GROUP BY origin;
+         AND (ledger, crawl) IN uncounted
+) WHERE origin NOT IN (SELECT origin FROM traffic WHERE delay >= 0.001) GROUP BY origin;
 
-CREATE TEMPORARY TABLE host AS
-SELECT most.*, ledger, crawl, access, status, error, copy_of, sha256, gap,
+CREATE UNIQUE INDEX gap_origin ON gap (origin);
+
+-- The hosts with a delay: that of their latest robots.txt ("asked"), and that which applied to
+-- the request that came soonest. "kept" is NULL if no request had to keep to one, or if that was
+-- not measured. A time may be rounded by a millisecond.
+CREATE TEMPORARY VIEW pace AS
+SELECT origin, asked.delay AS asked, gap.delay AS delay, gap, ratio,
+       CASE WHEN gap.delay IS NOT NULL THEN gap IS NULL OR gap >= gap.delay - 0.001 END AS kept
+FROM (
+    SELECT origin FROM asked WHERE delay > 0
+    UNION SELECT origin FROM gap WHERE delay IS NOT NULL
+) LEFT JOIN asked USING (origin) LEFT JOIN gap USING (origin);
+
+CREATE TEMPORARY VIEW delay AS
+SELECT *, count(*) OVER () AS of_all FROM pace
+ORDER BY kept IS NULL, kept, ratio IS NULL, ratio, origin LIMIT (SELECT others FROM limits);
+
+CREATE TEMPORARY VIEW delays_in_all AS
+SELECT count(*) AS asking, count(kept) AS known, coalesce(sum(kept), 0) AS kept FROM pace;
+
+CREATE TEMPORARY TABLE shown AS
+SELECT most.*, ledger, crawl, access, status, error, copy_of, sha256,
        file.number AS file, judged.number AS judged
 FROM (
     SELECT met.origin AS origin,
@@ -103,9 +165,33 @@ FROM (
     FROM met LEFT JOIN tally USING (origin) GROUP BY met.origin
     ORDER BY refused DESC, dropped DESC, decided DESC, 1 LIMIT (SELECT hosts FROM limits)
 ) AS most
-LEFT JOIN latest USING (origin) LEFT JOIN gap USING (origin)
+LEFT JOIN latest USING (origin)
 LEFT JOIN file USING (origin) LEFT JOIN judged USING (origin)
 ORDER BY most.refused DESC, dropped DESC, decided DESC, most.origin;
+
+CREATE TEMPORARY VIEW host AS
+SELECT shown.*, asked.delay AS delay, gap.gap AS gap, pages, bytes
+FROM shown LEFT JOIN asked USING (origin) LEFT JOIN gap USING (origin)
+LEFT JOIN moved USING (origin)
+ORDER BY shown.rowid;
+
+-- What the groups of each host forbid the AI crawlers that they name.
+CREATE TEMPORARY VIEW ai_crawler AS
+SELECT named.*, file.number AS file, count(*) OVER () AS of_all
+FROM named LEFT JOIN file USING (origin)
+WHERE origin IN (
+    SELECT origin FROM named GROUP BY origin
+    ORDER BY sum(forbids = 'everything') DESC, count(*) DESC, origin
+    LIMIT (SELECT others FROM limits)
+)
+WINDOW of_host AS (PARTITION BY origin)
+ORDER BY sum(forbids = 'everything') OVER of_host DESC, count(*) OVER of_host DESC, origin,
+         forbids, crawler;
+
+CREATE TEMPORARY VIEW ai_crawlers_in_all AS
+SELECT count(DISTINCT origin) AS hosts,
+       count(DISTINCT CASE WHEN forbids LIKE 'everything%' THEN origin END) AS closing
+FROM named;
 
 -- The rules that refused, of each host.
 CREATE TEMPORARY VIEW rule AS
@@ -126,7 +212,7 @@ SELECT * FROM (
         GROUP BY number, url, verdict, layer, reason
     )
 )
-WHERE place <= 20 ORDER BY number, place;
+WHERE place <= (SELECT urls FROM limits) ORDER BY number, place;
 
 -- What was stated about each purpose. Outcomes come before statements that were only noted.
 CREATE TEMPORARY VIEW purpose AS
@@ -158,17 +244,17 @@ SELECT * FROM (
             FROM tally WHERE reason = 'unavailable' GROUP BY origin
         ) USING (origin)
         WINDOW why AS (PARTITION BY status, error)
-    ) WHERE place <= 20
+    ) WHERE place <= (SELECT urls FROM limits)
 ) WHERE number <= (SELECT others FROM limits) ORDER BY number, place;
 
 CREATE TEMPORARY VIEW outage AS
-SELECT origin, times, first, last, status, error, copy, recovered,
+SELECT origin, times, first_at, last_at, status, error, copy_at, recovered,
        coalesce(given_up, 0) AS given_up, count(*) OVER () AS of_all
 FROM (
-    SELECT origin, count(*) AS times, min(fetched) AS first, max(copy_of) AS copy
+    SELECT origin, count(*) AS times, min(fetched) AS first_at, max(copy_of) AS copy_at
     FROM snapshot WHERE access = 'unreachable' GROUP BY origin
 ) JOIN (
-    SELECT origin, status, substr(error, 1, 500) AS error, max(fetched) AS last
+    SELECT origin, status, substr(error, 1, 500) AS error, max(fetched) AS last_at
     FROM snapshot WHERE access = 'unreachable' GROUP BY origin
 ) USING (origin) JOIN (
     SELECT origin, access != 'unreachable' AS recovered FROM latest
@@ -178,11 +264,19 @@ FROM (
 ) USING (origin)
 ORDER BY given_up DESC, times DESC, origin LIMIT (SELECT others FROM limits);
 
--- The hosts that asked for a pause, with the shortest time from such an answer to the next
--- request. Ledgers of refusals do not have that time.
-CREATE TEMPORARY VIEW pause AS
-SELECT origin, times, statement, resumed, coalesce(refused, 0) AS refused,
-       count(*) OVER () AS of_all
+-- The hosts that asked for a pause, with its seconds, and the shortest time from such an answer
+-- to the next request. Crawls of earlier versions have not measured it. For them, that time is in
+-- ledgers of all decisions.
+CREATE TEMPORARY TABLE paused AS
+SELECT origin, pause, resumed, min(coalesce(resumed / pause, 1e9))
+FROM traffic WHERE pause >= 0.001 GROUP BY origin;
+
+CREATE TEMPORARY TABLE resting AS
+SELECT origin, times, statement, pause,
+       CASE WHEN pause IS NULL THEN found.resumed ELSE paused.resumed END AS resumed,
+       CASE WHEN pause IS NOT NULL THEN
+           paused.resumed IS NULL OR paused.resumed >= pause - 0.001
+       END AS kept, coalesce(refused, 0) AS refused
 FROM (
     SELECT origin, sum(is_pause) AS times, max(statement) FILTER (WHERE is_pause) AS statement,
            min(resumes - time) FILTER (WHERE is_pause) AS resumed
@@ -197,11 +291,20 @@ FROM (
               AND page IS NULL
               AND origin IN (SELECT origin FROM tally WHERE reason = 'back-off')
     ) GROUP BY origin
-) LEFT JOIN (
+) AS found LEFT JOIN paused USING (origin) LEFT JOIN (
     SELECT origin, sum(times) AS refused FROM tally
     WHERE verdict = 'refused' AND reason = 'back-off' GROUP BY origin
-) USING (origin)
-ORDER BY refused DESC, times DESC, origin LIMIT (SELECT others FROM limits);
+) USING (origin);
+
+CREATE TEMPORARY VIEW pause AS
+SELECT *, count(*) OVER () AS of_all FROM resting
+ORDER BY kept IS NULL, kept, refused DESC, times DESC, origin
+LIMIT (SELECT others FROM limits);
+
+CREATE TEMPORARY VIEW pauses_in_all AS
+SELECT count(*) AS hosts, coalesce(sum(times), 0) AS times, count(kept) AS known,
+       coalesce(sum(kept), 0) AS kept, coalesce(max(pause), 0) AS longest
+FROM resting;
 
 CREATE TEMPORARY VIEW overridden AS
 SELECT reason, statement, verdict, sum(times) AS times, count(DISTINCT origin) AS hosts,
@@ -228,3 +331,63 @@ SELECT origin, sha256, line, sum(times) AS times,
        sum(times * (verdict NOT IN ('refused', 'allowed'))) AS about_use, ledger, first,
        min(CASE verdict WHEN 'refused' THEN '' ELSE verdict END)
 FROM by_line GROUP BY origin, sha256, line;
+
+-- What happened when, in bars of equal length. Where what was fetched was not counted, what was
+-- let through stands for it.
+CREATE TEMPORARY TABLE timeline AS
+SELECT start_at, sum(fetched) AS fetched, sum(refused) AS refused, sum(waiting) AS waiting
+FROM (
+    SELECT bar AS start_at, sum(fetched) AS fetched, sum(refused) AS refused,
+           max(waiting) AS waiting
+    FROM (
+        SELECT ledger, crawl, CAST(minute / seconds AS INTEGER) * seconds AS bar,
+               pages AS fetched, 0 AS refused, waiting
+        FROM progress JOIN limits
+        UNION ALL
+        SELECT ledger, crawl, CAST(time / seconds AS INTEGER) * seconds AS bar,
+               CASE WHEN (ledger, crawl) IN uncounted THEN sum(verdict = 'allowed') ELSE 0 END,
+               sum(verdict = 'refused'), NULL
+        FROM decision JOIN limits
+        WHERE page IS NULL AND (verdict = 'refused' OR (ledger, crawl) IN uncounted)
+        GROUP BY ledger, crawl, bar
+    )
+    GROUP BY ledger, crawl, bar
+)
+GROUP BY start_at HAVING fetched OR refused OR waiting ORDER BY start_at;
+
+-- Figures of the whole, whose origin is empty, and of each host, to compare with another report.
+CREATE TEMPORARY VIEW figure AS
+SELECT '' AS origin, 'hosts' AS what, hosts AS value FROM total
+UNION ALL SELECT '', 'hosts without robots.txt', without FROM total
+UNION ALL SELECT '', 'hosts unreachable', unreachable FROM total
+UNION ALL SELECT '', 'pages fetched', pages FROM moved_in_all WHERE hosts
+UNION ALL SELECT '', 'bytes fetched', bytes FROM moved_in_all WHERE hosts
+UNION ALL SELECT '', verdict || ', ' || layer || ': ' || reason, sum(times)
+FROM outcome WHERE verdict NOT IN ('allowed', 'noted') GROUP BY 1, 2
+UNION ALL SELECT '', 'hosts whose delay was not kept', known - kept FROM delays_in_all
+UNION ALL SELECT '', 'hosts that name AI crawlers', count(DISTINCT origin) FROM named
+UNION ALL SELECT origin, 'pages fetched', pages FROM moved WHERE pages
+UNION ALL SELECT origin, 'bytes fetched', bytes FROM moved WHERE pages
+UNION ALL SELECT origin, verdict, sum(times) FROM tally
+WHERE verdict IN ('refused', 'dropped', 'annotated') AND origin != '' GROUP BY 1, 2
+UNION ALL SELECT origin, 'robots.txt', access || coalesce(' ' || status, '') FROM latest
+UNION ALL SELECT origin, 'content of robots.txt (SHA-256)', substr(sha256, 1, 12) FROM latest
+WHERE sha256 IS NOT NULL
+UNION ALL SELECT origin, 'delay asked for, in seconds', delay FROM asked WHERE delay > 0
+UNION ALL SELECT origin, 'forbidden to ' || crawler, forbids FROM named GROUP BY 1, 2;
+
+-- What differs from the report that is compared with: first the whole, then the hosts whose
+-- refusals and pages differ most.
+CREATE TEMPORARY VIEW difference AS
+SELECT origin, what, was, value, count(*) OVER () AS of_all,
+       max(abs(coalesce(CAST(value AS REAL), 0) - coalesce(CAST(was AS REAL), 0))
+           * (what IN ('refused', 'dropped', 'pages fetched'))) OVER (PARTITION BY origin) AS much
+FROM (
+    SELECT now.origin AS origin, now.what AS what, before.value AS was, now.value AS value
+    FROM now LEFT JOIN before USING (origin, what)
+    UNION ALL
+    SELECT before.origin, before.what, before.value, NULL
+    FROM before LEFT JOIN now USING (origin, what) WHERE now.value IS NULL
+)
+WHERE was IS NOT value
+ORDER BY origin != '', much DESC, origin, what LIMIT (SELECT others FROM limits);

@@ -81,8 +81,8 @@ def _of_refusals(summary: Summary) -> Headline:
         f"{count(dropped, 'item or link', 'items and links')} dropped"
     )
     note = (
-        "The ledger has only refusals. To see the pages that were fetched, and whether "
-        'all of them were allowed, crawl with REP_LEDGER_LEVEL = "all".'
+        "The ledger has only refusals. To check again whether all pages that were fetched were "
+        'allowed, crawl with REP_LEDGER_LEVEL = "all".'
     )
     return Headline(sentence, True, (note,))
 

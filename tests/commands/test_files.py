@@ -68,7 +68,7 @@ def test_no_room_for_temporary_files(
     written.
     """
 
-    def fail(*arguments: object) -> NoReturn:
+    def fail(*arguments: object, **named: object) -> NoReturn:
         raise sqlite3.OperationalError("database or disk is full")
 
     monkeypatch.setattr(report.Ledgers, "view", fail)

@@ -105,3 +105,80 @@ def test_a_file_that_is_too_long_to_read(rep: Rep) -> None:
     assert (
         ":39385: error [too-large] the file has at least 16,777,216 bytes" in ended.out
     )
+
+
+MANY = (
+    "User-agent: *\n"
+    + "".join(f"Disallow: /{name}*.pdf\n" for name in "abcdefgh")
+    + "Disallow: /100%\n"
+    + "Disalow: /x\n"
+)
+
+
+def test_order(rep: Rep) -> None:
+    """A summary comes first, then errors, warnings and notes. Notes with the same code are
+    one; JSON has all of them.
+    """
+    Path("robots.txt").write_text(MANY)
+    first, *lines = rep("lint", "robots.txt").out.splitlines()
+    assert first.startswith("robots.txt: 1 error, 1 warning, ")
+    heads = [line.split(": ")[1] for line in lines if line.startswith("robots.txt:")]
+    assert heads == ["error [misspelt-field] most crawlers ignore the field 'Disalow'",
+                     "warning [bad-percent] crawlers differ on a % without two hexadecimal digits after it",
+                     heads[2]]  # fmt: skip
+    assert heads[2].startswith("note [dialects-differ]")
+    (record,) = rep("lint", "robots.txt", "--json").records("lint")
+    severities = [each["severity"] for each in record["findings"]]
+    assert severities[:3] == ["error", "warning", "note"]
+    assert (record["errors"], record["warnings"]) == (1, 1)
+    others = record["notes"] - 1
+    assert others == severities.count("note") - 1
+    shown = [str(each["line"]) for each in record["findings"][3:8]]
+    more = f" and {others - 5} more" if others > 5 else ""
+    assert lines[-1] == (
+        f"    and {others} more with this code, on lines {', '.join(shown)}{more}"
+    )
+
+
+def test_choice_of_findings(rep: Rep) -> None:
+    """--severity and --ignore leave findings out, also for the exit status."""
+    Path("robots.txt").write_text(MANY)
+    for options, codes, status in (
+        (["--severity", "warning"], {"misspelt-field", "bad-percent"}, 1),
+        (["--severity", "error", "--ignore", "misspelt-field"], set(), 0),
+        (["--ignore", "misspelt-field, bad-percent"], {"dialects-differ"}, 0),
+        (["--ignore", "unreachable", "--severity", "error"], {"misspelt-field"}, 1),
+    ):
+        ended = rep("lint", "robots.txt", *options, "--json")
+        (record,) = ended.records("lint")
+        assert ended.status == status
+        assert {each["code"] for each in record["findings"]} == codes
+    for options in (["--ignore", "nonsense"], ["--severity", "grave"]):
+        ended = rep("lint", "robots.txt", *options)
+        assert (ended.status, ended.out) == (2, "")
+
+
+def test_a_closed_site(rep: Rep) -> None:
+    """A file that forbids everything to everyone is a warning."""
+    ended = rep("lint", "-", stdin="User-agent: *\nDisallow: /\n")
+    assert ended.status == 1
+    assert (
+        "warning [everything-forbidden] everything is forbidden to every" in ended.out
+    )
+
+
+def test_explain(rep: Rep) -> None:
+    """A code is explained by an example, without a file; an unknown code is wrong usage."""
+    ended = rep("lint", "--explain", "bad-percent", "--explain", "too-large")
+    assert ended.status == 0
+    assert ended.out.startswith(
+        "bad-percent: warning\n  1 | Disallow: /100%\n  line 1: crawlers differ on a %"
+    )
+    assert "too-large: error\n  the file has at least … bytes" in ended.out
+    ended = rep("lint", "--explain", "bad-percent", "--json")
+    (record,) = ended.records("lint")
+    assert record["example"] == "Disallow: /100%"
+    ended = rep("lint", "--explain", "nonsense")
+    assert (ended.status, ended.out) == (2, "")
+    assert "one of absolute-url, " in ended.err
+    assert "name a file or a URL" in rep("lint").err

@@ -89,7 +89,7 @@ def test_check_for_people(site: Site, tmp_path: Path) -> None:
     assert ended.out == (
         f"allowed  {moved.url('/')}\n"
         "  the site gives out no robots.txt\n"
-        f"  robots.txt: {moved.robotstxt}, unavailable (status 403), redirected to "
+        f"  robots.txt: {moved.robotstxt}, no robots.txt (status 403), redirected to "
         f"{closed.robotstxt}\n"
         "  rfc9309    allowed  the site gives out no robots.txt\n"
         "  google     allowed  the site gives out no robots.txt\n"
@@ -140,7 +140,7 @@ def test_lint(site: Site, tmp_path: Path) -> None:
     assert [record["file"] for record in records] == [
         bad.robotstxt, bad.url("/old.txt"), none.robotstxt, down.robotstxt,
     ]  # fmt: skip
-    assert [record["clean"] for record in records] == [False, True, True, False]
+    assert [record["clean"] for record in records] == [False, False, True, False]
     assert records[2]["findings"][0]["code"] == "unavailable"
     assert records[3]["findings"][0]["code"] == "unreachable"
     none.answers["/robots.txt"] = Answer(status=403)

@@ -8,7 +8,8 @@ import pytest
 from scrapy.settings import Settings
 
 from scrapy_rep.commands.profile import Profile
-from scrapy_rep.commands.robotstxt import access_words, ask, of_result
+from scrapy_rep.commands.sources import access_words, of_result
+from scrapy_rep.commands.web import ask
 from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.settings import RepSettings
 

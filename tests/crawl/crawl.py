@@ -16,7 +16,7 @@ from scrapy.settings import default_settings
 from tests import forks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 MODES = ("asyncio", "select", "reactorless")
 ADDON = {"ADDONS": {"scrapy_rep.Addon": 500}}
@@ -191,6 +191,14 @@ class RunningCrawl:
         log = self.log
         self._folder.cleanup()
         return CrawlResult(exit_code, duration, log, **found)
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
+    """Wait until *condition* is true; fail after *seconds*."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "It has not come to that in time"
+        time.sleep(0.01)
 
 
 def _request(request: str | Mapping[str, Any]) -> dict[str, Any]:

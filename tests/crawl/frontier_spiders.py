@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scrapy import signals
-from scrapy.exceptions import DontCloseSpider, IgnoreRequest
+from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.asyncio import call_later
 
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier import frontier
 from scrapy_rep.signals import robotstxt_known
-from scrapy_rep.stores import sqlite
-from tests.crawl.spiders import PlanSpider
 from tests.crawl.waiting_spiders import HurriedSpider
-from tests.stores.places import SharedMemory
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -83,62 +80,9 @@ class TellingSpider(HurriedSpider):
         return super().from_crawler(crawler, *args, **kwargs)
 
 
-class BrokenStore(SharedMemory):
-    """A store with a bug."""
-
-    def put(self, key: str, data: bytes, until: float) -> None:
-        raise RuntimeError("No store should do this")
-
-
 class DropRobotsTxt:
     """A downloader middleware of a project, which drops the requests for robots.txt."""
 
     async def process_request(self, request: Request) -> None:
         if request.url.endswith("/robots.txt"):
             raise IgnoreRequest("The firm does not read the small print")
-
-
-class AgainSpider(HurriedSpider):
-    """Requests ``early`` when it is first idle. After robots.txt was fetched a second time,
-    requests each URL of ``again``, one after the other.
-    """
-
-    name = "again"
-    retries = None
-    early: str
-    again: list[str]
-    known = 0
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> AgainSpider:
-        spider = super().from_crawler(crawler, *args, **kwargs)
-        crawler.signals.connect(spider.count, robotstxt_known)
-        return spider
-
-    def count(self) -> None:
-        self.known += 1
-
-    def next_step(self) -> None:
-        if self.early:
-            self.ask(self.early)
-            self.early = ""
-        elif self.again and self.known > 1:
-            self.ask(self.again.pop(0))
-        if self.again:
-            raise DontCloseSpider
-
-    def ask(self, url: str) -> None:
-        self.crawler.engine.crawl(self.request({"url": url}))
-
-
-class ShortOfTimeSpider(PlanSpider):
-    """Waits two seconds for a lock of its SQLite store instead of five."""
-
-    name = "short-of-time"
-
-    @classmethod
-    def from_crawler(
-        cls, crawler: Crawler, *args: Any, **kwargs: Any
-    ) -> ShortOfTimeSpider:
-        sqlite.SqliteStore.__init__.__defaults__ = (2.0,)
-        return super().from_crawler(crawler, *args, **kwargs)

@@ -1,4 +1,6 @@
-"""Hosts with broken answers, and the expected result of a crawl for each."""
+"""Hosts with every result that a fetch of robots.txt can have, most of them with broken answers,
+and the expected result of a crawl for each.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,6 @@ from functools import cache
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from tests.crawl.access_cases import ALL, NONE
-from tests.crawl.access_cases import RULES as BY_RULES
 from tests.crawl.answers import Answer, Then, redirect, robots
 from tests.crawl.lies import (
     CHUNKED,
@@ -31,11 +31,15 @@ from tests.crawl.lies import (
     with_garbage,
     without_end,
 )
+from tests.crawl.server import Host
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.crawl.server import Host, Site
+    from tests.crawl.server import Site
+
+ALL, BY_RULES, NONE = ("/private", "/public"), ("/public",), ()
+"""The pages of a host that may be fetched."""
 
 SUCCESSFUL, UNAVAILABLE, UNREACHABLE = "successful", "unavailable", "unreachable"
 
@@ -48,8 +52,8 @@ FEW_FAILURES = {
 
 @dataclass(frozen=True)
 class Lie:
-    """A host with a broken robots.txt, the expected result of the fetch, and its
-    pages that may be fetched.
+    """A host, the expected result of the fetch of its robots.txt, and its pages that may be
+    fetched.
     """
 
     name: str
@@ -61,6 +65,9 @@ class Lie:
 
     lasts: bool = False
     """Whether the fetch ends only with a time-out of the crawler."""
+
+    status: int | None = None
+    """The status that the warning about an unreachable robots.txt names."""
 
     def outcome(self, mode: str) -> tuple[str, tuple[str, ...]]:
         if self.strict and mode == "reactorless":
@@ -79,6 +86,7 @@ class Sizes:
 
 def lies(site: Site, sizes: Sizes) -> list[Lie]:
     found = [
+        *_statuses(site),
         *_ends(site),
         *_lengths(site),
         *_slow_and_endless(site),
@@ -91,6 +99,23 @@ def lies(site: Site, sizes: Sizes) -> list[Lie]:
     ]
     assert len({lie.name for lie in found}) == len(found)
     return found
+
+
+def _statuses(site: Site) -> Iterator[Lie]:
+    permits, forbids = PERMITS.decode(), FORBIDS.decode()
+    yield Lie("204", site.add(Answer(status=204)), SUCCESSFUL, ALL)
+    for status in (301, 404, 410, 418):
+        host = site.add(robots(forbids, status=status))
+        yield Lie(f"{status} that forbids everything", host, UNAVAILABLE, ALL)
+    for status in (401, 403):
+        yield Lie(str(status), site.add(Answer(status=status)), UNAVAILABLE, ALL)
+    for status in (429, 500, 503):
+        host = site.add(robots(permits, status=status))
+        name = f"{status} that permits everything"
+        yield Lie(name, host, UNREACHABLE, NONE, status=status)
+    yield Lie("a host that refuses connections", site.refusing(), UNREACHABLE, NONE)
+    host = Host(site, "nosuchhost.invalid", tls=False)
+    yield Lie("a name that is not found", host, UNREACHABLE, NONE)
 
 
 def _ends(site: Site) -> Iterator[Lie]:
@@ -158,7 +183,20 @@ def _compressed(site: Site, size: int) -> Iterator[Lie]:
 
 
 def _redirects(site: Site) -> Iterator[Lie]:
-    host = site.add(redirect("/robots.txt"))
+    five, six = site.add(), site.add()
+    five.chain(5, robots(RULES.decode()))
+    six.chain(6, robots(FORBIDS.decode()))
+    yield Lie("five redirects", five, SUCCESSFUL, BY_RULES)
+    yield Lie("six redirects", six, UNAVAILABLE, ALL)
+    host = site.add(redirect("/gone", 308))
+    host.answers["/gone"] = robots(FORBIDS.decode(), status=404)
+    yield Lie("a redirect to a 404", host, UNAVAILABLE, ALL)
+    host = site.add(redirect("/broken", 307))
+    host.answers["/broken"] = robots(PERMITS.decode(), status=500)
+    yield Lie("a redirect to a 500", host, UNREACHABLE, NONE, status=500)
+    host = site.add(redirect(site.refusing().robotstxt))
+    yield Lie("a redirect to a host that refuses", host, UNREACHABLE, NONE)
+    host = site.add(redirect("/robots.txt", 301))
     yield Lie("a redirect to itself", host, UNAVAILABLE, ALL)
     one, two = site.add(), site.add()
     one.answers["/robots.txt"] = redirect(two.robotstxt)
@@ -172,6 +210,10 @@ def _redirects(site: Site) -> Iterator[Lie]:
         "javascript:": "javascript:alert(1)",
         "a broken host": "http://[::1/robots.txt",
         "a port that is none": "http://127.0.0.1:99999/robots.txt",
+        "a host with spaces": "http://not a host/",
+        "a host that is not encoded": "http://%zz/",
+        "no host": "https://",
+        "nothing": "",
     }
     for name, location in nowhere.items():
         host = site.add(redirect(location, body=FORBIDS))

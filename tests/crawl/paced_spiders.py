@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scrapy import Request, signals
+from scrapy import signals
 from scrapy.core.downloader import Downloader
 
 from tests.crawl.spiders import PlanSpider
@@ -65,21 +65,6 @@ class VisitingSpider(PlanSpider):
         clock = Clock(0)
         clock.offset = 43_200 - spider.seconds - clock() % 86_400
         return spider
-
-
-class DropOnce:
-    """A downloader middleware of a project, after this package's, which drops the first
-    request for each URL that ends in 3 or 4, and schedules it again.
-    """
-
-    def __init__(self) -> None:
-        self.seen: set[str] = set()
-
-    async def process_request(self, request: Request) -> Request | None:
-        if request.url[-1] not in "34" or request.url in self.seen:
-            return None
-        self.seen.add(request.url)
-        return request.replace(dont_filter=True)
 
 
 class VisitingDownloader(VisitingSpider, DownloadingSpider):

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,6 +86,11 @@ class Host:
     @property
     def hits(self) -> list[Hit]:
         return [hit for hit in self.site.log if hit.host is self]
+
+    @property
+    def gaps(self) -> list[float]:
+        """The seconds between successive requests, robots.txt included."""
+        return [after.time - before.time for before, after in pairwise(self.hits)]
 
     @property
     def robots_hits(self) -> list[Hit]:

@@ -142,15 +142,6 @@ class PlanSpider(NotingSpider):
         )
 
 
-class NoErrbackSpider(PlanSpider):
-    """Sends requests without errbacks."""
-
-    name = "no-errback"
-
-    def request(self, arguments: dict[str, Any]) -> Request:
-        return Request(callback=self.note_response, **arguments)
-
-
 class MozillaSpider(PlanSpider):
     """A spider with its own ``user_agent``."""
 
@@ -188,13 +179,4 @@ class CancelRobotsTxt:
     async def process_response(self, request: Request, response: Response) -> Response:
         if request.url.endswith("/robots.txt"):
             raise asyncio.CancelledError
-        return response
-
-
-class FailRobotsTxt:
-    """A downloader middleware of a project, which raises on the response for robots.txt."""
-
-    async def process_response(self, request: Request, response: Response) -> Response:
-        if request.url.endswith("/robots.txt"):
-            raise RuntimeError("This middleware is broken")
         return response

@@ -14,11 +14,10 @@ import pytest
 from tests import forks
 from tests.crawl.answers import Answer, Busy, busy
 from tests.crawl.conftest import CHOSEN, check
-from tests.crawl.crawl import ROOT, run_crawl, start_crawl
+from tests.crawl.crawl import ROOT, run_crawl, start_crawl, wait_until
 from tests.crawl.pauses import Pause, pauses_of, sent_within, too_many_after
 from tests.crawl.server import Hit, Site
 from tests.crawl.test_ledger import rows
-from tests.crawl.test_stores import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -184,14 +183,11 @@ def crawled(
             "healthy": healthy,
             "other": other,
             "queue": limit(add(), 10, busy(429, "2", delay=0.05), each=True),
-            "silent": limit(add(), 10, busy(503, delay=0.05), each=True),
             "files": limit(add(), 10, busy(429, "1", delay=0.05), each=True),
             "every way": limit(add(), 10, busy(503, "1", delay=0.05), each=True),
             "paused": limit(add(), 1, busy(429, "2")),
             "ahead": limit(add(), 1, shift(+1, 1)),
             "behind": limit(add(), 1, shift(-1, 1, 503)),
-            "nonsense": limit(add(), 1, busy(429, "soon")),
-            "negative": limit(add(), 1, busy(503, "-5")),
             "burst": limit(
                 burst, PLACES, busy(503, after=lambda: burst.at_once == PLACES)
             ),
@@ -214,7 +210,6 @@ def crawled(
             late,
             {"url": later.url("/first"), "meta": {**ANYWAY, "dont_retry": True}},
             *pages(hosts["queue"], 18),
-            *pages(hosts["silent"], 20),
             *pages(hosts["every way"], 6),
             *(
                 {"url": url, "meta": ANYWAY}
@@ -222,11 +217,6 @@ def crawled(
             ),
             {"url": paused.url("/page/0"), "meta": {"download_slot": "one"}},
             *(url for name in ("ahead", "behind") for url in pages(hosts[name], 3)),
-            *(
-                url
-                for name in ("nonsense", "negative")
-                for url in pages(hosts[name], 3)
-            ),
             *pages(burst, PLACES),
             *(url for name in ("0.3 s", "1.2 s") for url in pages(hosts[name], 1)),
             *pages(day, 30),
@@ -288,16 +278,6 @@ def test_the_queue(crawled: Crawled) -> None:
     assert crawled.errors(host) == []
 
 
-def test_no_retry_after(crawled: Crawled) -> None:
-    """A host that answers each tenth request with 503, and does not say for how long, gets no
-    request for a second. Its pages are all fetched in the end.
-    """
-    host = crawled.hosts["silent"]
-    check_kept(host, 2, result=crawled.result)
-    check_fetched(host, *pages(host, 20))
-    assert crawled.errors(host) == []
-
-
 def test_files(crawled: Crawled) -> None:
     """The files of a media pipeline wait for the end of a pause, and are all fetched."""
     host = crawled.hosts["files"]
@@ -339,14 +319,6 @@ def test_a_healthy_host_is_not_slowed_down(crawled: Crawled) -> None:
 @pytest.mark.parametrize("name", ["ahead", "behind"])
 def test_a_date(crawled: Crawled, name: str) -> None:
     """``Retry-After`` with a date counts by the clock of the server, even if that is wrong."""
-    host = crawled.hosts[name]
-    check_kept(host, result=crawled.result)
-    check_fetched(host, *pages(host, 3))
-
-
-@pytest.mark.parametrize("name", ["nonsense", "negative"])
-def test_a_useless_retry_after(crawled: Crawled, name: str) -> None:
-    """If ``Retry-After`` says nothing usable, the pause is the same as without it."""
     host = crawled.hosts[name]
     check_kept(host, result=crawled.result)
     check_fetched(host, *pages(host, 3))
@@ -493,23 +465,6 @@ def test_a_page_that_asks_for_a_pause(site: Site, mode: str) -> None:
 
 
 @pytest.mark.newest
-def test_a_page_that_asks_for_too_long_a_pause(site: Site) -> None:
-    """If a spider asks for a longer pause than REP_WAIT_MAX, the other requests of the host are
-    refused, as if the host had asked for it.
-    """
-    host = limit(site.add(RULES), 1, Busy(b"slow down", pause=60.0), seconds=0.5)
-    result = run_crawl(
-        pages(host, 20),
-        spider="tests.crawl.backoff_spiders.SlowDownSpider",
-        settings={**SETTINGS, "CONCURRENT_REQUESTS_PER_DOMAIN": 1},
-        pause=60.0,
-    )
-    assert len(host.pages) <= 2
-    assert {error.get("reason") for error in result.errors} == {"back-off"}
-    assert len(result.errors) >= 19
-
-
-@pytest.mark.newest
 def test_a_host_that_is_back(site: Site) -> None:
     """After a pause that was too long to wait for, one request asks the host again. When the
     host answers it, the others follow. The log has one line at the beginning, and one at the end.
@@ -552,17 +507,6 @@ def test_a_host_that_is_back(site: Site) -> None:
     assert len(begun) == 1, lines
     assert len(lines) == 2, lines
     assert result.lines("INFO", host.name) != []
-
-
-@pytest.mark.newest
-def test_a_queue_on_disk(site: Site, tmp_path: Path) -> None:
-    """With a JOBDIR, requests wait for the end of a pause as well."""
-    host = limit(site.add(RULES), 10, busy(429, "1", delay=0.05), each=True)
-    settings = {**SETTINGS, "JOBDIR": str(tmp_path)}
-    result = run_crawl(pages(host, 14), settings=settings)
-    check_kept(host, result=result)
-    check_fetched(host, *pages(host, 14))
-    assert result.errors == []
 
 
 @pytest.mark.newest

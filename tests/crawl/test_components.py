@@ -8,7 +8,7 @@ import pytest
 from scrapy import signals
 
 from tests.crawl.answers import Answer, robots
-from tests.crawl.crawl import ADDON, BY_HAND, run_crawl
+from tests.crawl.crawl import run_crawl
 from tests.crawl.test_ledger import rows
 
 if TYPE_CHECKING:
@@ -19,36 +19,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.unmeasured
 
 RULES = "User-agent: *\nDisallow: /private\n"
+DOWN = Answer(status=503)
 
 
-def test_files_of_a_media_pipeline(site: Site, tmp_path: Path, mode: str) -> None:
-    """FilesPipeline downloads only the files that robots.txt allows, on the
-    page's host and on others.
-    """
-    other, host = site.add(RULES), site.add(RULES)
-    files = [one.url(path) for one in (host, other) for path in ("/private", "/file")]
-    settings = {
-        "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
-        "FILES_STORE": str(tmp_path),
-    }
-    result = run_crawl(
-        [host.url("/page")],
-        mode=mode,
-        spider="FilesSpider",
-        settings=settings,
-        file_urls=files,
-    )
-    assert host.pages == ["/file", "/page"]
-    assert other.pages == ["/file"]
-    (item,) = result.items
-    stored = sorted(file["url"] for file in item["files"])
-    assert stored == sorted([host.url("/file"), other.url("/file")])
-    assert result.stats["rep/denied/rule"] == 2
-
-
-@pytest.mark.parametrize("order", [100, 543])
 def test_a_project_that_names_scrapys_own(
-    site: Site, tmp_path: Path, mode: str, order: int
+    site: Site, tmp_path: Path, mode: str
 ) -> None:
     """A project that names Scrapy's own RobotsTxtMiddleware gets the one of this package
     instead: one fetch of robots.txt, with overrides and a ledger.
@@ -60,7 +35,7 @@ def test_a_project_that_names_scrapys_own(
         [host.url("/public"), host.url("/private")],
         mode=mode,
         settings={
-            "DOWNLOADER_MIDDLEWARES": {theirs: order},
+            "DOWNLOADER_MIDDLEWARES": {theirs: 100},
             "REP_LEDGER": str(ledger),
             "REP_OVERRIDES": {"127.0.0.1": RULES},
         },
@@ -95,56 +70,46 @@ def test_a_sitemap_spider(site: Site, mode: str) -> None:
     assert result.fetched() == [host.url("/public")]
 
 
-@pytest.mark.parametrize("enable", [ADDON, BY_HAND], ids=["add-on", "by hand"])
-def test_a_request_for_robotstxt(site: Site, enable: dict[str, object]) -> None:
-    """A spider's request for a robots.txt that the crawl has already fetched gets the copy,
-    with the flag ``robotstxt_copy``.
+def test_requests_for_robotstxt(site: Site, mode: str) -> None:
+    """A spider's request for a robots.txt that the crawl has already fetched gets the copy, with the
+    flag ``robotstxt_copy``; it is no duplicate of the fetch, which does not reach the spider and
+    has its own stats. A URL with a query or in another folder is not a robots.txt. The signal
+    ``robots_parsed`` is sent once for each robots.txt, with a working parser.
     """
     host, forbidding = site.add(RULES), site.add("User-agent: *\nDisallow: /\n")
-    missing = site.add(robots("Not here", status=404))
+    missing, failing = site.add(robots("Not here", status=404)), site.add(DOWN)
     hosts = (host, forbidding, missing)
     result = run_crawl(
-        [host.url("/public") for host in hosts],
-        then=[host.robotstxt for host in hosts],
-        enable=enable,
+        [one.url("/public") for one in (*hosts, failing)],
+        then=[
+            *(one.robotstxt for one in hosts),
+            *(forbidding.url(path) for path in ("/robots.txt?a", "/x/robots.txt")),
+        ],
+        mode=mode,
     )
-    assert [len(host.robots_hits) for host in hosts] == [1, 1, 1]
+    assert [len(one.robots_hits) for one in hosts] == [1, 1, 1]
+    assert forbidding.pages == []
     seen = {response["url"]: response for response in result.responses}
+    assert len(seen) == len(result.responses) == 5
     for one, status in ((host, 200), (forbidding, 200), (missing, 404)):
         assert seen[one.robotstxt]["status"] == status
         assert seen[one.robotstxt]["flags"] == ["robotstxt_copy"]
     assert seen[host.robotstxt]["body"] == RULES
     assert seen[host.url("/public")]["flags"] == []
     assert result.stats["rep/robotstxt/from_copy"] == 3
+    assert result.stats["robotstxt/response_count"] == 4
+    assert result.stats["robotstxt/response_status_count/200"] == 2
+    assert "dupefilter/filtered" not in result.stats
+    if hasattr(signals, "robots_parsed"):
+        parsed = {one["url"]: (one["allowed"], one["private"]) for one in result.parsed}
+        assert len(result.parsed) == 2
+        assert parsed == {
+            host.url("/public"): (True, False),
+            forbidding.url("/public"): (False, False),
+        }
 
 
-def test_requests_for_what_only_looks_like_robotstxt(site: Site) -> None:
-    """A URL with a query or in another folder is not a robots.txt, and follows the rules."""
-    host = site.add("User-agent: *\nDisallow: /\n")
-    run_crawl([host.url("/robots.txt?a"), host.url("/x/robots.txt")])
-    assert host.pages == []
-
-
-@pytest.mark.skipif(
-    not hasattr(signals, "robots_parsed"), reason="This Scrapy has no robots_parsed"
-)
-def test_robots_parsed(site: Site, mode: str) -> None:
-    """The signal ``robots_parsed`` is sent once for each robots.txt, with a working parser."""
-    host, missing = site.add(RULES), site.add()
-    failing = site.add(robots("", status=503))
-    result = run_crawl(
-        [host.url("/public"), host.url("/b"), missing.url("/b"), failing.url("/b")],
-        mode=mode,
-    )
-    of_host = [one for one in result.parsed if one["url"].startswith(host.origin)]
-    assert len(of_host) == 1
-    assert of_host[0]["allowed"]
-    assert not of_host[0]["private"]
-    assert not [one for one in result.parsed if one["url"].startswith(failing.origin)]
-
-
-@pytest.mark.parametrize("dialect", ["rfc9309", "classic"])
-def test_the_parser_under_scrapys_middleware(site: Site, dialect: str) -> None:
+def test_the_parser_under_scrapys_middleware(site: Site) -> None:
     """As ROBOTSTXT_PARSER, this package's parser decides for Scrapy's own middleware, in
     the dialect of the settings.
     """
@@ -153,31 +118,12 @@ def test_the_parser_under_scrapys_middleware(site: Site, dialect: str) -> None:
     enable = {
         "ROBOTSTXT_OBEY": True,
         "ROBOTSTXT_PARSER": "scrapy_rep.RobotParser",
-        "REP_DIALECT": dialect,
+        "REP_DIALECT": "classic",
     }
     # Scrapy's middleware lets some of several parallel requests pass.
     settings = {"CONCURRENT_REQUESTS": 1}
     paths = ("/a/b", "/a/c", "/c")
     result = run_crawl(map(host.url, paths), enable=enable, settings=settings)
-    longest = ["/a/b", "/c"] if dialect == "rfc9309" else ["/c"]
-    assert host.pages == longest
-    assert result.stats["robotstxt/forbidden"] == 3 - len(longest)
+    assert host.pages == ["/c"]
+    assert result.stats["robotstxt/forbidden"] == 2
     assert "rep/robotstxt/successful" not in result.stats
-
-
-def test_counted_pages_are_pages(site: Site) -> None:
-    """Responses for robots.txt do not reach the spider, and have their own stats."""
-    host = site.add(RULES)
-    result = run_crawl([host.url("/a"), host.url("/b")])
-    assert len(result.responses) == 2
-    assert result.stats["robotstxt/response_count"] == 1
-    assert result.stats["robotstxt/response_status_count/200"] == 1
-
-
-def test_a_duplicate_filter_sees_no_robotstxt(site: Site) -> None:
-    """A spider's request for robots.txt is not a duplicate of the fetch by this package."""
-    host = site.add(RULES)
-    result = run_crawl([host.url("/a"), host.robotstxt])
-    assert "dupefilter/filtered" not in result.stats
-    assert len(host.robots_hits) == 1
-    assert len(result.responses) == 2

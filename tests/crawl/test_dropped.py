@@ -28,8 +28,9 @@ def pages(*hosts: Host) -> list[str]:
     return [host.url(path) for host in hosts for path in ("/private", "/public")]
 
 
-@pytest.mark.parametrize("fails", [False, True], ids=["kept", "failed"])
-@pytest.mark.parametrize("stops_in", ["headers_received", "bytes_received"])
+@pytest.mark.parametrize(
+    ("stops_in", "fails"), [("headers_received", False), ("bytes_received", True)]
+)
 def test_a_project_that_stops_what_is_not_html(
     site: Site, mode: str, stops_in: str, fails: bool
 ) -> None:
@@ -61,8 +62,7 @@ def test_a_project_that_stops_what_is_not_html(
     assert result.stats["elapsed_time_seconds"] < 30
 
 
-@pytest.mark.parametrize("fails", [False, True], ids=["kept", "failed"])
-def test_a_tdmrep_that_is_stopped(site: Site, mode: str, fails: bool) -> None:
+def test_a_tdmrep_that_is_stopped(site: Site, mode: str) -> None:
     """A stopped tdmrep.json is not read as one that reserves nothing: it is unreachable."""
     html = {"Content-Type": "text/html"}
     host = site.add(robots(RULES, headers=html))
@@ -71,7 +71,6 @@ def test_a_tdmrep_that_is_stopped(site: Site, mode: str, fails: bool) -> None:
         [host.url("/public")],
         mode=mode,
         spider=f"{COMPONENTS}.HtmlOnlyPageSpider",
-        fails=fails,
         settings={"REP_PURPOSES": ["tdm"]},
     )
     assert len(host.hits_on(WELL_KNOWN)) == 1
@@ -79,11 +78,13 @@ def test_a_tdmrep_that_is_stopped(site: Site, mode: str, fails: bool) -> None:
     assert result.lines("DEBUG", host.url(WELL_KNOWN), STOPPED)
 
 
-KINDS = ["NeedsKey", "NeedsKeyOfResponses", "NeedsKeyOfFailures"]
-
-
-@pytest.mark.parametrize("order", [450, 700])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "order"),
+    [
+        *(("NeedsKey", 450), ("NeedsKey", 700)),
+        *(("NeedsKeyOfResponses", 700), ("NeedsKeyOfFailures", 450)),
+    ],
+)
 def test_a_middleware_that_fails(site: Site, mode: str, kind: str, order: int) -> None:
     """If a middleware fails for lack of a meta key, the pages are refused at once, whatever
     the order of the middleware. The log has one traceback, and says which setting helps.

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,9 +14,8 @@ from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.stores.sqlite import SqliteStore
 from tests import forks
 from tests.crawl.answers import Answer, redirect, robots
-from tests.crawl.crawl import ADDON, ROOT, run_crawl, start_crawl
-from tests.crawl.test_frontier import SPIDERS, named, pages
-from tests.crawl.test_stores import wait_until
+from tests.crawl.crawl import ADDON, ROOT, run_crawl
+from tests.crawl.test_frontier import named, pages
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,22 +127,3 @@ def test_a_clock_that_is_set(
     )
     assert len(down.pages) == 5
     assert len(slow.pages) == 6
-
-
-@pytest.mark.slow
-def test_stopped_with_requests_on_disk(site: Site, tmp_path: Path) -> None:
-    """A crawl with a JOBDIR that is stopped and resumed fetches each page once, and none that is
-    forbidden.
-    """
-    host = site.add(f"{RULES}Crawl-delay: 0.05\n")
-    urls = [*pages(host, 400), *(host.url(f"/private/{n}") for n in range(20))]
-    settings = {"JOBDIR": str(tmp_path), "LOG_LEVEL": "INFO"}
-    first = start_crawl(urls, spider=f"{SPIDERS}CountingSpider", settings=settings)
-    wait_until(lambda: len(host.pages) >= 10 or first.process.poll() is not None)
-    first.process.send_signal(signal.SIGINT)
-    first.wait()
-    host.answers["/robots.txt"] = robots(RULES)
-    settings["REP_STORE"] = "memory://"
-    result = run_crawl(urls, settings=settings)
-    assert result.stats["finish_reason"] == "finished"
-    assert host.pages == sorted(f"/public/{number}" for number in range(400))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
-import subprocess
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.crawl.answers import Answer
-from tests.crawl.crawl import run_crawl, start_crawl
+from tests.crawl.crawl import run_crawl
+from tests.crawl.disks import fill, forbid, make_read_only, small_disk
 from tests.crawl.server import PAGE
-from tests.crawl.test_stores import check_obeyed, urls, wait_until
+from tests.crawl.test_stores import check_obeyed, urls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,49 +28,15 @@ POWERLESS = "tests.crawl.fault_spiders.PowerlessSpider"
 GARBAGE = b"User-agent: *\nDisallow:\n" * 4_000
 
 
-def fill(folder: Path) -> None:
-    """Fill the disk."""
-    for name in ("large", "rest"):
-        with suppress(OSError), (folder / name).open("ab", buffering=0) as file:
-            while True:
-                file.write(b"x" * (65_536 if name == "large" else 64))
-
-
-def forbid(folder: Path) -> None:
-    """Make the folder and its files read-only."""
-    for path in (*folder.iterdir(), folder):
-        path.chmod(0o500 if path.is_dir() else 0o400)
-
-
-def damage(path: Path) -> None:
-    """Overwrite a file except for its header."""
-    octets = path.read_bytes()
-    path.write_bytes(octets[:100] + b"\xa5" * (len(octets) - 100))
-
-
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder on its own disk of 512 KB, or an ordinary one if nothing can be mounted."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    options = ["-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)]
-    mount = shutil.which("mount")
-    mounted = mount and not subprocess.run([mount, *options], check=False).returncode
-    yield folder
-    if mounted:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-    else:
-        folder.chmod(0o700)
-
-
-def remount_read_only(folder: Path) -> None:
-    mount = shutil.which("mount") or "mount"
-    subprocess.run([mount, "-o", "remount,ro", str(folder)], check=False)
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", 512) as folder:
+        yield folder
 
 
 FAULTS: dict[str, Callable[[Path], object]] = {
     "a full disk": fill,
-    "a disk that is read only": remount_read_only,
+    "a disk that is read only": make_read_only,
     "files that may not be written": forbid,
 }
 
@@ -81,18 +46,14 @@ def crawl(hosts: list[Host], name: str, **settings: Any) -> CrawlResult:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("has_file", [False, True], ids=["no file", "a file"])
-def test_a_store(site: Site, folder: Path, fault: str, has_file: bool) -> None:
+def test_a_store(site: Site, disk: Path, fault: str) -> None:
     """If the store fails, the crawl still obeys each robots.txt, and warns once. Entries of
     an earlier crawl are read if possible.
     """
-    if not folder.is_mount() and fault != "files that may not be written":
-        pytest.skip("Nothing can be mounted here")
     hosts = [site.add(RULES) for _ in range(3)]
-    store = f"sqlite:///{folder / 'robotstxt.sqlite'}"
-    if has_file:
-        crawl(hosts, "first", REP_STORE=store)
-    FAULTS[fault](folder)
+    store = f"sqlite:///{disk / 'robotstxt.sqlite'}"
+    crawl(hosts, "first", REP_STORE=store)
+    FAULTS[fault](disk)
     more = [site.add(RULES) for _ in range(2)]
     result = crawl([*hosts, *more], "second", REP_STORE=store)
     check_obeyed(urls([*hosts, *more], "second"), [*hosts, *more], result)
@@ -101,34 +62,25 @@ def test_a_store(site: Site, folder: Path, fault: str, has_file: bool) -> None:
     assert len(result.lines("WARNING", "store of robots.txt files fails")) == 1
 
 
-def test_a_ledger_on_a_full_disk(site: Site, folder: Path) -> None:
-    """On a full disk, the crawl goes on without its ledger, with one warning, since there
-    may be room again later.
+@pytest.mark.parametrize("fault", [*FAULTS, "another file"])
+def test_a_ledger(site: Site, disk: Path, fault: str) -> None:
+    """If the ledger can't be written at the start, the crawl does not start, and says why. On a
+    full disk, it goes on without its ledger, with one warning, since there may be room again.
     """
-    if not folder.is_mount():
-        pytest.skip("Nothing can be mounted here")
-    fill(folder)
-    hosts = [site.add(RULES)]
-    result = crawl(hosts, "page", REP_LEDGER=str(folder / "ledger.sqlite"))
-    check_obeyed(urls(hosts, "page"), hosts, result)
-    assert result.stats["rep/ledger/errors"] > 0
-    assert result.lines("WARNING", "ledger", "full")
-
-
-@pytest.mark.parametrize("fault", [*list(FAULTS)[1:], "another file"])
-def test_a_ledger(site: Site, folder: Path, fault: str) -> None:
-    """If the ledger can't be written at the start, the crawl does not start, and says why."""
-    if not folder.is_mount() and "disk" in fault:
-        pytest.skip("Nothing can be mounted here")
-    path = folder / "ledger.sqlite"
+    path = disk / "ledger.sqlite"
     if fault == "another file":
         path.write_bytes(GARBAGE)
     else:
-        FAULTS[fault](folder)
-    host = site.add(RULES)
-    result = crawl([host], "page", REP_LEDGER=str(path))
+        FAULTS[fault](disk)
+    hosts = [site.add(RULES)]
+    result = crawl(hosts, "page", REP_LEDGER=str(path))
+    if fault == "a full disk":
+        check_obeyed(urls(hosts, "page"), hosts, result)
+        assert result.stats["rep/ledger/errors"] > 0
+        assert result.lines("WARNING", "ledger", "full")
+        return
     assert result.exit_code == 1
-    assert host.hits == []
+    assert hosts[0].hits == []
     assert "LedgerError" in result.log
     assert str(path) in result.log
 
@@ -177,47 +129,3 @@ def test_files_that_are_damaged_meanwhile(site: Site, tmp_path: Path) -> None:
     assert len(result.lines("WARNING")) <= 2 + 1, result.log
     assert result.lines("WARNING", "ledger")
     assert result.lines("WARNING", "store of robots.txt files fails")
-
-
-def stopped(site: Site, folder: Path) -> tuple[list[Host], list[str], dict[str, Any]]:
-    """Stop a crawl with requests in its queue on disk."""
-    hosts = [site.add(f"{RULES}Crawl-delay: 0.05\n", name="127.0.1.1")]
-    asked = urls(hosts, "page", 60)
-    settings = {"JOBDIR": str(folder), "CLOSESPIDER_PAGECOUNT": 5}
-    run_crawl(asked, settings=settings)
-    assert len(hosts[0].pages) < 50
-    hosts[0].answers["/robots.txt"] = Answer(RULES.encode())
-    return hosts, asked, {"JOBDIR": str(folder), "REP_STORE": "memory://"}
-
-
-@pytest.mark.parametrize("state", ['["scrapy_rep.HostQueue", 5, 7]', '{"a": 5}'])
-def test_the_state_of_a_queue(site: Site, tmp_path: Path, state: str) -> None:
-    """A queue state that can't be read stops the crawl before anything is fetched, with an error
-    that says what to do.
-    """
-    hosts, asked, settings = stopped(site, tmp_path)
-    before = len(hosts[0].hits)
-    (tmp_path / "requests.queue" / "active.json").write_text(state)
-    result = run_crawl(asked, settings=settings)
-    assert len(hosts[0].hits) == before
-    (line,) = result.lines("ERROR")
-    assert f"{tmp_path}/requests.queue cannot be used" in line
-    assert "Nothing was deleted" in line
-    assert "Traceback" not in result.log
-    assert result.stats["finish_reason"] == "jobdir_unusable"
-
-
-def test_the_files_of_a_queue(site: Site, tmp_path: Path) -> None:
-    """A crawl whose queue is damaged ends, and fetches nothing that is forbidden."""
-    hosts, asked, settings = stopped(site, tmp_path)
-    files = [
-        path
-        for path in (tmp_path / "requests.queue").rglob("*")
-        if path.is_file() and path.name != "active.json"
-    ]
-    assert files
-    for path in files:
-        damage(path)
-    running = start_crawl(asked, settings=settings)
-    wait_until(lambda: running.process.poll() is not None, 60)
-    assert not [path for path in hosts[0].pages if "private" in path]

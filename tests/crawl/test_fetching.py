@@ -12,8 +12,6 @@ from tests.crawl.answers import Answer, redirect, robots
 from tests.crawl.crawl import run_crawl
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.crawl.server import Host, Site
 
 pytestmark = pytest.mark.newest
@@ -52,34 +50,6 @@ def test_no_cookies_go_or_come(site: Site) -> None:
     assert "Cookie" not in fetch.headers
     (page,) = host.hits_on("/public")
     assert page.headers["Cookie"] == "session=1"
-
-
-def test_the_http_cache_knows_no_robotstxt(site: Site, tmp_path: Path) -> None:
-    """With Scrapy's HTTP cache, robots.txt is fetched again, and its new
-    rules hold for cached pages.
-    """
-    host = site.add([robots(RULES), robots("User-agent: *\nDisallow: /public\n")])
-    cache = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
-    urls = [host.url("/public"), host.url("/other")]
-    first = run_crawl(urls, settings=cache)
-    assert first.stats["httpcache/store"] == 2
-    second = run_crawl(urls, settings={**cache, "HTTPCACHE_IGNORE_MISSING": True})
-    assert second.stats["httpcache/hit"] == 1
-    assert second.fetched() == [host.url("/other")]
-    assert second.error(host.url("/public"))["reason"] == "rule"
-    assert len(host.robots_hits) == 2
-    assert host.pages == ["/other", "/public"]
-
-
-def test_a_stored_failure_is_not_replayed(site: Site, tmp_path: Path) -> None:
-    """A robots.txt that failed is not cached by Scrapy's HTTP cache, so the
-    next crawl fetches it again.
-    """
-    host = site.add([robots("", status=503), robots(RULES)])
-    cache = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
-    assert run_crawl([host.url("/public")], settings=cache).fetched() == []
-    second = run_crawl([host.url("/public")], settings=cache)
-    assert second.fetched() == [host.url("/public")]
 
 
 def test_a_meta_refresh_is_not_followed(site: Site) -> None:
@@ -182,15 +152,6 @@ def test_the_timeout_of_scrapy(site: Site) -> None:
     assert result.stats["elapsed_time_seconds"] < 30
     assert hanging.pages == []
     assert len(hanging.robots_hits) == 4
-
-
-@pytest.mark.slow
-def test_the_longest_timeout(site: Site, mode: str) -> None:
-    """However long DOWNLOAD_TIMEOUT is, an attempt takes 30 seconds at most."""
-    host = site.add(Answer(hang=True))
-    result = run_crawl(pages(host), mode=mode, settings={"DOWNLOAD_TIMEOUT": 600})
-    assert 60 < result.stats["elapsed_time_seconds"] < 100
-    assert host.pages == []
 
 
 def test_a_trickle(site: Site, mode: str) -> None:

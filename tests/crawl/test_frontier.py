@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sqlite3
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,9 +10,8 @@ import pytest
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.stores.sqlite import SqliteStore
 from tests.crawl.answers import Answer, redirect, robots
-from tests.crawl.crawl import run_crawl, start_crawl
+from tests.crawl.crawl import run_crawl, start_crawl, wait_until
 from tests.crawl.test_politeness import NOTING_SLOTS, slot_gaps
-from tests.crawl.test_stores import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,11 +40,6 @@ def named(number: int) -> str:
     return f"127.0.1.{number + 1}"
 
 
-def gaps(host: Host) -> list[float]:
-    times = [hit.time for hit in host.hits]
-    return [after - before for before, after in pairwise(times)]
-
-
 @pytest.mark.slow
 def test_a_slow_host_stays_in_the_queue(
     site: Site, every_mode: str, tmp_path: Path
@@ -62,7 +54,7 @@ def test_a_slow_host_stays_in_the_queue(
     fetched = len(host.pages)
     assert 1 <= fetched < 10
     assert result.stats["scheduler/dequeued"] <= fetched + len(result.errors) + 1
-    assert all(gap >= 0.3 for gap in gaps(host))
+    assert all(gap >= 0.3 for gap in host.gaps)
     host.answers["/robots.txt"] = robots(RULES)
     # The duplicate filter drops the requests that left the queue in the first run.
     second = run_crawl(
@@ -103,7 +95,7 @@ def test_a_queue_that_knows_nothing_of_hosts(site: Site, mode: str) -> None:
     urls = pages(host, 50) + pages(down, 2)
     result = run_crawl(urls, mode=mode, settings=settings)
     assert 1 <= len(host.pages) < 10
-    assert all(gap >= 0.15 for gap in gaps(host))
+    assert all(gap >= 0.15 for gap in host.gaps)
     assert result.stats["scheduler/dequeued"] <= 8 + len(host.pages)
     assert result.stats["elapsed_time_seconds"] < 60
     (line,) = result.lines("WARNING", "take places of CONCURRENT_REQUESTS")
@@ -123,59 +115,6 @@ def test_another_queue_and_a_host_that_comes_back(site: Site, mode: str) -> None
     )
     assert len(host.pages) == 3
     assert [error["reason"] for error in result.errors] == ["rule"]
-
-
-def test_files_on_a_host_that_is_down(site: Site, mode: str, tmp_path: Path) -> None:
-    """Files on a host whose robots.txt is unreachable are refused at once, so
-    that no item waits for them.
-    """
-    host, down = site.add(RULES), site.add(Answer(status=503))
-    result = run_crawl(
-        pages(host, 30),
-        mode=mode,
-        spider="FilesSpider",
-        settings={
-            "CONCURRENT_REQUESTS": 8,
-            "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
-            "FILES_STORE": str(tmp_path),
-            "REP_WAIT_MAX": 600,
-        },
-        file_urls=[down.url(f"/file/{number}") for number in range(3)],
-    )
-    assert [len(item["files"]) for item in result.items] == [0] * 30
-    assert len(down.hits) == len(down.robots_hits) == 1
-    assert result.stats["rep/denied/unreachable"] >= 3
-    assert len(result.lines("WARNING", "is unreachable")) == 1
-
-
-def test_a_store_that_raises_anything(site: Site, mode: str) -> None:
-    """An unexpected exception of a store is logged with its traceback, and the crawl continues
-    without the store.
-    """
-    host = site.add(RULES)
-    settings = {"REP_STORE": f"{SPIDERS}BrokenStore"}
-    result = run_crawl(pages(host, 20), mode=mode, settings=settings)
-    assert len(host.pages) == 20
-    assert len(host.robots_hits) == 1
-    assert len(result.lines("WARNING", "store of robots.txt files fails")) == 1
-    assert "RuntimeError: No store should do this" in result.log
-    assert "Traceback" in result.log
-    assert result.stats["finish_reason"] == "finished"
-
-
-def test_a_robotstxt_that_a_component_drops(site: Site, mode: str) -> None:
-    """If another component drops the request for robots.txt, all requests to the host are
-    refused at once, with the message of the component.
-    """
-    host = site.add(RULES)
-    middlewares = {"tests.crawl.frontier_spiders.DropRobotsTxt": 10}
-    settings = {"DOWNLOADER_MIDDLEWARES": middlewares, "REP_WAIT_MAX": 600}
-    result = run_crawl(pages(host, 20), mode=mode, settings=settings)
-    assert host.hits == []
-    assert len(result.errors) == 20
-    assert "does not read the small print" in result.errors[0]["message"]
-    (line,) = result.lines("WARNING", "is unreachable")
-    assert "does not read the small print" in line
 
 
 def test_a_robotstxt_that_fails_at_once(site: Site, every_mode: str) -> None:
@@ -226,7 +165,7 @@ def test_robotstxt_that_redirects_to_a_slow_host_takes_no_place(
     paths = [hit.path for hit in slow.hits]
     # Three pages are sent for each redirect.
     assert paths.index("/public/2") <= 5
-    assert all(gap >= 0.1 for gap in gaps(slow))
+    assert all(gap >= 0.1 for gap in slow.gaps)
 
 
 def test_hosts_that_wait_take_no_place(site: Site, mode: str) -> None:
@@ -288,20 +227,6 @@ def test_hosts_that_another_worker_fetches(
     assert [host.hits for host in locked] == [[]] * 30
 
 
-def test_pages_at_once(site: Site, mode: str) -> None:
-    """A crawl of 40 hosts has at most CONCURRENT_REQUESTS pages under way, and at most
-    CONCURRENT_REQUESTS_PER_DOMAIN of one host.
-    """
-    hosts = [site.add(robots(RULES, delay=0.1)) for _ in range(40)]
-    settings = {"CONCURRENT_REQUESTS": 8, "CONCURRENT_REQUESTS_PER_DOMAIN": 8}
-    urls = [url for host in hosts for url in pages(host, 2)]
-    result = run_crawl(
-        urls, mode=mode, spider=f"{SPIDERS}CountingSpider", settings=settings
-    )
-    assert all(len(host.pages) == 2 for host in hosts)
-    assert result.stats["pages_at_once"] <= 8
-
-
 def test_a_busy_host_does_not_fill_the_downloader(site: Site, mode: str) -> None:
     """A host at its CONCURRENT_REQUESTS_PER_DOMAIN takes no places of other hosts."""
     busy, other = site.add(RULES, name=named(1)), site.add(RULES, name=named(2))
@@ -352,34 +277,7 @@ def test_download_delay_and_slow_answers(site: Site, mode: str) -> None:
     assert len(slow.pages) == 4
 
 
-@pytest.mark.slow
-def test_a_store_that_is_locked(site: Site, mode: str, tmp_path: Path) -> None:
-    """The crawl waits once for a SQLite store that another process has
-    locked, not once for each host.
-    """
-    path = tmp_path / "robotstxt.sqlite"
-    SqliteStore(path).lock("http://elsewhere", "x", 1)
-    hosts = [site.add(RULES) for _ in range(60)]
-    urls = [url for host in hosts for url in pages(host, 1)]
-    with sqlite3.connect(path, isolation_level=None) as locking:
-        locking.execute("BEGIN EXCLUSIVE")
-        result = run_crawl(
-            urls,
-            mode=mode,
-            spider=f"{SPIDERS}ShortOfTimeSpider",
-            settings={"REP_STORE": f"sqlite:///{path}"},
-        )
-        locking.execute("ROLLBACK")
-    locking.close()
-    assert all(host.pages == ["/public/0"] for host in hosts)
-    assert result.stats["elapsed_time_seconds"] < 100
-    assert len(result.lines("WARNING", "store of robots.txt")) == 1
-
-
-@pytest.mark.parametrize("errback", [True, False])
-def test_many_requests_of_a_host_that_is_given_up(
-    site: Site, mode: str, errback: bool
-) -> None:
+def test_many_requests_of_a_host_that_is_given_up(site: Site, mode: str) -> None:
     """The requests of a host that is given up are refused in the queue: none passes through
     the downloader, and errbacks are called.
     """
@@ -387,33 +285,13 @@ def test_many_requests_of_a_host_that_is_given_up(
     result = run_crawl(
         [host.url(f"/{number}") for number in range(500)],
         mode=mode,
-        spider="PlanSpider" if errback else "tests.crawl.spiders.NoErrbackSpider",
         settings={"LOG_LEVEL": "INFO"},
     )
-    assert len(result.errors) == (500 if errback else 0)
+    assert len(result.errors) == 500
     assert result.stats["rep/given_up"] == 500
     assert result.stats["robotstxt/forbidden"] == 500
     assert "scheduler/dequeued" not in result.stats
     assert result.stats["finish_reason"] == "finished"
-
-
-def test_a_host_that_was_given_up_is_asked_again(site: Site, mode: str) -> None:
-    """Later requests to a host that was given up are refused at once. They make the crawler
-    fetch robots.txt again in the background, and when it is back, requests are sent.
-    """
-    host = site.add([Answer(status=503, headers={"Retry-After": "1"}), robots(RULES)])
-    result = run_crawl(
-        pages(host, 2),
-        mode=mode,
-        spider=f"{SPIDERS}AgainSpider",
-        settings={"REP_WAIT_MAX": 0},
-        early=host.url("/public/early"),
-        again=[host.url("/public/after"), host.url("/public/late")],
-    )
-    assert host.pages == ["/public/after", "/public/late"]
-    assert len(host.robots_hits) == 2
-    assert len(result.errors) == 3
-    assert result.lines("INFO", "is back")
 
 
 def test_what_a_crawl_waits_for(site: Site) -> None:

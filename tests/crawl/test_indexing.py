@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.crawl.answers import Answer, image, redirect
-from tests.crawl.crawl import ADDON, run_crawl
+from tests.crawl.crawl import run_crawl
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,32 +100,6 @@ def test_the_level_of_dropped_items(site: Site) -> None:
 
 
 @pytest.mark.newest
-def test_everything_ignored(site: Site) -> None:
-    """With REP_NOINDEX and REP_NOFOLLOW set to "ignore", items and links
-    are those of stock Scrapy.
-    """
-    host = site_with_everything(site)
-    settings = {"REP_NOINDEX": "ignore", "REP_NOFOLLOW": "ignore"}
-    result = crawl(host, settings=settings)
-    known = set(host.answers) - {"/robots.txt"}
-    assert set(host.pages) == known
-    assert items(result, host) == sorted(known - {"/moved"})
-    assert "Items dropped" not in result.log
-
-
-@pytest.mark.newest
-def test_annotated(site: Site) -> None:
-    """With REP_NOINDEX = "annotate", all items pass, each with the rules of its page."""
-    host = site_with_everything(site)
-    result = crawl(host, settings={"REP_NOINDEX": "annotate"})
-    index = {
-        item["url"].removeprefix(host.origin): item["robots"]["index"]
-        for item in result.items
-    }
-    assert {path for path in index if not index[path]} == NOT_INDEXED - {"/expired"}
-
-
-@pytest.mark.newest
 def test_links_by_rel(site: Site, mode: str) -> None:
     """A link whose rel attribute has a keyword of REP_REL is not followed, unless the page
     also links to the URL without it.
@@ -199,68 +173,6 @@ def test_media(site: Site, mode: str, tmp_path: Path) -> None:
     assert result.stats["rep/noindex/media/noimageindex"] == 2
 
 
-@pytest.mark.newest
-@pytest.mark.parametrize(
-    ("settings", "arguments", "marked"),
-    [
-        ({"REP_NOINDEX": "annotate"}, {}, True),
-        ({"REP_NOINDEX": "ignore"}, {}, False),
-        ({}, {"meta": {"dont_obey_noindex": True}}, False),
-    ],
-)
-def test_images_that_are_kept(
-    site: Site,
-    tmp_path: Path,
-    settings: dict[str, Any],
-    arguments: dict[str, Any],
-    marked: bool,
-) -> None:
-    """With REP_NOINDEX = "annotate", an item of a page with noimageindex only says so. With
-    "ignore", or dont_obey_noindex in the request for the page, nothing happens.
-    """
-    host = site.add(RULES)
-    host.answers |= {
-        "/page": with_images(host, "/a.gif", head=meta("noimageindex")),
-        "/a.gif": image(),
-    }
-    result = run_crawl(
-        [{"url": host.url("/page"), **arguments}],
-        spider=f"{SPIDERS}.MediaPageSpider",
-        settings={**MEDIA, **stores(tmp_path), **settings},
-    )
-    (item,) = result.items
-    assert [each["url"] for each in item["images"]] == [host.url("/a.gif")]
-    assert item.get("robots", {}).get("image_index") is (False if marked else None)
-    assert "rep/noindex/media/noimageindex" not in result.stats
-
-
-@pytest.mark.newest
-def test_an_image_of_two_pages(site: Site, tmp_path: Path) -> None:
-    """noimageindex on one page affects only the items of that page, even if another
-    page has the same image.
-    """
-    host = site.add(RULES)
-    host.answers["/image.gif"] = image()
-    closed = {"/closed", "/closed/later"}
-    for path in (*closed, "/open", "/open/later"):
-        head = meta("noimageindex") if path in closed else ""
-        host.answers[path] = with_images(host, "/image.gif", head=head)
-    result = run_crawl(
-        [host.url("/closed"), host.url("/open")],
-        then=[host.url("/open/later"), host.url("/closed/later")],
-        spider=f"{SPIDERS}.MediaPageSpider",
-        settings={**MEDIA, **stores(tmp_path)},
-    )
-    images = {item["url"]: len(item["images"]) for item in result.items}
-    assert images == {
-        host.url("/closed"): 0,
-        host.url("/open"): 1,
-        host.url("/open/later"): 1,
-        host.url("/closed/later"): 0,
-    }
-    assert result.stats["rep/noindex/media/noimageindex"] == 2
-
-
 def test_images_in_fields_of_their_own(site: Site, mode: str, tmp_path: Path) -> None:
     """The field is emptied that each ImagesPipeline of the project reads: that of its own
     setting, of its class, or of its code. An item that cannot be changed is dropped.
@@ -292,19 +204,3 @@ def test_images_in_fields_of_their_own(site: Site, mode: str, tmp_path: Path) ->
     assert result.stats["rep/noindex/media/noimageindex"] == 3
     assert result.stats["rep/noindex/dropped/noimageindex"] == 1
     assert f"The images of {host.url('/page')} must not be indexed" in result.log
-
-
-def test_resumed(site: Site, mode: str, tmp_path: Any) -> None:
-    """A resumed crawl follows the same indexing rules."""
-    host = site_with_everything(site)
-    settings = {"JOBDIR": str(tmp_path), "CONCURRENT_REQUESTS": 1}
-    first = crawl(
-        host, mode=mode, settings={**settings, "CLOSESPIDER_PAGECOUNT": 4}, enable=ADDON
-    )
-    assert first.stats["finish_reason"] == "closespider_pagecount"
-    second = crawl(host, mode=mode, settings=settings)
-    assert second.stats["finish_reason"] == "finished"
-    known = set(host.answers) - {"/robots.txt"}
-    assert set(host.pages) == known - NOT_FOLLOWED
-    expected = known - NOT_FOLLOWED - NOT_INDEXED - {"/moved"}
-    assert {*items(first, host), *items(second, host)} == expected

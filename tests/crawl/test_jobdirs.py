@@ -10,8 +10,7 @@ import pytest
 
 from tests import effort
 from tests.crawl.answers import Answer, robots
-from tests.crawl.crawl import run_crawl, start_crawl
-from tests.crawl.test_stores import wait_until
+from tests.crawl.crawl import run_crawl, start_crawl, wait_until
 from tests.crawl.trials import HTML, RULES, Trial, check_whole, kill, moments
 
 if TYPE_CHECKING:
@@ -154,15 +153,12 @@ def test_stock_scrapy(site: Site, mode: str, stock: str, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stock", STOCK)
-def test_killed_while_requests_are_moved(
-    site: Site, stock: str, tmp_path: Path
-) -> None:
+def test_killed_while_requests_are_moved(site: Site, tmp_path: Path) -> None:
     """A crawl that is killed while it moves the requests of Scrapy's own queue to its file
     loses none of them.
     """
     kills, pages = (30, 400) if effort.is_long else (3, 120)
-    migration = Migration(site, tmp_path, stock, pages)
+    migration = Migration(site, tmp_path, SLOT_BY_SLOT, pages)
     trial = migration.trial
     for hits, pause in moments(kills, 6, 0.02):
         trial.run_until(hits, pause)

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 import time
 from collections import Counter
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from scrapy_rep.ledger.reader import open_ledger
 from tests.crawl.answers import Answer, image, robots
-from tests.crawl.crawl import run_crawl, start_crawl
+from tests.crawl.crawl import BY_HAND, run_crawl, start_crawl, wait_until
+from tests.crawl.disks import fill, free, small_disk
 from tests.crawl.test_indexing import html, meta
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.crawl.server import Host, Site
@@ -71,19 +68,6 @@ def site_with_everything(site: Site) -> Host:
         "/private/open": html(),
     }
     return host
-
-
-@pytest.mark.parametrize("name", ["../../up", "..", "/abs/olute", "a\\b\0c"])
-def test_the_name_of_a_spider_is_no_path(site: Site, tmp_path: Path, name: str) -> None:
-    """Whatever the name of a spider, its ledger is in the folder of REP_LEDGER."""
-    folder = tmp_path / "a" / "ledgers"
-    host = site.add(RULES)
-    setting = str(folder / "%(name)s.sqlite")
-    result = run_crawl([host.url("/a")], settings={"REP_LEDGER": setting}, name=name)
-    assert result.exit_code == 0, result.log
-    written = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert len(written) == 1
-    assert written[0].parent == folder
 
 
 def test_every_layer(site: Site, mode: str, tmp_path: Path) -> None:
@@ -335,17 +319,6 @@ def test_from_the_store_and_in_an_outage(site: Site, tmp_path: Path) -> None:
     ]
 
 
-def wait_for(check: Any) -> Any:
-    """Return the result of *check* once it is true; fail after two minutes."""
-    end = time.monotonic() + 120
-    while time.monotonic() < end:
-        found = check()
-        if found:
-            return found
-        time.sleep(0.02)
-    raise AssertionError
-
-
 def test_killed(site: Site, tmp_path: Path) -> None:
     """After a kill with SIGKILL, the ledger is intact and has all
     decisions up to some moment.
@@ -354,7 +327,9 @@ def test_killed(site: Site, tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     settings = {"REP_LEDGER": str(path), "REP_LEDGER_LEVEL": "all"}
     crawl = start_crawl(spider=ENDLESS, origin=host.origin, settings=settings)
-    wait_for(lambda: path.exists() and path.stat().st_size and len(allowed(path)) > 20)
+    wait_until(
+        lambda: path.exists() and path.stat().st_size and len(allowed(path)) > 20
+    )
     crawl.process.kill()
     crawl.wait()
     assert rows(path, "PRAGMA integrity_check") == [{"integrity_check": "ok"}]
@@ -371,89 +346,61 @@ def test_killed(site: Site, tmp_path: Path) -> None:
     assert ended == [{"killed": 1}, {"killed": 0}]
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one megabyte."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = shutil.which("mount")
-    options = ["-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-    if mount is None or subprocess.run([mount, *options], check=False).returncode:
-        pytest.skip("Nothing can be mounted here")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def fill(path: Path) -> None:
-    """Fill the disk."""
-    with suppress(OSError), path.open("ab", buffering=0) as file:
-        while True:
-            file.write(b"x" * 512)
-
-
-def test_a_full_disk(site: Site, small_disk: Path) -> None:
+def test_a_full_disk(site: Site, tmp_path: Path) -> None:
     """On a full disk, the crawl goes on, with one warning and a stat, and later writes all
     its decisions when there is room.
     """
     host = site.add(RULES)
-    path = small_disk / "ledger.sqlite"
-    settings = {"REP_LEDGER": str(path), "REP_LEDGER_LEVEL": "all"}
-    stop = "/stop"
-    crawl = start_crawl(
-        spider=ENDLESS, origin=host.origin, stop=stop, settings=settings
-    )
-    wait_for(lambda: path.exists() and path.stat().st_size and allowed(path))
-    filler = small_disk / "filler"
+    with small_disk(tmp_path / "disk", 1024) as disk:
+        path = disk / "ledger.sqlite"
+        settings = {"REP_LEDGER": str(path), "REP_LEDGER_LEVEL": "all"}
+        stop = "/stop"
+        crawl = start_crawl(
+            spider=ENDLESS, origin=host.origin, stop=stop, settings=settings
+        )
+        wait_until(lambda: path.exists() and path.stat().st_size and allowed(path))
 
-    def is_stuck() -> bool:
-        # This also fills the space that SQLite frees when it fails.
-        fill(filler)
-        before, hits = sum(allowed(path).values()), len(host.hits)
-        wait_for(lambda: len(host.hits) > hits + 20)
-        return sum(allowed(path).values()) == before
+        def is_stuck() -> bool:
+            # This also fills the space that SQLite frees when it fails.
+            fill(disk)
+            before, hits = sum(allowed(path).values()), len(host.hits)
+            wait_until(lambda: len(host.hits) > hits + 20)
+            return sum(allowed(path).values()) == before
 
-    wait_for(lambda: "Cannot write to the ledger" in crawl.log or is_stuck())
-    wait_for(is_stuck)
-    before = sum(allowed(path).values())
-    filler.unlink()
-    wait_for(lambda: sum(allowed(path).values()) > before)
-    host.answer = lambda path: html(stop)
-    result = crawl.result()
-    assert result.stats["finish_reason"] == "stopped"
-    assert result.stats["rep/ledger/errors"] >= 1
-    assert len(result.lines("WARNING", "ledger")) == 1
-    assert allowed(path) == fetched(host)
-    assert rows(path, "PRAGMA integrity_check") == [{"integrity_check": "ok"}]
+        wait_until(lambda: "Cannot write to the ledger" in crawl.log or is_stuck())
+        wait_until(is_stuck)
+        before = sum(allowed(path).values())
+        free(disk)
+        wait_until(lambda: sum(allowed(path).values()) > before)
+        host.answer = lambda path: html(stop)
+        result = crawl.result()
+        assert result.stats["finish_reason"] == "stopped"
+        assert result.stats["rep/ledger/errors"] >= 1
+        assert len(result.lines("WARNING", "ledger")) == 1
+        assert allowed(path) == fetched(host)
+        assert rows(path, "PRAGMA integrity_check") == [{"integrity_check": "ok"}]
 
 
-@pytest.mark.parametrize("setting", ["%(name)s", "%(spider)s"])
-def test_a_setting_that_can_not_be(site: Site, tmp_path: Path, setting: str) -> None:
+def test_a_setting_that_can_not_be(site: Site, tmp_path: Path) -> None:
     """An invalid REP_LEDGER stops the start with an error, before anything is fetched."""
     host = site.add(RULES)
-    (tmp_path / "plan").write_text("This is a text, and no ledger")
-    result = run_crawl(
-        [host.url("/")], settings={"REP_LEDGER": str(tmp_path / setting)}
-    )
+    settings = {"REP_LEDGER": str(tmp_path / "%(spider)s")}
+    result = run_crawl([host.url("/")], settings=settings)
     assert result.exit_code == 1
     assert "LedgerError" in result.log
-    expected = "not a database" if setting == "%(name)s" else "is not one of %(name)s"
-    assert expected in result.log
+    assert "is not one of %(name)s" in result.log
     assert host.hits == []
 
 
 def test_by_hand(site: Site, tmp_path: Path) -> None:
-    """Without the add-on, the ledger is enabled by one line in EXTENSIONS."""
+    """Without the add-on, the ledger is enabled by one line in EXTENSIONS. Whatever the name of the
+    spider, it is in the folder of REP_LEDGER.
+    """
     host = site.add(RULES)
-    enable = {
-        "ROBOTSTXT_OBEY": True,
-        "DOWNLOADER_MIDDLEWARES": {
-            "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": None,
-            "scrapy_rep.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": 595,
-        },
-        "EXTENSIONS": {"scrapy_rep.extensions.ledger.Ledger": 500},
-    }
+    enable = {**BY_HAND, "EXTENSIONS": {"scrapy_rep.extensions.ledger.Ledger": 500}}
     settings = {"REP_LEDGER": str(tmp_path / "%(name)s-%(pid)s-%(time)s.sqlite")}
-    run_crawl([host.url("/private/a")], enable=enable, settings=settings)
+    name = "../../a\\b\0c"
+    run_crawl([host.url("/private/a")], enable=enable, settings=settings, name=name)
     [path] = tmp_path.iterdir()
-    assert re.fullmatch(r"plan-\d+-\d{4}-.*\.sqlite", path.name)
+    assert re.search(r"c-\d+-\d{4}-.*\.sqlite$", path.name)
     assert len(decisions(path, host.url("/private/a"))) == 1

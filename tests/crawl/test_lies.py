@@ -1,4 +1,6 @@
-"""Servers with broken answers: each has the expected result, and the crawl goes on."""
+"""Servers with answers of all kinds, most of them broken: each has the expected result, and the crawl
+goes on.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests import effort
-from tests.crawl.access_cases import ALL
 from tests.crawl.crawl import start_crawl
 from tests.crawl.lies import MEGABYTE
 from tests.crawl.lying_cases import (
+    ALL,
+    BY_RULES,
     DROPPED,
     FAILED,
     FEW_FAILURES,
@@ -32,6 +35,7 @@ pytestmark = [pytest.mark.newest, pytest.mark.unmeasured, pytest.mark.slow]
 
 SETTINGS = {"DNS_TIMEOUT": 3}
 TOO_MANY_REDIRECTS = {
+    "six redirects",
     "a redirect to itself",
     "a redirect back and forth",
     "a redirect forth and back",
@@ -45,7 +49,7 @@ def sizes() -> Sizes:
 
 
 def test_lies(site: Site, mode: str) -> None:
-    """From each host with a broken robots.txt, the expected pages are fetched; each refusal
+    """From each host, whatever its answer for robots.txt, the expected pages are fetched; each refusal
     has a reason, and is counted and logged once. Broken pages make items or not, as
     expected. Memory and time are bounded.
 
@@ -82,6 +86,12 @@ def start(
     return start_crawl(
         [*[page.request for page in pages], *urls],
         mode=mode,
+        allowed_domains=[
+            "127.0.0.1",
+            "comes-back.test",
+            "comes-late.test",
+            "nosuchhost.invalid",
+        ],
         spider="tests.crawl.lie_spiders.LiedToSpider",
         settings={**SETTINGS, "DOWNLOAD_TIMEOUT": patience},
         names=FEW_FAILURES,
@@ -122,19 +132,27 @@ def check_verdicts(
 
 def check_log(told: list[Lie], result: CrawlResult, mode: str) -> None:
     """Check that there is one warning for each host that is unreachable or redirects too
-    often, and one line for each refused page.
+    often, one line for each other host without a robots.txt, and one for each refused page.
     """
     logged = result.lines("WARNING")
     refusals = result.lines("DEBUG", "Forbidden by")
+    none = ": no robots.txt ("
     for lie in told:
-        about = f"] {lie.host.robotstxt} is "
-        warnings = [line for line in logged if about in line]
+        about = (f"] {lie.host.robotstxt} is ", f"] {lie.host.robotstxt}{none}")
+        warnings = [line for line in logged if any(each in line for each in about)]
         access, pages = lie.outcome(mode)
         warned = access == UNREACHABLE or lie.name in TOO_MANY_REDIRECTS
         assert len(warnings) == warned, (lie.name, warnings)
+        assert lie.status is None or str(lie.status) in warnings[0]
+        if access == "unavailable" and not warned:
+            (line,) = (each for each in result.lines("DEBUG", none) if about[1] in each)
+            assert line.endswith("): everything is allowed")
         for path in ALL:
             refused = [line for line in refusals if lie.host.url(path) in line]
             assert len(refused) == (path not in pages), lie.name
+            assert all(lie.host.robotstxt in line for line in refused)
+            if refused and pages == BY_RULES:
+                assert "(disallow: /private" in refused[0], lie.name
     # Control characters are escaped, so that no terminal interprets them.
     assert not {"\x1b", "\x07", "\0", "\x85", "\u2028", "\u202e"} & set(result.log)
 

@@ -7,7 +7,7 @@ import signal
 import time
 from collections import Counter
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -16,9 +16,8 @@ import pytest
 
 from tests import effort
 from tests.crawl.answers import Answer, busy, robots
-from tests.crawl.crawl import start_crawl
+from tests.crawl.crawl import start_crawl, wait_until
 from tests.crawl.test_backoff import check_fetched, check_kept, limit
-from tests.crawl.test_stores import wait_until
 from tests.stores.distant import distant
 from tests.stores.redis_server import BINARY, RedisServer
 
@@ -94,11 +93,6 @@ def start_workers(
     return [first, *(start(crowd.urls, settings, **how) for _ in range(count - 1))]
 
 
-def gaps(host: Host) -> list[float]:
-    times = sorted(hit.time for hit in host.hits)
-    return [after - before for before, after in pairwise(times)]
-
-
 def repeated(hosts: list[Host]) -> int:
     """Return how many of the fetched pages were repetitions."""
     return sum(len(host.pages) - len(set(host.pages)) for host in hosts)
@@ -166,7 +160,7 @@ class Crowd:
             if n > 1
         ]
         for host in self.slow:
-            assert min(gaps(host)) >= DELAY, host.origin
+            assert min(host.gaps) >= DELAY, host.origin
         holds = [host for host in self.hosts if host not in self.down]
         if is_undisturbed:
             assert {len(host.robots_hits) for host in holds} == {1}

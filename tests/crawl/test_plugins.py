@@ -7,7 +7,6 @@ import json
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -84,17 +83,6 @@ def test_http_cache(site: Site, tmp_path: Path, policy: str) -> None:
     assert host.url("/one") in result.fetched()
     assert host.hits_on("/one") == host.hits_on("/one")[:1]
     assert "rep/browser/arrived" not in result.stats
-
-
-def test_autothrottle(site: Site) -> None:
-    """Scrapy's AutoThrottle: with a shorter delay, it does not undercut Crawl-delay."""
-    host = site.add("User-agent: *\nCrawl-delay: 0.4\n")
-    settings = {"AUTOTHROTTLE_ENABLED": True, "AUTOTHROTTLE_START_DELAY": 0.05}
-    urls = [host.url(f"/{number}") for number in range(5)]
-    result = run_crawl(urls, settings=settings)
-    assert len(result.responses) == 5
-    times = [hit.time for hit in host.hits]
-    assert min(after - before for before, after in pairwise(times)) >= 0.4
 
 
 def test_rotating_proxies(site: Site) -> None:

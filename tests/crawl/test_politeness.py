@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crawl.answers import Answer, redirect, robots
-from tests.crawl.crawl import run_crawl, start_crawl
-from tests.crawl.test_stores import wait_until
+from tests.crawl.crawl import run_crawl, start_crawl, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from tests.crawl.crawl import CrawlResult
     from tests.crawl.server import Host, Site
@@ -29,12 +27,6 @@ IMPATIENT = {
     "REP_WAIT_MAX": 0,
 }
 NOTING_SLOTS = {"DOWNLOADER": f"{SPIDERS}NotingDownloader"}
-
-
-def gaps(*hosts: Host) -> list[float]:
-    """Return the seconds between successive requests to any of *hosts*, robots.txt included."""
-    times = sorted(hit.time for host in hosts for hit in host.hits)
-    return [after - before for before, after in pairwise(times)]
 
 
 def slot_gaps(result: CrawlResult, host: Host) -> list[float]:
@@ -64,20 +56,6 @@ def check_all_fetched(result: CrawlResult, count: int) -> None:
     assert len(result.responses) == count
     assert result.errors == []
     assert "log_count/ERROR" not in result.stats, result.log
-
-
-def test_queue_on_disk(site: Site, tmp_path: Path) -> None:
-    """A request from a queue on disk gets its turn, although it is not the same object as
-    the one that was queued.
-    """
-    host = site.add(DELAY.format(0.1))
-    settings = {**IMPATIENT, "JOBDIR": str(tmp_path), "CLOSESPIDER_TIMEOUT": 100}
-    result = run_crawl(
-        pages(host, 5), spider=SPIDERS + "CollectingSpider", settings=settings
-    )
-    check_all_fetched(result, 5)
-    assert min(gaps(host)) >= 0.1
-    assert result.stats["finish_reason"] == "finished"
 
 
 @pytest.mark.slow
@@ -120,7 +98,8 @@ def test_pace(site: Site, mode: str) -> None:
         ([longer], 6, 0.2),
         ([shorter], 6, 0.1),
     ):
-        found = gaps(*hosts)
+        times = sorted(hit.time for host in hosts for hit in host.hits)
+        found = [after - before for before, after in pairwise(times)]
         if len(hosts) == 2:
             # Both files of two origins are fetched before a delay is known.
             found = sorted(found)[1:]
@@ -128,7 +107,7 @@ def test_pace(site: Site, mode: str) -> None:
         assert min(found) >= delay, hosts
     assert result.stats["collected"] > 0
     assert fast.hits[-1].time < plain.hits[2].time
-    assert min(gaps(fast)) < 0.2
+    assert min(fast.gaps) < 0.2
     assert result.stats["rep/crawl_delay/hosts"] == 7
     assert result.stats["rep/crawl_delay/waited"] > 3
     lines = result.lines("INFO", "held up the crawl")
@@ -154,8 +133,8 @@ def test_scrapys_own_delays_only_lengthen(site: Site, mode: str) -> None:
     requests = [*pages(host, 7), *pages(other, 9)]
     result = run_crawl(requests, mode=mode, settings=settings)
     check_all_fetched(result, 16)
-    assert min(gaps(host)) >= 0.3
-    assert min(gaps(other)) >= 0.2
+    assert min(host.gaps) >= 0.3
+    assert min(other.gaps) >= 0.2
 
 
 def test_the_longer_delay_holds(site: Site) -> None:
@@ -166,18 +145,7 @@ def test_the_longer_delay_holds(site: Site) -> None:
     result = run_crawl(pages(host, 5), settings=settings)
     check_all_fetched(result, 5)
     assert min(slot_gaps(result, host)) >= 0.3
-    assert min(gaps(host)) >= 0.1
-
-
-@pytest.mark.newest
-def test_slow_answers(site: Site) -> None:
-    """A host with a Crawl-delay gets one request at a time, however slow its answers."""
-    host = site.add(DELAY.format(0.1))
-    for number in range(4):
-        host.answers[f"/page/{number}"] = Answer(b"late", delay=0.3)
-    result = run_crawl(pages(host, 4), settings=IMPATIENT)
-    check_all_fetched(result, 4)
-    assert min(gaps(host)[1:]) >= 0.4
+    assert min(host.gaps) >= 0.1
 
 
 @pytest.mark.newest
@@ -203,13 +171,20 @@ def test_too_long(site: Site) -> None:
 
 
 @pytest.mark.newest
-def test_switched_off(site: Site) -> None:
-    """With REP_CRAWL_DELAY = False, or in Google's dialect, Crawl-delay is ignored."""
-    for settings in ({"REP_CRAWL_DELAY": False}, {"REP_DIALECT": "google"}):
-        host = site.add(DELAY.format(3600))
-        result = run_crawl(pages(host, 20), settings={**IMPATIENT, **settings})
-        check_all_fetched(result, 20)
-        assert "rep/crawl_delay/hosts" not in result.stats
+@pytest.mark.parametrize(
+    "settings", [{"REP_CRAWL_DELAY": False}, {"REP_DIALECT": "google"}]
+)
+def test_switched_off(site: Site, settings: dict[str, object]) -> None:
+    """With REP_CRAWL_DELAY = False, or in Google's dialect, Crawl-delay and Visit-time are ignored."""
+    host = site.add(f"{DELAY.format(3600)}Visit-time: 1200-1300\n")
+    result = run_crawl(
+        pages(host, 20),
+        spider=SPIDERS + "VisitingSpider",
+        settings={**IMPATIENT, **settings},
+        seconds=3600,
+    )
+    check_all_fetched(result, 20)
+    assert "rep/crawl_delay/hosts" not in result.stats
 
 
 @pytest.mark.newest
@@ -263,20 +238,6 @@ def test_a_new_robotstxt(site: Site) -> None:
         assert min(quick) < 0.2
 
 
-def test_what_never_arrives(site: Site) -> None:
-    """A request that another component drops and schedules again does not block other
-    requests, and none is lost.
-    """
-    host = site.add(DELAY.format(0.1))
-    settings = {
-        **IMPATIENT,
-        "DOWNLOADER_MIDDLEWARES": {"tests.crawl.paced_spiders.DropOnce": 700},
-    }
-    result = run_crawl(pages(host, 10), settings=settings)
-    check_all_fetched(result, 10)
-    assert min(gaps(host)) >= 0.1
-
-
 def test_cached_pages_wait_for_nobody(site: Site, tmp_path_factory: object) -> None:
     """Responses from Scrapy's HTTP cache do not wait for a Crawl-delay."""
     host = site.add(DELAY.format(0.2))
@@ -287,7 +248,7 @@ def test_cached_pages_wait_for_nobody(site: Site, tmp_path_factory: object) -> N
     }
     first = run_crawl(pages(host, 8), settings=cache)
     check_all_fetched(first, 8)
-    assert min(gaps(host)) >= 0.2
+    assert min(host.gaps) >= 0.2
     again = run_crawl(pages(host, 8), settings=cache)
     check_all_fetched(again, 8)
     assert len(host.pages) == 8
@@ -311,4 +272,4 @@ def test_what_a_callback_downloads_itself(site: Site, mode: str) -> None:
     downloaded = {item["url"]: item.get("status") for item in result.items}
     assert set(downloaded.values()) == {200}
     assert len(set(host.pages)) == 10
-    assert min(gaps(host)) >= 0.1
+    assert min(host.gaps) >= 0.1

@@ -17,10 +17,7 @@ pytestmark = pytest.mark.unmeasured
 RULES = "User-agent: *\nDisallow: /private/\n"
 
 
-@pytest.mark.parametrize("per_domain", [8, 50])
-def test_fifty_requests_to_a_cold_host(
-    site: Site, every_mode: str, per_domain: int
-) -> None:
+def test_fifty_requests_to_a_cold_host(site: Site, every_mode: str) -> None:
     """50 parallel requests to a host with a slow robots.txt cause one fetch of it, and no
     forbidden page is requested.
     """
@@ -30,7 +27,7 @@ def test_fifty_requests_to_a_cold_host(
     paths = [path for pair in zip(forbidden, allowed, strict=True) for path in pair]
     settings = {
         "CONCURRENT_REQUESTS": 50,
-        "CONCURRENT_REQUESTS_PER_DOMAIN": per_domain,
+        "CONCURRENT_REQUESTS_PER_DOMAIN": 8,
     }
     result = run_crawl(map(host.url, paths), mode=every_mode, settings=settings)
     assert host.pages == sorted(allowed)
@@ -43,21 +40,8 @@ def test_fifty_requests_to_a_cold_host(
 
 
 @pytest.mark.newest
-def test_fifty_forbidden_requests(site: Site, every_mode: str) -> None:
-    """If everything is forbidden, robots.txt is the only URL that is requested."""
-    host = site.add(robots("User-agent: *\nDisallow: /\n", delay=0.3))
-    urls = [host.url(f"/{number}") for number in range(50)]
-    result = run_crawl(urls, mode=every_mode)
-    assert host.pages == []
-    assert len(host.robots_hits) == 1
-    assert len(result.errors) == 50
-
-
-@pytest.mark.newest
-def test_ports_and_schemes_of_one_host_are_hosts_apart(
-    site: Site, every_mode: str
-) -> None:
-    """Each port and scheme of a host name has its own robots.txt."""
+def test_ports_schemes_and_names_are_hosts_apart(site: Site, mode: str) -> None:
+    """Each port and scheme of a host name has its own robots.txt, and each name of an address."""
     hosts = {
         rule: site.add(
             robots(f"User-agent: *\nDisallow: {rule}\n", delay=0.1), tls=rule > "/b"
@@ -65,23 +49,20 @@ def test_ports_and_schemes_of_one_host_are_hosts_apart(
         for rule in ("/a", "/b", "/c", "/d")
     }
     urls = [host.url(path) for path in hosts for host in hosts.values()]
-    result = run_crawl(urls, mode=every_mode)
+    named = site.add("User-agent: *\nDisallow: /private\n")
+    urls += [
+        named.url("/public"),
+        named.url("/public").replace("127.0.0.1", "localhost"),
+    ]
+    result = run_crawl(urls, mode=mode)
+    assert len(named.robots_hits) == 2
     for rule, host in hosts.items():
         assert host.pages == sorted(set(hosts) - {rule})
         assert len(host.robots_hits) == 1
     assert sorted(error["url"] for error in result.errors) == sorted(
         host.url(rule) for rule, host in hosts.items()
     )
-    assert result.stats["robotstxt/request_count"] == 4
-
-
-@pytest.mark.newest
-def test_names_of_one_address_are_hosts_apart(site: Site) -> None:
-    """Two names of the same address are different hosts."""
-    host = site.add("User-agent: *\nDisallow: /private\n")
-    named = host.url("/public").replace("127.0.0.1", "localhost")
-    run_crawl([host.url("/public"), named])
-    assert len(host.robots_hits) == 2
+    assert result.stats["robotstxt/request_count"] == 4 + 2
 
 
 def test_one_at_a_time(site: Site, every_mode: str) -> None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.crawl.crawl import run_crawl, start_crawl
-from tests.crawl.test_stores import wait_until
+from tests.crawl.crawl import run_crawl, start_crawl, wait_until
 from tests.stores.redis_server import BINARY, RedisServer
 
 pytest.importorskip("scrapy_redis")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tests.crawl.crawl import CrawlResult
-    from tests.crawl.server import Host, Site
+    from tests.crawl.server import Site
 
 pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
@@ -60,16 +60,8 @@ def test_a_rule_that_changes(site: Site, mode: str) -> None:
     assert result.stats["rep/denied/rule"] == 60
 
 
-def test_a_rule_that_has_not_run_out(site: Site) -> None:
-    """While robots.txt is fresh, its rules hold without a new fetch."""
-    host = site.add([holds(NO_B, Cache_Control="max-age=600"), robots(NO_A)])
-    paths = ("/a/1", "/tick", "/a/2", "/b/2")
-    crawl_in_order(map(host.url, paths), moves={"/tick": 590})
-    assert host.pages == ["/a/1", "/a/2", "/tick"]
-    assert len(host.robots_hits) == 1
-
-
-# tests/protocol/access/states has this, and what holds in an outage, for each dialect.
+# tests/protocol/access/states has this, and what holds in an outage, for each dialect;
+# tests/fetching/test_cache.py how long an outage has lasted.
 @pytest.mark.parametrize(
     ("seconds", "fetches"), [(7 * DAY - MINUTE, 1), (7 * DAY + 1, 2)]
 )
@@ -81,58 +73,6 @@ def test_how_long_it_holds(site: Site, seconds: float, fetches: int) -> None:
     crawl_in_order(urls, settings=settings, moves={"/tick": seconds})
     assert host.pages == [["/a/", "/c/", "/tick"], ["/b/", "/c/", "/tick"]][fetches - 1]
     assert len(host.robots_hits) == fetches
-
-
-def test_what_runs_out_at_once(site: Site) -> None:
-    """A robots.txt that expires at once is fetched again at most every 5 minutes."""
-    host = site.add(holds(NO_B, Cache_Control="no-store"))
-    paths = [f"/a/{number}" for number in range(60)]
-    moves = dict.fromkeys(paths, 10.0)
-    crawl_in_order(map(host.url, paths), moves=moves)
-    assert len(host.pages) == 60
-    assert len(host.robots_hits) == 2
-
-
-def test_an_outage_after_a_good_copy(site: Site) -> None:
-    """While a robots.txt that was fetched before is unreachable, the dialect
-    decides which rules hold: when that is noticed, and 13 hours, 29 days and 31 days later.
-    """
-    host = site.add([robots(NO_A), DOWN])
-    steps = crawl_steps(host, [8 * DAY, 13 * HOUR, 29 * DAY - 13 * HOUR, 2 * DAY])
-    assert steps == [KEPT, NONE, KEPT, KEPT, ALL]
-    assert len(host.robots_hits) == 5
-
-
-def test_an_outage_from_the_first(site: Site) -> None:
-    """While a robots.txt that was never fetched is unreachable, the dialect
-    decides what may be fetched.
-    """
-    host = site.add(DOWN)
-    steps = crawl_steps(host, [13 * HOUR, 29 * DAY - 13 * HOUR, 2 * DAY])
-    assert steps == [NONE, ALL, ALL, ALL]
-
-
-def test_the_end_of_an_outage(site: Site) -> None:
-    """When robots.txt is back after an outage of any length, its rules hold again."""
-    host = site.add([robots(NO_A), DOWN, DOWN, robots(NO_B)])
-    steps = crawl_steps(host, [8 * DAY, 40 * DAY, 2 * DAY])
-    assert steps[-1] == {"/a/"}
-
-
-def crawl_steps(host: Host, later: list[float]) -> list[set[str]]:
-    """Return which of /a/ and /b/ a crawl of *host* in the Google dialect fetched at the
-    start, and after each step of *later* seconds.
-    """
-    again = [host.url("/a/"), host.url("/b/")]
-    settings = {"REP_DIALECT": "google"}
-    result = crawl_with_clock(
-        again, settings=settings, later=later, again=again, spider="OutageSpider"
-    )
-    assert result.stats["finish_reason"] == "finished"
-    steps: list[set[str]] = [set() for _ in range(len(later) + 1)]
-    for response in result.responses:
-        steps[response["step"]].add(response["url"].removeprefix(host.origin))
-    return [step - {"/probe"} for step in steps]
 
 
 def test_a_good_copy_is_kept_in_mid_crawl(site: Site, mode: str) -> None:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.crawl.answers import Answer, robots
-from tests.crawl.crawl import start_crawl
-from tests.crawl.test_stores import wait_until
+from tests.crawl.crawl import start_crawl, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,35 +103,3 @@ def test_stopped_while_some_are_held(
     back(hosts)
     second = part_of_crawl(hosts, tmp_path, mode=mode)
     check_nothing_lost(hosts, first, second)
-
-
-def test_stopped_twice(site: Site, tmp_path: Path) -> None:
-    """A crawl that is stopped twice before robots.txt is back loses no requests."""
-    hosts = [site.add(DOWN), site.add(HANGS)]
-    results = [part_of_crawl(hosts, tmp_path, is_stopped=True) for _ in range(2)]
-    back(hosts)
-    results.append(part_of_crawl(hosts, tmp_path))
-    check_nothing_lost(hosts, *results)
-
-
-def test_resumed_the_next_day(site: Site, tmp_path: Path) -> None:
-    """The time between two runs does not count as waiting: REP_WAIT_MAX begins anew."""
-    hosts = [site.add(DOWN)]
-    first = part_of_crawl(hosts, tmp_path, is_stopped=True)
-    site.later(2, lambda: back(hosts))
-    second = part_of_crawl(
-        hosts, tmp_path, "ClockSpider", offset=24 * 3600.0, retries=(0.5, 1)
-    )
-    check_nothing_lost(hosts, first, second)
-
-
-def test_requests_are_what_they_were(site: Site, tmp_path: Path) -> None:
-    """Callbacks in a resumed crawl get the requests as the spider made them."""
-    hosts = [site.add(DOWN)]
-    part_of_crawl(hosts, tmp_path, is_stopped=True)
-    back(hosts)
-    second = part_of_crawl(hosts, tmp_path)
-    assert len(second.responses) == len(ALLOWED)
-    for response in second.responses:
-        assert response["dont_filter"] is False
-        assert not [key for key in response["meta"] if key.startswith("_rep")]

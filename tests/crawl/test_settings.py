@@ -8,7 +8,7 @@ import pytest
 
 from tests import forks
 from tests.commands.rep import plain_environment
-from tests.crawl.crawl import ADDON, BY_HAND, run_crawl
+from tests.crawl.crawl import ADDON, BY_HAND
 from tests.crawl.runner import MODE_SETTINGS
 
 if TYPE_CHECKING:
@@ -22,23 +22,6 @@ pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 WRONG = "REP_DIALECT is 'gogle', but it must be 'rfc9309', 'google', "
 
 
-@pytest.mark.parametrize("enable", [ADDON, BY_HAND], ids=["add-on", "by hand"])
-def test_before_any_request(site: Site, mode: str, enable: dict[str, object]) -> None:
-    """The process fails before any request, and names the setting, its value and the valid
-    values, in all modes of Scrapy. ``tests/test_settings.py`` has each setting.
-    """
-    host = site.add()
-    result = run_crawl(
-        [host.url("/public")],
-        enable=enable,
-        settings={"REP_DIALECT": "gogle"},
-        mode=mode,
-    )
-    assert result.exit_code != 0
-    assert host.hits == []
-    assert WRONG in result.log
-
-
 COMMAND_LINES = {
     "asyncio": (),
     "select": ("-s", f"TWISTED_REACTOR={MODE_SETTINGS['select']['TWISTED_REACTOR']}"),
@@ -50,7 +33,7 @@ import scrapy
 
 class Spider(scrapy.Spider):
     name = "one"
-    start_urls = ["data:,one"]
+    start_urls = ["URL"]
     custom_settings = {"USER_AGENT": "testbot", **ENABLED}
 
     def parse(self, response):
@@ -59,11 +42,15 @@ class Spider(scrapy.Spider):
 
 
 def run_spider(
-    folder: Path, mode: str, *arguments: str, enable: dict[str, object] = ADDON
+    folder: Path,
+    mode: str,
+    *arguments: str,
+    enable: dict[str, object] = ADDON,
+    url: str = "data:,one",
 ) -> CompletedProcess[bytes]:
     """Run ``scrapy runspider``, which leaves errors at the start to its event loop."""
     spider = folder / "one.py"
-    spider.write_text(SPIDER.replace("ENABLED", repr(enable)))
+    spider.write_text(SPIDER.replace("ENABLED", repr(enable)).replace("URL", url))
     command = ["scrapy", "runspider", str(spider), *COMMAND_LINES[mode], *arguments]
     return forks.run(command, cwd=folder, env=plain_environment())
 
@@ -74,12 +61,19 @@ def shown(done: CompletedProcess[bytes]) -> list[str]:
 
 
 @pytest.mark.parametrize("enable", [ADDON, BY_HAND], ids=["add-on", "by hand"])
-def test_the_last_line(mode: str, tmp_path: Path, enable: dict[str, object]) -> None:
-    """An invalid setting ends the process, and the last line says what to do. Without a reactor
+def test_the_last_line(
+    site: Site, mode: str, tmp_path: Path, enable: dict[str, object]
+) -> None:
+    """An invalid setting ends the process before any request, and the last line says what to do:
+    it names the setting, its value and the valid values. ``tests/test_settings.py`` has each
+    setting. Without a reactor
     and without the add-on, aiohttp then says that Scrapy has left its sessions open.
     """
     wrong = ["-s", "REP_DIALECT=gogle"]
-    done = run_spider(tmp_path, mode, *wrong, enable=enable)
+    host = site.add()
+    done = run_spider(tmp_path, mode, *wrong, enable=enable, url=host.url("/"))
+    assert host.hits == []
+    assert done.returncode
     lines = shown(done)
     if mode == "reactorless" and enable is BY_HAND:
         while "client_session: <" in lines[-1] or "Unclosed client" in lines[-1]:
@@ -111,18 +105,3 @@ def test_names_that_are_no_settings(tmp_path: Path) -> None:
     assert shown.count(f"WARNING: REP_CRAWL_DELAYS {nothing}{meant}") == 1
     assert shown.count(f"WARNING: REP_XYZZY {nothing}\n") == 1
     assert "Spider closed (finished)" in shown
-
-
-def test_good_values_start(site: Site) -> None:
-    """Values at the limits are accepted, also as text."""
-    host = site.add()
-    settings = {
-        "REP_DIALECT": "scrapy_rep.CLASSIC",
-        "REP_MAX_AGE": "0.5",
-        "REP_OVERRIDES": '{"*.example.com": "ignore", "[::1]:8080": "obey"}',
-        "REP_REQUEST_META_KEYS": "download_slot,session",
-        "ROBOTSTXT_USER_AGENT": ["one-bot", "Other_Bot"],
-    }
-    result = run_crawl([host.url("/public")], settings=settings)
-    assert result.exit_code == 0
-    assert host.pages == ["/public"]

@@ -13,7 +13,7 @@ import pytest
 
 from tests import effort
 from tests.crawl.answers import Answer
-from tests.crawl.test_stores import wait_until
+from tests.crawl.crawl import wait_until
 from tests.crawl.trials import (
     AT_ONCE,
     ENDS,
@@ -21,7 +21,6 @@ from tests.crawl.trials import (
     Trial,
     Web,
     check_delays,
-    interrupt_twice,
     kill,
     moments,
 )
@@ -42,11 +41,12 @@ def test_ended_at_any_moment(
 ) -> None:
     """A crawl whose process dies at random moments fetches all pages when it is resumed,
     again only those that were in flight, nothing forbidden, and keeps the delay of a host
-    over the restarts. What is done stays done.
+    over the restarts. What is done stays done. Its store and its ledger are whole.
     """
     kills, pages, most = (30, 240, 12) if effort.is_long else (KILLS, 25, 10)
     web = Web(site, 4, pages, slow_pages=kills)
-    trial = Trial(site, tmp_path, web.start_urls, mode=every_mode)
+    ledger = {"REP_LEDGER": str(tmp_path / "job" / "ledger"), "REP_LEDGER_LEVEL": "all"}
+    trial = Trial(site, tmp_path, web.start_urls, mode=every_mode, settings=ledger)
     for hits, pause in moments(kills, most):
         trial.run_until(hits, pause, ENDS[end])
     assert len(trial.hits()) < len(web.allowed), "It was not ended in the middle"
@@ -128,18 +128,6 @@ def test_one_page_is_in_flight_all_the_time(site: Site, tmp_path: Path) -> None:
     assert paths == ["/public/0"] * 3 + [f"/public/{number}" for number in range(10)]
 
 
-def test_a_second_signal_at_once(site: Site, mode: str, tmp_path: Path) -> None:
-    """Requests that a second Ctrl-C cancels count as in flight, not as failed."""
-    host = Web(site, 1, 1).hosts[0]
-    urls = [host.url(f"/public/{number}") for number in range(30)]
-    trial = Trial(site, tmp_path, urls, mode=mode, spider="SlowSurvivorSpider")
-    for hits in (3, 4, 5, 6):
-        trial.run_until(hits, 0, interrupt_twice)
-    trial.finish()
-    fetched = {note.url for note in trial.notes("item")}
-    assert fetched == set(urls)
-
-
 @pytest.mark.parametrize("stops", [False, True], ids=["full", "closing"])
 def test_done_while_nothing_is_popped(site: Site, stops: bool, tmp_path: Path) -> None:
     """A page that is done is not fetched again, if the process is killed while the downloader
@@ -155,7 +143,7 @@ def test_done_while_nothing_is_popped(site: Site, stops: bool, tmp_path: Path) -
     if stops:
         crawl.process.send_signal(signal.SIGINT)
     wait_until(lambda: trial.notes("end"))
-    time.sleep(0.3)
+    trial.wait_for_file(host.url("/1"))
     kill(crawl, 0)
     crawl.wait()
     del host.answers["/1"]

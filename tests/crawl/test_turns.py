@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crawl.answers import Answer, redirect
+from tests.crawl.answers import redirect
 from tests.crawl.crawl import run_crawl
-from tests.crawl.test_politeness import DELAY, IMPATIENT, check_all_fetched, gaps, pages
+from tests.crawl.test_politeness import DELAY, IMPATIENT, check_all_fetched, pages
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ def test_a_queue_on_a_disk(site: Site, mode: str, tmp_path: Path) -> None:
     second = run_crawl(pages(host, 15), mode=mode, spider=crawl, settings=settings)
     assert len(first.responses) + len(second.responses) == 15
     assert len(set(host.pages)) == len(host.pages) == 15
-    assert min(gaps(host)) >= 0.2
+    assert min(host.gaps) >= 0.2
     for response in first.responses + second.responses:
         assert response["dont_filter"] is False
         assert not [key for key in response["meta"] if key.startswith("_rep")]
@@ -52,7 +52,7 @@ def test_resumed_at_once(site: Site, tmp_path: Path) -> None:
     run_crawl(urls, spider=crawl, settings=settings)
     assert len(host.pages) == 3
     assert len(host.robots_hits) == 1
-    assert min(gaps(host)) >= 1
+    assert min(host.gaps) >= 1
 
 
 def test_a_redirect_to_another_host(site: Site) -> None:
@@ -64,8 +64,8 @@ def test_a_redirect_to_another_host(site: Site) -> None:
     slow.answers["/page/0"] = redirect(fast.url("/target"))
     result = run_crawl(pages(slow, 2), then=pages(fast, 10), settings=IMPATIENT)
     check_all_fetched(result, 12)
-    assert sum(gaps(fast)[2:]) < 7
-    assert min(gaps(slow)) >= 1
+    assert sum(fast.gaps[2:]) < 7
+    assert min(slow.gaps) >= 1
 
 
 def test_what_is_dropped_costs_no_time(site: Site) -> None:
@@ -79,22 +79,8 @@ def test_what_is_dropped_costs_no_time(site: Site) -> None:
     result = run_crawl(again * 3, settings=settings)
     assert len(result.responses) == 4
     assert len(result.errors) == 8
-    assert min(gaps(host)) >= 0.1
+    assert min(host.gaps) >= 0.1
     assert result.stats["elapsed_time_seconds"] < 30
-
-
-def test_many_that_wait_in_place(site: Site) -> None:
-    """A hundred parallel downloads in a callback each get their turn."""
-    host, other = site.add(DELAY.format(0.01)), site.add(name="127.0.0.2")
-    result = run_crawl(
-        [other.url("/page")],
-        spider="tests.crawl.waiting_spiders.DownloadingSpider",
-        settings=IMPATIENT,
-        more=[host.url(f"/{number}") for number in range(100)],
-    )
-    assert {item.get("status") for item in result.items} == {200}
-    assert len(host.pages) == 100
-    assert min(gaps(host)) >= 0.01
 
 
 def test_overrides_count_each_request_once(site: Site) -> None:
@@ -129,20 +115,4 @@ def test_robotstxt_runs_out_while_a_request_has_the_turn(
     )
     check_all_fetched(result, 6)
     assert len(host.robots_hits) == 2
-    assert min(gaps(host)) >= 0.1
-
-
-def test_a_request_that_needs_tdmrep(site: Site) -> None:
-    """If a request that has the turn needs tdmrep.json of its host, that is fetched first."""
-    host = site.add(DELAY.format(0.1))
-    host.answers["/.well-known/tdmrep.json"] = Answer(b"[]")
-    mining = {"meta": {"rep_purposes": ["tdm"]}}
-    urls = pages(host, 6)
-    result = run_crawl(
-        [urls[0], *({"url": url, **mining} for url in urls[1:])],
-        settings=IMPATIENT,
-        timeout=30,
-    )
-    check_all_fetched(result, 6)
-    assert len(host.hits_on("/.well-known/tdmrep.json")) == 1
-    assert min(gaps(host)) >= 0.1
+    assert min(host.gaps) >= 0.1

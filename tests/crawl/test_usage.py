@@ -10,7 +10,7 @@ import pytest
 from scrapy_rep.ledger.reader import open_ledger
 from tests.crawl.answers import Answer, image, redirect
 from tests.crawl.crawl import run_crawl
-from tests.crawl.usage_site import DENIED, KNOWN, PAGES, TDMREP, build, items_for, page
+from tests.crawl.usage_site import DENIED, PAGES, TDMREP, build, items_for, page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,13 +44,29 @@ def used(path: Path) -> list[dict[str, Any]]:
     return [dict(row) for row in open_ledger(str(path)).execute(query)]
 
 
+EVIDENCE = {
+    "/no-training/a": (
+        "robots.txt",
+        10,
+        "*",
+        "Content-Usage: /no-training/ train-ai=n",
+    ),
+    "/for-all/a": ("robots.txt", 1, None, "Content-Signal: /for-all/ ai-train=no"),
+    "/header": ("header", None, None, "Content-Usage: train-ai=n, search=n, ai-use=y"),
+    "/noai": ("meta", None, None, "noai"),
+    "/noai-header": ("header", None, "testbot", "noai"),
+    "/tdm-meta": ("meta", None, None, "tdm-reservation: 1"),
+    "/mining/a": ("tdmrep.json", None, None, "/mining/: tdm-reservation 1"),
+}
+
+
 @pytest.mark.newest
 @pytest.mark.parametrize("purpose", ["search", "train-ai", "tdm"])
 def test_one_site_three_purposes(
     site: Site, mode: str, purpose: str, tmp_path: Path
 ) -> None:
     """For each purpose, the crawl fetches all pages, keeps exactly the items that may be
-    used for it, and records the evidence of each drop.
+    used for it, and records the evidence of each drop: the statement as written, and its source.
     """
     host = build(site)
     ledger = tmp_path / "ledger.sqlite"
@@ -73,50 +89,18 @@ def test_one_site_three_purposes(
         in_file = row["source"] == "robots.txt"
         assert (row["line"] is not None) == in_file
         assert (row["of_origin"] == host.origin) == in_file
+    for path, evidence in EVIDENCE.items() if purpose == "train-ai" else ():
+        assert (
+            tuple(paths[path][key] for key in ("source", "line", "agent", "statement"))
+            == evidence
+        )
+    if purpose == "train-ai":
+        assert (
+            " must not be used for train-ai: Content-Usage: /no-training/ train-ai=n "
+            "(robots.txt, line 10)" in result.log
+        )
     key = f"rep/usage/dropped/{purpose}"
     assert result.stats[key] == len(dropped) == result.stats["item_dropped_count"]
-
-
-EVIDENCE = {
-    "/no-training/a": (
-        "robots.txt",
-        10,
-        "*",
-        "Content-Usage: /no-training/ train-ai=n",
-    ),
-    "/for-all/a": ("robots.txt", 1, None, "Content-Signal: /for-all/ ai-train=no"),
-    "/header": ("header", None, None, "Content-Usage: train-ai=n, search=n, ai-use=y"),
-    "/noai": ("meta", None, None, "noai"),
-    "/noai-header": ("header", None, "testbot", "noai"),
-    "/tdm-meta": ("meta", None, None, "tdm-reservation: 1"),
-    "/mining/a": ("tdmrep.json", None, None, "/mining/: tdm-reservation 1"),
-}
-
-
-@pytest.mark.newest
-def test_evidence(site: Site, tmp_path: Path) -> None:
-    """The ledger and the log show the statement of each drop as written, and its source."""
-    host = build(site)
-    ledger = tmp_path / "ledger.sqlite"
-    result = crawl(host, "train-ai", settings={"REP_LEDGER": str(ledger)})
-    found = {row["url"].removeprefix(host.origin): row for row in used(ledger)}
-    for path, (source, line, agent, text) in EVIDENCE.items():
-        row = found[path]
-        assert (row["source"], row["line"], row["agent"]) == (source, line, agent)
-        assert row["statement"] == text
-    assert (
-        " must not be used for train-ai: Content-Usage: /no-training/ train-ai=n "
-        "(robots.txt, line 10)" in result.log
-    )
-
-
-@pytest.mark.newest
-def test_several_purposes(site: Site) -> None:
-    """With several purposes, items that any of them must not use are dropped."""
-    host = build(site)
-    result = crawl(host, "ai-use", "search")
-    assert items(result, host) == items_for("ai-use", "search")
-    assert WELL_KNOWN not in host.pages
 
 
 def test_without_a_purpose(site: Site, mode: str, tmp_path: Path) -> None:
@@ -151,56 +135,30 @@ def test_without_a_purpose(site: Site, mode: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.newest
-def test_unknown_denied(site: Site) -> None:
-    """With REP_USAGE_UNKNOWN = "deny", only items pass whose use is explicitly allowed."""
-    host = build(site)
-    result = crawl(host, "search", settings={"REP_USAGE_UNKNOWN": "deny"})
-    assert items(result, host) == KNOWN["search"]
-    assert " must not be used for search: nothing is stated" in result.log
-
-
-@pytest.mark.newest
-def test_annotated_and_ignored(site: Site) -> None:
-    """With REP_USAGE = "annotate" or "ignore", all items pass. Annotated ones say for each
-    purpose whether it may use them.
-    """
-    host = build(site)
-    settings = {"REP_USAGE": "annotate", "REP_NOINDEX": "annotate"}
-    result = crawl(host, "search", "train-ai", settings=settings)
-    assert items(result, host) == items_for()
-    for item in result.items:
-        path = item["url"].removeprefix(host.origin)
-        assert item["robots"]["usage"] == {
-            purpose: path not in DENIED[purpose] for purpose in ("search", "train-ai")
-        }
-        assert item["robots"]["index"] is True
-    assert result.stats["rep/usage/annotated"] == len(result.items)
-    result = crawl(host, "train-ai", settings={"REP_USAGE": "ignore"})
-    assert items(result, host) == items_for()
-
-
-@pytest.mark.newest
 def test_purposes_of_a_request(site: Site) -> None:
     """``rep_purposes`` in a request's meta replaces REP_PURPOSES, and an invalid
     value refuses the request.
     """
     host = build(site)
-    for purposes, passes in ([], True), (["search"], True), (["train-ai"], False):
-        request = {
-            "url": host.url("/no-training/a"),
-            "meta": {"rep_purposes": purposes},
-        }
-        result = run_crawl(
-            [request],
-            spider=f"{SPIDERS}.PageSpider",
-            settings={"REP_PURPOSES": ["train-ai"]},
-        )
-        assert bool(result.items) == passes
-    request = {"url": host.url("/mining/a"), "meta": {"rep_purposes": ["tdm"]}}
-    bad = {"url": host.url("/silent"), "meta": {"rep_purposes": ["mining"]}}
-    result = run_crawl([request, bad], spider=f"{SPIDERS}.PageSpider")
-    assert result.items == []
-    assert host.pages.count("/silent") == 0
+    wanted = {
+        "/no-training/a": ([], True),
+        "/no-training/a?2": (["search"], True),
+        "/no-training/a?3": (["train-ai"], False),
+        "/mining/a": (["tdm"], False),
+        "/silent": (["mining"], False),
+    }
+    result = run_crawl(
+        [
+            {"url": host.url(path), "meta": {"rep_purposes": purposes}}
+            for path, (purposes, _) in wanted.items()
+        ],
+        spider=f"{SPIDERS}.PageSpider",
+        settings={"REP_PURPOSES": ["train-ai"]},
+    )
+    assert items(result, host) == {
+        path for path, (_, passes) in wanted.items() if passes
+    }
+    assert "/silent" not in host.pages
     error = result.error(host.url("/silent"))["message"]
     assert "meta['rep_purposes'] is ['mining'], but it must be one or" in error
 
@@ -271,7 +229,7 @@ def test_tdmrep_that_says_nothing(site: Site, mode: str) -> None:
 
 # User agents.
 
-NAMES = {"train-ai": "testbot-train", "search": "testbot", "tdm": ["testbot-mine"]}
+NAMES = {"train-ai": "testbot-train", "search": "testbot"}
 GROUPS = """\
 User-agent: testbot
 Disallow: /not-for-search/
@@ -293,43 +251,28 @@ def test_a_name_for_each_purpose(site: Site, mode: str, tmp_path: Path) -> None:
     not fetch is not fetched.
     """
     paths = ["/a", "/not-for-search/", "/not-for-training/", "/for-none/", "/usage/"]
-    expected = {
-        ("search",): {"/a", "/not-for-training/", "/usage/"},
-        ("train-ai",): {"/a", "/not-for-search/"},
-        ("search", "train-ai"): {"/a"},
-        ("tdm",): set(),
-    }
-    for purposes, passed in expected.items():
-        host = site.add(GROUPS)
-        ledger = tmp_path / f"{'-'.join(purposes)}.sqlite"
-        result = run_crawl(
-            [host.url(path) for path in paths],
-            spider=f"{SPIDERS}.PageSpider",
-            mode=mode,
-            settings={
-                "REP_PURPOSES": list(purposes),
-                "REP_AGENTS": NAMES,
-                "REP_LEDGER": str(ledger),
-            },
-        )
-        assert items(result, host) == passed
-        fetched = set(host.pages) - {WELL_KNOWN}
-        if len(purposes) == 2:
-            # These are fetched for the purpose that may use them.
-            assert fetched == set(paths) - {"/for-none/"}
-            rows = {row["url"].removeprefix(host.origin): row for row in used(ledger)}
-            row = rows["/not-for-search/"]
-            assert (row["reason"], row["agent"], row["line"], row["statement"]) == (
-                "search", "testbot", 2, "Disallow: /not-for-search/",
-            )  # fmt: skip
-            assert rows["/usage/"]["reason"] == "train-ai"
-        elif purposes == ("train-ai",):
-            assert fetched == passed | {"/usage/"}
-        else:
-            assert fetched == passed
-        assert result.stats["rep/denied/rule"] == len(paths) - len(fetched)
-    agents = {hit.headers["User-Agent"] for hit in host.hits}
-    assert agents == {"testbot"}
+    host, ledger = site.add(GROUPS), tmp_path / "ledger.sqlite"
+    result = run_crawl(
+        [host.url(path) for path in paths],
+        spider=f"{SPIDERS}.PageSpider",
+        mode=mode,
+        settings={
+            "REP_PURPOSES": ["search", "train-ai"],
+            "REP_AGENTS": NAMES,
+            "REP_LEDGER": str(ledger),
+        },
+    )
+    assert items(result, host) == {"/a"}
+    # The others are fetched for the purpose that may use them.
+    assert set(host.pages) - {WELL_KNOWN} == set(paths) - {"/for-none/"}
+    assert result.stats["rep/denied/rule"] == 1
+    rows = {row["url"].removeprefix(host.origin): row for row in used(ledger)}
+    row = rows["/not-for-search/"]
+    assert (row["reason"], row["agent"], row["line"], row["statement"]) == (
+        "search", "testbot", 2, "Disallow: /not-for-search/",
+    )  # fmt: skip
+    assert rows["/usage/"]["reason"] == "train-ai"
+    assert {hit.headers["User-Agent"] for hit in host.hits} == {"testbot"}
 
 
 # Media.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crawl.crawl import run_crawl
-from tests.crawl.test_politeness import IMPATIENT, check_all_fetched, gaps, pages
+from tests.crawl.test_politeness import IMPATIENT, check_all_fetched, pages
 
 if TYPE_CHECKING:
     from tests.crawl.server import Site
@@ -35,8 +35,8 @@ def test_before_it_opens(site: Site, mode: str) -> None:
     )
     check_all_fetched(result, 15)
     # The clock of the crawl starts with its process.
-    assert gaps(host)[0] > 1
-    assert min(gaps(host)[1:]) >= 0.2
+    assert host.gaps[0] > 1
+    assert min(host.gaps[1:]) >= 0.2
     assert max(hit.time for hit in other.hits) < host.hits[1].time
     (line,) = result.lines("INFO", "wants no visits for another 0:00:0")
     assert host.origin in line
@@ -58,18 +58,6 @@ def test_too_long_to_wait(site: Site) -> None:
     (line,) = result.lines("WARNING", "60 s before that time (REP_WAIT_MAX)")
     assert "before 12:00 UTC" in line
     assert result.stats["rep/denied/visit-time"] == 10
-
-
-@pytest.mark.newest
-def test_switched_off(site: Site) -> None:
-    """With REP_CRAWL_DELAY = False, or in Google's dialect, Visit-time is ignored."""
-    for settings in ({"REP_CRAWL_DELAY": False}, {"REP_DIALECT": "google"}):
-        host = site.add(HOURS.format("1200-1300"))
-        settings = {**IMPATIENT, **settings}
-        result = run_crawl(
-            pages(host, 5), spider=SPIDER, settings=settings, seconds=3600
-        )
-        check_all_fetched(result, 5)
 
 
 def test_what_a_callback_downloads_itself(site: Site) -> None:

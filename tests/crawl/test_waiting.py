@@ -10,6 +10,8 @@ from tests.crawl.answers import Answer, redirect, robots
 from tests.crawl.crawl import run_crawl
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.crawl.server import Host, Site
 
 pytestmark = pytest.mark.unmeasured
@@ -52,16 +54,6 @@ def test_healthy_hosts_do_not_stall(site: Site, mode: str, slow_hosts: int) -> N
     assert "log_count/ERROR" not in result.stats, result.log
 
 
-def test_the_crawl_goes_on_while_some_are_held(site: Site, mode: str) -> None:
-    """A crawl does not end while requests wait, even if it has nothing else to do."""
-    host = site.add(robots(RULES, delay=1))
-    urls = map(host.url, ("/private", "/public"))
-    result = run_crawl(urls, mode=mode, settings=FOUR)
-    assert host.pages == ["/public"]
-    assert result.error(host.url("/private"))["reason"] == "rule"
-    assert result.stats["finish_reason"] == "finished"
-
-
 def test_the_order_of_priority(site: Site, mode: str) -> None:
     """Requests that waited for robots.txt are sent in the order of their priority."""
     host = site.add(robots(RULES, delay=1))
@@ -72,95 +64,87 @@ def test_the_order_of_priority(site: Site, mode: str) -> None:
     assert pages == [f"/{one}" for one in range(9, -1, -1)]
 
 
-def test_duplicates_are_filtered_while_one_is_held(site: Site, mode: str) -> None:
-    """The duplicate filter knows requests that wait, and ``dont_filter`` bypasses it."""
-    host = site.add(robots(RULES, delay=1))
-    urls = [host.url(path) for path in ("/page", "/page", "/forced", "/forced")]
-    forced = [{"url": url, "dont_filter": url.endswith("forced")} for url in urls]
-    result = run_crawl(forced, mode=mode, settings=FOUR)
-    assert host.pages == ["/forced", "/forced", "/page"]
-    assert result.stats["dupefilter/filtered"] == 1
-
-
-def test_requests_are_what_they_were(site: Site) -> None:
-    """Callbacks get the requests as the spider made them."""
-    host = site.add(robots(RULES, delay=1))
-    requests = [
-        {"url": host.url("/page")},
-        {"url": host.url("/forced"), "dont_filter": True},
-    ]
-    result = run_crawl(requests, spider=SPIDER, settings=FOUR)
-    found = {response["url"]: response for response in result.responses}
-    assert found[host.url("/page")]["dont_filter"] is False
-    assert found[host.url("/forced")]["dont_filter"] is True
-    for response in result.responses:
-        assert not [key for key in response["meta"] if key.startswith("_rep")]
-
-
-def test_redirects_are_filtered_as_ever(site: Site, mode: str) -> None:
-    """The target of a redirected request is filtered as duplicate or offsite,
-    also if the request waited.
+def test_requests_are_what_they_were(site: Site, mode: str) -> None:
+    """Requests that waited for robots.txt reach callbacks as the spider made them. The duplicate
+    filter knows them meanwhile, and ``dont_filter`` bypasses it; the targets of their redirects
+    are filtered as duplicate or offsite. The crawl does not end while they wait.
     """
     host, other = site.add(robots(RULES, delay=1)), site.add(RULES)
     offsite = other.url("/offsite").replace("127.0.0.1", "localhost")
     host.answers |= {f"/{number}": redirect("/target") for number in range(3)}
     host.answers["/away"] = redirect(offsite)
-    paths = ("/0", "/1", "/2", "/away")
+    paths = [
+        "/page",
+        "/page",
+        "/forced",
+        "/forced",
+        "/private",
+        "/0",
+        "/1",
+        "/2",
+        "/away",
+    ]
     result = run_crawl(
-        map(host.url, paths), mode=mode, settings=FOUR, allowed_domains=["127.0.0.1"]
+        [{"url": host.url(path), "dont_filter": path == "/forced"} for path in paths],
+        mode=mode,
+        spider=SPIDER,
+        settings=FOUR,
+        allowed_domains=["127.0.0.1"],
     )
-    assert host.pages == ["/0", "/1", "/2", "/away", "/target"]
+    assert host.pages == sorted([*paths[1:4], *paths[5:], "/target"])
     assert other.hits == []
+    assert result.error(host.url("/private"))["reason"] == "rule"
     assert result.stats["offsite/filtered"] == 1
-    assert result.stats["dupefilter/filtered"] == 2
+    assert result.stats["dupefilter/filtered"] == 1 + 2
+    assert result.stats["finish_reason"] == "finished"
+    for response in result.responses:
+        is_forced = response["url"].endswith("/forced")
+        if not response["url"].endswith("/target"):
+            assert response["dont_filter"] is is_forced
+        assert not [key for key in response["meta"] if key.startswith("_rep")]
 
 
-def test_what_a_callback_downloads_itself(site: Site, mode: str) -> None:
-    """``download_async`` in a callback waits for a slow robots.txt,
-    obeys it, and does not poll.
+def test_what_does_not_come_from_the_queue(
+    site: Site, mode: str, tmp_path: Path
+) -> None:
+    """What a callback downloads itself, and the downloads of a media pipeline, wait for a slow
+    robots.txt, obey it, and do not poll.
     """
     host, slow = site.add(RULES), site.add(robots(RULES, delay=1))
-    more = [f"/public/{number}" for number in range(10)]
-    more += [f"/private/{number}" for number in range(10)]
-    result = run_crawl(
-        [host.url("/page"), host.url("/other")],
-        mode=mode,
-        spider="tests.crawl.waiting_spiders.DownloadingSpider",
-        settings={**FOUR, **COUNTING},
-        more=[slow.url(path) for path in more],
+    more, files = (
+        [
+            slow.url(f"/{part}/{kind}/{n}")
+            for part in ("public", "private")
+            for n in range(10)
+        ]
+        for kind in ("more", "file")
     )
-    assert slow.pages == sorted(more[:10] * 2)
-    assert len(slow.robots_hits) == 1
-    errors = [item["error"] for item in result.items if "error" in item]
-    assert errors == ["RobotsDenied"] * 20
-    assert result.stats["passes"] <= 2 * 42
-    for item in result.items:
-        assert not [key for key in item.get("meta", ()) if key.startswith("_rep")]
-
-
-def test_what_a_media_pipeline_downloads(
-    site: Site, mode: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """Downloads of a media pipeline wait for a slow robots.txt, obey it, and do not poll."""
-    host, slow = site.add(RULES), site.add(robots(RULES, delay=1))
-    files = [f"/public/{number}" for number in range(10)]
-    files += [f"/private/{number}" for number in range(10)]
+    urls = [host.url("/page"), host.url("/other")]
     result = run_crawl(
-        [host.url("/page"), host.url("/other")],
+        urls,
         mode=mode,
-        spider="FilesSpider",
+        spider="tests.crawl.backoff_spiders.EveryWaySpider",
         settings={
             **FOUR,
             **COUNTING,
             "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
-            "FILES_STORE": str(tmp_path_factory.mktemp("files")),
+            "FILES_STORE": str(tmp_path),
         },
-        file_urls=[slow.url(path) for path in files],
+        more=dict.fromkeys(urls, more),
+        files=dict.fromkeys(urls, files),
     )
-    assert slow.pages == files[:10]
+    paths = [url.removeprefix(slow.origin) for url in (*more[:10] * 2, *files[:10])]
+    assert slow.pages == sorted(paths)
     assert len(slow.robots_hits) == 1
-    assert [len(item["files"]) for item in result.items] == [10, 10]
-    assert result.stats["passes"] <= 2 * 22
+    errors = [item["error"] for item in result.items if "error" in item]
+    assert errors == ["RobotsDenied"] * 20
+    assert [len(item["files"]) for item in result.items if "file_urls" in item] == [
+        10,
+        10,
+    ]
+    assert result.stats["passes"] <= 2 * (42 + 20)
+    for item in result.items:
+        assert not [key for key in item.get("meta", ()) if key.startswith("_rep")]
 
 
 def test_a_request_that_another_middleware_drops(site: Site, mode: str) -> None:

@@ -93,10 +93,3 @@ def test_files(site: Site, tmp_path: Path) -> None:
     )
     (line,) = result.lines("WARNING", "Files withheld: 1", "(noindex)", "REP_NOINDEX")
     assert host.url("/a.gif") in line
-
-
-def test_nothing(site: Site) -> None:
-    """A crawl that withholds nothing has no such line."""
-    host = site.add("User-agent: *\nDisallow:\n")
-    host.answers["/"] = html()
-    assert "Example: " not in run_crawl([host.url("/")]).log

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import shutil
 import signal
 import sqlite3
 import time
 from collections import Counter, defaultdict
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.crawl.answers import Answer
-from tests.crawl.crawl import run_crawl, start_crawl
-from tests.crawl.test_stores import wait_until
+from tests.crawl.crawl import run_crawl, start_crawl, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -192,6 +192,23 @@ class Trial:
         crawl.wait()
         return crawl
 
+    def wait_for_file(self, *urls: str) -> None:
+        """Wait until the file of the queue has requests for *urls*, and none whose callback or
+        errback has ended.
+        """
+        wait_until(lambda: self._has_settled(set(urls)))
+
+    def _has_settled(self, urls: set[str]) -> bool:
+        ended = {note.url for note in self.notes("end", "error", "rule")}
+        path = self.job / "requests.queue" / "requests.sqlite"
+        # If the writer is at work, the next look finds what it has written.
+        with suppress(sqlite3.OperationalError), closing(sqlite3.connect(path)) as file:
+            rows = file.execute("SELECT data FROM requests").fetchall()
+            # A checksum is in front of each pickle.
+            found = {pickle.loads(data[4:])["url"] for (data,) in rows}
+            return urls <= found and not ended & found
+        return False
+
     def finish(self, **settings: Any) -> CrawlResult:
         """Run until the crawl is finished."""
         began = time.monotonic()
@@ -307,9 +324,7 @@ def moments(count: int, most: int, pause: float = 0.05) -> list[tuple[int, float
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     chance = random.Random(seed)
-    return [
-        (chance.randint(1, most), chance.uniform(0, pause)) for _ in range(count)
-    ]
+    return [(chance.randint(1, most), chance.uniform(0, pause)) for _ in range(count)]
 
 
 def check_delays(host: Host, delay: float = DELAY) -> None:

@@ -88,19 +88,6 @@ DENIED = {
 }  # fmt: skip
 """The pages that must not be used for each purpose."""
 
-KNOWN = {
-    "search": {"/search-only/a"},
-    "train-ai": {
-        "/no-training/but/a",
-        "/tdm-freed",
-        "/mining/free/a",
-        "/mining/header",
-    },
-    "ai-use": {"/signals/a", "/header"},
-    "tdm": {"/tdm-freed", "/mining/free/a", "/mining/header"},
-}
-"""The pages that may explicitly be used for each purpose."""
-
 
 def build(site: Site) -> Host:
     host = site.add(ROBOTS)

@@ -15,13 +15,11 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
-from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.protocol.access import freshness
-from scrapy_rep.signals import robotstxt_known
 from tests.crawl.spiders import PlanSpider
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
@@ -125,50 +123,6 @@ class ClockSpider(HurriedSpider):
         raise DontCloseSpider
 
 
-class OutageSpider(ClockSpider):
-    """Lets time pass for the cache of robots.txt files, on its monotonic clock too. After each
-    step, requests ``/probe``, so that the stale robots.txt is fetched again, and after that
-    ``again``.
-    """
-
-    name = "outage"
-    is_probing = False
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> OutageSpider:
-        spider = super().from_crawler(crawler, *args, **kwargs)
-        crawler.signals.connect(spider.known, robotstxt_known)
-        crawler.signals.connect(spider.replace_clock, signals.spider_opened)
-        return spider
-
-    def replace_clock(self) -> None:
-        Frontier.of(self.crawler).hosts.cache._monotonic = self.clock
-
-    def next_step(self) -> None:
-        if self.is_probing:
-            raise DontCloseSpider
-        answered = len(self.seen["responses"]) + len(self.seen["errors"])
-        if not self.later or answered < self.asked:
-            return
-        self.clock.offset += self.later.pop(0)
-        self.step += 1
-        self.is_probing = True
-        probe = {"url": self.again[0].rpartition("/a/")[0] + "/probe"}
-        self.crawler.engine.crawl(self.request({**probe, "dont_filter": True}))
-        raise DontCloseSpider
-
-    def known(self) -> None:
-        if self.is_probing:
-            # The new robots.txt is used only after all receivers of the signal were called.
-            call_later(0.1, self.ask)
-
-    def ask(self) -> None:
-        self.is_probing = False
-        for url in self.again:
-            arguments = {"url": url, "dont_filter": True}
-            self.crawler.engine.crawl(self.request(arguments))
-
-
 class DownloadingSpider(HurriedSpider):
     """Downloads ``more`` itself, in parallel, in the callback of each page."""
 
@@ -215,18 +169,6 @@ class PassOnce:
         if request.url in self.passed:
             raise IgnoreRequest("Once is enough")
         self.passed.add(request.url)
-
-
-class FollowingSpider(HurriedSpider):
-    """Requests the URLs of ``follow`` after its first response."""
-
-    name = "following"
-    follow: list[str]
-
-    def note_response(self, response: Response) -> Iterator[Request]:
-        super().note_response(response)
-        while self.follow:
-            yield self.request({"url": self.follow.pop(0)})
 
 
 class DayGoesBy:

@@ -41,7 +41,9 @@ def test_browsers(tmp_path: Path) -> None:
     with Site() as site:
         host = site.add("User-agent: *\nDisallow: /private\n")
         host.answers |= {
-            "/": html('<script src="/private/track.js"></script><a href="/tea">Tea</a>'),
+            "/": html(
+                '<script src="/private/track.js"></script><a href="/tea">Tea</a>'
+            ),
             "/private/track.js": script("fetch('/more')"),
             "/tea": html("<script>document.title = 'Tea'</script>"),
         }

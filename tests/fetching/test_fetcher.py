@@ -14,7 +14,8 @@ from twisted.internet.defer import Deferred
 
 from scrapy_rep.fetching import fetcher
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
-from scrapy_rep.fetching.request import Causes, cause_of
+from scrapy_rep.fetching.middleware import FetchMiddleware
+from scrapy_rep.fetching.request import Causes, RobotsTxtRequest, cause_of
 from scrapy_rep.settings import RepSettings
 from tests.fakes import ROBOTS, answer, coroutine_test, fake_crawler
 
@@ -247,6 +248,14 @@ async def test_the_request() -> None:
     }
     assert {key: request.meta[key] for key in wanted} == wanted
     assert "other" not in request.meta
+
+
+@pytest.mark.parametrize(("asked", "timeout"), [(None, 30), (600, 30), (5, 5)])
+def test_the_longest_timeout(asked: float | None, timeout: float) -> None:
+    """However long DOWNLOAD_TIMEOUT is, an attempt takes 30 seconds at most."""
+    request = RobotsTxtRequest.of(URL, Request(URL, meta={"download_timeout": asked}))
+    FetchMiddleware(fake_crawler({})).process_request(request)
+    assert request.meta["download_timeout"] == timeout
 
 
 @coroutine_test

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 DELAYS_PER_STRANGER = 4
 REMEMBERED = 600.0
+ANSWER_REMEMBERED = 30.0
 
 
 class Slot(NamedTuple):
@@ -110,8 +111,10 @@ class ScopeModel:
         if self.in_flight or self.pages or self.strangers:
             return False
         remembered = self.pause.until + REMEMBERED if self.pause else -inf
-        until = self.pause.until if self.pause else -inf
-        return now >= max(self.not_before, remembered, until)
+        until = max(self.not_before, self.pause.until if self.pause else -inf)
+        if self.delay:
+            until += ANSWER_REMEMBERED
+        return now >= max(remembered, until)
 
 
 @dataclass

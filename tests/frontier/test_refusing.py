@@ -114,7 +114,7 @@ def test_an_error_on_the_way(caplog: pytest.LogCaptureFixture) -> None:
     crawl = Crawl()
     for number in range(3):
         crawl.push(f"http://a.example/{number}")
-    reporter = crawl.frontier._reporter
+    reporter = crawl.frontier.refusing._reporter
     with mock.patch.object(
         reporter,
         "refused",

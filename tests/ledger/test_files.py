@@ -14,7 +14,7 @@ from scrapy_rep import sqlitefiles
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.ledger import writer as files
 from scrapy_rep.ledger.reader import open_ledger
-from scrapy_rep.ledger.schema import APPLICATION_ID, TABLES, VERSION
+from scrapy_rep.ledger.schema import ADDED_TABLES, APPLICATION_ID, TABLES, VERSION
 from tests.ledger.test_reader import make
 
 if TYPE_CHECKING:
@@ -137,6 +137,23 @@ def test_a_column_that_is_new(tmp_path: Path) -> None:
     assert columns[-4:] == ["form", "source", "via", "subject"]
     assert len(found.execute("SELECT * FROM body").fetchall()) == 1
     found.close()
+
+
+def test_tables_that_are_new(tmp_path: Path) -> None:
+    """A ledger of an earlier version can be read without the tables that it lacks, and gets them
+    when a crawl writes to it.
+    """
+    path = tmp_path / "ledger.sqlite"
+    make(path)
+    with closing(sqlite3.connect(path)) as connection:
+        for table in ADDED_TABLES:
+            connection.execute(f"DROP TABLE {table}")
+    open_ledger(str(path)).close()
+    for _ in range(2):
+        files.open_to_write(path).close()
+    with closing(open_ledger(str(path))) as ledger:
+        for table in ADDED_TABLES:
+            assert ledger.execute(f"SELECT * FROM {table}").fetchall() == []
 
 
 def test_a_statement_for_each_table() -> None:

@@ -90,6 +90,17 @@ class Ledger:
             },
         )
 
+    def traffic(self, crawl: int, origin: str, hour: int, **columns: Any) -> int:
+        """Add the traffic of an hour, counted from the start of the first crawl."""
+        given = {"hour": int(START) + 3600 * hour, "pages": 0, "bytes": 0, "pauses": 0}
+        row = {"crawl": crawl, "origin": origin, **given, **columns}
+        return self._insert("traffic", row)
+
+    def progress(self, crawl: int, minute: int, **columns: Any) -> int:
+        """Add the progress of a minute, counted from the start of the first crawl."""
+        given = {"minute": int(START) + 60 * minute, "pages": 0, "bytes": 0}
+        return self._insert("progress", {"crawl": crawl, **given, **columns})
+
     def refused(
         self, crawl: int, snapshot: int, url: str, line: int, rule: str, **columns: Any
     ) -> int:
@@ -209,6 +220,63 @@ def _outages(ledger: Ledger, crawl: int, fewer: int) -> None:
     for number in range(120 // fewer):
         url = f"https://bare.example/{number}"
         ledger.allowed(crawl, bare, url, reason="unavailable", agent=None)
+
+
+NEWS = b"""\
+User-agent: GPTBot
+User-agent: CCBot
+Disallow: /
+
+User-agent: ClaudeBot
+Disallow: /archive/
+
+User-agent: Google-Extended
+Disallow:
+
+User-agent: PerplexityBot
+Disallow: /
+Allow: /about/
+
+User-agent: *
+Disallow: /search
+Crawl-delay: 5
+"""
+
+
+def measured(path: Path) -> str:
+    """A crawl whose ledger has what was fetched, and how the delays were kept."""
+    ledger = Ledger(path)
+    crawl = ledger.crawl("denied", started=START, ended=START + 5400)
+    names = "news", "daily", "shop", "library", "a-rather-long-name.of-a.university"
+    for number, name in enumerate(names):
+        origin = f"https://{name}.example"
+        snapshot = ledger.snapshot(crawl, origin, NEWS if number < 2 else PRESS)
+        for hour in range(2):
+            pages = 900 // (number + 1) + hour
+            delay = 5.0 if number < 2 else 2.0
+            ledger.traffic(
+                crawl, origin, hour, pages=pages, bytes=pages * 23_456,
+                delay=delay, gap=delay * (1.02 + number / 10 + hour / 10),
+            )  # fmt: skip
+        for each in range(30 // (number + 1)):
+            url, time = f"{origin}/search?q={each}", START + 60 + 170 * each
+            ledger.refused(crawl, snapshot, url, 16, "Disallow: /search", time=time)
+    ledger.traffic(crawl, "https://bare.example", 0, pages=7, bytes=1234)
+    ledger.snapshot(crawl, "https://bare.example")
+    ledger.traffic(
+        crawl, "https://busy.example", 0, pages=2, bytes=99, pauses=2, pause=60.0,
+        resumed=61.5,
+    )  # fmt: skip
+    asked = {"layer": "delay", "verdict": "noted", "reason": "back-off"}
+    for _ in range(2):
+        url = "https://busy.example/"
+        ledger.decision(
+            crawl, None, url, statement="429, Retry-After: 60", agent=None, **asked
+        )
+    for minute in range(90):
+        waiting = 900 - 10 * minute
+        ledger.progress(crawl, minute, pages=20 + minute % 7, waiting=waiting)
+    return ledger.close()
 
 
 def outages(path: Path) -> str:

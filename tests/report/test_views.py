@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scrapy_rep.report.documents import Line, delay, document
+from scrapy_rep.report.documents import Line, document
 from scrapy_rep.report.ledgers import IN_PLACE, Ledgers, Limits
 from scrapy_rep.report.render import render
 from scrapy_rep.report.summary import changed_settings, summarise
@@ -66,7 +66,7 @@ def documents(*paths: str) -> list[Document]:
 
 def delays(*paths: str) -> dict[str, float | None]:
     with closing(Ledgers(paths, DEFAULT)) as ledgers:
-        return {host["origin"]: delay(ledgers, host) for host in ledgers.view("host")}
+        return {host["origin"]: host["delay"] for host in ledgers.view("host")}
 
 
 def page(*paths: str, limits: Limits = DEFAULT) -> str:
@@ -287,7 +287,7 @@ def test_without_a_robotstxt(ledger: Ledger) -> None:
 def test_outages(tmp_path: Path) -> None:
     """Unreachable hosts are listed with reason, abandoned requests and recovery."""
     path = realistic(tmp_path / "ledger")
-    columns = "origin", "error", "given_up", "recovered", "copy"
+    columns = "origin", "error", "given_up", "recovered", "copy_at"
     assert values(rows("outage", path), *columns) == [
         ("https://gone.example", "DNS lookup failed", 25, 0, None),
         ("https://busy.example", None, 0, 1, None),
@@ -302,7 +302,7 @@ def test_the_last_failure_of_an_outage(ledger: Ledger) -> None:
     for hour, error in enumerate(("timed out", "reset", "refused")):
         given = {"access": "unreachable", "status": None, "error": error}
         ledger.snapshot(crawl, ORIGIN, fetched=START + hour * 3600, **given)
-    columns = "times", "first", "last", "error"
+    columns = "times", "first_at", "last_at", "error"
     outage = row("outage", ledger.close())
     assert values([outage], *columns) == [(3, START, START + 7200, "refused")]
 
@@ -416,7 +416,7 @@ def test_headline_of_refusals_alone(ledger: Ledger) -> None:
     said = headline(found)
     assert said.sentence == "1 request was refused, 0 items and links dropped"
     assert "only refusals" in said.notes[0]
-    assert (found.responses, found.let_through_by_override) == (42, 0)
+    assert (found.pages, found.let_through_by_override) == (42, 0)
     assert (found.crawls, found.complete) == (1, 0)
 
 

@@ -276,6 +276,31 @@ def test_items_without_images(item: Any) -> None:
     assert crawler.stats.get_value("rep/noindex/media/noimageindex") is None
 
 
+@pytest.mark.parametrize(
+    ("settings", "meta", "is_said"),
+    [
+        ({"REP_NOINDEX": "annotate"}, {}, True),
+        ({"REP_NOINDEX": "ignore"}, {}, False),
+        ({}, {"dont_obey_noindex": True}, False),
+    ],
+)
+def test_images_that_are_kept(
+    settings: dict[str, Any], meta: dict[str, Any], is_said: bool
+) -> None:
+    """With REP_NOINDEX = "annotate", an item of a page with noimageindex only says so. With
+    "ignore", or dont_obey_noindex in the request for the page, nothing happens.
+    """
+    mw, crawler = gate(**settings)
+    pipelines = [SimpleNamespace(images_urls_field="image_urls")]
+    engine: Any = crawler.engine
+    engine.scraper = SimpleNamespace(itemproc=SimpleNamespace(middlewares=pipelines))
+    urls = ["http://example.com/image.png"]
+    response = page(b"noimageindex", **meta)
+    (found,) = mw.process_spider_output(response, [{"image_urls": urls}])
+    assert found["image_urls"] == urls
+    assert found.get("robots", {}).get("image_index") is (False if is_said else None)
+
+
 def test_images_without_a_pipeline() -> None:
     """If the crawl has no ImagesPipeline, the URLs of images stay in their item."""
     mw, _ = gate()

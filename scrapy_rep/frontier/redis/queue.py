@@ -250,7 +250,7 @@ class HostQueue(Base):
 
     def _paused(self, host: str, *times: float) -> None:
         """Note that a host has asked a worker for a pause."""
-        self._frontier.paused_elsewhere(host, *times)
+        self._frontier.pauses.paused_elsewhere(host, *times)
         for popped in [one for one in self._handed_out if one.host == host]:
             self._handed_out.remove(popped)
             self._worker.back(popped.number)
@@ -271,6 +271,9 @@ class HostQueue(Base):
         self._worker.done(popped.number, self._worker.pushed)
         self._report_soon()
         return self._read(popped.data, is_taken=True)
+
+    def count_waiting(self) -> None:
+        """Return None: only Redis knows how many requests wait."""
 
     def count_ready(self) -> int:
         """Return 0: the server counts the ready queues itself, in ``learn.lua``."""

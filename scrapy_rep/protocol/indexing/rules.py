@@ -131,6 +131,21 @@ class IndexingRules:
                 return each
         return None
 
+    def evidence(self) -> dict[str, list[Statement]]:
+        """Return the rules that restrict something, by their names in :meth:`to_dict`, each with
+        the statements that would do so alone.
+        """
+        unrestricted = _NOTHING_STATED.to_dict()
+        alone = [
+            (each, IndexingRules(**_combined([each])).to_dict())
+            for each in self.statements
+        ]
+        return {
+            name: [each for each, said in alone if said[name] != unrestricted[name]]
+            for name, value in self.to_dict().items()
+            if value != unrestricted[name]
+        }
+
     def indexable(self, now: datetime) -> bool:
         """Whether the page may be in an index at the time *now*, an aware datetime."""
         return not self.why_not_indexable(now)

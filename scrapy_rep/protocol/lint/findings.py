@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 Severity = Literal["error", "warning", "note"]
 
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+"""The severities, the gravest first."""
+
 MAX_OF_A_CODE = 100
 """The number of findings of one code that are listed. One more says how many were left out."""
 MAX_TEXT = 200

@@ -23,7 +23,8 @@ from scrapy_rep.protocol.agents import (
     is_rfc_token,
     product_tokens,
 )
-from scrapy_rep.protocol.dialect import GOOGLE
+from scrapy_rep.protocol.crawlers import CRAWLERS, Crawler
+from scrapy_rep.protocol.dialect import DIALECTS, GOOGLE
 from scrapy_rep.protocol.grammar import PACE_FIELDS, RULES, SITEMAP, USER_AGENT
 from scrapy_rep.protocol.lint.comparisons import ORIGIN, differences
 from scrapy_rep.protocol.lint.findings import (
@@ -63,11 +64,23 @@ class Row(NamedTuple):
 
     severity: Severity
     """*error*: the line has no effect, or not the effect that it seems to have; *warning*: some
-    crawlers read it differently; *note*: it is harmless."""
+    crawlers read it differently, or it is seldom meant; *note*: it is harmless."""
 
     check: Check
     words: str
     remedy: str
+
+    example: bytes
+    """The lines of a file that has the finding, in some dialects; empty if they are too long."""
+
+    def explain(self) -> Finding:
+        """Return the finding in the example."""
+        for dialect in DIALECTS.values():
+            for finding in lint(self.example, dialect):
+                if finding.code == self.code:
+                    return finding
+        message = f"{self.words}: {self.remedy}".format("…", "…")
+        return Finding(0, self.code, self.severity, message, "")
 
 
 def lint(body: bytes, dialect: Dialect, url: str | None = None) -> tuple[Finding, ...]:
@@ -78,7 +91,7 @@ def lint(body: bytes, dialect: Dialect, url: str | None = None) -> tuple[Finding
     """
     file = File(body, dialect, url)
     found = []
-    for code, severity, check, words, remedy in TABLE:
+    for code, severity, check, words, remedy, _ in TABLE:
         checked = iter(check(file))
         for line, *facts in islice(checked, MAX_OF_A_CODE):
             shown = (quoted(f) if isinstance(f, bytes) else f for f in facts)
@@ -256,6 +269,67 @@ def _agent_cut(line: Written, file: File) -> Facts:
     elif _VERSION(rest):
         meant = token.encode()
     return token.encode(), meant
+
+
+# Shorter names are near to too many others.
+_MIN_NAME = 6
+_BY_NAME = {_NO_LETTER.sub("", name): each for name, each in CRAWLERS.items()}
+_KNOWN_AGENTS = {agent.lower() for each in CRAWLERS.values() for agent in each.agents}
+_OF_LENGTH: dict[int, list[str]] = {}
+for _name in CRAWLERS:
+    if len(_name) >= _MIN_NAME:
+        _OF_LENGTH.setdefault(len(_name), []).append(_name)
+
+
+def _misspelt_agent(line: Written, _file: File) -> Facts:
+    value = line.value[:_MAX_AGENT].partition(b"/")[0].strip()
+    meant = _crawler_meant(value.decode("utf-8", "replace").lower())
+    return meant is not None and (value, meant.operator, meant.token)
+
+
+def _crawler_meant(name: str) -> Crawler | None:
+    """Return the known crawler whose name differs from *name* in one letter, or in nothing but
+    white space, ``-`` and ``_``; None if *name* is itself a known one.
+    """
+    if name in _KNOWN_AGENTS or len(name) > 2 * _MAX_WORD:
+        return None
+    spaced = _BY_NAME.get(_NO_LETTER.sub("", name))
+    if spaced and not set(name) - set(spaced.token.lower()) - set(" -_"):
+        return spaced
+    lengths = range(len(name) - 1, len(name) + 2)
+    near = (each for length in lengths for each in _OF_LENGTH.get(length, ()))
+    return next((CRAWLERS[each] for each in near if _is_near(each, name)), None)
+
+
+def _is_near(name: str, other: str) -> bool:
+    """Whether *other* is *name* with one letter more, less, changed, or swapped with the next."""
+    pairs = enumerate(zip(name, other, strict=False))
+    at = next((place for place, (one, two) in pairs if one != two), None)
+    if at is None:
+        return True
+    rest, others = name[at:], other[at:]
+    swapped = rest[1::-1] + rest[2:]
+    return rest[1:] in {others, others[1:]} or others[1:] == rest or swapped == others
+
+
+def _everything_forbidden(file: File) -> Iterator[Found]:
+    """Yield the line that forbids everything to everyone, if each agent has one and no rule that
+    allows anything.
+    """
+    is_first = file.dialect.rule_choice == "first"
+    whole = {"/", "/*", "*"} if file.dialect.wildcards else {"/"}
+    closed: dict[str, int] = {}
+    open_agents: set[str] = set()
+    for group in file.groups:
+        rules = group.rules[:1] if is_first else group.rules
+        line = next((each.line for each in rules if each.pattern in whole), 0)
+        if any(rule.kind == "allow" and rule.pattern for rule in group.rules):
+            open_agents.update(group.agents)
+        for agent in filter(None, group.agents):
+            if file.dialect.merge_groups or agent not in closed:
+                closed[agent] = closed.get(agent) or line
+    if closed.get(EVERYONE) and all(closed.values()) and not open_agents:
+        yield (closed[EVERYONE],)
 
 
 def _outside_groups(file: File) -> Iterator[Found]:
@@ -484,80 +558,116 @@ def _contradictions(file: File) -> Iterator[Found]:
 TABLE = (
     Row("html", "error", lambda file: [(file.page_line,)] if file.page_line else (),
         "this is an HTML page, not a robots.txt",
-        "send the rules as text/plain, or answer 404 if there are none"),
+        "send the rules as text/plain, or answer 404 if there are none",
+        b"<html>"),
     Row("byte-order-mark", "warning", _byte_order_marks,
         "some crawlers read a byte order mark as part of the line, and ignore the line",
-        "save the file as UTF-8 without it"),
+        "save the file as UTF-8 without it",
+        b"\xef\xbb\xbfUser-agent: *"),
     Row("not-utf-8", "warning", _not_utf_8,
         "many crawlers misread {}",
-        "save the file as UTF-8, without null bytes"),
+        "save the file as UTF-8, without null bytes",
+        b"Disallow: /caf\xe9"),
     Row("too-large", "error", _too_large,
         "the file has at least {} bytes, and crawlers read only the first {}, up to here",
-        "put the important rules first, and replace long lists by shorter patterns"),
+        "put the important rules first, and replace long lists by shorter patterns",
+        b""),
     Row("line-too-long", "warning", _lines(_line_too_long),
         "the line has {} bytes, and Google reads only {}",
-        "shorten it"),
+        "shorten it",
+        b""),
     Row("misspelt-field", "error", _lines(_misspelt_field),
         "most crawlers ignore the field {}",
-        "write {}"),
+        "write {}",
+        b"Disalow: /a"),
     Row("fields-in-value", "error", _lines(_fields_in_value, *KNOWN_FIELDS),
         "crawlers read {} as one value",
-        "write each field on a line of its own"),
+        "write each field on a line of its own",
+        b"Disallow: /a Allow: /b"),
     Row("ignored-field", "warning", _lines(_ignored_field),
         "{} {}",
-        "{}"),
+        "{}",
+        b"Noindex: /a"),
     Row("no-agent", "error", _lines(_no_agent, USER_AGENT),
         "{} names no crawler",
-        "write a product token, which has only letters, - and _, or * for all crawlers"),
+        "write a product token, which has only letters, - and _, or * for all crawlers",
+        b"User-agent:"),
     Row("agent-list", "error", _lines(_agent_list, USER_AGENT),
         "Google reads only the first of several names in one line, and few crawlers split them",
-        "write a user-agent line for each"),
+        "write a user-agent line for each",
+        b"User-agent: mybot, otherbot"),
     Row("agent-cut", "warning", _lines(_agent_cut, USER_AGENT),
         "some crawlers read only {} of this name, and others find no crawler of this name",
-        "write {}"),
+        "write {}",
+        b"User-agent: mybot/1.0"),
+    Row("misspelt-agent", "warning", _lines(_misspelt_agent, USER_AGENT),
+        "no known crawler has the name {}, and {} has one of nearly this name",
+        "write {}, if that is meant",
+        b"User-agent: Google bot"),
     Row("outside-group", "error", _outside_groups,
         "{}, so crawlers ignore this line",
-        "{}"),
+        "{}",
+        b"Disallow: /a"),
     Row("group-without-rules", "warning", _groups_without_rules,
         "the group has no rules, so it allows everything{}",
-        "{}"),
+        "{}",
+        b"User-agent: mybot"),
+    Row("everything-forbidden", "warning", _everything_forbidden,
+        "everything is forbidden to everyone: no crawler may fetch any page",
+        "delete this line, if the site is to be found",
+        b"User-agent: *\nDisallow: /"),
     Row("absolute-url", "error", _lines(_absolute_url, *RULES),
         "crawlers compare patterns with paths, and read the host as part of the path",
-        "write {}"),
+        "write {}",
+        b"Disallow: https://example.com/a"),
     Row("missing-slash", "error", _lines(_missing_slash, *RULES),
         "Google ignores a rule whose pattern has no leading /, and only some crawlers assume it",
-        "write {}"),
+        "write {}",
+        b"Disallow: private/"),
     Row("fragment-in-pattern", "error", _lines(_fragment, *RULES),
         "the # begins a comment, so crawlers read {}",
-        "write %23 for a # in a path; clients never send the fragment of a URL"),
+        "write %23 for a # in a path; clients never send the fragment of a URL",
+        b"Disallow: /#/a"),
     Row("white-space-in-pattern", "warning", _lines(lambda line, _: b" " in line.value or b"\t" in line.value, *RULES),
         "white space counts as part of the pattern, which matches no URL in Google's parser",
-        "write one path per line, and %20 for a space"),
+        "write one path per line, and %20 for a space",
+        b"Disallow: /a b"),
     Row("bad-percent", "warning", _lines(lambda line, _: bool(_BAD_PERCENT(line.value)), *RULES),
         "crawlers differ on a % without two hexadecimal digits after it",
-        "write %25 for a percent sign"),
+        "write %25 for a percent sign",
+        b"Disallow: /100%"),
     Row("bad-value", "error", _lines(_bad_value, *PACE_FIELDS),
         "crawlers cannot read {}, and ignore the line",
-        "write {}"),
+        "write {}",
+        b"Crawl-delay: soon"),
     Row("several-delays", "warning", _several_delays,
         "line {} asks for {} s, and the larger delay counts",
-        "keep one of the two lines"),
+        "keep one of the two lines",
+        b"User-agent: *\nCrawl-delay: 1\nCrawl-delay: 2"),
     Row("shadowed-rule", "warning", _shadowed_rules,
         "line {} has the same pattern, and always decides: it {} the URL",
-        "delete one of them"),
+        "delete one of them",
+        b"User-agent: *\nDisallow: /a\nAllow: /a"),
     Row("relative-sitemap", "warning", _lines(_relative_sitemap, SITEMAP),
         "most crawlers ignore a sitemap whose URL is not absolute",
-        "write {}"),
+        "write {}",
+        b"Sitemap: /sitemap.xml"),
     Row("bad-preference", "error", _bad_preferences,
         "crawlers cannot follow this preference ({})",
-        "{}"),
+        "{}",
+        b"Content-Usage: train-ai=never"),
     Row("contradicting-preferences", "warning", _contradictions,
         "line {} says the opposite about {} for the same path, and crawlers follow the {}",
-        "delete one of them"),
+        "delete one of them",
+        b"User-agent: *\nContent-Usage: search=y\nContent-Usage: search=n"),
     Row("dialects-differ", "note", differences,
         "for {}, {} is {} and {}, as the dialects differ in {}",
-        "{}"),
+        "{}",
+        b"User-agent: *\nDisallow: /*.pdf"),
 )  # fmt: skip
 """Everything that has a finding."""
 
 CODES: dict[str, Severity] = {row.code: row.severity for row in TABLE}
+
+ROW_OF = {row.code: row for row in TABLE}
+"""Each row of the table, by its code."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +10,7 @@ import pytest
 
 from scrapy_rep.protocol.dialect import CLASSIC, DIALECTS, GOOGLE, RFC9309, Dialect
 from scrapy_rep.protocol.lint.findings import MAX_OF_A_CODE, MAX_TEXT, Finding
-from scrapy_rep.protocol.lint.linter import CODES
+from scrapy_rep.protocol.lint.linter import CODES, ROW_OF
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 
@@ -36,7 +35,9 @@ def lint(body: str | bytes, dialect: Dialect = RFC9309) -> tuple[Finding, ...]:
 
 
 def codes(body: str | bytes, dialect: Dialect = RFC9309) -> list[str]:
-    return [finding.code for finding in lint(body, dialect)]
+    """Return the codes, without that of a file that forbids everything, as many here do."""
+    found = [finding.code for finding in lint(body, dialect)]
+    return [code for code in found if code != "everything-forbidden"]
 
 
 def rule(pattern: str, kind: str = "Disallow") -> str:
@@ -105,6 +106,12 @@ FIELDS = [
 ]  # fmt: skip
 
 AGENTS = [
+    Case("misspelt-agent", "User-agent: Google bot\nDisallow: /a", 1, "Googlebot", "User-agent: Googlebot\nDisallow: /a"),
+    Case("misspelt-agent", "User-agent: Goolgebot\nDisallow: /a", 1, "Google", "User-agent: Googlebot\nDisallow: /a"),
+    Case("misspelt-agent", "User-agent: GPTbots\nDisallow: /a", 1, "GPTBot", "User-agent: gptbot\nDisallow: /a"),
+    Case("misspelt-agent", "User-agent: oai_searchbot/1.0\nDisallow: /a", 1, "OAI-SearchBot", "User-agent: OAI-SearchBot\nDisallow: /a"),
+    Case("misspelt-agent", "User-agent: CC Bot\nDisallow: /a", 1, "CCBot", "User-agent: CCBot\nDisallow: /a"),
+
     Case("no-agent", "User-agent:\nDisallow: /", 1, "* for all", rule("/")),
     Case("no-agent", "User-agent: *bot\nDisallow: /", 1, "product token", "User-agent: bot\nDisallow: /"),
     Case("no-agent", "User-agent: 008\nDisallow: /", 1, "letters", "User-agent: a\nDisallow: /", GOOGLE),
@@ -139,6 +146,11 @@ PATTERNS = [
 ]  # fmt: skip
 
 RULES = [
+    Case("everything-forbidden", rule("/"), 2, "everyone", rule("/a")),
+    Case("everything-forbidden", "User-agent: a\nDisallow: /*\n\n" + rule("/"), 5, "any page", "User-agent: a\nDisallow: /b\n\n" + rule("/a")),
+    Case("everything-forbidden", rule("/a") + ANY + "Disallow: /", 4, "any page", rule("/a")),
+    Case("everything-forbidden", rule("/"), 2, "any page", ANY + "Disallow: /a", CLASSIC),
+
     Case("shadowed-rule", rule("/a") + "Allow: /a", 2, "line 3", rule("/a", "Allow")),
     Case("shadowed-rule", rule("/a", "Allow") + "Disallow: /a", 3, "allows the URL", rule("/a", "Allow")),
     Case("shadowed-rule", rule("/a") + "Allow: /a", 3, "forbids the URL", rule("/a"), CLASSIC),
@@ -187,6 +199,7 @@ def test_findings(case: Case) -> None:
     )
     assert all(finding.severity == CODES[case.code] for finding in found)
     assert codes(case.corrected, case.dialect) == []
+    assert case.code not in {f.code for f in lint(case.corrected, case.dialect)}
 
 
 def test_every_code_is_tested() -> None:
@@ -195,6 +208,12 @@ def test_every_code_is_tested() -> None:
 
 
 NEAR = [
+    ("misspelt-agent", "User-agent: Googlebot-Image\nUser-agent: Yandex\nUser-agent: Slurp\nUser-agent: CBot\nDisallow: /a"),
+    ("misspelt-agent", "User-agent: Googlebot/2.1\nUser-agent: *\nUser-agent:\nDisallow: /a"),
+    ("everything-forbidden", rule("/") + "Allow: /a"),
+    ("everything-forbidden", rule("/") + "User-agent: a\nDisallow: /a"),
+    ("everything-forbidden", rule("/") + "User-agent: a\nCrawl-delay: 1"),
+    ("everything-forbidden", "User-agent: a\nDisallow: /"),
     ("misspelt-field", ANY + "Slow: /a\nDial: /a\nDis: /a\nBe so kind\n" + rule("/")),
     ("misspelt-field", "Sitemap-index-of-it: https://a.example/"),
     ("fields-in-value", rule("/wiki/allow:b")),
@@ -217,25 +236,28 @@ NEAR = [
 @pytest.mark.parametrize(("code", "body"), NEAR)
 def test_no_finding(code: str, body: str) -> None:
     """What only resembles a mistake has no such finding."""
-    assert code not in codes(body)
+    assert code not in {finding.code for finding in lint(body)}
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_examples(code: str) -> None:
+    """The example of each code has this finding in one of the dialects, and explains it."""
+    row = ROW_OF[code]
+    found = {f.code for each in DIALECTS.values() for f in lint(row.example, each)}
+    assert (code in found) is bool(row.example)
+    explained = row.explain()
+    assert (explained.code, explained.severity) == (code, row.severity)
+    assert "{" not in explained.message
 
 
 def test_the_docs_list_the_codes() -> None:
-    """The table in the docs has the codes and severities of the package, and the example of
-    each code has this finding in one of the dialects.
-    """
-    head = "| code | severity | meaning | example |\n|---|---|---|---|\n"
-    table = DOCS.read_text().split(head)[1]
-    rows = [row.strip("| ").split(" | ") for row in table.strip().split("\n")]
+    """The table in the docs has the codes and severities of the package."""
+    head = "| code | severity | meaning |\n|---|---|---|\n"
+    table = DOCS.read_text().split(head)[1].split("\n\n")[0]
+    rows = [row.strip("| ").split(" | ") for row in table.split("\n")]
     assert [row[:2] for row in rows] == [
-        [f"`{code}`", CODES[code]] for code in sorted(CODES)
+        [f"[`{code}`](#{code})", CODES[code]] for code in sorted(CODES)
     ]
-    for code, _, _, example in rows:
-        written = "\n".join(re.findall("`([^`]*)`", example))
-        found = {f.code for each in DIALECTS.values() for f in lint(written, each)}
-        assert code.strip("`") in found or not written, code
-    without = {code.strip("`") for code, _, _, example in rows if "`" not in example}
-    assert without == {"byte-order-mark", "line-too-long", "not-utf-8", "too-large"}
 
 
 GOOD = """\

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.robotstxt import LoadedRobotsTxt, decision_record, of_result
+from scrapy_rep.commands.profile import decision_record
+from scrapy_rep.commands.sources import LoadedRobotsTxt, Rules, of_result
 from scrapy_rep.commands.urls import Asked
 from scrapy_rep.ledger.reader import open_ledger, read_json, read_texts, reading
 from scrapy_rep.protocol.access.results import AccessResult
@@ -62,20 +63,7 @@ class PastCrawl(NamedTuple):
     """Whether its ledger has the URLs that were fetched."""
 
 
-class Rules(NamedTuple):
-    """The rules for an origin."""
-
-    loaded: LoadedRobotsTxt | None
-    """The robots.txt that a crawl follows; None if it is not known."""
-
-    crawl: PastCrawl | None = None
-    """The crawl whose ledger has it."""
-
-    site: LoadedRobotsTxt | None = None
-    """What the site itself has, if REP_OVERRIDES decides."""
-
-
-class PastDecision(NamedTuple):
+class Past(NamedTuple):
     """The last decision on a URL."""
 
     origin: str
@@ -90,16 +78,9 @@ class PastDecision(NamedTuple):
     ledger: Ledger
 
     @property
-    def allowed(self) -> bool:
-        return bool(self.row["verdict"] == "allowed")
-
-    @property
-    def reason(self) -> str:
-        return str(self.row["reason"])
-
-    def describe(self) -> dict[str, Any]:
-        """Return the decision as a JSON object: as ``decision_record`` does, with ``override``
-        and ``time``.
+    def record(self) -> dict[str, Any]:
+        """The decision as a JSON object: as ``decision_record`` returns it, with ``override`` and
+        ``time``.
         """
         row = self.row
         line, statement, reason = row["line"], row["statement"], row["reason"]
@@ -108,8 +89,9 @@ class PastDecision(NamedTuple):
             kind, _, pattern = statement.partition(":")
             rule = Rule(kind.lower(), pattern.strip(), line)
         form = row["form"] if "form" in row.keys() else None  # noqa: SIM118
+        allowed = row["verdict"] == "allowed"
+        decision = Decision(allowed, rule, row["agent"], reason, form or "")
         moment = datetime.fromtimestamp(self.time, timezone.utc)
-        decision = Decision(self.allowed, rule, row["agent"], reason, form or "")
         return {
             **decision_record(decision),
             "override": (statement or reason) if is_override else None,
@@ -135,6 +117,7 @@ class Ledger:
         self.path = path
         self._asked = {"crawl": crawl, "until": until, "origin": None}
         self._connection = open_ledger(path)
+        self.close = self._connection.close
         self.robotstxt = lru_cache(maxsize=8)(self._robotstxt)
         with reading(path):
             self.crawls = {
@@ -149,31 +132,27 @@ class Ledger:
         if crawl is not None and not self.crawls:
             raise UsageError(f"{path} has no crawl {crawl}")
 
-    def close(self) -> None:
-        self._connection.close()
-
     def rows(self, sql: str, **asked: Any) -> Iterator[sqlite3.Row]:
         with reading(self.path):
             yield from self._connection.execute(sql, self._asked | asked)
 
-    def decisions(self, origin: str | None) -> Iterator[PastDecision]:
+    def decisions(self, origin: str | None) -> Iterator[Past]:
         """Yield the last decision on each URL, sorted by origin and URL."""
         for row in self.rows(_DECISIONS, origin=origin):
             crawl = self.crawls.get(row["crawl"])
             place = row["origin"], row["url"], row["time"], row["times"]
-            yield PastDecision(*place, row, crawl, self)
+            yield Past(*place, row, crawl, self)
 
     def _robotstxt(self, sql: str, **asked: Any) -> Rules:
         """Return a robots.txt that a crawl used, and the crawl."""
         for row in self.rows(sql, **asked):
-            body, status = row["body"], row["status"]
+            body, error = row["body"], row["error"] or ""
             if body is not None:  # It may be an older copy, used in place of an error.
                 result = AccessResult(url=row["url"], status=200, body=bytes(body))
             else:
-                error = row["error"] or ""
-                result = AccessResult(url=row["url"], status=status, error=error)
+                result = AccessResult(url=row["url"], status=row["status"], error=error)
             return Rules(of_result(result), self.crawls.get(row["crawl"]))
-        return Rules(None)
+        return Rules()
 
 
 class PastCrawls:
@@ -208,10 +187,8 @@ class PastCrawls:
         place = attrgetter("origin", "url")
         for _, same in groupby(heapq.merge(*streams, key=place), place):
             each = list(same)
-            last = max(each, key=attrgetter("time"))
-            past = last
-            if len(each) > 1:
-                past = last._replace(times=sum(one.times for one in each))
+            times = sum(one.times for one in each)
+            past = max(each, key=attrgetter("time"))._replace(times=times)
             yield Asked(past.url, written_origin(past.origin), past)
 
     async def load(self, origins: Iterable[Origin]) -> None:
@@ -223,7 +200,7 @@ class PastCrawls:
             found = each.robotstxt(_LAST, of=str(origin))
             if found.loaded is not None:
                 return found
-        return Rules(None)
+        return Rules()
 
 
 def ledger_of(argument: str) -> Ledger | None:

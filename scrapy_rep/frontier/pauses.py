@@ -1,0 +1,187 @@
+"""Back-off: the pauses that hosts ask for with status 429 or 503."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from scrapy_rep import stats
+from scrapy_rep.fetching.fetcher import headers_of
+from scrapy_rep.frontier.hostkeys import origin_at
+from scrapy_rep.log import get_logger
+from scrapy_rep.protocol.access.freshness import pause_asked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+    from scrapy_rep.frontier.core import Scope, Ticket
+    from scrapy_rep.frontier.frontier import Frontier
+    from scrapy_rep.frontier.reporter import DecisionReporter
+    from scrapy_rep.settings import RepSettings
+
+logger = get_logger(__name__)
+
+# The shortest pause, in seconds, that a host can ask for.
+_MIN_ASKED = 1.0
+
+_ASKS_FOR_PAUSE = frozenset({429, 503})
+
+
+class Pauses:
+    """Tells the core, the other workers, and the file of a JOBDIR of each pause, and the user when
+    a host begins to ask for pauses and when it is back.
+    """
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        frontier: Frontier,
+        settings: RepSettings,
+        reporter: DecisionReporter,
+    ) -> None:
+        self._crawler = crawler
+        self._frontier = frontier
+        self._core = frontier.core
+        self._clock = frontier.clock
+        self._settings = settings
+        self._reporter = reporter
+        self._paused: set[str] = set()
+        """The scopes that the stats have counted."""
+
+    def answered(
+        self, response: Response, request: Request, scope: Scope, sent_at: float
+    ) -> None:
+        """Note that *response* has come to *request*, which was sent at *sent_at*."""
+        if not self._settings.backoff_max:
+            return
+        leases = self._frontier.leases
+        if response.status in _ASKS_FOR_PAUSE:
+            asked = pause_asked(headers_of(response), self._clock.time())
+            if asked is not None:
+                asked = max(asked, _MIN_ASKED)
+            if self.back_off(scope, asked, None, sent_at):
+                said = str(response.status)
+                if after := response.headers.get(b"Retry-After"):
+                    said += f", Retry-After: {after.decode('latin-1')}"
+                where = origin_at(response.url, request)
+                self._reporter.slowed("back-off", said, where, response.url)
+        elif scope.back_off is not None:
+            if leases is not None and sent_at >= scope.back_off.until:
+                leases.succeeded(request)
+            self._note_success(scope, sent_at)
+
+    def back_off(
+        self, scope: Scope, delay: float | None, cap: float | None, sent_at: float
+    ) -> bool:
+        """Pause *scope*, for *delay* seconds or up to *cap* seconds (``REP_BACKOFF_MAX``), by the
+        answer to a request that was sent at *sent_at*. Return whether that is not part of the last
+        pause.
+        """
+        now = self._clock.monotonic()
+        is_first = scope.back_off is None
+        until = max(scope.back_off.until, now) if scope.back_off else now
+        most = self._settings.backoff_max if cap is None else cap
+        is_new = self._core.back_off(scope, now, delay=delay, cap=most, sent_at=sent_at)
+        assert scope.back_off is not None
+        pause = max(scope.back_off.until - until, 0.0)
+        left = scope.back_off.until - now
+        if self._frontier.leases is not None:
+            self._frontier.leases.back_off(scope.key, left, scope.back_off.own)
+        if self._frontier.job_file is not None:
+            until = self._clock.time() + left
+            self._frontier.job_file.note_pause(scope.key, until, left)
+        collected = self._crawler.stats
+        paused = collected.get_value(stats.PAUSED, 0.0) + pause
+        collected.set_value(stats.PAUSED, round(paused, 3))
+        if is_new:
+            collected.inc_value(stats.PAUSES)
+        if is_first and scope.key not in self._paused:
+            self._paused.add(scope.key)
+            collected.inc_value(stats.BACK_OFF_HOSTS)
+        self._log_pause(scope, pause, is_first=is_first)
+        return is_new
+
+    def paused_elsewhere(
+        self, key: str, pause: float, own: float, lasted: float
+    ) -> None:
+        """Note that another worker has seen a host ask for a pause, of which *pause* seconds are
+        left. Its back-off has *lasted* so long, and *own* is the last pause that was doubled.
+        """
+        now, scope = self._clock.monotonic(), self._core.scopes.get(key)
+        until, since = now + pause, now - lasted
+        self._core.paused_elsewhere(scope, now, until=until, own=own, since=since)
+
+    def resume(self, pauses: Iterable[tuple[str, float]]) -> None:
+        """Continue the *pauses* of an earlier run: scopes, each with the seconds that are left."""
+        now = self._clock.monotonic()
+        for key, left in pauses if self._settings.backoff_max else ():
+            scope = self._core.scopes.get(key)
+            self._core.back_off(scope, now, delay=left, cap=left, sent_at=now)
+
+    def holds(self, ticket: Ticket) -> bool:
+        """Whether a host of *ticket* has asked for a pause that is not over."""
+        pauses = [each.back_off for each in ticket.scopes if each.back_off is not None]
+        return any(each.until > self._clock.monotonic() for each in pauses)
+
+    def why_refused(self, ticket: Ticket) -> str:
+        """Return why the requests of *ticket* are refused, for a message."""
+        now = self._clock.monotonic()
+        scope = self._core.backs_off_too_long(ticket, now) or ticket.scopes[0]
+        if scope.back_off is None:
+            return f"{scope.key} asked for a pause"
+        left = duration(scope.back_off.until - now)
+        since = duration(now - scope.back_off.since)
+        return (
+            f"{scope.key} has answered only 429 or 503 for {since}, and is asked again in {left} "
+            f"at the earliest (REP_WAIT_MAX is {self._settings.wait_max:g})"
+        )
+
+    def _note_success(self, scope: Scope, sent_at: float) -> None:
+        found, now = scope.back_off, self._clock.monotonic()
+        self._core.succeeded(scope, now, sent_at=sent_at)
+        if found is not None and found.is_over and not found.was_over:
+            found.was_over = True
+            self._log(
+                logging.INFO,
+                "%(host)s answers again: requests to it continue, one more at a time after each "
+                "success (pauses so far: %(pauses)d)",
+                host=scope.key,
+                pauses=found.pauses,
+            )
+
+    def _log_pause(self, scope: Scope, pause: float, *, is_first: bool) -> None:
+        found, now = scope.back_off, self._clock.monotonic()
+        assert found is not None
+        if self._core.is_backing_off_too_long(scope, now) and not found.is_long:
+            found.is_long = True
+            self._log(
+                logging.WARNING,
+                "%(host)s asks for a pause of %(pause)s, and has answered only 429 or 503 for "
+                "%(time)s: requests to it are refused. When the pause is over, one request asks "
+                "whether it is back (REP_WAIT_MAX is %(most)g)",
+                host=scope.key,
+                pause=duration(pause),
+                time=duration(now - found.since),
+                most=self._settings.wait_max,
+            )
+        elif is_first:
+            self._log(
+                logging.INFO,
+                "%(host)s asks for a pause: it gets no request for %(pause)s, then "
+                "one at a time, and one more after each success (REP_BACKOFF_MAX)",
+                host=scope.key,
+                pause=duration(pause),
+            )
+
+    def _log(self, level: int, message: str, **values: object) -> None:
+        logger.log(level, message, values, extra={"spider": self._crawler.spider})
+
+
+def duration(seconds: float) -> str:
+    """Format a duration, as ``0:00:30`` or ``12 days, 0:00:00``."""
+    return str(timedelta(seconds=round(max(seconds, 0.0))))

@@ -1,0 +1,59 @@
+"""The product tokens that a crawl follows, by its settings, its spider and its requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from scrapy import Request, signals
+
+from scrapy_rep.fetching.identity import Identity
+from tests.fakes import fake_crawler
+
+pytestmark = pytest.mark.newest
+
+BROWSER = "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"
+HEADER = {"DEFAULT_REQUEST_HEADERS": {"User-Agent": "headerbot/1.0"}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "tokens"),
+    [
+        ({"USER_AGENT": "defaultbot/2.0 (+https://example.com/)"}, ("defaultbot",)),
+        ({"USER_AGENT": "defaultbot", **HEADER}, ("headerbot",)),
+        ({"USER_AGENT": "a", "ROBOTSTXT_USER_AGENT": ["b", "c"]}, ("b", "c")),
+        ({"USER_AGENT": BROWSER, "ROBOTSTXT_USER_AGENT": "ownbot"}, ("ownbot",)),
+        ({"USER_AGENT": BROWSER}, ()),
+        ({"USER_AGENT": ""}, ()),
+    ],
+)
+def test_settings(settings: dict[str, Any], tokens: tuple[str, ...]) -> None:
+    """The product token is that of USER_AGENT, without version and URL. A User-Agent in
+    DEFAULT_REQUEST_HEADERS has priority, and ROBOTSTXT_USER_AGENT over any header.
+    """
+    assert Identity.of(fake_crawler(settings)).tokens(None) == tokens
+
+
+@pytest.mark.parametrize(
+    ("settings", "tokens"),
+    [(HEADER, ("own",)), ({"ROBOTSTXT_USER_AGENT": "b"}, ("b",))],
+)
+def test_the_header_of_a_request(
+    settings: dict[str, Any], tokens: tuple[str, ...]
+) -> None:
+    """The User-Agent header of a request has priority over all settings of the header."""
+    request = Request("http://example.com/", headers={"User-Agent": "own/1.0"})
+    assert Identity.of(fake_crawler(settings)).tokens(request) == tokens
+
+
+def test_this_package_as_the_parser_is_no_news(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """ROBOTSTXT_PARSER causes no warning if it is this package's parser."""
+    crawler = fake_crawler(
+        {"USER_AGENT": "a", "ROBOTSTXT_PARSER": "scrapy_rep.RobotParser"}
+    )
+    identity = Identity.of(crawler)
+    crawler.signals.send_catch_log(signals.spider_opened, spider=crawler.spider)
+    assert identity.tokens(None) == ("a",)
+    assert "ROBOTSTXT_PARSER" not in caplog.text

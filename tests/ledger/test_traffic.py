@@ -1,0 +1,134 @@
+"""What is counted and measured, and how the batches of it are put together in the ledger."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scrapy_rep.ledger import traffic as counted
+from scrapy_rep.ledger import writer as module
+from scrapy_rep.ledger.traffic import Traffic
+from scrapy_rep.ledger.writer import LedgerWriter
+from tests.ledger.records import CRAWL, END
+from tests.ledger.test_writer import rows, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+A, B = "http://a.example", "http://b.example"
+TRAFFIC = (
+    "SELECT origin, hour, pages, bytes, delay, gap, pauses, pause, resumed FROM traffic"
+)
+PROGRESS = "SELECT minute, pages, bytes, waiting FROM progress"
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_WRITE_INTERVAL", 0.01)
+    monkeypatch.setattr(module, "_RETRY_AFTER", 0.01)
+
+
+def note_all(traffic: Traffic, between: Callable[[], object]) -> None:
+    """Note the events of two hosts in two hours, and call *between* after each."""
+    for note in (
+        lambda: traffic.note_page(A, 100, 3700),
+        lambda: traffic.note_gap(A, 2.0, None, 3700),
+        lambda: traffic.note_gap(A, 2.0, 2.5, 3701),
+        lambda: traffic.note_gap(A, 2.0, 2.2, 3702),
+        lambda: traffic.note_gap(A, 1.0, 1.5, 3703),
+        lambda: traffic.note_gap(A, 2.0, None, 3704),
+        lambda: traffic.note_page(A, 23, 7300),
+        lambda: traffic.note_page(B, 7, 7301),
+        lambda: traffic.note_waiting(4, 7301),
+        lambda: traffic.note_waiting(9, 7302),
+        lambda: traffic.note_waiting(2, 7303),
+        lambda: traffic.note_pause(B, 5.0, 7304),
+        lambda: traffic.note_resumed(B, 5.0, 6.0, 7305),
+        lambda: traffic.note_pause(B, 60.0, 7306),
+        lambda: traffic.note_resumed(B, 60.0, 61.0, 7307),
+        lambda: traffic.note_pause(B, 90.0, 7308),
+    ):
+        note()
+        between()
+
+
+EXPECTED = [
+    (A, 3600, 1, 100, 2.0, 2.2, 0, None, None),
+    (A, 7200, 1, 23, None, None, 0, None, None),
+    (B, 7200, 1, 7, None, None, 3, 60.0, 61.0),
+]
+EXPECTED_PROGRESS = [(3660, 1, 100, None), (7260, 2, 30, 9)]
+
+
+def test_in_one_batch(tmp_path: Path) -> None:
+    """Of the gaps of an hour, the shortest for its delay is kept; so is that of the pauses."""
+    path, traffic = tmp_path / "ledger", Traffic()
+    writer = LedgerWriter(path, CRAWL, traffic)
+    writer.start()
+    note_all(traffic, lambda: None)
+    writer.close(END)
+    assert rows(path, TRAFFIC) == EXPECTED
+    assert rows(path, PROGRESS) == EXPECTED_PROGRESS
+
+
+def test_in_a_batch_each(tmp_path: Path) -> None:
+    """The same is in the ledger if it was written after each event, while the crawl ran."""
+    path, traffic = tmp_path / "ledger", Traffic()
+    writer = LedgerWriter(path, CRAWL, traffic)
+    writer.start()
+    note_all(traffic, lambda: wait_for(lambda: is_written(writer, traffic)))
+    assert rows(path, TRAFFIC) == EXPECTED
+    writer.close(END)
+    assert rows(path, TRAFFIC) == EXPECTED
+    assert rows(path, PROGRESS) == EXPECTED_PROGRESS
+
+
+def is_written(writer: LedgerWriter, traffic: Traffic) -> bool:
+    return not any((traffic._by_origin, traffic._by_minute, *writer._counts))
+
+
+def test_after_a_failure(tmp_path: Path) -> None:
+    """What was counted while the file could not be written is written later, once."""
+    path, traffic = tmp_path / "ledger", Traffic()
+    writer = LedgerWriter(path, CRAWL, traffic)
+    writer.start()
+    elsewhere = tmp_path / "elsewhere"
+    wait_for(lambda: writer._crawl_id)
+    path.rename(elsewhere)
+    note_all(traffic, lambda: None)
+    wait_for(lambda: writer.errors > 2)
+    elsewhere.rename(path)
+    writer.close(END)
+    assert (rows(path, TRAFFIC), writer.dropped) == (EXPECTED, 0)
+
+
+def test_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the file cannot be written, the memory for counts is limited; what is lost is counted."""
+    monkeypatch.setattr(counted, "_MAX_ORIGINS", 1)
+    traffic = Traffic()
+    for origin in (A, B, A, B):
+        traffic.note_page(origin, 1, 0.0)
+    writer = LedgerWriter(tmp_path / "ledger", CRAWL, traffic)
+    writer.start()
+    writer.close(END)
+    assert rows(tmp_path / "ledger", "SELECT origin, pages FROM traffic") == [(A, 2)]
+    assert rows(tmp_path / "ledger", "SELECT pages FROM progress") == [(4,)]
+    assert writer.dropped == 2
+
+
+def test_several_crawls(tmp_path: Path) -> None:
+    """Each crawl has its own rows."""
+    for _ in range(2):
+        traffic = Traffic()
+        writer = LedgerWriter(tmp_path / "ledger", CRAWL, traffic)
+        writer.start()
+        traffic.note_page(A, 1, 0.0)
+        writer.close(END)
+    found = rows(tmp_path / "ledger", "SELECT crawl, pages FROM traffic")
+    assert found == [(1, 1), (2, 1)]
+    with sqlite3.connect(tmp_path / "ledger") as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    connection.close()

@@ -445,7 +445,8 @@ class RepSettings:
     """Whether `Crawl-delay`, `Request-rate` and `Visit-time` are obeyed. The Google dialect ignores
     all three.
 
-    With `False`, Scrapy's own delays and back-off still apply. See [delays](../explanation/delays.md).
+    With `False`, Scrapy's own delays and back-off still apply. See
+    [delays](../waiting.md#delays-and-visiting-hours).
 
     Example: `REP_CRAWL_DELAY = False`
     """

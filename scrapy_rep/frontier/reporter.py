@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.fetching.cache import Known
     from scrapy_rep.protocol.access.overrides import Override
-    from scrapy_rep.protocol.access.results import AccessResult, Entry
+    from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.origins import Origin
 
 logger = get_logger(__name__)

@@ -57,9 +57,20 @@ class Verdict(_Term):
     REFUSED = "refused"
     """Not fetched."""
     DROPPED = "dropped"
+    WOULD_REFUSE = "would-refuse"
+    """Fetched nevertheless, in a dry run."""
+    WOULD_DROP = "would-drop"
+    """Not dropped, in a dry run."""
     ANNOTATED = "annotated"
     NOTED = "noted"
     """A statement of a site; its effects have records of their own."""
+
+
+IN_DRY_RUN = {
+    Verdict.REFUSED: Verdict.WOULD_REFUSE,
+    Verdict.DROPPED: Verdict.WOULD_DROP,
+}
+"""The verdicts that withhold something, and those of a dry run in their place."""
 
 
 class Subject(_Term):

@@ -47,6 +47,7 @@ OBEY = "ROBOTSTXT_OBEY"
 USER_AGENT = "ROBOTSTXT_USER_AGENT"
 PARSER = "ROBOTSTXT_PARSER"
 LEDGER_LEVEL = "REP_LEDGER_LEVEL"
+DRY_RUN = "REP_DRY_RUN"
 NOINDEX = "REP_NOINDEX"
 NOFOLLOW = "REP_NOFOLLOW"
 
@@ -351,6 +352,19 @@ class RepSettings:
     Example: `ROBOTSTXT_OBEY = False`
     """
 
+    dry_run: bool = _FLAG(DRY_RUN, False)
+    """Whether the crawl runs as it would without scrapy-rep, and only says what would be withheld.
+
+    robots.txt files are fetched and everything is judged, but no request is refused, delayed or held
+    back, and no item or link is dropped or changed. The log, the stats `rep/dry_run/...` and the ledger say
+    what a real run would have refused and dropped, and how long it would have taken at least. The
+    scheduler, its queues, the duplicate filter, `ROBOTSTXT_OBEY` and Scrapy's own
+    RobotsTxtMiddleware stay as the project has them. See
+    [try it first](../howto/migrate.md#try-it-first-a-dry-run).
+
+    Example: `REP_DRY_RUN = True`
+    """
+
     agents: tuple[str, ...] = _TOKENS(USER_AGENT, None)
     """The product token whose groups the crawl follows, or several in order of preference.
 
@@ -612,6 +626,12 @@ DEFAULTS = {
 
 def _read_settings(crawler: Crawler) -> RepSettings:
     return RepSettings.from_settings(crawler.settings)
+
+
+def is_dry_run(settings: BaseSettings) -> bool:
+    """Whether the settings ask for a dry run. Raises SettingError for an invalid value."""
+    found: bool = ROWS["dry_run"].kind.read(settings, DRY_RUN, False)
+    return found
 
 
 def unknown_names(settings: BaseSettings) -> Iterator[tuple[str, str | None]]:

@@ -261,6 +261,7 @@ TEXTS: dict[str, list[tuple[str, object]]] = {
     "REP_CRAWL_DELAY": [("0", False), ("true", True)],
     "REP_CRAWL_DELAY_MAX": [("2.5", 2.5)],
     "REP_DIALECT": [("classic", CLASSIC), (f"{__name__}.MINE", MINE)],
+    "REP_DRY_RUN": [("1", True), ("false", False)],
     "REP_ITEM_FIELD": [("said", "said")],
     "REP_LEDGER": [("", None), ("a.sqlite", "a.sqlite")],
     "REP_LEDGER_LEVEL": [("all", "all")],

@@ -10,6 +10,7 @@ from scrapy.responsetypes import responsetypes
 
 from scrapy_rep import meta, stats
 from scrapy_rep.compat.browsers import is_for_browser
+from scrapy_rep.downloadermiddlewares.dryrun import DryRun
 from scrapy_rep.exceptions import BackingOff
 from scrapy_rep.fetching.middleware import FetchMiddleware
 from scrapy_rep.fetching.request import RobotsTxtRequest
@@ -71,14 +72,14 @@ class RobotsTxtMiddleware:
         self._browsers = Browsers(crawler, self._hosts, self._reporter, self._judge)
 
     @classmethod
-    def from_crawler(cls, crawler: Crawler) -> RobotsTxtMiddleware:
-        return cls(crawler)
+    def from_crawler(cls, crawler: Crawler) -> RobotsTxtMiddleware | DryRun:
+        return DryRun(crawler) if RepSettings.of(crawler).dry_run else cls(crawler)
 
     async def process_request(self, request: Request) -> Response | None:
         if isinstance(request, RobotsTxtRequest):
             self._own.process_request(request)
             if request.fetch.is_judged:
-                self._judge_own(request)
+                self._judge.judge_own(request)
             return None
         if not is_of_http(request):
             return None
@@ -167,19 +168,6 @@ class RobotsTxtMiddleware:
         self._own.process_exception(request, exception)
         if is_for_browser(request):
             self._browsers.end(request)
-
-    def _judge_own(self, request: RobotsTxtRequest) -> None:
-        """Raise RobotsDenied if *request*, of this package for another file than robots.txt, is
-        forbidden, as if it were of a spider.
-        """
-        origin = request_origin(request)
-        assert origin is not None
-        known, override = request.fetch.known, self._hosts.override(origin)
-        robots = known.robots if known else override and override.robots
-        if robots is not None:
-            entry = known.entry if known else None
-            self._judge.judge(robots, Case(request, origin, entry, override))
-        self._judge.count_override(origin)
 
     async def _keep_to(
         self, robots: RobotsTxt, case: Case, tdmrep: TdmRep | None = None

@@ -99,7 +99,7 @@ class Ledger:
         connect(self._robotstxt_known, ours.robotstxt_known)
         connect(self._decided, ours.rep_decided)
         connect(self._response_downloaded, signals.response_downloaded)
-        if not self._settings.obey:
+        if not (self._settings.obey or self._settings.dry_run):
             connect(self._not_obeyed, signals.request_reached_downloader)
         self._writer.start()
         self._checking.start(_CHECK_INTERVAL, now=False)

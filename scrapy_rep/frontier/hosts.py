@@ -215,17 +215,8 @@ class Hosts:
         # *ago* is negative if a clock is wrong.
         since = max(now - max(ago, 0.0), self._resumed_at)
         self._core.set_delay(scope, origin, delay, now, since=since)
-        if delay and _is_new(origin, self._delayed):
-            self._crawler.stats.inc_value(stats.DELAYED_HOSTS)
-            record = pace.record_of(Reason.CRAWL_DELAY, self.now())
-            said = (
-                f"{record.field.capitalize()}: {record.value}"
-                if record
-                else f"{delay:g} s"
-            )
-            self._reporter.slowed("delay", said, origin, origin.robotstxt_url)
-            if delay > _LONG_DELAY:
-                self._frontier.alarms.at(now + _LOG_AFTER, self._log_delay, scope)
+        if delay and self.report_delay(origin, pace, delay) and delay > _LONG_DELAY:
+            self._frontier.alarms.at(now + _LOG_AFTER, self._log_delay, scope)
         opens_at = now + demand.opens_in
         if demand.refusal is None and demand.opens_in:
             if opens_at > scope.next_at + _MIN_HOLDS:
@@ -234,11 +225,29 @@ class Hosts:
                     {"origin": origin, "time": duration(demand.opens_in)},
                     extra={"spider": self._crawler.spider},
                 )
-                hours = pace.record_of(Reason.VISIT_TIME, self.now())
-                said = f"Visit-time: {hours.value}" if hours else ""
-                self._reporter.slowed("hours", said, origin, origin.robotstxt_url)
+                self.report_hours(origin, pace)
             scope.hold(opens_at, Hold.VISITING_HOURS)
         return demand
+
+    def report_delay(self, origin: Origin, pace: Pace, delay: float) -> bool:
+        """Report once that *origin* asks for a *delay*. Return whether that is new."""
+        is_new = _is_new(origin, self._delayed)
+        if is_new:
+            self._crawler.stats.inc_value(stats.DELAYED_HOSTS)
+            record = pace.record_of(Reason.CRAWL_DELAY, self.now())
+            said = (
+                f"{record.field.capitalize()}: {record.value}"
+                if record
+                else f"{delay:g} s"
+            )
+            self._reporter.slowed("delay", said, origin, origin.robotstxt_url)
+        return is_new
+
+    def report_hours(self, origin: Origin, pace: Pace) -> None:
+        """Report that *origin* wants no visits now."""
+        hours = pace.record_of(Reason.VISIT_TIME, self.now())
+        said = f"Visit-time: {hours.value}" if hours else ""
+        self._reporter.slowed("hours", said, origin, origin.robotstxt_url)
 
     def set_delay(self, key: HostKey, delay: float) -> None:
         """Set a *delay* in seconds that another worker has found for the host of *key*."""
@@ -335,6 +344,10 @@ class Hosts:
     @asynccontextmanager
     async def _place(self, request: RobotsTxtRequest) -> AsyncIterator[None]:
         """Have the places of a request for robots.txt, to which delays and pauses apply too."""
+        if self._settings.dry_run:
+            # The pages do not keep to them either, so there might never be a place.
+            yield
+            return
         if self._held_back >= _MAX_HELD_BACK:
             why = f"{self._held_back} others for robots.txt wait for hosts with a delay"
             raise BackingOff(why)
@@ -483,7 +496,7 @@ class Hosts:
 
     def warn_of_demand(self, origin: Origin, demand: Demand) -> None:
         """Warn once that requests to *origin* are refused for what it demands."""
-        if not _is_new(origin, self._skipped):
+        if self._settings.dry_run or not _is_new(origin, self._skipped):
             return
         if demand.refusal is Reason.CRAWL_DELAY:
             self._crawler.stats.inc_value(stats.SKIPPED_HOSTS)

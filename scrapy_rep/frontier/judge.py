@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from scrapy_rep.fetching.identity import Identity
+from scrapy_rep.frontier.hostkeys import request_origin
+from scrapy_rep.frontier.reporter import Case
 from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.request_target import decide, is_allowed
 from scrapy_rep.responses.purposes import Purposes
@@ -12,9 +14,10 @@ from scrapy_rep.responses.purposes import Purposes
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
+    from scrapy_rep.fetching.request import RobotsTxtRequest
     from scrapy_rep.frontier.frontier import Frontier
     from scrapy_rep.frontier.hosts import Hosts
-    from scrapy_rep.frontier.reporter import Case, DecisionReporter
+    from scrapy_rep.frontier.reporter import DecisionReporter
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.decisions import Decision
@@ -85,6 +88,19 @@ class Judge:
         self._hosts.warn_of_demand(origin, demand)
         agent = robots.decide(request.url, self._identity.tokens(request)).agent
         self.refuse(case, pace.refusal(demand.refusal, self._hosts.now(), agent))
+
+    def judge_own(self, request: RobotsTxtRequest) -> None:
+        """Raise RobotsDenied if *request*, of this package for another file than robots.txt, is
+        forbidden, as if it were of a spider.
+        """
+        origin = request_origin(request)
+        assert origin is not None
+        known, override = request.fetch.known, self._hosts.override(origin)
+        robots = known.robots if known else override and override.robots
+        if robots is not None:
+            entry = known.entry if known else None
+            self.judge(robots, Case(request, origin, entry, override))
+        self.count_override(origin)
 
     def refuse(self, case: Case, decision: Decision) -> NoReturn:
         """Report that the request of *case* is refused. Raises RobotsDenied."""

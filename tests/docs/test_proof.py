@@ -14,9 +14,7 @@ from tests.ledger.test_seals import CHANGES, change, checked, crawled
 if TYPE_CHECKING:
     from pathlib import Path
 
-[PROGRAM] = (
-    each.code for each in python("code") if each.page == "docs/howto/proof.md"
-)
+[PROGRAM] = (each.code for each in python("code") if each.page == "docs/howto/proof.md")
 
 
 @pytest.fixture

@@ -69,3 +69,10 @@ REASONS = {
 }
 """The words for each reason that a decision can have; and for ``rel``, the reason ``nofollow``
 in the layer of that name, and ``pause``, the reason ``back-off`` of a pause that is kept."""
+
+
+def outcome(access: str) -> str:
+    """The result of a fetch of robots.txt, as an operator reads it. By the words of RFC 9309,
+    everything is allowed when it is *unavailable*, and forbidden when it is *unreachable*.
+    """
+    return "no robots.txt" if access == "unavailable" else access

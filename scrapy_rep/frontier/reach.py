@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from scrapy import signals
 
@@ -55,6 +56,9 @@ class Reach:
         self._fingerprinter = crawler.request_fingerprinter
         self._reached: set[bytes] = set()
         self._steps: dict[bytes, _Step] = {}
+        self._linked: WeakSet[Request] = WeakSet()
+        """Those that look as if they were redirected, since the spider copied the meta of a page."""
+
         self._held = 0
         """The number of calls that wait."""
 
@@ -71,6 +75,8 @@ class Reach:
 
     def led(self, page: Request | None, request: Request, *, follows: bool) -> None:
         """Note that the response to *page* leads to *request*, and whether a real run *follows*."""
+        if "redirect_urls" in request.meta:
+            self._linked.add(request)
         found = self._fingerprint(request)
         if found in self._reached:
             return
@@ -85,8 +91,10 @@ class Reach:
     def sent(self, request: Request) -> None:
         """Note that *request* is sent; it will be judged."""
         found = self._fingerprint(request)
-        self._scheduled(request)
-        if request.meta.get("is_start_request"):
+        if "redirect_urls" in request.meta:
+            self._scheduled(request)
+        elif request.meta.get("is_start_request") and not request.meta.get("depth"):
+            # Spiders that copy the meta of a page to its links copy this mark, too.
             self._reach(found)
         if found not in self._steps:
             # Nothing is known of how the spider came to it, as for a request of a pipeline.
@@ -98,7 +106,8 @@ class Reach:
         """Note where a redirect leads, also if the target was requested before, so that it is not
         sent again.
         """
-        if redirected_from := request.meta.get("redirect_urls"):
+        redirected_from = request.meta.get("redirect_urls")
+        if redirected_from and request not in self._linked:
             self.led(request.replace(url=redirected_from[-1]), request, follows=True)
 
     def judged(self, request: Request, *, is_allowed: bool) -> None:

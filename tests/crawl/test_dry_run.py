@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scrapy.core.scheduler import BaseScheduler
 
+from scrapy_rep.downloadermiddlewares import dryrun
 from tests import effort
 from tests.crawl.answers import Answer, busy, redirect, robots
 from tests.crawl.crawl import ADDON, CrawlResult, run_crawl
@@ -132,16 +133,21 @@ def paths(host: Host) -> list[str]:
 
 
 def test_the_order_of_requests(site: Site, mode: str) -> None:
-    """With one request at a time, a dry run sends them in the order of the stock crawl."""
+    """With one request at a time, a dry run sends them in the order of the stock crawl. The queue
+    is first in, first out: of the other one, the order depends on the speed of the machine.
+    """
     host = site.add("User-agent: *\nDisallow: /b\nCrawl-delay: 1\n")
     host.answers |= {
-        "/": links("/b", "/c", "/d"),
+        "/": links("/late", "/b", "/c", "/d", "/b3"),
         "/b": links("/b1", "/b2"),
         "/c": redirect("/e"),
         "/d": links("/b2", "/f", head=meta("nofollow")),
     }
-    settings = {"CONCURRENT_REQUESTS": 1}
-    starts = [host.url("/"), host.url("/late"), host.url("/b3")]
+    settings = {
+        "CONCURRENT_REQUESTS": 1,
+        "SCHEDULER_MEMORY_QUEUE": "scrapy.squeues.FifoMemoryQueue",
+    }
+    starts = [host.url("/")]
     spider = "tests.crawl.page_spiders.PageSpider"
     run_crawl(starts, mode=mode, spider=spider, settings=settings, enable={})
     stock = paths(host)
@@ -249,6 +255,30 @@ def test_a_spider_that_closes_early(site: Site, mode: str) -> None:
     assert not result.lines("ERROR")
 
 
+class ImpatientSpider(PageSpider):
+    """Waits one second for robots.txt files after the last page."""
+
+    name = "impatient"
+
+    @classmethod
+    def from_crawler(cls, *args: Any, **kwargs: Any) -> ImpatientSpider:
+        dryrun._END_WAITS = 1
+        return super().from_crawler(*args, **kwargs)
+
+
+def test_an_end_that_waits_too_long(site: Site, mode: str) -> None:
+    """The end of a crawl waits for robots.txt files only so long."""
+    host = site.add(Answer(hang=True))
+    settings = {"DOWNLOAD_TIMEOUT": 60}
+    spider = f"{__name__}.ImpatientSpider"
+    result = dry_run([host.url("/")], settings, spider=spider, mode=mode)
+    assert result.duration < 20
+    assert result.stats["finish_reason"] == "finished"
+    assert result.stats["rep/dry_run/not_judged"] == 1
+    assert len(result.items) == 1
+    assert not result.lines("ERROR")
+
+
 def test_a_jobdir(site: Site, mode: str, tmp_path: Path) -> None:
     """A dry run in a JOBDIR leaves the files of Scrapy there, and a real run can resume it."""
     host = site.add(robots("User-agent: *\nDisallow: /private\n"))
@@ -335,6 +365,38 @@ class RaisingSpider(PageSpider):
             yield output
             if output != {"url": response.url}:
                 raise RuntimeError("This callback is broken")
+
+
+class CopyingSpider(PageSpider):
+    """Follows links with the meta of the page, as many spiders do."""
+
+    name = "copying"
+
+    def note_response(self, response: Response) -> Iterator[Any]:
+        for output in super().note_response(response):
+            if not isinstance(output, dict):
+                output.meta.update(response.meta)
+            yield output
+
+
+def test_what_only_leads_through_start_requests(site: Site) -> None:
+    """The targets of a refused start request are not taken for start requests, although Scrapy
+    marks the one, and the spider marks the others, like it. The links of the target of a redirect
+    are not taken for targets.
+    """
+    host = site.add("User-agent: *\nDisallow: /a\n")
+    host.answers |= {"/a": redirect("/ab"), "/ab": links("/c"), "/a2": links("/d")}
+    host.answers |= {"/c": html(head=meta("noindex")), "/d": links("/e")}
+    host.answers |= {"/ok": redirect("/a3"), "/a3": links("/f")}
+    spider = f"{__name__}.CopyingSpider"
+    starts = [host.url(path) for path in ("/a", "/a2", "/ok")]
+    result = dry_run(starts, spider=spider)
+    assert {*paths(host)} == {
+        *["/a", "/a2", "/a3", "/ab", "/c", "/d", "/e", "/f", "/ok"]
+    }
+    assert result.stats["rep/dry_run/denied/rule"] == 3
+    assert result.stats["rep/dry_run/not_met"] == 5
+    assert "rep/dry_run/noindex/dropped/noindex" not in result.stats
 
 
 def test_a_callback_that_raises(site: Site, mode: str) -> None:

@@ -32,7 +32,7 @@ from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.usage.page import FIELDS
 from scrapy_rep.protocol.usage.preferences import NOTHING_STATED, UsagePreferences
 from scrapy_rep.protocol.usage.tdmrep import TdmRep
-from scrapy_rep.protocol.usage.vocabulary import is_about_mining
+from scrapy_rep.protocol.usage.vocabulary import MINING
 from scrapy_rep.responses.documents import has_document
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ async def _fetched_page(
         if response.status not in _REDIRECTS or not location:
             _read_response(page, response)
             tdmrep = tdmrep_url(asked.origin)
-            is_wanted = any(map(is_about_mining, profile.rep.purposes))
+            is_wanted = not MINING.isdisjoint(profile.rep.purposes)
             if is_wanted and profile.decide(robots, tdmrep).allowed:
                 (result,) = await web.robotstxts([tdmrep])
                 if result.access is Access.SUCCESSFUL:

@@ -111,8 +111,7 @@ def _why(decision: Decision, profile: Profile | None) -> str:
     elif rule is not None:
         words = ""
     if rule is not None:
-        said = f"line {rule.line}, {rule.kind.capitalize()}: {rule.pattern}"
-        words = said.rstrip() + words
+        words = f"line {rule.line}, {rule}".rstrip() + words
     return f"{words} (as {decision.form})" if decision.form else words
 
 

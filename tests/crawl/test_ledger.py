@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,7 @@ from scrapy_rep.ledger.reader import open_ledger
 from tests.crawl.answers import Answer, image, robots
 from tests.crawl.crawl import BY_HAND, run_crawl, start_crawl, wait_until
 from tests.crawl.disks import fill, free, small_disk
+from tests.crawl.ledger_spiders import PermittedSpider
 from tests.crawl.test_indexing import html, meta
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 RULES = "User-agent: *\nDisallow: /private/\nAllow: /private/open\n"
 PAGES = "tests.crawl.page_spiders.PageSpider"
 ENDLESS = "tests.crawl.ledger_spiders.EndlessSpider"
+PERMITTED = "tests.crawl.ledger_spiders.PermittedSpider"
 COLUMNS = ("page", "layer", "verdict", "reason", "agent", "line", "statement")
 
 
@@ -94,8 +97,12 @@ def test_every_layer(site: Site, mode: str, tmp_path: Path) -> None:
             "REP_LEDGER_LEVEL": "all",
             "REP_REL": ["ugc"],
             "REP_OVERRIDES": {
-                f"127.0.0.1:{ours.port}": "User-agent: *\nDisallow: /closed",
-                f"127.0.0.1:{free.port}": "ignore",
+                f"127.0.0.1:{ours.port}": {
+                    "robotstxt": "User-agent: *\nDisallow: /closed",
+                    "reason": "agreed",
+                    "until": "9000-01-01",
+                },
+                f"127.0.0.1:{free.port}": {"obey": False, "reason": "our own"},
             },
         },
     )
@@ -134,14 +141,15 @@ def test_every_layer(site: Site, mode: str, tmp_path: Path) -> None:
         host.url("/ugc"): [("/", "rel", "dropped", "nofollow", None, None, "UGC x")],
         ours.url("/private/ours"): [
             (None, "override", "allowed", "no-rule", "*", None,
-             f"127.0.0.1:{ours.port}: robotstxt")
+             f"127.0.0.1:{ours.port}: robotstxt (agreed; until 9000-01-01)")
         ],
         ours.url("/closed"): [
-            (None, "override", "refused", "rule", "*", 2, "Disallow: /closed")
+            (None, "override", "refused", "rule", "*", 2,
+             "Disallow: /closed (agreed; until 9000-01-01)")
         ],
         free.url("/private/free"): [
             (None, "override", "allowed", "override", None, None,
-             f"127.0.0.1:{free.port}: ignore")
+             f"127.0.0.1:{free.port}: ignore (our own)")
         ],
         down.url("/page"): [
             (None, "robots.txt", "refused", "unreachable", None, None, None)
@@ -404,3 +412,31 @@ def test_by_hand(site: Site, tmp_path: Path) -> None:
     [path] = tmp_path.iterdir()
     assert re.search(r"c-\d+-\d{4}-.*\.sqlite$", path.name)
     assert len(decisions(path, host.url("/private/a"))) == 1
+
+
+def test_an_override_that_ends_in_a_crawl(site: Site, tmp_path: Path) -> None:
+    """After its end, an override does not decide: robots.txt is fetched and obeyed. The ledger
+    has the override before, the robots.txt after, and a warning names the override once.
+    """
+    host, path = site.add(RULES), tmp_path / "ledger.sqlite"
+    slow = replace(html(), delay=PermittedSpider.PERMITTED + 1)
+    host.answers["/private/1"] = slow
+    urls = [host.url(f"/private/{number}") for number in (1, 2, 3)]
+    result = run_crawl(
+        [*urls, host.url("/public")],
+        spider=PERMITTED,
+        settings={
+            "REP_LEDGER": str(path),
+            "REP_LEDGER_LEVEL": "all",
+            "CONCURRENT_REQUESTS": 1,
+        },
+    )
+    assert [hit.target for hit in host.hits] == ["/private/1", "/robots.txt", "/public"]
+    first, second = decisions(path, urls[0]), decisions(path, urls[1])
+    ((_, layer, verdict, _, _, _, statement),) = first
+    assert (layer, verdict) == ("override", "allowed")
+    assert statement.startswith("127.0.0.1: ignore (agreed; until 20")
+    assert second == [
+        (None, "robots.txt", "refused", "rule", "*", 2, "Disallow: /private/")
+    ]
+    assert len(result.lines("WARNING", "has ended and decides nothing")) == 1

@@ -314,7 +314,13 @@ def _pages(ledger: Ledger, crawl: int, fewer: int) -> None:
         ("meta", "dropped", "nofollow", "noindex, nofollow", 31),
         ("meta", "annotated", "noindex", "mybot: noindex", 6),
         ("rel", "dropped", "nofollow", "nofollow ugc", 12),
-        ("override", "allowed", "override", "staging.example: ignore", 14),
+        (
+            "override",
+            "allowed",
+            "override",
+            "staging.example: ignore (our own; until 2027-01-01)",
+            14,
+        ),
         ("delay", "refused", "delay", "Crawl-delay: 600", 9),
     ):
         for number in range(-(-times // fewer)):

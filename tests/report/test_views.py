@@ -331,7 +331,13 @@ def test_overridden(tmp_path: Path) -> None:
     path = realistic(tmp_path / "ledger")
     columns = "reason", "statement", "verdict", "times", "hosts"
     assert values(rows("overridden", path), *columns) == [
-        ("override", "staging.example: ignore", "allowed", 14, 1)
+        (
+            "override",
+            "staging.example: ignore (our own; until 2027-01-01)",
+            "allowed",
+            14,
+            1,
+        )
     ]
     with closing(Ledgers([path], DEFAULT)) as ledgers:
         changed = {

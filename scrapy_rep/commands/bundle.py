@@ -33,7 +33,8 @@ Files
 record.json     The decisions, oldest first; the crawls that made them; and for each robots.txt when it
                 was fetched, from which URL, and the status and the headers of the answer. All times
                 are in UTC.
-robots-N.txt    The robots.txt files, byte for byte as the crawler received them.
+robots-N.txt    The robots.txt files, byte for byte as the crawler received them. Of a file that is longer
+                than crawlers read (500 KiB), it is the part that the crawler read.
 
 Each robots.txt in record.json has a "file" (in this archive) and a "sha256". A robots.txt without a
 "file" had no content to follow: its "access", "status" and "error" say why.
@@ -42,6 +43,9 @@ Decisions
 ---------
 
 {decisions}
+A decision with "times" above 1 in record.json is the first of that many like ones, which differ in their
+times, and perhaps in their URLs, alone.
+
 Step 1: are the robots.txt files the recorded ones?
 ---------------------------------------------------
 
@@ -66,9 +70,9 @@ crawlers do, "classic" as the conventions of 1994 and 1996 say. Where those diff
 dialect may decide otherwise.
 
 A decision without a "check" was made by something else, which its "layer" and "reason" name: there was
-no robots.txt (with a status from 400 to 499, RFC 9309 allows everything) or no answer (it then forbids
-everything); the page itself stated something ("statement"); the host asked for a delay; or the user of
-the crawler overrode the site ("override").
+no robots.txt (a status from 400 to 499, but not 429: RFC 9309 allows everything); its server failed or
+did not answer (RFC 9309 forbids everything); the page itself stated something ("statement"); the host
+asked for a delay; or the user of the crawler overrode the site ("override").
 
 Step 3: is the record the one that the crawl wrote?
 ---------------------------------------------------
@@ -79,8 +83,8 @@ timestamped after the crawl, ask for the ledger, and for the digest from where i
     pip install scrapy-rep
     scrapy rep verify LEDGER DIGEST
 
-It says "intact, as published" if no byte of the crawl was changed since. A digest of null means that the
-crawl did not end, or that an earlier version of scrapy-rep wrote the ledger.
+It says "intact", and "as published" beside the digest, if nothing of the crawl was changed since. A
+digest of null means that the crawl did not end, or that an earlier version of scrapy-rep wrote the ledger.
 """
 
 _SCRIPT = """\

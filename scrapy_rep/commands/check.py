@@ -24,7 +24,6 @@ from scrapy_rep.commands.urls import UrlList, parse_argument, parts
 from scrapy_rep.commands.usage import robotstxt_usage, usage_record, usage_text
 from scrapy_rep.commands.web import ask
 from scrapy_rep.protocol.crawlers import CRAWLERS
-from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.display import columns, visible
 from scrapy_rep.protocol.robotstxt.lines import decoded_text
 
@@ -74,8 +73,9 @@ class Checker:
 
     def __init__(self, arguments: Namespace, settings: Settings) -> None:
         self.profile = profile_of(arguments, settings)
-        own = {self.profile.dialect.name: self.profile.dialect}
-        self._dialects = own | DIALECTS | own if arguments.dialects else own
+        self._dialects = self.profile.dialects
+        if not arguments.dialects:
+            self._dialects = {self.profile.dialect.name: self.profile.dialect}
         self._output = Output(arguments)
         self._with_crawlers = arguments.agents
         self._is_brief = arguments.brief

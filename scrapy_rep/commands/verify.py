@@ -84,7 +84,7 @@ def _text(line: Line, record: dict[str, Any]) -> None:
         line("  sha256 {}{}", record["digest"], words.get(record["published"], ""))
     for each in record["problems"]:
         line("  {}: {}", each["table"], each["message"])
-    if record["verdict"] == "not sealed":
+    if record["crawl"] is not None and not record["digest"]:
         line("  An earlier version of scrapy-rep wrote it, or its seals were removed.")
     elif record["started"] and not record["ended"]:
         line("  It was killed, or still runs. What it wrote until then was compared.")

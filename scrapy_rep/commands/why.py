@@ -171,10 +171,9 @@ class _Ledger:
             self._ledger.execute("BEGIN")
             self._ledger.create_function("is_asked", 1, asked.is_asked)
             self._columns = columns_of(self._ledger, "decision")
-            self.crawls = {
-                row["id"]: self._crawl(row)
-                for row in self._ledger.execute("SELECT * FROM crawl")
-            }
+            crawls = self._ledger.execute("SELECT * FROM crawl").fetchall()
+            self._crawls = {row["id"]: row for row in crawls}
+            self.has_every_decision = all(map(_has_every_decision, crawls))
             self._origins = self._find_origins()
             self.decisions, self.groups = 0, 0
             """How many there are."""
@@ -184,21 +183,24 @@ class _Ledger:
     def close(self) -> None:
         self._ledger.close()
 
-    def _crawl(self, row: sqlite3.Row) -> dict[str, Any]:
-        settings = read_json(row["settings"], dict)
-        level = settings.get(LEDGER_LEVEL, DEFAULTS[LEDGER_LEVEL])
-        return {
-            "ledger": self.path,
-            "crawl": row["id"],
-            "spider": row["spider"],
-            "user_agent": row["user_agent"],
-            "agents": list(read_texts(row["agents"])),
-            "dialect": row["dialect"],
-            "every_decision": level == "all",
-            "started": iso_time(row["started"]),
-            "ended": iso_time(row["ended"]),
-            "digest": sealed_digest(self._ledger, row["id"]) if row["ended"] else None,
-        }
+    def crawl(self, crawl: int) -> dict[str, Any] | None:
+        """Return a crawl as a JSON object."""
+        row = self._crawls.get(crawl)
+        if row is None:
+            return None
+        with reading(self.path):
+            return {
+                "ledger": self.path,
+                "crawl": crawl,
+                "spider": row["spider"],
+                "user_agent": row["user_agent"],
+                "agents": list(read_texts(row["agents"])),
+                "dialect": row["dialect"],
+                "every_decision": _has_every_decision(row),
+                "started": iso_time(row["started"]),
+                "ended": iso_time(row["ended"]),
+                "digest": row["ended"] and sealed_digest(self._ledger, crawl),
+            }
 
     def _find_origins(self) -> list[str]:
         """Return the origins, as the ledger has them, that were asked about."""
@@ -284,17 +286,27 @@ class _Ledger:
                 "crawl": row["crawl"],
                 "origin": row["origin"],
                 "url": row["url"],
-                "redirects": read_json(row["redirects"], list),
+                "redirects": list(read_texts(row["redirects"])),
                 "access": row["access"],
                 "status": row["status"],
                 "error": row["error"],
-                "headers": read_json(row["headers"], list),
+                "headers": [
+                    [str(part) for part in each]
+                    for each in read_json(row["headers"], list)
+                    if isinstance(each, list) and len(each) == 2
+                ],
                 "fetched": iso_time(row["fetched"]),
                 "expires": iso_time(row["expires"]),
                 "copy_of": iso_time(row["copy_of"]),
                 "sha256": row["sha256"],
                 "bytes": None if body is None else len(body),
             }, body
+
+
+def _has_every_decision(crawl: sqlite3.Row) -> bool:
+    """Whether the ledger of a crawl has what was allowed too."""
+    level = read_json(crawl["settings"], dict).get(LEDGER_LEVEL, DEFAULTS[LEDGER_LEVEL])
+    return bool(level == "all")
 
 
 class _Answer:
@@ -332,9 +344,7 @@ class _Answer:
             "decisions": decisions,
             "robotstxts": list(self._robotstxts.values()),
             "only_refusals": [
-                each.path
-                for each in ledgers
-                if not all(crawl["every_decision"] for crawl in each.crawls.values())
+                each.path for each in ledgers if not each.has_every_decision
             ],
         }
 
@@ -344,7 +354,8 @@ class _Answer:
         robotstxt = self._robotstxt(ledger, row["snapshot"])
         body = self.bodies.get(robotstxt["file"]) if robotstxt else None
         context: list[dict[str, Any]] = []
-        if body is not None and row["line"]:
+        # The line of an override is one of the user's text.
+        if body is not None and row["line"] and row["layer"] != "override":
             dialect = DIALECTS.get(crawl["dialect"], RFC9309) if crawl else RFC9309
             context = lines_around(_parsed(body, dialect), row["line"])
         return {
@@ -361,9 +372,10 @@ class _Answer:
         }
 
     def _note_crawl(self, ledger: _Ledger, crawl: int) -> dict[str, Any] | None:
-        if crawl in ledger.crawls:
-            return self._crawls.setdefault((ledger.path, crawl), ledger.crawls[crawl])
-        return None
+        key = ledger.path, crawl
+        if key not in self._crawls and (found := ledger.crawl(crawl)):
+            self._crawls[key] = found
+        return self._crawls.get(key)
 
     def _robotstxt(
         self, ledger: _Ledger, snapshot: int | None
@@ -394,7 +406,7 @@ def _why(row: Mapping[str, Any]) -> str:
     key = "rel" if row["layer"] == "rel" else reason
     key = "pause" if (reason, row["verdict"]) == ("back-off", "noted") else key
     words = REASONS.get(key, Words(reason)).text
-    if row["line"] and row["layer"] == "robots.txt":
+    if row["line"] and statement and row["layer"] == "robots.txt":
         words = f"line {row['line']}, {statement}"
     elif statement:
         words = f"{words}: {statement}"

@@ -75,8 +75,11 @@ class Table(NamedTuple):
 
 def tables(connection: sqlite3.Connection, names: Iterable[str]) -> list[Table]:
     """Return those of the tables *names* that exist and have rows of crawls."""
+    # A view or a virtual table may have more rows than the file has bytes.
+    real = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
+    there = {row[0] for row in connection.execute(real)}
     found = []
-    for name in sorted(names):
+    for name in sorted(there.intersection(names)):
         info = connection.execute(f"PRAGMA table_info({_quoted(name)})").fetchall()
         key = tuple(row[1] for row in sorted(info, key=lambda row: row[5]) if row[5])
         table = Table(name, tuple(sorted(row[1] for row in info)), key)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sqlite3
 import time
 from contextlib import closing
@@ -439,7 +438,7 @@ def test_checked_with_robotspy(rep: Rep, two_decisions: str) -> None:
         assert parser.can_fetch(check["agent"], check["url"]) == check["allowed"]
 
 
-def test_the_hand_of_a_reader(rep: Rep, two_decisions: str) -> None:
+def test_the_page_of_a_bundle(rep: Rep, two_decisions: str) -> None:
     """Each step of the page names what there is in the record."""
     files = bundled(rep, "example.com", two_decisions)
     readme, schema = files["README.txt"].decode(), (SCHEMAS / "why.json").read_text()
@@ -449,4 +448,3 @@ def test_the_hand_of_a_reader(rep: Rep, two_decisions: str) -> None:
         assert f'"{name}"' in schema
     assert "example.com/basket/1" in readme
     assert max(map(len, readme.splitlines())) <= 110
-    assert shutil.which("sha256sum")

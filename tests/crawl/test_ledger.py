@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scrapy_rep.ledger.reader import open_ledger
+from scrapy_rep.ledger.seals import check
 from tests.crawl.answers import Answer, image, robots
 from tests.crawl.crawl import BY_HAND, run_crawl, start_crawl, wait_until
 from tests.crawl.disks import fill, free, small_disk
@@ -46,6 +47,17 @@ def decisions(path: Path, url: str) -> list[tuple[Any, ...]]:
     for row in found:
         row["page"] = row["page"] and re.sub("^http://[^/]*", "", row["page"])
     return [tuple(row[name] for name in COLUMNS) for row in found]
+
+
+def intact_digests(path: Path) -> list[str | None]:
+    """Check that all rows of a ledger are as they were sealed. Return the digest of each crawl."""
+    ledger = open_ledger(str(path))
+    try:
+        found = check(ledger)
+    finally:
+        ledger.close()
+    assert [each.problems for each in found] == [[]] * len(found)
+    return [each.digest for each in found]
 
 
 def allowed(path: Path) -> Counter[str]:
@@ -169,6 +181,9 @@ def test_every_layer(site: Site, mode: str, tmp_path: Path) -> None:
     [[count]] = [row.values() for row in rows(path, records)]
     assert result.stats["rep/ledger/recorded"] == count
     assert "rep/ledger/dropped" not in result.stats
+    [[count]] = [row.values() for row in rows(path, "SELECT count(*) FROM decision")]
+    [digest] = intact_digests(path)
+    assert f"] Ledger {path}: {count} decisions, sha256 {digest}\n" in result.log
 
 
 def check_snapshots(path: Path, host: Host, same: Host, down: Host) -> None:
@@ -352,6 +367,7 @@ def test_killed(site: Site, tmp_path: Path) -> None:
     run_crawl([host.url("/")], settings=settings)
     ended = rows(path, "SELECT ended IS NULL AS killed FROM crawl ORDER BY id")
     assert ended == [{"killed": 1}, {"killed": 0}]
+    assert None not in intact_digests(path)
 
 
 def test_a_full_disk(site: Site, tmp_path: Path) -> None:
@@ -387,6 +403,7 @@ def test_a_full_disk(site: Site, tmp_path: Path) -> None:
         assert len(result.lines("WARNING", "ledger")) == 1
         assert allowed(path) == fetched(host)
         assert rows(path, "PRAGMA integrity_check") == [{"integrity_check": "ok"}]
+        assert f"sha256 {intact_digests(path)[0]}\n" in result.log
 
 
 def test_a_setting_that_can_not_be(site: Site, tmp_path: Path) -> None:

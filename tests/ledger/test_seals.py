@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 RULES = b"User-agent: *\nDisallow: /\n"
 
 
-def crawled(path: Path, decisions: int = 30, **batches: int) -> LedgerWriter:
+def crawled(path: Path, decisions: int = 30) -> LedgerWriter:
     """Write a crawl in several transactions."""
     traffic = Traffic()
     writer = LedgerWriter(path, CRAWL, traffic)

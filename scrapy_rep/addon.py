@@ -13,7 +13,7 @@ from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy_rep.extensions.ledger import Ledger
 from scrapy_rep.log import get_logger
-from scrapy_rep.settings import OBEY, RepSettings
+from scrapy_rep.settings import OBEY, RepSettings, is_dry_run
 from scrapy_rep.spidermiddlewares.indexing import IndexingGateMiddleware
 
 if TYPE_CHECKING:
@@ -29,15 +29,17 @@ class Addon:
 
     The project's own settings take precedence: ``ROBOTSTXT_OBEY`` is set at ``addon``
     priority, and a component of this package that the project sets keeps the order that the
-    project gives.
+    project gives. In a dry run (``REP_DRY_RUN``), everything that could change the crawl stays as
+    it is: ``ROBOTSTXT_OBEY``, the scheduler, its queues and filter, and Scrapy's own middleware.
     """
 
     def update_settings(self, settings: BaseSettings) -> None:
-        settings.set(OBEY, True, "addon")
-        settings.set("SCHEDULER_PRIORITY_QUEUE", "scrapy_rep.HostQueue", "addon")
-        _use_dupefilter(settings)
-        _prepare_for_workers(settings)
-        _replace_scrapys_own(settings)
+        if not is_dry_run(settings):
+            settings.set(OBEY, True, "addon")
+            settings.set("SCHEDULER_PRIORITY_QUEUE", "scrapy_rep.HostQueue", "addon")
+            _use_dupefilter(settings)
+            _prepare_for_workers(settings)
+            _replace_scrapys_own(settings)
         for name, component in (
             ("DOWNLOADER_MIDDLEWARES", RobotsTxtMiddleware),
             ("DOWNLOADER_MIDDLEWARES", IndexingMiddleware),

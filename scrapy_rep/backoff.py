@@ -32,7 +32,7 @@ def back_off(
     flight, and one more after each success. A *delay* longer than ``REP_WAIT_MAX`` has the
     requests of the host refused with the reason ``back-off``. Requests in flight are not stopped.
 
-    Does nothing if ``REP_BACKOFF_MAX`` is 0. Raises ValueError if *delay* or *cap* is not a finite
+    Does nothing if ``REP_BACKOFF_MAX`` is 0, and in a dry run. Raises ValueError if *delay* or *cap* is not a finite
     number that is 0 or greater. The parameters are those of ``back_off`` in Scrapy's pull request
     6931.
     """
@@ -41,5 +41,6 @@ def back_off(
             raise ValueError(
                 f"{name} must be a number of seconds, 0 or greater, not {value!r}"
             )
-    if RepSettings.of(crawler).backoff_max:
+    settings = RepSettings.of(crawler)
+    if settings.backoff_max and not settings.dry_run:
         Frontier.of(crawler).back_off(scopes, delay, cap)

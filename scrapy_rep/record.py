@@ -57,9 +57,20 @@ class Verdict(_Term):
     REFUSED = "refused"
     """Not fetched."""
     DROPPED = "dropped"
+    WOULD_REFUSE = "would-refuse"
+    """Fetched nevertheless, in a dry run."""
+    WOULD_DROP = "would-drop"
+    """Not dropped, in a dry run."""
     ANNOTATED = "annotated"
     NOTED = "noted"
     """A statement of a site; its effects have records of their own."""
+
+
+IN_DRY_RUN = {
+    Verdict.REFUSED: Verdict.WOULD_REFUSE,
+    Verdict.DROPPED: Verdict.WOULD_DROP,
+}
+"""The verdicts that withhold something, and those of a dry run in their place."""
 
 
 class Subject(_Term):
@@ -147,11 +158,11 @@ def of_request(
 ) -> Record:
     """Return the record of a decision by robots.txt, an override or a delay."""
     rule, reason = decision.rule, str(decision.reason)
-    statement = f"{rule.kind.capitalize()}: {rule.pattern}" if rule else None
+    statement = None if rule is None else str(rule)
     layer = Layer.ROBOTS_TXT
     if override is not None:
         layer = Layer.OVERRIDE
-        statement = statement or f"{override.pattern}: {override.kind}"
+        statement = f"{statement}{override.note}" if statement else str(override)
     elif decision.reason is Reason.OVERRIDE:
         layer, reason = Layer.OVERRIDE, meta.DONT_OBEY_ROBOTSTXT
     elif decision.reason in _OF_PACE:

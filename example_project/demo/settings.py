@@ -23,6 +23,9 @@ REP_LEDGER_LEVEL = "all"
 
 # Every setting of scrapy-rep, with its default.
 #
+# Whether the crawl only says what it would withhold, and withholds nothing.
+# REP_DRY_RUN = False
+#
 # --- How robots.txt is parsed ---------------------------------------------------------
 
 # The dialect: "rfc9309", "google" or "classic", or the import path of your own Dialect.

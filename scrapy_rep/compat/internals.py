@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -140,8 +140,9 @@ def slot_state(crawler: Crawler, key: str) -> SlotState | None:
 
 
 @contextmanager
-def room_in_downloader(crawler: Crawler) -> Iterator[None]:
-    """Let the downloader take one request more than ``CONCURRENT_REQUESTS``.
+def room_in_downloader(crawler: Crawler) -> Iterator[Callable[[], None]]:
+    """Let the downloader take one request more than ``CONCURRENT_REQUESTS``, until the end of the
+    block, or until the function is called that it gets.
 
     This writes to Scrapy's downloader and to the connection pool of aiohttp, which the handler
     has that Scrapy uses without a reactor. Nothing else leaves the pages their places:
@@ -157,17 +158,23 @@ def room_in_downloader(crawler: Crawler) -> Iterator[None]:
     downloader: Any = getattr(crawler.engine, "downloader", None)
     handlers = getattr(getattr(downloader, "handlers", None), "_handlers", {})
     sessions = [getattr(handler, "_session", None) for handler in handlers.values()]
-    pools = [(getattr(session, "connector", None), "_limit") for session in sessions]
+    pools = [
+        (getattr(session, "connector", None), name)
+        for session in sessions
+        for name in ("_limit", "_limit_per_host")
+    ]
     # None: there is no such attribute. 0: there is no limit.
     limits = [(downloader, "total_concurrency"), *pools]
-    raised = [limit for limit in limits if getattr(*limit, None)]
-    for owner, name in raised:
-        setattr(owner, name, getattr(owner, name) + 1)
-    try:
-        yield
-    finally:
-        for owner, name in raised:
-            setattr(owner, name, getattr(owner, name) - 1)
+    with ExitStack() as raised:
+        for owner, name in limits:
+            if getattr(owner, name, None):
+                setattr(owner, name, getattr(owner, name) + 1)
+                raised.callback(_lower, owner, name)
+        yield raised.close
+
+
+def _lower(owner: Any, name: str) -> None:
+    setattr(owner, name, getattr(owner, name) - 1)
 
 
 def has_room(crawler: Crawler, *, raised: int, apart: type[Request]) -> bool:
@@ -187,12 +194,14 @@ def is_scraper_full(crawler: Crawler) -> bool:
     return needs_backout is not None and needs_backout()
 
 
-def image_fields(crawler: Crawler) -> list[str]:
+def image_fields(crawler: Crawler, *, with_files: bool = False) -> list[str]:
     """The item fields from which the pipelines of the crawl that are an ImagesPipeline take the
-    URLs of images. A setting, their class or their code chooses the field.
+    URLs of images. A setting, their class or their code chooses the field. *with_files* adds the
+    fields of each FilesPipeline.
     """
+    names = ["images_urls_field"] + ["files_urls_field"] * with_files
     pipelines = _find(crawler.engine, "scraper.itemproc.middlewares") or ()
-    fields = (getattr(pipeline, "images_urls_field", None) for pipeline in pipelines)
+    fields = (getattr(each, name, None) for each in pipelines for name in names)
     return [field for field in dict.fromkeys(fields) if isinstance(field, str)]
 
 

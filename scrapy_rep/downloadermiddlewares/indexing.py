@@ -6,7 +6,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from functools import lru_cache, partial
 from itertools import islice
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from scrapy.http import HtmlResponse
 from scrapy.http.request import NO_CALLBACK
@@ -17,6 +17,7 @@ from scrapy_rep.compat.versions import is_parse_command
 from scrapy_rep.exceptions import FileDenied
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import RobotsTxtRequest
+from scrapy_rep.frontier.reach import Reach
 from scrapy_rep.frontier.reporter import DecisionReporter
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.record import Subject, Verdict, forbidden
@@ -59,6 +60,7 @@ class IndexingMiddleware:
         self._identity = Identity.of(crawler)
         self._reporter = DecisionReporter.of(crawler)
         self._purposes = Purposes.of(crawler)
+        self._reach = Reach.of(crawler) if settings.dry_run else None
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> IndexingMiddleware:
@@ -70,10 +72,11 @@ class IndexingMiddleware:
         rules, preferences = self._read(request, response)
         request.meta[meta.INDEXING] = rules
         request.meta[meta.USAGE] = preferences
-        if not rules.index:
-            response.flags.append(meta.NOINDEX_FLAG)
-        if not rules.follow:
-            response.flags.append(meta.NOFOLLOW_FLAG)
+        if self._reach is None:
+            if not rules.index:
+                response.flags.append(meta.NOINDEX_FLAG)
+            if not rules.follow:
+                response.flags.append(meta.NOFOLLOW_FLAG)
         if self._settings.ledger is not None:
             self.report(request, response, rules, preferences)
         if is_parse_command(self._crawler):
@@ -82,10 +85,12 @@ class IndexingMiddleware:
             response.request = request
             warn_of_drops(self._crawler, response, rules, denial)
         if request.callback is NO_CALLBACK:
-            if self._settings.noindex == "drop" and has_document(response):
-                self._refuse_media(request, response, rules)
-            if self._settings.usage == "drop":
-                self._refuse_use_of_media(request, response, preferences)
+            if self._reach is not None and self._reach.is_pending(request):
+                light = response.replace(body=b"")
+                judge = partial(self._judge_file_late, request, light, rules)
+                self._reach.when_open(request, judge)
+            else:
+                self._judge_file(request, response, rules, preferences)
         return response
 
     def _read(
@@ -151,33 +156,20 @@ class IndexingMiddleware:
 
     # Media.
 
-    def _refuse_media(
-        self, request: Request, response: Response, rules: IndexingRules
+    def _judge_file(
+        self,
+        request: Request,
+        response: Response,
+        rules: IndexingRules,
+        preferences: UsagePreferences,
     ) -> None:
-        """Raise FileDenied, for the media pipeline, if the file must not be indexed."""
-        if not rules.index:
-            rule = "noindex"
-        elif not rules.image_index and _is_image(response):
-            rule = "noimageindex"
-        else:
-            return
-        if request.meta.get(meta.DONT_OBEY_NOINDEX):
-            return
-        self._refuse(rule, rules.because(rule), request, response)
-
-    def _refuse_use_of_media(
-        self, request: Request, response: Response, preferences: UsagePreferences
-    ) -> None:
-        """Raise FileDenied if a purpose of the crawl must not use the file."""
-        is_image = _is_image(response)
-        denial = self._purposes.denial(request, preferences, image=is_image)
+        """Raise FileDenied, for the media pipeline, if the file must not be indexed or used. In a
+        dry run, only report it.
+        """
+        denial = self._denial_of_file(request, response, rules, preferences)
         if denial is None:
             return
-        self._refuse(denial.purpose, denial.statement, request, response)
-
-    def _refuse(
-        self, reason: str, because: Because, request: Request, response: Response
-    ) -> NoReturn:
+        reason, because = denial
         record = self._reporter.stated(
             Subject.FILE,
             Verdict.DROPPED,
@@ -187,7 +179,39 @@ class IndexingMiddleware:
             response=response,
             url=request.url,
         )
-        raise FileDenied(f"{response.url} {forbidden(reason, because)}", record)
+        if self._reach is None:
+            raise FileDenied(f"{response.url} {forbidden(reason, because)}", record)
+
+    def _judge_file_late(
+        self, request: Request, response: Response, rules: IndexingRules
+    ) -> None:
+        """Judge a file in a dry run, when what the site says has become known."""
+        preferences = self._purposes.read(request, response.headers, rules)
+        self._judge_file(request, response, rules, preferences)
+
+    def _denial_of_file(
+        self,
+        request: Request,
+        response: Response,
+        rules: IndexingRules,
+        preferences: UsagePreferences,
+    ) -> tuple[str, Because] | None:
+        """Return the rule or the purpose that denies a file, and the statement."""
+        is_image = _is_image(response)
+        if (
+            self._settings.noindex == "drop"
+            and not request.meta.get(meta.DONT_OBEY_NOINDEX)
+            and has_document(response)
+        ):
+            if not rules.index:
+                return "noindex", rules.because("noindex")
+            if not rules.image_index and is_image:
+                return "noimageindex", rules.because("noimageindex")
+        if self._settings.usage == "drop":
+            denial = self._purposes.denial(request, preferences, image=is_image)
+            if denial is not None:
+                return denial.purpose, denial.statement
+        return None
 
 
 def _why_not_indexable(rules: IndexingRules) -> str:

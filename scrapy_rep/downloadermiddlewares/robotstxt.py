@@ -10,6 +10,7 @@ from scrapy.responsetypes import responsetypes
 
 from scrapy_rep import meta, stats
 from scrapy_rep.compat.browsers import is_for_browser
+from scrapy_rep.downloadermiddlewares.dryrun import DryRun
 from scrapy_rep.exceptions import BackingOff
 from scrapy_rep.fetching.middleware import FetchMiddleware
 from scrapy_rep.fetching.request import RobotsTxtRequest
@@ -71,14 +72,14 @@ class RobotsTxtMiddleware:
         self._browsers = Browsers(crawler, self._hosts, self._reporter, self._judge)
 
     @classmethod
-    def from_crawler(cls, crawler: Crawler) -> RobotsTxtMiddleware:
-        return cls(crawler)
+    def from_crawler(cls, crawler: Crawler) -> RobotsTxtMiddleware | DryRun:
+        return DryRun(crawler) if RepSettings.of(crawler).dry_run else cls(crawler)
 
     async def process_request(self, request: Request) -> Response | None:
         if isinstance(request, RobotsTxtRequest):
             self._own.process_request(request)
             if request.fetch.is_judged:
-                self._judge_own(request)
+                self._judge.judge_own(request)
             return None
         if not is_of_http(request):
             return None
@@ -93,12 +94,11 @@ class RobotsTxtMiddleware:
                 return None
             if origin is None:
                 self._judge.refuse(Case(request, origin), BAD_URL)
-            override = self._hosts.override(origin)
-            if override is not None:
-                await self._keep_to_override(
-                    override, Case(request, origin, None, override)
-                )
-                return None
+            # An override may end while the request waits for its turn.
+            while (override := self._hosts.override(origin)) is not None:
+                case = Case(request, origin, None, override)
+                if await self._keep_to_override(override, case):
+                    return None
             return await self._keep_to_robotstxt(origin, request)
         except BackingOff as error:
             case = Case(request, origin, why=str(error))
@@ -110,14 +110,15 @@ class RobotsTxtMiddleware:
         """
         return self._frontier.key_of(request).is_service
 
-    async def _keep_to_override(self, override: Override, case: Case) -> None:
+    async def _keep_to_override(self, override: Override, case: Case) -> bool:
+        """Apply *override* as :meth:`_keep_to` applies a robots.txt."""
         if override.robots is not None:
-            while not await self._keep_to(override.robots, case):
-                pass
-            return
+            return await self._keep_to(override.robots, case)
+        if await self._frontier.place(case.request, obeys=False):
+            return False
         self._judge.count_override(case.origin)
         self._reporter.allowed(case, BY_USER)
-        await self._frontier.place(case.request, obeys=False)
+        return True
 
     async def _keep_to_robotstxt(
         self, origin: Origin, request: Request
@@ -167,19 +168,6 @@ class RobotsTxtMiddleware:
         self._own.process_exception(request, exception)
         if is_for_browser(request):
             self._browsers.end(request)
-
-    def _judge_own(self, request: RobotsTxtRequest) -> None:
-        """Raise RobotsDenied if *request*, of this package for another file than robots.txt, is
-        forbidden, as if it were of a spider.
-        """
-        origin = request_origin(request)
-        assert origin is not None
-        known, override = request.fetch.known, self._hosts.override(origin)
-        robots = known.robots if known else override and override.robots
-        if robots is not None:
-            entry = known.entry if known else None
-            self._judge.judge(robots, Case(request, origin, entry, override))
-        self._judge.count_override(origin)
 
     async def _keep_to(
         self, robots: RobotsTxt, case: Case, tdmrep: TdmRep | None = None

@@ -99,7 +99,7 @@ class Ledger:
         connect(self._robotstxt_known, ours.robotstxt_known)
         connect(self._decided, ours.rep_decided)
         connect(self._response_downloaded, signals.response_downloaded)
-        if not self._settings.obey:
+        if not (self._settings.obey or self._settings.dry_run):
             connect(self._not_obeyed, signals.request_reached_downloader)
         self._writer.start()
         self._checking.start(_CHECK_INTERVAL, now=False)
@@ -160,6 +160,14 @@ class Ledger:
         end = time.time(), reason, json.dumps(counts, sort_keys=True)
         await run_in_thread(self._writer.close, end)
         self._check_writer()
+        if self._writer.digest is not None:
+            logger.info(
+                "Ledger %s: %d decisions, sha256 %s",
+                self._path,
+                self._writer.decisions,
+                self._writer.digest,
+                extra={"spider": self._crawler.spider},
+            )
 
     def _check_writer(self) -> None:
         """Update the stats of the writer, and log each kind of failure once."""

@@ -255,7 +255,8 @@ class RobotsTxtFetcher:
                 self._crawler.signals.connect(self._received, signals.bytes_received)
             try:
                 # A slow robots.txt must not reduce the number of concurrent pages.
-                with room_in_downloader(self._crawler):
+                with room_in_downloader(self._crawler) as give_room_back:
+                    request.fetch.give_room_back = give_room_back
                     return await self._crawler.engine.download_async(request)
             finally:
                 self._on_network -= 1

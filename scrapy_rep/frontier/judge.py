@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from scrapy_rep.fetching.identity import Identity
-from scrapy_rep.protocol.access.overrides import override_for
+from scrapy_rep.frontier.hostkeys import request_origin
+from scrapy_rep.frontier.reporter import Case
 from scrapy_rep.protocol.request_target import decide, is_allowed
 from scrapy_rep.responses.purposes import Purposes
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
+    from scrapy_rep.fetching.request import RobotsTxtRequest
     from scrapy_rep.frontier.frontier import Frontier
     from scrapy_rep.frontier.hosts import Hosts
-    from scrapy_rep.frontier.reporter import Case, DecisionReporter
+    from scrapy_rep.frontier.reporter import DecisionReporter
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.decisions import Decision
@@ -39,7 +41,6 @@ class Judge:
         self._frontier = frontier
         self._hosts = hosts
         self._reporter = reporter
-        self._overrides = settings.overrides
         self._clients = settings.clients
 
     def judge(
@@ -86,6 +87,19 @@ class Judge:
         agent = robots.decide(request.url, self._identity.tokens(request)).agent
         self.refuse(case, pace.refusal(demand.refusal, self._hosts.now(), agent))
 
+    def judge_own(self, request: RobotsTxtRequest) -> None:
+        """Raise RobotsDenied if *request*, of this package for another file than robots.txt, is
+        forbidden, as if it were of a spider.
+        """
+        origin = request_origin(request)
+        assert origin is not None
+        known, override = request.fetch.known, self._hosts.override(origin)
+        robots = known.robots if known else override and override.robots
+        if robots is not None:
+            entry = known.entry if known else None
+            self.judge(robots, Case(request, origin, entry, override))
+        self.count_override(origin)
+
     def refuse(self, case: Case, decision: Decision) -> NoReturn:
         """Report that the request of *case* is refused. Raises RobotsDenied."""
         self._frontier.left(case.request)
@@ -94,7 +108,7 @@ class Judge:
 
     def count_override(self, origin: Origin | None) -> None:
         """Count the override for *origin*, if there is one, as used for a decision."""
-        override = override_for(self._overrides, origin) if origin else None
+        override = self._hosts.override_for(origin) if origin else None
         if origin and override is not None:
             self._reporter.override_used(override, origin)
 

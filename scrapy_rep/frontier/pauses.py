@@ -29,7 +29,7 @@ logger = get_logger(__name__)
 # The shortest pause, in seconds, that a host can ask for.
 _MIN_ASKED = 1.0
 
-_ASKS_FOR_PAUSE = frozenset({429, 503})
+ASKS_FOR_PAUSE = frozenset({429, 503})
 
 
 class Pauses:
@@ -57,17 +57,12 @@ class Pauses:
         self, response: Response, request: Request, scope: Scope, sent_at: float
     ) -> None:
         """Note that *response* has come to *request*, which was sent at *sent_at*."""
-        if not self._settings.backoff_max:
+        if self._settings.dry_run or not self._settings.backoff_max:
             return
         leases = self._frontier.leases
-        if response.status in _ASKS_FOR_PAUSE:
-            asked = pause_asked(headers_of(response), self._clock.time())
-            if asked is not None:
-                asked = max(asked, _MIN_ASKED)
+        if response.status in ASKS_FOR_PAUSE:
+            asked, said = pause_in(response, self._clock.time())
             if self.back_off(scope, asked, None, sent_at):
-                said = str(response.status)
-                if after := response.headers.get(b"Retry-After"):
-                    said += f", Retry-After: {after.decode('latin-1')}"
                 where = origin_at(response.url, request)
                 self._reporter.slowed("back-off", said, where, response.url)
         elif scope.back_off is not None:
@@ -180,6 +175,19 @@ class Pauses:
 
     def _log(self, level: int, message: str, **values: object) -> None:
         logger.log(level, message, values, extra={"spider": self._crawler.spider})
+
+
+def pause_in(response: Response, now: float) -> tuple[float | None, str]:
+    """Return the pause in seconds that *response*, a 429 or 503, asks for, or None if it does not
+    say; and what it says, for a record.
+    """
+    asked = pause_asked(headers_of(response), now)
+    if asked is not None:
+        asked = max(asked, _MIN_ASKED)
+    said = str(response.status)
+    if after := response.headers.get(b"Retry-After"):
+        said += f", Retry-After: {after.decode('latin-1')}"
+    return asked, said
 
 
 def duration(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from scrapy import signals
@@ -11,6 +12,7 @@ from scrapy_rep import stats
 from scrapy_rep.compat.versions import HAS_ROBOTS_PARSED_SIGNAL, shared_component
 from scrapy_rep.exceptions import RobotsDenied
 from scrapy_rep.frontier.hostkeys import origin_at
+from scrapy_rep.frontier.reach import Reach
 from scrapy_rep.frontier.withheld import Withheld
 from scrapy_rep.ledger.traffic import Traffic
 from scrapy_rep.log import get_logger
@@ -18,6 +20,7 @@ from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.reasons import REASONS
 from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
 from scrapy_rep.record import (
+    IN_DRY_RUN,
     Because,
     Layer,
     Record,
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-_WITHHOLDS = frozenset({Verdict.REFUSED, Verdict.DROPPED})
+_WITHHOLDS = frozenset({*IN_DRY_RUN, *IN_DRY_RUN.values()})
 
 BY_USER = Decision(True, None, None, Reason.OVERRIDE)
 ROBOTS_TXT = Decision(True, None, None, Reason.ROBOTS_TXT)
@@ -100,7 +103,7 @@ class Case(NamedTuple):
         if decision.reason is Reason.BACK_OFF:
             return f"Refused ({decision.reason}): {self.why}"
         if self.override is not None:
-            why = f"REP_OVERRIDES[{self.override.pattern!r}]"
+            why = f"REP_OVERRIDES[{self.override.pattern!r}]{self.override.note}"
         elif self.origin is not None:
             why = self.origin.robotstxt_url
         else:
@@ -147,6 +150,7 @@ class DecisionReporter:
         self._overrides_in_use: set[str] = set()
         self._withheld = Withheld(crawler)
         self._purposes = Purposes.of(crawler)
+        self._reach = Reach.of(crawler) if settings.dry_run else None
 
     @classmethod
     def of(cls, crawler: Crawler) -> DecisionReporter:
@@ -164,9 +168,10 @@ class DecisionReporter:
     def refused(self, case: Case, decision: Decision) -> RobotsDenied:
         """Report that a request is refused. Return the error for its errback."""
         denied = RobotsDenied(case.message(decision), case.record(decision))
-        values = {"denied": denied, "request": case.request}
-        self._log(logging.DEBUG, "%(denied)s: %(request)s", **values)
-        self._crawler.stats.inc_value(stats.FORBIDDEN)
+        if self._reach is None:
+            values = {"denied": denied, "request": case.request}
+            self._log(logging.DEBUG, "%(denied)s: %(request)s", **values)
+            self._crawler.stats.inc_value(stats.FORBIDDEN)
         self.decided(denied.record, case.request)
         return denied
 
@@ -176,9 +181,31 @@ class DecisionReporter:
         request: Request | None = None,
         response: Response | None = None,
     ) -> None:
-        """Count a decision, and send the signal about it."""
+        """Count a decision, and send the signal about it. In a dry run, do so once a real run
+        would make the decision as well.
+        """
+        if self._reach is None:
+            self._decided(record, request, response)
+            return
+        verdict = IN_DRY_RUN.get(record.verdict, record.verdict)
+        record = record._replace(verdict=verdict)
+        if record.page is None:
+            call = partial(self._decided, record, request, None)
+            self._reach.when_reached(request, call)
+        else:
+            # Downloader middlewares get a response that does not have its request yet.
+            page = (response.request if response is not None else None) or request
+            # Held perhaps until the end, so without the request and the response.
+            self._reach.when_open(page, partial(self._decided, record, None, None))
+
+    def _decided(
+        self, record: Record, request: Request | None, response: Response | None
+    ) -> None:
         if record.verdict in _WITHHOLDS:
-            self._crawler.stats.inc_value(_stat(record))
+            stat = _stat(record)
+            if self._reach is not None:
+                stat = stats.DRY_RUN.format(key=stat.removeprefix("rep/"))
+            self._crawler.stats.inc_value(stat)
             self._withheld.note(record, request)
         self._send(rep_decided, record=record, request=request, response=response)
 
@@ -232,10 +259,11 @@ class DecisionReporter:
             self._overrides_in_use.add(override.pattern)
             self._log(
                 logging.INFO,
-                "REP_OVERRIDES[%(pattern)r] decides for %(origin)s: %(kind)s",
+                "REP_OVERRIDES[%(pattern)r] decides for %(origin)s: %(kind)s%(note)s",
                 pattern=override.pattern,
                 origin=origin,
                 kind=override.kind,
+                note=override.note,
             )
 
     async def learned(

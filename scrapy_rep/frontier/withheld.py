@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from scrapy import signals
@@ -10,9 +11,12 @@ from scrapy import signals
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.reasons import REASONS, Words
 from scrapy_rep.protocol.robotstxt.decisions import Reason
-from scrapy_rep.record import Layer, Record, Subject, Verdict
+from scrapy_rep.record import IN_DRY_RUN, Layer, Record, Subject, Verdict
+from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from scrapy import Request
     from scrapy.crawler import Crawler
 
@@ -25,7 +29,34 @@ _KINDS = {
     (Subject.LINK, Verdict.DROPPED): (logging.WARNING, "Links not followed"),
     (Subject.ITEM, Verdict.DROPPED): (logging.WARNING, "Items dropped"),
     (Subject.FILE, Verdict.DROPPED): (logging.WARNING, "Files withheld"),
+    (Subject.REQUEST, Verdict.WOULD_REFUSE): (
+        logging.INFO,
+        "Requests that would be refused",
+    ),
+    (Subject.LINK, Verdict.WOULD_DROP): (
+        logging.WARNING,
+        "Links that would not be followed",
+    ),
+    (Subject.ITEM, Verdict.WOULD_DROP): (
+        logging.WARNING,
+        "Items that would be dropped",
+    ),
+    (Subject.FILE, Verdict.WOULD_DROP): (
+        logging.WARNING,
+        "Files that would be withheld",
+    ),
 }
+
+_IN_WORDS = {
+    Verdict.REFUSED: "is refused",
+    Verdict.DROPPED: "is dropped",
+    Verdict.WOULD_REFUSE: "would be refused",
+    Verdict.WOULD_DROP: "would be dropped",
+}
+
+# The most hosts that a line of a dry run names, and those that are counted for it.
+_HOSTS_NAMED = 3
+_HOSTS_COUNTED = 10_000
 
 
 class Withheld:
@@ -37,8 +68,11 @@ class Withheld:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
+        self._is_dry_run = RepSettings.of(crawler).dry_run
         self._found: dict[tuple[Subject, Verdict, str, str], tuple[int, Record]] = {}
         """How often there was each kind and reason, and the first record of it."""
+        self._origins: dict[tuple[Subject, Verdict, str, str], Counter[str]] = {}
+        """For each of them in a dry run, how often there was each origin."""
         self._has_said: set[Subject] = set()
         crawler.signals.connect(self._sum_up, signals.spider_closed)
 
@@ -47,34 +81,47 @@ class Withheld:
         key = record.subject, record.verdict, record.reason, _words(record).setting
         count, first = self._found.get(key, (0, record))
         self._found[key] = count + 1, first
+        if record.verdict in IN_DRY_RUN.values():
+            origins = self._origins.setdefault(key, Counter())
+            if record.origin in origins or len(origins) < _HOSTS_COUNTED:
+                origins[record.origin] += 1
         if record.subject in self._has_said:
             return
         if record.subject is Subject.ITEM:
-            what = "The first item is dropped"
+            what = "The first item"
         elif (
-            record.verdict is Verdict.REFUSED
+            record.verdict in {Verdict.REFUSED, Verdict.WOULD_REFUSE}
             and request is not None
             and request.meta.get("is_start_request")
         ):
-            what = "A start request is refused"
+            what = "A start request"
         else:
             return
         self._has_said.add(record.subject)
-        self._log(what, record)
+        self._log(f"{what} {_IN_WORDS[record.verdict]}", record)
 
     def _sum_up(self) -> None:
-        for count, first in sorted(self._found.values(), key=lambda each: -each[0]):
+        found = sorted(self._found.items(), key=lambda each: -each[1][0])
+        for key, (count, first) in found:
             _, what = _KINDS[first.subject, first.verdict]
-            self._log(f"{what}: {count:,}", first)
+            if first.verdict is Verdict.NOTED and self._is_dry_run:
+                what = "Delays and pauses that a real run would keep"
+            most = self._origins.get(key, Counter()).most_common(_HOSTS_NAMED)
+            self._log(f"{what}: {count:,}", first, most)
 
-    def _log(self, what: str, record: Record) -> None:
+    def _log(
+        self, what: str, record: Record, most: Sequence[tuple[str, int]] = ()
+    ) -> None:
         level, _ = _KINDS[record.subject, record.verdict]
         why, setting = _words(record)
         changes = f"; {setting} changes this" if setting else ""
         message = f"{what}, because %(why)s (%(reason)s){changes}. Example: %(url)s"
         if record.statement:
             message += " (%(statement)s)"
-        values = record._asdict() | {"why": why}
+        if most:
+            message += ". Most at %(most)s"
+        named = ", ".join(f"{origin} ({count:,})" for origin, count in most)
+        values = record._asdict() | {"why": why, "most": named}
         logger.log(level, message, values, extra={"spider": self._crawler.spider})
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_rep.ledger.reader import bound, open_ledger, read_json, read_texts, reading
 from scrapy_rep.report.facts import note_facts
-from scrapy_rep.settings import DEFAULTS, LEDGER_LEVEL
+from scrapy_rep.settings import DEFAULTS, DRY_RUN, LEDGER_LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,8 @@ TEXT_LIMIT = 2**18
 
 _VIEWS = files("scrapy_rep").joinpath("report/views.sql")
 
-# The rows of one ledger that the views read. "file" is its name in SQL.
+# The rows of one ledger that the views read. "file" is its name in SQL. What a dry run would have
+# refused or dropped counts as if it had; the headline says so.
 _ROWS = {
     "body": "SELECT {ledger} AS ledger, sha256, body FROM {file}.body",
     "snapshot": """
@@ -48,7 +49,8 @@ FROM {file}.snapshot
     "decision": """
 SELECT {ledger} AS ledger, d.id AS id, d.crawl AS crawl, d.time AS time, d.origin AS origin,
        d.url AS url, d.page AS page, d.agent AS agent, d.layer AS layer,
-       d.verdict AS verdict, d.reason AS reason, d.snapshot AS snapshot, d.line AS line,
+       replace(replace(d.verdict, 'would-refuse', 'refused'), 'would-drop', 'dropped')
+       AS verdict, d.reason AS reason, d.snapshot AS snapshot, d.line AS line,
        d.statement AS statement, {source} AS source, {via} AS via, s.sha256 AS sha256,
        d.time - coalesce(s.copy_of, s.fetched) AS age
 FROM {file}.decision AS d LEFT JOIN {file}.snapshot AS s ON s.id = d.snapshot
@@ -226,5 +228,6 @@ def _crawl(ledger: int, path: str, row: sqlite3.Row) -> dict[str, Any]:
         "settings": settings,
         "versions": read_json(row["versions"], dict),
         "counts": read_json(row["counts"] or "{}", dict),
+        "is_dry_run": str(settings.get(DRY_RUN)).lower() in {"1", "true"},
         "every_decision": settings.get(LEDGER_LEVEL, DEFAULTS[LEDGER_LEVEL]) == "all",
     }

@@ -25,6 +25,9 @@ class Summary:
     complete: int
     """Crawls whose ledgers have every decision, not only refusals."""
 
+    dry_runs: int
+    """Crawls that only say what would have been refused and dropped."""
+
     uncounted: int
     """Crawls whose ledgers do not have what was fetched: an earlier version wrote them."""
 
@@ -69,6 +72,7 @@ def summarise(ledgers: Ledgers) -> Summary:
     return Summary(
         crawls=len(ledgers.crawls),
         complete=sum(crawl["every_decision"] for crawl in ledgers.crawls),
+        dry_runs=sum(crawl["is_dry_run"] for crawl in ledgers.crawls),
         uncounted=sum(
             (crawl["ledger"], crawl["id"]) not in counted
             and (

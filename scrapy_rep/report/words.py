@@ -59,6 +59,8 @@ class Headline(NamedTuple):
 
 def headline(summary: Summary) -> Headline:
     """Return the result of the crawls, as far as the ledgers show it."""
+    if summary.dry_runs:
+        return _of_dry_runs(summary)
     if not summary.complete:
         return _of_refusals(summary)
     if not summary.let_through:
@@ -70,6 +72,22 @@ def headline(summary: Summary) -> Headline:
     )
     kept = not forbidden and not summary.arrived
     return Headline(sentence, kept, tuple(_notes(summary)))
+
+
+def _of_dry_runs(summary: Summary) -> Headline:
+    refused, dropped = summary.total(Verdict.REFUSED), summary.total(Verdict.DROPPED)
+    sentence = (
+        f"Dry run: {count(refused, 'request')} would be refused, "
+        f"{count(dropped, 'item or link', 'items and links')} dropped"
+    )
+    note = (
+        "A dry run (REP_DRY_RUN) fetches everything, and refuses, drops and delays nothing. Where "
+        "this report says that it did, a real run would have done so."
+    )
+    notes = [note]
+    if real := summary.crawls - summary.dry_runs:
+        notes.append(f"{count(real, 'other crawl')} in this report: no dry run.")
+    return Headline(sentence, True, tuple(notes))
 
 
 def _of_refusals(summary: Summary) -> Headline:

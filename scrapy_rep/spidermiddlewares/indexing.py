@@ -7,14 +7,16 @@ from weakref import WeakKeyDictionary
 
 from scrapy import Request
 from scrapy.exceptions import NotConfigured
+from w3lib.url import canonicalize_url
 
 from scrapy_rep import meta
+from scrapy_rep.frontier.reach import Reach
 from scrapy_rep.frontier.reporter import DecisionReporter
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.indexing.statements import Statement
 from scrapy_rep.record import Subject, Verdict
-from scrapy_rep.responses import links
 from scrapy_rep.responses.documents import has_document
+from scrapy_rep.responses.links import only_marked
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.spidermiddlewares.items import ItemGate
 
@@ -40,10 +42,11 @@ class IndexingGateMiddleware:
         self._crawler = crawler
         self._settings = settings = RepSettings.of(crawler)
         policies = {settings.noindex, settings.nofollow, settings.usage}
-        if policies == {"ignore"} and not settings.rel:
+        if policies == {"ignore"} and not settings.rel and not settings.dry_run:
             raise NotConfigured
         self._items = ItemGate(crawler)
         self._reporter = DecisionReporter.of(crawler)
+        self._reach = Reach.of(crawler) if settings.dry_run else None
         self._only_marked: WeakKeyDictionary[Response, dict[str, str]]
         self._only_marked = WeakKeyDictionary()
 
@@ -77,16 +80,38 @@ class IndexingGateMiddleware:
 
     def _lets_all_pass(self, response: Response, rules: IndexingRules | None) -> bool:
         """Whether all links and items of the page may pass, which is true of most pages."""
-        if self._settings.rel or not (rules is None or rules.follow):
+        if self._settings.dry_run or self._settings.rel:
+            return False
+        if not (rules is None or rules.follow):
             return False
         return self._items.lets_all_pass(response, rules)
 
     def _may_pass(
         self, output: Any, response: Response, rules: IndexingRules | None
     ) -> bool:
+        if self._reach is not None:
+            try:
+                self._judge(output, response, rules, self._reach)
+            except Exception:
+                logger.exception(
+                    "Error while judging an output of %(response)s: the dry run does not count it",
+                    {"response": response},
+                    extra={"spider": self._crawler.spider},
+                )
+            return True
         if isinstance(output, Request):
             return self._may_follow(output, response, rules)
         return self._items.may_keep(output, response, rules)
+
+    def _judge(
+        self, output: Any, response: Response, rules: IndexingRules | None, reach: Reach
+    ) -> None:
+        """Judge *output* in a dry run, where it passes whatever the verdict is."""
+        if isinstance(output, Request):
+            follows = self._may_follow(output, response, rules)
+            reach.led(response.request, output, follows=follows)
+        else:
+            self._items.judge(output, response, rules, reach)
 
     # Links.
 
@@ -96,12 +121,13 @@ class IndexingGateMiddleware:
         because = self._why_not_follow(request, response, rules)
         if because is None:
             return True
-        why = because if isinstance(because, Statement) else f"rel={because}"
-        logger.debug(
-            "Dropped %(request)s: its link on %(response)s must not be followed: %(why)s",
-            {"response": response, "why": why, "request": request},
-            extra={"spider": self._crawler.spider},
-        )
+        if self._reach is None:
+            why = because if isinstance(because, Statement) else f"rel={because}"
+            logger.debug(
+                "Dropped %(request)s: its link on %(response)s must not be followed: %(why)s",
+                {"response": response, "why": why, "request": request},
+                extra={"spider": self._crawler.spider},
+            )
         self._reporter.stated(
             Subject.LINK,
             Verdict.DROPPED,
@@ -133,9 +159,9 @@ class IndexingGateMiddleware:
         if self._settings.rel:
             marked = self._only_marked.get(response)
             if marked is None:
-                marked = links.only_marked(response, self._settings.rel)
+                marked = only_marked(response, self._settings.rel)
                 self._only_marked[response] = marked
-            return marked.get(links.canonical(request.url)) if marked else None
+            return marked.get(canonicalize_url(request.url)) if marked else None
         return None
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from scrapy import signals
+from scrapy import Request, signals
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.log import logformatter_adapter
 from scrapy.utils.misc import arg_to_iter
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from scrapy_rep.frontier.reach import Reach
     from scrapy_rep.protocol.indexing.rules import IndexingRules
     from scrapy_rep.protocol.usage.preferences import Denial
     from scrapy_rep.record import Because, Record
@@ -37,7 +41,14 @@ class ItemGate:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._settings = RepSettings.of(crawler)
+        self._settings = settings = RepSettings.of(crawler)
+        if settings.dry_run:
+            # Nothing is withheld where the settings only annotate.
+            noindex, usage = (
+                "ignore" if policy == "annotate" else policy
+                for policy in (settings.noindex, settings.usage)
+            )
+            self._settings = replace(settings, noindex=noindex, usage=usage)
         self._identity = Identity.of(crawler)
         self._purposes = Purposes.of(crawler)
         self._reporter = DecisionReporter.of(crawler)
@@ -76,6 +87,49 @@ class ItemGate:
         if self._settings.usage != "ignore" and not self._may_serve(item, response):
             return False
         return self._has_no_denied_images(item, response, rules)
+
+    # Dry runs.
+
+    def judge(
+        self, item: Any, response: Response, rules: IndexingRules | None, reach: Reach
+    ) -> None:
+        """Report whether *item* would be dropped, and note whether a real run would request the
+        files that it names. The item does not change.
+        """
+        page, ours = response.request, copy(item)
+        urls = _urls_in(ours, image_fields(self._crawler, with_files=True))
+        files = {url: _request(url) for url in urls}
+        for file in filter(None, files.values()):
+            reach.led(page, file, follows=False)
+        if self._is_judged_by_use(page) and reach.is_pending(page):
+            # robots.txt may say more. The body could take much memory until then.
+            response = response.replace(body=b"")
+            judge = partial(self._judge, ours, response, rules, reach, files)
+            reach.when_open(page, judge)
+        else:
+            self._judge(ours, response, rules, reach, files)
+
+    def _judge(
+        self,
+        item: Any,
+        response: Response,
+        rules: IndexingRules | None,
+        reach: Reach,
+        files: dict[str, Request | None],
+    ) -> None:
+        page = response.request
+        if page is not None and rules is not None and self._is_judged_by_use(page):
+            # When it was read for the response, robots.txt was perhaps not known.
+            usage = self._purposes.read(page, response.headers, rules)
+            page.meta[meta.USAGE] = usage
+        if not self.may_keep(item, response, rules) or not files:
+            return
+        for url in _urls_in(item, image_fields(self._crawler, with_files=True)):
+            if file := files.get(url):
+                reach.led(page, file, follows=True)
+
+    def _is_judged_by_use(self, page: Request | None) -> bool:
+        return self._settings.usage == "drop" and bool(self._identity.purposes(page))
 
     # Indexing rules.
 
@@ -157,6 +211,8 @@ class ItemGate:
         # Imported here: it loads the libraries of all item types, which take megabytes.
         from itemadapter import ItemAdapter  # noqa: PLC0415
 
+        if self._settings.dry_run:
+            return
         name = self._settings.item_field
         try:
             adapter = ItemAdapter(item)
@@ -195,6 +251,8 @@ class ItemGate:
         it.
         """
         record = self._decided(Verdict.DROPPED, reason, because, response)
+        if self._settings.dry_run:
+            return
         what = "The images of " if reason == "noimageindex" else ""
         message = f"{what}{response.url} {forbidden(reason, because)}"
         is_use = record.layer is Layer.USAGE
@@ -220,14 +278,35 @@ def _take_image_urls(item: Any, crawler: Crawler) -> list[str]:
     """Empty the fields of *item* from which an ImagesPipeline of the crawl takes URLs, and return
     these. Raises AttributeError, TypeError or ValueError if *item* cannot be changed.
     """
-    # Imported here: it loads the libraries of all item types, which take megabytes.
     from itemadapter import ItemAdapter  # noqa: PLC0415
 
-    urls: list[str] = []
-    for field in image_fields(crawler) if ItemAdapter.is_item(item) else ():
+    fields = image_fields(crawler)
+    urls = _urls_in(item, fields)
+    for field in fields if ItemAdapter.is_item(item) else ():
         adapter = ItemAdapter(item)
         value = adapter.get(field)
         if value:
             adapter[field] = type(value)()
-            urls += (each for each in arg_to_iter(value) if isinstance(each, str))
     return urls
+
+
+def _request(url: str) -> Request | None:
+    """Return the request that a media pipeline makes for *url*; None if it cannot."""
+    try:
+        return Request(url)
+    except ValueError:
+        return None
+
+
+def _urls_in(item: Any, fields: list[str]) -> list[str]:
+    """Return the URLs in the *fields* of *item*."""
+    if not fields:
+        return []
+    # Imported here: it loads the libraries of all item types, which take megabytes.
+    from itemadapter import ItemAdapter  # noqa: PLC0415
+
+    is_item = ItemAdapter.is_item(item)
+    values = [ItemAdapter(item).get(field) for field in fields] if is_item else []
+    return [
+        url for value in values for url in arg_to_iter(value) if isinstance(url, str)
+    ]

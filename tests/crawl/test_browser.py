@@ -418,3 +418,16 @@ def test_a_page_that_waits_for_robotstxt_in_vain(site: Site, tmp_path: Path) -> 
     assert "rep/robotstxt/unreachable" not in result.stats
     assert result.stats["elapsed_time_seconds"] < 90
     assert "never retrieved" not in result.log
+
+
+def test_a_dry_run(site: Site, tmp_path: Path) -> None:
+    """In a dry run, a browser fetches everything. The URLs of the spider are judged."""
+    host = site.add(RULES)
+    host.answers["/"] = html('<img src="/private/image">')
+    paths = ["/", "/private/page"]
+    pages = [{"url": host.url(path), "meta": {"playwright": True}} for path in paths]
+    result = crawl(pages, tmp_path, REP_DRY_RUN=True, **ABORT)
+    assert result.fetched() == sorted(map(host.url, paths))
+    assert {*paths, "/private/image"} <= {*host.pages}
+    assert result.stats["rep/dry_run/denied/rule"] == 1
+    assert not result.lines("ERROR")

@@ -30,6 +30,31 @@ def test_one_file_that_loads_nothing(tmp_path: Path) -> None:
     assert page.count("<script>") == page.count("</script>") == 1
 
 
+@pytest.mark.parametrize("value", [True, "1", "true"])
+def test_a_dry_run(tmp_path: Path, value: object) -> None:
+    """The heading says that it is a dry run, and the tables show what would have been withheld."""
+
+    def dry_run(path: Path) -> str:
+        ledger = ledgers.Ledger(path)
+        crawl = ledger.crawl("denied", settings={"REP_DRY_RUN": value})
+        robots = b"User-agent: *\nDisallow: /a\n"
+        snapshot = ledger.snapshot(crawl, "https://a.example", robots)
+        for url in ("https://a.example/a/1", "https://a.example/a/2"):
+            rule = "Disallow: /a"
+            ledger.refused(crawl, snapshot, url, 2, rule, verdict="would-refuse")
+        page = "https://a.example/b"
+        stated = {"verdict": "would-drop", "layer": "meta", "reason": "noindex"}
+        ledger.decision(crawl, None, page, page=page, **stated)
+        return ledger.close()
+
+    page = make_report(tmp_path, dry_run).read_text()
+    heading = "Dry run: 2 requests would be refused, 1 item or link dropped"
+    assert re.search(f"<h1[^>]*>{heading}</h1>", page)
+    assert "refuses, drops and delays nothing" in page
+    assert "refused 2" in page
+    assert "would-" not in page
+
+
 def test_an_older_report_is_replaced(tmp_path: Path) -> None:
     """A new report replaces an older one, with a new file's mode, and leaves no other file."""
     html = make_report(tmp_path, ledgers.empty)
@@ -156,8 +181,9 @@ def test_without_jinja(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without Jinja, a sentence says what to install."""
+    """Without Jinja, a sentence says what to install. JSON and CSV files do not need it."""
     monkeypatch.delitem(sys.modules, "scrapy_rep.report.render", raising=False)
     monkeypatch.setitem(sys.modules, "jinja2", None)
     assert run(ledgers.empty(tmp_path / "ledger")) == 2
     assert "pip install 'scrapy-rep[report]'" in capsys.readouterr().err
+    assert run(tmp_path / "ledger", "--json", "--csv", tmp_path / "csv") == 0

@@ -158,11 +158,11 @@ def of_request(
 ) -> Record:
     """Return the record of a decision by robots.txt, an override or a delay."""
     rule, reason = decision.rule, str(decision.reason)
-    statement = f"{rule.kind.capitalize()}: {rule.pattern}" if rule else None
+    statement = None if rule is None else str(rule)
     layer = Layer.ROBOTS_TXT
     if override is not None:
         layer = Layer.OVERRIDE
-        statement = statement or f"{override.pattern}: {override.kind}"
+        statement = f"{statement}{override.note}" if statement else str(override)
     elif decision.reason is Reason.OVERRIDE:
         layer, reason = Layer.OVERRIDE, meta.DONT_OBEY_ROBOTSTXT
     elif decision.reason in _OF_PACE:

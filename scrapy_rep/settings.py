@@ -22,7 +22,6 @@ from scrapy_rep.exceptions import SettingError, StoreNotInstalled
 from scrapy_rep.protocol.access.freshness import Bounds
 from scrapy_rep.protocol.access.overrides import (
     ALLOWED_OVERRIDE,
-    ALLOWED_PATTERN,
     Override,
     OverrideError,
     parse_overrides,
@@ -205,11 +204,9 @@ def _get_overrides(
     try:
         return parse_overrides(written, _dialect_of(settings))
     except OverrideError as error:
-        if error.is_pattern:
-            key = f"A key of {name}"
-            raise SettingError(key, error.pattern, ALLOWED_PATTERN) from None
-        key = f"{name}[{error.pattern!r}]"
-        raise SettingError(key, written[error.pattern], ALLOWED_OVERRIDE) from None
+        keys = "".join(f"[{key!r}]" for key in error.keys)
+        where = f"{name}{keys}" if keys else f"A key of {name}"
+        raise SettingError(where, error.value, error.allowed) from None
 
 
 _OVERRIDES = Kind(f"a dict of host patterns to {ALLOWED_OVERRIDE}", _get_overrides)
@@ -406,6 +403,16 @@ class RepSettings:
     of the host. A request with a `Host` header of its own has the override of the host and port in
     that header (port 80 or 443 if it names none), not that of its URL. The log names each pattern
     when it is first used; `rep/override/{kind}` counts the requests.
+
+    A dict in place of the text can say why, and until when:
+    `{"example.com": {"obey": False, "reason": "written permission of 2026-10-01", "until": "2027-01-01"}}`.
+    It has `"obey"` (`False` is `"ignore"`, `True` is `"obey"`) or `"robotstxt"` (a text), and, if you like,
+    `"reason"` and `"until"`. The log, `RobotsDenied`, the ledger, the report and the commands show both.
+    `"until"` is an ISO 8601 date, the last day on which the override applies, in UTC; or a time with its
+    offset (`"2027-01-01T12:00:00+00:00"`), at which it ends. After that it is as if it were not set: the
+    next less specific pattern decides, or the robots.txt of the host. A warning at the start of the crawl
+    names each override that has ended. One that ends while a crawl runs is named at the next request
+    after its end, and that request follows robots.txt already.
 
     Example: `REP_OVERRIDES = {"staging.example.com": "ignore", "*.example.org": "User-agent: *\nDisallow: /private/\n"}`
     """

@@ -29,8 +29,9 @@ COVERAGE_PROCESS = {"COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"}
 """The environment variables that make Python processes measure their coverage."""
 
 ONE_BY_ONE = ("tests/crawl/", "tests/commands/", "tests/frontier/redis/")
-"""Folders of tests that take long: each goes to the process that is free first. Elsewhere, a
-process gets a file at a time, whose tests may share what takes seconds to make.
+"""Folders of tests that take long: each goes to the process that is free first, but those of a
+class together. Elsewhere, a process gets a file at a time. So a class here, and a file elsewhere,
+may share what takes seconds to make.
 """
 
 
@@ -102,7 +103,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """Give a process that is free the next test, or the next file: see ``ONE_BY_ONE``.
+    """Give a process that is free the next test, the next class, or the next file: see
+    ``ONE_BY_ONE``.
 
     The marker ``xdist_group`` has no effect with pytest 9.2 and pytest-xdist 3.8, which adds
     the group to an attribute that this pytest does not read.
@@ -111,8 +113,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.partition("::")[0]
-            return nodeid if file.startswith(ONE_BY_ONE) else file
+            if not nodeid.startswith(ONE_BY_ONE):
+                return nodeid.partition("::")[0]
+            return nodeid.rpartition("::")[0] if nodeid.count("::") > 1 else nodeid
 
     return Scheduling(config, log)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from dataclasses import replace
+from datetime import date, datetime, timezone
+from math import inf
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from scrapy_rep import settings as settings_module
 from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy_rep.exceptions import SettingError
+from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.robotparser import RobotParser
@@ -241,6 +244,41 @@ def test_2_2_1_what_can_not_be(name: str, value: Any, allowed: str) -> None:
         ({"a.example:65536": "obey"}, "A key of REP_OVERRIDES is 'a.example:65536', "),
         ({"a.example:0": "obey"}, "A key of REP_OVERRIDES is 'a.example:0', "),
         ({3: "ignore"}, "REP_OVERRIDES is {3: 'ignore'}, but it must be a dict of "),
+        ({"a.example": {}}, "REP_OVERRIDES['a.example'] is {}, but it must be "),
+        (
+            {"a.example": {"obey": True, "robotstxt": "User-agent: *"}},
+            "REP_OVERRIDES['a.example'] is {'obey': True, 'robotstxt': 'User-agent: *'}, ",
+        ),
+        (
+            {"a.example": {"obey": True, "delay": 3}},
+            "REP_OVERRIDES['a.example'] is {'obey': True, 'delay': 3}, but it must be ",
+        ),
+        (
+            {"a.example": {"obey": "no"}},
+            "REP_OVERRIDES['a.example']['obey'] is 'no', but it must be True or False.",
+        ),
+        (
+            {"a.example": {"robotstxt": "ignore"}},
+            "REP_OVERRIDES['a.example']['robotstxt'] is 'ignore', but it must be the text ",
+        ),
+        (
+            {"a.example": {"obey": False, "reason": 3}},
+            "REP_OVERRIDES['a.example']['reason'] is 3, but it must be a text.",
+        ),
+        *(
+            (
+                {"a.example": {"obey": False, "until": until}},
+                f"REP_OVERRIDES['a.example']['until'] is {until!r}, but it must be an ISO ",
+            )
+            for until in (
+                "",
+                "01.01.2027",
+                "2027-13-01",
+                "9999-12-31",
+                "2027-01-01T00:00:00",
+                2027,
+            )
+        ),
     ],
 )
 def test_the_override_that_can_not_be(written: Any, sentence: str) -> None:
@@ -363,6 +401,50 @@ def test_the_most_precise_override_decides(url: str, pattern: str) -> None:
     assert where is not None
     found = next(one for one in settings.overrides if one.covers(where))
     assert found.pattern.lower() == pattern
+
+
+@pytest.mark.parametrize(
+    ("until", "ends"),
+    [
+        ("2027-01-01", "2027-01-02T00:00:00+00:00"),
+        (date(2027, 1, 1), "2027-01-02T00:00:00+00:00"),
+        ("2027-01-01T12:00:00Z", "2027-01-01T12:00:00+00:00"),
+        ("2027-01-01T12:00:00+02:00", "2027-01-01T10:00:00+00:00"),
+        (datetime(2027, 1, 1, tzinfo=timezone.utc), "2027-01-01T00:00:00+00:00"),
+    ],
+)
+def test_the_end_of_an_override(until: object, ends: str) -> None:
+    """A day is the last one on which an override applies, in UTC; a time is its end."""
+    entry = {"obey": False, "reason": " written\npermission ", "until": until}
+    settings = read(REP_OVERRIDES={"a.example": entry, "*": "obey"})
+    (override, _) = settings.overrides
+    assert (override.kind, override.robots) == ("ignore", None)
+    assert str(override) == f"a.example: ignore (written permission; until {until})"
+    end = datetime.fromisoformat(ends).timestamp()
+    where = origin_of("http://a.example/")
+    assert where is not None
+    deciding = [
+        override_for(settings.overrides, where, now) for now in (end - 1, end, end + 1)
+    ]
+    assert [one and one.pattern for one in deciding] == ["a.example", "*", "*"]
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ({"obey": True}, "a.example: obey"),
+        ({"obey": False, "reason": "ours"}, "a.example: ignore (ours)"),
+        (
+            {"robotstxt": "User-agent: *\nDisallow: /x\n", "until": None},
+            "a.example: robotstxt",
+        ),
+    ],
+)
+def test_the_long_form_of_an_override(written: dict[str, object], shown: str) -> None:
+    """The long form of an override needs neither a reason nor an end."""
+    (override,) = read(REP_OVERRIDES={"a.example": written}).overrides
+    assert (str(override), override.ends) == (shown, inf)
+    assert (override.robots is None) == ("robotstxt" not in written)
 
 
 def test_overrides_from_the_command_line() -> None:

@@ -38,7 +38,8 @@ def _codes() -> Iterator[str]:
         found = row.explain()
         yield f"### `{row.code}`\n\n"
         example = row.example.decode("utf-8", "backslashreplace")
-        if example.isascii() and example:
+        if example:
+            example = example.encode("ascii", "backslashreplace").decode()
             yield f"```text\n{example}\n```\n\n"
         place = f", line {found.line}" if found.line else ""
         yield f"*{row.severity}*{place}: {_escaped(found.message)}.\n\n"

@@ -180,5 +180,39 @@ SUBCOMMANDS = {
             ),
         ),
     ),
+    "why": Subcommand(
+        "Show everything that ledgers have on a URL or a host, with the robots.txt of that time",
+        (
+            _value(
+                "asked", "URL|HOST",
+                "a URL; or a host: a name such as shop.example or shop.example:8080, or a URL "
+                "without a path",
+            ),
+            _several("ledgers", "LEDGER", "a crawl's ledger (REP_LEDGER)"),
+            _value(
+                "--limit", "N",
+                "show at most this many decisions, like ones counted together (default: %(default)s)",
+                type=int, default=20,
+            ),
+            _value(
+                "--bundle", "FILE",
+                "write the decisions, their robots.txt files and a page that says how to check "
+                "them to this zip file",
+            ),
+            _JSON,
+        ),
+    ),
+    "verify": Subcommand(
+        "Say whether a ledger is as the crawls wrote it",
+        (
+            _value("ledger", "LEDGER", "a crawl's ledger (REP_LEDGER)"),
+            _value(
+                "digests", "DIGEST",
+                "a digest (SHA-256) that was published: a crawl of the ledger must still have it",
+                nargs="*",
+            ),
+            _JSON,
+        ),
+    ),
 }  # fmt: skip
 """Each subcommand, by its name."""

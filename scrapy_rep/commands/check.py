@@ -24,7 +24,6 @@ from scrapy_rep.commands.urls import UrlList, parse_argument, parts
 from scrapy_rep.commands.usage import robotstxt_usage, usage_record, usage_text
 from scrapy_rep.commands.web import ask
 from scrapy_rep.protocol.crawlers import CRAWLERS
-from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.display import columns, visible
 from scrapy_rep.protocol.robotstxt.lines import decoded_text
 
@@ -74,8 +73,9 @@ class Checker:
 
     def __init__(self, arguments: Namespace, settings: Settings) -> None:
         self.profile = profile_of(arguments, settings)
-        own = {self.profile.dialect.name: self.profile.dialect}
-        self._dialects = own | DIALECTS | own if arguments.dialects else own
+        self._dialects = self.profile.dialects
+        if not arguments.dialects:
+            self._dialects = {self.profile.dialect.name: self.profile.dialect}
         self._output = Output(arguments)
         self._with_crawlers = arguments.agents
         self._is_brief = arguments.brief
@@ -160,7 +160,7 @@ class Checker:
             window = robots.visit_time(profile.agents)
             record |= {
                 "group": list(_agents_of(robots, decision.line)),
-                "context": _lines_around(robots, decision.line),
+                "context": lines_around(robots, decision.line),
                 "robotstxt": loaded.where,
                 "access": loaded.access,
                 "crawl_delay": robots.crawl_delay(profile.agents),
@@ -180,7 +180,7 @@ class Checker:
         line("  {}{}", record["why"], _for_whom(record["agent"], record["group"]))
         if record["rule"]:
             line()
-            _excerpt(line, record["context"], record["rule"])
+            excerpt(line, record["context"], record["rule"])
             line()
         line(
             "  robots.txt: {}, {}", record["robotstxt"], access_words(record["access"])
@@ -262,7 +262,7 @@ def _agents_of(robots: RobotsTxt, line: int) -> tuple[str, ...]:
     return ()
 
 
-def _lines_around(robots: RobotsTxt, line: int) -> list[dict[str, Any]]:
+def lines_around(robots: RobotsTxt, line: int) -> list[dict[str, Any]]:
     """Return a line, with two before and two after it."""
     if not line:
         return []
@@ -296,7 +296,7 @@ def _for_whom(agent: str | None, group: list[str]) -> str:
     return words
 
 
-def _excerpt(line: Line, context: list[dict[str, Any]], rule: dict[str, Any]) -> None:
+def excerpt(line: Line, context: list[dict[str, Any]], rule: dict[str, Any]) -> None:
     """Write the lines around a rule, with carets under its pattern."""
     width = max((len(str(each["line"])) for each in context), default=1)
     for each in context:

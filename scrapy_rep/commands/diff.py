@@ -31,7 +31,6 @@ from scrapy_rep.commands.urls import Asked, UrlList, is_url, parse_argument, par
 from scrapy_rep.commands.usage import usage_change
 from scrapy_rep.commands.web import ask
 from scrapy_rep.protocol.agents import EVERYONE
-from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.origins import Origin, written_origin
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 
@@ -113,8 +112,8 @@ def run(arguments: Namespace, settings: Settings) -> int:
             profile.notify()
         sides = [*arguments.old, arguments.new]
         # Two dialects read the present files.
-        dialects = DIALECTS.keys() | {profile.dialect.name}
-        is_online = LIVE in sides or any(map(is_url, sides)) or dialects >= set(sides)
+        are_dialects = profile.dialects.keys() >= set(sides)
+        is_online = LIVE in sides or any(map(is_url, sides)) or are_dialects
         return ask(profile, differences.run, offline=not is_online)
 
 
@@ -125,7 +124,7 @@ async def sides_of(
     web: Web | None,
 ) -> tuple[Side, Side]:
     """Load the sources that *arguments* name. Raises UsageError for those that can't be."""
-    dialects = DIALECTS | {profile.dialect.name: profile.dialect}
+    dialects = profile.dialects
 
     async def source(names: list[str]) -> Source | None:
         if all(name in ledgers for name in names):
@@ -262,8 +261,7 @@ class Differences:
         profile = self._profile
         if side.dialect or self._arguments.dialect is not None or crawl is None:
             return side.dialect or profile.dialect
-        known = DIALECTS | {profile.dialect.name: profile.dialect}
-        return known.get(crawl.dialect, profile.dialect)
+        return profile.dialects.get(crawl.dialect, profile.dialect)
 
     def _profile_of(self, crawl: PastCrawl | None) -> Profile:
         """Return the profile with the agents of the *crawl*, unless an option names others."""

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from io import TextIOWrapper
 from pathlib import Path
 from string import Formatter
@@ -38,6 +39,9 @@ _COLOURS = {
     "clean": "green", "note": "green", "warning": "yellow", "error": "red",
     "now denied": "red", "now allowed": "green", "use changes": "yellow",
     "now delayed": "yellow", "overridden": "yellow",
+    "intact": "green", "changed": "red", "not sealed": "yellow",
+    "refused": "red", "dropped": "red", "annotated": "yellow", "noted": "yellow",
+    "would-refuse": "red", "would-drop": "red",
 }  # fmt: skip
 """The colour of each word that states a result."""
 
@@ -93,6 +97,14 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def iso_time(seconds: float | None) -> str | None:
+    """Return a time of a ledger as JSON has it: ``2026-11-30T12:00:00Z``."""
+    if seconds is None:
+        return None
+    time = datetime.fromtimestamp(seconds, timezone.utc)
+    return time.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
 def shortened(texts: list[str], at_most: int) -> str:
     """Return a list of texts as one text, without those beyond *at_most*."""
     more = len(texts) - at_most
@@ -137,8 +149,8 @@ def exit_status(
 @contextmanager
 def output_file(
     path: str, name: str, inputs: Iterable[str]
-) -> Iterator[Callable[[str], None]]:
-    """Yield a function that writes text to a file, which replaces *path* when the block ends
+) -> Iterator[Callable[[str | bytes], None]]:
+    """Yield a function that writes text, or bytes, to a file, which replaces *path* when the block ends
     without an error. Until then it is a temporary file in the same folder.
 
     If *path* is a symbolic link, its target is replaced. Raises UsageError, which begins with
@@ -151,14 +163,13 @@ def output_file(
         raise UsageError(f"{name}: this is an input file, and is not replaced")
     with _errors_of(name):
         file = NamedTemporaryFile(
-            "w", encoding="utf-8", dir=target.parent, prefix=f".{target.name[:100]}.",
-            delete=False,
-        )  # fmt: skip
+            dir=target.parent, prefix=f".{target.name[:100]}.", delete=False
+        )
     partial = Path(file.name)
 
-    def write(text: str) -> None:
+    def write(text: str | bytes) -> None:
         with _errors_of(name):
-            file.write(text)
+            file.write(text.encode() if isinstance(text, str) else text)
 
     try:
         yield write

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 from scrapy.exceptions import UsageError
-from scrapy.http import HtmlResponse
+from scrapy.http import Headers, HtmlResponse, Response
 from w3lib.encoding import http_content_type_encoding
 
 from scrapy_rep.commands.output import CLEAN, FOUND, Output
@@ -26,20 +26,17 @@ from scrapy_rep.commands.web import ask
 from scrapy_rep.fetching.cache import tdmrep_url
 from scrapy_rep.fetching.failures import in_words
 from scrapy_rep.protocol.access.results import Access
-from scrapy_rep.protocol.dialect import DIALECTS
-from scrapy_rep.protocol.indexing.documents import is_document
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.usage.page import FIELDS
 from scrapy_rep.protocol.usage.preferences import NOTHING_STATED, UsagePreferences
 from scrapy_rep.protocol.usage.tdmrep import TdmRep
-from scrapy_rep.protocol.usage.vocabulary import is_about_mining
+from scrapy_rep.protocol.usage.vocabulary import MINING
 from scrapy_rep.responses.documents import has_document
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
 
-    from scrapy.http import Response
     from scrapy.settings import Settings
 
     from scrapy_rep.commands.output import Line
@@ -65,25 +62,18 @@ def run(arguments: Namespace, settings: Settings) -> int:
     return CLEAN if may_be_indexed and not record["usage"]["denied"] else FOUND
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Page:
     """A page, with all sources of its indexing rules and usage preferences."""
 
     where: str
     """Its URL after redirects, or the name of its file."""
 
-    status: int | None = None
-    fields: Sequence[tuple[str, bytes]] = ()
-    """Its header fields about indexing and use, with names in lower case."""
+    response: Response | None = None
+    """None if it was not fetched."""
 
     tdmrep: UsagePreferences = NOTHING_STATED
     """What the tdmrep.json of its origin states."""
-
-    html: bytes = b""
-    encoding: str | None = None
-
-    is_document: bool = True
-    """Whether its indexing rules have an effect in a crawl. On data they have none."""
 
     redirects: list[str] = field(default_factory=list)
 
@@ -93,7 +83,6 @@ class Page:
     loaded: LoadedRobotsTxt | None = None
     """The robots.txt that decided."""
 
-    is_fetched: bool = False
     error: str = ""
     """Why it could not be fetched, or an empty string."""
 
@@ -104,7 +93,8 @@ class Page:
 
 def _load(arguments: Namespace, profile: Profile) -> Page:
     if not is_url(arguments.page):
-        return _page_of_file(arguments.page, arguments.header)
+        response = _response_of_file(arguments.page, arguments.header)
+        return Page(arguments.page, response)
     if arguments.header:
         raise UsageError(
             "--header is only for a page from a file; a URL has its own header fields"
@@ -118,9 +108,9 @@ def _load(arguments: Namespace, profile: Profile) -> Page:
     return ask(profile, job)
 
 
-def _page_of_file(path: str, written: Sequence[str]) -> Page:
-    """Return the page in a file, sent with the fields *written*. Raises UsageError for a bad
-    field.
+def _response_of_file(path: str, written: Sequence[str]) -> Response:
+    """Return the page in a file, as if it had been sent with the fields *written*. Raises
+    UsageError for a bad field.
     """
     fields = []
     for each in written:
@@ -133,11 +123,7 @@ def _page_of_file(path: str, written: Sequence[str]) -> Page:
                 f"{', '.join(sorted(FIELDS))}"
             )
         fields.append((name, octets))
-    html = read_file(path)
-    is_html = is_document("text/html", html)
-    return Page(
-        where=path, html=html, fields=fields, is_document=is_html, is_fetched=True
-    )
+    return HtmlResponse("file:///", headers=Headers(fields), body=read_file(path))
 
 
 async def _fetched_page(
@@ -148,7 +134,7 @@ async def _fetched_page(
     Without *force*, a page or redirect target that robots.txt forbids is not fetched.
     """
     present = Live(profile, web)
-    page = Page(where=asked.url)
+    page = Page(asked.url)
     while True:
         assert asked.origin
         await present.load([asked.origin])
@@ -165,9 +151,9 @@ async def _fetched_page(
             return page
         location = response.headers.get("Location")
         if response.status not in _REDIRECTS or not location:
-            _read_response(page, response)
+            page.response = response
             tdmrep = tdmrep_url(asked.origin)
-            is_wanted = any(map(is_about_mining, profile.rep.purposes))
+            is_wanted = not MINING.isdisjoint(profile.rep.purposes)
             if is_wanted and profile.decide(robots, tdmrep).allowed:
                 (result,) = await web.robotstxts([tdmrep])
                 if result.access is Access.SUCCESSFUL:
@@ -191,33 +177,25 @@ def _joined(url: str, location: bytes) -> Asked | None:
         return None
 
 
-def _read_response(page: Page, response: Response) -> None:
-    page.status, page.is_fetched = response.status, True
-    page.is_document = has_document(response)
-    page.fields = [
-        (name, value)
-        for name in (_TAG, *FIELDS)
-        for value in response.headers.getlist(name)
-    ]
-    if isinstance(response, HtmlResponse):
-        content_type = response.headers.get("Content-Type") or b""
-        page.html = response.body
-        page.encoding = http_content_type_encoding(content_type.decode("latin-1"))
-
-
 def _record(page: Page, profile: Profile) -> dict[str, Any]:
     now = datetime.now(timezone.utc)
-    headers = [value for name, value in page.fields if name == _TAG]
-    own = {profile.dialect.name: profile.dialect}
+    response = page.response or Response(page.where)
+    tags = response.headers.getlist(_TAG)
+    others = [
+        (name, value) for name in FIELDS for value in response.headers.getlist(name)
+    ]
+    html, encoding = b"", None
+    if isinstance(response, HtmlResponse):
+        html = response.body
+        content_type = response.headers.get("Content-Type") or b""
+        encoding = http_content_type_encoding(content_type.decode("latin-1"))
     in_dialects = {
-        name: IndexingRules.parse(
-            headers, page.html, profile.agents, dialect, page.encoding
-        )
-        for name, dialect in (own | DIALECTS | own).items()
+        name: IndexingRules.parse(tags, html, profile.agents, dialect, encoding)
+        for name, dialect in profile.dialects.items()
     }
     rules = in_dialects[profile.dialect.name]
-    is_error = page.status is not None and page.status // 100 != 2
-    others = [each for each in page.fields if each[0] != _TAG]
+    is_from_web = page.response is not None and page.loaded is not None
+    is_error = is_from_web and response.status // 100 != 2
     usage = UsagePreferences.of_page(others, rules.statements, rules.tags, page.tdmrep)
     if page.loaded is not None:
         robots = page.loaded.read_as(profile.dialect)
@@ -226,20 +204,23 @@ def _record(page: Page, profile: Profile) -> dict[str, Any]:
         "page": page.where,
         **profile.record,
         "dialect": profile.dialect.name,
-        "fetched": page.is_fetched,
-        "status": page.status,
+        "fetched": page.response is not None,
+        "status": response.status if is_from_web else None,
         "redirects": page.redirects,
         "error": page.error,
         "robotstxt": page.loaded and page.loaded.where,
         "access": page.loaded and page.loaded.access,
         "decision": page.decision and decision_record(page.decision, profile),
-        "indexable": page.is_fetched and not is_error and rules.indexable(now),
+        "indexable": page.response is not None
+        and not is_error
+        and rules.indexable(now),
     }
-    if not page.is_fetched:
+    if page.response is None:
         return record
+    is_document = has_document(response)
     has_callback = (page.is_allowed or profile.is_off) and not is_error
     return record | {
-        "document": page.is_document,
+        "document": is_document,
         "usage": usage_record(usage, profile),
         "rules": rules.to_dict(),
         "evidence": {
@@ -256,22 +237,25 @@ def _record(page: Page, profile: Profile) -> dict[str, Any]:
             }
             for name, each in in_dialects.items()
         },
-        "crawl": _effects(page, profile, rules, usage, now) if has_callback else None,
+        "crawl": _effects(profile, rules, usage, now, is_document=is_document)
+        if has_callback
+        else None,
     }
 
 
 def _effects(
-    page: Page,
     profile: Profile,
     rules: IndexingRules,
     usage: UsagePreferences,
     now: datetime,
+    *,
+    is_document: bool,
 ) -> dict[str, str]:
     """Return what a crawl with these settings does with the items and the links that a callback
     makes from the page.
     """
     rep = profile.rep
-    may_drop = rep.noindex == "drop" and page.is_document
+    may_drop = rep.noindex == "drop" and is_document
     is_dropped = may_drop and not rules.indexable(now)
     items = "kept"
     if is_dropped or (rep.usage == "drop" and is_denied(usage, profile)):
@@ -282,11 +266,11 @@ def _effects(
         or (rep.usage == "annotate" and rep.purposes)
     ):
         items = "annotated"
-    drops_links = rep.nofollow == "drop" and page.is_document and not rules.follow
+    drops_links = rep.nofollow == "drop" and is_document and not rules.follow
     words = f"items are {items}, links are {'not ' if drops_links else ''}followed"
     if rep.rel and not drops_links:
         words += f", except with rel={', '.join(sorted(rep.rel))}"
-    if not page.is_document and rules.statements:
+    if not is_document and rules.statements:
         words += ". This is data, not a document: noindex and nofollow drop nothing"
     links = "dropped" if drops_links else "followed"
     return {"items": items, "links": links, "why": words}

@@ -12,6 +12,7 @@ from scrapy_rep.commands.output import notify
 from scrapy_rep.exceptions import SettingError
 from scrapy_rep.fetching.identity import default_header
 from scrapy_rep.protocol.agents import EVERYONE, product_tokens
+from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.reasons import REASONS, Words
 from scrapy_rep.protocol.request_target import decide
 from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
@@ -44,6 +45,12 @@ class Profile:
     @property
     def dialect(self) -> Dialect:
         return self.rep.dialect
+
+    @property
+    def dialects(self) -> dict[str, Dialect]:
+        """The dialect of the crawler, and then the others, by name."""
+        own = {self.dialect.name: self.dialect}
+        return own | DIALECTS | own
 
     @property
     def is_off(self) -> bool:
@@ -111,8 +118,7 @@ def _why(decision: Decision, profile: Profile | None) -> str:
     elif rule is not None:
         words = ""
     if rule is not None:
-        said = f"line {rule.line}, {rule.kind.capitalize()}: {rule.pattern}"
-        words = said.rstrip() + words
+        words = f"line {rule.line}, {rule}".rstrip() + words
     return f"{words} (as {decision.form})" if decision.form else words
 
 

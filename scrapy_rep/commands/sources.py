@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from scrapy.exceptions import UsageError
 
+from scrapy_rep.commands.output import notify
 from scrapy_rep.commands.urls import is_url, parse_argument, read_file
 from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.access.results import Access, AccessResult, renew, robots_of
@@ -44,7 +45,7 @@ class LoadedRobotsTxt:
     """The result of the fetch, if it was fetched."""
 
     override: str | None = None
-    """The entry of REP_OVERRIDES that it comes from, as ``pattern: kind``, or None."""
+    """The entry of REP_OVERRIDES that it comes from, with its reason and end; or None."""
 
     def __post_init__(self) -> None:
         self.read_as = cache(self.parse)
@@ -106,6 +107,10 @@ class Live:
         self._with_sites = sites
         self._kept: LRU[LoadedRobotsTxt] = LRU(_MAX_BYTES_KEPT)
         self._rules: dict[Origin, Rules] = {}
+        self._now = time.time()
+        for each in profile.rep.overrides:
+            if each.ends <= self._now:
+                notify(each.end_notice)
 
     async def load(self, origins: Iterable[Origin]) -> None:
         """Fetch the robots.txt files of *origins* concurrently, unless they are known.
@@ -133,7 +138,7 @@ class Live:
         return Rules() if origin is None else self._rules[origin]
 
     def _override(self, origin: Origin) -> LoadedRobotsTxt | None:
-        found = override_for(self._profile.rep.overrides, origin)
+        found = override_for(self._profile.rep.overrides, origin, self._now)
         return None if found is None or found.kind == "obey" else _of_override(found)
 
 
@@ -157,9 +162,8 @@ def _of_override(override: Override) -> LoadedRobotsTxt:
             return RobotsTxt.parse(override.robots.body, dialect)
         return RobotsTxt.blanket(allowed=True, reason=Reason.OVERRIDE, dialect=dialect)
 
-    where = f"REP_OVERRIDES[{override.pattern!r}]"
-    said = f"{override.pattern}: {override.kind}"
-    return LoadedRobotsTxt(where, parse, override=said)
+    where = f"REP_OVERRIDES[{override.pattern!r}]{override.note}"
+    return LoadedRobotsTxt(where, parse, override=str(override))
 
 
 async def of_arguments(

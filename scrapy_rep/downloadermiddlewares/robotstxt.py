@@ -94,12 +94,11 @@ class RobotsTxtMiddleware:
                 return None
             if origin is None:
                 self._judge.refuse(Case(request, origin), BAD_URL)
-            override = self._hosts.override(origin)
-            if override is not None:
-                await self._keep_to_override(
-                    override, Case(request, origin, None, override)
-                )
-                return None
+            # An override may end while the request waits for its turn.
+            while (override := self._hosts.override(origin)) is not None:
+                case = Case(request, origin, None, override)
+                if await self._keep_to_override(override, case):
+                    return None
             return await self._keep_to_robotstxt(origin, request)
         except BackingOff as error:
             case = Case(request, origin, why=str(error))
@@ -111,14 +110,15 @@ class RobotsTxtMiddleware:
         """
         return self._frontier.key_of(request).is_service
 
-    async def _keep_to_override(self, override: Override, case: Case) -> None:
+    async def _keep_to_override(self, override: Override, case: Case) -> bool:
+        """Apply *override* as :meth:`_keep_to` applies a robots.txt."""
         if override.robots is not None:
-            while not await self._keep_to(override.robots, case):
-                pass
-            return
+            return await self._keep_to(override.robots, case)
+        if await self._frontier.place(case.request, obeys=False):
+            return False
         self._judge.count_override(case.origin)
         self._reporter.allowed(case, BY_USER)
-        await self._frontier.place(case.request, obeys=False)
+        return True
 
     async def _keep_to_robotstxt(
         self, origin: Origin, request: Request

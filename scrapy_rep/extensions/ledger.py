@@ -160,6 +160,14 @@ class Ledger:
         end = time.time(), reason, json.dumps(counts, sort_keys=True)
         await run_in_thread(self._writer.close, end)
         self._check_writer()
+        if self._writer.digest is not None:
+            logger.info(
+                "Ledger %s: %d decisions, sha256 %s",
+                self._path,
+                self._writer.decisions,
+                self._writer.digest,
+                extra={"spider": self._crawler.spider},
+            )
 
     def _check_writer(self) -> None:
         """Update the stats of the writer, and log each kind of failure once."""

@@ -30,7 +30,7 @@ from scrapy_rep.protocol.access.results import (
 from scrapy_rep.protocol.origins import Origin
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.usage.tdmrep import PATH, TdmRep
-from scrapy_rep.protocol.usage.vocabulary import is_about_mining
+from scrapy_rep.protocol.usage.vocabulary import MINING
 from scrapy_rep.stores import MEMORY, open_store
 from scrapy_rep.stores.memory import Key, Memory, url_of
 
@@ -95,7 +95,7 @@ class RobotsTxtCache:
         self._monotonic = monotonic
         self._may_fetch = may_fetch
         self._robots_of = robots_of
-        self._needs_tdmrep = any(map(is_about_mining, settings.purposes))
+        self._needs_tdmrep = not MINING.isdisjoint(settings.purposes)
         self._store, max_bytes = _opened(crawler, settings)
         self._memory = Memory(max_bytes, self._parse)
         self._locks: WeakValueDictionary[Key, DeferredLock] = WeakValueDictionary()

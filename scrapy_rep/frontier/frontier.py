@@ -291,7 +291,9 @@ class Frontier:
         if key.origin is None or self.hosts is None:
             return None, key.is_service and self._obeys_delays
         override = self.hosts.override(key.origin)
-        if override is not None and override.robots is None:
+        if override is not None and override.robots is None and override.ends == inf:
+            # A queue without a host never waits for a robots.txt. An override that ends leaves
+            # the host to its robots.txt, so its queues have a host from the beginning.
             return None, False
         return self.core.host(key.origin), self._obeys_delays
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from math import inf
 from typing import TYPE_CHECKING
 
-from scrapy import Request
+from scrapy import Request, signals
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.job import job_dir
 from twisted.internet.defer import CancelledError
@@ -124,6 +124,10 @@ class Hosts:
         self._is_beginning = False
         # The crawl that is resumed may have sent a request to any host just before it ended.
         self._resumed_at = clock.monotonic() if job_dir(crawler.settings) else -inf
+        self._overrides = settings.overrides
+        """Those that have not ended."""
+        self._next_end = min((each.ends for each in self._overrides), default=inf)
+        crawler.signals.connect(self._end_overrides, signals.spider_opened)
         self._delayed: set[int] = set()
         self._skipped: set[int] = set()
 
@@ -138,10 +142,30 @@ class Hosts:
 
     # What is known.
 
+    def override_for(self, origin: Origin) -> Override | None:
+        """Return the override that decides for *origin* now, if there is one."""
+        now = self._clock.time()
+        if now >= self._next_end:
+            self._end_overrides()
+        return override_for(self._overrides, origin, now)
+
     def override(self, origin: Origin) -> Override | None:
         """Return the override that replaces the robots.txt of *origin*, if there is one."""
-        override = override_for(self._settings.overrides, origin)
+        override = self.override_for(origin)
         return None if override is None or override.kind == "obey" else override
+
+    def _end_overrides(self) -> None:
+        """Forget the overrides that have ended, and name each in the log."""
+        now = self._clock.time()
+        ended = [each for each in self._overrides if each.ends <= now]
+        self._overrides = tuple(each for each in self._overrides if now < each.ends)
+        self._next_end = min((each.ends for each in self._overrides), default=inf)
+        for each in ended:
+            logger.warning(
+                "%(notice)s",
+                {"notice": each.end_notice},
+                extra={"spider": self._crawler.spider},
+            )
 
     def cached(self, origin: Origin) -> Known | None:
         """Return the cached robots.txt of *origin*; None if absent, stale or unreachable."""
@@ -152,12 +176,12 @@ class Hosts:
 
     def rules(self, origin: Origin) -> tuple[RobotsTxt | None, float, float]:
         """Return the rules for *origin*, the seconds for which they hold, and the seconds since they
-        were fetched. No rules hold for ever where an override ignores robots.txt; and for 0 seconds
-        where they are not known.
+        were fetched. No rules hold until the override ends where it ignores robots.txt; and for 0
+        seconds where they are not known.
         """
         override = self.override(origin)
         if override is not None:
-            return override.robots, inf, inf
+            return override.robots, self._holds(override), inf
         known = self.cached(origin)
         if known is None:
             return None, 0.0, 0.0
@@ -165,11 +189,20 @@ class Hosts:
         holds = max(known.entry.expires - now, _MIN_HOLDS)
         return known.robots, holds, max(now - known.entry.fetched, 0.0)
 
+    def _holds(self, override: Override) -> float:
+        """Return the seconds for which *override* applies."""
+        return max(override.ends - self._clock.time(), _MIN_HOLDS)
+
     def look_up(self, host: Host) -> None:
         """Tell the core at once what is known of *host*."""
         override = self.override(host.origin)
-        if override is not None and override.robots is not None:
-            self._open(host, override.robots, holds=inf, ago=inf)
+        if override is not None:
+            holds = self._holds(override)
+            if override.robots is not None:
+                self._open(host, override.robots, holds=holds, ago=inf)
+            else:
+                now = self._clock.monotonic()
+                self._core.known(host, now, now + holds)
             return
         known = self.cache.cached(host.origin)
         if known is None:

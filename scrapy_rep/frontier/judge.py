@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NoReturn
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.frontier.hostkeys import request_origin
 from scrapy_rep.frontier.reporter import Case
-from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.request_target import decide, is_allowed
 from scrapy_rep.responses.purposes import Purposes
 
@@ -42,7 +41,6 @@ class Judge:
         self._frontier = frontier
         self._hosts = hosts
         self._reporter = reporter
-        self._overrides = settings.overrides
         self._clients = settings.clients
 
     def judge(
@@ -110,7 +108,7 @@ class Judge:
 
     def count_override(self, origin: Origin | None) -> None:
         """Count the override for *origin*, if there is one, as used for a decision."""
-        override = override_for(self._overrides, origin) if origin else None
+        override = self._hosts.override_for(origin) if origin else None
         if origin and override is not None:
             self._reporter.override_used(override, origin)
 

@@ -74,7 +74,7 @@ def move_older_queues(
                         (
                             host or host_of(request),
                             kinds.rank(request),
-                            pickled(request, spider),
+                            pickled(request, kinds.methods),
                         )
                         for host, request in _requests(kinds, copy, state)
                     ),

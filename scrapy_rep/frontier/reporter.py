@@ -103,7 +103,7 @@ class Case(NamedTuple):
         if decision.reason is Reason.BACK_OFF:
             return f"Refused ({decision.reason}): {self.why}"
         if self.override is not None:
-            why = f"REP_OVERRIDES[{self.override.pattern!r}]"
+            why = f"REP_OVERRIDES[{self.override.pattern!r}]{self.override.note}"
         elif self.origin is not None:
             why = self.origin.robotstxt_url
         else:
@@ -259,10 +259,11 @@ class DecisionReporter:
             self._overrides_in_use.add(override.pattern)
             self._log(
                 logging.INFO,
-                "REP_OVERRIDES[%(pattern)r] decides for %(origin)s: %(kind)s",
+                "REP_OVERRIDES[%(pattern)r] decides for %(origin)s: %(kind)s%(note)s",
                 pattern=override.pattern,
                 origin=origin,
                 kind=override.kind,
+                note=override.note,
             )
 
     async def learned(

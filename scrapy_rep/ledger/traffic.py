@@ -72,7 +72,7 @@ class Traffic:
         with self._lock:
             row = self._of(origin, now)
             if _is_sooner(gap, delay, row.gap, row.delay):
-                row.delay, row.gap = delay, gap
+                row.delay, row.gap = delay, None if gap is None else round(gap, 6)
 
     def note_pause(self, origin: str, pause: float, now: float) -> None:
         """Note that an origin asks for a *pause*."""
@@ -91,7 +91,7 @@ class Traffic:
         with self._lock:
             row = self._of(origin, now)
             if _is_sooner(resumed, pause, row.resumed, row.pause):
-                row.pause, row.resumed = pause, resumed
+                row.pause, row.resumed = pause, round(resumed, 6)
 
     def take(self) -> tuple[list[Row], list[Row]]:
         """Return the rows of both tables, without the number of the crawl, and forget them."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.ledger.schema import ADDED, ADDED_TABLES, SCHEMA
+from scrapy_rep.ledger.seals import digest, seal
 from scrapy_rep.ledger.traffic import Traffic
 from scrapy_rep.protocol.access.results import Access, State
 from scrapy_rep.protocol.display import without_credentials
@@ -29,6 +30,7 @@ from scrapy_rep.sqlitefiles import (
 if TYPE_CHECKING:
     import os
 
+    from scrapy_rep.ledger.seals import Hash
     from scrapy_rep.ledger.traffic import Row
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.dialect import Dialect
@@ -233,6 +235,10 @@ class LedgerWriter:
         """
         self.errors = self.recorded = self.dropped = 0
         self.error: Exception | None = None
+        self.digest: str | None = None
+        """The digest of the crawl, once its end is written."""
+        self.decisions = 0
+        """The number of decisions then."""
         # The process may change its working directory later.
         self._path = Path(path).absolute()
         self._crawl = crawl
@@ -251,6 +257,8 @@ class LedgerWriter:
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._crawl_id: int | None = None
+        self._hashes: dict[str, Hash] = {}
+        """Of the rows that are in the file, by table."""
 
     def start(self) -> None:
         self._thread.start()
@@ -342,6 +350,7 @@ class LedgerWriter:
         # process wrote in between.
         connection.execute("BEGIN IMMEDIATE")
         crawl = self._crawl_id or connection.execute(_CRAWL, self._crawl).lastrowid
+        assert crawl is not None
         decisions = []
         for record in batch:
             if type(record) is Record:
@@ -366,8 +375,13 @@ class LedgerWriter:
         connection.executemany(_PROGRESS.format(crawl), progress)
         if end is not None:
             connection.execute(_END, (*end, crawl))
+        hashes = seal(connection, crawl, self._hashes, is_end=end is not None)
         connection.execute("COMMIT")
         self._crawl_id = crawl
+        self._hashes = hashes
+        if end is not None:
+            self.digest = digest(hashes)
+            self.decisions = hashes["decision"].rows if "decision" in hashes else 0
 
     def _connected(self) -> sqlite3.Connection:
         # SQLite continues to write to a removed file. A new file at this path would inherit

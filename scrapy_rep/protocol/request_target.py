@@ -3,7 +3,7 @@
 Clients and servers may both change the form of a URL: they resolve dot segments and decode
 octets. So a crawler may fetch a URL only if robots.txt allows each form in which the server
 may see it. :class:`~scrapy_rep.protocol.robotstxt.accessrules.AccessRules` decides on one
-form; the functions here check up to three, which :func:`forms` explains.
+form; the functions here check up to four, which :func:`forms` explains.
 """
 
 from __future__ import annotations
@@ -105,15 +105,17 @@ def is_allowed(
 
 
 def forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, ...]:
-    """Return the forms in which a server may see *url*: up to three, each once.
+    """Return the forms in which a server may see *url*: up to three, each once; up to four if its
+    path begins with two slashes.
 
     1. As written: some clients send it unchanged, and some servers take it literally.
     2. As sent. No client sends white space around a URL, or tabs and line breaks in it; other
        white space ends the target in a request line. Twisted sends two more slashes if the
        path begins with two, and no empty parameters or query. Dot segments are resolved
        (RFC 3986, 5.2.4), with ``%2e`` as a dot and a backslash as a slash: browsers do so
-       before, and servers after sending it. *clients* may include :data:`AIOHTTP`,
-       :data:`HTTP2` and :data:`HTTPX`, which then determine the form.
+       before, and servers after sending it. A path that begins with two slashes is a form of its
+       own before that, since its two more slashes are in no other form. *clients* may include
+       :data:`AIOHTTP`, :data:`HTTP2` and :data:`HTTPX`, which then determine the form.
     3. As a server reads it: with dot segments resolved, unreserved octets decoded, and
        characters encoded that no URL may have (RFC 3986, 6.2.2). For the octets, this matters
        only in a dialect that does not decode them.
@@ -127,10 +129,10 @@ def forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, ...]:
     if parts is None:
         return (url,)
     start, path, query = parts[1], parts[2] or "/", parts[3] or ""
-    sent = _sent(path, query, clients)
+    sent = (start + each for each in _sent(path, query, clients))
     path, query = _without_empty(path, query, clients)
     read = _without_dots(_normal(path.replace("\\", "/"))) + _normal(query)
-    return tuple(dict.fromkeys((url, start + sent, start + read)))
+    return tuple(dict.fromkeys((url, *sent, start + read)))
 
 
 def have_same_target(url: str, other: str) -> bool:
@@ -151,21 +153,23 @@ def is_robotstxt(url: str) -> bool:
     return parts is not None and parts[2] == "/robots.txt" and parts[3] is None
 
 
-def _sent(path: str, query: str, clients: frozenset[str]) -> str:
-    """Return the path and query in the second of the :func:`forms`."""
+def _sent(path: str, query: str, clients: frozenset[str]) -> tuple[str, ...]:
+    """Return the path and query in the second of the :func:`forms`, and in the one before it that
+    a path with two slashes has.
+    """
     end = _WHITE_SPACE(path + query)
     if end:
         path, mark, query = (path + query)[: end.start()].partition("?")
         query = mark + query
     if AIOHTTP in clients:
         path = _without_dots(_requoted(path.replace("\\", "/"), _DECODED_IN_PATHS))
-        return path + _requoted(query, _DECODED_IN_QUERIES)
+        return (path + _requoted(query, _DECODED_IN_QUERIES),)
     if HTTPX in clients:
-        return _without_dots(path, _RAW_DOTS) + query
+        return (_without_dots(path, _RAW_DOTS) + query,)
     has_two_slashes = path.startswith("//")
     path, query = _without_empty(path, query, clients)
-    path = _without_dots(path.replace("\\", "/"))
-    return ("//" if has_two_slashes else "") + path + query
+    resolved = _without_dots(path.replace("\\", "/")) + query
+    return (f"//{path}{query}", f"//{resolved}") if has_two_slashes else (resolved,)
 
 
 def _without_empty(path: str, query: str, clients: frozenset[str]) -> tuple[str, str]:

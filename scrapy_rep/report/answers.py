@@ -80,7 +80,7 @@ def _delays(ledgers: Ledgers, summary: Summary) -> Answer:
         return Answer(question, "No host asks for a delay.", section)
     if not known:
         hosts = count(asking, "host asks", "hosts ask")
-        why = "no request had to keep to it (the crawl ignores it, or sent no request)"
+        why = "no request had to keep to it (a setting or a dry run ignores it, or none was sent)"
         if summary.uncounted:
             why = f"whether it was kept is not known, since {_EARLIER}"
         return Answer(question, f"{hosts} for a delay; {why}.", section)
@@ -88,7 +88,7 @@ def _delays(ledgers: Ledgers, summary: Summary) -> Answer:
     exceptions = [row for row in rows if row["kept"] == 0]
     if exceptions:
         named = [
-            f"{_origin(row)} ({duration(row['gap'])}, asked for {duration(row['delay'])})"
+            f"{_origin(row)} ({_exact(row['gap'])}, asked for {_exact(row['delay'])})"
             for row in exceptions
         ]
         broken = known - kept
@@ -117,8 +117,8 @@ def _pauses(ledgers: Ledgers) -> Answer:
     exceptions = [row for row in rows if row["kept"] == 0]
     if exceptions:
         named = [
-            f"{_origin(row)} (the next request after {duration(row['resumed'])}, asked for "
-            f"{duration(row['pause'])})"
+            f"{_origin(row)} (the next request after {_exact(row['resumed'])}, asked for "
+            f"{_exact(row['pause'])})"
             for row in exceptions
         ]
         broken = all_["known"] - all_["kept"]
@@ -174,6 +174,11 @@ def _smallest(row: Row, asked: str, kept: str) -> str:
         f"{asked}: {duration(row[kept])} at {_origin(row)}, which asks for "
         f"{duration(row[asked])}."
     )
+
+
+def _exact(seconds: float) -> str:
+    """Format a short time to the millisecond: 1.997 s is not 2 s."""
+    return duration(seconds) if seconds >= 60 else f"{round(seconds, 3):g} s"
 
 
 def _reason(reason: str) -> str:

@@ -37,7 +37,7 @@ BAR_WIDTH = 1000
 BAR_HEIGHT = 100
 """The height of the timeline."""
 
-FIRST_ROWS = 10
+FIRST_ROWS = 5
 """The rows of a table, or the hosts of a list, that are shown before one opens the others."""
 
 _LEAST_LENGTH = 4.0

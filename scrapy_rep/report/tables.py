@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import datetime, timezone
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -38,13 +38,10 @@ TABLES = {
 }
 """The view of each table, by the name of its file. Its columns are those of the view."""
 
-# The columns that only make or limit the page.
-_OF_PAGE = frozenset(
-    {
-        "ledger", "crawl", "first", "file", "number", "judged", "place", "of_all",
-        "pages_of_host", "much",
-    }
-)  # fmt: skip
+# The columns that only make or limit the page; so do those that end with "_of_host".
+_OF_PAGE = frozenset({
+    "ledger", "crawl", "first", "file", "number", "judged", "place", "of_all", "much",
+})  # fmt: skip
 
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """How a cell begins that a spreadsheet may read as a formula."""
@@ -54,9 +51,8 @@ def as_dict(ledgers: Ledgers, now: float) -> dict[str, Any]:
     """Return the whole report, with the rows of all tables. *now* is the time of the report."""
     summary = summarise(ledgers)
     headline = words.headline(summary)
-    figures = asdict(summary)
-    for name in ("outcomes", "check"):
-        del figures[name]
+    values = {field.name: getattr(summary, field.name) for field in fields(summary)}
+    figures = {name: value for name, value in values.items() if isinstance(value, int)}
     return {
         "made_at": _moment(now),
         "headline": headline.sentence,
@@ -66,8 +62,8 @@ def as_dict(ledgers: Ledgers, now: float) -> dict[str, Any]:
             {"question": one.question, "answer": one.sentences, "kept": not one.is_bad}
             for one in answers(ledgers, summary)
         ],
-        "figures": figures
-        | {f"{k}_again": v for k, v in asdict(summary.check).items()},
+        "figures": figures,
+        "checked_again": asdict(summary.check),
         "crawls": [
             {
                 **{name: crawl[name] for name in ("spider", "user_agent", "agents")},
@@ -95,7 +91,9 @@ def rows(ledgers: Ledgers, table: str) -> Iterator[dict[str, Any]]:
 
 def columns(names: list[str]) -> list[str]:
     """Return the columns of a view that a table has."""
-    return [name for name in names if name not in _OF_PAGE]
+    return [
+        name for name in names if not (name in _OF_PAGE or name.endswith("_of_host"))
+    ]
 
 
 def as_csv(ledgers: Ledgers, table: str) -> Iterator[str]:

@@ -84,7 +84,8 @@ ORDER BY times DESC, access, status, why LIMIT (SELECT urls FROM limits);
 
 -- The origin of a URL with an invalid host is empty.
 CREATE TEMPORARY VIEW met AS
-SELECT origin FROM tally WHERE origin != '' UNION SELECT origin FROM snapshot;
+SELECT origin FROM tally WHERE origin != '' UNION SELECT origin FROM snapshot
+UNION SELECT origin FROM moved WHERE pages > 0;
 
 -- Arrived: refused, but a redirect or a script had already led a browser there.
 CREATE TEMPORARY VIEW total AS
@@ -140,7 +141,7 @@ CREATE UNIQUE INDEX gap_origin ON gap (origin);
 -- the request that came soonest. "kept" is NULL if no request had to keep to one, or if that was
 -- not measured. A time may be rounded by a millisecond.
 CREATE TEMPORARY VIEW pace AS
-SELECT origin, asked.delay AS asked, gap.delay AS delay, gap, ratio,
+SELECT origin, asked.delay AS asked, gap.delay AS delay, gap, round(ratio, 4) AS ratio,
        CASE WHEN gap.delay IS NOT NULL THEN gap IS NULL OR gap >= gap.delay - 0.001 END AS kept
 FROM (
     SELECT origin FROM asked WHERE delay > 0
@@ -201,11 +202,12 @@ ORDER BY refused DESC, min(line);
 
 CREATE TEMPORARY VIEW judged_url AS
 SELECT * FROM (
-    SELECT *, count(*) OVER (PARTITION BY number) AS urls, row_number() OVER (
+    SELECT *, count(*) OVER (PARTITION BY number) AS urls_of_host, row_number() OVER (
         PARTITION BY number ORDER BY layer = 'override', times DESC, ledger, first
     ) AS place
     FROM (
-        SELECT number, origin, refused, overridden, url, verdict, layer, reason, line,
+        SELECT number, origin, refused AS refused_of_host,
+               overridden AS overridden_of_host, url, verdict, layer, reason, line,
                statement, count(*) AS times, ledger, min(id) AS first
         FROM decision JOIN judged USING (origin)
         WHERE verdict = 'refused' OR layer = 'override'

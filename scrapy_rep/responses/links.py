@@ -18,7 +18,7 @@ def only_marked(response: Response, rels: frozenset[str]) -> dict[str, str]:
     """The URLs for which every ``<a>`` or ``<area>`` link of a page has one of *rels*, given in
     lower case.
 
-    The keys are canonical URLs (see :func:`canonical`), the values the ``rel`` of the first
+    The keys are canonical URLs (w3lib's ``canonicalize_url``), the values the ``rel`` of the first
     link to the URL, as written.
     """
     if not isinstance(response, HtmlResponse):
@@ -30,7 +30,7 @@ def only_marked(response: Response, rels: frozenset[str]) -> dict[str, str]:
     unmarked: set[str] = set()
     for link in response.xpath("//a[@href] | //area[@href]"):
         try:
-            url = canonical(response.urljoin(link.attrib["href"].strip()))
+            url = canonicalize_url(response.urljoin(link.attrib["href"].strip()))
         except ValueError:  # An invalid URL, such as "http://[".
             continue
         rel = link.attrib.get("rel", "")
@@ -39,8 +39,3 @@ def only_marked(response: Response, rels: frozenset[str]) -> dict[str, str]:
         else:
             marked.setdefault(url, rel)
     return {url: rel for url, rel in marked.items() if url not in unmarked}
-
-
-def canonical(url: str) -> str:
-    """*url* in the form in which the URLs of links and requests are compared."""
-    return canonicalize_url(url)

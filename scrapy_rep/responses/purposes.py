@@ -16,11 +16,11 @@ from scrapy_rep.protocol.usage.preferences import (
     UsagePreferences,
 )
 from scrapy_rep.protocol.usage.statements import UsageStatement
-from scrapy_rep.protocol.usage.vocabulary import Signal, Source, is_about_mining
+from scrapy_rep.protocol.usage.vocabulary import MINING, Signal, Source
 from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.usage.tdmrep import TdmRep
 
 # The names of headers as Scrapy stores them.
-_FIELDS = {name.title().encode(): name for name in FIELDS}
-_NAMES = frozenset(_FIELDS)
+_FIELDS = frozenset(name.title().encode() for name in FIELDS)
 
 
 class SiteStatements(NamedTuple):
@@ -44,6 +43,9 @@ class SiteStatements(NamedTuple):
     tdmrep: UsagePreferences = NOTHING_STATED
     entry: Entry | None = None
     """The cache entry of robots.txt."""
+
+
+_NOTHING = SiteStatements()
 
 
 class Purposes:
@@ -62,8 +64,7 @@ class Purposes:
 
     def are_about_mining(self, request: Request) -> bool:
         """Whether TDMRep has a label for any purpose of *request*."""
-        purposes = self._identity.purposes(request)
-        return bool(purposes) and any(map(is_about_mining, purposes))
+        return not MINING.isdisjoint(self._identity.purposes(request))
 
     # robots.txt and tdmrep.json.
 
@@ -108,20 +109,23 @@ class Purposes:
         self, request: Request, headers: Headers, rules: IndexingRules
     ) -> UsagePreferences:
         """The preferences for a response, from its site and its own headers and tags."""
-        of_site = self._of_sites.get(request)
-        is_silent = not (rules.statements or rules.tags) and _NAMES.isdisjoint(headers)
-        if is_silent and of_site is None:
+        of_site = self._of_sites.get(request, _NOTHING)
+        is_silent = not (rules.statements or rules.tags) and _FIELDS.isdisjoint(headers)
+        if is_silent and of_site is _NOTHING:
             return NOTHING_STATED
-        mining = None if of_site is None else of_site.tdmrep
-        found = UsagePreferences.of_page(
-            _fields(headers), rules.statements, rules.tags, mining
+        fields = [
+            (name.decode().lower(), value)
+            for name in headers
+            if name in _FIELDS
+            for value in headers.getlist(name)
+        ]
+        return of_site.robotstxt | UsagePreferences.of_page(
+            fields, rules.statements, rules.tags, of_site.tdmrep
         )
-        return found if of_site is None else of_site.robotstxt | found
 
     def entry(self, request: Request | None) -> Entry | None:
         """The cache entry of robots.txt for *request*; None if :meth:`note` recorded none."""
-        of_site = self._of_sites.get(request) if request is not None else None
-        return None if of_site is None else of_site.entry
+        return None if request is None else self._of_sites.get(request, _NOTHING).entry
 
     def denial(
         self,
@@ -156,24 +160,13 @@ def stated(request: Request | None) -> UsagePreferences:
     """The usage preferences that IndexingMiddleware read for the response to *request*;
     NOTHING_STATED if it has not read the response.
     """
-    found: UsagePreferences | None = None
-    if request is not None:
-        found = request.meta.get(meta.USAGE)
+    found = request and request.meta.get(meta.USAGE)
     return found or NOTHING_STATED
-
-
-def _fields(headers: Headers) -> Iterator[tuple[str, bytes]]:
-    for name, lowered in _FIELDS.items():
-        if name in headers:
-            for value in headers.getlist(name):
-                yield lowered, value
 
 
 def _refusal(refusal: tuple[str, Decision]) -> UsageStatement:
     purpose, decision = refusal
-    text = str(decision.reason)
-    if decision.rule is not None:
-        text = f"{decision.rule.kind.capitalize()}: {decision.rule.pattern}"
+    text = str(decision.rule or decision.reason)
     return UsageStatement(
         Source.ROBOTS_TXT, Signal.GROUP, decision.agent, decision.line, text,
         label=text, category=purpose, value=False,

@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 
 from scrapy import Request
 from scrapy.exceptions import NotConfigured
+from w3lib.url import canonicalize_url
 
 from scrapy_rep import meta
 from scrapy_rep.frontier.reach import Reach
@@ -14,8 +15,8 @@ from scrapy_rep.frontier.reporter import DecisionReporter
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.indexing.statements import Statement
 from scrapy_rep.record import Subject, Verdict
-from scrapy_rep.responses import links
 from scrapy_rep.responses.documents import has_document
+from scrapy_rep.responses.links import only_marked
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.spidermiddlewares.items import ItemGate
 
@@ -158,9 +159,9 @@ class IndexingGateMiddleware:
         if self._settings.rel:
             marked = self._only_marked.get(response)
             if marked is None:
-                marked = links.only_marked(response, self._settings.rel)
+                marked = only_marked(response, self._settings.rel)
                 self._only_marked[response] = marked
-            return marked.get(links.canonical(request.url)) if marked else None
+            return marked.get(canonicalize_url(request.url)) if marked else None
         return None
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from inspect import signature
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy_rep.exceptions import StoreError, StoreNotInstalled
 from scrapy_rep.protocol.display import address_without_credentials
@@ -57,7 +58,6 @@ class RedisStore(Store):
                 " 'scrapy-rep[redis]'",
             ) from error
         self._failures = (RedisError, OSError, ValueError)
-        self._lock_script = self._redis.register_script(_LOCK)
 
     def get(self, key: str) -> bytes | None:
         # No more than an entry may have; nothing is empty.
@@ -82,13 +82,27 @@ class RedisStore(Store):
 
     def _lock(self, key: str, *arguments: str | int) -> object:
         keys = [f"{self._prefix}:lock:{key}"]
-        return self._ask(lambda: self._lock_script(keys, arguments))
+        # With its text, since it is short: by its digest, the first call takes three round trips.
+        return self._ask(lambda: self._redis.eval(_LOCK, 1, *keys, *arguments))
 
     def _ask(self, function: Callable[[], _T]) -> _T:
         try:
             return function()
         except self._failures as error:
             raise StoreError(self._where, error) from error
+
+
+def without_handshake() -> dict[str, Any]:
+    """Return options of the client for connections that send nothing when they are made: each
+    command would take a round trip.
+    """
+    from redis.connection import AbstractConnection  # noqa: PLC0415
+
+    options = signature(AbstractConnection.__init__).parameters
+    of_client = {"driver_info", "lib_name", "lib_version"} & options.keys()
+    if "driver_info" in of_client:
+        of_client = {"driver_info"}  # The others are deprecated.
+    return {"protocol": 2, **dict.fromkeys(of_client)}
 
 
 def _client(url: str, timeout: float) -> Redis:
@@ -105,6 +119,7 @@ def _client(url: str, timeout: float) -> Redis:
         # One immediate retry, for connections that a restart of the server has closed. By
         # default the client waits for seconds between attempts.
         retry=Retry(NoBackoff(), 1, supported_errors=(Disconnected,)),
+        **without_handshake(),
     )
 
 

@@ -169,8 +169,32 @@ def diff_of_urls(path: object) -> tuple[str, ...]:
     return ("diff", "robots.txt", "robots.txt", "--urls", str(path))
 
 
-@pytest.mark.parametrize("name", CRAFTED)
-@pytest.mark.parametrize("command", [report, diff])
+def why(path: object) -> tuple[str, ...]:
+    return ("why", "a.example", str(path), "--bundle", "bundle.zip")
+
+
+def why_of_a_url(path: object) -> tuple[str, ...]:
+    return ("why", "http://a.example/1", str(path))
+
+
+def verify(path: object) -> tuple[str, ...]:
+    return ("verify", str(path))
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (command, name)
+        for command in (report, diff, why, verify)
+        for name, script in CRAFTED.items()
+        # No JSON is parsed to verify it.
+        if command is not verify
+        or (
+            not script.startswith("UPDATE crawl SET agents")
+            and not script.startswith("UPDATE crawl SET settings")
+        )
+    ],
+)
 def test_what_is_no_ledger(
     rep: Rep, ledger: Path, command: Callable[[Path], tuple[str, ...]], name: str
 ) -> None:
@@ -198,6 +222,9 @@ def test_what_does_no_harm(rep: Rep, ledger: Path, name: str) -> None:
     page = Path("report.html").read_text(encoding="utf-8")
     assert "\x1b" not in page
     check(rep, *diff(ledger), statuses={0, 1})
+    check(rep, *why(ledger), statuses={0, 1})
+    check(rep, *why_of_a_url(ledger), statuses={0, 1})
+    check(rep, *verify(ledger), statuses={1})
 
 
 @pytest.mark.parametrize(
@@ -257,7 +284,8 @@ def test_damaged(rep: Rep, ledger: Path) -> None:
         ledger.write_bytes(octets)
         check(rep, *report(ledger), statuses={0, 2})
         Path("report.html").unlink(missing_ok=True)
-        check(rep, *diff(ledger), statuses={0, 1, 2})
+        for command in (diff, why, why_of_a_url, verify):
+            check(rep, *command(ledger), statuses={0, 1, 2})
 
 
 def test_text_that_is_no_utf_8(rep: Rep, ledger: Path) -> None:

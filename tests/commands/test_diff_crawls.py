@@ -184,11 +184,15 @@ def test_what_is_overridden_now(site: Site, tmp_path: Path) -> None:
     urls = [shop.url("/basket/1"), shop.url("/tea")]
     ledger = write_ledger(tmp_path / "ledger", [(url, "allowed") for url in urls])
     asked = ("diff", ledger, "live", "--purge-list", "purge", "-s")
-    ended = scrapy_rep(*asked, 'REP_OVERRIDES={"127.0.0.1": "ignore"}', cwd=tmp_path)
+    entry = '{"obey": false, "reason": "agreed", "until": "9000-01-01"}'
+    over = '"shop.example": {"obey": false, "until": "2026-01-01"}'
+    override = f'REP_OVERRIDES={{"127.0.0.1": {entry}, {over}}}'
+    ended = scrapy_rep(*asked, override, cwd=tmp_path)
     assert (ended.status, (tmp_path / "purge").read_text()) == (0, "")
+    assert "REP_OVERRIDES['shop.example'] has ended and decides nothing" in ended.err
     assert ended.out == (
         f"overridden\t{urls[0]}\twas: line 3, Disallow: /; now: line 2, Disallow: /basket "
-        "(overridden: 127.0.0.1: ignore)\n2 URLs compared: 1 overridden\n"
+        "(overridden: 127.0.0.1: ignore (agreed; until 9000-01-01))\n2 URLs compared: 1 overridden\n"
     )
     rules = 'REP_OVERRIDES={"127.0.0.1": "User-agent: *\\nDisallow: /tea"}'
     ended = scrapy_rep(*asked, rules, "--json", cwd=tmp_path)

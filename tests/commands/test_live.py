@@ -356,3 +356,16 @@ def test_a_compressed_robotstxt(site: Site) -> None:
     cut = site.add(Answer(b"".join(members)[:-9], headers=headers))
     assert "line 2, Disallow: /a" in scrapy_rep("check", whole.url("/a")).out
     assert "ends early, is damaged" in scrapy_rep("check", cut.url("/a")).out
+
+
+def test_check_by_an_override(site: Site, tmp_path: Path) -> None:
+    """``check`` shows the reason and the end of the override that decides."""
+    shop = site.add("User-agent: *\nDisallow: /basket")
+    entry = '{"obey": false, "reason": "agreed", "until": "9000-01-01"}'
+    override = f'REP_OVERRIDES={{"127.0.0.1": {entry}}}'
+    url = shop.url("/basket/1")
+    ended = scrapy_rep("check", url, *AS_MYBOT, "-s", override, cwd=tmp_path)
+    assert ended.status == 0
+    where = "REP_OVERRIDES['127.0.0.1'] (agreed; until 9000-01-01)"
+    assert f"robots.txt: {where}, set in the settings" in ended.out
+    assert shop.hits == []

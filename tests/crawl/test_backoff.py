@@ -158,13 +158,7 @@ class Crawled(NamedTuple):
         return any(all(re.search(one, line) for one in patterns) for line in lines)
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(mode, marks=pytest.mark.xdist_group(f"backoff-{mode}"))
-        for mode in CHOSEN
-    ],
-)
+@pytest.fixture(scope="module", params=CHOSEN)
 def crawled(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Crawled]:
@@ -258,168 +252,160 @@ def crawled(
         yield Crawled(result, hosts, seconds_of(alone))
 
 
-def test_the_crawl_ends(crawled: Crawled) -> None:
-    """A crawl of hosts that ask for pauses ends by itself, without errors in the log."""
-    assert crawled.result.exit_code == 0
-    assert crawled.result.stats["finish_reason"] == "finished"
-    # Scrapy 2.14 itself logs the traceback of each file that its pipeline does not get.
-    assert crawled.result.lines("ERROR") == []
-    assert "Unhandled" not in crawled.result.log
-    assert "never retrieved" not in crawled.result.log
+class TestManyHosts:
+    """One crawl of many hosts that ask for pauses in all forms, in each mode."""
 
+    def test_the_crawl_ends(self, crawled: Crawled) -> None:
+        """A crawl of hosts that ask for pauses ends by itself, without errors in the log."""
+        assert crawled.result.exit_code == 0
+        assert crawled.result.stats["finish_reason"] == "finished"
+        # Scrapy 2.14 itself logs the traceback of each file that its pipeline does not get.
+        assert crawled.result.lines("ERROR") == []
+        assert "Unhandled" not in crawled.result.log
+        assert "never retrieved" not in crawled.result.log
 
-def test_the_queue(crawled: Crawled) -> None:
-    """A host that answers each tenth request with 429 and ``Retry-After: 2`` gets no request
-    from the queue for 2 seconds. Its pages are all fetched in the end.
-    """
-    host = crawled.hosts["queue"]
-    check_kept(host, result=crawled.result)
-    check_fetched(host, *pages(host, 18))
-    assert crawled.errors(host) == []
+    def test_the_queue(self, crawled: Crawled) -> None:
+        """A host that answers each tenth request with 429 and ``Retry-After: 2`` gets no request
+        from the queue for 2 seconds. Its pages are all fetched in the end.
+        """
+        host = crawled.hosts["queue"]
+        check_kept(host, result=crawled.result)
+        check_fetched(host, *pages(host, 18))
+        assert crawled.errors(host) == []
 
+    def test_files(self, crawled: Crawled) -> None:
+        """The files of a media pipeline wait for the end of a pause, and are all fetched."""
+        host = crawled.hosts["files"]
+        check_kept(host, result=crawled.result, places=MEDIA_PLACES)
+        check_fetched(host, *pages(host, 12, "file"))
+        fetched = [
+            file["url"]
+            for item in crawled.result.items
+            for file in item.get("files", ())
+        ]
+        assert set(pages(host, 12, "file")) <= set(fetched)
 
-def test_files(crawled: Crawled) -> None:
-    """The files of a media pipeline wait for the end of a pause, and are all fetched."""
-    host = crawled.hosts["files"]
-    check_kept(host, result=crawled.result, places=MEDIA_PLACES)
-    check_fetched(host, *pages(host, 12, "file"))
-    fetched = [
-        file["url"] for item in crawled.result.items for file in item.get("files", ())
-    ]
-    assert set(pages(host, 12, "file")) <= set(fetched)
+    def test_every_way(self, crawled: Crawled) -> None:
+        """Requests from the queue, files, what a callback downloads, and requests with
+        ``dont_obey_robotstxt`` keep the pauses that any of them was answered with.
+        """
+        host = crawled.hosts["every way"]
+        check_kept(host, 2, result=crawled.result, places=MEDIA_PLACES)
+        kinds = ("page", "any", "file", "more")
+        check_fetched(host, *(url for kind in kinds for url in pages(host, 6, kind)))
 
+    def test_nobody_goes_round(self, crawled: Crawled) -> None:
+        """What comes within a pause waits for its end: requests from the queue, in a download slot
+        of their own, with ``dont_obey_robotstxt``, for a file, and what a callback downloads.
+        """
+        host = crawled.hosts["paused"]
+        check_kept(host, result=crawled.result)
+        kinds = ("page", "queue", "slot", "any", "file", "more")
+        check_fetched(host, *(url for kind in kinds for url in pages(host, 1, kind)))
 
-def test_every_way(crawled: Crawled) -> None:
-    """Requests from the queue, files, what a callback downloads, and requests with
-    ``dont_obey_robotstxt`` keep the pauses that any of them was answered with.
-    """
-    host = crawled.hosts["every way"]
-    check_kept(host, 2, result=crawled.result, places=MEDIA_PLACES)
-    kinds = ("page", "any", "file", "more")
-    check_fetched(host, *(url for kind in kinds for url in pages(host, 6, kind)))
+    def test_a_healthy_host_is_not_slowed_down(self, crawled: Crawled) -> None:
+        """A host beside those that pause takes about as long as in a crawl of its own."""
+        host = crawled.hosts["healthy"]
+        check_fetched(host, *pages(host, 60))
+        assert seconds_of(host) < 2 * crawled.alone + 1.5
 
+    @pytest.mark.parametrize("name", ["ahead", "behind"])
+    def test_a_date(self, crawled: Crawled, name: str) -> None:
+        """``Retry-After`` with a date counts by the clock of the server, even if that is wrong."""
+        host = crawled.hosts[name]
+        check_kept(host, result=crawled.result)
+        check_fetched(host, *pages(host, 3))
 
-def test_nobody_goes_round(crawled: Crawled) -> None:
-    """What comes within a pause waits for its end: requests from the queue, in a download slot
-    of their own, with ``dont_obey_robotstxt``, for a file, and what a callback downloads.
-    """
-    host = crawled.hosts["paused"]
-    check_kept(host, result=crawled.result)
-    kinds = ("page", "queue", "slot", "any", "file", "more")
-    check_fetched(host, *(url for kind in kinds for url in pages(host, 1, kind)))
+    def test_a_burst(self, crawled: Crawled) -> None:
+        """Eight requests in flight that are all answered with 503 cause one pause of a second: it
+        does not double with each of them.
+        """
+        host = crawled.hosts["burst"]
+        (pause,) = check_kept(host, result=crawled.result)
+        check_fetched(host, *pages(host, PLACES))
+        again = min(hit.time for hit in host.hits if hit.time > pause.end)
+        assert again < pause.begin + 3
 
+    @pytest.mark.parametrize(("name", "seconds"), [("0.3 s", 1.0), ("1.2 s", 1.2)])
+    def test_a_crawl_delay(self, crawled: Crawled, name: str, seconds: float) -> None:
+        """A pause is not shorter than the Crawl-delay of its host, and a shorter Crawl-delay does
+        not end it.
+        """
+        host = crawled.hosts[name]
+        (pause,) = check_kept(
+            host, result=crawled.result, delay=float(name.removesuffix(" s"))
+        )
+        (hit,) = [hit for hit in host.hits if isinstance(hit.answer, Busy)]
+        assert pause.end - hit.answered == pytest.approx(seconds)
+        check_fetched(host, *pages(host, 1))
 
-def test_a_healthy_host_is_not_slowed_down(crawled: Crawled) -> None:
-    """A host beside those that pause takes about as long as in a crawl of its own."""
-    host = crawled.hosts["healthy"]
-    check_fetched(host, *pages(host, 60))
-    assert seconds_of(host) < 2 * crawled.alone + 1.5
+    def test_a_day(self, crawled: Crawled) -> None:
+        """If a host asks for a longer pause than REP_WAIT_MAX, its requests are refused at once:
+        those in the queue, files, and what a callback downloads. The log and the stats say so.
+        """
+        host = crawled.hosts["day"]
+        check_kept(host, result=crawled.result)
+        urls = pages(host, 30)
+        errors = crawled.errors(host)
+        found = {(error["error"], error.get("reason")) for error in errors}
+        assert found == {("RobotsDenied", "back-off")}
+        responses = [one for one in crawled.result.fetched() if one in urls]
+        assert sorted([*responses, *(error["url"] for error in errors)]) == sorted(urls)
+        (file,) = pages(host, 1, "file")
+        (more,) = pages(host, 1, "more")
+        downloads = [item for item in crawled.result.items if item["url"] == more]
+        assert [one["error"] for one in downloads] == ["RobotsDenied"]
+        (item,) = [
+            item for item in crawled.result.items if file in item.get("file_urls", ())
+        ]
+        assert file not in [one["url"] for one in item["files"]]
+        assert crawled.said("WARNING", host, r"\b86[ ,]?400\b|\b1 day\b|\b24:00:00\b")
 
+    def test_forever(self, crawled: Crawled) -> None:
+        """A host that answers nothing but 429 is asked again after a second, then after two, and
+        so on. After REP_WAIT_MAX its requests are refused, and the log says why.
+        """
+        host = crawled.hosts["forever"]
+        check_kept(host, 2, result=crawled.result)
+        assert len(host.hits) <= 1 + 3 + 2
+        errors = crawled.errors(host)
+        assert sorted(error["url"] for error in errors) == pages(host, 3)
+        assert {error.get("reason") for error in errors} == {"back-off"}
+        assert crawled.said("WARNING", host, "refused", "429|[Bb]ack")
 
-@pytest.mark.parametrize("name", ["ahead", "behind"])
-def test_a_date(crawled: Crawled, name: str) -> None:
-    """``Retry-After`` with a date counts by the clock of the server, even if that is wrong."""
-    host = crawled.hosts[name]
-    check_kept(host, result=crawled.result)
-    check_fetched(host, *pages(host, 3))
+    @pytest.mark.parametrize("name", ["robots 429", "robots 503"])
+    def test_robotstxt_asks_for_a_pause(self, crawled: Crawled, name: str) -> None:
+        """If robots.txt is answered with 429 or 503, nothing is sent to the host within the pause,
+        not even requests with ``dont_obey_robotstxt``. The pages are fetched after it.
+        """
+        host = crawled.hosts[name]
+        check_kept(host, result=crawled.result)
+        assert len(host.robots_hits) == 2
+        served = {hit.path for hit in host.hits if hit.path != "/robots.txt"}
+        assert served == {"/any/0", "/page/0", "/page/1", "/page/2"}
 
+    def test_robotstxt_waits(self, crawled: Crawled) -> None:
+        """A robots.txt that is needed within a pause is fetched after it."""
+        host = crawled.hosts["robots later"]
+        (pause,) = check_kept(host, result=crawled.result)
+        check_fetched(host, *pages(host, 3))
+        (hit,) = host.robots_hits
+        assert hit.time > pause.end - 0.01
 
-def test_a_burst(crawled: Crawled) -> None:
-    """Eight requests in flight that are all answered with 503 cause one pause of a second: it
-    does not double with each of them.
-    """
-    host = crawled.hosts["burst"]
-    (pause,) = check_kept(host, result=crawled.result)
-    check_fetched(host, *pages(host, PLACES))
-    again = min(hit.time for hit in host.hits if hit.time > pause.end)
-    assert again < pause.begin + 3
-
-
-@pytest.mark.parametrize(("name", "seconds"), [("0.3 s", 1.0), ("1.2 s", 1.2)])
-def test_a_crawl_delay(crawled: Crawled, name: str, seconds: float) -> None:
-    """A pause is not shorter than the Crawl-delay of its host, and a shorter Crawl-delay does
-    not end it.
-    """
-    host = crawled.hosts[name]
-    (pause,) = check_kept(
-        host, result=crawled.result, delay=float(name.removesuffix(" s"))
-    )
-    (hit,) = [hit for hit in host.hits if isinstance(hit.answer, Busy)]
-    assert pause.end - hit.answered == pytest.approx(seconds)
-    check_fetched(host, *pages(host, 1))
-
-
-def test_a_day(crawled: Crawled) -> None:
-    """If a host asks for a longer pause than REP_WAIT_MAX, its requests are refused at once:
-    those in the queue, files, and what a callback downloads. The log and the stats say so.
-    """
-    host = crawled.hosts["day"]
-    check_kept(host, result=crawled.result)
-    urls = pages(host, 30)
-    errors = crawled.errors(host)
-    found = {(error["error"], error.get("reason")) for error in errors}
-    assert found == {("RobotsDenied", "back-off")}
-    responses = [one for one in crawled.result.fetched() if one in urls]
-    assert sorted([*responses, *(error["url"] for error in errors)]) == sorted(urls)
-    (file,) = pages(host, 1, "file")
-    (more,) = pages(host, 1, "more")
-    downloads = [item for item in crawled.result.items if item["url"] == more]
-    assert [one["error"] for one in downloads] == ["RobotsDenied"]
-    (item,) = [
-        item for item in crawled.result.items if file in item.get("file_urls", ())
-    ]
-    assert file not in [one["url"] for one in item["files"]]
-    assert crawled.said("WARNING", host, r"\b86[ ,]?400\b|\b1 day\b|\b24:00:00\b")
-
-
-def test_forever(crawled: Crawled) -> None:
-    """A host that answers nothing but 429 is asked again after a second, then after two, and
-    so on. After REP_WAIT_MAX its requests are refused, and the log says why.
-    """
-    host = crawled.hosts["forever"]
-    check_kept(host, 2, result=crawled.result)
-    assert len(host.hits) <= 1 + 3 + 2
-    errors = crawled.errors(host)
-    assert sorted(error["url"] for error in errors) == pages(host, 3)
-    assert {error.get("reason") for error in errors} == {"back-off"}
-    assert crawled.said("WARNING", host, "refused", "429|[Bb]ack")
-
-
-@pytest.mark.parametrize("name", ["robots 429", "robots 503"])
-def test_robotstxt_asks_for_a_pause(crawled: Crawled, name: str) -> None:
-    """If robots.txt is answered with 429 or 503, nothing is sent to the host within the pause,
-    not even requests with ``dont_obey_robotstxt``. The pages are fetched after it.
-    """
-    host = crawled.hosts[name]
-    check_kept(host, result=crawled.result)
-    assert len(host.robots_hits) == 2
-    served = {hit.path for hit in host.hits if hit.path != "/robots.txt"}
-    assert served == {"/any/0", "/page/0", "/page/1", "/page/2"}
-
-
-def test_robotstxt_waits(crawled: Crawled) -> None:
-    """A robots.txt that is needed within a pause is fetched after it."""
-    host = crawled.hosts["robots later"]
-    (pause,) = check_kept(host, result=crawled.result)
-    check_fetched(host, *pages(host, 3))
-    (hit,) = host.robots_hits
-    assert hit.time > pause.end - 0.01
-
-
-def test_stats(crawled: Crawled) -> None:
-    """The stats count pauses, their seconds, the hosts that asked for them, and refusals."""
-    stats = crawled.result.stats
-    paused = [host for host in crawled.hosts.values() if pauses_of(host.hits)]
-    assert stats["rep/backoff/hosts"] == len(paused) == len(crawled.hosts) - 2
-    assert stats["rep/backoff/pauses"] >= len(paused)
-    assert stats["rep/backoff/seconds"] > DAY + 10
-    refused = [
-        *crawled.errors(crawled.hosts["day"]),
-        *crawled.errors(crawled.hosts["forever"]),
-    ]
-    # The file and the download have no errback.
-    assert stats["rep/denied/back-off"] == len(refused) + 2
-    assert stats["robotstxt/forbidden"] == len(refused) + 2
+    def test_stats(self, crawled: Crawled) -> None:
+        """The stats count pauses, their seconds, the hosts that asked for them, and refusals."""
+        stats = crawled.result.stats
+        paused = [host for host in crawled.hosts.values() if pauses_of(host.hits)]
+        assert stats["rep/backoff/hosts"] == len(paused) == len(crawled.hosts) - 2
+        assert stats["rep/backoff/pauses"] >= len(paused)
+        assert stats["rep/backoff/seconds"] > DAY + 10
+        refused = [
+            *crawled.errors(crawled.hosts["day"]),
+            *crawled.errors(crawled.hosts["forever"]),
+        ]
+        # The file and the download have no errback.
+        assert stats["rep/denied/back-off"] == len(refused) + 2
+        assert stats["robotstxt/forbidden"] == len(refused) + 2
 
 
 def test_two_crawls(site: Site, mode: str) -> None:

@@ -6,14 +6,17 @@ import json
 import re
 import time
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from scrapy_rep.ledger.reader import open_ledger
+from scrapy_rep.ledger.seals import check
 from tests.crawl.answers import Answer, image, robots
 from tests.crawl.crawl import BY_HAND, run_crawl, start_crawl, wait_until
 from tests.crawl.disks import fill, free, small_disk
+from tests.crawl.ledger_spiders import PermittedSpider
 from tests.crawl.test_indexing import html, meta
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 RULES = "User-agent: *\nDisallow: /private/\nAllow: /private/open\n"
 PAGES = "tests.crawl.page_spiders.PageSpider"
 ENDLESS = "tests.crawl.ledger_spiders.EndlessSpider"
+PERMITTED = "tests.crawl.ledger_spiders.PermittedSpider"
 COLUMNS = ("page", "layer", "verdict", "reason", "agent", "line", "statement")
 
 
@@ -43,6 +47,17 @@ def decisions(path: Path, url: str) -> list[tuple[Any, ...]]:
     for row in found:
         row["page"] = row["page"] and re.sub("^http://[^/]*", "", row["page"])
     return [tuple(row[name] for name in COLUMNS) for row in found]
+
+
+def intact_digests(path: Path) -> list[str | None]:
+    """Check that all rows of a ledger are as they were sealed. Return the digest of each crawl."""
+    ledger = open_ledger(str(path))
+    try:
+        found = check(ledger)
+    finally:
+        ledger.close()
+    assert [each.problems for each in found] == [[]] * len(found)
+    return [each.digest for each in found]
 
 
 def allowed(path: Path) -> Counter[str]:
@@ -94,8 +109,12 @@ def test_every_layer(site: Site, mode: str, tmp_path: Path) -> None:
             "REP_LEDGER_LEVEL": "all",
             "REP_REL": ["ugc"],
             "REP_OVERRIDES": {
-                f"127.0.0.1:{ours.port}": "User-agent: *\nDisallow: /closed",
-                f"127.0.0.1:{free.port}": "ignore",
+                f"127.0.0.1:{ours.port}": {
+                    "robotstxt": "User-agent: *\nDisallow: /closed",
+                    "reason": "agreed",
+                    "until": "9000-01-01",
+                },
+                f"127.0.0.1:{free.port}": {"obey": False, "reason": "our own"},
             },
         },
     )
@@ -134,14 +153,15 @@ def test_every_layer(site: Site, mode: str, tmp_path: Path) -> None:
         host.url("/ugc"): [("/", "rel", "dropped", "nofollow", None, None, "UGC x")],
         ours.url("/private/ours"): [
             (None, "override", "allowed", "no-rule", "*", None,
-             f"127.0.0.1:{ours.port}: robotstxt")
+             f"127.0.0.1:{ours.port}: robotstxt (agreed; until 9000-01-01)")
         ],
         ours.url("/closed"): [
-            (None, "override", "refused", "rule", "*", 2, "Disallow: /closed")
+            (None, "override", "refused", "rule", "*", 2,
+             "Disallow: /closed (agreed; until 9000-01-01)")
         ],
         free.url("/private/free"): [
             (None, "override", "allowed", "override", None, None,
-             f"127.0.0.1:{free.port}: ignore")
+             f"127.0.0.1:{free.port}: ignore (our own)")
         ],
         down.url("/page"): [
             (None, "robots.txt", "refused", "unreachable", None, None, None)
@@ -161,6 +181,9 @@ def test_every_layer(site: Site, mode: str, tmp_path: Path) -> None:
     [[count]] = [row.values() for row in rows(path, records)]
     assert result.stats["rep/ledger/recorded"] == count
     assert "rep/ledger/dropped" not in result.stats
+    [[count]] = [row.values() for row in rows(path, "SELECT count(*) FROM decision")]
+    [digest] = intact_digests(path)
+    assert f"] Ledger {path}: {count} decisions, sha256 {digest}\n" in result.log
 
 
 def check_snapshots(path: Path, host: Host, same: Host, down: Host) -> None:
@@ -344,6 +367,7 @@ def test_killed(site: Site, tmp_path: Path) -> None:
     run_crawl([host.url("/")], settings=settings)
     ended = rows(path, "SELECT ended IS NULL AS killed FROM crawl ORDER BY id")
     assert ended == [{"killed": 1}, {"killed": 0}]
+    assert None not in intact_digests(path)
 
 
 def test_a_full_disk(site: Site, tmp_path: Path) -> None:
@@ -379,6 +403,7 @@ def test_a_full_disk(site: Site, tmp_path: Path) -> None:
         assert len(result.lines("WARNING", "ledger")) == 1
         assert allowed(path) == fetched(host)
         assert rows(path, "PRAGMA integrity_check") == [{"integrity_check": "ok"}]
+        assert f"sha256 {intact_digests(path)[0]}\n" in result.log
 
 
 def test_a_setting_that_can_not_be(site: Site, tmp_path: Path) -> None:
@@ -404,3 +429,31 @@ def test_by_hand(site: Site, tmp_path: Path) -> None:
     [path] = tmp_path.iterdir()
     assert re.search(r"c-\d+-\d{4}-.*\.sqlite$", path.name)
     assert len(decisions(path, host.url("/private/a"))) == 1
+
+
+def test_an_override_that_ends_in_a_crawl(site: Site, tmp_path: Path) -> None:
+    """After its end, an override does not decide: robots.txt is fetched and obeyed. The ledger
+    has the override before, the robots.txt after, and a warning names the override once.
+    """
+    host, path = site.add(RULES), tmp_path / "ledger.sqlite"
+    slow = replace(html(), delay=PermittedSpider.PERMITTED + 1)
+    host.answers["/private/1"] = slow
+    urls = [host.url(f"/private/{number}") for number in (1, 2, 3)]
+    result = run_crawl(
+        [*urls, host.url("/public")],
+        spider=PERMITTED,
+        settings={
+            "REP_LEDGER": str(path),
+            "REP_LEDGER_LEVEL": "all",
+            "CONCURRENT_REQUESTS": 1,
+        },
+    )
+    assert [hit.target for hit in host.hits] == ["/private/1", "/robots.txt", "/public"]
+    first, second = decisions(path, urls[0]), decisions(path, urls[1])
+    ((_, layer, verdict, _, _, _, statement),) = first
+    assert (layer, verdict) == ("override", "allowed")
+    assert statement.startswith("127.0.0.1: ignore (agreed; until 20")
+    assert second == [
+        (None, "robots.txt", "refused", "rule", "*", 2, "Disallow: /private/")
+    ]
+    assert len(result.lines("WARNING", "has ended and decides nothing")) == 1

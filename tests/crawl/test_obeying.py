@@ -143,6 +143,8 @@ def test_overrides(site: Site) -> None:
         f"127.0.0.1:{ignored.port}": "ignore",
         f"127.0.0.1:{replaced.port}": "User-agent: *\nDisallow: /public\n",
         f"127.0.0.1:{obeyed.port}": "obey",
+        # Its last day has passed, so it is as if it were not set.
+        f"127.0.0.1:{plain.port}": {"obey": False, "until": "2026-01-01"},
     }
     urls = [host.url(path) for host in hosts for path in ("/private", "/public")]
     result = run_crawl(urls, settings={"REP_OVERRIDES": overrides})
@@ -158,6 +160,8 @@ def test_overrides(site: Site) -> None:
     assert replaced.robotstxt not in result.log
     for kind in ("obey", "ignore", "robotstxt"):
         assert result.stats[f"rep/override/{kind}"] == 2
+    (line,) = result.lines("WARNING", "has ended")
+    assert f"REP_OVERRIDES['127.0.0.1:{plain.port}'] has ended" in line
     for host in (ignored, replaced, obeyed):
         assert len(result.lines("INFO", "REP_OVERRIDES[", str(host.port))) == 1
 

@@ -72,4 +72,6 @@ def test_a_crawl_and_its_report(site: Site, tmp_path: Path) -> None:
     )  # fmt: skip
     of_owned = [one for one in urls if one["origin"] == owned.origin]
     assert {one["verdict"] for one in of_owned} == {"allowed", "refused"}
-    assert {(one["refused"], one["overridden"]) for one in of_owned} == {(0, 4)}
+    assert {
+        (one["refused_of_host"], one["overridden_of_host"]) for one in of_owned
+    } == {(0, 4)}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.crawl.answers import Answer, busy
-from tests.crawl.crawl import run_crawl, start_crawl
-from tests.crawl.test_ledger import ENDLESS, rows, wait_for
+from tests.crawl.crawl import run_crawl, start_crawl, wait_until
+from tests.crawl.test_ledger import ENDLESS, rows
 from tests.crawl.test_politeness import DELAY, NOTING_SLOTS
 
 if TYPE_CHECKING:
@@ -120,7 +120,6 @@ def test_a_pause_that_was_not_kept(site: Site, tmp_path: Path) -> None:
     }
     run_crawl(urls(host, 4), settings=settings)
     found = traffic(path, host)
-    print([(h.path, h.time) for h in host.hits], found)
     within = [hit for hit in host.hits if hit.path not in ("/0", "/robots.txt")]
     assert (found["resumed"] == 0.0) == bool(within)
 
@@ -137,7 +136,7 @@ def test_a_crawl_that_is_killed(site: Site, tmp_path: Path) -> None:
         found = rows(path, "SELECT sum(pages) AS n FROM traffic") if is_there else []
         return found[0]["n"] or 0 if found else 0
 
-    wait_for(lambda: pages() > 20)
+    wait_until(lambda: pages() > 20)
     crawl.process.kill()
     crawl.wait()
     assert 20 < pages() <= len(host.pages)

@@ -301,13 +301,16 @@ class FakeScraper:
         self.is_full = False
         self.failed: list[tuple[Request, Exception]] = []
         self.on_failed: list[Callable[[Request], None]] = []
+        self.errback_ended: Deferred[None] | None = None
+        """When the errbacks end; None if they end at once."""
+
         self.slot = SimpleNamespace(needs_backout=lambda: self.is_full)
 
     def enqueue_scrape(self, failure: Failure, request: Request) -> Deferred[None]:
         self.failed.append((request, failure.value))
         for listener in self.on_failed:
             listener(request)
-        return succeed(None)
+        return self.errback_ended or succeed(None)
 
 
 class FakeEngine:

@@ -126,3 +126,68 @@ def test_a_request_whose_end_nobody_has_seen() -> None:
     crawl.run()
     assert len(crawl.pass_time(4)) == 1
     crawl.downloader.active.add(lost)
+
+
+UNTIL = "2024-01-01T12:10:00+00:00"
+"""Ten minutes after the time at which a test starts."""
+
+
+@pytest.mark.parametrize("form", [{"obey": False}, {"robotstxt": "User-agent: *\n"}])
+def test_an_override_that_ends_in_a_crawl(
+    form: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    """From the moment at which an override ends, robots.txt decides, also about requests that
+    waited in the queue, and its delay applies. One line of the log says so.
+    """
+    entry = {**form, "reason": "permission", "until": UNTIL}
+    crawl = Crawl(REP_OVERRIDES={"a.example": entry}, CONCURRENT_REQUESTS_PER_DOMAIN=1)
+    for path in ("3", "private/2", "2", "1", "private/1"):
+        crawl.push(f"http://a.example/{path}")
+    crawl.run()
+    crawl.pass_time(599)
+    assert crawl.on_network == ["http://a.example/private/1"]
+    assert "has ended" not in caplog.text
+    crawl.pass_time(1)
+    crawl.answer("http://a.example/private/1")
+    crawl.answer("http://a.example/robots.txt", DELAYED)
+    for path in ("1", "2", "3"):
+        assert crawl.on_network == []
+        crawl.pass_time(3.9)
+        assert crawl.on_network == []
+        crawl.pass_time(0.1)
+        crawl.answer(f"http://a.example/{path}")
+    assert [
+        str(one) for one in crawl.ended.values() if isinstance(one, RobotsDenied)
+    ] == ["Forbidden by http://a.example/robots.txt, line 2 (disallow: /private/)"]
+    (line,) = [one for one in caplog.messages if "has ended" in one]
+    assert f"(permission; until {UNTIL})" in line
+
+
+def test_a_request_that_waits_while_its_override_ends() -> None:
+    """A request that waits in the downloader for its turn by the rules of an override is judged
+    by robots.txt if the override ends meanwhile.
+    """
+    entry = {"robotstxt": "User-agent: *\nCrawl-delay: 150\n", "until": UNTIL}
+    crawl = Crawl(REP_OVERRIDES={"a.example": entry})
+    crawl.pass_time(500)
+    crawl.answer(crawl.outside("http://a.example/private/1"))
+    second = crawl.outside("http://a.example/private/2")
+    crawl.pass_time(150)
+    crawl.answer("http://a.example/robots.txt", RULES)
+    assert isinstance(crawl.ended[second], RobotsDenied)
+    assert "a.example/robots.txt" in str(crawl.ended[second])
+
+
+def test_an_override_that_has_ended(caplog: pytest.LogCaptureFixture) -> None:
+    """An override that has ended before the crawl is named once, at the start. Without it, a
+    wider pattern decides.
+    """
+    over = {"obey": True, "reason": "test", "until": "2023-12-31"}
+    crawl = Crawl(REP_OVERRIDES={"a.example": over, "*": "ignore"})
+    crawl.opened()
+    (line,) = caplog.messages
+    assert line.startswith("REP_OVERRIDES['a.example'] has ended and decides nothing, ")
+    assert "obey (test; until 2023-12-31)" in line
+    crawl.outside("http://a.example/private/1")
+    assert crawl.on_network == ["http://a.example/private/1"]
+    assert [one for one in caplog.messages if "has ended" in one] == [line]

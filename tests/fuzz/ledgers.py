@@ -1,4 +1,4 @@
-"""Ledgers written by others, as ``report`` and ``diff`` read them."""
+"""Ledgers written by others, as the commands read them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.commands.rep import execute
 from tests.fuzz.inputs import bounded, fast_folder, parts, written_over
 from tests.report.ledgers import Ledger
 
-TABLES = ("crawl", "snapshot", "decision", "body")
+TABLES = ("crawl", "snapshot", "decision", "body", "traffic", "progress")
 
 
 def ledger(data: bytes) -> None:
@@ -25,7 +25,7 @@ def ledger(data: bytes) -> None:
     whose values, of any type, are set in the rows of the table. Bytes that overwrite the
     file may follow, as for a store.
 
-    For report and for diff:
+    For report, diff, why and verify:
 
     - nothing raises, and the exit status is 0, 1 or 2;
     - with status 2, one line says why;
@@ -43,7 +43,10 @@ def ledger(data: bytes) -> None:
         robots.write_bytes(b"User-agent: *\nDisallow: /private\n")
         report = ["report", str(path), "-o", str(Path(folder) / "report.html")]
         diff = ["diff", str(path), str(robots)]
-        for arguments in (report, diff, [*diff, "--json"]):
+        tables = ["report", str(path), "--against", str(path), "--json"]
+        why = ["why", "example.com", str(path), "--limit", "5"]
+        verify = ["verify", str(path)]
+        for arguments in (report, tables, diff, [*diff, "--json"], why, verify):
             _run(arguments, len(data))
 
 
@@ -94,4 +97,7 @@ def _whole_ledger() -> str:
     made.snapshot(crawl, "https://example.org", access="unreachable", error="reset")
     made.refused(crawl, snapshot, "https://example.com/old", 2, "Disallow: /old")
     made.allowed(crawl, snapshot, "https://example.com/private")
+    measured = {"delay": 1.0, "gap": 1.5, "pauses": 1, "pause": 2.0, "resumed": 3.0}
+    made.traffic(crawl, "https://example.com", 0, pages=1, bytes=9, **measured)
+    made.progress(crawl, 0, pages=1, bytes=9, waiting=1)
     return made.close()

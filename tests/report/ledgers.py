@@ -247,7 +247,7 @@ def measured(path: Path) -> str:
     """A crawl whose ledger has what was fetched, and how the delays were kept."""
     ledger = Ledger(path)
     crawl = ledger.crawl("denied", started=START, ended=START + 5400)
-    names = "news", "daily", "shop", "library", "a-rather-long-name.of-a.university"
+    names = "news", "daily", "shop", "library", "a-long-name.of-a.university"
     for number, name in enumerate(names):
         origin = f"https://{name}.example"
         snapshot = ledger.snapshot(crawl, origin, NEWS if number < 2 else PRESS)
@@ -314,7 +314,13 @@ def _pages(ledger: Ledger, crawl: int, fewer: int) -> None:
         ("meta", "dropped", "nofollow", "noindex, nofollow", 31),
         ("meta", "annotated", "noindex", "mybot: noindex", 6),
         ("rel", "dropped", "nofollow", "nofollow ugc", 12),
-        ("override", "allowed", "override", "staging.example: ignore", 14),
+        (
+            "override",
+            "allowed",
+            "override",
+            "staging.example: ignore (our own; until 2027-01-01)",
+            14,
+        ),
         ("delay", "refused", "delay", "Crawl-delay: 600", 9),
     ):
         for number in range(-(-times // fewer)):
@@ -344,6 +350,48 @@ def large(path: Path, hosts: int = 2_000, decisions: int = 30_000) -> str:
     return ledger.close()
 
 
+def crowded(path: Path, hosts: int = 40) -> str:
+    """Many hosts, each with every kind of event."""
+    ledger = Ledger(path)
+    overrides = {f"partner-{number}.example": "ignore" for number in range(hosts)}
+    crawl = ledger.crawl(settings={"REP_OVERRIDES": overrides})
+    down = {"access": "unreachable", "status": None, "error": "connection refused"}
+    for number in range(hosts):
+        origin = f"https://{number}.department.university.example"
+        snapshot = ledger.snapshot(crawl, origin, b"# %d\n" % number + NEWS)
+        ledger.snapshot(crawl, f"https://bare-{number}.example", status=400 + number)
+        ledger.snapshot(crawl, f"https://down-{number}.example", **down)
+        columns = {
+            "pages": 9,
+            "bytes": 12_345,
+            "pauses": 1,
+            "pause": 5.0,
+            "resumed": 6.0,
+        }
+        ledger.traffic(crawl, origin, 0, delay=5.0, gap=5.5, **columns)
+        ledger.progress(crawl, number, pages=9, waiting=number)
+        common = {"page": f"{origin}/a", "verdict": "dropped"}
+        for reason in ("train-ai", "search"):
+            ledger.decision(
+                crawl, None, f"{origin}/a", layer="usage", reason=reason, source="header",
+                statement="train-ai=n", **common,
+            )  # fmt: skip
+        for reason in ("noindex", "nofollow"):
+            url, layer = f"{origin}/{reason}", "header"
+            ledger.decision(crawl, None, url, layer=layer, reason=reason, **common)
+        for each in range(30):
+            url = f"{origin}/search?q={each}"
+            ledger.refused(crawl, snapshot, url, 17, "Disallow: /search")
+            ledger.allowed(crawl, snapshot, f"{origin}/{each}")
+        given = {"layer": "override", "reason": "override"}
+        statement = f"partner-{number}.example: ignore"
+        url = f"https://partner-{number}.example/"
+        ledger.allowed(crawl, None, url, statement=statement, agent=None, **given)
+        asked = {"layer": "delay", "verdict": "noted", "reason": "back-off"}
+        ledger.decision(crawl, None, f"{origin}/", statement="429", agent=None, **asked)
+    return ledger.close()
+
+
 MARKUP = "<script>alert(1)</script></style></script><img src=x onerror=alert(2)>"
 TERMINAL = "\x1b[31m\x1b]0;owned\x07\x00\x7f\x9b"
 BIDI = "\u202egnp.exe\u2066\u200f\u061c\ufeff\u2028"
@@ -364,7 +412,11 @@ def hostile(path: Path) -> str:
     )
     line = f"Disallow: /{nasty}"
     long = b"Disallow: /" + b"x" * 500_000
-    lines = f"User-agent: *\n{line}\n".encode() + b"\xff\x1b[2J\n" + long
+    lines = (
+        f"User-agent: *\n{line}\nUser-agent: GPTBot\n{line}\n".encode()
+        + b"\xff\x1b[2J\n"
+        + long
+    )
     origins = ("https://__proto__", "https://constructor", "javascript://x", nasty)
     for origin in origins:
         snapshot = ledger.snapshot(
@@ -381,6 +433,13 @@ def hostile(path: Path) -> str:
     ledger.decision(
         crawl, None, nasty, layer=nasty, verdict=nasty, reason=nasty, origin=nasty
     )
+    extremes = {"delay": 253402300799.0, "gap": -62135596800.0, "resumed": 1e11}
+    for origin, number in ((nasty, 2**40), ("javascript://x", 2), ("=1+1", 1)):
+        numbers = {"pages": number, "bytes": number, "pauses": number}
+        ledger.traffic(crawl, origin, 0, pause=1e-300, **numbers, **extremes)
+        ledger.traffic(crawl, origin, number, pages=1, delay=1e-300, gap=1e11)
+    for minute in (0, 2**53 // 60 - int(START)):
+        ledger.progress(crawl, minute, pages=2**40, waiting=2**53)
     given = {"layer": "override", "reason": nasty, "statement": nasty}
     ledger.decision(crawl, None, nasty, verdict=nasty, origin=nasty, **given)
     return ledger.close()

@@ -154,10 +154,11 @@ def test_filtering(opened: Callable[..., Opened]) -> None:
     assert report.page.locator("#filter-count").get_attribute("aria-live") == "polite"
 
 
+@pytest.mark.parametrize("name", ["brief", "measured"])
 @in_browser
-def test_accessible(opened: Callable[..., Opened]) -> None:
+def test_accessible(opened: Callable[..., Opened], name: str) -> None:
     """An accessibility check finds no problem in any view; nothing is wider than the screen."""
-    report = opened("brief")
+    report = opened(name)
     show_all = "document.querySelectorAll('details').forEach((one) => one.open = true)"
     report.page.evaluate(show_all)
     load_axe(report.page)
@@ -168,6 +169,48 @@ def test_accessible(opened: Callable[..., Opened]) -> None:
         report.page.emulate_media(color_scheme="dark")
         assert problems(report.page, IN_COLOURS) == []
         assert report.page.evaluate("document.documentElement.scrollWidth") == width
+
+
+@pytest.mark.parametrize(
+    ("name", "width"),
+    [("realistic", 390), ("measured", 390), ("crowded", 1000), ("crowded", 1400)],
+)
+@in_browser
+def test_not_too_long(opened: Callable[..., Opened], name: str, width: int) -> None:
+    """Before one opens details, the page is at most 10,000 pixels long, and has the answers at its
+    beginning.
+    """
+    page = opened(name).page
+    page.set_viewport_size({"width": width, "height": 900})
+    assert page.evaluate("document.documentElement.scrollHeight") <= 10_000
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    (answers,) = page.locator("#answers").all()
+    assert answers.bounding_box()["y"] < 700
+    assert answers.locator("dd").count() == 5
+
+
+@in_browser
+def test_names_are_not_split(opened: Callable[..., Opened]) -> None:
+    """On a wide screen, names of 40 characters stand on one line in all tables."""
+    page = opened("measured").page
+    page.set_viewport_size({"width": 1400, "height": 900})
+    names = page.locator(".hosts tbody th, .cards tbody th")
+    split = """all => all.filter((one) => {
+        const range = document.createRange();
+        range.selectNodeContents(one);
+        const tops = Array.from(range.getClientRects(), (box) => Math.round(box.top / 9));
+        return new Set(tops).size > 1;
+    }).map((one) => one.textContent)"""
+    assert names.count() > 20
+    assert names.evaluate_all(split) == []
+
+
+@in_browser
+def test_a_link_into_closed_details(opened: Callable[..., Opened]) -> None:
+    """A link to a host that is behind two summaries opens both."""
+    page = opened("crowded").page
+    page.evaluate("location.hash = '#r30'")
+    page.locator("#r30").wait_for(state="visible")
 
 
 @in_browser
@@ -193,7 +236,7 @@ def test_hostile(opened: Callable[..., Opened]) -> None:
     assert set(links) == {"file:"}
     page.get_by_role("button", name="Host").click()
     page.get_by_label("Filter by host or rule").fill("__proto__")
-    report.wait_for_count("1 of 5 hosts")
+    report.wait_for_count("1 of 6 hosts")
     text = page.locator("body").inner_text()
     assert ledgers.MARKUP[:25] in text
     assert "\\x1b" in text

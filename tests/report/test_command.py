@@ -181,8 +181,9 @@ def test_without_jinja(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without Jinja, a sentence says what to install."""
+    """Without Jinja, a sentence says what to install. JSON and CSV files do not need it."""
     monkeypatch.delitem(sys.modules, "scrapy_rep.report.render", raising=False)
     monkeypatch.setitem(sys.modules, "jinja2", None)
     assert run(ledgers.empty(tmp_path / "ledger")) == 2
     assert "pip install 'scrapy-rep[report]'" in capsys.readouterr().err
+    assert run(tmp_path / "ledger", "--json", "--csv", tmp_path / "csv") == 0

@@ -236,7 +236,7 @@ def test_refused_and_overridden_urls(ledger: Ledger) -> None:
     assert [host["judged"] for host in rows("host", path)] == [1, 2]
     *urls, second = rows("judged_url", path)
     assert len(urls) == 20
-    assert {url["urls"] for url in urls} == {61}
+    assert {url["urls_of_host"] for url in urls} == {61}
     columns = "url", "verdict", "layer", "reason", "line", "statement", "times"
     rule = "refused", "robots.txt", "rule", 3, "Disallow: /private/"
     assert values(urls[:2], *columns) == [
@@ -331,7 +331,13 @@ def test_overridden(tmp_path: Path) -> None:
     path = realistic(tmp_path / "ledger")
     columns = "reason", "statement", "verdict", "times", "hosts"
     assert values(rows("overridden", path), *columns) == [
-        ("override", "staging.example: ignore", "allowed", 14, 1)
+        (
+            "override",
+            "staging.example: ignore (our own; until 2027-01-01)",
+            "allowed",
+            14,
+            1,
+        )
     ]
     with closing(Ledgers([path], DEFAULT)) as ledgers:
         changed = {

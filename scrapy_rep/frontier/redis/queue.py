@@ -25,6 +25,7 @@ from scrapy_rep.frontier.hostkeys import host_of
 from scrapy_rep.frontier.redis.dupefilter import take_fingerprint
 from scrapy_rep.frontier.redis.learning import Learning, name_of
 from scrapy_rep.frontier.redis.worker import AT_ONCE, NO_LIMITS, Limits, Link, Worker
+from scrapy_rep.frontier.requests import KnownMethods
 from scrapy_rep.log import get_logger
 from scrapy_rep.settings import RepSettings
 
@@ -102,6 +103,7 @@ class HostQueue(Base):
         )
         self._places = crawler.settings.getint("CONCURRENT_REQUESTS")
         self._enough = max(_MIN_READY, 2 * self._places)
+        self._methods = KnownMethods(crawler)
         self._learning = Learning(self._frontier, self._worker, self, self._read)
         self._in_flight = InFlight(crawler, self._worker)
         self._handed_out: deque[Popped] = deque()
@@ -152,10 +154,14 @@ class HostQueue(Base):
             seen,
             on_seen=lambda: self._drop(request, found and found[0]),
         )
-        if self._worker.unsent >= AT_ONCE and not self._link.is_failing:
+        is_resting = self._clock.monotonic() < self._rests_until
+        if self._worker.unsent >= AT_ONCE and not (is_resting or self._link.is_failing):
             self._exchange(0)
         else:
             self._report_soon()
+
+    def _encode_request(self, request: Request) -> Any:
+        return self.serializer.dumps(self._methods.to_dict(request))
 
     def _drop(self, request: Request, dupefilter: DupeFilter | None) -> None:
         """Do what the scheduler and the engine do with a duplicate."""
@@ -172,26 +178,31 @@ class HostQueue(Base):
         """
         self._idle_seconds = timeout
         self._frontier.settle()
-        self._in_flight.settle()
         request = None
         if self._frontier.has_room:
-            now = self._clock.monotonic()
-            is_due = now >= self._ask_at or self._worker.has_ended
-            if not self._handed_out and is_due:
-                if now >= self._rests_until:
-                    self._exchange(self._wanted(now))
-                else:
-                    self._wake_at(self._rests_until)
+            if not self._handed_out:
+                self._ask_if_due()
             request = self._start_next()
         self._frontier.flush()
         return request
 
+    def _ask_if_due(self) -> None:
+        """Ask the server for requests, unless it has said that none is ready yet."""
+        self._in_flight.settle()
+        now = self._clock.monotonic()
+        if now >= self._ask_at or self._worker.has_ended:
+            if now >= self._rests_until:
+                self._exchange(self._wanted(now))
+            else:
+                self._wake_at(self._rests_until)
+
     def _wanted(self, now: float) -> int:
-        """The number of requests to ask for: as many as the downloader has room for, or, while
-        the last ones were used up at once, twice as many as those.
+        """The number of requests to ask for: as many as the downloader has room for; or twice as
+        many as last time if none of those would have been given back, and half as many if not.
         """
-        is_fast = now < self._handed_out_at + _REPORT_AFTER
-        self._most = min(2 * self._most, self._places) if is_fast else 1
+        is_fast = now < self._handed_out_at + _GIVE_BACK_AFTER
+        most = 2 * self._most if is_fast else self._most // 2
+        self._most = min(max(most, 1), self._places)
         return max(self._room, self._most)
 
     @property
@@ -268,15 +279,19 @@ class HostQueue(Base):
         popped = self._learning.take(queue)
         if popped is None:
             return None
-        self._worker.done(popped.number, self._worker.pushed)
         self._report_soon()
-        return self._read(popped.data, is_taken=True)
+        request = self._read(popped.data, is_taken=True)
+        if request is None:
+            self._worker.done(popped.number, self._worker.pushed)
+        else:
+            self._in_flight.add_refused(request, popped)
+        return request
 
     def count_waiting(self) -> None:
         """Return None: only Redis knows how many requests wait."""
 
     def count_ready(self) -> int:
-        """Return 0: the server counts the ready queues itself, in ``learn.lua``."""
+        """Return 0: the server counts the ready queues itself, in ``queue.lua``."""
         return 0
 
     # Requests of this worker.
@@ -434,6 +449,7 @@ class InFlight:
 
     def __init__(self, crawler: Crawler, worker: Worker) -> None:
         self._crawler = crawler
+        self._frontier = Frontier.of(crawler)
         self._worker = worker
         self.on_ended: Callable[[], None] = lambda: None
         """Called when there is something to report."""
@@ -471,6 +487,11 @@ class InFlight:
         if popped.has_place:
             self._places[request] = taken
 
+    def add_refused(self, request: Request, popped: Popped) -> None:
+        """Add a request that needs no place: it ends with its errback."""
+        self.add(request, popped._replace(has_place=False), "")
+        self._fetched.add(request)
+
     # Turns at hosts.
 
     def has_turn(self, request: Request) -> bool:
@@ -480,6 +501,7 @@ class InFlight:
 
     def acquire(self, host: str) -> bool:
         """Try to get the place at *host* until it is released. Return True on success."""
+        self.settle()
         if any(
             taken.host == host and self._is_held(taken)
             for taken in self._places.values()
@@ -546,7 +568,11 @@ class InFlight:
         ]:
             self._leave(request)
         in_progress = requests_in_progress(self._crawler)
-        ended = [one for one in self._taken if one not in in_progress]
+        ended = [
+            one
+            for one in self._taken
+            if one not in in_progress and one not in self._frontier.refusing.failing
+        ]
         closing = bool(ended) and is_closing(self._crawler)
         for request in ended:
             if request in fetched or not closing:

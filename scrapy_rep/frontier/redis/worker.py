@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import uuid
 from collections import deque
 from functools import cache
+from hashlib import sha1
 from importlib.resources import files
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis import ConnectionPool, Redis
 from redis.backoff import NoBackoff
-from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
+from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
 from redis.retry import Retry
 
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.log import get_logger
+from scrapy_rep.stores.redis import without_handshake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from redis.commands.core import Script
     from scrapy.crawler import Crawler
 
     from scrapy_rep.frontier.clock import Clock
@@ -49,10 +49,10 @@ _OF_POOLS = (
     "oss_cluster_maint_notifications_handler",
 )
 
-_NEEDS = re.compile("-- Needs: (.*)")
-
-# The most requests that one call pushes.
+# With this number of new requests, a call is made, unless the last one to a distant server has
+# just ended. One call pushes at most the second number.
 AT_ONCE = 100
+_MOST = 500
 
 # While more requests than this wait in memory for the server, none is popped, since its
 # callback would make even more.
@@ -123,7 +123,7 @@ NO_LIMITS = Limits(1, 0)
 
 
 class Link:
-    """Runs scripts on the Redis server, and logs when it fails and when it works again.
+    """Runs the script on the Redis server, and logs when it fails and when it works again.
 
     Each crawler has one, with a connection of its own: the client of scrapy-redis would
     block the event loop for too long, and repeat calls that the server may have run already.
@@ -133,7 +133,7 @@ class Link:
         self._crawler = crawler
         self._clock = Frontier.of(crawler).clock
         self._client: Any = None
-        self._scripts: dict[str, Script] = {}
+        self._is_loaded = False
         self._offset: float | None = None
         self._failed_at: float | None = None
         self.is_failing = False
@@ -156,13 +156,14 @@ class Link:
                 **{
                     k: v
                     for k, v in pool.connection_kwargs.items()
-                    if k not in _OF_POOLS
+                    if k not in {*_OF_POOLS, "lib_name", "lib_version"}
                 },
                 "socket_timeout": _TIMEOUT,
                 "socket_connect_timeout": _TIMEOUT,
                 "retry": Retry(NoBackoff(), 0),
                 "retry_on_timeout": False,
                 "decode_responses": False,
+                **without_handshake(),
             }
             own = ConnectionPool(connection_class=pool.connection_class, **options)
             self._client = Redis(connection_pool=own)
@@ -193,13 +194,13 @@ class Link:
         """Note that the server's clock shows *now*, in milliseconds."""
         self._offset = now - self._clock.monotonic() * 1000
 
-    def run(self, name: str, keys: Sequence[str], *args: str | bytes | float) -> Any:
-        """Run the script *name*, and return its result; None if the server fails."""
+    def run(self, keys: Sequence[str], *args: str | bytes | float) -> Any:
+        """Run the script, and return its result; None if the server fails."""
         self.is_full = False
         if self.is_paused:
             return None
         try:
-            found = self._script(name)(keys, args)
+            found = self._run(len(keys), *keys, *args)
         except (RedisError, OSError) as error:
             self._failed(error)
             if _is_out_of_memory(error):
@@ -209,6 +210,17 @@ class Link:
             self.has_lost_answer = True
             return None
         self._failed_at = None
+        return found
+
+    def _run(self, *args: Any) -> Any:
+        text, sha = source()
+        if self._is_loaded:
+            try:
+                return self._client.evalsha(sha, *args)
+            except NoScriptError:
+                pass  # The server was restarted.
+        found = self._client.eval(text, *args)
+        self._is_loaded = True
         return found
 
     def note_recovery(self) -> None:
@@ -232,19 +244,12 @@ class Link:
         extra = {"spider": self._crawler.spider}
         logger.log(level, message, *([values] if values else []), extra=extra)
 
-    def _script(self, name: str) -> Script:
-        if name not in self._scripts:
-            self._scripts[name] = self._client.register_script(source(name))
-        return self._scripts[name]
-
 
 @cache
-def source(name: str) -> str:
-    """The text of the script *name*, preceded by the scripts that its first line names."""
-    text = (files(__package__) / f"{name}.lua").read_text(encoding="utf-8")
-    needs = _NEEDS.match(text)
-    names = needs[1].split(", ") if needs else ()
-    return "".join(map(source, names)) + text
+def source() -> tuple[str, str]:
+    """Return the text of the script, and the digest by which the server knows it."""
+    text = (files(__package__) / "queue.lua").read_text(encoding="utf-8")
+    return text, sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
 def _is_out_of_memory(error: Exception) -> bool:
@@ -427,10 +432,10 @@ class Worker:
             "wait_max": self._wait_max,
         }
         found: list[Any] | None = []
-        while found is not None and len(self._unsent) > AT_ONCE:
-            found = self._send({**order, "wanted": 0, "quota": 0}, AT_ONCE)
+        while found is not None and len(self._unsent) > _MOST:
+            found = self._send({**order, "wanted": 0, "quota": 0}, _MOST)
         if found is not None:
-            found = self._send(order, AT_ONCE)
+            found = self._send(order, _MOST)
         if found is None and self._link.is_full and self._unsent:
             # It still accepts everything else, which frees memory.
             found = self._send(order, 0)
@@ -443,8 +448,9 @@ class Worker:
             self._on_paused(host.decode(), *(each / 1000 for each in times))
         if wanted:
             self.again = again / 1000
+        each = iter(popped)
         return (
-            [_popped(queue, item, is_sent) for queue, item, is_sent in popped],
+            [_popped(*one) for one in zip(each, each, each, strict=True)],
             [
                 Unknown(queue.decode(), delay / 1000, item)
                 for queue, delay, item in unknown
@@ -466,9 +472,8 @@ class Worker:
             "done": [number for number, last in self._done if last <= taken],
         }
         words = [word for record in records for word in record[:4]]
-        keys = [self._seen_key or self._prefix]
         began = self._clock.monotonic()
-        found = self._ask("exchange", json.dumps(order), *words, keys=keys)
+        found = self._ask("exchange", json.dumps(order), *words)
         if found is None:
             return None
         seen, self._count, *rest = found
@@ -506,11 +511,11 @@ class Worker:
         began = self._clock.monotonic()
         if self._count and began < self._counted_until:
             return self._count + self.unsent
-        found = self._link.run("count", [self._prefix])
+        found = self._ask("count")
         if found is None:
             # Zero would end the crawl.
             return max(self._count + self.unsent, 1)
-        self._count = found
+        [self._count] = found
         self._note_count(began)
         return self._count + self.unsent
 
@@ -552,8 +557,7 @@ class Worker:
         for host, (until, own) in list(self._pauses.items()):
             pause = max(until - self._clock.monotonic(), 0.0)
             times = [round(each * 1000) for each in (pause, own)]
-            keys = [self._prefix]
-            if self._link.run("back_off", keys, host, *times, self._wait_max) is None:
+            if self._ask("back_off", host, *times, self._wait_max) is None:
                 return
             del self._pauses[host]
 
@@ -564,12 +568,11 @@ class Worker:
         the requests of that worker return to the queue. Return their number.
         """
         now = self._clock.monotonic()
-        found = self._run("beat", self._lease, int(looks))
+        found = self._ask("beat", self._lease, int(looks))
         if found is None:
             return 0
         self._last_beat = now
-        time, returned, is_new, is_recounted = found
-        self._link.note_time(time)
+        returned, is_new, is_recounted = found
         if is_recounted:
             self._link.log(
                 logging.WARNING,
@@ -597,20 +600,15 @@ class Worker:
 
     def retire(self) -> None:
         """Return everything that this worker has to the queue."""
-        self._run("retire")
+        self._ask("retire")
 
-    def _run(
-        self, script: str, *args: str | bytes | float, keys: Sequence[str] = ()
-    ) -> Any:
-        return self._link.run(script, [self._prefix, *keys], self._name, *args)
-
-    def _ask(
-        self, script: str, *args: str | bytes | float, keys: Sequence[str] = ()
-    ) -> list[Any] | None:
-        """Run a script, and return its result; None if the server fails, or refuses the call as
-        late or because this worker is not registered. After a refusal, send a heartbeat.
+    def _ask(self, event: str, *args: str | bytes | float) -> list[Any] | None:
+        """Tell the server of an *event*, and return its answers; None if the server fails, or
+        refuses the call as late or because this worker is not registered. After a refusal, send a
+        heartbeat.
         """
-        found = self._run(script, self._link.deadline, *args, keys=keys)
+        keys = [self._prefix, self._seen_key or self._prefix]
+        found = self._link.run(keys, event, self._name, self._link.deadline, *args)
         if found is None:
             return None
         is_refused, now, *rest = list[Any](found)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from datetime import date, datetime, time, timedelta, timezone
+from math import inf
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from scrapy_rep.protocol.robots import RobotsTxt
 
@@ -13,11 +15,23 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.origins import Origin
 
-ALLOWED_OVERRIDE = '"obey", "ignore" or the text of a robots.txt'
+ALLOWED_OVERRIDE = (
+    '"obey", "ignore", the text of a robots.txt, or a dict with one of the keys "obey" and '
+    '"robotstxt", and with "reason" and "until" if you like'
+)
 ALLOWED_PATTERN = (
     'a host pattern: "example.com", "*.example.com" or "*", with ":port" for one port, 1 to '
     "65535"
 )
+
+_KEYS = {
+    "obey": "True or False",
+    "robotstxt": "the text of a robots.txt",
+    "reason": "a text",
+    "until": "an ISO 8601 date, the last day (UTC) on which the override applies, such as "
+    '"2027-01-01", or a time with its offset, such as "2027-01-01T12:00:00+00:00"',
+}
+"""The keys of the long form, and what each allows."""
 
 _MAX_PORT = 65535
 
@@ -40,6 +54,33 @@ class Override(NamedTuple):
     host: str
     port: int | None
 
+    reason: str = ""
+    """Why the operator decided so, on one line."""
+
+    until: str = ""
+    """The last day or the time at which it ends, as written; empty if it does not end."""
+
+    ends: float = inf
+    """When it ends, in seconds since the epoch."""
+
+    def __str__(self) -> str:
+        return f"{self.pattern}: {self.kind}{self.note}"
+
+    @property
+    def note(self) -> str:
+        """The reason and the end in parentheses, after a space; empty if it has neither."""
+        until = self.until and f"until {self.until}"
+        note = "; ".join(filter(None, (self.reason, until)))
+        return note and f" ({note})"
+
+    @property
+    def end_notice(self) -> str:
+        """What the operator should know once it has ended."""
+        return (
+            f"REP_OVERRIDES[{self.pattern!r}] has ended and decides nothing, as if it were not "
+            f"set: {self.kind}{self.note}. Remove it, or set a later date"
+        )
+
     def covers(self, origin: Origin) -> bool:
         if self.port is not None and self.port != origin.port:
             return False
@@ -56,12 +97,17 @@ class Override(NamedTuple):
 
 
 class OverrideError(ValueError):
-    """An override is invalid: its pattern if *is_pattern*, otherwise its value."""
+    """An override is invalid.
 
-    def __init__(self, pattern: str, *, is_pattern: bool) -> None:
-        super().__init__(pattern)
-        self.pattern = pattern
-        self.is_pattern = is_pattern
+    *keys* lead to the invalid *value* in the setting; without keys, the value is a pattern.
+    *allowed* says what it must be.
+    """
+
+    def __init__(self, keys: tuple[str, ...], value: object, allowed: str) -> None:
+        super().__init__(*keys)
+        self.keys = keys
+        self.value = value
+        self.allowed = allowed
 
 
 def parse_overrides(
@@ -72,25 +118,80 @@ def parse_overrides(
     return tuple(sorted(overrides, key=lambda each: each.specificity, reverse=True))
 
 
-def override_for(overrides: Iterable[Override], origin: Origin) -> Override | None:
-    """Return the override that decides for *origin*, or None. A virtual host has that of its
-    own name, not that of the address at which it is requested.
+def override_for(
+    overrides: Iterable[Override], origin: Origin, now: float
+) -> Override | None:
+    """Return the override that decides for *origin* at the time *now*, or None. One that has
+    ended decides nothing, as if it were not set. A virtual host has the override of its own
+    name, not that of the address at which it is requested.
     """
-    return next((each for each in overrides if each.covers(origin.named)), None)
+    named = origin.named
+    return next(
+        (each for each in overrides if now < each.ends and each.covers(named)), None
+    )
 
 
 def _parse(pattern: str, value: object, dialect: Dialect) -> Override:
     match = _HOST_PATTERN.fullmatch(pattern.lower())
     port = int(match[2]) if match and match[2] else None
     if match is None or (port is not None and not 0 < port <= _MAX_PORT):
-        raise OverrideError(pattern, is_pattern=True)
-    host = match[1]
-    if value == "obey":
-        return Override(pattern, "obey", None, host, port)
-    if value == "ignore":
-        return Override(pattern, "ignore", None, host, port)
+        raise OverrideError((), pattern, ALLOWED_PATTERN)
+    reason, until, ends = "", "", inf
+    if isinstance(value, dict):
+        value, reason, until, ends = _parse_long(pattern, value)
+    if value == "obey" or value == "ignore":  # noqa: PLR1714  for the type checker
+        return Override(pattern, value, None, match[1], port, reason, until, ends)
     # A robots.txt has a colon; a misspelt keyword does not.
     if not isinstance(value, str) or ":" not in value:
-        raise OverrideError(pattern, is_pattern=False)
+        raise OverrideError((pattern,), value, ALLOWED_OVERRIDE)
     robots = RobotsTxt.parse(value.encode("utf-8", "replace"), dialect)
-    return Override(pattern, "robotstxt", robots, host, port)
+    return Override(pattern, "robotstxt", robots, match[1], port, reason, until, ends)
+
+
+def _parse_long(
+    pattern: str, written: dict[Any, object]
+) -> tuple[object, str, str, float]:
+    """Read the long form. Return its short form, the reason, and the end, as written and in
+    seconds since the epoch.
+    """
+
+    def wrong(key: str) -> OverrideError:
+        return OverrideError((pattern, key), written[key], _KEYS[key])
+
+    has_one = ("obey" in written) != ("robotstxt" in written)
+    if not has_one or not written.keys() <= _KEYS.keys():
+        raise OverrideError((pattern,), written, ALLOWED_OVERRIDE)
+    if "obey" in written:
+        if not isinstance(written["obey"], bool):
+            raise wrong("obey")
+        value: object = "obey" if written["obey"] else "ignore"
+    else:
+        value = written["robotstxt"]
+        if not isinstance(value, str) or ":" not in value:
+            raise wrong("robotstxt")
+    reason, until, ends = written.get("reason", ""), written.get("until"), inf
+    if not isinstance(reason, str):
+        raise wrong("reason")
+    if until is not None:
+        try:
+            ends = _end(until)
+        except (OverflowError, TypeError, ValueError):
+            raise wrong("until") from None
+    return value, " ".join(reason.split()), str(until or ""), ends
+
+
+def _end(until: object) -> float:
+    """Return the end of a day in UTC, or a time, in seconds since the epoch."""
+    if isinstance(until, str):
+        text = until.strip()
+        is_day = len(text) == len("2027-01-01")
+        # Python 3.10 reads no Z.
+        text = re.sub("[Zz]$", "+00:00", text)
+        until = date.fromisoformat(text) if is_day else datetime.fromisoformat(text)
+    if not isinstance(until, date):
+        raise TypeError
+    if not isinstance(until, datetime):
+        until = datetime.combine(until + timedelta(days=1), time(), timezone.utc)
+    if until.tzinfo is None:
+        raise ValueError
+    return until.timestamp()

@@ -5,8 +5,9 @@ says. A check yields the number of a line, and the facts that fill the ``{}`` of
 the remedy; bytes are quoted. A check of single lines is a small function of a line, or a
 lambda, that returns these facts, or True if there are none (:func:`_lines`).
 
-What has a finding can change a verdict, a delay or a preference, or some crawlers read it
-differently. The linter reads lines and patterns with the functions of the parser.
+What has a finding can change a verdict, a delay or a preference, some crawlers read it
+differently, or it is seldom meant. The linter reads lines and patterns with the functions of the
+parser.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.lines import GroupText, Line, PlainLine
 
 
-class Record(NamedTuple):
-    """A line of a group that is not a rule (RFC 9309, 2.2.4, "other records")."""
+class OtherRecord(NamedTuple):
+    """A line of a group that is not a rule (RFC 9309, 2.2.4)."""
 
     field: str
     """In lower case."""
@@ -46,7 +46,7 @@ class Group(NamedTuple):
     rules: tuple[Rule, ...]
     """In file order, empty ones included."""
 
-    records: tuple[Record, ...]
+    records: tuple[OtherRecord, ...]
 
     lines: tuple[int, ...]
     """The numbers of its user-agent lines, one for each of the agents."""
@@ -69,7 +69,7 @@ class Followed(NamedTuple):
     texts: list[GroupText]
     """The text of these groups, in file order. Adjacent groups may have one text."""
 
-    records: tuple[Record, ...]
+    records: tuple[OtherRecord, ...]
     """The delay, rate and window lines for the crawler."""
 
 
@@ -115,7 +115,7 @@ def follow(body: bytes, agents: Sequence[str], dialect: Dialect) -> Followed:
     texts = list(_texts_of(ours, starts, text, dialect))
     if not dialect.merge_groups:
         del texts[1:]
-    records: list[Record] = []
+    records: list[OtherRecord] = []
     if dialect.crawl_delay:
         for group, first in texts:
             lowered = group.lower()
@@ -196,7 +196,7 @@ def _group(
 ) -> Group:
     agents: list[tuple[str, int, int]] = []
     rules: list[Rule] = []
-    records: list[Record] = []
+    records: list[OtherRecord] = []
     run = latest_run = 0
     for number, field, value in lines:
         if field == USER_AGENT:
@@ -208,14 +208,14 @@ def _group(
         if field in rule_fields:
             rules.append(Rule(field, text, number))
         else:
-            records.append(Record(field, text, number, latest_run))
+            records.append(OtherRecord(field, text, number, latest_run))
     tokens, numbers, runs = zip(*agents, strict=True)
     return Group(tokens, tuple(rules), tuple(records), numbers, runs)
 
 
 def _records_for(
     tokens: AbstractSet[str], lines: Iterable[PlainLine], dialect: Dialect
-) -> Iterator[Record]:
+) -> Iterator[OtherRecord]:
     """Yield the delay, rate and window lines for the crawlers with *tokens* in a group.
 
     User-agent lines share the rules that follow, even if other records stand between the
@@ -234,4 +234,4 @@ def _records_for(
             is_in_run = False
             if is_ours and field in PACE_FIELDS:
                 value = octets(rest).decode("utf-8", "replace")
-                yield Record(field, value, number)
+                yield OtherRecord(field, value, number)

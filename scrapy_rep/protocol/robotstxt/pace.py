@@ -22,7 +22,7 @@ from scrapy_rep.protocol.robotstxt.rules import Rule
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from scrapy_rep.protocol.robotstxt.groups import Record
+    from scrapy_rep.protocol.robotstxt.groups import OtherRecord
 
 _DELAY = re.compile(
     r"(\d+(?:\.\d*)?|\.\d+)\s?(?:s|secs?|seconds?)?", re.ASCII | re.IGNORECASE
@@ -100,11 +100,11 @@ class Pace(NamedTuple):
     visit_time: VisitTime | None
     """The first ``Visit-time``."""
 
-    records: tuple[Record, ...] = ()
+    records: tuple[OtherRecord, ...] = ()
     """The records of all these, in file order, including invalid ones."""
 
     @classmethod
-    def of(cls, records: Iterable[Record]) -> Pace:
+    def of(cls, records: Iterable[OtherRecord]) -> Pace:
         found = tuple(records)
         values: dict[str, list[Any]] = {field: [] for field in READERS}
         for each in found:
@@ -156,12 +156,12 @@ class Pace(NamedTuple):
         rule = record and Rule(record.field, record.value, record.line)
         return Decision(False, rule, agent, reason)
 
-    def record_of(self, reason: Reason, now: datetime) -> Record | None:
+    def record_of(self, reason: Reason, now: datetime) -> OtherRecord | None:
         """Return the record that asks for the delay at the time *now* (UTC), if *reason* is
         ``CRAWL_DELAY``, or for the visit window.
         """
 
-        def asks(record: Record) -> bool:
+        def asks(record: OtherRecord) -> bool:
             alone = Pace.of([record])
             if reason is Reason.CRAWL_DELAY:
                 return alone.delay(now) == self.delay(now)

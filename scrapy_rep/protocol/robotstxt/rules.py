@@ -75,6 +75,9 @@ class Rule(NamedTuple):
     line: int
     """The number of the line, from 1."""
 
+    def __str__(self) -> str:
+        return f"{self.kind.capitalize()}: {self.pattern}"
+
 
 class RuleList:
     """Allow and disallow lines, in order of precedence.

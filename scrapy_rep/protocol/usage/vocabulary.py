@@ -3,10 +3,11 @@
 Sources, each with its date:
 
 - ``Content-Usage``: https://www.ietf.org/archive/id/draft-ietf-aipref-vocab-08.txt
-  (2026-09-14);
+  (2026-09-14), the newest version on 2026-11-23;
 - ``Content-Signal``: https://contentsignals.org (2025-09-24); its label ``use``:
   https://developers.cloudflare.com/bots/additional-configurations/managed-robots-txt/
-  (2026-08-03);
+  (2026-08-03) and
+  https://developers.cloudflare.com/changelog/post/2026-08-31-crawl-content-use/ (2026-08-31);
 - ``tdm-reservation``, ``tdm-policy``:
   https://www.w3.org/community/reports/tdmrep/CG-FINAL-tdmrep-20240510/ (2024-05-10);
 - ``noai``, ``noimageai``: https://www.deviantart.com/team/journal/
@@ -84,8 +85,9 @@ ROWS = (
     Row(Signal.CONTENT_SIGNAL, "ai-train", "yes", "no", (TRAIN_AI,)),
     Row(Signal.CONTENT_SIGNAL, "ai-input", "yes", "no", (AI_USE,)),
     Row(Signal.CONTENT_SIGNAL, "search", "yes", "no", (SEARCH,)),
-    # "immediate" disallows storing or reusing content, so neither an index nor a model may be
-    # built from it. The other levels, reference and full, disallow none of these categories.
+    # The maximum level of use. "immediate" disallows storing or reusing content, so neither an
+    # index nor a model may be built from it. What "reference" disallows is contested, and "full"
+    # disallows nothing: both are recorded without a value.
     Row(Signal.CONTENT_SIGNAL, "use", None, "immediate", (SEARCH, TRAIN_AI)),
     # To train a model is a form of text and data mining (EU 2024/1689, art. 53, 1 c).
     Row(Signal.TDM_RESERVATION, "tdm-reservation", "0", "1", (TDM, TRAIN_AI)),
@@ -104,7 +106,5 @@ def row_of(signal: Signal, label: str) -> Row | None:
     return _BY_LABEL.get((signal, label))
 
 
-def is_about_mining(category: str) -> bool:
-    """Whether tdmrep.json can have statements about *category*, so the crawler needs it."""
-    row = row_of(Signal.TDM_RESERVATION, "tdm-reservation")
-    return row is not None and category in row.categories
+MINING = frozenset(_BY_LABEL[Signal.TDM_RESERVATION, "tdm-reservation"].categories)
+"""The categories that tdmrep.json can have statements about, for which a crawl needs it."""

@@ -5,8 +5,10 @@ The Lua scripts on the server read that clock too, and keys expire by it.
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from hashlib import sha1
 from itertools import count
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -49,7 +51,7 @@ OTHER = "b.example\thttp://b.example"
 # Keys of the tests: the time in milliseconds, and the moments at which keys expire.
 _NOW, _ENDS = "test:now", "test:ends"
 
-# Replaces the line of common.lua by which scripts call commands.
+# Replaces the line of the script by which it calls commands.
 _CALL = "local call = redis.call\n"
 _CALL_BY_THE_CLOCK_OF_THE_TEST = f"""
 local function call(name, key, ...)
@@ -80,12 +82,12 @@ _real_source = worker_module.source.__wrapped__  # The uncached function.
 
 
 @cache
-def _source(name: str) -> str:
-    """Return the text of a script, changed to read the clock of the test."""
-    text: str = _real_source(name)
-    if name == "common":
-        assert text.count(_CALL) == 1
-    return text.replace(_CALL, _CALL_BY_THE_CLOCK_OF_THE_TEST)
+def _source() -> tuple[str, str]:
+    """Return the script, changed to read the clock of the test, and its digest."""
+    text, _ = _real_source()
+    assert text.count(_CALL) == 1
+    text = text.replace(_CALL, _CALL_BY_THE_CLOCK_OF_THE_TEST)
+    return text, sha1(text.encode()).hexdigest()
 
 
 class ServerClock(FakeClock):
@@ -194,7 +196,7 @@ class Shared:
         return self._moments("ready")
 
     def unknown(self) -> dict[str, float]:
-        return self._moments("unknown")
+        return self._moments("wanted")
 
     def _moments(self, name: str) -> dict[str, float]:
         now = self.clock.monotonic()
@@ -202,8 +204,12 @@ class Shared:
         return {queue.decode(): moment / 1000 - now for queue, moment in found}
 
     def host(self, name: str) -> dict[str, int]:
-        found = self.redis.hgetall(self.key(f"host:{name}"))
-        return {field.decode(): int(value) for field, value in found.items()}
+        """The state of a host, without the fields that are 0."""
+        found = self.redis.hget(self.key(f"host:{name}"), "state") or b""
+        [names] = re.findall("(?s)local FIELDS = {(.*?)\\n}", _real_source()[0])
+        fields = re.findall(r"'(\w+)',", names)
+        values = map(int, found.split())
+        return {one: each for one, each in zip(fields, values, strict=False) if each}
 
     def ends_in(self, name: str) -> float | None:
         """Seconds until a key expires, or None if it never does."""

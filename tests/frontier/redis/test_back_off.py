@@ -133,7 +133,7 @@ def test_too_long_a_pause(shared: Shared) -> None:
     one.back_off(HOST, HOUR, 1.0)
     found = [take(two) for _ in range(3)]
     assert [each and each.has_place for each in found] == [False, False, None]
-    assert shared.host(HOST)["out"] == 1
+    assert shared.host(HOST)["in_flight"] == 1
     one.retire()
     shared.advance(HOUR)
     two.beat()

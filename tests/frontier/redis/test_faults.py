@@ -61,22 +61,18 @@ def no_memory(shared: Shared) -> Iterator[None]:
 
 
 @contextmanager
-def failing(link: Link, name: str, error: Exception, *, done: bool) -> Iterator[None]:
-    """Let calls of a script raise *error*, after the server ran it if *done*."""
-    real = link._script
+def failing(link: Link, event: str, error: Exception, *, done: bool) -> Iterator[None]:
+    """Let calls for an event raise *error*, after the server ran them if *done*."""
+    real = link._run
 
-    def script(each: str) -> Callable[..., Any]:
-        if each != name:
-            return real(each)
-
-        def run(*args: Any) -> Any:
-            if done:
-                real(each)(*args)
+    def run(count: int, *args: Any) -> Any:
+        if args[count] != event or done:
+            found = real(count, *args)
+        if args[count] == event:
             raise error
+        return found
 
-        return run
-
-    with mock.patch.object(link, "_script", script):
+    with mock.patch.object(link, "_run", run):
         yield
 
 
@@ -216,7 +212,7 @@ def test_done_when_what_it_has_made_is_sent(shared: Shared) -> None:
         end(worker, two)
     # The call with the first of them has an answer, and the next one does not arrive.
     with (
-        mock.patch.object(worker_module, "AT_ONCE", 1),
+        mock.patch.object(worker_module, "_MOST", 1),
         mock.patch.object(worker, "_send", side_effect=fails_after(worker._send, 1)),
     ):
         worker.exchange()

@@ -146,7 +146,7 @@ def test_learning_of_a_worker_that_ends(shared: Shared, says: bool) -> None:
         two.beat()
     assert learn(two) == [PAGES]
     # That of the second worker.
-    assert sum(key.startswith("learning:") for key in shared.names()) == 1
+    assert sum(key.startswith("fetching:") for key in shared.names()) == 1
 
 
 def test_visiting_hours(shared: Shared) -> None:

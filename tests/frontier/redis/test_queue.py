@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scrapy import Request, signals
 from scrapy.exceptions import DontCloseSpider
+from twisted.internet.defer import Deferred
 
 from tests.frontier.fakes import is_robotstxt
 from tests.frontier.redis.crawls import SEEN, WorkerCrawl, keys_of
@@ -258,6 +259,37 @@ def test_unreachable_host_is_given_up(shared: Shared) -> None:
     failed = one.engine.scraper.failed + two.engine.scraper.failed
     assert len(failed) == 10
     assert len(one.queue) == 0
+
+
+def test_refused_and_in_its_errback(shared: Shared) -> None:
+    """A refused request is done when its errback has ended: until then, it comes back if its
+    worker dies.
+    """
+    crawl = WorkerCrawl(shared, REP_WAIT_MAX=10)
+    errback_ended = crawl.engine.scraper.errback_ended = Deferred()
+    crawl.push(f"{A}/1")
+    for _ in range(12):
+        for url in crawl.on_network:
+            crawl.fail(url, OSError("broken"), runs=False)
+        crawl.settle(2)
+    assert len(crawl.engine.scraper.failed) == 1
+    assert shared.count() == 1
+    errback_ended.callback(None)
+    crawl.settle(1)
+    assert shared.count() == 0
+
+
+def test_a_place_that_was_left_is_not_shared(shared: Shared) -> None:
+    """A request that is not from the queue does not use the place of one that has ended, even if
+    the worker has not asked the server since.
+    """
+    crawl = WorkerCrawl(shared, obey=False)
+    crawl.push(f"{A}/1")
+    (popped,) = crawl.run()
+    places = crawl.frontier.leases
+    assert places.acquire("a.example")
+    crawl.answer(popped, runs=False)
+    assert not places.acquire("a.example")
 
 
 def test_nobody_obeys(shared: Shared) -> None:

@@ -347,7 +347,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
             if account.items or account.places
         }
         for host in HOSTS:
-            assert shared.host(host).get("out", 0) == model.under_way(host)
+            assert shared.host(host).get("in_flight", 0) == model.under_way(host)
 
     def teardown(self) -> None:
         with self.patches:

@@ -121,7 +121,7 @@ def test_worker_that_was_taken_for_dead_comes_back(shared: Shared) -> None:
     stopped.beat()
     stopped.report()
     assert shared.count() == 2
-    assert shared.host("a.example")["out"] == 1
+    assert shared.host("a.example")["in_flight"] == 1
     assert pop(worker) is None
     end(worker, found)
     assert pop(worker) == "2"

@@ -245,3 +245,19 @@ def test_the_statement_that_decides() -> None:
         "unavailable_after": second.decode(),
         "noidnex": None,
     }
+
+
+def test_evidence() -> None:
+    """Each rule that restricts something comes with the statements that would do so alone; a
+    statement without a limit is no evidence.
+    """
+    headers = [b"none", b"max-snippet:20, nosnippet", b"max-snippet:-1, follow"]
+    found = IndexingRules.parse(headers).evidence()
+    assert {name: [each.name for each in said] for name, said in found.items()} == {
+        "index": ["none"],
+        "follow": ["none"],
+        "index_embedded": ["none"],
+        "snippet": ["nosnippet"],
+        "max_snippet": ["max-snippet", "nosnippet"],
+    }
+    assert IndexingRules.parse([b"all"]).evidence() == {}

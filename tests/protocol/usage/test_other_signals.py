@@ -44,6 +44,20 @@ def test_content_signal(value: str, expected: dict[str, bool]) -> None:
     assert stated(header(value, name="Content-Signal")) == expected
 
 
+@pytest.mark.parametrize("level", ["immediate", "reference", "full"])
+def test_the_level_of_use_is_recorded(level: str) -> None:
+    """Each level of ``use`` is a statement about a search index and the training of a model, also
+    one that neither allows nor disallows them.
+    """
+    found = robots_usage(f"User-Agent: *\nContent-Signal: use={level}\n").statements
+    value = False if level == "immediate" else None
+    assert [(one.category, one.value) for one in found] == [
+        ("search", value),
+        ("train-ai", value),
+    ]
+    assert {one.text for one in found} == {f"Content-Signal: use={level}"}
+
+
 @pytest.mark.parametrize(
     ("path", "expected"),
     [

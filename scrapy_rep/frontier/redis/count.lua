@@ -1,3 +1,0 @@
--- Needs: common, counting
--- Return how many requests are not done.
-return count_all()

@@ -1,0 +1,155 @@
+"""``scrapy rep verify``: what it says, and its exit status."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.commands.rep import write_ledger
+from tests.ledger.test_seals import change, crawled
+
+if TYPE_CHECKING:
+    from tests.commands.conftest import Rep
+
+
+def verified(rep: Rep, *arguments: str, status: int) -> list[dict[str, Any]]:
+    ended = rep("verify", "ledger", *arguments, "--json")
+    assert ended.status == status, ended
+    return ended.records("verify")
+
+
+def test_intact(rep: Rep) -> None:
+    """Each crawl is shown with its digest; a digest that was published is looked for."""
+    first, second = (crawled(Path("ledger")).digest for _ in range(2))
+    assert first
+    assert second
+    ended = rep("verify", "ledger")
+    assert ended.status == 0
+    crawl = "intact  crawl 1 (spider, 1970-01-01T00:00:01Z): 30 decisions"
+    assert ended.out.splitlines()[:2] == [crawl, f"  sha256 {first}"]
+    ended = rep("verify", "ledger", f"SHA256:{second.upper()}")
+    assert (ended.status, ended.err) == (0, "")
+    assert f"  sha256 {first}, not among the published ones\n" in ended.out
+    assert f"  sha256 {second}, as published\n" in ended.out
+    found = verified(rep, first, second, status=0)
+    assert [(each["verdict"], each["published"]) for each in found] == [
+        ("intact", True),
+        ("intact", True),
+    ]
+
+
+def test_changed(rep: Rep) -> None:
+    """What was changed is named. With a published digest, only its crawl counts."""
+    first, second = (crawled(Path("ledger")).digest for _ in range(2))
+    assert first
+    assert second
+    change(Path("ledger"), "UPDATE decision SET verdict = 'allowed' WHERE id = 33")
+    ended = rep("verify", "ledger")
+    assert ended.status == 1
+    assert "changed  crawl 2 " in ended.out
+    assert "  decision: rows 31 to 40 are not as they were sealed\n" in ended.out
+    assert rep("verify", "ledger", first).status == 0
+    ended = rep("verify", "ledger", first, second)
+    assert ended.status == 1
+    said = f"scrapy rep: no crawl in ledger has the digest {second} as it is now\n"
+    assert ended.err == said
+    [one, two] = verified(rep, status=1)
+    assert one["problems"] == []
+    assert two["problems"] == [
+        {
+            "table": "decision", "what": "changed", "first": 31, "last": 40,
+            "message": "rows 31 to 40 are not as they were sealed",
+        }
+    ]  # fmt: skip
+
+
+def test_a_published_digest_does_not_cover_the_bytes_of_a_robots_txt(rep: Rep) -> None:
+    """A digest has the SHA-256 of each robots.txt, so its bytes are compared with that."""
+    digest = crawled(Path("ledger")).digest
+    assert digest
+    change(Path("ledger"), "UPDATE body SET body = x'61'")
+    [found] = verified(rep, digest, status=1)
+    assert (found["published"], found["verdict"]) == (True, "changed")
+
+
+def test_rows_of_no_crawl(rep: Rep) -> None:
+    """Rows that belong to no crawl are shown after the crawls."""
+    crawled(Path("ledger"))
+    change(Path("ledger"), "INSERT INTO body VALUES (sha256(x'61'), x'61')")
+    ended = rep("verify", "ledger")
+    assert ended.status == 1
+    assert "changed  rows that belong to no crawl\n  body: no crawl used " in ended.out
+    assert verified(rep, status=1)[1]["crawl"] is None
+
+
+def test_killed(rep: Rep) -> None:
+    """A crawl that did not end is verified as far as it wrote."""
+    crawled(Path("ledger"))
+    with closing(sqlite3.connect("ledger")) as ledger:
+        ledger.executescript(
+            "UPDATE crawl SET ended = NULL, finish_reason = NULL, counts = NULL;"
+            "DELETE FROM seal WHERE id > (SELECT max(last) FROM seal WHERE part = 'decision'"
+            " AND rows = 20);"
+        )
+    ended = rep("verify", "ledger")
+    assert "It was killed, or still runs." in ended.out
+
+
+def test_not_sealed(rep: Rep) -> None:
+    """The ledger of an earlier version can't be verified, and the command says so."""
+    write_ledger(Path("ledger"), [("http://a.example/", "allowed")])
+    ended = rep("verify", "ledger")
+    assert ended.status == 1
+    assert ended.out.startswith("not sealed  crawl 1 (shop, ")
+    assert "An earlier version of scrapy-rep wrote it, " in ended.out
+    assert verified(rep, status=1)[0]["digest"] is None
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("UPDATE decision SET time = 9e999 WHERE id = 3", "bad value in 'time'"),
+        ("UPDATE decision SET url = x'00' WHERE id = 3", "bad value in 'url'"),
+        ("UPDATE seal SET last = 'x'", "bad value in 'last'"),
+        ("UPDATE decision SET statement = CAST(x'ff' AS TEXT)", "Could not decode"),
+    ],
+)
+def test_what_no_ledger_has(rep: Rep, script: str, words: str) -> None:
+    """A value that no crawl writes is wrong input: an infinite time, bytes as text."""
+    crawled(Path("ledger"))
+    change(Path("ledger"), script)
+    ended = rep("verify", "ledger")
+    assert (ended.status, ended.out) == (2, "")
+    assert words in ended.err
+
+
+def test_a_long_text(rep: Rep) -> None:
+    """A text of a megabyte is a change like any other."""
+    crawled(Path("ledger"))
+    change(
+        Path("ledger"),
+        "UPDATE decision SET statement = hex(zeroblob(500000)) WHERE id = 3",
+    )
+    assert verified(rep, status=1)[0]["problems"][0]["last"] == 10
+
+
+def test_truncated(rep: Rep) -> None:
+    """A truncated file is no ledger, or its rows are missing."""
+    crawled(Path("ledger"), 3000)
+    whole = Path("ledger").read_bytes()
+    for share in (0.1, 0.5, 0.9, 0.99):
+        Path("ledger").write_bytes(whole[: int(len(whole) * share)])
+        ended = rep("verify", "ledger")
+        assert ended.status in {1, 2}
+        assert "Traceback" not in ended.err
+
+
+def test_what_is_no_digest(rep: Rep) -> None:
+    crawled(Path("ledger"))
+    ended = rep("verify", "ledger", "abc")
+    assert ended.status == 2
+    assert "'abc' is not a SHA-256: it has 64 hexadecimal digits" in ended.err

@@ -1,0 +1,450 @@
+"""``scrapy rep why``: what is found, how it is shown, and what others can do with a bundle."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from contextlib import closing
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zipfile import ZipFile
+
+import pytest
+
+from scrapy_rep.ledger import writer as module
+from scrapy_rep.ledger.writer import LedgerWriter
+from scrapy_rep.protocol.access.results import AccessResult, Entry
+from scrapy_rep.protocol.dialect import RFC9309
+from tests.commands.rep import SCHEMAS, write_ledger
+from tests.ledger.records import CRAWL, END, ORIGIN, decided, result
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.commands.conftest import Rep
+
+RULES = b"User-agent: *\nAllow: /basket/help\nDisallow: /basket/ # \xff no robots\n"
+ALLOWED: dict[str, Any] = {
+    "verdict": "allowed", "statement": "Allow: /basket/help", "line": 2,
+}  # fmt: skip
+REFUSED: dict[str, Any] = {"statement": "Disallow: /basket/", "line": 3}
+
+
+def written(records: Iterable[Any], path: str = "ledger", level: str = "all") -> str:
+    settings = json.dumps({"REP_LEDGER_LEVEL": level})
+    writer = LedgerWriter(path, (*CRAWL[:4], settings, *CRAWL[5:]))
+    for record in records:
+        writer.write(record)
+    writer._end = END
+    assert writer._write_all()
+    assert writer._connection is not None
+    module.close_and_merge_log(writer._connection)
+    return path
+
+
+def robotstxt(
+    body: bytes = RULES, fetched: float = 5.0, origin: str = ORIGIN, **fields: Any
+) -> Any:
+    fields = {
+        "url": f"{origin}/robots.txt",
+        "headers": (("content-type", "text/plain"),),
+        **fields,
+    }
+    answer = result(body, **fields)
+    entry = Entry(result=answer, fetched=fetched, expires=fetched + 60)
+    return module.snapshot(origin, entry, RFC9309)
+
+
+def on(path: str, number: int = 10, **fields: Any) -> Any:
+    return decided(number, **{"url": f"{ORIGIN}{path}", **fields})
+
+
+def found(rep: Rep, *arguments: str, status: int = 0) -> dict[str, Any]:
+    ended = rep("why", *arguments, "--json")
+    assert ended.status == status, ended
+    [record] = ended.records("why")
+    return record
+
+
+def test_a_refused_url(rep: Rep) -> None:
+    """The decision is shown with the robots.txt of that time, its line marked."""
+    written([robotstxt(), on("/basket/1", **REFUSED), on("/other", number=11)])
+    ended = rep("why", f"{ORIGIN}/basket/1", "ledger")
+    assert ended.status == 0
+    assert ended.out == (
+        "http://example.com/basket/1: 1 decision\n"
+        "\n"
+        "1970-01-01 00:00:10 UTC  refused  http://example.com/basket/1\n"
+        "  line 3, Disallow: /basket/ (robots.txt, for everyone)\n"
+        "  crawl 1 of ledger: spider, as bot, dialect rfc9309\n"
+        "  robots.txt 1 below\n"
+        "\n"
+        "  1 | User-agent: *\n"
+        "  2 | Allow: /basket/help\n"
+        "  3 | Disallow: /basket/ # \ufffd no robots\n"
+        "    |           ^^^^^^^^\n"
+        "\n"
+        "robots.txt 1: http://example.com/robots.txt\n"
+        "  fetched 1970-01-01 00:00:05 UTC: status 200\n"
+        "  content-type: text/plain\n"
+        f"  67 bytes, sha256 {sha256(RULES).hexdigest()}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "recorded"),
+    [
+        ("http://example.com/a", "http://example.com/a"),
+        ("http://example.com/a#part", "http://example.com/a"),
+        ("http://example.com/a", "http://example.com/a#part"),
+        ("http://me:secret@example.com/a", "http://***@example.com/a"),
+        ("http://example.com/a", "http://***@example.com/a"),
+        ("example.com/a", "http://example.com/a"),
+        ("EXAMPLE.com:80/a", "http://example.com/a"),
+        ("http://example.com./a", "http://example.com:80/a"),
+        ("http://example.com/a b?ü", "http://example.com/a%20b?%C3%BC"),
+        ("http://example.com/", "http://example.com"),
+        ("example.com/", "http://example.com/"),
+        ("http://example.com?x", "http://example.com/?x"),
+    ],
+)
+def test_a_url_in_other_words(rep: Rep, asked: str, recorded: str) -> None:
+    """A URL is found without its scheme, with a fragment, with or without a password."""
+    other = {"http://example.com/a/", "http://example.com/A", "http://example.com/?a"}
+    written(
+        [
+            decided(1, url=recorded),
+            *(decided(2, url=url) for url in other),
+            decided(
+                3, url="https://example.com:8443/a", origin="https://example.com:8443"
+            ),
+        ]
+    )
+    record = found(rep, asked, "ledger", status=0)
+    assert "secret" not in json.dumps(record)
+    scheme = "://" in asked
+    urls = [each["url"] for each in record["decisions"]]
+    expected = [recorded]
+    if not scheme and ":" not in asked and asked.endswith("/a"):
+        expected.append("https://example.com:8443/a")
+    assert urls == expected
+
+
+def test_what_is_not_found(rep: Rep) -> None:
+    """For a URL that no ledger has, the status is 1, and no bundle is written."""
+    written([robotstxt(), on("/1")], level="denied")
+    ended = rep("why", f"{ORIGIN}/2", "ledger", "--bundle", "b.zip")
+    assert (ended.status, ended.err) == (1, "")
+    assert ended.out == (
+        "http://example.com/2: nothing recorded\n"
+        "\n"
+        'ledger has only what was refused, dropped or overridden (REP_LEDGER_LEVEL = "denied")\n'
+    )
+    assert not Path("b.zip").exists()
+    assert found(rep, "a.example", "ledger", status=1)["found"] == 0
+
+
+def test_everything_of_a_url(rep: Rep) -> None:
+    """Statements of a page, requests of a browser, other forms, pauses: all are shown, in order,
+    from several ledgers.
+    """
+    url = f"{ORIGIN}/page"
+    written(
+        [
+            on("/page", number=3, fetched=None, line=None, subject="page", verdict="noted",
+               layer="meta", reason="noindex", page=url, statement="NoIndex", agent=None),
+            on("/page", number=2, fetched=None, line=None, subject="request", verdict="noted",
+               layer="delay", reason="back-off", statement="429, Retry-After: 9"),
+            on("/b/../page", number=4, form=url, via="browser http://a.example/from"),
+        ]
+    )  # fmt: skip
+    written(
+        [
+            on("/page", number=1, fetched=None, line=None, subject="link", verdict="dropped",
+               layer="rel", reason="nofollow", page=f"{ORIGIN}/from", statement="ugc"),
+            on("/page", number=9, fetched=None, line=2, subject="item", verdict="dropped",
+               layer="usage", reason="train-ai", source="tdmrep.json", page=url, statement="x"),
+        ],
+        "second",
+    )  # fmt: skip
+    out = rep("why", url, "ledger", "second", "ledger").out
+    assert out.startswith(f"{url}: 5 decisions\n")
+    starts = [
+        line.split("  ")[0] for line in out.splitlines() if line.startswith("1970")
+    ]
+    assert starts == [f"1970-01-01 00:00:0{n} UTC" for n in (1, 2, 3, 4, 9)]
+    for words in (
+        "  the rel of the link says so: ugc (rel, for everyone)\n  link on the page http://example.com/from\n",
+        "  the host has asked for a pause, with status 429 or 503: 429, Retry-After: 9 (delay",
+        "  the page must not be in an index: NoIndex (meta)\n  about the page\n",
+        (
+            "(as http://example.com/page) (robots.txt, for everyone)\n"
+            "  requested via browser http://a.example/from\n"
+        ),
+        "  about the item\n  stated in tdmrep.json\n",
+        "  crawl 1 of second: ",
+    ):
+        assert words in out
+    record = found(rep, url, "ledger", "second")
+    assert [each["check"] for each in record["decisions"]] == [None] * 5
+
+
+def test_a_host(rep: Rep) -> None:
+    """Like decisions on a host are one, with a count; what --limit cuts is counted."""
+    written(
+        [
+            robotstxt(b"old", fetched=1.0),
+            robotstxt(),
+            *(on(f"/basket/{n}", number=10 + n, **REFUSED) for n in range(40)),
+            *(on(f"/{n}", number=90, statement=f"Disallow: /{n}") for n in range(5)),
+            decided(1, url="http://b.example/", origin="http://b.example"),
+            decided(2, url="https://example.com/", origin="https://example.com"),
+            decided(3, url="http://10.0.0.1/", origin="http://10.0.0.1#Host:example.com"),
+        ]
+    )  # fmt: skip
+    record = found(rep, "example.com", "ledger")
+    assert (record["kind"], record["found"]) == ("host", 47)
+    sizes = [(each["times"], each["origin"]) for each in record["decisions"]]
+    assert sizes[0] == (1, "https://example.com")
+    assert sizes[1] == (1, "http://10.0.0.1#Host:example.com")
+    assert sizes[2] == (40, ORIGIN)
+    assert record["decisions"][2]["last"] == "1970-01-01T00:00:49Z"
+    assert [each["fetched"][-3:] for each in record["robotstxts"]] == ["05Z", "01Z"]
+    assert record["left_out"] == {"groups": 0, "decisions": 0, "robotstxts": 0}
+    assert found(rep, "http://example.com", "ledger")["found"] == 46
+    assert found(rep, "example.com:443", "ledger")["found"] == 1
+    ended = rep("why", "example.com", "ledger", "--limit", "2")
+    assert (
+        "  40 such decisions, the last at 1970-01-01 00:00:49 UTC; this is the first\n"
+        in ended.out
+    )
+    assert (
+        "Not shown: 6 decisions in 6 groups of like ones; --limit shows more\n"
+        in ended.out
+    )
+    record = found(rep, "example.com", "ledger", "--limit", "1")
+    assert record["left_out"] == {"groups": 7, "decisions": 7, "robotstxts": 1}
+    assert (
+        "Not shown: 1 robots.txt "
+        in rep("why", "example.com", "ledger", "--limit", "1").out
+    )
+
+
+def test_without_a_file(rep: Rep) -> None:
+    """A robots.txt that is missing or unreachable is shown with what came instead."""
+    gone = AccessResult(url=f"{ORIGIN}/robots.txt", status=404)
+    down = AccessResult(
+        url="http://b.example/robots.txt", status=None, error="no route",
+        redirects=("http://c.example/robots.txt",),
+    )  # fmt: skip
+    snapshots = [
+        module.snapshot(origin, Entry(result=each, fetched=5.0, expires=6.0), RFC9309)
+        for origin, each in ((ORIGIN, gone), ("http://b.example", down))
+    ]
+    written(
+        [
+            *snapshots,
+            on("/", reason="unavailable", verdict="allowed", line=None, statement=None),
+            decided(7, url="http://b.example/", origin="http://b.example",
+                    reason="unreachable", line=None, statement=None),
+        ]
+    )  # fmt: skip
+    assert "UTC: no robots.txt, status 404\n" in rep("why", "example.com", "ledger").out
+    out = rep("why", "b.example", "ledger").out
+    assert (
+        "  fetched 1970-01-01 00:00:05 UTC: unreachable, no answer\n  no route\n" in out
+    )
+    assert "  redirected to http://c.example/robots.txt\n" in out
+
+
+def test_a_ledger_of_an_earlier_version(rep: Rep) -> None:
+    """Columns and tables that an earlier version did not write are empty."""
+    write_ledger(Path("ledger"), [("http://a.example/1", "refused")])
+    with closing(sqlite3.connect("ledger")) as ledger:
+        ledger.executescript(
+            "CREATE TABLE earlier AS SELECT id, crawl, time, origin, url, page, agent, layer,"
+            " verdict, reason, snapshot, line, statement FROM decision;"
+            "DROP TABLE decision; ALTER TABLE earlier RENAME TO decision"
+        )
+        for table in ("seal", "traffic", "progress"):
+            ledger.execute(f"DROP TABLE {table}")
+    [decision] = found(rep, "http://a.example/1", "ledger")["decisions"]
+    assert decision["why"] == "line 3, Disallow: /"
+    assert (decision["form"], decision["subject"]) == (None, None)
+
+
+@pytest.mark.parametrize("asked", ["", "a b", "mailto:x y"])
+def test_what_is_neither_url_nor_host(rep: Rep, asked: str) -> None:
+    written([])
+    ended = rep("why", asked, "ledger")
+    assert (ended.status, ended.out) == (2, "")
+    assert "is neither a URL nor a host" in ended.err
+
+
+def test_a_url_that_cannot_be_read(rep: Rep) -> None:
+    """A URL with an invalid port is found as it is written."""
+    url = "http://example.com:99999/x"
+    written([decided(1, url=url, origin="", reason="bad-url", fetched=None, line=None)])
+    assert found(rep, url, "ledger")["found"] == 1
+
+
+def test_hostile_text(rep: Rep) -> None:
+    """Control characters of a site reach neither the terminal nor the page in a bundle."""
+    rules = b"User-agent: *\nDisallow: /\x1b[2J\xe2\x80\xae\n"
+    statement = "Disallow: /\x1b[2J\u202e"
+    written([robotstxt(rules), on("/%1B\u202e", line=2, statement=statement)])
+    ended = rep("why", "example.com", "ledger", "--bundle", "b.zip")
+    assert ended.status == 0
+    with ZipFile("b.zip") as bundle:
+        readme = bundle.read("README.txt").decode()
+        assert bundle.namelist() == ["README.txt", "record.json", "robots-1.txt"]
+    for text in (ended.out, readme):
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+        assert "\\x1b[2J\\u202e" in text
+
+
+def test_many_rows(rep: Rep) -> None:
+    """A ledger of 300,000 decisions is answered in well under a second."""
+    written([robotstxt()])
+    with closing(sqlite3.connect("ledger")) as ledger:
+        ledger.execute(
+            "INSERT INTO decision (crawl, time, origin, url, layer, verdict, reason, line,"
+            " statement, snapshot, subject) WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL"
+            " SELECT i + 1 FROM n WHERE i < 299999) SELECT 1, i, 'http://h' || (i % 200) ||"
+            " '.example', 'http://h' || (i % 200) || '.example/some/page-' || i || '.html',"
+            " 'robots.txt', 'allowed', 'no-rule', NULL, NULL, 1, 'request' FROM n"
+        )
+        ledger.commit()
+    for asked, count in (("h7.example/some/page-207.html", 1), ("h7.example", 1500)):
+        start = time.process_time()
+        assert found(rep, asked, "ledger")["found"] == count
+        assert time.process_time() - start < 0.7
+
+
+# Bundles.
+
+
+def bundled(rep: Rep, *arguments: str, file: str = "b.zip") -> dict[str, bytes]:
+    ended = rep("why", *arguments, "--bundle", file)
+    assert ended.status == 0, ended
+    assert ended.err == (
+        f"scrapy rep: {file} is written; its README.txt says how to check the decisions\n"
+    )
+    with ZipFile(file) as bundle:
+        return {name: bundle.read(name) for name in bundle.namelist()}
+
+
+@pytest.fixture
+def two_decisions(rep: Rep) -> str:
+    return written(
+        [
+            robotstxt(),
+            on("/basket/1", **REFUSED),
+            on("/basket/help", **ALLOWED),
+            on("/free", verdict="allowed", reason="no-rule", line=None, statement=None),
+        ]
+    )
+
+
+def test_a_bundle(rep: Rep, two_decisions: str) -> None:
+    """A bundle has the record, which is what --json writes, and the bytes of the robots.txt."""
+    files = bundled(rep, "example.com", two_decisions)
+    assert files["robots-1.txt"] == RULES
+    record = json.loads(files["record.json"])
+    assert record == found(rep, "example.com", two_decisions)
+    assert [each["check"] for each in record["decisions"]] == [
+        {"file": "robots-1.txt", "url": f"{ORIGIN}{path}", "agent": "*", "allowed": allowed}
+        for path, allowed in (
+            ("/basket/1", False), ("/basket/help", True), ("/free", True)
+        )
+    ]  # fmt: skip
+    [digest] = [each["digest"] for each in record["crawls"]]
+    assert rep("verify", two_decisions, digest).status == 0
+
+
+def test_equal_bundles(rep: Rep, two_decisions: str) -> None:
+    """Equal answers give equal bytes, with the rights of a usual file."""
+    for name in ("one.zip", "two.zip", "two.zip"):  # The last one replaces a bundle.
+        bundled(rep, "example.com", two_decisions, file=name)
+    assert Path("one.zip").read_bytes() == Path("two.zip").read_bytes()
+
+
+def test_what_a_bundle_does_not_replace(rep: Rep, two_decisions: str) -> None:
+    """A file that is no bundle is not replaced."""
+    before = Path("ledger").read_bytes()
+    for name in ("ledger", "robots.txt", "."):
+        ended = rep("why", "example.com", two_decisions, "--bundle", name)
+        assert (ended.status, ended.out) == (2, "")
+        assert f"{name} exists and is not a bundle" in ended.err
+    assert Path("ledger").read_bytes() == before
+
+
+def script_of(files: dict[str, bytes]) -> str:
+    """Return the program on the page of a bundle."""
+    lines = files["README.txt"].decode().splitlines()
+    return "\n".join(
+        line[4:]
+        for line in lines[lines.index("    import hashlib, json, pathlib") :]
+        if line.startswith("    ") or not line
+    ).split("\npip ")[0]
+
+
+def run_page(
+    files: dict[str, bytes], capsys: pytest.CaptureFixture[str], folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> list[str]:  # fmt: skip
+    """Do what the page of a bundle says, with Protego."""
+    pytest.importorskip("protego")
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    monkeypatch.chdir(folder)
+    exec(script_of(files), {})
+    return capsys.readouterr().out.splitlines()
+
+
+def test_checked_with_protego(
+    rep: Rep, two_decisions: str, capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The program on the page confirms each decision, and finds a false one and another file."""
+    files = bundled(rep, "example.com", two_decisions)
+    assert run_page(files, capsys, tmp_path / "a", monkeypatch) == [
+        "robots-1.txt is as recorded",
+        "refused http://example.com/basket/1 confirmed",
+        "allowed http://example.com/basket/help confirmed",
+        "allowed http://example.com/free confirmed",
+    ]
+    files["robots-1.txt"] = RULES.replace(b"Disallow", b"disallow:/\ndisallow")
+    assert run_page(files, capsys, tmp_path / "b", monkeypatch) == [
+        "robots-1.txt WAS CHANGED",
+        "refused http://example.com/basket/1 confirmed",
+        "allowed http://example.com/basket/help confirmed",
+        "allowed http://example.com/free NOT CONFIRMED",
+    ]
+
+
+def test_checked_with_robotspy(rep: Rep, two_decisions: str) -> None:
+    """Another parser, given what the page says, decides the same."""
+    robots = pytest.importorskip("robots")
+    files = bundled(rep, "example.com", two_decisions)
+    for decision in json.loads(files["record.json"])["decisions"]:
+        check = decision["check"]
+        text = files[check["file"]].decode("utf-8", "replace")
+        parser = robots.RobotsParser.from_string(text)
+        assert parser.can_fetch(check["agent"], check["url"]) == check["allowed"]
+
+
+def test_the_page_of_a_bundle(rep: Rep, two_decisions: str) -> None:
+    """Each step of the page names what there is in the record."""
+    files = bundled(rep, "example.com", two_decisions)
+    readme, schema = files["README.txt"].decode(), (SCHEMAS / "why.json").read_text()
+    for name in ("file", "sha256", "check", "url", "agent", "allowed", "line", "statement",
+                 "dialect", "layer", "reason", "digest", "access", "status", "error"):  # fmt: skip
+        assert f'"{name}"' in readme
+        assert f'"{name}"' in schema
+    assert "example.com/basket/1" in readme
+    assert max(map(len, readme.splitlines())) <= 110

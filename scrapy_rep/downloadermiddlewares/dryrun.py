@@ -95,6 +95,7 @@ class DryRun:
         self._own = FetchMiddleware(crawler)
         self._purposes = Purposes.of(crawler)
         self._reach = Reach.of(crawler)
+        self._reach.has_judge = True
         self._reporter = DecisionReporter.of(crawler)
         frontier = Frontier.of(crawler)
         self._clock, self._alarms = frontier.clock, frontier.alarms

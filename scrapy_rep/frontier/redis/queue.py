@@ -271,6 +271,8 @@ class HostQueue(Base):
         escaped = "".join(f"\\{c}" if c in "*?[]\\" else c for c in self._prefix)
         for key in self.server.scan_iter(f"{escaped}:*", count=1_000):
             self.server.unlink(key)
+        self._handed_out.clear()
+        self._worker.forget_unsent()
 
     # For the frontier.
 

@@ -526,6 +526,11 @@ class Worker:
         now = self._clock.monotonic()
         self._counted_until = now + _COUNT_HOLDS * (now - began)
 
+    def forget_unsent(self) -> None:
+        """Forget the requests that the server has not taken: the queue was cleared."""
+        self._unsent.clear()
+        self._count = 0
+
     # Hosts.
 
     def learned(self, queue: str, terms: Terms | None) -> None:

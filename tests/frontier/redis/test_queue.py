@@ -292,6 +292,18 @@ def test_a_place_that_was_left_is_not_shared(shared: Shared) -> None:
     assert not places.acquire("a.example")
 
 
+def test_clear_forgets_what_was_not_sent(shared: Shared) -> None:
+    """A queue that was cleared has no request, in Redis or in memory, and sends none later."""
+    crawl = WorkerCrawl(shared, obey=False)
+    crawl.push(f"{A}/1")
+    assert len(crawl.queue) == 1
+    crawl.queue.push(Request(f"{A}/2"))
+    crawl.queue.clear()
+    assert len(crawl.queue) == 0
+    crawl.send()
+    assert crawl.pop() is None
+
+
 def test_nobody_obeys(shared: Shared) -> None:
     """With ROBOTSTXT_OBEY = False, requests go at once, up to the limit of the slot."""
     crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from configparser import ConfigParser
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -21,7 +21,16 @@ author = project_copyright = _setup["metadata"]["author"]
 release = version = _setup["metadata"]["version"]
 
 # Nothing is loaded from the network in a build.
-extensions = ["logmessages", "myst_parser", "sphinx.ext.autodoc"]
+extensions = [
+    "logmessages",
+    "myst_parser",
+    "settinglinks",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.intersphinx",
+]
+
+# The inventory of Scrapy 2.19's documentation: each object, with its page and anchor.
+intersphinx_mapping = {"scrapy": ("https://docs.scrapy.org/en/latest/", "scrapy.inv")}
 
 # A theme that is light or dark as the reader's system is, with enough contrast in both.
 html_theme = "furo"
@@ -53,5 +62,13 @@ def link_to_included(app: Sphinx, name: str, source: list[str]) -> None:
         source[0] = source[0].replace(f"]({up}{path}", f"]({up}{page}")
 
 
+def drop_alias(app: Sphinx, *object_and_options: Any) -> None:
+    """Remove what Python says of the field of a tuple that has no docstring."""
+    lines: list[str] = object_and_options[-1]
+    if lines and lines[0].startswith("Alias for field number"):
+        lines.clear()
+
+
 def setup(app: Sphinx) -> None:
     app.connect("source-read", link_to_included)
+    app.connect("autodoc-process-docstring", drop_alias)

@@ -341,13 +341,25 @@ class RepSettings:
     """
 
     obey: bool = _FLAG(OBEY, False)
-    """Whether robots.txt is obeyed.
+    """Whether robots.txt is obeyed. The add-on sets it to `True`.
 
-    The add-on sets it to `True`, at `addon` priority, so that a project can set it to `False`: then
-    scrapy-rep ignores robots.txt, delays included. Indexing rules and usage preferences have
-    settings of their own.
+    It does so at `addon` priority, so that a project can set it to `False`: then scrapy-rep ignores
+    robots.txt, delays included. Indexing rules and usage preferences have settings of their own.
 
     Example: `ROBOTSTXT_OBEY = False`
+    """
+
+    dry_run: bool = _FLAG(DRY_RUN, False)
+    """Whether the crawl runs as it would without scrapy-rep, and only says what would be withheld.
+
+    robots.txt files are fetched and everything is judged, but no request is refused, delayed or held
+    back, and no item or link is dropped or changed. The log, the stats `rep/dry_run/...` and the ledger say
+    what a real run would have refused and dropped, and how long it would have taken at least. The
+    scheduler, its queues, the duplicate filter, `ROBOTSTXT_OBEY` and Scrapy's own
+    RobotsTxtMiddleware stay as the project has them. See
+    [try it first](../howto/migrate.md#try-it-first-a-dry-run).
+
+    Example: `REP_DRY_RUN = True`
     """
 
     agents: tuple[str, ...] = _TOKENS(USER_AGENT, None)
@@ -368,30 +380,6 @@ class RepSettings:
     [Dialects](../dialects.md) lists these points, and says how to make a dialect of your own.
 
     Example: `REP_DIALECT = "google"`
-    """
-
-    dry_run: bool = _FLAG(DRY_RUN, False)
-    """Whether the crawl runs as it would without scrapy-rep, and only says what would be withheld.
-
-    robots.txt files are fetched and everything is judged, but no request is refused, delayed or held
-    back, and no item or link is dropped or changed. The log, the stats `rep/dry_run/...` and the ledger say
-    what a real run would have refused and dropped, and how long it would have taken at least. The
-    scheduler, its queues, the duplicate filter, `ROBOTSTXT_OBEY` and Scrapy's own
-    RobotsTxtMiddleware stay as the project has them. See
-    [try it first](../howto/migrate.md#try-it-first-a-dry-run).
-
-    Example: `REP_DRY_RUN = True`
-    """
-
-    request_meta_keys: tuple[str, ...] = _STRINGS(
-        "REP_REQUEST_META_KEYS", ["download_slot"]
-    )
-    """Keys of `Request.meta` that are copied to the request for robots.txt, in addition to `proxy`.
-
-    Their values come from the request that needs the robots.txt. Name the keys that your download
-    handler and your downloader middlewares need. See [your own proxies](../howto/proxies.md).
-
-    Example: `REP_REQUEST_META_KEYS = ["download_slot", "playwright"]`
     """
 
     overrides: tuple[Override, ...] = _OVERRIDES("REP_OVERRIDES", {})
@@ -417,6 +405,17 @@ class RepSettings:
     Example: `REP_OVERRIDES = {"staging.example.com": "ignore", "*.example.org": "User-agent: *\nDisallow: /private/\n"}`
     """
 
+    request_meta_keys: tuple[str, ...] = _STRINGS(
+        "REP_REQUEST_META_KEYS", ["download_slot"]
+    )
+    """Keys of `Request.meta` that are copied to the request for robots.txt, in addition to `proxy`.
+
+    Their values come from the request that needs the robots.txt. Name the keys that your download
+    handler and your downloader middlewares need. See [your own proxies](../howto/proxies.md).
+
+    Example: `REP_REQUEST_META_KEYS = ["download_slot", "playwright"]`
+    """
+
     max_age: float = _SECONDS("REP_MAX_AGE", 86400)
     """The longest time, in seconds, for which a robots.txt is used before it is fetched again.
 
@@ -435,15 +434,8 @@ class RepSettings:
     `redis://localhost:6379/0` keeps them on a Redis server, for workers on several machines, and
     needs the extra `redis`. An import path is that of a [store of your own](../stores.md).
 
-    If several workers need a robots.txt, one fetches it and the others wait; if that worker dies,
-    another takes over within seconds. If the store fails, the crawl continues with copies in memory,
-    and uses the store again when it works; `rep/store/errors` counts the failures. With a `JOBDIR`,
-    the default is `sqlite:///JOBDIR/robotstxt.sqlite`.
-
-    Any of these addresses may end with `?mb=64`, or `&mb=64` after another option: that many
-    megabytes of memory is what robots.txt files may take in this process, 128 by default. Beyond it,
-    those that were not used for longest are forgotten, and read from the store or fetched again
-    when they are next needed.
+    [Stores](../stores.md) says what several workers share, what happens when a store fails, and how
+    much memory the files take.
 
     Example: `REP_STORE = "sqlite:///robotstxt.sqlite"`
     """
@@ -474,7 +466,8 @@ class RepSettings:
     """Whether `Crawl-delay`, `Request-rate` and `Visit-time` are obeyed. The Google dialect ignores
     all three.
 
-    With `False`, Scrapy's own delays and back-off still apply. See [delays](../explanation/delays.md).
+    With `False`, Scrapy's own delays and back-off still apply. See
+    [delays](../waiting.md#delays-and-visiting-hours).
 
     Example: `REP_CRAWL_DELAY = False`
     """

@@ -38,6 +38,8 @@ def test_settings() -> None:
     """The page of settings is what the table of settings says."""
     written = reference("settings")
     assert written == settingspage.page(), "python3 dev.py docs writes the page anew"
+    for group in settingspage.GROUPS.values():
+        assert written.count(f"\n## {group}\n") == 1
 
 
 @pytest.mark.parametrize("name", generated.PAGES)

@@ -23,29 +23,41 @@ PAGE = Path(__file__).resolve().parents[1] / "reference" / "settings.md"
 MARK = "<!-- From here on, `python3 dev.py docs` writes this page from scrapy_rep/settings.py. -->\n"
 
 
+GROUPS = {
+    "ROBOTSTXT_OBEY": "Which rules to follow",
+    "REP_REQUEST_META_KEYS": "Fetch and keep robots.txt files",
+    "REP_WAIT_MAX": "How fast, and how long to wait",
+    "REP_QUEUE_LEASE": "Many workers",
+    "REP_LEDGER": "Record decisions",
+    "REP_NOINDEX": "Indexing rules",
+    "REP_PURPOSES": "What content is used for",
+}
+"""The groups of the page, each with the first of its settings: the table has them in this order."""
+
+OF_SCRAPY = "https://docs.scrapy.org/en/latest/topics/settings.html#std-setting-"
+
+
 def page() -> str:
     """The page as it should be."""
     by_hand = PAGE.read_text(encoding="utf-8").partition(MARK)[0]
-    return by_hand + MARK + "\n".join(_generated())
+    return by_hand + MARK + "\n".join(_generated()) + "\n"
 
 
 def _generated() -> Iterator[str]:
     texts = _texts()
-    rows = sorted((row, texts[field]) for field, row in settings.ROWS.items())
-    ours = [each for each in rows if each[0].name in settings.DEFAULTS]
-    yield "\n## Scrapy's own\n"
-    for row, text in rows:
-        if row.name not in settings.DEFAULTS:
-            yield _entry(row, text)
-    yield "## Settings of scrapy-rep\n"
-    yield "| setting | default | meaning |"
+    rows = [(row, texts[field]) for field, row in settings.ROWS.items()]
+    yield "\n| setting | default | meaning |"
     yield "|---|---|---|"
-    for row, text in ours:
+    for row, text in rows:
+        if row.name in GROUPS:
+            yield f"| **{GROUPS[row.name]}** | | |"
         meaning = text.partition("\n\n")[0].replace("\n", " ").removesuffix(".")
         link = f"[`{row.name}`](#{row.name.lower()})"
         yield f"| {link} | `{_shown(row.default)}` | {meaning} |"
-    yield ""
-    yield "\n".join(_entry(row, text) for row, text in ours).rstrip("\n") + "\n"
+    for row, text in rows:
+        if row.name in GROUPS:
+            yield f"\n## {GROUPS[row.name]}"
+        yield "\n" + _entry(row, text)
 
 
 def _entry(row: settings.Row, text: str) -> str:
@@ -53,9 +65,11 @@ def _entry(row: settings.Row, text: str) -> str:
     # Strings and names are code on the page, and plain text in an error message.
     value = re.sub(r"""['"]([^'"]+)['"]""", r'`"\1"`', row.kind.allowed)
     value = re.sub(r"\bREP_\w+", r"`\g<0>`", value)
+    if row.name not in settings.DEFAULTS:
+        text += f"\n\n[The setting in Scrapy's documentation]({OF_SCRAPY}{row.name})"
     return (
         f"### `{row.name}`\n\n- Value: {value}\n- Default: `{_shown(row.default)}`\n"
-        f"- Example: {example}\n\n{text}\n"
+        f"- Example: {example}\n\n{text}"
     )
 
 

@@ -15,6 +15,7 @@ from scrapy_rep.commands.urls import is_url, parse_argument, read_file
 from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.access.results import Access, AccessResult, renew, robots_of
 from scrapy_rep.protocol.origins import Origin, origin_of
+from scrapy_rep.protocol.reasons import outcome
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 from scrapy_rep.stores.memory import LRU
@@ -201,11 +202,13 @@ def _robotstxt_url(argument: str) -> str:
 
 def access_words(access: dict[str, Any]) -> str:
     """Return the ``access`` of a robots.txt in words."""
-    outcome = access["outcome"]
-    if outcome in {"file", "override"}:
-        return "set in the settings" if outcome == "override" else "given with --robots"
+    found = access["outcome"]
+    if found in {"file", "override"}:
+        return "set in the settings" if found == "override" else "given with --robots"
     words = f"status {access['status']}" if access["status"] else "no answer"
-    words = f"{outcome} ({words}{': ' if access['error'] else ''}{access['error']})"
+    words = (
+        f"{outcome(found)} ({words}{': ' if access['error'] else ''}{access['error']})"
+    )
     if access["redirects"]:
         words += f", redirected to {access['redirects'][-1]}"
     if access["html"]:

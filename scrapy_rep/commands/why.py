@@ -26,7 +26,7 @@ from scrapy_rep.ledger.reader import (
 from scrapy_rep.ledger.seals import sealed_digest
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.origins import written_origin
-from scrapy_rep.protocol.reasons import REASONS, Words
+from scrapy_rep.protocol.reasons import REASONS, Words, outcome
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.record import url_text
 from scrapy_rep.settings import DEFAULTS, LEDGER_LEVEL
@@ -460,7 +460,7 @@ def _text(line: Line, record: dict[str, Any]) -> None:
     for path in record["only_refusals"]:
         line()
         line(
-            '{} has only what was refused, dropped or overridden (REP_LEDGER_LEVEL = "denied")',
+            '{} lacks what was allowed in crawls with REP_LEDGER_LEVEL = "denied"',
             path,
         )
 
@@ -496,10 +496,10 @@ def _decision_text(
 
 def _robotstxt_text(line: Line, record: dict[str, Any]) -> None:
     line("robots.txt {}: {:bold}", record["number"], record["url"])
-    words = {"successful": "", "unavailable": "no robots.txt, "}
-    outcome = words.get(record["access"], f"{record['access']}, ")
+    access = record["access"]
+    words = "" if access == "successful" else f"{outcome(access)}, "
     status = f"status {record['status']}" if record["status"] else "no answer"
-    line("  fetched {}: {}{}", _utc(record["fetched"]), outcome, status)
+    line("  fetched {}: {}{}", _utc(record["fetched"]), words, status)
     if record["error"]:
         line("  {}", record["error"])
     for url in record["redirects"]:

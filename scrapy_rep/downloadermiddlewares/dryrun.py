@@ -17,6 +17,7 @@ from twisted.internet.defer import CancelledError
 from scrapy_rep import meta, stats
 from scrapy_rep.compat.internals import download_slot, is_closing, slot_state, wake
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
+from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.middleware import FetchMiddleware
 from scrapy_rep.fetching.request import Causes, RobotsTxtRequest
 from scrapy_rep.frontier.browsers import register
@@ -94,11 +95,13 @@ class DryRun:
         self._own = FetchMiddleware(crawler)
         self._purposes = Purposes.of(crawler)
         self._reach = Reach.of(crawler)
+        self._reach.has_judge = True
         self._reporter = DecisionReporter.of(crawler)
         frontier = Frontier.of(crawler)
         self._clock, self._alarms = frontier.clock, frontier.alarms
         self._hosts = Hosts(crawler, frontier, settings, self._reporter)
         self._judge = Judge(crawler, settings, frontier, self._hosts, self._reporter)
+        self._identity = Identity.of(crawler)
         self._waiting: dict[Origin, tuple[Causes, list[Request]]] = {}
         """The requests that were sent before their robots.txt was known."""
 
@@ -146,7 +149,11 @@ class DryRun:
         elif (
             isinstance(exception, IgnoreRequest) and str(exception) == _SCRAPYS_REFUSAL
         ):
-            # Scrapy's own middleware has refused it, so it has not come here.
+            # Scrapy's own middleware has refused it, so it has not come here. Nor has it
+            # come to the middleware that sets the header by which it is judged.
+            assert self._crawler.spider is not None
+            header, _ = self._identity.header_and_tokens(self._crawler.spider)
+            request.headers.setdefault("User-Agent", header)
             self._judge_request(request)
 
     # Verdicts.

@@ -54,6 +54,9 @@ class Reach:
     def __init__(self, crawler: Crawler) -> None:
         self._stats = crawler.stats
         self._fingerprinter = crawler.request_fingerprinter
+        self.has_judge = False
+        """Whether each request is judged. Without RobotsTxtMiddleware, none would be refused."""
+
         self._reached: set[bytes] = set()
         self._steps: dict[bytes, _Step] = {}
         self._linked: WeakSet[Request] = WeakSet()
@@ -184,7 +187,7 @@ class Reach:
         if step.is_allowed is not None:
             self._stats.inc_value(stats.DRY_RUN_NOT_MET, -1)
         self._release(step.when_reached)
-        if step.is_allowed:
+        if step.is_allowed or not self.has_judge:
             self._open(found, step)
         self._run()
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.fetching.cache import Known
     from scrapy_rep.protocol.access.overrides import Override
-    from scrapy_rep.protocol.access.results import AccessResult, Entry
+    from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.origins import Origin
 
 logger = get_logger(__name__)
@@ -283,7 +283,7 @@ class DecisionReporter:
             self._crawler.stats.inc_value(stats.ACCESS.format(access=access))
         else:
             self._crawler.stats.inc_value(stats.FROM_STORE)
-        self._log_access(url, result)
+        self._log_access(known)
         if access is not Access.SUCCESSFUL:
             return
         if result.is_html:
@@ -299,15 +299,25 @@ class DecisionReporter:
                 request=request,
             )
 
-    def _log_access(self, url: str, result: AccessResult) -> None:
+    def _log_access(self, known: Known) -> None:
+        url, result = known.origin.robotstxt_url, known.entry.result
         if result.has_too_many_redirects:
             self._log(
                 logging.WARNING,
-                "%(url)s is unavailable (%(result)s), so all URLs of its host are allowed. "
+                "%(url)s: no robots.txt (%(result)s): everything is allowed. "
                 "Redirects: %(chain)s",
                 url=url,
                 result=result,
                 chain=" -> ".join(result.redirects),
+            )
+        elif result.access is Access.UNAVAILABLE:
+            denying = known.robots.dialect.denying_statuses
+            self._log(
+                logging.DEBUG,
+                "%(url)s: no robots.txt (%(result)s): everything is %(verdict)s",
+                url=url,
+                result=result,
+                verdict="forbidden" if result.status in denying else "allowed",
             )
         else:  # Hosts logs more about an unreachable robots.txt.
             message, access = "%(url)s is %(access)s (%(result)s)", result.access

@@ -29,7 +29,7 @@ REASONS = {
     "no-rule": Words("no rule matches"),
     "no-group": Words("there is no group for this agent or for everyone"),
     "robots-txt": Words("robots.txt itself is always allowed"),
-    "unavailable": Words("robots.txt is unavailable", "REP_OVERRIDES"),
+    "unavailable": Words("the site gives out no robots.txt", "REP_OVERRIDES"),
     "unreachable": Words("robots.txt is unreachable", "REP_OVERRIDES"),
     "override": Words("REP_OVERRIDES decides", "REP_OVERRIDES"),
     "bad-url": Words("the host or port of the URL can't be read"),
@@ -69,3 +69,10 @@ REASONS = {
 }
 """The words for each reason that a decision can have; and for ``rel``, the reason ``nofollow``
 in the layer of that name, and ``pause``, the reason ``back-off`` of a pause that is kept."""
+
+
+def outcome(access: str) -> str:
+    """The result of a fetch of robots.txt, as an operator reads it. By the words of RFC 9309,
+    everything is allowed when it is *unavailable*, and forbidden when it is *unreachable*.
+    """
+    return "no robots.txt" if access == "unavailable" else access

@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from scrapy_rep.protocol.crawlers import CHECKED
-from scrapy_rep.protocol.reasons import REASONS
+from scrapy_rep.protocol.reasons import REASONS, outcome
 from scrapy_rep.record import Verdict
 from scrapy_rep.report import shown, words
 from scrapy_rep.report.answers import answers
@@ -102,6 +102,7 @@ def _environment() -> Environment:
         "figure": shown.figure,
         "moment": shown.moment,
         "octets": shown.octets,
+        "outcome": outcome,
         "setting": shown.setting,
         "ratio": shown.ratio,
         "size": shown.size,

@@ -88,12 +88,12 @@ def test_check_for_people(site: Site, tmp_path: Path) -> None:
     assert ended.status == 0
     assert ended.out == (
         f"allowed  {moved.url('/')}\n"
-        "  robots.txt is unavailable\n"
-        f"  robots.txt: {moved.robotstxt}, unavailable (status 403), redirected to "
+        "  the site gives out no robots.txt\n"
+        f"  robots.txt: {moved.robotstxt}, no robots.txt (status 403), redirected to "
         f"{closed.robotstxt}\n"
-        "  rfc9309    allowed  robots.txt is unavailable\n"
-        "  google     allowed  robots.txt is unavailable\n"
-        "  classic    denied   robots.txt is unavailable\n"
+        "  rfc9309    allowed  the site gives out no robots.txt\n"
+        "  google     allowed  the site gives out no robots.txt\n"
+        "  classic    denied   the site gives out no robots.txt\n"
         "  The dialects disagree.\n\n"
     )
 

@@ -140,7 +140,7 @@ def test_what_is_not_found(rep: Rep) -> None:
     assert ended.out == (
         "http://example.com/2: nothing recorded\n"
         "\n"
-        'ledger has only what was refused, dropped or overridden (REP_LEDGER_LEVEL = "denied")\n'
+        'ledger lacks what was allowed in crawls with REP_LEDGER_LEVEL = "denied"\n'
     )
     assert not Path("b.zip").exists()
     assert found(rep, "a.example", "ledger", status=1)["found"] == 0

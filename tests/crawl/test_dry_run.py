@@ -200,17 +200,20 @@ def test_the_log(site: Site, mode: str) -> None:
 
 def test_a_project_that_obeys(site: Site, mode: str, tmp_path: Path) -> None:
     """Where Scrapy's own middleware obeys robots.txt, it goes on to do so; what it refuses, a real
-    run would refuse too.
+    run would refuse too, by the group of the crawler.
     """
-    host = site.add("User-agent: *\nDisallow: /private\n")
+    host = site.add(
+        "User-agent: *\nDisallow: /\n\nUser-agent: testbot\nDisallow: /private\n"
+    )
     host.answers["/"] = links("/private/1", "/open", head=meta("noindex"))
     file = ledger(tmp_path, "dry")
     result = dry_run([host.url("/")], {"ROBOTSTXT_OBEY": True, **file}, mode=mode)
     assert paths(host) == ["/", "/open"]
     assert result.stats["robotstxt/forbidden"] == 1
     assert result.stats["rep/dry_run/denied/rule"] == 1
-    found = [(row[0], row[3]) for row in withheld(file)]
-    assert sorted(found) == [("item", "noindex"), ("request", "rule")]
+    found = [(row[0], row[3], row[8]) for row in withheld(file)]
+    refused = ("request", "rule", "Disallow: /private")
+    assert sorted(found) == [("item", "noindex", "noindex"), refused]
 
 
 def test_a_project_that_does_not_obey(site: Site) -> None:

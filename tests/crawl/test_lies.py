@@ -132,17 +132,21 @@ def check_verdicts(
 
 def check_log(told: list[Lie], result: CrawlResult, mode: str) -> None:
     """Check that there is one warning for each host that is unreachable or redirects too
-    often, and one line for each refused page.
+    often, one line for each other host without a robots.txt, and one for each refused page.
     """
     logged = result.lines("WARNING")
     refusals = result.lines("DEBUG", "Forbidden by")
+    none = ": no robots.txt ("
     for lie in told:
-        about = f"] {lie.host.robotstxt} is "
-        warnings = [line for line in logged if about in line]
+        about = (f"] {lie.host.robotstxt} is ", f"] {lie.host.robotstxt}{none}")
+        warnings = [line for line in logged if any(each in line for each in about)]
         access, pages = lie.outcome(mode)
         warned = access == UNREACHABLE or lie.name in TOO_MANY_REDIRECTS
         assert len(warnings) == warned, (lie.name, warnings)
         assert lie.status is None or str(lie.status) in warnings[0]
+        if access == "unavailable" and not warned:
+            (line,) = (each for each in result.lines("DEBUG", none) if about[1] in each)
+            assert line.endswith("): everything is allowed")
         for path in ALL:
             refused = [line for line in refusals if lie.host.url(path) in line]
             assert len(refused) == (path not in pages), lie.name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -41,7 +42,8 @@ def used(path: Path) -> list[dict[str, Any]]:
         "SELECT d.*, s.origin AS of_origin FROM decision AS d"
         " LEFT JOIN snapshot AS s ON s.id = d.snapshot WHERE layer = 'usage'"
     )
-    return [dict(row) for row in open_ledger(str(path)).execute(query)]
+    with closing(open_ledger(str(path))) as ledger:
+        return [dict(row) for row in ledger.execute(query)]
 
 
 EVIDENCE = {

@@ -19,7 +19,6 @@ from scrapy.crawler import AsyncCrawlerProcess
 
 SETTINGS = {
     "HTTPPROXY_ENABLED": True,
-    "LOG_LEVEL": "INFO",
     "REMOTE_CONTROL_ENABLED": False,
     "TELNETCONSOLE_ENABLED": False,
 }

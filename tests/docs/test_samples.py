@@ -6,6 +6,7 @@ import doctest
 import json
 import re
 import shlex
+import shutil
 import sys
 from argparse import ArgumentParser
 from base64 import b64decode
@@ -105,8 +106,10 @@ def test_code(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def crawled(
     tmp_path_factory: pytest.TempPathFactory,
-) -> dict[str, dict[str, Any]]:
-    """The results of all spiders of the documentation, run against the example site."""
+) -> dict[str, Any]:
+    """The results of all spiders of the documentation, run against the example site, and the
+    log of all of them.
+    """
     folder = tmp_path_factory.mktemp("samples")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(PROJECT))
@@ -124,17 +127,23 @@ def crawled(
         env=environment(),
     )
     site.stop()
-    assert done.returncode == 0, done.stderr.decode()
+    log = done.stderr.decode()
+    assert done.returncode == 0, log
     ended = {line["file"]: line for line in map(json.loads, done.stdout.splitlines())}
-    return {name: ended[str(file)] for name, file in files.items()}
+    return {"log": log, **{name: ended[str(file)] for name, file in files.items()}}
 
 
 def spiders() -> list[Sample]:
-    return [sample for sample in python("spider") if "localhost" not in sample.code]
+    """The spiders that the example site has the hosts of, and that need no browser."""
+    return [
+        sample
+        for sample in python("spider")
+        if "localhost" not in sample.code and "PLAYWRIGHT" not in sample.code
+    ]
 
 
 @pytest.mark.parametrize("sample", spiders(), ids=str)
-def test_spiders(crawled: dict[str, dict[str, Any]], sample: Sample) -> None:
+def test_spiders(crawled: dict[str, Any], sample: Sample) -> None:
     """Each spider crawls without an error. If it makes items, they are in its feed; if not, a
     request of it is refused.
     """
@@ -146,13 +155,13 @@ def test_spiders(crawled: dict[str, dict[str, Any]], sample: Sample) -> None:
     assert ended["items"] if "yield {" in sample.code else stats["robotstxt/forbidden"]
 
 
-def items_of(crawled: dict[str, dict[str, Any]], page: str) -> list[dict[str, Any]]:
+def items_of(crawled: dict[str, Any], page: str) -> list[dict[str, Any]]:
     (sample,) = (each for each in spiders() if each.page == page)
     items: list[dict[str, Any]] = crawled[str(sample)]["items"]
     return items
 
 
-def test_archive(crawled: dict[str, dict[str, Any]]) -> None:
+def test_archive(crawled: dict[str, Any]) -> None:
     """The archive has pages that must not be indexed, with their bytes and their rules."""
     items = {item["url"]: item for item in items_of(crawled, "docs/howto/archive.md")}
     page = items["http://press.example/archive.html"]
@@ -162,7 +171,7 @@ def test_archive(crawled: dict[str, dict[str, Any]]) -> None:
     assert ["X-Robots-Tag", "noindex, nofollow"] in file["headers"]
 
 
-def test_data_set(crawled: dict[str, dict[str, Any]]) -> None:
+def test_data_set(crawled: dict[str, Any]) -> None:
     """The data set has pages that allow the purpose and pages that state nothing."""
     items = items_of(crawled, "docs/howto/data-set.md")
     assert {item["train-ai"] for item in items} == {True, None}
@@ -194,11 +203,35 @@ def test_signal(
 @pytest.mark.parametrize(
     "sample", [each for each in samples("json") if each.mark], ids=str
 )
-def test_items(crawled: dict[str, dict[str, Any]], sample: Sample) -> None:
+def test_items(crawled: dict[str, Any], sample: Sample) -> None:
     """A shown item is what the spider above it makes."""
     above = [each for each in spiders() if each.page == sample.page]
     (item,) = crawled[str(above[-1])]["items"]
     assert item == json.loads(sample.code.replace("https://", "http://"))
+
+
+def marked(mark: str) -> list[Sample]:
+    return [sample for sample in samples("text") if sample.mark == mark]
+
+
+@pytest.mark.parametrize("sample", marked("log"), ids=str)
+def test_log(crawled: dict[str, Any], sample: Sample) -> None:
+    """Each line is in the log of the spiders of the documentation."""
+    for line in sample.code.replace("https://", "http://").splitlines():
+        assert line in crawled["log"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sample", marked("log of the demo"), ids=str)
+def test_log_of_the_demo(tmp_path: Path, sample: Sample) -> None:
+    """Each line is in the log of the example project, perhaps with another example."""
+    project = shutil.copytree(PROJECT, tmp_path / "project")
+    command = ["scrapy", "crawl", "demo", "-s", "LOG_LEVEL=INFO"]
+    done = forks.run(command, cwd=project, env=environment())
+    log = (done.stdout + done.stderr).decode()
+    for line in sample.code.splitlines():
+        level, _, message = line.partition(": ")
+        assert f"] {level}: {message.partition('Example: ')[0]}" in log
 
 
 def commands() -> Iterator[tuple[str, str]]:
@@ -236,7 +269,7 @@ def test_commands(where: str, line: str) -> None:
             assert find_spec(module)
         case ["python", path] if path.endswith(".py"):
             assert (ROOT / path).exists()
-        case [".", ".venv/bin/activate"] | ["sqlite3", *_]:
+        case [".", ".venv/bin/activate"] | ["sqlite3" | "playwright", *_]:
             pass
         case other:
             pytest.fail(f"{where}: {other}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import html
+import posixpath
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import scrapy_rep
+from scrapy_rep import settings
 from scrapy_rep.protocol.dialect import Dialect
 from tests.browser import (
     CHROMIUM,
@@ -34,6 +36,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.unmeasured
 
 pytest.importorskip("sphinx")
+
+from sphinx.util.inventory import InventoryFile
+
+SPLIT = """[...document.querySelectorAll("td code .pre")]
+    .filter((name) => name.getClientRects().length > 1).map((name) => name.textContent)"""
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +85,24 @@ def test_site(site: Path, messages: list[Any]) -> None:
         assert f'id="scrapy_rep.{name}"' in api, name
     for name in Dialect.__dataclass_fields__:
         assert f'id="scrapy_rep.Dialect.{name}"' in api, name
+    ids = re.findall(r'id="scrapy_rep\.RobotsTxt\.(\w+)"', api)
+    assert ids[:3] == ["parse", "decide", "is_allowed"]
     log = html.unescape((site / "reference" / "log.html").read_text(encoding="utf-8"))
     for message in messages:
         assert message.text in log
+
+
+def test_settings(site: Path) -> None:
+    """Each setting is an object that other documentation can link to. Where a page names a setting,
+    of this package or Scrapy's, it links to it.
+    """
+    with (site / "objects.inv").open("rb") as file:
+        found = InventoryFile.load(file, "", posixpath.join)["std:setting"]
+    assert set(found) == {row.name for row in settings.ROWS.values()}
+    page = (site / "waiting.html").read_text(encoding="utf-8")
+    assert 'href="reference/settings.html#rep-wait-max"' in page
+    scrapy = "https://docs.scrapy.org/en/latest/topics/settings.html"
+    assert f'href="{scrapy}#std-setting-CONCURRENT_REQUESTS_PER_DOMAIN"' in page
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +130,24 @@ def test_colours(site: Path, browser: Any) -> None:
         assert (brightness < 128) == (scheme == "dark")
         assert problems(page, IN_COLOURS) == []
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.close()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CHROMIUM, reason="there is no chromium")
+@in_browser
+def test_widths(site: Path, browser: Any) -> None:
+    """On a wide screen, no table splits a name; on a phone, no page is wider than the screen."""
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    page.set_default_timeout(PATIENCE)
+    names = "reference/stats", "reference/exceptions", "reference/settings", "usage"
+    for name in names:
+        page.goto((site / f"{name}.html").as_uri())
+        assert page.evaluate(SPLIT) == [], name
+    page.set_viewport_size({"width": 390, "height": 800})
+    for name in ("index", "genindex", "reference/api", "howto/migrate"):
+        page.goto((site / f"{name}.html").as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") == 390, name
     page.close()
 
 

@@ -41,6 +41,7 @@ class Crawl:
             signals=SimpleNamespace(connect=lambda *_: None),
         )
         self.reach = Reach(self.crawler)
+        self.reach.has_judge = True
         self.edges = edges
         self.refused = refused
         self.seen: set[int] = set()
@@ -137,3 +138,16 @@ def test_a_long_chain() -> None:
     opened: list[int] = []
     crawl.reach.when_open(sent[-1], lambda: opened.append(1))
     assert opened == [1]
+
+
+def test_nothing_is_judged() -> None:
+    """Without RobotsTxtMiddleware, what is reached is open."""
+    crawl = Crawl([], set())
+    crawl.reach.has_judge = False
+    first, second, third = map(request, range(3))
+    opened: list[int] = []
+    crawl.reach.led(first, third, follows=False)
+    crawl.reach.when_open(third, lambda: opened.append(3))
+    assert not opened
+    crawl.reach.led(second, third, follows=True)
+    assert opened == [3]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,15 +15,18 @@ from scrapy_rep.protocol.access.results import HEADERS
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 from scrapy_rep.record import MAX_TEXT, MAX_URL
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 DOCS = Path(__file__).parents[2] / "docs" / "ledger.md"
 TEXT = DOCS.read_text()
 
 
 @pytest.fixture
-def ledger() -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:")
-    connection.executescript(TABLES)
-    return connection
+def ledger() -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(TABLES)
+        yield connection
 
 
 def test_the_tables(ledger: sqlite3.Connection) -> None:

@@ -29,6 +29,7 @@ def test_a_new_one(tmp_path: Path) -> None:
     ledger = open_ledger(str(path))
     assert ledger.execute("PRAGMA user_version").fetchone()[0] == VERSION
     assert ledger.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
+    ledger.close()
 
 
 def test_made_by_many_at_once(tmp_path: Path) -> None:
@@ -115,7 +116,8 @@ def test_closed_for_good(tmp_path: Path) -> None:
     files.close_and_merge_log(one)
     files.close_and_merge_log(other)
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
-    assert len(open_ledger(str(path)).execute("SELECT * FROM body").fetchall()) == 1
+    with closing(open_ledger(str(path))) as ledger:
+        assert len(ledger.execute("SELECT * FROM body").fetchall()) == 1
 
 
 def test_a_column_that_is_new(tmp_path: Path) -> None:

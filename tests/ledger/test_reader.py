@@ -33,6 +33,7 @@ def test_a_ledger(tmp_path: Path) -> None:
     assert ledger.execute("SELECT count(*) AS n FROM decision").fetchone()["n"] == 0
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
         ledger.execute("DELETE FROM decision")
+    ledger.close()
 
 
 def test_what_is_none(tmp_path: Path) -> None:

@@ -430,6 +430,9 @@ class CoreMachine(RuleBasedStateMachine):
                 each.core.tick(self.now)
                 assert each.core.wake_at() > self.now
                 self.settle(each)
+        # The end of a ticket may let one of a crawl go that was settled before it.
+        if any(each.core.granted or each.core.refused for each in self.crawls):
+            self.settle(crawl)
 
     # Hosts.
 

@@ -398,8 +398,10 @@ class CoreMachine(RuleBasedStateMachine):
         """Do what the cores have decided in an event of *crawl*."""
         for each in self.crawls:
             core = each.core
-            if each is not crawl and (core.granted or core.refused):
-                assert each.is_woken, "A crawl is not told of the event of another"
+            is_left_alone = each is crawl or not (core.granted or core.refused)
+            assert is_left_alone or each.is_woken, (
+                "A crawl is not told of another's event"
+            )
             each.is_woken = False
         for each in self.crawls:
             core = each.core
@@ -430,6 +432,9 @@ class CoreMachine(RuleBasedStateMachine):
                 each.core.tick(self.now)
                 assert each.core.wake_at() > self.now
                 self.settle(each)
+        # The end of a ticket may let one of a crawl go that was settled before it.
+        if any(each.core.granted or each.core.refused for each in self.crawls):
+            self.settle(crawl)
 
     # Hosts.
 

@@ -88,6 +88,27 @@ class SlowSurvivorSpider(SurvivorSpider):
         self.note("end", response.url)
 
 
+class LimitedSurvivorSpider(SurvivorSpider):
+    """No file that its process writes may grow beyond ``limit`` octets, from its page number
+    ``first`` to number ``last``.
+    """
+
+    name = "survivor"
+    limit: int
+    first: int
+    last: int
+    pages = 0
+
+    def note_response(self, response: Response) -> Iterator[Any]:
+        self.pages += 1
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        if self.pages == self.first:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (self.limit, hard))
+        elif self.pages == self.last:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        yield from super().note_response(response)
+
+
 class FailingSpider(SurvivorSpider):
     """The callback of ``/fails`` yields one link and raises, that of ``/closes`` closes the
     spider, that of ``/stops`` stops the crawler, each once it has yielded all links.

@@ -90,6 +90,31 @@ def test_a_disk_that_is_full_for_a_while(
     check_whole(trial.job)
 
 
+@pytest.mark.slow
+def test_files_that_may_not_grow_for_a_while(
+    site: Site, mode: str, tmp_path: Path
+) -> None:
+    """The same where the system refuses writes beyond a size."""
+    web = Web(site, 3, 60)
+    store = {"REP_STORE": "memory://", "LOG_LEVEL": "INFO"}
+    trial = Trial(
+        site,
+        tmp_path,
+        web.start_urls,
+        mode=mode,
+        settings=store,
+        spider="LimitedSurvivorSpider",
+        limit=70_000,
+        first=20,
+        last=120,
+    )
+    result = trial.finish()
+    check_one_warning(result.log, str(trial.job))
+    hits = trial.hits()
+    assert set(hits) == web.allowed
+    assert not [url for url, times in hits.items() if len(times) > 1]
+
+
 @pytest.mark.parametrize("fault", ["full", "read-only", "forbidden"])
 def test_a_disk_that_never_takes_anything(
     site: Site, disk: Path, fault: str, tmp_path: Path

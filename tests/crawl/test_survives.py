@@ -21,6 +21,7 @@ from tests.crawl.trials import (
     Trial,
     Web,
     check_delays,
+    interrupt_twice,
     kill,
     moments,
 )
@@ -126,6 +127,18 @@ def test_one_page_is_in_flight_all_the_time(site: Site, tmp_path: Path) -> None:
     trial.finish()
     paths = [hit.path for hit in host.hits if hit.path.startswith("/public")]
     assert paths == ["/public/0"] * 3 + [f"/public/{number}" for number in range(10)]
+
+
+def test_a_second_signal_at_once(site: Site, mode: str, tmp_path: Path) -> None:
+    """Requests that a second Ctrl-C cancels count as in flight, not as failed."""
+    host = Web(site, 1, 1).hosts[0]
+    urls = [host.url(f"/public/{number}") for number in range(30)]
+    trial = Trial(site, tmp_path, urls, mode=mode, spider="SlowSurvivorSpider")
+    for hits in (3, 4, 5, 6):
+        trial.run_until(hits, 0, interrupt_twice)
+    trial.finish()
+    fetched = {note.url for note in trial.notes("item")}
+    assert fetched == set(urls)
 
 
 @pytest.mark.parametrize("stops", [False, True], ids=["full", "closing"])

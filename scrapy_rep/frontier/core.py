@@ -534,10 +534,10 @@ class Scopes:
         if scope.tickets or scope.in_flight:
             return
         until = scope.next_at
-        if scope.back_off is not None:
-            until = max(until, scope.back_off.until + _REMEMBERED)
         if scope.delays:
             until += _ANSWER_REMEMBERED
+        if scope.back_off is not None:
+            until = max(until, scope.back_off.until + _REMEMBERED)
         if until > now:
             self.set_alarm(scope, until)
         elif self._scopes.get(scope.key) is scope:
@@ -560,6 +560,7 @@ class Scopes:
             if scope.taken_by is not None and scope.taken_by.core is core:
                 scope.taken_by = None
             self.release(scope, now)
+            self.forget(scope, now)
 
 
 class HeldUp(NamedTuple):

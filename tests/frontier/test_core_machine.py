@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
+from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +26,7 @@ from tests import effort
 from tests.frontier.model import HostModel, ScopeModel, Slot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from scrapy_rep.frontier.core import Host, Line, Scope
 
@@ -77,6 +79,23 @@ class InFlight:
     is_sent: bool = False
 
 
+class Granted(OrderedDict[Ticket, None]):
+    """The tickets that may go, with numbers that count those of all crawls."""
+
+    def __init__(self, numbers: Iterator[int]) -> None:
+        super().__init__()
+        self._next = numbers
+        self._numbers: dict[Ticket, int] = {}
+
+    def __setitem__(self, ticket: Ticket, value: None) -> None:
+        super().__setitem__(ticket, value)
+        self._numbers[ticket] = next(self._next)
+
+    @property
+    def first_number(self) -> int:
+        return self._numbers[next(iter(self))]
+
+
 class Crawl:
     def __init__(self, machine: CoreMachine) -> None:
         self.machine = machine
@@ -87,6 +106,7 @@ class Crawl:
             look_up=self.look_up,
             changed=self.wake,
         )
+        self.granted = self.core.granted = Granted(machine.grants)
         self.lines = [self.core.ready(), self.core.ready()]
         self.cached: dict[Origin, float] = {}
         """Until when another worker knows the rules of an origin."""
@@ -135,6 +155,7 @@ class CoreMachine(RuleBasedStateMachine):
         super().__init__()
         self.now = 1000.0
         self.scopes = Scopes()
+        self.grants = count()
         self.crawls = [Crawl(self), Crawl(self)]
         self.models: dict[str, ScopeModel] = {}
         self.slots: dict[str, Slot] = {}
@@ -403,18 +424,18 @@ class CoreMachine(RuleBasedStateMachine):
                 "A crawl is not told of another's event"
             )
             each.is_woken = False
-        for each in self.crawls:
-            core = each.core
-            while core.granted:
-                item, _ = core.granted.popitem(last=False)
-                assert isinstance(item, Item)
-                if item.scopes:
-                    self.check_goes(item)
-                    self.take(item)
-                else:
-                    assert item.host is not None
-                    assert each.model(item.host).is_open(self.now)
-                self.end_ticket(item)
+        # In the order in which they were granted: a place may be free until another one goes.
+        while granted := [each for each in self.crawls if each.core.granted]:
+            each = min(granted, key=lambda one: one.granted.first_number)
+            item, _ = each.core.granted.popitem(last=False)
+            assert isinstance(item, Item)
+            if item.scopes:
+                self.check_goes(item)
+                self.take(item)
+            else:
+                assert item.host is not None
+                assert each.model(item.host).is_open(self.now)
+            self.end_ticket(item)
         for each in self.crawls:
             core = each.core
             while core.refused:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from tests.crawl.server import Host, Site
 
-pytestmark = pytest.mark.unmeasured
 
 DRY = {**ADDON, "REP_DRY_RUN": True}
 REAL_VERDICTS = {"would-refuse": "refused", "would-drop": "dropped"}

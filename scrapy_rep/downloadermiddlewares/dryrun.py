@@ -170,8 +170,14 @@ class DryRun:
             )
 
     def _begin(self, request: Request) -> None:
-        if self._is_repeat(request):
-            return
+        if "retry_times" in request.meta:
+            # A real run does not retry what it has refused.
+            if self._reach.is_refused(request):
+                return
+            if self._reach.is_pending(request):
+                again = partial(self._begin, request)
+                self._reach.when_open(request, again)
+                return
         self._reach.sent(request)
         origin = request_origin(request)
         case = Case(request, origin)
@@ -199,8 +205,6 @@ class DryRun:
     def _judge_known(
         self, known: Known, request: Request, tdmrep: TdmRep | None = None
     ) -> None:
-        if self._is_repeat(request):
-            return
         case = Case(request, known.origin, known.entry)
         if is_robotstxt(request.url) and request.method == "GET":
             self._judge.count_override(known.origin)
@@ -224,12 +228,6 @@ class DryRun:
             assert case.origin is not None
             self._note_pace(case.request, case.origin, pace)
         self._allow(case, decision)
-
-    def _is_repeat(self, request: Request) -> bool:
-        """Whether *request* repeats one that would be refused, so that a real run would not send
-        it.
-        """
-        return "retry_times" in request.meta and self._reach.is_refused(request)
 
     def _refuse(self, case: Case, decision: Decision) -> None:
         self._reporter.refused(case, decision)

@@ -48,11 +48,6 @@ class Identity:
         """The instance that the components of a crawl share."""
         return shared_component(crawler, cls)
 
-    @property
-    def has_agents_by_purpose(self) -> bool:
-        """Whether any purpose has its own product tokens."""
-        return bool(self._tokens_by_purpose)
-
     def purposes(self, request: Request | None) -> tuple[str, ...]:
         """The purposes of the response to *request*. Raises ValueError if the value of its
         meta key is neither a purpose nor a list of purposes.

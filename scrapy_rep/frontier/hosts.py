@@ -168,11 +168,13 @@ class Hosts:
             )
 
     def cached(self, origin: Origin) -> Known | None:
-        """Return the cached robots.txt of *origin*; None if absent, stale or unreachable."""
+        """Return the cached robots.txt of *origin*; None if it is absent or stale. One that is
+        unreachable counts in a dry run only: otherwise, requests wait for it.
+        """
         known = self.cache.cached(origin)
-        if known is None or known.state is State.UNREACHABLE:
-            return None
-        return known
+        if known is None or self._settings.dry_run:
+            return known
+        return None if known.state is State.UNREACHABLE else known
 
     def rules(self, origin: Origin) -> tuple[RobotsTxt | None, float, float]:
         """Return the rules for *origin*, the seconds for which they hold, and the seconds since they

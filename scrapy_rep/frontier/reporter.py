@@ -18,6 +18,7 @@ from scrapy_rep.ledger.traffic import Traffic
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.reasons import REASONS
+from scrapy_rep.protocol.request_target import is_robotstxt
 from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
 from scrapy_rep.record import (
     IN_DRY_RUN,
@@ -68,15 +69,15 @@ class Via(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A request, and the data on which the decision about it is based."""
+    """A request, and what decides about it."""
 
     request: Request
 
     origin: Origin | None
     """None if the host or port of the URL cannot be read."""
 
-    entry: Entry | None = None
-    """The cache entry of robots.txt; None if robots.txt does not decide."""
+    known: Known | None = None
+    """The robots.txt of the origin; None if it does not decide, or must be fetched first."""
 
     override: Override | None = None
     """The override that replaces the robots.txt of the origin, if there is one."""
@@ -84,8 +85,25 @@ class Case(NamedTuple):
     via: Via | None = None
     """How a browser came to the URL; None for a request of the spider."""
 
+    is_exempt: bool = False
+    """Whether the spider has exempted the request from robots.txt."""
+
     why: str = ""
     """More about the reason, for the message of a refusal."""
+
+    @property
+    def entry(self) -> Entry | None:
+        """The cache entry of robots.txt; None if robots.txt does not decide."""
+        return None if self.known is None else self.known.entry
+
+    @property
+    def is_for_robotstxt(self) -> bool:
+        """Whether this is a spider's own request for the robots.txt that would decide about it."""
+        return (
+            self.known is not None
+            and self.request.method == "GET"
+            and is_robotstxt(self.request.url)
+        )
 
     def record(self, decision: Decision) -> Record:
         """Return the record of a decision about the request."""
@@ -159,7 +177,7 @@ class DecisionReporter:
 
     def reports_allowed(self, case: Case) -> bool:
         """Whether the request of *case* is reported if it is allowed."""
-        return self._reports_all or case.override is not None
+        return self._reports_all or case.override is not None or case.is_exempt
 
     def allowed(self, case: Case, decision: Decision) -> None:
         if self._has_ledger:

@@ -16,19 +16,19 @@ from twisted.internet.defer import CancelledError
 
 from scrapy_rep import meta, stats
 from scrapy_rep.compat.internals import download_slot, is_closing, slot_state, wake
+from scrapy_rep.downloadermiddlewares.browsers import register
+from scrapy_rep.downloadermiddlewares.judge import Judge
+from scrapy_rep.downloadermiddlewares.timetable import Timetable
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.middleware import FetchMiddleware
 from scrapy_rep.fetching.request import Causes, RobotsTxtRequest
-from scrapy_rep.frontier.browsers import register
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.frontier.hostkeys import host_of, is_of_http, origin_at
 from scrapy_rep.frontier.hosts import Hosts
-from scrapy_rep.frontier.judge import Judge
 from scrapy_rep.frontier.pauses import ASKS_FOR_PAUSE, duration, pause_in
 from scrapy_rep.frontier.reach import Reach
 from scrapy_rep.frontier.reporter import BACK_OFF, Case, DecisionReporter
-from scrapy_rep.frontier.timetable import Timetable
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.request_target import is_robotstxt
 from scrapy_rep.settings import OBEY, RepSettings

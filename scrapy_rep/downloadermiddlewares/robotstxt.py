@@ -11,15 +11,15 @@ from scrapy.responsetypes import responsetypes
 
 from scrapy_rep import meta, stats
 from scrapy_rep.compat.browsers import is_for_browser
+from scrapy_rep.downloadermiddlewares.browsers import Browsers, register
 from scrapy_rep.downloadermiddlewares.dryrun import DryRun
+from scrapy_rep.downloadermiddlewares.judge import Judge
 from scrapy_rep.exceptions import BackingOff
 from scrapy_rep.fetching.middleware import FetchMiddleware
 from scrapy_rep.fetching.request import RobotsTxtRequest
-from scrapy_rep.frontier.browsers import Browsers, register
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.frontier.hostkeys import is_of_http
 from scrapy_rep.frontier.hosts import Hosts
-from scrapy_rep.frontier.judge import Judge
 from scrapy_rep.frontier.reporter import BACK_OFF, Case, DecisionReporter
 from scrapy_rep.protocol.access import results as access
 from scrapy_rep.settings import RepSettings

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from scrapy_rep.downloadermiddlewares.judge import Judge
     from scrapy_rep.frontier.hosts import Hosts
-    from scrapy_rep.frontier.judge import Judge
 
 logger = get_logger(__name__)
 

@@ -8,7 +8,6 @@ import random
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
-from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.misc import build_from_crawler
 from twisted.internet.defer import CancelledError, DeferredLock
 
@@ -16,6 +15,7 @@ from scrapy_rep import stats
 from scrapy_rep.compat.internals import is_closing
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.fetching.failures import in_words
+from scrapy_rep.fetching.locks import held
 from scrapy_rep.fetching.request import cause_of
 from scrapy_rep.fetching.storeclient import StoreClient
 from scrapy_rep.log import get_logger
@@ -200,19 +200,12 @@ class RobotsTxtCache:
         cancellation if no request waits any more. After any other error the file counts as
         unreachable.
         """
-        lock = self._locks.setdefault(key, DeferredLock())
         before = self._memory.get(key)
-
-        async def learn() -> tuple[File, bool]:
+        async with held(self._locks.setdefault(key, DeferredLock())):
             file = self._memory.get(key)
             if file is not None and (before is None or file.entry != before.entry):
                 return file, False
             return await self._learn_or_fail(key, causes, stale)
-
-        # Not acquire(): a call that is cancelled as it gets the lock would never release it.
-        return await maybe_deferred_to_future(
-            lock.run(lambda: deferred_from_coro(learn()))
-        )
 
     async def _learn_or_fail(
         self, key: Key, causes: Causes, stale: Entry | None

@@ -144,6 +144,8 @@ class Hosts:
 
     def override_for(self, origin: Origin) -> Override | None:
         """Return the override that decides for *origin* now, if there is one."""
+        if not self._overrides:
+            return None
         now = self._clock.time()
         if now >= self._next_end:
             self._end_overrides()

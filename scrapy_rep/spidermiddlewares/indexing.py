@@ -12,7 +12,7 @@ from w3lib.url import canonicalize_url
 from scrapy_rep import meta
 from scrapy_rep.frontier.reach import Reach
 from scrapy_rep.frontier.reporter import DecisionReporter
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.indexing.statements import Statement
 from scrapy_rep.record import Subject, Verdict
 from scrapy_rep.responses.documents import has_document
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing.rules import IndexingRules
     from scrapy_rep.spidermiddlewares.items import Handling
 
-logger = get_logger(__name__)
-
 
 class IndexingGateMiddleware:
     """Drops the requests and items of a callback that its response forbids."""
@@ -41,6 +39,7 @@ class IndexingGateMiddleware:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
+        self._logger = CrawlLog(__name__, crawler)
         self._settings = settings = RepSettings.of(crawler)
         policies = {settings.noindex, settings.nofollow, settings.usage}
         if policies == {"ignore"} and not settings.rel and not settings.dry_run:
@@ -112,10 +111,9 @@ class IndexingGateMiddleware:
             else:
                 self._items.judge(output, page.response, page.rules, reach)
         except Exception:
-            logger.exception(
+            self._logger.exception(
                 "Error while judging an output of %(response)s: the dry run does not count it",
-                {"response": page.response},
-                extra={"spider": self._crawler.spider},
+                response=page.response,
             )
 
     def _may_follow(self, request: Request, page: _Page) -> bool:
@@ -124,10 +122,11 @@ class IndexingGateMiddleware:
             return True
         if self._reach is None:
             why = because if isinstance(because, Statement) else f"rel={because}"
-            logger.debug(
+            self._logger.debug(
                 "Dropped %(request)s: its link on %(response)s must not be followed: %(why)s",
-                {"response": page.response, "why": why, "request": request},
-                extra={"spider": self._crawler.spider},
+                response=page.response,
+                why=why,
+                request=request,
             )
         self._reporter.stated(
             Subject.LINK,

@@ -360,7 +360,7 @@ end
 local function update_count()
     local is_lost = not count or count + change < 0
     local total = is_lost and count_all() or count + change
-    if is_lost or change ~= 0 then call('SET', COUNT, total) end
+    if change ~= 0 or is_lost and total > 0 then call('SET', COUNT, total) end
     if is_lost and total ~= change then is_healed = 1 end
     return total
 end

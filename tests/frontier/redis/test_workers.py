@@ -141,7 +141,7 @@ def test_dead_workers_leave_no_keys(shared: Shared) -> None:
     worker = shared.worker()
     for _ in range(5):
         renew(worker)
-    assert shared.names() == {"workers", "count"}
+    assert shared.names() == {"workers"}
 
 
 # Lost answers, and late calls.
@@ -241,12 +241,12 @@ def test_delay_that_one_worker_alone_knows(shared: Shared) -> None:
     shared.advance(1.999)
     assert not acquire(two, "y", "a.example")
     shared.advance(0.001)
-    assert shared.names() == {"workers", "count"}
+    assert shared.names() == {"workers"}
     assert acquire(two, "y", "a.example")
     shared.advance(LEASE / 2)
     assert not acquire(one, "x", "a.example")
     release(two, "y", "a.example", 0.0, fetched=False)
-    assert shared.names() == {"workers", "count"}
+    assert shared.names() == {"workers"}
 
 
 # Duplicates.

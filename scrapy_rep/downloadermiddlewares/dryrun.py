@@ -21,7 +21,7 @@ from scrapy_rep.downloadermiddlewares.timetable import Timetable
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.middleware import FetchMiddleware
-from scrapy_rep.fetching.request import Causes, RobotsTxtRequest
+from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.frontier.hostkeys import host_of, is_of_http, origin_at
 from scrapy_rep.frontier.hosts import Hosts
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from twisted.internet.defer import Deferred
 
+    from scrapy_rep.fetching.request import Causes
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robotstxt.pace import Pace
 
@@ -223,16 +224,15 @@ class DryRun:
             self._reach.judged(request, is_allowed=True)
             return
         self._waiting_count += 1
-        cause = self._hosts.cache.cause_of(request)
         found = self._waiting.get(origin)
         if found is not None:
             causes, cases = found
-            causes.add(cause)
+            causes.add(request)
             cases.append(case)
             return
         if not self._waiting:
             self._alarms.at(self._clock.monotonic() + _CHECK_EVERY, self._check)
-        self._waiting[origin] = Causes(cause), [case]
+        self._waiting[origin] = self._hosts.causes(request), [case]
         fetch = deferred_from_coro(self._learn(origin))
         self._fetches.add(fetch)
         fetch.addBoth(self._ended, fetch)

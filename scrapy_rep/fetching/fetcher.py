@@ -114,9 +114,9 @@ class RobotsTxtFetcher:
         (RFC 9309, 2.3.1.2, exempts only the redirects of robots.txt), and Scrapy's stats about
         robots.txt do not count it.
 
-        *causes* are the requests that wait for it, as :func:`cause_of` makes them. Errors of
-        the server or the network are in the result. Raises SpiderClosing if the
-        spider closes while the request waits for its place.
+        *causes* are of the requests that wait for it. Errors of the server or the network are in
+        the result. Raises SpiderClosing if the spider closes while the request waits for its
+        place.
         """
         current, virtual_host = split_virtual_host(url)
         targets, cookies, error = list[str](), CookieJar(), ""

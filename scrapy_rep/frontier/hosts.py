@@ -305,6 +305,10 @@ class Hosts:
 
     # Fetches.
 
+    def causes(self, *requests: Request) -> Causes:
+        """What the requests for a file take over from *requests*, which wait for it."""
+        return Causes(*requests, meta_keys=self._settings.request_meta_keys)
+
     def note_cause(self, origin: Origin, request: Request) -> None:
         """Remember the proxy of a pushed request if robots.txt is not known: the fetch tries
         the proxies in turn.
@@ -337,8 +341,8 @@ class Hosts:
     def _add_cause(self, host: Host, request: Request) -> None:
         """Remember a request that needs robots.txt, if no other has its proxy."""
         if host.causes is None:
-            host.causes = Causes()
-        host.causes.add(self.cache.cause_of(request))
+            host.causes = self.causes()
+        host.causes.add(request)
 
     async def _fetch(self, host: Host) -> None:
         if host.causes is None:
@@ -505,7 +509,7 @@ class Hosts:
         """Return tdmrep.json of the origin of *known*, for a *request* whose own purpose needs
         it. Fetch it if it is not cached; None if robots.txt forbids that. Raises SpiderClosing.
         """
-        causes = Causes(self.cache.cause_of(request))
+        causes = self.causes(request)
         if not self.cache.lacks_tdmrep(known):
             return await self.cache.tdmrep(known, causes)
         self._frontier.left(request)

@@ -8,14 +8,14 @@ import random
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
-from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.misc import build_from_crawler
-from twisted.internet.defer import CancelledError, DeferredLock
+from twisted.internet.defer import CancelledError, DeferredSemaphore
 
 from scrapy_rep import stats
 from scrapy_rep.compat.internals import is_closing
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.fetching.failures import in_words
+from scrapy_rep.fetching.fetcher import permitted
 from scrapy_rep.fetching.request import cause_of
 from scrapy_rep.fetching.storeclient import StoreClient
 from scrapy_rep.log import get_logger
@@ -98,7 +98,7 @@ class RobotsTxtCache:
         self._needs_tdmrep = not MINING.isdisjoint(settings.purposes)
         self._store, max_bytes = _opened(crawler, settings)
         self._memory = Memory(max_bytes, self._parse)
-        self._locks: WeakValueDictionary[Key, DeferredLock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[Key, DeferredSemaphore] = WeakValueDictionary()
 
     def cached(self, origin: Origin) -> Known | None:
         """The files of *origin*, if they are in memory and fresh."""
@@ -200,7 +200,7 @@ class RobotsTxtCache:
         cancellation if no request waits any more. After any other error the file counts as
         unreachable.
         """
-        lock = self._locks.setdefault(key, DeferredLock())
+        lock = self._locks.setdefault(key, DeferredSemaphore(1))
         before = self._memory.get(key)
 
         async def learn() -> tuple[File, bool]:
@@ -209,10 +209,7 @@ class RobotsTxtCache:
                 return file, False
             return await self._learn_or_fail(key, causes, stale)
 
-        # Not acquire(): a call that is cancelled as it gets the lock would never release it.
-        return await maybe_deferred_to_future(
-            lock.run(lambda: deferred_from_coro(learn()))
-        )
+        return await permitted(lock, learn)
 
     async def _learn_or_fail(
         self, key: Key, causes: Causes, stale: Entry | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from scrapy import signals
@@ -25,7 +25,7 @@ from scrapy_rep.protocol.access.results import HEADERS, AccessResult
 from scrapy_rep.protocol.origins import origin_of, split_virtual_host
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator
     from contextlib import AbstractAsyncContextManager
     from typing import TypeAlias
 
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     Place: TypeAlias = Callable[[RobotsTxtRequest], AbstractAsyncContextManager[None]]
 
 logger = get_logger(__name__)
+
+T = TypeVar("T")
 
 MAX_ON_NETWORK = 256
 """The number of requests for robots.txt that may be on the network at once."""
@@ -93,9 +95,6 @@ class RobotsTxtFetcher:
         self._permits = DeferredSemaphore(MAX_ON_NETWORK)
         self._on_network = 0
         self._has_logged_traceback = False
-        crawler.signals.connect(
-            self._reached_downloader, signals.request_reached_downloader
-        )
 
     @property
     def leaves_room(self) -> bool:
@@ -174,7 +173,8 @@ class RobotsTxtFetcher:
         while not is_final:
             request = RobotsTxtRequest.of(url, causes.next())
             request.fetch = replace(fetch)
-            cookies.add_cookie_header(request)
+            if len(cookies):
+                cookies.add_cookie_header(request)
             answer = await self._send(request)
             attempt += 1
             # Requests with other proxies may have been added to the causes meanwhile.
@@ -265,19 +265,28 @@ class RobotsTxtFetcher:
                         self._received, signals.bytes_received
                     )
 
-        # Last, so that a request that waits for its place does not block others. Not acquire():
-        # a request that is cancelled as it gets the permit would never release it.
-        return await maybe_deferred_to_future(
-            self._permits.run(lambda: deferred_from_coro(download()))
-        )
-
-    def _reached_downloader(self, request: Request) -> None:
-        if isinstance(request, RobotsTxtRequest):
-            request.fetch.is_sent = True
+        # Last, so that a request that waits for its place does not block others.
+        return await permitted(self._permits, download)
 
     def _received(self, data: bytes, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):
             request.received(len(data), self._dialect.size_limit)
+
+
+async def permitted(
+    permits: DeferredSemaphore, call: Callable[[], Coroutine[Any, Any, T]]
+) -> T:
+    """Await what *call* returns, while this holds one of *permits*."""
+    if permits.tokens:
+        permits.acquire()
+        try:
+            return await call()
+        finally:
+            permits.release()
+    # Not acquire(): a caller that is cancelled as it gets the permit would never release it.
+    return await maybe_deferred_to_future(
+        permits.run(lambda: deferred_from_coro(call()))
+    )
 
 
 def _redirect_target(url: str, response: Response) -> str | None:

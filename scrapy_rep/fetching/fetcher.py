@@ -93,7 +93,7 @@ class RobotsTxtFetcher:
         self._dialect = settings.dialect
         self._place = place
         self._permits = DeferredSemaphore(MAX_ON_NETWORK)
-        self._on_network = 0
+        self._on_network: set[Request] = set()
         self._has_logged_traceback = False
 
     @property
@@ -103,7 +103,7 @@ class RobotsTxtFetcher:
         Scrapy cannot tell: this class raises Scrapy's limit for each robots.txt request, and
         lowers it only a little after that request has left the downloader.
         """
-        return has_room(self._crawler, raised=self._on_network, apart=RobotsTxtRequest)
+        return has_room(self._crawler, self._on_network)
 
     async def fetch(
         self, url: str, causes: Causes, *, robots_of: RobotsOf | None = None
@@ -249,8 +249,8 @@ class RobotsTxtFetcher:
 
     async def _download(self, request: RobotsTxtRequest) -> Response:
         async def download() -> Response:
-            self._on_network += 1
-            if self._on_network == 1:
+            self._on_network.add(request)
+            if len(self._on_network) == 1:
                 # Connected only meanwhile: Scrapy sends it for each chunk of each page.
                 self._crawler.signals.connect(self._received, signals.bytes_received)
             try:
@@ -259,7 +259,7 @@ class RobotsTxtFetcher:
                     request.fetch.give_room_back = give_room_back
                     return await self._crawler.engine.download_async(request)
             finally:
-                self._on_network -= 1
+                self._on_network.discard(request)
                 if not self._on_network:
                     self._crawler.signals.disconnect(
                         self._received, signals.bytes_received

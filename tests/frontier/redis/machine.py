@@ -149,7 +149,9 @@ class Model:
         account = self.accounts[member]
         for number in account.items.keys() - member.had.keys():
             account.items.pop(number).holder = None
-        for number in account.places.keys() - member.places.keys() - member.acquired.keys():
+        for number in (
+            account.places.keys() - member.places.keys() - member.acquired.keys()
+        ):
             self._note_end(account.places.pop(number))
         account.fetching &= member.fetching
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
+
 MAX_ON_NETWORK = 256
 """The number of requests for robots.txt that may be on the network at once."""
 
@@ -91,11 +92,8 @@ class RobotsTxtFetcher:
         self._dialect = settings.dialect
         self._place = place
         self._permits = DeferredSemaphore(MAX_ON_NETWORK)
-        self._on_network = 0
+        self._on_network: set[Request] = set()
         self._has_logged_traceback = False
-        crawler.signals.connect(
-            self._reached_downloader, signals.request_reached_downloader
-        )
 
     @property
     def leaves_room(self) -> bool:
@@ -104,7 +102,7 @@ class RobotsTxtFetcher:
         Scrapy cannot tell: this class raises Scrapy's limit for each robots.txt request, and
         lowers it only a little after that request has left the downloader.
         """
-        return has_room(self._crawler, raised=self._on_network, apart=RobotsTxtRequest)
+        return has_room(self._crawler, self._on_network)
 
     async def fetch(
         self, url: str, causes: Causes, *, robots_of: RobotsOf | None = None
@@ -253,8 +251,8 @@ class RobotsTxtFetcher:
         connected = self._crawler.signals
         # Last, so that a request that waits for its place does not block others.
         async with held(self._permits):
-            self._on_network += 1
-            if self._on_network == 1:
+            self._on_network.add(request)
+            if len(self._on_network) == 1:
                 # Connected only meanwhile: Scrapy sends it for each chunk of each page.
                 connected.connect(self._received, signals.bytes_received)
             try:
@@ -263,13 +261,9 @@ class RobotsTxtFetcher:
                     request.fetch.give_room_back = give_room_back
                     return await self._crawler.engine.download_async(request)
             finally:
-                self._on_network -= 1
+                self._on_network.discard(request)
                 if not self._on_network:
                     connected.disconnect(self._received, signals.bytes_received)
-
-    def _reached_downloader(self, request: Request) -> None:
-        if isinstance(request, RobotsTxtRequest):
-            request.fetch.is_sent = True
 
     def _received(self, data: bytes, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):

@@ -173,7 +173,7 @@ local function write(host)
     if host.in_flight == 0 and host.known == 0 and host.paused == 0 then
         call('PEXPIREAT', host.key, host.next_at)
     elseif host.known == 0 or host.kept_until then
-        local kept_until = math.max(host.kept_until or 0, now + DAY)
+        local kept_until = host.kept_until or now + DAY
         if call('PTTL', host.key) < kept_until - now then
             call('PEXPIREAT', host.key, kept_until)
         end
@@ -323,9 +323,9 @@ local function renew()
     return is_new, return_all(dead, SENT, {})
 end
 
--- The count of requests that are not done.
+-- The counters. If one was lost or garbled, it is set again, with a warning.
 
-local count, change = redis.pcall('GET', COUNT), 0
+local count, change, is_healed = redis.pcall('GET', COUNT), 0, 0
 count = type(count) == 'string' and tonumber(count)
 
 -- Return the number before those of so many new requests. If the last number was lost or garbled,
@@ -335,6 +335,7 @@ local function new_numbers(number)
     if type(last) ~= 'number' or last <= number then
         last = now * 1000 + number
         call('SET', NUMBER, last)
+        if (count or 0) > 0 then is_healed = 1 end
     end
     return last - number
 end
@@ -355,12 +356,13 @@ local function count_all()
     return total
 end
 
--- Return how many requests are not done; and 1 if their count was lost.
+-- Return how many requests are not done.
 local function update_count()
     local is_lost = not count or count + change < 0
     local total = is_lost and count_all() or count + change
-    if is_lost or change ~= 0 then call('SET', COUNT, total) end
-    return total, is_lost and total ~= change and 1 or 0
+    if change ~= 0 or is_lost and total > 0 then call('SET', COUNT, total) end
+    if is_lost and total ~= change then is_healed = 1 end
+    return total
 end
 
 -- What the worker has done.
@@ -642,7 +644,7 @@ end
 --   quota, enough  how many robots.txt the worker can fetch, and how many ready queues are enough
 --
 -- Returns the time; the indexes of new requests whose fingerprint is known; how many requests are
--- not done, and 1 if they were counted again; 1 if the worker is new, and how many requests returned
+-- not done, and 1 if a counter was set again; 1 if the worker is new, and how many requests returned
 -- from a dead one; 1 if it has acquired the place; after how long to ask again; the number of the
 -- last pause, and the new ones: host, the rest, the last one that was doubled, and for how long it
 -- has lasted; the requests that may be sent, those that are to be refused, and those whose
@@ -669,8 +671,7 @@ local function exchange()
     local again = hand_out_all(found, refused)
     local to_fetch = hand_out_wanted()
     write_all()
-    local total, is_recounted = update_count()
-    return { now, seen, total, is_recounted, is_new, returned, has_place, again,
+    return { now, seen, update_count(), is_healed, is_new, returned, has_place, again,
         order.last_pause, new, found, refused, to_fetch }
 end
 

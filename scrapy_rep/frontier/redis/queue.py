@@ -224,9 +224,6 @@ class HostQueue(Base):
         took = now - began
         self._rests_until = now + took if took > _NEAR else now
         self._calls_at = float("inf")
-        self._call_at(now + self._worker.renews_every)
-        if self._worker.has_reports:
-            self._call_soon(_SEND_EVERY)
         if generation != self._worker.generation:
             self._handed_out.clear()  # Other workers have them.
         if answer is not None:
@@ -236,11 +233,9 @@ class HostQueue(Base):
         if answer is not None and answer.found:
             self._batch = len(answer.found), now
             self._kept_until = now + max(took, _GIVE_BACK_AFTER)
-            self._call_at(self._kept_until)
         elif wanted:
             self._ask_at = now + min(self._worker.again, _ASK_EVERY)
-        if self._ask_at > now:
-            self._call_at(self._ask_at)
+        self._schedule()
 
     def _start_next(self) -> Request | None:
         """Start the next request that was handed out, if there is one that can be read."""
@@ -346,8 +341,8 @@ class HostQueue(Base):
 
     # When to call the server.
 
-    def _call_soon(self, seconds: float = _REPORT_AFTER) -> None:
-        self._call_at(self._clock.monotonic() + seconds)
+    def _call_soon(self) -> None:
+        self._call_at(self._clock.monotonic() + _REPORT_AFTER)
 
     def _call_at(self, moment: float) -> None:
         if moment < self._calls_at:
@@ -355,7 +350,7 @@ class HostQueue(Base):
             self._alarms.at(moment, self._call)
 
     def _call(self) -> None:
-        """Tell the server what has happened, and ask it, if that is due."""
+        """Tell the server what has happened, if a pop has not done that, and wake the engine."""
         now = self._clock.monotonic()
         if now < self._calls_at:
             return  # A pop has made the call.
@@ -364,17 +359,27 @@ class HostQueue(Base):
         if now < self._rests_until:
             self._call_at(self._rests_until)
             return
+        wanted = self._room if self._worker.has_reports and not self._handed_out else 0
         if self._handed_out and now >= self._kept_until:
+            # The engine does not pop them.
             self._most = max(self._batch[0] - len(self._handed_out), 1)
             self._give_back(list(self._handed_out))
-        is_due = self._worker.has_reports or now >= self._ask_at
-        wanted = self._room if is_due and not self._handed_out else 0
-        if wanted or self._worker.has_reports or now >= self._worker.renews_at:
+        if self._worker.has_reports or now >= self._worker.renews_at:
             self._exchange(wanted)
             self._frontier.flush()
-            wake(self._crawler)
-        else:
-            self._call_at(self._worker.renews_at)
+        self._schedule()
+        wake(self._crawler)
+
+    def _schedule(self) -> None:
+        """Schedule the next call."""
+        now = self._clock.monotonic()
+        self._call_at(max(self._worker.renews_at, now + _SEND_EVERY))
+        if self._worker.has_reports:
+            self._call_at(now + _SEND_EVERY)
+        if self._handed_out:
+            self._call_at(self._kept_until)
+        if self._ask_at > now:
+            self._call_at(self._ask_at)
 
     def _log_returned(self, count: int) -> None:
         if count:
@@ -388,7 +393,7 @@ class HostQueue(Base):
     # The spider.
 
     def _spider_opened(self) -> None:
-        self._call_soon(0.0)  # From now on, its lease is renewed.
+        self._schedule()  # From now on, its lease is renewed.
 
     def _spider_idle(self) -> None:
         """Keep the spider open for ``SCHEDULER_IDLE_BEFORE_CLOSE`` seconds."""

@@ -486,9 +486,9 @@ class Worker:
         if len(self._unsent) >= MAX_UNSENT:
             order = {}
         while len(self._unsent) > MAX_UNSENT:
-            if self._send({}) is None:
+            if self._send({}, MAX_UNSENT) is None:
                 break
-        answer = self._send(order)
+        answer = self._send(order, MAX_UNSENT)
         if answer is None and self._link.is_full and self._unsent:
             # It still accepts everything else, which frees memory.
             return self._send(order, 0)
@@ -496,7 +496,7 @@ class Worker:
             self._link.note_recovery()
         return answer
 
-    def _send(self, order: Mapping[str, Any], most: int = MAX_UNSENT) -> Answer | None:
+    def _send(self, order: Mapping[str, Any], most: int) -> Answer | None:
         """Send an order with all reports, and at most *most* of the collected requests."""
         records = list(islice(self._unsent, most))
         taken = self.pushed - len(self._unsent) + len(records)
@@ -534,13 +534,13 @@ class Worker:
         # alone.
         now = self._clock.monotonic()
         self._counted_until = now + _COUNT_HOLDS * (now - began)
-        seen, self._count, is_recounted, is_new, *found = found
+        seen, self._count, is_healed, is_new, *found = found
         self.generation += is_new
-        if is_recounted:
+        if is_healed:
             self._link.log(
                 logging.WARNING,
-                "A counter of the queue in Redis was lost or garbled: the requests were counted "
-                "again, and none of them is lost",
+                "A counter of the queue in Redis was lost or garbled, and was set again: no "
+                "request is lost",
             )
         self._done = later
         for each in (self._known, self._unknown, self._left, self._back):

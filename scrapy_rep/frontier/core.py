@@ -245,7 +245,7 @@ class Host:
 class Ticket:
     """What waits. :meth:`__len__` is the number of its requests; a queue may be empty."""
 
-    __slots__ = ("host", "line", "obeys", "scopes", "where")
+    __slots__ = ("host", "is_patient", "line", "obeys", "scopes", "where")
 
     def __init__(
         self,
@@ -254,15 +254,18 @@ class Ticket:
         scopes: tuple[Scope, ...],
         *,
         obeys: bool = True,
+        is_patient: bool = True,
     ) -> None:
         """*line* is where it stands when it may go. *host* is None if no robots.txt decides. The
         last of *scopes* is its download slot. A ticket that does not obey robots.txt (*obeys*)
-        keeps to places and to back-off only.
+        keeps to places and to back-off only. One that is not *is_patient* is refused while
+        robots.txt is unreachable.
         """
         self.line = line
         self.host = host
         self.scopes = scopes
         self.obeys = obeys
+        self.is_patient = is_patient
         self.where = Where.NOWHERE
         if host is not None:
             host.tickets += 1
@@ -654,6 +657,9 @@ class Core:
                 host.phase = Phase.WANTED
             if host.phase is Phase.WANTED:
                 self._want(host, is_urgent=ticket.line.is_direct)
+            elif not ticket.is_patient:
+                self.need(host, now)
+                self._refuse_impatient(host)
 
     def next(self, ready: Ready, now: float) -> Ticket | None:
         """Return a ticket of *ready* whose next request may go, with its places; None if there
@@ -831,6 +837,7 @@ class Core:
         else:
             host.phase = Phase.DOWN
             self._set_alarm(host, retry_at)
+            self._refuse_impatient(host)
 
     def stale(self, host: Host) -> None:
         """Note that the rules of *host* are not known any more, before they expire."""
@@ -857,15 +864,6 @@ class Core:
         else:
             self._set_alarm(host, host.retry_at)
 
-    def refuse_if(self, host: Host, is_refused: Callable[[Ticket], bool]) -> None:
-        """Refuse some of the tickets that wait for robots.txt of *host*."""
-        waiting, host.waiting = host.waiting, []
-        for ticket in waiting:
-            if is_refused(ticket):
-                self._refuse(ticket)
-            else:
-                host.waiting.append(ticket)
-
     def is_refused(self, ticket: Ticket, now: float) -> bool:
         """Whether the requests of *ticket* are still refused."""
         if ticket.host is not None and ticket.host.phase is Phase.REFUSED:
@@ -882,6 +880,13 @@ class Core:
             else:
                 self.place(ticket, now)
         self._forget(host)
+
+    def _refuse_impatient(self, host: Host) -> None:
+        impatient = [each for each in host.waiting if not each.is_patient]
+        if impatient:
+            host.waiting = [each for each in host.waiting if each.is_patient]
+            for ticket in impatient:
+                self._refuse(ticket)
 
     def _refuse(self, ticket: Ticket) -> None:
         ticket.where = Where.REFUSED

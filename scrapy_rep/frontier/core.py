@@ -36,10 +36,10 @@ from enum import Enum, auto
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from scrapy_rep.protocol.origins import Origin
 
@@ -429,13 +429,44 @@ class _OfScope:
     """The current entry; other entries of the scope are outdated."""
 
 
+_T = TypeVar("_T", Scope, Host)
+
+
+class _Alarms(Generic[_T]):
+    """The scopes or hosts that are to be looked at, each at its ``alarm_at``."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, _T]] = []
+        """An entry whose time is not the ``alarm_at`` of its owner is outdated."""
+
+        self._number = count()
+
+    def set(self, owner: _T, at: float) -> None:
+        if at < owner.alarm_at:
+            owner.alarm_at = at
+            heappush(self._heap, (at, next(self._number), owner))
+
+    def first(self) -> float:
+        """Return the time of the first alarm; ``inf`` if there is none."""
+        heap = self._heap
+        while heap and heap[0][0] != heap[0][2].alarm_at:
+            heappop(heap)
+        return heap[0][0] if heap else inf
+
+    def due(self, now: float) -> Iterator[_T]:
+        """Yield each owner whose time has come. Its alarm is over."""
+        while self.first() <= now:
+            _, _, owner = heappop(self._heap)
+            owner.alarm_at = inf
+            yield owner
+
+
 class Scopes:
     """The scopes that all crawls of a process share, and the times at which they are free."""
 
     def __init__(self) -> None:
         self._scopes: dict[str, Scope] = {}
-        self._alarms: list[tuple[float, int, Scope]] = []
-        self._number = count()
+        self.alarms: _Alarms[Scope] = _Alarms()
         self.ready: list[Ready] = []
 
     def __len__(self) -> int:
@@ -453,26 +484,10 @@ class Scopes:
     def all(self) -> Iterable[Scope]:
         return self._scopes.values()
 
-    def wake_at(self) -> float:
-        """Return when :meth:`tick` has something to do; ``inf`` for never."""
-        alarms = self._alarms
-        while alarms and alarms[0][0] != alarms[0][2].alarm_at:
-            heappop(alarms)
-        return alarms[0][0] if alarms else inf
-
     def tick(self, now: float) -> None:
-        alarms = self._alarms
-        while alarms and alarms[0][0] <= now:
-            at, _, scope = heappop(alarms)
-            if at == scope.alarm_at:
-                scope.alarm_at = inf
-                self.release(scope, now)
-                self.forget(scope, now)
-
-    def set_alarm(self, scope: Scope, at: float) -> None:
-        if at < scope.alarm_at:
-            scope.alarm_at = at
-            heappush(self._alarms, (at, next(self._number), scope))
+        for scope in self.alarms.due(now):
+            self.release(scope, now)
+            self.forget(scope, now)
 
     def leave(self, scope: Scope, now: float, *, fetched: bool) -> None:
         scope.in_flight -= 1
@@ -511,7 +526,7 @@ class Scopes:
                     at = line.core.free_at(scope, ticket)
                     if at > now:
                         if at < inf:
-                            self.set_alarm(scope, at)
+                            self.alarms.set(scope, at)
                         break
                     waiting.popleft()
                     line.core.place(ticket, now)
@@ -530,7 +545,7 @@ class Scopes:
         self.release(scope, now)
         if not (scope.tickets or scope.in_flight):
             # It is forgotten soon, unless a ticket comes first.
-            self.set_alarm(scope, max(scope.next_at, now))
+            self.alarms.set(scope, max(scope.next_at, now))
 
     def forget(self, scope: Scope, now: float) -> None:
         """Forget *scope* if nothing uses it and nothing holds it back, now or when it is due."""
@@ -542,7 +557,7 @@ class Scopes:
         if scope.back_off is not None:
             until = max(until, scope.back_off.until + _REMEMBERED)
         if until > now:
-            self.set_alarm(scope, until)
+            self.alarms.set(scope, until)
         elif self._scopes.get(scope.key) is scope:
             del self._scopes[scope.key]
 
@@ -614,8 +629,7 @@ class Core:
         self._urgent: deque[Host] = deque()
         self._wanted: deque[Host] = deque()
         self._given_up: dict[Host, None] = {}
-        self._alarms: list[tuple[float, int, Host]] = []
-        self._number = count()
+        self._alarms: _Alarms[Host] = _Alarms()
         self._held_up: dict[str, HeldUp] = {}
 
     def host(self, origin: Origin) -> Host:
@@ -748,7 +762,7 @@ class Core:
             if at > now:
                 self.scopes.park(ticket, scope, now)
                 if at < inf:
-                    self.scopes.set_alarm(scope, at)
+                    self.scopes.alarms.set(scope, at)
                 return
         if ticket.line.is_direct:
             self.take(ticket, now)
@@ -836,7 +850,7 @@ class Core:
             self._empty(host, now)
         else:
             host.phase = Phase.DOWN
-            self._set_alarm(host, retry_at)
+            self._alarms.set(host, retry_at)
             self._refuse_impatient(host)
 
     def stale(self, host: Host) -> None:
@@ -850,7 +864,7 @@ class Core:
         """
         host.is_fetching = False
         if host.waiting:
-            self._set_alarm(host, now + _FIRST_PAUSE)
+            self._alarms.set(host, now + _FIRST_PAUSE)
         elif host.phase is Phase.WANTED:
             host.phase = Phase.UNKNOWN
         self._forget(host)
@@ -862,7 +876,7 @@ class Core:
         if now >= host.retry_at:
             self._want_for_waiting(host)
         else:
-            self._set_alarm(host, host.retry_at)
+            self._alarms.set(host, host.retry_at)
 
     def is_refused(self, ticket: Ticket, now: float) -> bool:
         """Whether the requests of *ticket* are still refused."""
@@ -1024,29 +1038,16 @@ class Core:
 
     def wake_at(self) -> float:
         """Return when :meth:`tick` has something to do; ``inf`` for never."""
-        alarms = self._alarms
-        while alarms and alarms[0][0] != alarms[0][2].alarm_at:
-            heappop(alarms)
-        return min(alarms[0][0] if alarms else inf, self.scopes.wake_at())
+        return min(self._alarms.first(), self.scopes.alarms.first())
 
     def tick(self, now: float) -> None:
         """Do what is due."""
         self.scopes.tick(now)
-        alarms = self._alarms
-        while alarms and alarms[0][0] <= now:
-            at, _, host = heappop(alarms)
-            if at != host.alarm_at:
-                continue
-            host.alarm_at = inf
+        for host in self._alarms.due(now):
             if host.phase in {Phase.DOWN, Phase.REFUSED}:
                 self.need(host, now)
             elif host.waiting:
                 self._want_for_waiting(host)
-
-    def _set_alarm(self, host: Host, at: float) -> None:
-        if at < host.alarm_at:
-            host.alarm_at = at
-            heappush(self._alarms, (at, next(self._number), host))
 
     # What the log says.
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from scrapy import signals
 from scrapy.exceptions import IgnoreRequest, StopDownload
 from scrapy.http.cookies import CookieJar
-from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, DeferredSemaphore
 from w3lib.url import safe_url_string
 
@@ -19,13 +18,14 @@ from scrapy_rep.compat.internals import has_room, room_in_downloader
 from scrapy_rep.exceptions import BackingOff, RobotsDenied, SpiderClosing
 from scrapy_rep.fetching.decompression import UndecodableBody
 from scrapy_rep.fetching.failures import NO_SERVER, in_words
+from scrapy_rep.fetching.locks import held
 from scrapy_rep.fetching.request import Fetch, RobotsTxtRequest
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.access.results import HEADERS, AccessResult
 from scrapy_rep.protocol.origins import origin_of, split_virtual_host
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
     from contextlib import AbstractAsyncContextManager
     from typing import TypeAlias
 
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-T = TypeVar("T")
 
 MAX_ON_NETWORK = 256
 """The number of requests for robots.txt that may be on the network at once."""
@@ -113,18 +112,19 @@ class RobotsTxtFetcher:
         (RFC 9309, 2.3.1.2, exempts only the redirects of robots.txt), and Scrapy's stats about
         robots.txt do not count it.
 
-        *causes* are the requests that wait for it, as :func:`cause_of` makes them. Errors of
-        the server or the network are in the result. Raises SpiderClosing if the
-        spider closes while the request waits for its place.
+        *causes* are of the requests that wait for it. Errors of the server or the network are in
+        the result. Raises SpiderClosing if the spider closes while the request waits for its
+        place.
         """
-        first, virtual_host = split_virtual_host(url)
-        current, targets, cookies, error = first, list[str](), CookieJar(), ""
+        current, virtual_host = split_virtual_host(url)
+        targets, cookies, error = list[str](), CookieJar(), ""
+        first = origin_of(current)
         is_counted = robots_of is None
         self._count(stats.REQUEST_COUNT, is_counted)
         while True:
             fetch = Fetch(is_judged=robots_of is not None)
-            origin = origin_of(current)
-            fetch.is_redirected = origin != origin_of(first)
+            origin = origin_of(current) if targets else first
+            fetch.is_redirected = origin != first
             if origin is not None and virtual_host and not fetch.is_redirected:
                 fetch.virtual_host = virtual_host
                 origin = origin.at_virtual_host(virtual_host)
@@ -248,11 +248,13 @@ class RobotsTxtFetcher:
         )
 
     async def _download(self, request: RobotsTxtRequest) -> Response:
-        async def download() -> Response:
+        connected = self._crawler.signals
+        # Last, so that a request that waits for its place does not block others.
+        async with held(self._permits):
             self._on_network.add(request)
             if len(self._on_network) == 1:
                 # Connected only meanwhile: Scrapy sends it for each chunk of each page.
-                self._crawler.signals.connect(self._received, signals.bytes_received)
+                connected.connect(self._received, signals.bytes_received)
             try:
                 # A slow robots.txt must not reduce the number of concurrent pages.
                 with room_in_downloader(self._crawler) as give_room_back:
@@ -261,32 +263,11 @@ class RobotsTxtFetcher:
             finally:
                 self._on_network.discard(request)
                 if not self._on_network:
-                    self._crawler.signals.disconnect(
-                        self._received, signals.bytes_received
-                    )
-
-        # Last, so that a request that waits for its place does not block others.
-        return await permitted(self._permits, download)
+                    connected.disconnect(self._received, signals.bytes_received)
 
     def _received(self, data: bytes, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):
             request.received(len(data), self._dialect.size_limit)
-
-
-async def permitted(
-    permits: DeferredSemaphore, call: Callable[[], Coroutine[Any, Any, T]]
-) -> T:
-    """Await what *call* returns, while this holds one of *permits*."""
-    if permits.tokens:
-        permits.acquire()
-        try:
-            return await call()
-        finally:
-            permits.release()
-    # Not acquire(): a caller that is cancelled as it gets the permit would never release it.
-    return await maybe_deferred_to_future(
-        permits.run(lambda: deferred_from_coro(call()))
-    )
 
 
 def _redirect_target(url: str, response: Response) -> str | None:

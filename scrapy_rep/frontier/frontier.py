@@ -271,7 +271,7 @@ class Frontier:
             f"[{slot}]",
         }:  # Scrapy's own choice of a slot.
             slot = host
-        if is_exempt(request) and not isinstance(request, RobotsTxtRequest):
+        if not isinstance(request, RobotsTxtRequest) and is_exempt(request):
             return HostKey(slot, None, is_service=host != slot)
         return HostKey(slot, origin)
 

@@ -148,6 +148,8 @@ class Hosts:
 
     def override_for(self, origin: Origin) -> Override | None:
         """Return the override that decides for *origin* now, if there is one."""
+        if not self._overrides:
+            return None
         now = self._clock.time()
         if now >= self._next_end:
             self._end_overrides()
@@ -307,6 +309,10 @@ class Hosts:
 
     # Fetches.
 
+    def causes(self, *requests: Request) -> Causes:
+        """What the requests for a file take over from *requests*, which wait for it."""
+        return Causes(*requests, meta_keys=self._settings.request_meta_keys)
+
     def note_cause(self, origin: Origin, request: Request) -> None:
         """Remember the proxy of a pushed request if robots.txt is not known: the fetch tries
         the proxies in turn.
@@ -343,8 +349,8 @@ class Hosts:
     def _add_cause(self, host: Host, request: Request) -> None:
         """Remember a request that needs robots.txt, if no other has its proxy."""
         if host.causes is None:
-            host.causes = Causes()
-        host.causes.add(self.cache.cause_of(request))
+            host.causes = self.causes()
+        host.causes.add(request)
 
     async def _fetch(self, host: Host) -> None:
         if host.causes is None:
@@ -511,7 +517,7 @@ class Hosts:
         """Return tdmrep.json of the origin of *known*, for a *request* whose own purpose needs
         it. Fetch it if it is not cached; None if robots.txt forbids that. Raises SpiderClosing.
         """
-        causes = Causes(self.cache.cause_of(request))
+        causes = self.causes(request)
         if not self.cache.lacks_tdmrep(known):
             return await self.cache.tdmrep(known, causes)
         self._frontier.left(request)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
@@ -12,16 +11,11 @@ from scrapy.exceptions import UsageError
 from scrapy.http import Headers, HtmlResponse, Response
 from w3lib.encoding import http_content_type_encoding
 
+from scrapy_rep.commands import usage
 from scrapy_rep.commands.output import CLEAN, FOUND, Output
 from scrapy_rep.commands.profile import decision_record, profile_of
-from scrapy_rep.commands.sources import Live, access_words
+from scrapy_rep.commands.sources import Live
 from scrapy_rep.commands.urls import is_url, parse_argument, parse_url, read_file
-from scrapy_rep.commands.usage import (
-    is_denied,
-    robotstxt_usage,
-    usage_record,
-    usage_text,
-)
 from scrapy_rep.commands.web import ask
 from scrapy_rep.fetching.cache import tdmrep_url
 from scrapy_rep.fetching.failures import in_words
@@ -39,7 +33,6 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-    from scrapy_rep.commands.output import Line
     from scrapy_rep.commands.profile import Profile
     from scrapy_rep.commands.sources import LoadedRobotsTxt
     from scrapy_rep.commands.urls import Asked
@@ -50,14 +43,28 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS = 20
 _TAG = "x-robots-tag"
 
+_ROWS = (
+    "{verdict:word<9}  {page:bold}",
+    "  redirected to {redirects}",
+    "  robots.txt {may} fetching it: {decision[why]}",
+    "  ({robotstxt}, {access[why]})",
+    "  status: {status}",
+    "  The page was not fetched: {error}",
+    ("evidence", ("  {name:bold}: {value}", ("by", ("      {statement}",)))),
+    ("unknown", ("  without effect in this dialect: {statement}",)),
+    ("findings", ("  [{code}] {message}",)),
+    ("dialects", ("  {name:<9}  {verdict:word<9}  {header}",)),
+    *usage.ROWS,
+    "  in a crawl: {crawl[why]}",
+)
+
 
 def run(arguments: Namespace, settings: Settings) -> int:
     profile = profile_of(arguments, settings)
     profile.notify()
     page = _load(arguments, profile)
     record = _record(page, profile)
-    has_purposes = bool(profile.rep.purposes)
-    Output(arguments).show(record, partial(_text, has_purposes=has_purposes))
+    Output(arguments).show(record, _ROWS, **_texts(record, profile))
     may_be_indexed = page.is_allowed and record["indexable"]
     return CLEAN if may_be_indexed and not record["usage"]["denied"] else FOUND
 
@@ -138,11 +145,12 @@ async def _fetched_page(
     while True:
         assert asked.origin
         await present.load([asked.origin])
-        page.loaded = present.rules(asked.origin).loaded
+        page.loaded = present.rules(asked.origin).followed
         assert page.loaded
         robots = page.loaded.read_as(profile.dialect)
         page.where, page.decision = asked.url, profile.decide(robots, asked.url)
         if not (page.is_allowed or force):
+            page.error = "so its indexing rules are unknown"
             return page
         try:
             response = await web.page(asked.url)
@@ -178,8 +186,26 @@ def _joined(url: str, location: bytes) -> Asked | None:
 
 
 def _record(page: Page, profile: Profile) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "page": page.where,
+        **profile.record,
+        "verdict": "not fetched",
+        "fetched": page.response is not None,
+        "status": page.response.status if page.response and page.loaded else None,
+        "redirects": page.redirects,
+        "error": page.error,
+        "robotstxt": page.loaded and page.loaded.result.url,
+        "access": page.loaded and page.loaded.access,
+        "decision": page.decision and decision_record(page.decision, profile),
+        "indexable": False,
+    }
+    if page.response is not None:
+        record |= _of_response(page, page.response, profile)
+    return record
+
+
+def _of_response(page: Page, response: Response, profile: Profile) -> dict[str, Any]:
     now = datetime.now(timezone.utc)
-    response = page.response or Response(page.where)
     tags = response.headers.getlist(_TAG)
     others = [
         (name, value) for name in FIELDS for value in response.headers.getlist(name)
@@ -194,34 +220,23 @@ def _record(page: Page, profile: Profile) -> dict[str, Any]:
         for name, dialect in profile.dialects.items()
     }
     rules = in_dialects[profile.dialect.name]
-    is_from_web = page.response is not None and page.loaded is not None
-    is_error = is_from_web and response.status // 100 != 2
-    usage = UsagePreferences.of_page(others, rules.statements, rules.tags, page.tdmrep)
+    prefs = UsagePreferences.of_page(others, rules.statements, rules.tags, page.tdmrep)
     if page.loaded is not None:
         robots = page.loaded.read_as(profile.dialect)
-        usage = robotstxt_usage(robots, page.where, profile) | usage
-    record: dict[str, Any] = {
-        "page": page.where,
-        **profile.record,
-        "dialect": profile.dialect.name,
-        "fetched": page.response is not None,
-        "status": response.status if is_from_web else None,
-        "redirects": page.redirects,
-        "error": page.error,
-        "robotstxt": page.loaded and page.loaded.where,
-        "access": page.loaded and page.loaded.access,
-        "decision": page.decision and decision_record(page.decision, profile),
-        "indexable": page.response is not None
-        and not is_error
-        and rules.indexable(now),
+        prefs = usage.robotstxt_usage(robots, page.where, profile) | prefs
+    is_error = response.status // 100 != 2
+    verdicts = {
+        name: "no page" if is_error else each.why_not_indexable(now) or "indexable"
+        for name, each in in_dialects.items()
     }
-    if page.response is None:
-        return record
+    verdict = verdicts[profile.dialect.name]
     is_document = has_document(response)
     has_callback = (page.is_allowed or profile.is_off) and not is_error
-    return record | {
+    return {
+        "verdict": verdict,
+        "indexable": verdict == "indexable",
         "document": is_document,
-        "usage": usage_record(usage, profile),
+        "usage": usage.usage_record(prefs, profile),
         "rules": rules.to_dict(),
         "evidence": {
             key: [each._asdict() for each in statements]
@@ -231,13 +246,13 @@ def _record(page: Page, profile: Profile) -> dict[str, Any]:
         "findings": [each._asdict() for each in rules.findings],
         "dialects": {
             name: {
-                "indexable": each.indexable(now) and not is_error,
-                "rules": each.to_dict(),
+                "verdict": verdicts[name],
+                "indexable": verdicts[name] == "indexable",
                 "header": each.to_header(),
             }
             for name, each in in_dialects.items()
         },
-        "crawl": _effects(profile, rules, usage, now, is_document=is_document)
+        "crawl": _effects(profile, rules, prefs, now, is_document=is_document)
         if has_callback
         else None,
     }
@@ -246,7 +261,7 @@ def _record(page: Page, profile: Profile) -> dict[str, Any]:
 def _effects(
     profile: Profile,
     rules: IndexingRules,
-    usage: UsagePreferences,
+    preferences: UsagePreferences,
     now: datetime,
     *,
     is_document: bool,
@@ -258,7 +273,7 @@ def _effects(
     may_drop = rep.noindex == "drop" and is_document
     is_dropped = may_drop and not rules.indexable(now)
     items = "kept"
-    if is_dropped or (rep.usage == "drop" and is_denied(usage, profile)):
+    if is_dropped or (rep.usage == "drop" and usage.is_denied(preferences, profile)):
         items = "dropped"
     elif (
         rep.noindex == "annotate"
@@ -276,61 +291,33 @@ def _effects(
     return {"items": items, "links": links, "why": words}
 
 
-def _text(line: Line, record: dict[str, Any], *, has_purposes: bool) -> None:
-    status, decision = record["status"], record["decision"]
-    is_error = status is not None and status // 100 != 2
-    line("{:word}  {:bold}", _verdict(record, is_error), record["page"])
-    for url in record["redirects"]:
-        line("  redirected to {}", url)
-    if decision:
-        word = "allows" if decision["allowed"] else "forbids"
-        line("  robots.txt {} fetching it: {}", word, decision["why"])
-        line("  ({}, {})", record["robotstxt"], access_words(record["access"]))
-    if record["error"]:
-        line("  The page could not be fetched: {}", record["error"])
-    elif not record["fetched"]:
-        line("  The page was not fetched, so its indexing rules are unknown.")
-    if record["fetched"]:
-        _rules_text(line, record, is_error)
-        usage_text(line, record["usage"], shown=has_purposes)
-    if record.get("crawl"):
-        line("  in a crawl: {}", record["crawl"]["why"])
+def _texts(record: dict[str, Any], profile: Profile) -> dict[str, Any]:
+    """Return the values of the text that the record does not have."""
+    decision = record["decision"]
+    texts = {"may": decision and ("allows" if decision["allowed"] else "forbids")}
+    if not record["fetched"]:
+        return texts
+    evidence = [
+        {
+            "name": key,
+            "value": "no" if record["rules"][key] is False else record["rules"][key],
+            "by": [{"statement": _described(each)} for each in statements],
+        }
+        for key, statements in record["evidence"].items()
+    ]
+    unknown = [
+        {"statement": _described(each)}
+        for each in record["statements"]
+        if not each["known"]
+    ]
+    dialects = [{"name": name, **each} for name, each in record["dialects"].items()]
+    texts |= {"evidence": evidence, "unknown": unknown, "dialects": dialects}
+    return texts | usage.usage_texts(record["usage"], profile)
 
 
-def _rules_text(line: Line, record: dict[str, Any], is_error: bool) -> None:
-    """Write the indexing rules of a page, each with its evidence."""
-    if is_error:
-        line(f"  The status is {record['status']}, so there is no page to index.")
-    for key, statements in record["evidence"].items():
-        value = record["rules"][key]
-        line("  {:bold}: {}", key, "no" if value is False else value)
-        for each in statements:
-            line("      {}   {}", *_described(each))
-    for each in record["statements"]:
-        if not each["known"]:
-            line("  without effect in this dialect: {}   {}", *_described(each))
-    for each in record["findings"]:
-        line("  [{}] {}", each["code"], each["message"])
-    if not is_error:
-        for name, each in record["dialects"].items():
-            word = _verdict(each, is_error)
-            line("  {} {:word}  {}", f"{name:<10}", word, each["header"])
-
-
-def _verdict(record: dict[str, Any], is_error: bool) -> str:
-    """Return whether a page, or its rules in a dialect, may be indexed, in nine columns."""
-    if "rules" not in record:
-        return "unknown  "
-    if is_error:
-        return "no page  "
-    if record["indexable"]:
-        return "indexable"
-    return "expired  " if record["rules"]["index"] else "noindex  "
-
-
-def _described(statement: dict[str, Any]) -> tuple[str, str]:
-    """Return a statement, and its place and the crawlers that it is for."""
+def _described(statement: dict[str, Any]) -> str:
+    """Return a statement, with its place and the crawlers that it is for."""
     is_header = statement["source"] == "header"
     place = "X-Robots-Tag header" if is_header else "meta tag on line"
     whom = statement["agent"] or "everyone"
-    return statement["text"][:200], f"({place} {statement['position']}, for {whom})"
+    return f"{statement['text'][:200]}   ({place} {statement['position']}, for {whom})"

@@ -9,11 +9,16 @@ from scrapy_rep.protocol.usage.preferences import NOTHING_STATED
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 
 if TYPE_CHECKING:
-    from scrapy_rep.commands.output import Line
     from scrapy_rep.commands.profile import Profile
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
     from scrapy_rep.protocol.usage.statements import UsageStatement
+
+ROWS = (
+    ("purposes", ("  for {name:bold}: {why}",)),
+    "  licences and policies: {licenses}",
+)
+"""The text of the JSON object; ``purposes`` as :func:`purpose_texts` returns them."""
 
 _OUTCOMES = {True: "allowed", False: "disallowed", None: "unknown"}
 
@@ -49,6 +54,7 @@ def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, A
             purpose: {
                 "allowed": preferences.get(purpose),
                 "because": because and _record(because),
+                "why": _why(preferences, purpose),
             }
             for purpose in _purposes(profile)
             for because in [preferences.because(purpose)]
@@ -59,25 +65,20 @@ def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, A
     }
 
 
+def usage_texts(usage: dict[str, Any], profile: Profile) -> dict[str, Any]:
+    """Return the values of :data:`ROWS`: each purpose of the crawl; without those, each one about
+    which something is stated.
+    """
+    purposes = [
+        {"name": name, "why": each["why"]}
+        for name, each in usage["purposes"].items()
+        if profile.rep.purposes or each["because"]
+    ]
+    return {"purposes": purposes, "licenses": usage["licenses"]}
+
+
 def _record(statement: UsageStatement) -> dict[str, Any]:
     return {**statement._asdict(), "why": str(statement)}
-
-
-def usage_text(line: Line, usage: dict[str, Any], *, shown: bool) -> None:
-    """Write each purpose with its statements, if there are statements, or if it is to be
-    *shown* in any case.
-    """
-    if not usage["statements"] and not shown:
-        return
-    for purpose, outcome in usage["purposes"].items():
-        line("  for {:bold}: {:word}", purpose, _OUTCOMES[outcome["allowed"]])
-        for each in usage["statements"]:
-            if each["category"] == purpose and each["value"] is not None:
-                more = " (overridden)" if each["is_overridden"] else ""
-                more += " (of its images)" if each["images"] else ""
-                line("      {}{}", each["why"][:300], more)
-    for license_url in usage["licenses"]:
-        line("  licence or policy: {}", license_url[:300])
 
 
 def usage_change(
@@ -94,7 +95,7 @@ def usage_change(
     if not changed:
         return None
     words = [
-        f"{purpose} was {_word(before, purpose)}, is now {_word(after, purpose)}"
+        f"{purpose} was {_why(before, purpose)}, is now {_why(after, purpose)}"
         for purpose in changed
     ]
     return {
@@ -104,7 +105,7 @@ def usage_change(
     }
 
 
-def _word(preferences: UsagePreferences, purpose: str) -> str:
+def _why(preferences: UsagePreferences, purpose: str) -> str:
     word = _OUTCOMES[preferences.get(purpose)]
     statement = preferences.because(purpose)
     return word if statement is None else f"{word} by {str(statement)[:200]}"

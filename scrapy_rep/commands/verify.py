@@ -18,8 +18,14 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-    from scrapy_rep.commands.output import Line
     from scrapy_rep.ledger.seals import Checked
+
+_ROWS = (
+    "{verdict:word}  {title:bold}",
+    "  sha256 {digest}",
+    ("problems", ("  {table}: {message}",)),
+    "  {note}",
+)
 
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{64})").fullmatch
 
@@ -34,7 +40,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
         crawls = {row["id"]: row for row in ledger.execute("SELECT * FROM crawl")}
         for checked in check(ledger):
             record = _record(path, checked, crawls.get(checked.crawl), published)
-            output.show(record, _text)
+            output.show(record, _ROWS, **_texts(record))
             missing = missing - {checked.digest}
             # With published digests, only their crawls are judged.
             if record["published"] or not published:
@@ -42,6 +48,27 @@ def run(arguments: Namespace, settings: Settings) -> int:
     for each in sorted(missing):
         notify(f"no crawl in {path} has the digest {each} as it is now")
     return CLEAN if is_intact and not missing else FOUND
+
+
+def _texts(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of the text that the record does not have."""
+    digest, note, title = record["digest"], "", "rows that belong to no crawl"
+    if record["crawl"] is not None:
+        decisions = counted(record["rows"].get("decision", 0), "decision")
+        crawl = f"crawl {record['crawl']} ({record['spider']}, {record['started']})"
+        title = f"{crawl}: {decisions}"
+        if not digest:
+            note = (
+                "An earlier version of scrapy-rep wrote it, or its seals were removed."
+            )
+        elif not record["ended"]:
+            note = (
+                "It was killed, or still runs. What it wrote until then was compared."
+            )
+    if digest and record["published"] is not None:
+        which = "as" if record["published"] else "not among those"
+        digest = f"{digest}, {which} published"
+    return {"title": title, "digest": digest, "note": note}
 
 
 def _digest(text: str) -> str:
@@ -68,23 +95,3 @@ def _record(
         "verdict": "changed" if checked.problems else verdict,
         "problems": [each._asdict() for each in checked.problems],
     }
-
-
-def _text(line: Line, record: dict[str, Any]) -> None:
-    if record["crawl"] is None:
-        line("{:word}  rows that belong to no crawl", record["verdict"])
-    else:
-        decisions = counted(record["rows"].get("decision", 0), "decision")
-        which = f"crawl {record['crawl']}"
-        if record["spider"] is not None:
-            which += f" ({record['spider']}, {record['started']})"
-        line("{:word}  {:bold}: {}", record["verdict"], which, decisions)
-    if record["digest"]:
-        words = {True: ", as published", False: ", not among the published ones"}
-        line("  sha256 {}{}", record["digest"], words.get(record["published"], ""))
-    for each in record["problems"]:
-        line("  {}: {}", each["table"], each["message"])
-    if record["crawl"] is not None and not record["digest"]:
-        line("  An earlier version of scrapy-rep wrote it, or its seals were removed.")
-    elif record["started"] and not record["ended"]:
-        line("  It was killed, or still runs. What it wrote until then was compared.")

@@ -91,9 +91,9 @@ def test_check_for_people(site: Site, tmp_path: Path) -> None:
         "  the site gives out no robots.txt\n"
         f"  robots.txt: {moved.robotstxt}, no robots.txt (status 403), redirected to "
         f"{closed.robotstxt}\n"
-        "  rfc9309    allowed  the site gives out no robots.txt\n"
-        "  google     allowed  the site gives out no robots.txt\n"
-        "  classic    denied   the site gives out no robots.txt\n"
+        "  rfc9309                allowed  the site gives out no robots.txt\n"
+        "  google                 allowed  the site gives out no robots.txt\n"
+        "  classic                denied   the site gives out no robots.txt\n"
         "  The dialects disagree.\n\n"
     )
 
@@ -236,7 +236,7 @@ def test_page_that_cannot_be_had(site: Site, tmp_path: Path) -> None:
         ("/loop", "redirected more than 20 times"),
         ("/nowhere", "not a URL"),
         ("/bracket", "not a URL"),
-        ("/broken", "could not be fetched: connection closed by the server"),
+        ("/broken", "The page was not fetched: connection closed by the server"),
     ):
         ended = scrapy_rep(
             "page", host.url(path), "-s", "RETRY_ENABLED=False", cwd=tmp_path
@@ -298,8 +298,6 @@ def test_diff(site: Site, tmp_path: Path) -> None:
     ended = scrapy_rep(*asked, "--urls", "-", stdin=urls, cwd=tmp_path)
     assert ended.status == 1
     assert ended.out == (
-        f"{old.robotstxt}: successful (status 200)\n"
-        f"{new.robotstxt}: unreachable (status 503)\n"
         f"unknown\t{new.origin}\t3 URLs: robots.txt is unreachable (status 503)\n"
         "3 URLs compared: 3 unknown\n"
     )

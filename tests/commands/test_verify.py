@@ -33,7 +33,7 @@ def test_intact(rep: Rep) -> None:
     assert ended.out.splitlines()[:2] == [crawl, f"  sha256 {first}"]
     ended = rep("verify", "ledger", f"SHA256:{second.upper()}")
     assert (ended.status, ended.err) == (0, "")
-    assert f"  sha256 {first}, not among the published ones\n" in ended.out
+    assert f"  sha256 {first}, not among those published\n" in ended.out
     assert f"  sha256 {second}, as published\n" in ended.out
     found = verified(rep, first, second, status=0)
     assert [(each["verdict"], each["published"]) for each in found] == [

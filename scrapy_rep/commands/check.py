@@ -52,13 +52,14 @@ _ROWS = (
     "  visit time: {visit_time} UTC",
     *usage.ROWS,
     "  sitemaps: {sitemaps}",
-    ("others", ("  {name:<21}  {allowed:word<7}  {why}",)),
-    "  The dialects {agreement}.",
+    ("dialects", ("  {name:<21}  {allowed:word<7}  {why}",)),
+    ("crawlers", ("  {token:<21}  {allowed:word<7}  {why}",)),
     "",
 )
 _BRIEF_ROWS = (
     "{allowed:word}\t{url}\t{why}",
-    ("others", ("{allowed:word}\t{url}\t{why}\t{name}",)),
+    ("dialects", ("{allowed:word}\t{url}\t{why}\t{name}",)),
+    ("crawlers", ("{allowed:word}\t{url}\t{why}\t{token}",)),
 )
 _KEPT_OF_LINE = 200
 
@@ -132,23 +133,16 @@ class Checker:
     def _show(self, url: str, rules: Rules) -> None:
         assert rules.followed
         record = self._record(url, rules.followed)
-        others: list[dict[str, Any]] = []
-        agreement = ""
         if self._with_dialects:
             record |= self._in_dialects(url, rules.followed)
-            others += [{"name": k, **each} for k, each in record["dialects"].items()]
-            agreement = "agree" if record["agree"] else "disagree"
         if self._with_crawlers:
             record["crawlers"] = _of_crawlers(url, rules.site or rules.followed)
-            others += [{"name": each["token"], **each} for each in record["crawlers"]]
         is_denied = record["usage"]["denied"]
         if not record["allowed"] or is_denied:
             self.status = FOUND
         self._counts["allowed" if record["allowed"] else "denied"] += 1
         self._counts["use denied"] += record["allowed"] and is_denied
-        texts = usage.usage_texts(record["usage"], self.profile)
-        texts |= {"others": others, "agreement": agreement}
-        self._output.show(record, self._rows, **texts)
+        self._output.show(record, self._rows)
 
     def _record(self, url: str, loaded: LoadedRobotsTxt) -> dict[str, Any]:
         profile = self.profile

@@ -17,7 +17,6 @@ from scrapy_rep.commands.output import (
     FOUND,
     WRONG_USAGE,
     Output,
-    counted,
     notify,
     output_file,
 )
@@ -67,11 +66,16 @@ _WORDS = {
 
 _PACE = {Reason.CRAWL_DELAY.value, Reason.VISIT_TIME.value}
 
-_ROWS = ("{words:word}\t{subject}\t{why}",)
+_ROWS = ("{words:word}\t{url}\t{why}",)
+_HOST_ROWS = ("{words:word}\t{origin}\t{urls} URLs: {why}",)
+_SUMMARY_ROWS = (
+    "{urls} URLs compared",
+    *(f"  {words}: {{{kind}:some}}" for kind, words in _WORDS.items()),
+)
 _RULES_ROWS = (
     "User-agent: {agents:bold}   (group {change})",
-    ("removed", ("  - {text:red}",)),
-    ("added", ("  + {text:green}",)),
+    ("removed", ("  - {rule:red}",)),
+    ("added", ("  + {rule:green}",)),
 )
 
 
@@ -274,9 +278,7 @@ class Differences:
         changes, is_all = rule_changes(old, new)
         self._have_rules_changed = bool(changes) or not is_all
         for change in changes:
-            record = {"kind": "rules", **change}
-            texts = {name: _texts(change[name]) for name in ("removed", "added")}
-            self._output.show(record, _RULES_ROWS, **texts)
+            self._output.show({"kind": "rules", **change}, _RULES_ROWS)
         if not is_all:
             notify(
                 "the files have too many groups to compare; not all changes are shown"
@@ -314,9 +316,7 @@ class Differences:
         }
         agents = list(profile.agents)
         record = {"kind": kind, "url": asked.url, "origin": origin, "agents": agents}
-        self._output.show(
-            record | changed, _ROWS, words=_WORDS[kind], subject=asked.url
-        )
+        self._output.show(record | changed, _ROWS, words=_WORDS[kind])
         if kind == "denied" and self._purge is not None:
             self._purge(asked.url + "\n")
 
@@ -357,10 +357,7 @@ class Differences:
         """Show what concerns whole hosts, and a summary. Return the exit status."""
         for (kind, origin, why), urls in self._of_hosts.items():
             record = {"kind": kind, "origin": origin, "urls": urls, "why": why}
-            words = {"words": _WORDS[kind], "subject": origin}
-            self._output.show(
-                record, _ROWS, **words, why=f"{counted(urls, 'URL')}: {why}"
-            )
+            self._output.show(record, _HOST_ROWS, words=_WORDS[kind])
         counts = {kind: self._counts[kind] for kind in _WORDS}
         changed = sum(counts.values()) - counts["overridden"]
         has_changed = self._have_rules_changed or changed > 0
@@ -377,14 +374,7 @@ class Differences:
             "complete_crawls": complete,
             "changed": has_changed,
         }
-        found = [
-            f"{counts[kind]:,} {words}"
-            for kind, words in _WORDS.items()
-            if counts[kind]
-        ]
-        changes = ", ".join(found) or "no verdict changes"
-        compared = counted(self._counts.total(), "URL")
-        self._output.show(record, (f"{compared} compared: {changes}",))
+        self._output.show(record, _SUMMARY_ROWS)
         if left := len(crawls) - complete:
             notify(
                 f"{left:,} of {len(crawls):,} crawls recorded only what was refused or "
@@ -394,14 +384,6 @@ class Differences:
         if self._list is not None and self._list.bad:
             return WRONG_USAGE
         return FOUND if has_changed else CLEAN
-
-
-def _texts(changes: Iterable[dict[str, Any]]) -> Iterator[dict[str, str]]:
-    """Yield the text of each record that was added or removed."""
-    for each in changes:
-        place = f"   (line {each['line']})" if each["line"] else ""
-        text = f"{each['field'].capitalize()}: {each['value']}"
-        yield {"text": text[:300] + place}
 
 
 def _kind(old: Judged, new: Judged) -> str:

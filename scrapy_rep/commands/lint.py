@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.output import (
-    CLEAN,
-    FOUND,
-    WRONG_USAGE,
-    Output,
-    counted,
-    notify,
-)
+from scrapy_rep.commands.output import CLEAN, FOUND, WRONG_USAGE, Output, notify
 from scrapy_rep.commands.profile import profile_of
 from scrapy_rep.commands.sources import of_arguments
 from scrapy_rep.commands.urls import is_url, parse_url
@@ -36,11 +29,11 @@ _OF_FETCHES = (Access.UNAVAILABLE.value, Access.UNREACHABLE.value)
 """The codes of findings about a robots.txt that could not be fetched."""
 
 _ROWS = (
-    "{file:bold}: {words:word}",
+    "{file:bold}: {errors} errors, {warnings} warnings, {notes} notes",
     (
         "findings",
         (
-            "{where:bold}: {severity:word} [{code}] {message}",
+            "{file:bold}:{line}: {severity:word} [{code}] {message}",
             "    {text}",
             "    and {more} more with this code, on lines {lines}",
         ),
@@ -92,9 +85,8 @@ def run(arguments: Namespace, settings: Settings) -> int:
             **{f"{each}s": counts[each] for each in SEVERITIES},
             "findings": findings,
         }
-        words = ", ".join(counted(n, each) for each, n in counts.items()) or "clean"
-        texts = _texts(file.result.url, findings)
-        output.show(record, _ROWS, words=words, findings=texts)
+        texts = list(_texts(findings))
+        output.show(record, _ROWS, findings=texts)
         if not record["clean"]:
             status = max(status, FOUND)
     return status
@@ -115,7 +107,7 @@ def _findings(file: LoadedRobotsTxt, dialect: Dialect) -> Sequence[Finding]:
     return [Finding(0, code, "note", message, text)]
 
 
-def _texts(file: str, findings: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _texts(findings: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the findings as the text has them. The notes of one code differ little, so the first
     one stands for all.
     """
@@ -126,7 +118,6 @@ def _texts(file: str, findings: Iterable[dict[str, Any]]) -> Iterator[dict[str, 
     for first, *others in together.values():
         yield {
             **first,
-            "where": f"{file}:{first['line']}" if first["line"] else file,
             "text": first["text"][:200],
             "more": len(others),
             "lines": [each["line"] for each in others],

@@ -50,6 +50,7 @@ _COLOURS = {
 _COLOUR_OF = {word: colour for colour, words in _COLOURS.items() for word in words}
 _FORMAT = re.compile(r"([a-z]*)([<>]?\d*)").fullmatch
 
+_VERDICTS = {True: "allowed", False: "denied"}
 _SHOWN_OF_LIST = 5
 
 Row: TypeAlias = "str | tuple[str, Rows]"
@@ -64,10 +65,13 @@ class Output(Formatter):
     """Shows the dicts that a command builds: as text, or as JSON, one object on each line.
 
     The text of a dict is made by rows. A row is a template, such as ``"  robots.txt: {url}"``,
-    and is left out if one of its values is None or empty. Or it is a pair: the key of a list of
-    dicts, and the rows for each of these, which may also name values of the dict around it.
-    A format is a style (``bold``, a colour, or ``word``: that of a word for a result), or a width
-    with its direction (``<20``), or both.
+    and is left out if one of its values is None or empty. Or it is a pair: the key of a list or a
+    dict, and the rows for each of its values, which may also name values of the dict around it:
+    the key in a dict is ``name``, and a value that is no dict is ``item``.
+
+    A format is a style, a width with its direction (``<20``), or both. The styles are ``bold``,
+    the colours, ``word`` (the colour of a word for a result), and ``some``, with which a row is
+    also left out for 0.
     """
 
     def __init__(self, arguments: Namespace) -> None:
@@ -88,20 +92,22 @@ class Output(Formatter):
 
     def _show_rows(self, rows: Rows, values: dict[str, Any]) -> None:
         for row in rows:
-            if isinstance(row, tuple):
-                key, inner = row
-                for each in values.get(key) or ():
-                    self._show_rows(inner, {**values, **each})
-                continue
             with suppress(_Empty):
-                sys.stdout.write(self.vformat(row, (), values) + "\n")
+                if isinstance(row, str):
+                    sys.stdout.write(self.vformat(row, (), values) + "\n")
+                    continue
+                found, _ = self.get_field(row[0], (), values)
+                named = found.items() if isinstance(found, dict) else enumerate(found)
+                for name, each in named:
+                    own = each if isinstance(each, dict) else {"item": each}
+                    self._show_rows(row[1], {**values, "name": name, **own})
 
     def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
         try:
             found = super().get_field(field_name, args, kwargs)
         except (KeyError, TypeError):
             raise _Empty from None
-        if found[0] is None or found[0] in ("", [], ()):
+        if found[0] is None or found[0] in ("", [], {}):
             raise _Empty
         return found
 
@@ -112,16 +118,18 @@ class Output(Formatter):
         match = _FORMAT(format_spec)
         assert match
         style, width = match.groups()
+        if style == "some" and not value:
+            raise _Empty
         if isinstance(value, bool):
-            value = "allowed" if value else "denied"
-        elif isinstance(value, (list, tuple)):
+            value = ("yes" if value else "no") if style != "word" else _VERDICTS[value]
+        elif isinstance(value, list):
             value = shortened(list(map(str, value)), _SHOWN_OF_LIST)
         elif isinstance(value, float):
             value = f"{value:g}"
         text = visible(str(value))
         style = _COLOUR_OF.get(text, "") if style == "word" else style
         text = format(text, width)
-        if style and self._has_colours:
+        if style in _STYLES and self._has_colours:
             return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
         return text
 

@@ -49,6 +49,8 @@ class LoadedRobotsTxt:
         if self.override is not None and self.override.robots is None:
             reason = Reason.OVERRIDE
             return RobotsTxt.blanket(allowed=True, reason=reason, dialect=dialect)
+        if self.origin is None:
+            return RobotsTxt.parse(self.result.body, dialect)
         entry = renew(self.result, None, dialect=dialect, now=time.time())
         return robots_of(entry, dialect)
 

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.usage.statements import UsageStatement
 
 ROWS = (
-    ("purposes", ("  for {name:bold}: {why}",)),
-    "  licences and policies: {licenses}",
+    ("usage[purposes]", ("  for {name:bold}: {why}",)),
+    "  licences and policies: {usage[licenses]}",
 )
-"""The text of the JSON object; ``purposes`` as :func:`purpose_texts` returns them."""
+"""The text of the JSON object ``usage``."""
 
 _OUTCOMES = {True: "allowed", False: "disallowed", None: "unknown"}
 
@@ -48,13 +48,16 @@ def is_denied(preferences: UsagePreferences, profile: Profile) -> bool:
 
 
 def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, Any]:
-    """Return the preferences as a JSON object."""
+    """Return the preferences as a JSON object. What is not known about a purpose is put into words
+    only if the crawl has purposes.
+    """
+    is_asked = bool(profile.rep.purposes)
     return {
         "purposes": {
             purpose: {
                 "allowed": preferences.get(purpose),
                 "because": because and _record(because),
-                "why": _why(preferences, purpose),
+                "why": _why(preferences, purpose) if is_asked or because else "",
             }
             for purpose in _purposes(profile)
             for because in [preferences.because(purpose)]
@@ -63,18 +66,6 @@ def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, A
         "licenses": list(preferences.licenses),
         "denied": is_denied(preferences, profile),
     }
-
-
-def usage_texts(usage: dict[str, Any], profile: Profile) -> dict[str, Any]:
-    """Return the values of :data:`ROWS`: each purpose of the crawl; without those, each one about
-    which something is stated.
-    """
-    purposes = [
-        {"name": name, "why": each["why"]}
-        for name, each in usage["purposes"].items()
-        if profile.rep.purposes or each["because"]
-    ]
-    return {"purposes": purposes, "licenses": usage["licenses"]}
 
 
 def _record(statement: UsageStatement) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.output import CLEAN, FOUND, Output, counted, iso_time, notify
+from scrapy_rep.commands.output import CLEAN, FOUND, Output, iso_time, notify
 from scrapy_rep.ledger.reader import open_ledger, reading
 from scrapy_rep.ledger.seals import check
 
@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from scrapy_rep.ledger.seals import Checked
 
 _ROWS = (
-    "{verdict:word}  {title:bold}",
+    "{verdict:word}  {ledger:bold}",
+    "  crawl {crawl}: {spider}, started {started}",
+    "  ended {ended}: {finish_reason}",
+    ("rows", ("  {name}: {item} rows",)),
     "  sha256 {digest}",
+    "  published: {published}",
     ("problems", ("  {table}: {message}",)),
-    "  {note}",
 )
 
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{64})").fullmatch
@@ -40,7 +43,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
         crawls = {row["id"]: row for row in ledger.execute("SELECT * FROM crawl")}
         for checked in check(ledger):
             record = _record(path, checked, crawls.get(checked.crawl), published)
-            output.show(record, _ROWS, **_texts(record))
+            output.show(record, _ROWS)
             missing = missing - {checked.digest}
             # With published digests, only their crawls are judged.
             if record["published"] or not published:
@@ -48,27 +51,6 @@ def run(arguments: Namespace, settings: Settings) -> int:
     for each in sorted(missing):
         notify(f"no crawl in {path} has the digest {each} as it is now")
     return CLEAN if is_intact and not missing else FOUND
-
-
-def _texts(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of the text that the record does not have."""
-    digest, note, title = record["digest"], "", "rows that belong to no crawl"
-    if record["crawl"] is not None:
-        decisions = counted(record["rows"].get("decision", 0), "decision")
-        crawl = f"crawl {record['crawl']} ({record['spider']}, {record['started']})"
-        title = f"{crawl}: {decisions}"
-        if not digest:
-            note = (
-                "An earlier version of scrapy-rep wrote it, or its seals were removed."
-            )
-        elif not record["ended"]:
-            note = (
-                "It was killed, or still runs. What it wrote until then was compared."
-            )
-    if digest and record["published"] is not None:
-        which = "as" if record["published"] else "not among those"
-        digest = f"{digest}, {which} published"
-    return {"title": title, "digest": digest, "note": note}
 
 
 def _digest(text: str) -> str:

@@ -12,10 +12,11 @@ from scrapy.exceptions import UsageError
 from scrapy_rep.commands.bundle import write_bundle
 from scrapy_rep.commands.check import EXCERPT, lines_around
 from scrapy_rep.commands.ledgers import Ledger, why
-from scrapy_rep.commands.output import CLEAN, FOUND, Output, counted, iso_time
+from scrapy_rep.commands.output import CLEAN, FOUND, Output, iso_time
 from scrapy_rep.commands.urls import is_url, parse_url
 from scrapy_rep.ledger.reader import read_json, read_texts, reading
 from scrapy_rep.ledger.seals import sealed_digest
+from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.origins import origin_of, written_origin
 from scrapy_rep.protocol.reasons import outcome
@@ -37,6 +38,8 @@ _SHOWN = (
     "subject", "verdict", "layer", "reason", "url", "origin", "page", "agent", "line",
     "statement", "form", "source", "via",
 )  # fmt: skip
+
+_OF_ROBOTSTXT = ("crawl", "origin", "url", "access", "status", "error", "sha256")
 
 # Decisions that are alike in these columns are shown as one: on a host, and on a URL.
 _ALIKE = "crawl, origin, snapshot, line, verdict, reason, layer, subject, agent, statement, source"
@@ -68,13 +71,13 @@ _BY_RULES = frozenset({"rule", "no-rule", "no-group"})
 """The reasons of decisions that any parser of the robots.txt can check."""
 
 _ROWS = (
-    "{asked:bold}: {found}",
+    "{asked:bold}, decisions: {found}",
     (
         "decisions",
         (
             "",
             "{time}  {verdict:word}  {url:bold}",
-            "  {alike}, the last at {last}; this is the first",
+            "  {times} such decisions, the last at {last}; this is the first",
             "  {why} ({layer})",
             "  for {agent}",
             "  {subject} on the page {page}",
@@ -90,11 +93,10 @@ _ROWS = (
         (
             "",
             "robots.txt {number}: {url:bold}",
-            "  fetched {fetched}: {outcome}",
-            "  {error}",
+            "  fetched {fetched}: {why}",
             "  redirected to {redirects}",
             "  in its place, the copy of {copy_of} was followed",
-            ("fields", ("  {name}: {value}",)),
+            ("headers", ("  {item[0]}: {item[1]}",)),
             "  {bytes} bytes, sha256 {sha256}",
         ),
     ),
@@ -106,7 +108,8 @@ _ROWS = (
             "  sha256 {digest}",
         ),
     ),
-    "Not shown: {left}; --limit shows more",
+    "Left out with --limit: {left_out[decisions]:some} decisions in {left_out[groups]} groups",
+    "Left out with --limit: {left_out[robotstxts]:some} robots.txt files fetched earlier",
     "Recorded only what was refused (REP_LEDGER_LEVEL): {only_refusals}",
 )
 
@@ -125,7 +128,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     is_found = bool(record["decisions"] or record["robotstxts"])
     if is_found and arguments.bundle is not None:
         write_bundle(arguments.bundle, record, answer.bodies, arguments.ledgers)
-    Output(arguments).show(record, _ROWS, **_texts(record))
+    Output(arguments).show(record, _ROWS)
     return CLEAN if is_found else FOUND
 
 
@@ -270,7 +273,7 @@ class _Answer:
             "ledger": ledger.path,
             "crawl": row["crawl"],
             "time": iso_time(row["time"]),
-            "last": iso_time(group["last"]),
+            "last": iso_time(group["last"]) if group["times"] > 1 else None,
             "times": group["times"],
             **{name: row[name] for name in _SHOWN},
             "why": why(row),
@@ -307,19 +310,11 @@ class _Answer:
 
 def _robotstxt_record(row: sqlite3.Row) -> dict[str, Any]:
     """Return the row of a robots.txt as a part of a JSON object."""
+    status, error = row["status"], row["error"] or ""
+    result = AccessResult(url=row["url"], status=status, error=error)
     return {
-        **{
-            name: row[name]
-            for name in (
-                "crawl",
-                "origin",
-                "url",
-                "access",
-                "status",
-                "error",
-                "sha256",
-            )
-        },
+        **{name: row[name] for name in _OF_ROBOTSTXT},
+        "why": f"{outcome(row['access'])} ({result})",
         "redirects": list(read_texts(row["redirects"])),
         "headers": [
             [str(part) for part in each]
@@ -353,35 +348,3 @@ def _check(
     agent = row["agent"] or next(iter(crawl["agents"]), "*")
     allowed = row["verdict"] == "allowed"
     return {"file": robotstxt["file"], "url": url, "agent": agent, "allowed": allowed}
-
-
-def _texts(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of the text that the record does not have."""
-    decisions = [
-        {
-            **each,
-            "alike": f"{each['times']:,} such decisions" if each["times"] > 1 else "",
-            "subject": each["subject"] or "found",
-        }
-        for each in record["decisions"]
-    ]
-    robotstxts = []
-    for each in record["robotstxts"]:
-        access = (
-            "" if each["access"] == "successful" else f"{outcome(each['access'])}, "
-        )
-        status = f"status {each['status']}" if each["status"] else "no answer"
-        fields = [{"name": name, "value": value} for name, value in each["headers"]]
-        robotstxts.append({**each, "outcome": f"{access}{status}", "fields": fields})
-    left = record["left_out"]
-    groups = counted(left["groups"], "group")
-    parts = [
-        left["decisions"] and f"{counted(left['decisions'], 'decision')} in {groups} of like ones",
-        left["robotstxts"] and f"{left['robotstxts']:,} robots.txt files fetched earlier",
-    ]  # fmt: skip
-    return {
-        "found": counted(record["found"], "decision") if record["found"] else "nothing recorded",
-        "decisions": decisions,
-        "robotstxts": robotstxts,
-        "left": list(filter(None, parts)),
-    }  # fmt: skip

@@ -74,7 +74,7 @@ def test_a_refused_url(rep: Rep) -> None:
     ended = rep("why", f"{ORIGIN}/basket/1", "ledger")
     assert ended.status == 0
     assert ended.out == (
-        "http://example.com/basket/1: 1 decision\n"
+        "http://example.com/basket/1, decisions: 1\n"
         "\n"
         "1970-01-01T00:00:10Z  refused  http://example.com/basket/1\n"
         "  line 3, Disallow: /basket/ (robots.txt)\n"
@@ -86,7 +86,7 @@ def test_a_refused_url(rep: Rep) -> None:
         "    3  Disallow: /basket/ # \ufffd no robots\n"
         "\n"
         "robots.txt 1: http://example.com/robots.txt\n"
-        "  fetched 1970-01-01T00:00:05Z: status 200\n"
+        "  fetched 1970-01-01T00:00:05Z: successful (status 200)\n"
         "  content-type: text/plain\n"
         f"  67 bytes, sha256 {sha256(RULES).hexdigest()}\n"
         "\n"
@@ -140,7 +140,7 @@ def test_what_is_not_found(rep: Rep) -> None:
     ended = rep("why", f"{ORIGIN}/2", "ledger", "--bundle", "b.zip")
     assert (ended.status, ended.err) == (1, "")
     assert ended.out == (
-        "http://example.com/2: nothing recorded\n"
+        "http://example.com/2, decisions: 0\n"
         "Recorded only what was refused (REP_LEDGER_LEVEL): ledger\n"
     )
     assert not Path("b.zip").exists()
@@ -171,7 +171,7 @@ def test_everything_of_a_url(rep: Rep) -> None:
         "second",
     )  # fmt: skip
     out = rep("why", url, "ledger", "second", "ledger").out
-    assert out.startswith(f"{url}: 5 decisions\n")
+    assert out.startswith(f"{url}, decisions: 5\n")
     starts = [line[:20] for line in out.splitlines() if line.startswith("1970")]
     assert starts == [f"1970-01-01T00:00:0{n}Z" for n in (1, 2, 3, 4, 9)]
     for words in (
@@ -246,14 +246,11 @@ def test_a_host(rep: Rep) -> None:
         "  40 such decisions, the last at 1970-01-01T00:00:49Z; this is the first\n"
         in ended.out
     )
-    assert (
-        "Not shown: 6 decisions in 6 groups of like ones; --limit shows more\n"
-        in ended.out
-    )
+    assert "Left out with --limit: 6 decisions in 6 groups\n" in ended.out
     record = found(rep, "example.com", "ledger", "--limit", "1")
     assert record["left_out"] == {"groups": 7, "decisions": 7, "robotstxts": 1}
     out = rep("why", "example.com", "ledger", "--limit", "1").out
-    assert "of like ones, 1 robots.txt files fetched earlier; --limit" in out
+    assert "Left out with --limit: 1 robots.txt files" in out
 
 
 def test_without_a_file(rep: Rep) -> None:
@@ -275,9 +272,9 @@ def test_without_a_file(rep: Rep) -> None:
                     reason="unreachable", line=None, statement=None),
         ]
     )  # fmt: skip
-    assert "Z: no robots.txt, status 404\n" in rep("why", "example.com", "ledger").out
+    assert "Z: no robots.txt (status 404)\n" in rep("why", "example.com", "ledger").out
     out = rep("why", "b.example", "ledger").out
-    assert "  fetched 1970-01-01T00:00:05Z: unreachable, no answer\n  no route\n" in out
+    assert "  fetched 1970-01-01T00:00:05Z: unreachable (no answer: no route)\n" in out
     assert "  redirected to http://c.example/robots.txt\n" in out
 
 

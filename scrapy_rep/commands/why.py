@@ -77,7 +77,7 @@ _ROWS = (
         (
             "",
             "{time}  {verdict:word}  {url:bold}",
-            "  {times} such decisions, the last at {last}; this is the first",
+            "  and {more:some} more such decisions, the last at {last}",
             "  {why} ({layer})",
             "  for {agent}",
             "  {subject} on the page {page}",
@@ -128,7 +128,8 @@ def run(arguments: Namespace, settings: Settings) -> int:
     is_found = bool(record["decisions"] or record["robotstxts"])
     if is_found and arguments.bundle is not None:
         write_bundle(arguments.bundle, record, answer.bodies, arguments.ledgers)
-    Output(arguments).show(record, _ROWS)
+    decisions = [{**each, "more": each["times"] - 1} for each in record["decisions"]]
+    Output(arguments).show(record, _ROWS, decisions=decisions)
     return CLEAN if is_found else FOUND
 
 
@@ -273,7 +274,7 @@ class _Answer:
             "ledger": ledger.path,
             "crawl": row["crawl"],
             "time": iso_time(row["time"]),
-            "last": iso_time(group["last"]) if group["times"] > 1 else None,
+            "last": iso_time(group["last"]),
             "times": group["times"],
             **{name: row[name] for name in _SHOWN},
             "why": why(row),

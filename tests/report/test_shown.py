@@ -80,9 +80,9 @@ def test_spans() -> None:
 
 
 def test_counts_and_sizes() -> None:
-    """Counts are singular or plural; sizes are in bytes, then KiB."""
+    """Counts are singular or plural; sizes are in bytes, then kilobytes."""
     assert shown.count(1, "host") == "1 host"
     assert shown.count(2000, "host") == "2,000 hosts"
     assert shown.count(0, "entry", "entries") == "0 entries"
-    assert shown.size(9999) == "9,999 bytes"
-    assert shown.size(512_000) == "500 KiB"
+    assert shown.octets(9999) == "9,999 bytes"
+    assert shown.octets(512_000) == "512 kB"

@@ -185,6 +185,11 @@ CHANGES = {
         "UPDATE seal SET sha256 = 'x' WHERE part = 'decision' AND last = 20",
         (1, "decision", "changed", 11, 20),
     ),
+    "seal of no rows": (
+        ("INSERT INTO seal (crawl, part, rows, last, sha256) SELECT crawl, part, rows, last, 'x'"
+        " FROM seal WHERE part = 'decision' AND last = 30"),
+        (1, "decision", "changed", 30, 30),
+    ),
     "removed last seals": (
         "DELETE FROM seal WHERE part = 'decision' AND crawl = 1 AND last > 20",
         (1, "decision", "added", 21, 21),

@@ -55,7 +55,7 @@ def test_of_a_crawl_that_was_measured(tmp_path: Path) -> None:
     )
 
 
-def test_of_an_earlier_version(tmp_path: Path) -> None:
+def test_of_a_crawl_that_was_not_measured(tmp_path: Path) -> None:
     """A ledger that has not measured says that it does not know, not that nothing happened."""
     path = realistic(tmp_path / "ledger")
     fetched, refused, delays, pauses, crawlers = answered(path)
@@ -69,13 +69,19 @@ def test_of_an_earlier_version(tmp_path: Path) -> None:
     assert crawlers == "None names a known AI crawler."
 
 
-@pytest.mark.parametrize("table", ["traffic", "progress"])
-def test_a_ledger_without_the_tables(ledger: Ledger, table: str) -> None:
-    """A ledger of an earlier version lacks the tables. It can be read, beside one that has them."""
-    ledger.connection.execute(f"DROP TABLE {table}")
+@pytest.mark.parametrize(
+    "change",
+    ["DROP TABLE traffic", "DROP TABLE progress",
+     "ALTER TABLE decision RENAME source TO other", "ALTER TABLE decision RENAME via TO other"],
+)  # fmt: skip
+def test_a_ledger_of_an_earlier_version(ledger: Ledger, change: str) -> None:
+    """A ledger of an earlier version lacks tables and columns. It can be read."""
+    ledger.connection.execute(change)
     snapshot = ledger.snapshot(ledger.crawl(), ORIGIN, PRESS)
     ledger.allowed(1, snapshot, f"{ORIGIN}/")
-    assert answered(ledger.close())[0].startswith("Not known for 1 crawl")
+    path = ledger.close()
+    assert answered(path)[0].startswith("Not known for 1 crawl")
+    assert values(rows("decision", path), "source", "via") == [(None, None)]
 
 
 def test_both_kinds_of_ledgers(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from scrapy_rep.report.ledgers import IN_PLACE, Ledgers, Limits
 from scrapy_rep.report.render import render
 from scrapy_rep.report.robotstxt import excerpt
 from scrapy_rep.report.tables import overall
-from tests.report.ledgers import PRESS, START, Ledger, empty, realistic
+from tests.report.ledgers import PRESS, START, Ledger, brief, empty, realistic, used
 
 if TYPE_CHECKING:
     import sqlite3
@@ -101,35 +101,33 @@ def test_limits_say_what_is_left_out(tmp_path: Path) -> None:
     files = rows("file", path, limits=limits)
     assert values(files, "number", "of_all") == [(1, 7), (2, 7)]
     assert values(rows("outage", path, limits=limits), "of_all") == [(3,)]
+    unreachable = page(path, limits=limits).partition('id="unreachable"')[2]
+    assert "2 more hosts not shown" in unreachable.partition("</section>")[0]
     assert {each["number"] for each in rows("version", path, limits=limits)} == {1, 2}
 
 
-def test_several_ledgers(tmp_path: Path) -> None:
-    """Numbers of several ledgers are added up, by host and by line."""
-    one, two = realistic(tmp_path / "one"), realistic(tmp_path / "two")
-    both, alone = report(one, two), report(one)
-    figures = both["figures"]
-    assert figures["crawls"] == 4
-    for name in ("refused", "dropped", "annotated", "let_through"):
-        assert figures[name] == 2 * alone["figures"][name] > 0
-    assert both["checked_again"]["checked"] == 2 * alone["checked_again"]["checked"]
-    hosts, hosts_alone = rows("host", one, two), rows("host", one)
-    assert [each["refused"] for each in hosts] == [
-        2 * each["refused"] for each in hosts_alone
-    ]
-    rules = rows("rule", one, two, origin=hosts[0]["origin"])
-    assert rules[0]["refused"] == 400
-
-
-def test_more_ledgers_than_sqlite_attaches(tmp_path: Path) -> None:
-    """A report reads any number of ledgers; those that are copied count as the others."""
-    paths = [realistic(tmp_path / str(number)) for number in range(IN_PLACE + 3)]
-    many, alone = rows("outcome", *paths), rows("outcome", paths[0])
-    assert values(many, "layer", "reason", "times") == [
-        (layer, reason, times * len(paths))
-        for layer, reason, times in values(alone, "layer", "reason", "times")
-    ]
-    assert report(*paths)["checked_again"]["checked"] == 1440 * len(paths)
+@pytest.mark.parametrize("number", [2, IN_PLACE + 3])
+def test_several_ledgers(tmp_path: Path, number: int) -> None:
+    """A report reads any number of ledgers, also more than SQLite attaches. Numbers of several
+    are added up, by host and by line.
+    """
+    paths = [brief(tmp_path / str(each)) for each in range(number)]
+    both, alone = report(*paths), report(paths[0])
+    for name in ("crawls", "refused", "dropped", "annotated", "let_through"):
+        assert both["figures"][name] == number * alone["figures"][name] > 0
+    checked = alone["checked_again"]["checked"]
+    assert both["checked_again"]["checked"] == number * checked > 0
+    for view, columns in (
+        ("outcome", ("layer", "reason")),
+        ("rule", ("origin", "statement")),
+    ):
+        count = "times" if view == "outcome" else "refused"
+        found = [
+            values(rows(view, *each), *columns, count) for each in (paths, paths[:1])
+        ]
+        assert sorted(found[0]) == sorted(
+            (*which, number * times) for *which, times in found[1]
+        )
     own = Ledger(tmp_path / "own")
     snapshot = own.snapshot(own.crawl(), ORIGIN, b"User-agent: *\nDisallow: /own/\n")
     own.refused(1, snapshot, f"{ORIGIN}/own/1", 2, "Disallow: /own/")
@@ -448,3 +446,38 @@ def test_a_ledger_of_a_later_version(ledger: Ledger) -> None:
     snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
     ledger.refused(crawl, snapshot, f"{ORIGIN}/private/1", 3, "Disallow: /private/")
     assert report(ledger.close())["figures"]["refused"] == 1
+
+
+def test_uses(tmp_path: Path) -> None:
+    """Drops because of usage preferences come first, with the statement; its line is marked in the
+    file. Text of others stays text.
+    """
+    path = used(tmp_path / "ledger")
+    with closing(Ledgers([path], DEFAULT)) as ledgers:
+        purposes = ledgers.view("purpose").fetchall()
+        examples = list(map(ledgers.example, purposes))
+        marks = ledgers.view("mark").fetchall()
+    text, other = "Content-Usage: /a/ train-ai=n", "https://b.example"
+    columns = (
+        "origin",
+        "purpose",
+        "verdict",
+        "source",
+        "statement",
+        "line",
+        "times",
+        "file",
+    )
+    assert values(purposes, *columns) == [
+        (ORIGIN, "train-ai", "dropped", "robots.txt", text, 2, 3, 1),
+        (other, "search", "dropped", None, None, None, 1, None),
+        (other, "train-ai", "annotated", "header", "<b>noai", None, 1, None),
+        (ORIGIN, "train-ai", "noted", "robots.txt", text, 2, 1, 1),
+    ]
+    assert examples == [f"{ORIGIN}/a/0", f"{other}/y", f"{other}/x", f"{ORIGIN}/a/9"]
+    columns = "line", "refused", "allowed", "about_use"
+    assert values(marks, *columns) == [(2, 0, 0, 4), (3, 1, 0, 0)]
+    shown = page(path)
+    assert "<code>&lt;b&gt;noai</code>" in shown
+    assert "about use 4" in shown
+    assert "robots.txt, line 2; for example https://a.example/a/0" in shown

@@ -11,12 +11,6 @@ import pytest
 from scrapy_rep.report import shown
 
 
-def test_what_can_be_seen_stays() -> None:
-    """Letters of any language, spaces and marks are left as they are."""
-    for text in ("Disallow: /a b", "日本語", "עברית", "e\u0301", ""):
-        assert shown.visible(text) == text
-
-
 @pytest.mark.unmeasured
 def test_nothing_unseen_is_left() -> None:
     """Every character that moves, hides or has no glyph becomes its code; others stay.
@@ -66,13 +60,11 @@ def test_durations(seconds: float | None, written: str) -> None:
 
 
 def test_moments() -> None:
-    """A moment is shown in UTC; an invalid one is a dash."""
+    """A moment is shown in UTC; an invalid one is a dash. A span shows a common day once, and its
+    end only if it is in another minute.
+    """
     assert shown.moment(0) == "1970-01-01 00:00"
     assert shown.moment(1e30) == shown.moment(float("nan")) == "–"
-
-
-def test_spans() -> None:
-    """A span shows a common day once, and its end only if it is in another minute."""
     assert shown.span(0, 59) == "1970-01-01 00:00"
     assert shown.span(0, 3660) == "1970-01-01 00:00 to 01:01"
     assert shown.span(0, 90000) == "1970-01-01 00:00 to 1970-01-02 01:00"

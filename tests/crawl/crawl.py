@@ -177,6 +177,10 @@ class RunningCrawl:
     def log(self) -> str:
         return self._log.read_text(encoding="utf-8", errors="replace")
 
+    def until(self, condition: Callable[[], object]) -> None:
+        """Wait until *condition* is true, or the process has ended."""
+        wait_until(lambda: condition() or self.process.poll() is not None)
+
     def wait(self, timeout: float = 120) -> int:
         """Wait for the process, and return its exit code, also if it was killed."""
         try:

@@ -597,6 +597,6 @@ def leases_of(requests: Iterable[str], places: Iterable[str] = ()) -> list[str]:
 
 
 def _popped(found: bytes, *, has_place: bool) -> Popped:
-    queue, _, item = found.partition(b"\n")
+    _, queue, item = found.split(b"\n", 2)
     number, data = item[:_NUMBER].decode(), item[_NUMBER:]
     return Popped(number, queue.decode(), data, has_place)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from scrapy_rep.fetching.identity import Identity
+from scrapy_rep.fetching.identity import Identity, pace_for
 from scrapy_rep.frontier.hostkeys import is_exempt, request_origin
 from scrapy_rep.frontier.reporter import BAD_URL, BY_USER, ROBOTS_TXT, Case
 from scrapy_rep.protocol.request_target import decide, is_allowed
@@ -128,7 +128,8 @@ class Judge:
         allowed: list[Decision | None] = []
         refused: list[Decision] = []
         by_purpose: list[tuple[str, Decision]] = []
-        for tokens, purposes in self._identity.purposes_by_tokens(request).items():
+        agents = self._identity.purposes_by_tokens(request)
+        for tokens, purposes in agents.items():
             decision = None
             if is_reported or not is_allowed(robots, url, tokens, clients):
                 decision = decide(robots, url, tokens, clients)
@@ -141,7 +142,7 @@ class Judge:
             self.refuse(case, refused[0])
         tdmrep = case.known and case.known.tdmrep
         self._purposes.note(request, robots, case.entry, tdmrep, by_purpose)
-        pace = self._identity.pace(robots, request)
+        pace = pace_for(robots, agents)
         if pace.records:
             self._judge_pace(robots, pace, case)
         return allowed[0], pace

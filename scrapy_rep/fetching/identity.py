@@ -17,6 +17,8 @@ from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 from scrapy_rep.settings import PARSER, USER_AGENT, RepSettings, unknown_names
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
@@ -47,11 +49,6 @@ class Identity:
     def of(cls, crawler: Crawler) -> Identity:
         """The instance that the components of a crawl share."""
         return shared_component(crawler, cls)
-
-    @property
-    def has_agents_by_purpose(self) -> bool:
-        """Whether any purpose has its own product tokens."""
-        return bool(self._tokens_by_purpose)
 
     def purposes(self, request: Request | None) -> tuple[str, ...]:
         """The purposes of the response to *request*. Raises ValueError if the value of its
@@ -90,13 +87,11 @@ class Identity:
         names = self.purposes_by_tokens(request)
         return tuple(dict.fromkeys(token for tokens in names for token in tokens))
 
-    def pace(self, robots: RobotsTxt, request: Request | None = None) -> Pace:
-        """The delays, rates and visit times of *robots* for the product tokens of *request*."""
-        if not self._tokens_by_purpose:
-            return robots.pace(self._tokens_of(request))
-        paces = [robots.pace(tokens) for tokens in self.purposes_by_tokens(request)]
-        records = dict.fromkeys(record for pace in paces for record in pace.records)
-        return paces[0] if len(paces) == 1 else Pace.of(records)
+    def pace(self, robots: RobotsTxt) -> Pace:
+        """The delays, rates and visit times of *robots* for requests without their own
+        User-Agent and purposes.
+        """
+        return pace_for(robots, self.purposes_by_tokens(None))
 
     def may_fetch(self, robots: RobotsTxt, url: str) -> bool:
         """Whether this package itself may fetch *url*, for any of its product tokens."""
@@ -163,6 +158,16 @@ class Identity:
                 extra={"spider": self._crawler.spider},
             )
         return found
+
+
+def pace_for(robots: RobotsTxt, agents: Iterable[tuple[str, ...]]) -> Pace:
+    """The delays, rates and visit times of *robots* for all of *agents*: the product tokens of
+    each purpose.
+    """
+    paces = [robots.pace(tokens) for tokens in agents]
+    if len(paces) == 1:
+        return paces[0]
+    return Pace.of(dict.fromkeys(record for pace in paces for record in pace.records))
 
 
 def default_header(

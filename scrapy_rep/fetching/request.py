@@ -137,20 +137,22 @@ class RobotsTxtRequest(Request):
 
 
 class Causes(list[Request]):
-    """The requests that wait for one robots.txt, one for each proxy, so that the next attempt
-    uses another proxy. More may be added during the fetch.
+    """What the requests for one file take over from those that wait for it: the User-Agent, the
+    proxy, and the *meta_keys* of ``REP_REQUEST_META_KEYS``. There is one for each proxy, so that
+    the next attempt uses another proxy. More may be added during the fetch.
     """
 
-    __slots__ = ()
-
-    def __init__(self, *requests: Request) -> None:
-        super().__init__(requests)
+    def __init__(self, *requests: Request, meta_keys: Iterable[str] = ()) -> None:
+        super().__init__()
+        self._meta_keys = meta_keys
+        for request in requests:
+            self.add(request)
 
     def add(self, request: Request) -> None:
         """Let the next attempt use *request*, if no cause has its proxy."""
         proxy = request.meta.get("proxy")
         if all(each.meta.get("proxy") != proxy for each in self):
-            self.insert(0, request)
+            self.insert(0, self._taken_over(request))
             del self[_MAX_CAUSES:]
 
     def next(self) -> Request:
@@ -158,20 +160,18 @@ class Causes(list[Request]):
         self.append(self.pop(0))
         return self[-1]
 
-
-def cause_of(request: Request, meta_keys: Iterable[str]) -> Request:
-    """A copy of *request* with only what the request for its robots.txt takes over: the
-    User-Agent, the proxy, and the *meta_keys* of ``REP_REQUEST_META_KEYS``.
-    """
-    keys, headers = [*meta_keys], ["User-Agent"]
-    if "proxy" in request.meta:
-        keys += ["proxy", PROXY_AUTH_META_KEY]
-        # When Scrapy retries a request, the credentials for its proxy are in this header.
-        headers.append("Proxy-Authorization")
-    return Request(
-        request.url,
-        headers={
-            name: request.headers[name] for name in headers if name in request.headers
-        },
-        meta={key: request.meta[key] for key in keys if key in request.meta},
-    )
+    def _taken_over(self, request: Request) -> Request:
+        keys, headers = [*self._meta_keys], ["User-Agent"]
+        if "proxy" in request.meta:
+            keys += ["proxy", PROXY_AUTH_META_KEY]
+            # When Scrapy retries a request, the credentials for its proxy are in this header.
+            headers.append("Proxy-Authorization")
+        return Request(
+            request.url,
+            headers={
+                name: request.headers[name]
+                for name in headers
+                if name in request.headers
+            },
+            meta={key: request.meta[key] for key in keys if key in request.meta},
+        )

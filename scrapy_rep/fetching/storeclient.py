@@ -6,16 +6,15 @@ import time
 import uuid
 from contextlib import asynccontextmanager
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from scrapy import signals
-from scrapy.utils.asyncio import create_looping_call
-from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep import stats
 from scrapy_rep.compat.versions import run_in_thread, sleep
 from scrapy_rep.exceptions import SpiderClosing, StoreError
+from scrapy_rep.fetching.request import MAX_TIMEOUT
 from scrapy_rep.log import get_logger
 from scrapy_rep.stores.entries import KEEP, dumps, loads
 from scrapy_rep.stores.memory import url_of
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from scrapy.crawler import Crawler
-    from twisted.internet.defer import Deferred
 
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.stores import Store
@@ -34,9 +32,9 @@ logger = get_logger(__name__)
 
 _T = TypeVar("_T")
 
-# In seconds. A worker renews its lock before it expires; the lock of a dead worker expires.
-_LOCK_HOLDS = 6.0
-_LOCK_RENEWED_EVERY = 2.0
+# In seconds: as long as a request for robots.txt may take. After that, another worker fetches the
+# file, too: the one with the lock may be dead.
+_LOCK_HOLDS = MAX_TIMEOUT
 
 # The seconds between two checks whether another worker has fetched a robots.txt. The client
 # polls, since not every kind of store can notify other processes.
@@ -88,11 +86,15 @@ class StoreClient:
         """Wait for the lock of *key*, or for another worker to fetch its file.
 
         Return the fresh entry, newer than *known*, that another worker has stored; or None
-        if this worker must fetch the file, and holds the lock until the context ends. Raises
+        if this worker must fetch the file, and has the lock until the context ends. Raises
         SpiderClosing if the spider closes meanwhile.
         """
+        where = str(key)
         while True:
-            has_lock = await self._lock(key)
+            # While the store fails, every worker fetches for itself.
+            has_lock = await self._call(
+                lambda: self._store.lock(where, self._owner, _LOCK_HOLDS), True
+            )
             if self._is_closed:
                 # The closed store is not called, so the lock was not really acquired.
                 why = f"The spider closes, so the file of {key} is not fetched"
@@ -103,35 +105,11 @@ class StoreClient:
             if has_lock or newer is not None:
                 break
             await sleep(_POLL_EVERY)
-        renewals: list[Deferred[Any]] = []
-
-        def renew() -> None:
-            # The function of a Scrapy looping call must not return a coroutine.
-            if not renewals or renewals[0].called:
-                renewal = deferred_from_coro(self._lock(key))
-                renewals[:] = [renewal.addErrback(lambda _: None)]
-
-        loop = create_looping_call(renew)
-        if newer is None:
-            loop.start(_LOCK_RENEWED_EVERY, now=False)
         try:
             yield newer
         finally:
-            if loop.running:
-                loop.stop()
-            for last in renewals:
-                # A renewal that ends after the unlock would lock it again.
-                await maybe_deferred_to_future(last)
             if has_lock:
-                await self._call(
-                    lambda: self._store.unlock(str(key), self._owner), None
-                )
-
-    async def _lock(self, key: Key) -> bool:
-        # While the store fails, every worker fetches for itself.
-        return await self._call(
-            lambda: self._store.lock(str(key), self._owner, _LOCK_HOLDS), True
-        )
+                await self._call(lambda: self._store.unlock(where, self._owner), None)
 
     async def _call(
         self, function: Callable[[], _T], otherwise: _T, *, writes: bool = True

@@ -27,6 +27,7 @@ from scrapy_rep.compat.internals import (
 )
 from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.exceptions import BackingOff, SpiderClosing
+from scrapy_rep.fetching.middleware import FetchMiddleware
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.clock import Alarms, Clock
 from scrapy_rep.frontier.core import Core, Hold, Phase, Scopes, Ticket
@@ -275,7 +276,7 @@ class Frontier:
             f"[{slot}]",
         }:  # Scrapy's own choice of a slot.
             slot = host
-        if is_exempt(request) and not isinstance(request, RobotsTxtRequest):
+        if not isinstance(request, RobotsTxtRequest) and is_exempt(request):
             return HostKey(slot, None, is_service=host != slot)
         return HostKey(slot, origin)
 
@@ -566,6 +567,7 @@ class Frontier:
         )
 
     def _reached_downloader(self, request: Request) -> None:
+        FetchMiddleware.reached_downloader(request)
         if request not in self._in_flight and request in self._gave_way:
             self.started(self.key_of(request), request)
         self._gave_way.discard(request)

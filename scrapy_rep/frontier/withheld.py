@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.reasons import REASONS, Words
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 from scrapy_rep.record import IN_DRY_RUN, Layer, Record, Subject, Verdict
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from scrapy import Request
     from scrapy.crawler import Crawler
-
-logger = get_logger(__name__)
 
 # A warning is for what was withheld of pages that were fetched.
 _KINDS = {
@@ -67,7 +65,7 @@ class Withheld:
     """
 
     def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
+        self._logger = CrawlLog(__name__, crawler)
         self._is_dry_run = RepSettings.of(crawler).dry_run
         self._found: dict[tuple[Subject, Verdict, str, str], tuple[int, Record]] = {}
         """How often there was each kind and reason, and the first record of it."""
@@ -98,7 +96,7 @@ class Withheld:
         else:
             return
         self._has_said.add(record.subject)
-        self._log(f"{what} {_IN_WORDS[record.verdict]}", record)
+        self._say(f"{what} {_IN_WORDS[record.verdict]}", record)
 
     def _sum_up(self) -> None:
         found = sorted(self._found.items(), key=lambda each: -each[1][0])
@@ -107,9 +105,9 @@ class Withheld:
             if first.verdict is Verdict.NOTED and self._is_dry_run:
                 what = "Delays and pauses that a real run would keep"
             most = self._origins.get(key, Counter()).most_common(_HOSTS_NAMED)
-            self._log(f"{what}: {count:,}", first, most)
+            self._say(f"{what}: {count:,}", first, most)
 
-    def _log(
+    def _say(
         self, what: str, record: Record, most: Sequence[tuple[str, int]] = ()
     ) -> None:
         level, _ = _KINDS[record.subject, record.verdict]
@@ -122,7 +120,7 @@ class Withheld:
             message += ". Most at %(most)s"
         named = ", ".join(f"{origin} ({count:,})" for origin, count in most)
         values = record._asdict() | {"why": why, "most": named}
-        logger.log(level, message, values, extra={"spider": self._crawler.spider})
+        self._logger.log(level, message, **values)
 
 
 def _words(record: Record) -> Words:

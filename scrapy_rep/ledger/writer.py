@@ -20,12 +20,7 @@ from scrapy_rep.ledger.traffic import Traffic
 from scrapy_rep.protocol.access.results import Access, State
 from scrapy_rep.protocol.display import without_credentials
 from scrapy_rep.record import Record, storable, url_text
-from scrapy_rep.sqlitefiles import (
-    ForeignFile,
-    identity,
-    make_tables,
-    use_write_ahead_log,
-)
+from scrapy_rep.sqlitefiles import ForeignFile, identity, prepare_file
 
 if TYPE_CHECKING:
     import os
@@ -142,7 +137,8 @@ def open_to_write(path: Path) -> sqlite3.Connection:
         pass
     connection = sqlite3.connect(path, timeout=_LOCK_TIMEOUT, isolation_level=None)
     try:
-        make_tables(connection, SCHEMA)
+        # About two transactions are written each second.
+        prepare_file(connection, SCHEMA, synchronous="FULL")
         connection.execute("BEGIN IMMEDIATE")
         found = connection.execute("PRAGMA table_info(decision)")
         there = {row[1] for row in found}
@@ -152,11 +148,6 @@ def open_to_write(path: Path) -> sqlite3.Connection:
         for statement in ADDED_TABLES.values():
             connection.execute(statement)
         connection.execute("COMMIT")
-        # Committed transactions survive when the process is killed.
-        use_write_ahead_log(connection)
-        # They also survive a power failure. The price is one fsync for each batch, so
-        # about two each second.
-        connection.execute("PRAGMA synchronous = FULL")
     except BaseException as error:
         connection.close()
         if isinstance(error, ForeignFile):

@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 from scrapy_rep.fetching import fetcher
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.fetching.middleware import FetchMiddleware
-from scrapy_rep.fetching.request import Causes, RobotsTxtRequest, cause_of
+from scrapy_rep.fetching.request import Causes, RobotsTxtRequest
 from scrapy_rep.settings import RepSettings
 from tests.fakes import ROBOTS, answer, coroutine_test, fake_crawler
 
@@ -35,7 +35,7 @@ async def fetch(
 ) -> tuple[AccessResult, FakeEngine]:
     crawler = fake_crawler(settings, answers)
     read = RepSettings.from_settings(crawler.settings)
-    causes = Causes(cause_of(cause, read.request_meta_keys))
+    causes = Causes(cause, meta_keys=read.request_meta_keys)
     result = await RobotsTxtFetcher(crawler, read).fetch(URL, causes)
     return result, crawler.engine
 
@@ -59,13 +59,12 @@ async def test_what_is_no_robotstxt_is_not_counted() -> None:
     answers = {file: answer(file, b"", 301, Location=moved), moved: OSError("reset")}
     crawler = fake_crawler({}, answers)
     read = RepSettings.from_settings(crawler.settings)
-    causes = Causes(cause_of(CAUSE, read.request_meta_keys))
     fetcher = RobotsTxtFetcher(crawler, read)
 
     async def robots_of(origin: Origin, causes: Causes) -> None:
         """An override decides about each origin."""
 
-    result = await fetcher.fetch(file, causes, robots_of=robots_of)
+    result = await fetcher.fetch(file, Causes(CAUSE), robots_of=robots_of)
     assert (result.access, result.redirects) == ("unreachable", (moved,))
     assert crawler.stats.get_stats() == {}
 
@@ -309,5 +308,6 @@ async def test_a_body_that_trickles_in_is_given_up() -> None:
 
     crawler.engine.download_async = download
     fetcher = RobotsTxtFetcher(crawler, RepSettings.from_settings(crawler.settings))
-    result = await fetcher.fetch(URL, Causes(cause))
+    causes = Causes(cause, meta_keys=["download_timeout"])
+    result = await fetcher.fetch(URL, causes)
     assert (result.status, result.error) == (None, "took longer than 1e-09 s")

@@ -200,20 +200,11 @@ NEAR = [
     ("misspelt-agent", "User-agent: Googlebot-Image\nUser-agent: Yandex\nUser-agent: Slurp\nUser-agent: CBot\nDisallow: /a"),
     ("misspelt-agent", "User-agent: Googlebot/2.1\nUser-agent: *\nUser-agent:\nDisallow: /a"),
     ("misspelt-field", ANY + "Slow: /a\nDial: /a\nDis: /a\nBe so kind\n" + rule("/")),
-    ("misspelt-field", "Sitemap-index-of-it: https://a.example/"),
-    ("fields-in-value", rule("/wiki/allow:b")),
-    ("ignored-field", rule("/noindex")),
-    ("line-too-long", rule("/a #" + "a" * LIMIT)),
-    ("html", rule("/<html>")),
     ("missing-slash", rule("*a")),
     ("absolute-url", rule("/a?u=https://b") + "Disallow: /http/b.example\n"),
     ("absolute-url", rule("/wwwexample.org/a") + "Disallow: /example.org/a\n"),
     ("fragment-in-pattern", rule("/a# why") + "Disallow: /b #why\nDisallow: /c#\n"),
     ("outside-group", "Content-Signal: ai-train=no\n" + rule("/")),
-    ("contradicting-preferences", ANY + "Content-Usage: /a train-ai=n\nContent-Signal: /b ai-train=yes"),
-    ("contradicting-preferences", ANY + "Content-Usage: search=y\nUser-agent: a\nContent-Usage: search=n"),
-    ("several-delays", rule("/") + "Crawl-delay: 1\nCrawl-delay: 1.0"),
-    ("several-delays", rule("/") + "Crawl-delay: 1\nUser-agent: a\nCrawl-delay: 2\nAllow: /"),
 ]  # fmt: skip
 
 

@@ -158,7 +158,7 @@ def user_agent_lines(
     """
     lowered = text.lower()
     is_plain = not _may_be_cut(text, dialect)
-    found = []
+    found: list[tuple[int, tuple[str, ...]]] = []
     for match in _USER(lowered):
         token, value = match.groups()
         if token and is_plain:

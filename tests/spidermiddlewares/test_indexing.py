@@ -228,6 +228,13 @@ def test_annotate(item: Any, annotated: bool) -> None:
     assert crawler.stats.get_value(key) == 1
 
 
+def test_annotate_what_says_nothing() -> None:
+    """With "annotate", the items of pages without rules say that they may be indexed."""
+    mw, _ = gate(REP_NOINDEX="annotate")
+    (found,) = mw.process_spider_output(page(), [{}])
+    assert found["robots"]["index"] is True
+
+
 def test_annotate_pydantic() -> None:
     """pydantic models count as items too."""
     pydantic = pytest.importorskip("pydantic")

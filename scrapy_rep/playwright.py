@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from scrapy.utils.misc import load_object
 
-from scrapy_rep.frontier.browsers import Browsers, browsers_of, open_crawls
+from scrapy_rep.downloadermiddlewares.browsers import Browsers, browsers_of, open_crawls
 from scrapy_rep.log import get_logger
 from scrapy_rep.meta import PAGE_INIT
 

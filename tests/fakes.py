@@ -12,12 +12,16 @@ from scrapy.spiders import Spider
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.test import get_crawler
 
+from scrapy_rep.signals import rep_decided
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
 
     from scrapy import Request
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
+
+    from scrapy_rep.record import Record
 
     Answer = Response | Exception | Callable[[], Deferred[Response]]
 
@@ -71,3 +75,14 @@ def fake_crawler(
     crawler.spider = Spider.from_crawler(crawler, "fake")
     crawler.engine = FakeEngine(answers or {})
     return crawler
+
+
+def records(crawler: Crawler) -> list[Record]:
+    """Return a list to which each decision of *crawler* is added from now on."""
+    found: list[Record] = []
+
+    def receive(record: Record) -> None:
+        found.append(record)
+
+    crawler.signals.connect(receive, rep_decided, weak=False)
+    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
@@ -16,35 +15,21 @@ from twisted.internet.defer import CancelledError
 
 from scrapy_rep import meta, stats
 from scrapy_rep.compat.internals import download_slot, is_closing, slot_state, wake
+from scrapy_rep.downloadermiddlewares.browsers import register
+from scrapy_rep.downloadermiddlewares.judge import Judge
+from scrapy_rep.downloadermiddlewares.timetable import Timetable
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
-from scrapy_rep.fetching.identity import Identity
+from scrapy_rep.fetching.identity import default_header
 from scrapy_rep.fetching.middleware import FetchMiddleware
-from scrapy_rep.fetching.request import Causes, RobotsTxtRequest
-from scrapy_rep.frontier.browsers import register
+from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.frontier import Frontier
-from scrapy_rep.frontier.hostkeys import (
-    host_of,
-    is_exempt,
-    is_of_http,
-    origin_at,
-    request_origin,
-)
+from scrapy_rep.frontier.hostkeys import host_of, is_of_http, origin_at
 from scrapy_rep.frontier.hosts import Hosts
-from scrapy_rep.frontier.judge import Judge
 from scrapy_rep.frontier.pauses import ASKS_FOR_PAUSE, duration, pause_in
 from scrapy_rep.frontier.reach import Reach
-from scrapy_rep.frontier.reporter import (
-    BACK_OFF,
-    BAD_URL,
-    BY_USER,
-    ROBOTS_TXT,
-    Case,
-    DecisionReporter,
-)
-from scrapy_rep.frontier.timetable import Timetable
-from scrapy_rep.log import get_logger
+from scrapy_rep.frontier.reporter import BACK_OFF, Case, DecisionReporter
+from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.request_target import is_robotstxt
-from scrapy_rep.responses.purposes import Purposes
 from scrapy_rep.settings import OBEY, RepSettings
 
 if TYPE_CHECKING:
@@ -53,14 +38,9 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from twisted.internet.defer import Deferred
 
-    from scrapy_rep.fetching.cache import Known
+    from scrapy_rep.fetching.request import Causes
     from scrapy_rep.protocol.origins import Origin
-    from scrapy_rep.protocol.robots import RobotsTxt
-    from scrapy_rep.protocol.robotstxt.decisions import Decision
     from scrapy_rep.protocol.robotstxt.pace import Pace
-    from scrapy_rep.protocol.usage.tdmrep import TdmRep
-
-logger = get_logger(__name__)
 
 # The most requests that wait for a verdict after they were sent. Further ones are not judged.
 _MAX_WAITING = 10_000
@@ -91,9 +71,9 @@ class DryRun:
     def __init__(self, crawler: Crawler) -> None:
         register(crawler, None)
         self._crawler = crawler
+        self._logger = CrawlLog(__name__, crawler)
         self._settings = settings = RepSettings.of(crawler)
         self._own = FetchMiddleware(crawler)
-        self._purposes = Purposes.of(crawler)
         self._reach = Reach.of(crawler)
         self._reach.has_judge = True
         self._reporter = DecisionReporter.of(crawler)
@@ -101,8 +81,7 @@ class DryRun:
         self._clock, self._alarms = frontier.clock, frontier.alarms
         self._hosts = Hosts(crawler, frontier, settings, self._reporter)
         self._judge = Judge(crawler, settings, frontier, self._hosts, self._reporter)
-        self._identity = Identity.of(crawler)
-        self._waiting: dict[Origin, tuple[Causes, list[Request]]] = {}
+        self._waiting: dict[Origin, tuple[Causes, list[Case]]] = {}
         """The requests that were sent before their robots.txt was known."""
 
         self._waiting_count = 0
@@ -151,8 +130,7 @@ class DryRun:
         ):
             # Scrapy's own middleware has refused it, so it has not come here. Nor has it
             # come to the middleware that sets the header by which it is judged.
-            assert self._crawler.spider is not None
-            header, _ = self._identity.header_and_tokens(self._crawler.spider)
+            header = default_header(self._crawler.settings, self._crawler.spider)
             request.headers.setdefault("User-Agent", header)
             self._judge_request(request)
 
@@ -163,10 +141,9 @@ class DryRun:
         try:
             self._begin(request)
         except Exception:
-            logger.exception(
+            self._logger.exception(
                 "Error while judging %(request)s: the dry run does not count it",
-                {"request": request},
-                extra={"spider": self._crawler.spider},
+                request=request,
             )
 
     def _begin(self, request: Request) -> None:
@@ -179,67 +156,28 @@ class DryRun:
                 self._reach.when_open(request, again)
                 return
         self._reach.sent(request)
-        origin = request_origin(request)
-        case = Case(request, origin)
-        if is_exempt(request):
-            self._allow(case, BY_USER)
-        elif origin is None:
-            self._refuse(case, BAD_URL)
-        elif self._is_paused_too_long(request):
+        case = self._judge.case(request)
+        if self._is_paused_too_long(request):
             why = f"{host_of(request)} asked for a longer pause than REP_WAIT_MAX"
-            self._refuse(case._replace(why=why), BACK_OFF)
-        elif override := self._hosts.override(origin):
-            case = case._replace(override=override)
-            if override.robots is not None:
-                self._judge_by(override.robots, case)
-            else:
-                self._judge.count_override(origin)
-                self._allow(case, BY_USER)
+            self._reporter.refused(Case(request, case.origin, why=why), BACK_OFF)
+            self._reach.judged(request, is_allowed=False)
+        elif self._judge.lacks_file(case):
+            self._wait(case)
         else:
-            known = self._hosts.cache.cached(origin)
-            if known is None or self._needs_tdmrep(known, request):
-                self._wait(origin, request)
-            else:
-                self._judge_known(known, request)
+            self._judge_case(case)
 
-    def _judge_known(
-        self, known: Known, request: Request, tdmrep: TdmRep | None = None
-    ) -> None:
-        case = Case(request, known.origin, known.entry)
-        if is_robotstxt(request.url) and request.method == "GET":
-            self._judge.count_override(known.origin)
-            self._allow(
-                case, ROBOTS_TXT if self._reporter.reports_allowed(case) else None
-            )
-        else:
-            self._judge_by(known.robots, case, tdmrep or known.tdmrep)
-            self._hosts.cache.update_weight(known)
-
-    def _judge_by(
-        self, robots: RobotsTxt, case: Case, tdmrep: TdmRep | None = None
-    ) -> None:
+    def _judge_case(self, case: Case) -> None:
+        request = case.request
         try:
-            decision, pace = self._judge.judge(robots, case, tdmrep)
+            decision, pace = self._judge.judge(case)
         except RobotsDenied:
-            self._reach.judged(case.request, is_allowed=False)
+            self._reach.judged(request, is_allowed=False)
             return
-        self._judge.count_override(case.origin)
-        if pace.records:
+        if pace is not None and pace.records:
             assert case.origin is not None
-            self._note_pace(case.request, case.origin, pace)
-        self._allow(case, decision)
-
-    def _refuse(self, case: Case, decision: Decision) -> None:
-        self._reporter.refused(case, decision)
-        self._reach.judged(case.request, is_allowed=False)
-
-    def _allow(self, case: Case, decision: Decision | None) -> None:
-        if decision is not None:
-            self._reporter.allowed(case, decision)
-        self._reach.judged(case.request, is_allowed=True)
-
-    def _needs_tdmrep(self, known: Known, request: Request) -> bool:
-        return known.tdmrep is None and self._purposes.are_about_mining(request)
+            self._note_pace(request, case.origin, pace)
+        self._judge.allow(case, decision)
+        self._reach.judged(request, is_allowed=True)
 
     # Time.
 
@@ -276,49 +214,53 @@ class DryRun:
 
     # robots.txt files, in the background.
 
-    def _wait(self, origin: Origin, request: Request) -> None:
+    def _wait(self, case: Case) -> None:
+        request, origin = case.request, case.origin
+        assert origin is not None
         self._crawler.stats.inc_value(stats.DRY_RUN_NOT_JUDGED)
         if self._waiting_count >= _MAX_WAITING:
             self._reach.judged(request, is_allowed=True)
             return
         self._waiting_count += 1
         found = self._waiting.get(origin)
-        cause = self._hosts.cache.cause_of(request)
         if found is not None:
-            causes, requests = found
-            causes.add(cause)
-            requests.append(request)
+            causes, cases = found
+            causes.add(request)
+            cases.append(case)
             return
         if not self._waiting:
             self._alarms.at(self._clock.monotonic() + _CHECK_EVERY, self._check)
-        self._waiting[origin] = Causes(cause), [request]
+        self._waiting[origin] = self._hosts.causes(request), [case]
         fetch = deferred_from_coro(self._learn(origin))
         self._fetches.add(fetch)
         fetch.addBoth(self._ended, fetch)
 
     async def _learn(self, origin: Origin) -> None:
         """Learn the robots.txt of *origin*, and judge the requests that wait for it."""
-        causes, requests = self._waiting[origin]
-        cache, known, tdmrep = self._hosts.cache, None, None
+        causes, cases = self._waiting[origin]
+        cache, known = self._hosts.cache, None
         try:
             found = cache.cached(origin)
             if found is None:
                 found, is_new = await cache.learn(origin, causes)
                 await self._reporter.learned(found, causes[0], is_new=is_new)
-            if any(self._needs_tdmrep(found, each) for each in requests):
+            if any(
+                self._judge.lacks_file(each._replace(known=found)) for each in cases
+            ):
                 tdmrep = await cache.tdmrep(found, causes)
+                found = found._replace(tdmrep=tdmrep)
             known = found
         except (SpiderClosing, CancelledError, asyncio.CancelledError):
             pass
         finally:
             del self._waiting[origin]
-            self._waiting_count -= len(requests)
-            for request in requests:
+            self._waiting_count -= len(cases)
+            for case in cases:
                 if known is None:
-                    self._reach.judged(request, is_allowed=True)
+                    self._reach.judged(case.request, is_allowed=True)
                 else:
                     self._crawler.stats.inc_value(stats.DRY_RUN_NOT_JUDGED, -1)
-                    self._judge_known(known, request, tdmrep)
+                    self._judge_case(case._replace(known=known))
 
     def _ended(self, result: object, fetch: Deferred[None]) -> object:
         self._fetches.discard(fetch)
@@ -351,18 +293,18 @@ class DryRun:
     def _spider_opened(self) -> None:
         self._began = self._clock.monotonic()
         settings = self._crawler.settings
-        self._log(
+        self._logger.info(
             "This is a dry run (REP_DRY_RUN): robots.txt files are fetched, and each request, link "
             "and item is judged, but nothing is refused, dropped, delayed or held back. The "
             "last lines of the log say what a real run would have withheld"
         )
         if self._settings.obey:
-            self._log(
+            self._logger.info(
                 "ROBOTSTXT_OBEY is True in this project: Scrapy's own RobotsTxtMiddleware "
                 "refuses what it refuses without scrapy-rep, and fetches each robots.txt too"
             )
         elif settings.getpriority(OBEY):
-            self._log(
+            self._logger.info(
                 "ROBOTSTXT_OBEY is False in this project: a real run would ignore robots.txt. This "
                 "dry run shows what it would refuse without that setting"
             )
@@ -375,14 +317,14 @@ class DryRun:
         self._cancel()
         counts = self._crawler.stats.get_value
         if not_met := counts(stats.DRY_RUN_NOT_MET, 0):
-            self._log(
+            self._logger.info(
                 "Other requests that a real run would not have made: %(count)s. Their URLs are "
                 "only on pages that it would not have fetched, or in links that it would not have "
                 "followed",
                 count=f"{not_met:,}",
             )
         if not_judged := counts(stats.DRY_RUN_NOT_JUDGED, 0):
-            self._log(
+            self._logger.info(
                 "Requests that were not judged: %(count)s. Too many waited for robots.txt files "
                 "at once, or the crawl has ended before these came",
                 count=f"{not_judged:,}",
@@ -397,13 +339,13 @@ class DryRun:
                 "No host has asked for a delay or a pause: a real run would have taken no longer "
                 "than this dry run (%(elapsed)s)"
             )
-        self._log(
+        self._logger.info(
             message,
             time=duration(self._timetable.most),
             elapsed=duration(self._clock.monotonic() - self._began),
         )
         for host, found in self._timetable.slowest()[:_SLOWEST_NAMED]:
-            self._log(
+            self._logger.info(
                 "%(host)s would have taken at least %(time)s: %(requests)s requests with a delay of "
                 "%(delay)g s, and pauses of %(paused)s",
                 host=host,
@@ -412,12 +354,6 @@ class DryRun:
                 delay=found.delay,
                 paused=duration(found.paused),
             )
-
-    def _log(self, message: str, **values: object) -> None:
-        arguments = [values] if values else []
-        logger.log(
-            logging.INFO, message, *arguments, extra={"spider": self._crawler.spider}
-        )
 
 
 def _is_scrapys_own(request: Request) -> bool:

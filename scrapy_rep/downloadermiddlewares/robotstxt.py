@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from scrapy.exceptions import NotConfigured
@@ -10,26 +11,17 @@ from scrapy.responsetypes import responsetypes
 
 from scrapy_rep import meta, stats
 from scrapy_rep.compat.browsers import is_for_browser
+from scrapy_rep.downloadermiddlewares.browsers import Browsers, register
 from scrapy_rep.downloadermiddlewares.dryrun import DryRun
+from scrapy_rep.downloadermiddlewares.judge import Judge
 from scrapy_rep.exceptions import BackingOff
 from scrapy_rep.fetching.middleware import FetchMiddleware
 from scrapy_rep.fetching.request import RobotsTxtRequest
-from scrapy_rep.frontier.browsers import Browsers, register
 from scrapy_rep.frontier.frontier import Frontier
-from scrapy_rep.frontier.hostkeys import is_exempt, is_of_http, request_origin
+from scrapy_rep.frontier.hostkeys import is_of_http
 from scrapy_rep.frontier.hosts import Hosts
-from scrapy_rep.frontier.judge import Judge
-from scrapy_rep.frontier.reporter import (
-    BACK_OFF,
-    BAD_URL,
-    BY_USER,
-    ROBOTS_TXT,
-    Case,
-    DecisionReporter,
-)
+from scrapy_rep.frontier.reporter import BACK_OFF, Case, DecisionReporter
 from scrapy_rep.protocol.access import results as access
-from scrapy_rep.protocol.request_target import is_robotstxt
-from scrapy_rep.responses.purposes import Purposes
 from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
@@ -37,11 +29,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_rep.fetching.cache import Known
-    from scrapy_rep.protocol.access.overrides import Override
-    from scrapy_rep.protocol.origins import Origin
-    from scrapy_rep.protocol.robots import RobotsTxt
-    from scrapy_rep.protocol.usage.tdmrep import TdmRep
+    from scrapy_rep.protocol.robotstxt.decisions import Decision
+    from scrapy_rep.protocol.robotstxt.pace import Pace
 
 
 class RobotsTxtMiddleware:
@@ -62,14 +51,11 @@ class RobotsTxtMiddleware:
             raise NotConfigured
         self._crawler = crawler
         self._own = FetchMiddleware(crawler)
-        self._purposes = Purposes.of(crawler)
-        self._reporter = DecisionReporter.of(crawler)
         self._frontier = frontier = Frontier.of(crawler)
-        self._hosts = frontier.hosts = Hosts(
-            crawler, frontier, settings, self._reporter
-        )
-        self._judge = Judge(crawler, settings, frontier, self._hosts, self._reporter)
-        self._browsers = Browsers(crawler, self._hosts, self._reporter, self._judge)
+        reporter = DecisionReporter.of(crawler)
+        self._hosts = frontier.hosts = Hosts(crawler, frontier, settings, reporter)
+        self._judge = Judge(crawler, settings, frontier, self._hosts, reporter)
+        self._browsers = Browsers(crawler, self._hosts, self._judge)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RobotsTxtMiddleware | DryRun:
@@ -85,69 +71,55 @@ class RobotsTxtMiddleware:
             return None
         if is_for_browser(request):
             self._browsers.begin(request)
-        origin = request_origin(request)
-        try:
-            if is_exempt(request):
-                request.meta.setdefault(meta.EXEMPT_ORIGIN, str(origin))
-                self._reporter.allowed(Case(request, origin), BY_USER)
-                await self._frontier.place(request, obeys=self._is_for_service(request))
-                return None
-            if origin is None:
-                self._judge.refuse(Case(request, origin), BAD_URL)
-            # An override may end while the request waits for its turn.
-            while (override := self._hosts.override(origin)) is not None:
-                case = Case(request, origin, None, override)
-                if await self._keep_to_override(override, case):
-                    return None
-            return await self._keep_to_robotstxt(origin, request)
-        except BackingOff as error:
-            case = Case(request, origin, why=str(error))
-            self._judge.refuse(case, BACK_OFF)
-
-    def _is_for_service(self, request: Request) -> bool:
-        """Whether *request*, which is exempt from robots.txt, is to a service that fetches pages
-        of the host whose download slot it is in: then it keeps to the delay of that host.
-        """
-        return self._frontier.key_of(request).is_service
-
-    async def _keep_to_override(self, override: Override, case: Case) -> bool:
-        """Apply *override* as :meth:`_keep_to` applies a robots.txt."""
-        if override.robots is not None:
-            return await self._keep_to(override.robots, case)
-        if await self._frontier.place(case.request, obeys=False):
-            return False
-        self._judge.count_override(case.origin)
-        self._reporter.allowed(case, BY_USER)
-        return True
-
-    async def _keep_to_robotstxt(
-        self, origin: Origin, request: Request
-    ) -> Response | None:
-        """Apply the robots.txt of *origin* to *request*. If *request* is for that robots.txt,
-        return a response from the cache.
-        """
+        # It does not tell this any more once it waits for a file.
         is_patient = self._frontier.is_patient(request)
-        while True:
-            # It is nearly always cached, so there is nothing to await.
-            known = self._hosts.cached(origin)
-            if known is None:
-                self._frontier.warn_of_waiting(request)
-                known = await self._hosts.known(origin, request, is_patient=is_patient)
-            case = Case(request, origin, known.entry)
-            if is_robotstxt(request.url) and request.method == "GET":
-                self._judge.count_override(origin)
-                copy = self._copy(known, request)
-                if copy is None and self._reporter.reports_allowed(case):
-                    self._reporter.allowed(case, ROBOTS_TXT)
-                return copy
-            tdmrep = known.tdmrep
-            if tdmrep is None and self._purposes.are_about_mining(request):
-                tdmrep = await self._hosts.tdmrep(known, request)
-            try:
-                if await self._keep_to(known.robots, case, tdmrep):
-                    return None
-            finally:
-                self._hosts.cache.update_weight(known)
+        case = self._judge.case(request)
+        if case.is_exempt:
+            request.meta.setdefault(meta.EXEMPT_ORIGIN, str(case.origin))
+        try:
+            while True:
+                if self._judge.lacks_file(case):
+                    case = await self._with_files(case, is_patient=is_patient)
+                decision, pace = self._judge.judge(case)
+                if case.is_for_robotstxt:
+                    return self._copy(case, decision)
+                if not await self._place(case, pace):
+                    break
+                # It has waited: what decides may have changed meanwhile.
+                case = self._judge.case(request)
+        except BackingOff as error:
+            case = Case(request, case.origin, why=str(error))
+            self._judge.refuse(case, BACK_OFF)
+        self._judge.allow(case, decision)
+        return None
+
+    async def _with_files(self, case: Case, *, is_patient: bool) -> Case:
+        """Return *case* with the files that decide about it, once they are known."""
+        assert case.origin is not None
+        request, known = case.request, case.known
+        if known is None:
+            self._frontier.warn_of_waiting(request)
+            known = await self._hosts.known(case.origin, request, is_patient=is_patient)
+            case = case._replace(known=known)
+        if self._judge.lacks_file(case):
+            tdmrep = await self._hosts.tdmrep(known, request)
+            case = case._replace(known=known._replace(tdmrep=tdmrep))
+        return case
+
+    async def _place(self, case: Case, pace: Pace | None) -> bool:
+        """Wait until the request of *case* may be sent. Return whether it has waited. Raises
+        BackingOff or SpiderClosing.
+        """
+        request, frontier = case.request, self._frontier
+        if pace is None:
+            # A request to a service that fetches the pages of a host keeps to its delay.
+            obeys = frontier.key_of(request).is_service
+            return await frontier.place(request, obeys=obeys)
+        if pace.records:
+            frontier.warn_of_waiting(request)
+        assert case.origin is not None
+        fetched = -inf if case.entry is None else case.entry.fetched
+        return await self._hosts.place(request, case.origin, pace, fetched=fetched)
 
     async def process_response(self, request: Request, response: Response) -> Response:
         # From a cache or another component. The places of a request with a response of its
@@ -169,33 +141,16 @@ class RobotsTxtMiddleware:
         if is_for_browser(request):
             self._browsers.end(request)
 
-    async def _keep_to(
-        self, robots: RobotsTxt, case: Case, tdmrep: TdmRep | None = None
-    ) -> bool:
-        """Refuse the request of *case*, or let it pass after it has waited for its places. Return
-        False if it has waited: robots.txt may have changed meanwhile, so the caller must apply
-        it again. Raises BackingOff.
-        """
-        decision, pace = self._judge.judge(robots, case, tdmrep)
-        request, origin = case.request, case.origin
-        assert origin is not None
-        if pace.records:
-            self._frontier.warn_of_waiting(request)
-        fetched = float("-inf") if case.entry is None else case.entry.fetched
-        if await self._hosts.place(request, origin, pace, fetched=fetched):
-            return False
-        self._judge.count_override(origin)
-        if decision is not None:
-            self._reporter.allowed(case, decision)
-        return True
-
-    def _copy(self, known: Known, request: Request) -> Response | None:
+    def _copy(self, case: Case, decision: Decision | None) -> Response | None:
         """Return the cached response to a spider's own request for a robots.txt; None if there
         is none or robots.txt is unreachable, so that Scrapy downloads it.
         """
-        result = known.entry.result
+        assert case.known is not None
+        request, result = case.request, case.known.entry.result
         if result.status is None or result.access is access.Access.UNREACHABLE:
+            self._judge.allow(case, decision)
             return None
+        self._judge.count_override(case.origin)
         self._crawler.stats.inc_value(stats.FROM_COPY)
         content_type = dict(result.headers).get("content-type", "text/plain")
         headers = Headers({"Content-Type": content_type})

@@ -9,7 +9,7 @@ from scrapy import signals
 from scrapy.settings import SETTINGS_PRIORITIES
 
 from scrapy_rep.compat.versions import shared_component
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import CrawlLog
 from scrapy_rep.meta import PURPOSES
 from scrapy_rep.protocol.agents import is_rfc_token, product_tokens
 from scrapy_rep.protocol.robotstxt.pace import Pace
@@ -17,13 +17,13 @@ from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 from scrapy_rep.settings import PARSER, USER_AGENT, RepSettings, unknown_names
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
     from scrapy_rep.protocol.robots import RobotsTxt
-
-logger = get_logger(__name__)
 
 _tokens = lru_cache(maxsize=256)(product_tokens)
 
@@ -35,6 +35,7 @@ class Identity:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
+        self._log = CrawlLog(__name__, crawler)
         settings = RepSettings.of(crawler)
         self._agents = settings.agents
         self._purposes = settings.purposes
@@ -47,11 +48,6 @@ class Identity:
     def of(cls, crawler: Crawler) -> Identity:
         """The instance that the components of a crawl share."""
         return shared_component(crawler, cls)
-
-    @property
-    def has_agents_by_purpose(self) -> bool:
-        """Whether any purpose has its own product tokens."""
-        return bool(self._tokens_by_purpose)
 
     def purposes(self, request: Request | None) -> tuple[str, ...]:
         """The purposes of the response to *request*. Raises ValueError if the value of its
@@ -90,13 +86,11 @@ class Identity:
         names = self.purposes_by_tokens(request)
         return tuple(dict.fromkeys(token for tokens in names for token in tokens))
 
-    def pace(self, robots: RobotsTxt, request: Request | None = None) -> Pace:
-        """The delays, rates and visit times of *robots* for the product tokens of *request*."""
-        if not self._tokens_by_purpose:
-            return robots.pace(self._tokens_of(request))
-        paces = [robots.pace(tokens) for tokens in self.purposes_by_tokens(request)]
-        records = dict.fromkeys(record for pace in paces for record in pace.records)
-        return paces[0] if len(paces) == 1 else Pace.of(records)
+    def pace(self, robots: RobotsTxt) -> Pace:
+        """The delays, rates and visit times of *robots* for requests without their own
+        User-Agent and purposes.
+        """
+        return pace_for(robots, self.purposes_by_tokens(None))
 
     def may_fetch(self, robots: RobotsTxt, url: str) -> bool:
         """Whether this package itself may fetch *url*, for any of its product tokens."""
@@ -117,52 +111,57 @@ class Identity:
             self._default_tokens = self._of_header(header)
         return self._default_tokens
 
-    def header_and_tokens(self, spider: Spider) -> tuple[str, tuple[str, ...]]:
-        """The User-Agent header of the settings, and the product tokens to follow."""
-        return default_header(self._crawler.settings, spider), self.tokens(None)
-
-    def _spider_opened(self, spider: Spider) -> None:
+    def _spider_opened(self) -> None:
         """Warn about a User-Agent without a product token, product tokens that RFC 9309 does
         not allow, unknown settings, and a parser that is not used.
         """
         agents = self.tokens(None)
         unusual = [agent for agent in agents if not is_rfc_token(agent)]
         if unusual:
-            logger.warning(
+            self._log.warning(
                 "The product token %(token)r has characters other than letters, '_' and "
                 "'-', the only ones that RFC 9309 (2.2.1) allows. scrapy-rep matches it "
                 "unchanged; some sites and checkers may cut it at such a character.",
-                {"token": ", ".join(unusual)},
-                extra={"spider": spider},
+                token=", ".join(unusual),
             )
         for name, nearest in unknown_names(self._crawler.settings):
             meant = f" Did you mean {nearest}?" if nearest else ""
-            logger.warning(
+            self._log.warning(
                 "%(name)s is not a setting of scrapy-rep and has no effect.%(meant)s",
-                {"name": name, "meant": meant},
-                extra={"spider": spider},
+                name=name,
+                meant=meant,
             )
         parser = _unused_parser(self._crawler.settings)
         if parser:
-            logger.warning(
+            self._log.warning(
                 "%(setting)s = %(parser)r has no effect: scrapy-rep parses robots.txt with "
                 "its own parser. Remove the setting, or use Scrapy's RobotsTxtMiddleware.",
-                {"setting": PARSER, "parser": parser},
-                extra={"spider": spider},
+                setting=PARSER,
+                parser=parser,
             )
 
     def _of_header(self, header: str) -> tuple[str, ...]:
         found = _tokens(header)
         if not found and not self._has_warned:
             self._has_warned = True
-            logger.warning(
+            self._log.warning(
                 "The User-Agent %(header)r does not say which crawler this is, so the crawl "
                 "follows only the groups for all crawlers (*). Set %(setting)s to the name "
                 "of your crawler, and include that name in USER_AGENT.",
-                {"header": header, "setting": USER_AGENT},
-                extra={"spider": self._crawler.spider},
+                header=header,
+                setting=USER_AGENT,
             )
         return found
+
+
+def pace_for(robots: RobotsTxt, agents: Iterable[tuple[str, ...]]) -> Pace:
+    """The delays, rates and visit times of *robots* for all of *agents*: the product tokens of
+    each purpose.
+    """
+    paces = [robots.pace(tokens) for tokens in agents]
+    if len(paces) == 1:
+        return paces[0]
+    return Pace.of(dict.fromkeys(record for pace in paces for record in pace.records))
 
 
 def default_header(

@@ -98,7 +98,7 @@ class Refusing:
     def _refuse(self, request: Request, queue: BackQueue) -> None:
         host = queue.host
         if host is not None and host.phase is Phase.REFUSED:
-            case = Case(request, host.origin, host.known.entry)
+            case = Case(request, host.origin, host.known)
             decision = host.known.robots.decide(request.url, ())
             if decision.allowed:
                 # It is the spider's own request for robots.txt, which is always allowed.

@@ -16,8 +16,7 @@ from scrapy_rep.exceptions import FileDenied, RobotsDenied
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.usage.vocabulary import Signal, Source
-from scrapy_rep.signals import rep_decided
-from tests.fakes import answer, coroutine_test, fake_crawler
+from tests.fakes import answer, coroutine_test, fake_crawler, records
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
@@ -169,16 +168,10 @@ async def test_what_a_ledger_is_told(level: str, told: int, tmp_path: Any) -> No
         REP_LEDGER=str(tmp_path / "ledger.sqlite"),
         REP_LEDGER_LEVEL=level,
     )
-    seen: list[dict[str, Any]] = []
-
-    def receive(**arguments: Any) -> None:
-        seen.append(arguments)
-
-    crawl.crawler.signals.connect(receive, rep_decided)
+    seen = records(crawl.crawler)
     request = await crawl.send("/a")
     crawl.receive(request, X_Robots_Tag="search=y", Content_Usage="ai-use=y")
-    uses = [each["record"] for each in seen if each["record"].layer == "usage"]
-    assert len(uses) == told
+    assert sum(each.layer == "usage" for each in seen) == told
 
 
 # Files for pipelines.
@@ -215,12 +208,7 @@ def test_files_that_are_not_for_a_purpose(
 ) -> None:
     """A media pipeline does not get a file that must not serve a purpose of the crawl."""
     crawl = Crawl(*purposes, **settings)
-    seen: list[dict[str, Any]] = []
-
-    def receive(**arguments: Any) -> None:
-        seen.append(arguments)
-
-    crawl.crawler.signals.connect(receive, rep_decided)
+    seen = records(crawl.crawler)
     request = Request(f"{SITE}/a.png", callback=NO_CALLBACK)
     headers = {"Content_Type": "image/png", **headers}
     if refused is None:
@@ -230,8 +218,8 @@ def test_files_that_are_not_for_a_purpose(
     with pytest.raises(FileDenied) as caught:
         crawl.receive(request, **headers)
     assert isinstance(caught.value, IgnoreRequest)
-    (signal,) = seen
-    assert signal["record"] is (record := caught.value.record)
+    (record,) = seen
+    assert record is caught.value.record
     assert (record.reason, record.url) == (refused, request.url)
     assert (record.layer, record.verdict) == ("usage", "dropped")
     assert crawl.stat(f"rep/usage/media/{refused}") == 1

@@ -14,8 +14,7 @@ from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy_rep.exceptions import RobotsDenied
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.frontier import Frontier
-from scrapy_rep.signals import rep_decided
-from tests.fakes import answer, coroutine_test, fake_crawler
+from tests.fakes import answer, coroutine_test, fake_crawler, records
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -55,15 +54,9 @@ def test_switched_off() -> None:
 async def test_denial() -> None:
     """For a refused request, errback, stats, signal and log have the decision."""
     mw, crawler = middleware()
-    seen = []
-
-    def receive(**arguments: Any) -> None:
-        seen.append(arguments)
-
-    crawler.signals.connect(receive, rep_decided)
-    request = Request(PRIVATE)
+    seen = records(crawler)
     with pytest.raises(RobotsDenied) as caught:
-        await ask(mw, request)
+        await ask(mw, Request(PRIVATE))
     record = caught.value.record
     assert (record.verdict, record.line, record.agent) == ("refused", 2, "*")
     assert (record.url, record.origin) == (PRIVATE, "http://example.com")
@@ -72,8 +65,7 @@ async def test_denial() -> None:
         f"Forbidden by {ROBOTS_URL}, line 2 (disallow: /private/)"
     )
     assert isinstance(caught.value, IgnoreRequest)
-    assert seen[0]["request"] is request
-    assert seen[0]["record"] is record
+    assert seen == [record]
     assert crawler.stats.get_value("robotstxt/forbidden") == 1
     assert crawler.stats.get_value("rep/denied/rule") == 1
 
@@ -197,12 +189,7 @@ async def test_other_schemes_pass(url: str) -> None:
 async def test_a_host_that_cannot_be_read(url: str) -> None:
     """A URL without a valid host is refused with its own reason, unless overridden."""
     mw, crawler = middleware(REP_OVERRIDES={"*": "ignore"})
-    seen = []
-
-    def receive(**arguments: Any) -> None:
-        seen.append(arguments)
-
-    crawler.signals.connect(receive, rep_decided)
+    seen = records(crawler)
     request = Request("http://example.com/")
     request._url = url  # Like verbatim_url, where Scrapy has it.
     with pytest.raises(
@@ -210,7 +197,7 @@ async def test_a_host_that_cannot_be_read(url: str) -> None:
     ) as caught:
         await ask(mw, request)
     assert caught.value.record.reason == "bad-url"
-    assert caught.value.record.origin == seen[0]["record"].origin == ""
+    assert caught.value.record.origin == seen[0].origin == ""
     assert crawler.stats.get_value("robotstxt/forbidden") == 1
     assert crawler.stats.get_value("rep/denied/bad-url") == 1
     request.meta["dont_obey_robotstxt"] = True
@@ -264,6 +251,22 @@ async def test_dont_obey_robotstxt() -> None:
 
 
 @coroutine_test
+async def test_an_exempt_request_that_is_refused_was_not_allowed() -> None:
+    """A request that is exempt from robots.txt keeps to back-off. If it is refused for that, no
+    ledger says that it was allowed.
+    """
+    mw, crawler = middleware(REP_LEDGER="ledger")
+    seen = records(crawler)
+    request = Request("http://paused.example/", meta={"dont_obey_robotstxt": True})
+    frontier = Frontier.of(crawler)
+    (scope,) = frontier.scopes_of(frontier.key_of(request))
+    frontier.back_off(scope.key, 3600, None)
+    with pytest.raises(RobotsDenied):
+        await ask(mw, request)
+    assert [each.reason for each in seen] == ["back-off"]
+
+
+@coroutine_test
 async def test_robotstxt_of_a_spider_is_answered_from_the_copy() -> None:
     """A spider that requests robots.txt gets the cached copy, with a flag."""
     mw, crawler = middleware()
@@ -306,17 +309,11 @@ async def test_that_the_spider_asks_for_robotstxt_is_recorded() -> None:
     """
     answers = {ROBOTS_URL: answer(ROBOTS_URL, b"", 503)}
     mw, crawler = middleware(answers, REP_LEDGER="ledger", REP_LEDGER_LEVEL="all")
-    seen = []
-
-    def receive(**arguments: Any) -> None:
-        seen.append(arguments)
-
-    crawler.signals.connect(receive, rep_decided)
+    seen = records(crawler)
     assert await ask(mw, Request(ROBOTS_URL)) is None
     (told,) = seen
-    assert told["request"].url == ROBOTS_URL
-    assert told["record"].verdict == "allowed"
-    assert told["record"].fetched
+    assert (told.url, told.verdict) == (ROBOTS_URL, "allowed")
+    assert told.fetched
 
 
 @pytest.mark.parametrize(

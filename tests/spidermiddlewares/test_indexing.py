@@ -16,14 +16,11 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
 from scrapy_rep.protocol.indexing.rules import IndexingRules
-from scrapy_rep.signals import rep_decided
 from scrapy_rep.spidermiddlewares.indexing import IndexingGateMiddleware
-from tests.fakes import coroutine_test, fake_crawler
+from tests.fakes import coroutine_test, fake_crawler, records
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
-
-    from scrapy_rep.record import Record
 
 URL = "http://example.com/page"
 FUTURE, PAST = b"unavailable_after: 2999-01-01", b"unavailable_after: 1999-01-01"
@@ -77,18 +74,15 @@ def test_links(
 ) -> None:
     """A request passes unless the page or the link forbids following it."""
     mw, crawler = gate(**settings)
-    dropped = []
-
-    def receive(record: Record, request: Request, response: Any) -> None:
-        assert (record.url, record.page) == (request.url, response.url)
-        dropped.append("rel" if record.layer == "rel" else "page")
-
-    crawler.signals.connect(receive, rep_decided)
+    seen = records(crawler)
     response = page(*tags, body=b'<a rel=ugc href="/other">')
     request = Request("http://example.com/other", meta=meta)
     found = list(mw.process_spider_output(response, [request, request]))
     assert found == ([] if source else [request, request])
-    assert dropped == [source] * (2 if source else 0)
+    assert len(seen) == (2 if source else 0)
+    for record in seen:
+        assert (record.url, record.page) == (request.url, response.url)
+        assert (record.layer == "rel") is (source == "rel")
     count = crawler.stats.get_value(f"rep/nofollow/{source}")
     assert count == (2 if source else None)
 

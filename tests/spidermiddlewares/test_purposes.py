@@ -14,9 +14,8 @@ from twisted.internet.defer import Deferred
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.usage.preferences import UsagePreferences
-from scrapy_rep.signals import rep_decided
 from scrapy_rep.spidermiddlewares.indexing import IndexingGateMiddleware
-from tests.fakes import coroutine_test, fake_crawler
+from tests.fakes import coroutine_test, fake_crawler, records
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.exceptions import UsageDenied
-    from scrapy_rep.record import Record
 
 pytestmark = pytest.mark.newest
 
@@ -110,16 +108,12 @@ async def test_items(
 def test_annotate() -> None:
     """The item field has the answer for each purpose; the signal has the denied one."""
     mw, crawler = gate("search", "train-ai", REP_USAGE="annotate")
-    seen = []
-
-    def receive(record: Record) -> None:
-        seen.append((record.verdict, record.reason))
-
-    crawler.signals.connect(receive, rep_decided)
+    seen = records(crawler)
     for text, may_train in (("train-ai=n", False), ("train-ai=y", True)):
         (item,) = mw.process_spider_output(page(stated(text)), [{}])
         assert item["robots"]["usage"] == {"search": True, "train-ai": may_train}
-    assert seen == [("annotated", "train-ai")]
+    (record,) = seen
+    assert (record.verdict, record.reason) == ("annotated", "train-ai")
     assert crawler.stats.get_value("rep/usage/annotated") == 2
 
 

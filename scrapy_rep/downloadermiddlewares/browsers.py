@@ -20,17 +20,10 @@ from scrapy_rep.compat.browsers import (
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
 from scrapy_rep.fetching.identity import default_header
 from scrapy_rep.frontier.hostkeys import is_of_http, request_origin
-from scrapy_rep.frontier.reporter import (
-    BAD_URL,
-    BY_USER,
-    ROBOTS_TXT,
-    Case,
-    DecisionReporter,
-    Via,
-)
-from scrapy_rep.log import get_logger
+from scrapy_rep.frontier.reporter import Via
+from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.origins import origin_of
-from scrapy_rep.protocol.request_target import have_same_target, is_robotstxt
+from scrapy_rep.protocol.request_target import have_same_target
 from scrapy_rep.responses.purposes import Purposes
 
 if TYPE_CHECKING:
@@ -38,12 +31,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from scrapy_rep.downloadermiddlewares.judge import Judge
     from scrapy_rep.frontier.hosts import Hosts
-    from scrapy_rep.frontier.judge import Judge
-    from scrapy_rep.protocol.origins import Origin
-    from scrapy_rep.protocol.robotstxt.decisions import Decision
-
-logger = get_logger(__name__)
 
 ABORT_FORBIDDEN = "scrapy_rep.playwright.abort_forbidden"
 
@@ -61,16 +50,10 @@ class Browsers:
     follows redirects, runs scripts, and loads images and frames.
     """
 
-    def __init__(
-        self,
-        crawler: Crawler,
-        hosts: Hosts,
-        reporter: DecisionReporter,
-        judge: Judge,
-    ) -> None:
+    def __init__(self, crawler: Crawler, hosts: Hosts, judge: Judge) -> None:
         self._crawler = crawler
+        self._logger = CrawlLog(__name__, crawler)
         self._hosts = hosts
-        self._reporter = reporter
         self._judge = judge
         self._purposes = Purposes.of(crawler)
         self._denied: WeakKeyDictionary[Request, RobotsDenied] = WeakKeyDictionary()
@@ -100,11 +83,7 @@ class Browsers:
             if handler[1]
             else "It can check the rest only with scrapy-playwright."
         )
-        logger.warning(
-            message,
-            {"handler": handler[0], "ours": ABORT_FORBIDDEN},
-            extra={"spider": self._crawler.spider},
-        )
+        self._logger.warning(message, handler=handler[0], ours=ABORT_FORBIDDEN)
 
     # Requests of the spider.
 
@@ -134,12 +113,12 @@ class Browsers:
         if self._is_consulted or self._has_warned:
             return
         self._has_warned = True
-        logger.warning(
+        self._logger.warning(
             "PLAYWRIGHT_ABORT_REQUEST is %(value)r, which does not await %(ours)s: the "
             "browser may fetch URLs that robots.txt forbids. Await that function in yours, "
             "or set it in its place.",
-            {"value": abort_setting(self._crawler.settings), "ours": ABORT_FORBIDDEN},
-            extra={"spider": self._crawler.spider},
+            value=abort_setting(self._crawler.settings),
+            ours=ABORT_FORBIDDEN,
         )
 
     # The URL of a response.
@@ -197,11 +176,10 @@ class Browsers:
         except SpiderClosing:
             return False
         except Exception:
-            logger.exception(
+            self._logger.exception(
                 "Error while checking a browser's request for %(url)s against robots.txt: "
                 "the request is aborted",
-                {"url": url},
-                extra={"spider": self._crawler.spider},
+                url=url,
             )
             return False
         return True
@@ -212,30 +190,13 @@ class Browsers:
         """Apply the robots.txt of the origin of *request*, or the override for it, unless *cause*,
         the request of the spider, is exempt. Raises RobotsDenied or SpiderClosing.
         """
-        origin = request_origin(request)
-        if cause is not None and _is_exempted_by(cause, origin):
-            self._reporter.allowed(Case(request, origin, via=via), BY_USER)
-            return
-        if origin is None:
-            self._judge.refuse(Case(request, origin, via=via), BAD_URL)
-        override = self._hosts.override(origin)
-        entry = tdmrep = None
-        if override is not None:
-            robots = override.robots
-        else:
-            known = self._hosts.cached(origin) or await self._hosts.known(
-                origin, request, is_patient=False
-            )
-            robots, entry, tdmrep = known.robots, known.entry, known.tdmrep
-        case = Case(request, origin, entry, override, via)
-        decision: Decision | None = BY_USER
-        if robots is not None and not is_robotstxt(request.url):
-            decision, _ = self._judge.judge(robots, case, tdmrep)
-        elif robots is not None:
-            decision = ROBOTS_TXT if self._reporter.reports_allowed(case) else None
-        self._judge.count_override(origin)
-        if decision is not None:
-            self._reporter.allowed(case, decision)
+        exempt = cause is not None and _is_exempted_by(cause, request)
+        case = self._judge.case(request, via, exempt=exempt)
+        if case.origin is not None and self._judge.lacks_file(case):
+            known = await self._hosts.known(case.origin, request, is_patient=False)
+            case = case._replace(known=known)
+        decision, _ = self._judge.judge(case)
+        self._judge.allow(case, decision)
 
 
 def register(crawler: Crawler, browsers: Browsers | None) -> None:
@@ -266,11 +227,11 @@ def _is_ours(predicate: object) -> bool:
     return f"{getattr(predicate, '__module__', '')}.{name}" == ABORT_FORBIDDEN
 
 
-def _is_exempted_by(request: Request, origin: Origin | None) -> bool:
-    """Whether ``dont_obey_robotstxt`` of *request* exempts *origin*: the origin of its URL, or
-    the origin that it had before a middleware replaced its URL with that of a service.
+def _is_exempted_by(cause: Request, request: Request) -> bool:
+    """Whether ``dont_obey_robotstxt`` of *cause* exempts the origin of *request*: it is that of
+    *cause*, or was before a middleware replaced the URL of *cause* with that of a service.
     """
-    if not request.meta.get(meta.DONT_OBEY_ROBOTSTXT):
+    if not cause.meta.get(meta.DONT_OBEY_ROBOTSTXT):
         return False
-    exempt = str(request_origin(request)), request.meta.get(meta.EXEMPT_ORIGIN)
-    return str(origin) in exempt
+    exempt = str(request_origin(cause)), cause.meta.get(meta.EXEMPT_ORIGIN)
+    return str(request_origin(request)) in exempt

@@ -8,8 +8,7 @@ from scrapy import Request
 from scrapy.http import HtmlResponse
 
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
-from scrapy_rep.signals import rep_decided
-from tests.fakes import answer, coroutine_test, fake_crawler
+from tests.fakes import answer, coroutine_test, fake_crawler, records
 
 SITE = "http://example.com"
 ROBOTS_URL = f"{SITE}/robots.txt"
@@ -22,16 +21,10 @@ async def arrive(url: str, **settings: Any) -> tuple[Any, list[str]]:
     settings = {"USER_AGENT": "mybot", **settings}
     crawler = fake_crawler(settings, {ROBOTS_URL: answer(ROBOTS_URL)})
     middleware = RobotsTxtMiddleware.from_crawler(crawler)
-    allowed: list[str] = []
-
-    def receive(record: Any) -> None:
-        if record.verdict == "allowed":
-            allowed.append(record.url)
-
-    crawler.signals.connect(receive, rep_decided)
+    seen = records(crawler)
     response = HtmlResponse(url)
     assert await middleware.process_response(Request(SITE), response) is response
-    return crawler.stats, allowed
+    return crawler.stats, [each.url for each in seen if each.verdict == "allowed"]
 
 
 @coroutine_test

@@ -1,0 +1,164 @@
+"""Decides by a robots.txt, or by the user's override, about the requests of spiders and browsers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from scrapy_rep.fetching.identity import Identity, pace_for
+from scrapy_rep.frontier.hostkeys import is_exempt, request_origin
+from scrapy_rep.frontier.reporter import BAD_URL, BY_USER, ROBOTS_TXT, Case
+from scrapy_rep.protocol.request_target import decide, is_allowed
+from scrapy_rep.protocol.robotstxt.pace import Pace
+from scrapy_rep.responses.purposes import Purposes
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.fetching.request import RobotsTxtRequest
+    from scrapy_rep.frontier.frontier import Frontier
+    from scrapy_rep.frontier.hosts import Hosts
+    from scrapy_rep.frontier.reporter import DecisionReporter, Via
+    from scrapy_rep.protocol.origins import Origin
+    from scrapy_rep.protocol.robots import RobotsTxt
+    from scrapy_rep.protocol.robotstxt.decisions import Decision
+    from scrapy_rep.settings import RepSettings
+
+_NO_PACE = Pace.of(())
+
+
+class Judge:
+    """Decides whether a request is allowed, and whether the delay of its host is acceptable."""
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        settings: RepSettings,
+        frontier: Frontier,
+        hosts: Hosts,
+        reporter: DecisionReporter,
+    ) -> None:
+        self._identity = Identity.of(crawler)
+        self._purposes = Purposes.of(crawler)
+        self._frontier = frontier
+        self._hosts = hosts
+        self._reporter = reporter
+        self._clients = settings.clients
+
+    def case(
+        self, request: Request, via: Via | None = None, *, exempt: bool | None = None
+    ) -> Case:
+        """Return *request* with what decides about it, as far as that is known now. Whether it is
+        *exempt* from robots.txt is in its meta, unless that is given.
+        """
+        origin = request_origin(request)
+        if is_exempt(request) if exempt is None else exempt:
+            return Case(request, origin, via=via, is_exempt=True)
+        if origin is None:
+            return Case(request, origin, via=via)
+        override = self._hosts.override(origin)
+        known = None if override is not None else self._hosts.cached(origin)
+        return Case(request, origin, known, override, via)
+
+    def lacks_file(self, case: Case) -> bool:
+        """Whether a file that decides about *case* has to be fetched first: its robots.txt, or
+        tdmrep.json if a purpose of the request needs it.
+        """
+        if case.is_exempt or case.origin is None or case.override is not None:
+            return False
+        return case.known is None or (
+            case.known.tdmrep is None
+            and not case.is_for_robotstxt
+            and self._purposes.are_about_mining(case.request)
+        )
+
+    def judge(self, case: Case) -> tuple[Decision | None, Pace | None]:
+        """Return the decision that allows the request of *case*, or None if it need not be
+        reported; and the pace of its host, or None if no robots.txt decides.
+
+        Raises RobotsDenied if the request is forbidden, or if it would wait for the delay or the
+        visiting hours longer than the settings allow.
+        """
+        if case.is_exempt:
+            return BY_USER, None
+        if case.origin is None:
+            self.refuse(case, BAD_URL)
+        if case.override is not None:
+            if case.override.robots is None:
+                return BY_USER, None
+            return self._judge_by(case.override.robots, case)
+        if case.is_for_robotstxt:
+            return ROBOTS_TXT, None
+        assert case.known is not None
+        try:
+            return self._judge_by(case.known.robots, case)
+        finally:
+            self._hosts.cache.update_weight(case.known)
+
+    def judge_own(self, request: RobotsTxtRequest) -> None:
+        """Raise RobotsDenied if *request*, of this package for another file than robots.txt, is
+        forbidden, as if it were of a spider.
+        """
+        origin, known = request_origin(request), request.fetch.known
+        assert origin is not None
+        override = None if known is not None else self._hosts.override(origin)
+        if known is not None or override is not None:
+            self.judge(Case(request, origin, known, override))
+        self.count_override(origin)
+
+    def refuse(self, case: Case, decision: Decision) -> NoReturn:
+        """Report that the request of *case* is refused. Raises RobotsDenied."""
+        self._frontier.left(case.request)
+        self.count_override(case.origin)
+        raise self._reporter.refused(case, decision)
+
+    def allow(self, case: Case, decision: Decision | None) -> None:
+        """Report that the request of *case* is sent. *decision* is what :meth:`judge` returned."""
+        if not case.is_exempt:
+            self.count_override(case.origin)
+        if decision is not None and self._reporter.reports_allowed(case):
+            self._reporter.allowed(case, decision)
+
+    def _judge_by(self, robots: RobotsTxt, case: Case) -> tuple[Decision | None, Pace]:
+        """Decide about a request, which may be made for purposes with different product tokens:
+        it is refused if all of these are. The others count as usage preferences.
+        """
+        request, url, clients = case.request, case.request.url, self._clients
+        is_reported = self._reporter.reports_allowed(case)
+        allowed: list[Decision | None] = []
+        refused: list[Decision] = []
+        by_purpose: list[tuple[str, Decision]] = []
+        agents = self._identity.purposes_by_tokens(request)
+        for tokens, purposes in agents.items():
+            decision = None
+            if is_reported or not is_allowed(robots, url, tokens, clients):
+                decision = decide(robots, url, tokens, clients)
+            if decision is None or decision.allowed:
+                allowed.append(decision)
+            else:
+                refused.append(decision)
+                by_purpose += [(purpose, decision) for purpose in purposes]
+        if not allowed:
+            self.refuse(case, refused[0])
+        tdmrep = case.known and case.known.tdmrep
+        self._purposes.note(request, robots, case.entry, tdmrep, by_purpose)
+        pace = pace_for(robots, agents)
+        if pace.records:
+            self._judge_pace(robots, pace, case)
+        return allowed[0], pace
+
+    def _judge_pace(self, robots: RobotsTxt, pace: Pace, case: Case) -> None:
+        request, origin = case.request, case.origin
+        assert origin is not None
+        demand = self._hosts.demand(pace)
+        if demand.refusal is None:
+            return
+        self._hosts.warn_of_demand(origin, demand)
+        agent = robots.decide(request.url, self._identity.tokens(request)).agent
+        self.refuse(case, pace.refusal(demand.refusal, self._hosts.now(), agent))
+
+    def count_override(self, origin: Origin | None) -> None:
+        """Count the override for *origin*, if there is one, as used for a decision."""
+        override = self._hosts.override_for(origin) if origin else None
+        if origin and override is not None:
+            self._reporter.override_used(override, origin)

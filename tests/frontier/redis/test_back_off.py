@@ -76,6 +76,20 @@ def test_one_place_more_with_each_success(shared: Shared) -> None:
     assert "places" not in shared.host(HOST)
 
 
+def test_success_of_what_was_sent_before(shared: Shared) -> None:
+    """A request that was sent before a pause says nothing about the time after it."""
+    one, two = shared.worker(), shared.worker()
+    know(one, PAGES)
+    push(one, PAGES, *map(str, range(9)))
+    one.back_off(HOST, 7.0, 1.0)
+    shared.advance(7)
+    found = take(two, at_once=8)
+    one.back_off(HOST, 7.0, 2.0)
+    shared.advance(8)
+    end(two, found, pause=two.last_pause)
+    assert len(pop_all(two, at_once=8)) == 1
+
+
 def test_pauses_are_told(shared: Shared) -> None:
     """Each worker learns of each pause once, also one that starts later."""
     told: list[list[tuple[object, ...]]] = [[], [], []]
@@ -96,6 +110,19 @@ def test_pauses_are_told(shared: Shared) -> None:
     shared.advance(5)
     worker(2)
     assert told[2] == [(HOST, 4.0, 2.0, 6.0)]
+
+
+def test_longest_pause_of_several_workers(shared: Shared) -> None:
+    """If several workers report pauses of a host, the one that ends last holds."""
+    one, two = shared.worker(), shared.worker()
+    know(one, PAGES)
+    push(one, PAGES, "1")
+    one.back_off(HOST, 7.0, 1.0)
+    two.back_off(HOST, 2.0, 1.0)
+    shared.advance(6.999)
+    assert pop(two) is None
+    shared.advance(0.001)
+    assert pop(two) == "1"
 
 
 def test_too_long_a_pause(shared: Shared) -> None:

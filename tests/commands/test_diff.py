@@ -39,21 +39,22 @@ def test_rules_and_verdicts(rep: Rep) -> None:
     assert ended.status == 1
     assert ended.out == (
         "User-agent: otherbot   (group removed)\n"
-        "  - Disallow: /basket/   (line 5)\n"
-        "  - Allow: /basket/help   (line 6)\n"
-        "  - Crawl-delay: 2   (line 4)\n"
+        "  - disallow: /basket/\n"
+        "  - allow: /basket/help\n"
+        "  - crawl-delay: 2\n"
         "User-agent: mybot   (group changed)\n"
-        "  - Crawl-delay: 2   (line 4)\n"
-        "  + Disallow: /private/   (line 4)\n"
+        "  - crawl-delay: 2\n"
+        "  + disallow: /private/\n"
         "User-agent: newbot   (group added)\n"
-        "  + Disallow:    (line 6)\n"
-        "  - Sitemap: https://shop.example/sitemap.xml\n"
-        "  + Sitemap: https://shop.example/new.xml\n"
+        "  + disallow: \n"
+        "  - sitemap: https://shop.example/sitemap.xml\n"
+        "  + sitemap: https://shop.example/new.xml\n"
         "now denied\t/private/\twas: no rule matches; now: line 4, Disallow: "
         "/private/\n"
         "now denied\t/private/x\twas: no rule matches; now: line 4, Disallow: "
         "/private/\n"
-        "8 URLs compared: 2 now denied\n"
+        "8 URLs compared\n"
+        "  now denied: 2\n"
     )
 
 
@@ -63,7 +64,7 @@ def test_nothing_changed(rep: Rep) -> None:
     Path("old.txt").write_text(old)
     new = "# New\n\nUser-agent: b\nDisallow: / # all\nUser-agent: *\nDisallow: /a\n"
     ended = rep("diff", "old.txt", "-", stdin=new)
-    assert (ended.status, ended.out) == (0, "4 URLs compared: no verdict changes\n")
+    assert (ended.status, ended.out) == (0, "4 URLs compared\n")
     (summary,) = rep("diff", "old.txt", "-", "--json", stdin=new).records("diff")
     assert summary["changed"] is False
 
@@ -78,8 +79,10 @@ def test_json(rep: Rep) -> None:
         (["newbot"], "added"),
         ([], "changed"),
     ]
-    sitemap = {"field": "sitemap", "value": "https://shop.example/new.xml", "line": 0}
-    assert groups[-1]["added"] == [sitemap]
+    (sitemap,) = groups[-1]["added"]
+    assert sitemap["rule"] == "sitemap: https://shop.example/new.xml"
+    rule = {"field": "disallow", "value": "/private/", "line": 4}
+    assert rule.items() <= groups[1]["added"][0].items()
     verdicts = [each["url"] for each in records if each["kind"] == "denied"]
     assert verdicts == ["/private/", "/private/x"]
     assert records[-1]["denied"] == 2

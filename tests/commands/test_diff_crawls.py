@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +61,7 @@ def test_what_changed(rep: Rep) -> None:
     assert ended.out == (
         f"now denied\t{FORBIDDEN}\twas: line 3, Disallow: /; now: line 5, Disallow: /basket/\n"
         f"now allowed\t{ALLOWED}\twas: line 3, Disallow: /; now: no rule matches\n"
-        "4 URLs compared: 1 now denied, 1 now allowed\n"
+        "4 URLs compared\n  now denied: 1\n  now allowed: 1\n"
     )
 
 
@@ -90,7 +88,6 @@ def test_json(rep: Rep) -> None:
         "allowed": True,
         "reason": "rule",
         "agent": None,
-        "rule": {"kind": "disallow", "pattern": "/", "line": 3},
         "form": None,
         "why": "line 3, Disallow: /",
         "override": None,
@@ -164,11 +161,11 @@ def test_what_was_overridden(rep: Rep) -> None:
     ended = rep(*asked)
     assert ended.status == 1
     assert ended.out == (
-        f"now denied\t{FORBIDDEN}/1\twas: REP_OVERRIDES decides (overridden: shop.example: "
-        "ignore); now: line 5, Disallow: /basket/\n"
-        f"now denied\t{FORBIDDEN}/2\twas: the request ignores robots.txt (overridden: "
-        "dont_obey_robotstxt); now: line 5, Disallow: /basket/\n"
-        "4 URLs compared: 2 now denied\n"
+        f"now denied\t{FORBIDDEN}/1\twas: REP_OVERRIDES decides: shop.example: ignore; now: "
+        "line 5, Disallow: /basket/\n"
+        f"now denied\t{FORBIDDEN}/2\twas: the request ignores robots.txt; now: line 5, "
+        "Disallow: /basket/\n"
+        "4 URLs compared\n  now denied: 2\n"
     )
     assert Path("purge").read_text() == f"{FORBIDDEN}/1\n{FORBIDDEN}/2\n"
     records = rep(*asked, "--json").records("diff")
@@ -192,7 +189,7 @@ def test_what_is_overridden_now(site: Site, tmp_path: Path) -> None:
     assert "REP_OVERRIDES['shop.example'] has ended and decides nothing" in ended.err
     assert ended.out == (
         f"overridden\t{urls[0]}\twas: line 3, Disallow: /; now: line 2, Disallow: /basket "
-        "(overridden: 127.0.0.1: ignore (agreed; until 9000-01-01))\n2 URLs compared: 1 overridden\n"
+        "(overridden: 127.0.0.1: ignore (agreed; until 9000-01-01))\n2 URLs compared\n  overridden: 1\n"
     )
     rules = 'REP_OVERRIDES={"127.0.0.1": "User-agent: *\\nDisallow: /tea"}'
     ended = scrapy_rep(*asked, rules, "--json", cwd=tmp_path)
@@ -215,8 +212,8 @@ def test_what_was_refused_for_a_delay(rep: Rep) -> None:
     Path("fast.txt").write_text("User-agent: *\nCrawl-delay: 1\n")
     ended = rep("diff", ledger, "fast.txt")
     assert ended.out == (
-        f"now allowed\t{ALLOWED}\twas: line 2, Crawl-delay: 900 (the host asks for a longer delay than the crawl accepts); now: no rule matches\n"
-        "3 URLs compared: 1 now allowed\n"
+        f"now allowed\t{ALLOWED}\twas: the host asks for a longer delay than the crawl accepts: Crawl-delay: 900; now: no rule matches\n"
+        "3 URLs compared\n  now allowed: 1\n"
     )
     Path("slow.txt").write_text("User-agent: *\nCrawl-delay: 901\n")
     ended = rep("diff", ledger, "slow.txt", "--purge-list", "purge")
@@ -224,7 +221,7 @@ def test_what_was_refused_for_a_delay(rep: Rep) -> None:
     assert ended.out == (
         f"now delayed\t{ORIGIN}\t2 URLs: line 2, Crawl-delay: 901 (the host asks for a longer "
         "delay than the crawl accepts; REP_CRAWL_DELAY_MAX is 180)\n"
-        "3 URLs compared: 2 now delayed\n"
+        "3 URLs compared\n  now delayed: 2\n"
     )
 
 
@@ -321,10 +318,10 @@ def test_two_times(rep: Rep) -> None:
     ended = rep("diff", f"{ledger}@1970-01-02", ledger)
     assert ended.status == 1
     assert "User-agent: otherbot, mybot   (group added)\n" in ended.out
-    assert "  - Disallow: /coffee   (line 2)\n" in ended.out
-    last = ended.out.splitlines()[-2:]
+    assert "  - disallow: /coffee\n" in ended.out
     was = "was: line 3, Disallow: /; now: line 5, Disallow: /basket/"
-    assert last == [f"now denied\t{FORBIDDEN}\t{was}", "2 URLs compared: 1 now denied"]
+    last = f"now denied\t{FORBIDDEN}\t{was}\n2 URLs compared\n  now denied: 1\n"
+    assert ended.out.endswith(last)
     with sqlite3.connect(ledger) as connection:
         connection.execute(
             "INSERT INTO crawl SELECT 2, spider, user_agent, agents, dialect, settings, versions,"
@@ -365,7 +362,7 @@ def test_list_of_urls(rep: Rep) -> None:
     ended = rep(*asked, stdin="\n".join(urls))
     assert ended.out == (
         "unknown\thttps://cafe.example\t2 URLs: no robots.txt of this host is known\n"
-        "4 URLs compared: 2 unknown\n"
+        "4 URLs compared\n  unknown: 2\n"
     )
 
 
@@ -462,41 +459,3 @@ def test_wrong_usage(rep: Rep, arguments: list[str], why: str) -> None:
     ended = rep("diff", *arguments)
     assert (ended.status, ended.out) == (2, "")
     assert why in ended.err
-
-
-class Terminal:
-    """Standard error, as a terminal."""
-
-    encoding = "utf-8"
-
-    def __init__(self) -> None:
-        self.shown = ""
-
-    def write(self, text: str) -> int:
-        self.shown += text
-        return len(text)
-
-    def flush(self) -> None:
-        pass
-
-    def isatty(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return os.open(os.devnull, os.O_WRONLY)
-
-
-def test_progress(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal, a progress bar is shown above which results appear; without its
-    library, only the bar is missing.
-    """
-    ledger = write_ledger(Path("ledger"), [(FORBIDDEN, "allowed")])
-    out = rep("diff", ledger, "robots.txt").out
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    assert rep("diff", ledger, "robots.txt").out == out
-    assert "1/1 [" in terminal.shown
-    terminal.shown = ""
-    monkeypatch.setitem(sys.modules, "tqdm", None)
-    assert rep("diff", ledger, "robots.txt").out == out
-    assert "1/1" not in terminal.shown

@@ -18,6 +18,25 @@ START = 1_790_000_000.0
 """The start of each crawl, in September 2026."""
 
 
+_CRAWL = {
+    "spider": "press",
+    "user_agent": "mybot/1.0 (+https://bot.example/)",
+    "agents": json.dumps(["mybot"]),
+    "dialect": "rfc9309",
+    "versions": json.dumps({"scrapy-rep": "0.1.0", "Scrapy": "2.19.0"}),
+    "started": START,
+    "ended": START + 7200,
+    "finish_reason": "finished",
+    "counts": json.dumps({"downloader/response_count": 0}),
+}
+_SNAPSHOT = {
+    "redirects": "[]", "headers": "[]", "fetched": START + 10, "expires": START + 86410,
+}  # fmt: skip
+_DECISION = {
+    "time": START + 600, "layer": "robots.txt", "verdict": "refused", "reason": "rule",
+}  # fmt: skip
+
+
 class Ledger:
     """An open ledger; rows are passed by column name."""
 
@@ -29,66 +48,29 @@ class Ledger:
         self.connection.execute(f"PRAGMA user_version = {VERSION}")
 
     def crawl(self, level: str = "all", **columns: Any) -> int:
-        settings = columns.pop("settings", {})
-        return self._insert(
-            "crawl",
-            {
-                "spider": "press",
-                "user_agent": "mybot/1.0 (+https://bot.example/)",
-                "agents": json.dumps(["mybot"]),
-                "dialect": "rfc9309",
-                "settings": json.dumps({"REP_LEDGER_LEVEL": level, **settings}),
-                "versions": json.dumps({"scrapy-rep": "0.1.0", "Scrapy": "2.19.0"}),
-                "started": START,
-                "ended": START + 7200,
-                "finish_reason": "finished",
-                "counts": json.dumps({"downloader/response_count": 0}),
-                **columns,
-            },
-        )
+        settings = {"REP_LEDGER_LEVEL": level, **columns.pop("settings", {})}
+        row = {**_CRAWL, "settings": json.dumps(settings), **columns}
+        return self._insert("crawl", row)
 
     def snapshot(
         self, crawl: int, origin: str, body: bytes | None = None, **columns: Any
     ) -> int:
-        digest = None
+        given = {"access": "unavailable", "status": 404, "sha256": None}
         if body is not None:
             digest = sha256(body).hexdigest()
             insert = "INSERT OR IGNORE INTO body VALUES (?, ?)"
             self.connection.execute(insert, (digest, body))
-        return self._insert(
-            "snapshot",
-            {
-                "crawl": crawl,
-                "origin": origin,
-                "url": f"{origin}/robots.txt",
-                "redirects": "[]",
-                "access": "unavailable" if body is None else "successful",
-                "status": 404 if body is None else 200,
-                "headers": "[]",
-                "fetched": START + 10,
-                "expires": START + 86410,
-                "sha256": digest,
-                **columns,
-            },
-        )
+            given = {"access": "successful", "status": 200, "sha256": digest}
+        url = f"{origin}/robots.txt"
+        row = {"crawl": crawl, "origin": origin, "url": url, **_SNAPSHOT, **given}
+        return self._insert("snapshot", {**row, **columns})
 
     def decision(
         self, crawl: int, snapshot: int | None, url: str, **columns: Any
     ) -> int:
-        return self._insert(
-            "decision",
-            {
-                "crawl": crawl,
-                "time": START + 600,
-                "origin": "/".join(url.split("/")[:3]),
-                "url": url,
-                "layer": "robots.txt",
-                "verdict": "refused",
-                "reason": "rule",
-                "snapshot": snapshot,
-                **columns,
-            },
-        )
+        origin = "/".join(url.split("/")[:3])
+        row = {"crawl": crawl, "origin": origin, "url": url, "snapshot": snapshot}
+        return self._insert("decision", {**row, **_DECISION, **columns})
 
     def traffic(self, crawl: int, origin: str, hour: int, **columns: Any) -> int:
         """Add the traffic of an hour, counted from the start of the first crawl."""
@@ -279,34 +261,6 @@ def measured(path: Path) -> str:
     return ledger.close()
 
 
-def outages(path: Path) -> str:
-    """Hosts with long names that were unreachable for days, for several reasons."""
-    ledger = Ledger(path)
-    crawl = ledger.crawl()
-    for number, error in enumerate(
-        (
-            "connection closed by the server",
-            "the host name could not be resolved",
-            "TLS failed: certificate verify failed",
-            "dropped: UnsupportedURLSchemeError: no handler for it",
-        )
-    ):
-        origin = (
-            f"https://a-rather-long-name-{number}.of-a-department.university.example"
-        )
-        for day in range(number + 2):
-            ledger.snapshot(
-                crawl,
-                origin,
-                access="unreachable",
-                status=None,
-                error=error,
-                fetched=START + day * 86400,
-            )
-        ledger.decision(crawl, None, f"{origin}/", reason="unreachable")
-    return ledger.close()
-
-
 def _pages(ledger: Ledger, crawl: int, fewer: int) -> None:
     origin = "https://shop.example"
     for layer, verdict, reason, statement, times in (
@@ -329,25 +283,6 @@ def _pages(ledger: Ledger, crawl: int, fewer: int) -> None:
             ledger.decision(
                 crawl, None, f"{host}/{layer}/{number}", statement=statement, **given
             )
-
-
-def large(path: Path, hosts: int = 2_000, decisions: int = 30_000) -> str:
-    """Many decisions on many hosts, each with its own robots.txt."""
-    ledger = Ledger(path)
-    crawl = ledger.crawl()
-    snapshots = []
-    for number in range(hosts):
-        origin = f"https://host-{number}.example"
-        body = b"# %d\n" % number + PRESS + b"Disallow: /never/\n" * (number % 50)
-        snapshots.append((origin, ledger.snapshot(crawl, origin, body)))
-    for number in range(decisions):
-        origin, snapshot = snapshots[int(number**1.5) % hosts]
-        if number % 3:
-            ledger.allowed(crawl, snapshot, f"{origin}/news/{number}")
-        else:
-            url = f"{origin}/private/{number}"
-            ledger.refused(crawl, snapshot, url, 4, "Disallow: /private/")
-    return ledger.close()
 
 
 def crowded(path: Path, hosts: int = 40) -> str:
@@ -389,6 +324,38 @@ def crowded(path: Path, hosts: int = 40) -> str:
         ledger.allowed(crawl, None, url, statement=statement, agent=None, **given)
         asked = {"layer": "delay", "verdict": "noted", "reason": "back-off"}
         ledger.decision(crawl, None, f"{origin}/", statement="429", agent=None, **asked)
+    return ledger.close()
+
+
+def everything(path: Path) -> list[str]:
+    """Two ledgers, whose report has rows in every section."""
+    return [brief(path), measured(path.with_suffix(".measured"))]
+
+
+USED = b"User-agent: *\nContent-Usage: /a/ train-ai=n\nDisallow: /b/\n"
+
+
+def used(path: Path) -> str:
+    """Drops because of usage preferences, for several reasons."""
+    ledger = Ledger(path)
+    crawl = ledger.crawl(settings={"REP_PURPOSES": ["train-ai"]})
+    snapshot = ledger.snapshot(crawl, "https://a.example", USED)
+    ledger.refused(crawl, snapshot, "https://a.example/b/1", 3, "Disallow: /b/")
+    common = {"layer": "usage", "reason": "train-ai"}
+    in_file = {
+        **common, "line": 2, "statement": "Content-Usage: /a/ train-ai=n",
+        "source": "robots.txt", "agent": "*",
+    }  # fmt: skip
+    for number in range(3):
+        url = f"https://a.example/a/{number}"
+        ledger.decision(crawl, snapshot, url, verdict="dropped", page=url, **in_file)
+    ledger.decision(
+        crawl, snapshot, "https://a.example/a/9", verdict="noted", **in_file
+    )
+    header = {"statement": "<b>noai", "source": "header", "verdict": "annotated"}
+    ledger.decision(crawl, None, "https://b.example/x", **common, **header)
+    unknown = {"reason": "search", "layer": "usage", "verdict": "dropped"}
+    ledger.decision(crawl, None, "https://b.example/y", **unknown)
     return ledger.close()
 
 

@@ -16,14 +16,13 @@ from tests.commands.rep import SCHEMAS
 from tests.report import ledgers
 from tests.report.ledgers import NEWS, PRESS, START, Ledger
 from tests.report.making import run
-from tests.report.test_uses import used
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 ORIGIN = "https://a.example"
 SCHEMA = json.loads((SCHEMAS / "report.json").read_text())
-MAKERS = ("brief", "crowded", "empty", "hostile", "measured", "outages", "realistic")
+MAKERS = ("brief", "crowded", "empty", "hostile", "measured")
 
 
 def as_csv(folder: Path, table: str) -> list[dict[str, str]]:
@@ -48,7 +47,7 @@ def test_the_schema(
 ) -> None:
     """The JSON of any ledger fits the schema, and has all rows of all tables."""
     path = getattr(ledgers, name)(tmp_path / "ledger")
-    record = as_json(capsys, path, "--against", used(tmp_path))
+    record = as_json(capsys, path, "--against", ledgers.used(tmp_path / "ledger.rep"))
     assert list(record["tables"]) == list(tables.TABLES)
     if name == "crowded":
         assert len(record["tables"]["urls"]) == 40 * 31
@@ -172,26 +171,26 @@ def test_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert len(as_csv(tmp_path / "csv", "differences")) == len(found)
 
 
-def test_differences_on_the_page(tmp_path: Path) -> None:
-    """The page has the table of differences, and names the ledger that is compared with."""
-    now, before = two_crawls(tmp_path)
-    page = tmp_path / "page.html"
-    assert run(now, "--against", before, "-o", page) == 0
-    text = page.read_text()
-    assert '<h2 id="difference-heading">What has changed</h2>' in text
-    assert f"Compared with <code>{before}</code>" in text
-    assert run(now, "--against", now, "-o", page) == 0
-    section = (
-        page.read_text().partition('id="difference"')[2].partition("</section>")[0]
-    )
-    assert '<p class="none">Nothing.</p>' in section
-    assert run(now, "-o", page) == 0
-    assert 'id="difference"' not in page.read_text()
-
-
-def test_an_earlier_ledger_is_no_output(
+def test_differences_on_the_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """The page has the table of differences, and names the ledger that is compared with, which is
+    not replaced.
+    """
     now, before = two_crawls(tmp_path)
+    page = tmp_path / "page.html"
+
+    def section(*arguments: object) -> str:
+        assert run(now, *arguments, "-o", page) == 0
+        return (
+            page.read_text().partition('id="difference"')[2].partition("</section")[0]
+        )
+
+    shown = section("--against", before)
+    assert f"Compared with <code>{before}</code>" in shown
+    assert "only-0.example" in shown
+    assert '<p class="none">Nothing.</p>' in section("--against", now)
+    assert section() == ""
+    capsys.readouterr()
     assert run(now, "--against", before, "-o", before) == 2
     assert "is not a report" in capsys.readouterr().err

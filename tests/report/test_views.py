@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scrapy_rep.report.documents import Line, document
+from scrapy_rep.report import shown
 from scrapy_rep.report.ledgers import IN_PLACE, Ledgers, Limits
 from scrapy_rep.report.render import render
-from scrapy_rep.report.summary import changed_settings, summarise
-from scrapy_rep.report.words import headline, without_robotstxt
-from tests.report.ledgers import PRESS, START, Ledger, empty, realistic
+from scrapy_rep.report.robotstxt import excerpt
+from scrapy_rep.report.tables import overall
+from tests.report.ledgers import PRESS, START, Ledger, brief, empty, realistic, used
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Sequence
     from pathlib import Path
-
-    from scrapy_rep.report.documents import Document
-    from scrapy_rep.report.summary import Summary
 
 ORIGIN = "https://a.example"
 
@@ -53,15 +50,10 @@ def values(found: Sequence[sqlite3.Row], *columns: str) -> list[tuple[object, ..
     return [tuple(each[column] for column in columns) for each in found]
 
 
-def summary(*paths: str) -> Summary:
+def report(*paths: str) -> dict[str, Any]:
+    """Return what the report says of the crawls as a whole."""
     with closing(Ledgers(paths, DEFAULT)) as ledgers:
-        return summarise(ledgers)
-
-
-def documents(*paths: str) -> list[Document]:
-    """Return the versions of robots.txt files, as the report shows them."""
-    with closing(Ledgers(paths, DEFAULT)) as ledgers:
-        return [document(ledgers, version) for version in ledgers.view("version")]
+        return overall(ledgers, START)
 
 
 def delays(*paths: str) -> dict[str, float | None]:
@@ -79,7 +71,7 @@ def test_hosts(tmp_path: Path) -> None:
     path = realistic(tmp_path / "ledger")
     hosts = rows("host", path)
     by_origin = {host["origin"]: host for host in hosts}
-    assert len(hosts) == summary(path).hosts == 10
+    assert len(hosts) == report(path)["figures"]["hosts"] == 10
     refused = [host["refused"] for host in hosts]
     assert refused == sorted(refused, reverse=True)
     press = by_origin["https://press.example"]
@@ -109,35 +101,33 @@ def test_limits_say_what_is_left_out(tmp_path: Path) -> None:
     files = rows("file", path, limits=limits)
     assert values(files, "number", "of_all") == [(1, 7), (2, 7)]
     assert values(rows("outage", path, limits=limits), "of_all") == [(3,)]
+    unreachable = page(path, limits=limits).partition('id="unreachable"')[2]
+    assert "2 more hosts not shown" in unreachable.partition("</section>")[0]
     assert {each["number"] for each in rows("version", path, limits=limits)} == {1, 2}
 
 
-def test_several_ledgers(tmp_path: Path) -> None:
-    """Numbers of several ledgers are added up, by host and by line."""
-    one, two = realistic(tmp_path / "one"), realistic(tmp_path / "two")
-    both, alone = summary(one, two), summary(one)
-    assert both.crawls == 4
-    assert both.total("refused") == 2 * alone.total("refused")
-    assert both.let_through == 2 * alone.let_through
-    assert both.check.checked == 2 * alone.check.checked
-    hosts, hosts_alone = rows("host", one, two), rows("host", one)
-    assert [each["refused"] for each in hosts] == [
-        2 * each["refused"] for each in hosts_alone
-    ]
-    rules = rows("rule", one, two, origin=hosts[0]["origin"])
-    assert rules[0]["refused"] == 400
-
-
-def test_more_ledgers_than_sqlite_attaches(tmp_path: Path) -> None:
-    """A report reads any number of ledgers; those that are copied count as the others."""
-    paths = [realistic(tmp_path / str(number)) for number in range(IN_PLACE + 3)]
-    many, alone = summary(*paths), summary(paths[0])
-    assert many.outcomes
-    assert values(many.outcomes, "layer", "reason", "times") == [
-        (layer, reason, times * len(paths))
-        for layer, reason, times in values(alone.outcomes, "layer", "reason", "times")
-    ]
-    assert many.check.checked == alone.check.checked * len(paths)
+@pytest.mark.parametrize("number", [2, IN_PLACE + 3])
+def test_several_ledgers(tmp_path: Path, number: int) -> None:
+    """A report reads any number of ledgers, also more than SQLite attaches. Numbers of several
+    are added up, by host and by line.
+    """
+    paths = [brief(tmp_path / str(each)) for each in range(number)]
+    both, alone = report(*paths), report(paths[0])
+    for name in ("crawls", "refused", "dropped", "annotated", "let_through"):
+        assert both["figures"][name] == number * alone["figures"][name] > 0
+    checked = alone["checked_again"]["checked"]
+    assert both["checked_again"]["checked"] == number * checked > 0
+    for view, columns in (
+        ("outcome", ("layer", "reason")),
+        ("rule", ("origin", "statement")),
+    ):
+        count = "times" if view == "outcome" else "refused"
+        found = [
+            values(rows(view, *each), *columns, count) for each in (paths, paths[:1])
+        ]
+        assert sorted(found[0]) == sorted(
+            (*which, number * times) for *which, times in found[1]
+        )
     own = Ledger(tmp_path / "own")
     snapshot = own.snapshot(own.crawl(), ORIGIN, b"User-agent: *\nDisallow: /own/\n")
     own.refused(1, snapshot, f"{ORIGIN}/own/1", 2, "Disallow: /own/")
@@ -153,12 +143,15 @@ def test_documents(tmp_path: Path) -> None:
     assert (first["origin"], first["refused"], first["allowed"]) == (
         "https://press.example", 307, 30,
     )  # fmt: skip
-    later, earlier = documents(path)[:2]
-    assert (later.size, later.marked, later.cut) == (len(PRESS) + 20, 1, False)
+    with closing(Ledgers([path], DEFAULT)) as ledgers:
+        later, earlier, *_ = ledgers.view("version")
+        marks = ledgers.view("mark", origin=earlier["origin"], sha256=earlier["sha256"])
+        lines = excerpt(ledgers, earlier, marks.fetchall())
+    assert (later["size"], earlier["size"]) == (len(PRESS) + 20, len(PRESS))
     marked = {
-        line.number: (line.text, line.mark["refused"], line.mark["allowed"])
-        for line in earlier.lines
-        if isinstance(line, Line) and line.mark
+        number: (text, mark["refused"], mark["allowed"])
+        for number, text, mark in lines
+        if mark
     }
     assert marked == {
         3: ("Disallow: /private/", 200, 0),
@@ -264,7 +257,7 @@ def test_without_a_robotstxt(ledger: Ledger) -> None:
     path = ledger.close()
     hosts = rows("without", path)
     found = {
-        without_robotstxt(one["status"], one["error"]): (
+        shown.status(one["status"], one["error"]): (
             one["hosts"], one["allowed"], one["refused"],
         )
         for one in hosts
@@ -275,13 +268,13 @@ def test_without_a_robotstxt(ledger: Ledger) -> None:
         "403 Forbidden": (1, 1, 0),
         "status 499": (1, 1, 1),
     }
-    assert summary(path).without == 28
+    assert report(path)["figures"]["without"] == 28
     assert [one["origin"] for one in hosts if one["status"] == 404] == [
         f"https://{number:02}.example" for number in range(20)
     ]
     text = page(path, limits=Limits(others=1))
     assert "and 5 more hosts" in text
-    assert "3 more hosts with rarer reasons not shown" in text
+    assert "3 more hosts not shown" in text
 
 
 def test_outages(tmp_path: Path) -> None:
@@ -293,7 +286,7 @@ def test_outages(tmp_path: Path) -> None:
         ("https://busy.example", None, 0, 1, None),
         ("https://old.example", None, 0, 0, START - 4000),
     ]
-    assert summary(path).unreachable == 3
+    assert report(path)["figures"]["unreachable"] == 3
 
 
 def test_the_last_failure_of_an_outage(ledger: Ledger) -> None:
@@ -339,10 +332,7 @@ def test_overridden(tmp_path: Path) -> None:
             1,
         )
     ]
-    with closing(Ledgers([path], DEFAULT)) as ledgers:
-        changed = {
-            (spider, name) for name, _, spider in changed_settings(ledgers.crawls)
-        }
+    changed = {(one["spider"], one["name"]) for one in report(path)["settings"]}
     assert ("press", "REP_NOFOLLOW") in changed
     assert ("press", "REP_DIALECT") not in changed
 
@@ -357,43 +347,44 @@ def test_while_a_crawl_writes(ledger: Ledger) -> None:
     ledger.allowed(crawl, snapshot, f"{ORIGIN}/2")
     with closing(Ledgers([ledger.path], DEFAULT)) as ledgers:
         ledger.connection.commit()
-        found = summarise(ledgers)
-        assert ledgers.crawls[0]["ended"] is None
-    assert (found.let_through, found.check.checked) == (1, 1)
+        found = overall(ledgers, START)
+    assert found["crawls"][0]["ended_at"] is None
+    assert (found["figures"]["let_through"], found["checked_again"]["checked"]) == (
+        1,
+        1,
+    )
 
 
 def test_headline_of_every_decision(tmp_path: Path) -> None:
     """The headline checks all requests again."""
-    said = headline(summary(realistic(tmp_path / "ledger")))
-    assert said.kept
-    assert said.sentence == ("0 of 1,560 pages fetched were forbidden")
-    assert said.notes[0].startswith("1,440 pages checked again for this report")
-    assert said.notes[1] == "No robots.txt applied to 120 pages: 1 host had none."
-    assert said.notes[2] == "14 more pages fetched because of an override."
+    said = report(realistic(tmp_path / "ledger"))
+    assert said["kept"]
+    assert said["headline"] == "0 of 1,560 pages fetched were forbidden"
+    first, *others = said["notes"]
+    assert first.startswith("1,440 pages checked again for this report")
+    assert others[:2] == [
+        "No robots.txt applied to 120 pages: 1 host had none.",
+        "14 more pages fetched because of an override.",
+    ]
 
 
 def test_headline_of_what_should_not_have_been(ledger: Ledger) -> None:
-    """The headline counts requests that robots.txt forbade, whatever was recorded."""
+    """The headline counts requests that robots.txt forbade, in any form that a server may see,
+    whatever was recorded.
+    """
     crawl = ledger.crawl()
     snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
     ledger.allowed(crawl, snapshot, f"{ORIGIN}/private/1")
+    ledger.allowed(crawl, snapshot, f"{ORIGIN}/news/../private/2")
+    ledger.allowed(crawl, snapshot, f"{ORIGIN}/news/../open")
     ledger.allowed(crawl, snapshot, f"{ORIGIN}/news", agent="aggregator")
     ledger.allowed(crawl, snapshot, f"{ORIGIN}/news", agent=None, reason="no-group")
-    found = summary(ledger.close())
-    said = headline(found)
-    assert not said.kept
-    assert said.sentence.startswith("2 of 3 pages fetched were forbidden")
-    assert set(found.check.examples) == {f"{ORIGIN}/private/1", f"{ORIGIN}/news"}
-
-
-def test_forms_are_asked_about_again(ledger: Ledger) -> None:
-    """The headline checks requests in all forms that a server may see."""
-    crawl = ledger.crawl()
-    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
-    ledger.allowed(crawl, snapshot, f"{ORIGIN}/news/../private/1")
-    ledger.allowed(crawl, snapshot, f"{ORIGIN}/news/../open")
-    found = summary(ledger.close())
-    assert found.check.examples == (f"{ORIGIN}/news/../private/1",)
+    said = report(ledger.close())
+    assert not said["kept"]
+    assert said["headline"] == "3 of 5 pages fetched were forbidden"
+    assert set(said["checked_again"]["examples"]) == {
+        f"{ORIGIN}/private/1", f"{ORIGIN}/news/../private/2", f"{ORIGIN}/news",
+    }  # fmt: skip
 
 
 def test_headline_of_what_cannot_be_asked_again(ledger: Ledger) -> None:
@@ -404,10 +395,10 @@ def test_headline_of_what_cannot_be_asked_again(ledger: Ledger) -> None:
     snapshot = ledger.snapshot(crawl, ORIGIN, PRESS, fetched=START + 20)
     ledger.allowed(crawl, snapshot, f"{ORIGIN}/private/…")
     ledger.crawl("denied")
-    said = headline(summary(ledger.close()))
-    assert said.sentence.startswith("0 of 2 pages")
-    assert "2 pages could not be checked again" in said.notes[0]
-    assert "the pages of 1 crawl" in said.notes[1]
+    said = report(ledger.close())
+    assert said["headline"] == "0 of 2 pages fetched were forbidden"
+    assert "2 pages could not be checked again" in said["notes"][0]
+    assert "the pages of 1 crawl" in said["notes"][1]
 
 
 def test_headline_of_refusals_alone(ledger: Ledger) -> None:
@@ -418,19 +409,18 @@ def test_headline_of_refusals_alone(ledger: Ledger) -> None:
     ledger.refused(crawl, snapshot, f"{ORIGIN}/private/", 3, "Disallow: /private/")
     # An override has one row for each host, however many requests it allowed.
     ledger.allowed(crawl, None, f"{ORIGIN}/", layer="override", reason="override")
-    found = summary(ledger.close())
-    said = headline(found)
-    assert said.sentence == "1 request was refused, 0 items and links dropped"
-    assert "only refusals" in said.notes[0]
-    assert (found.pages, found.let_through_by_override) == (42, 0)
-    assert (found.crawls, found.complete) == (1, 0)
+    said = report(ledger.close())
+    assert said["headline"] == "1 request was refused, 0 items and links dropped"
+    assert "only refusals" in said["notes"][0]
+    figures = {"crawls": 1, "complete": 0, "pages": 42, "let_through_by_override": 0}
+    assert said["figures"].items() >= figures.items()
 
 
 def test_headline_of_nothing(tmp_path: Path, ledger: Ledger) -> None:
     """The headline of a ledger without a crawl, and of a crawl without requests."""
-    assert headline(summary(empty(tmp_path / "empty"))).sentence.startswith("No crawl")
+    assert report(empty(tmp_path / "empty"))["headline"].startswith("No crawl")
     ledger.crawl()
-    assert headline(summary(ledger.close())).sentence == "No page was fetched"
+    assert report(ledger.close())["headline"] == "No page was fetched"
 
 
 def test_pages_that_a_browser_was_led_to(ledger: Ledger) -> None:
@@ -441,9 +431,8 @@ def test_pages_that_a_browser_was_led_to(ledger: Ledger) -> None:
     for via in (f"redirect {ORIGIN}/news", f"browser {ORIGIN}/news", None):
         url = f"{ORIGIN}/private/1"
         ledger.refused(crawl, snapshot, url, 3, "Disallow: /private/", via=via)
-    found = summary(ledger.close())
-    assert found.arrived == 1
-    assert not headline(found).kept
+    said = report(ledger.close())
+    assert (said["figures"]["arrived"], said["kept"]) == (1, False)
 
 
 def test_a_ledger_of_a_later_version(ledger: Ledger) -> None:
@@ -456,4 +445,39 @@ def test_a_ledger_of_a_later_version(ledger: Ledger) -> None:
     crawl = ledger.crawl()
     snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
     ledger.refused(crawl, snapshot, f"{ORIGIN}/private/1", 3, "Disallow: /private/")
-    assert summary(ledger.close()).total("refused") == 1
+    assert report(ledger.close())["figures"]["refused"] == 1
+
+
+def test_uses(tmp_path: Path) -> None:
+    """Drops because of usage preferences come first, with the statement; its line is marked in the
+    file. Text of others stays text.
+    """
+    path = used(tmp_path / "ledger")
+    with closing(Ledgers([path], DEFAULT)) as ledgers:
+        purposes = ledgers.view("purpose").fetchall()
+        examples = list(map(ledgers.example, purposes))
+        marks = ledgers.view("mark").fetchall()
+    text, other = "Content-Usage: /a/ train-ai=n", "https://b.example"
+    columns = (
+        "origin",
+        "purpose",
+        "verdict",
+        "source",
+        "statement",
+        "line",
+        "times",
+        "file",
+    )
+    assert values(purposes, *columns) == [
+        (ORIGIN, "train-ai", "dropped", "robots.txt", text, 2, 3, 1),
+        (other, "search", "dropped", None, None, None, 1, None),
+        (other, "train-ai", "annotated", "header", "<b>noai", None, 1, None),
+        (ORIGIN, "train-ai", "noted", "robots.txt", text, 2, 1, 1),
+    ]
+    assert examples == [f"{ORIGIN}/a/0", f"{other}/y", f"{other}/x", f"{ORIGIN}/a/9"]
+    columns = "line", "refused", "allowed", "about_use"
+    assert values(marks, *columns) == [(2, 0, 0, 4), (3, 1, 0, 0)]
+    shown = page(path)
+    assert "<code>&lt;b&gt;noai</code>" in shown
+    assert "about use 4" in shown
+    assert "robots.txt, line 2; for example https://a.example/a/0" in shown

@@ -427,6 +427,11 @@ class Worker:
         return bool(self._left or self._done)
 
     @property
+    def just_left(self) -> int:
+        """The number of requests that have left the downloader since the last call."""
+        return len(self._left)
+
+    @property
     def has_reports(self) -> bool:
         """Whether there is something to report, or to push."""
         return self.has_ended or any(

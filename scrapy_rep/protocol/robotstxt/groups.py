@@ -102,16 +102,13 @@ def follow(body: bytes, agents: Sequence[str], dialect: Dialect) -> Followed:
     reads no other lines, except to see where the groups begin and end.
     """
     text = decoded_text(body, dialect)
-    starts: list[int] = []
-    naming: dict[str, list[int]] = {}
-    for place, (start, tokens) in enumerate(user_agent_lines(text, dialect)):
-        starts.append(start)
-        for token in tokens:
-            naming.setdefault(token, []).append(place)
-    agent, named = followed(agents, naming, dialect)
+    named_lines = user_agent_lines(text, dialect)
+    tokens = {token for _, names in named_lines for token in names}
+    agent, named = followed(agents, tokens, dialect)
     if agent is None:
         return Followed(None, [], ())
-    ours = {place for token in named for place in naming[token]}
+    ours = [not named.isdisjoint(names) for _, names in named_lines]
+    starts = [start for start, _ in named_lines]
     texts = list(_texts_of(ours, starts, text, dialect))
     if not dialect.merge_groups:
         del texts[1:]
@@ -139,30 +136,30 @@ def rule_lines(texts: Iterable[GroupText], dialect: Dialect) -> Iterator[PlainLi
 
 
 def _texts_of(
-    ours: set[int], starts: list[int], text: bytes, dialect: Dialect
+    ours: list[bool], starts: list[int], text: bytes, dialect: Dialect
 ) -> Iterator[GroupText]:
-    """Yield the text of each group with one of the user-agent lines *ours* of all that *starts*
-    has the places of. If the dialect merges groups, adjacent groups of ours are one text.
+    """Yield the text of each group that has one of our user-agent lines. *starts* are the places
+    of all user-agent lines, and *ours* says which of them are ours. If the dialect merges
+    groups, adjacent groups of ours are one text.
     """
 
     def begins_group(number: int) -> bool:
         """Whether a rule, or a blank line that ends a group, is before a user-agent line."""
-        between = text[starts[number - 1] : starts[number] - 1]
-        lines = plain_lines(between, dialect)
-        return any(field in RULES or not field for _, field, _ in lines)
+        start, end = starts[number - 1], starts[number] - 1
+        if text.find(b"\nDisallow:", start, end) >= 0:  # as in most groups
+            return True
+        between = plain_lines(text[start:end], dialect)
+        return any(field in RULES or not field for _, field, _ in between)
 
     adjoins = dialect.merge_groups and not dialect.blank_line_ends_group
     end = counted = 0
     line = 1
-    for number in sorted(ours):
-        if number < end:
-            continue
-        first, end = number, number + 1
+    while True in ours[end:]:
+        first = ours.index(True, end)
+        end = first + 1
         while first > 0 and not begins_group(first):
             first -= 1
-        while end < len(starts) and (
-            (adjoins and end in ours) or not begins_group(end)
-        ):
+        while end < len(starts) and ((adjoins and ours[end]) or not begins_group(end)):
             end += 1
         start = starts[first]
         line += text.count(b"\n", counted, start)

@@ -240,7 +240,7 @@ class _Answer:
         for ledger, row in snapshots:
             if len(self._robotstxts) < limit:
                 self._robotstxt(ledger, row["id"])
-        self.record = {
+        self.record: dict[str, Any] = {
             "asked": asked.text,
             "kind": "url" if is_url else "host",
             "found": total,

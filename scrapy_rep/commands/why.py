@@ -80,7 +80,7 @@ _ROWS = (
             "  and {more:some} more such decisions, the last at {last}",
             "  {why} ({layer})",
             "  for {agent}",
-            "  {subject} on the page {page}",
+            "  subject: {subject}, page: {page}",
             "  stated in {source}",
             "  requested via {via}",
             "  crawl {crawl} of {ledger}",

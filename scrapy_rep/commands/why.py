@@ -52,7 +52,7 @@ _FOUND = """
            min(time) AS time, count(*) OVER () AS groups, sum(count(*)) OVER () AS total
     FROM (
         SELECT *, is_asked(url, origin) OR is_asked(form, origin) OR url = :text AS is_own
-        FROM decision WHERE instr(origin, :host) OR instr(page, :host)
+        FROM decision WHERE instr(origin, :host) OR instr(lower(page), :host)
     )
     WHERE is_own OR is_asked(page, NULL)
     GROUP BY {alike} ORDER BY is_own DESC, times DESC, last DESC LIMIT :limit

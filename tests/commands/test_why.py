@@ -191,7 +191,7 @@ def test_what_was_decided_on_a_page(rep: Rep) -> None:
     """With the decisions on a URL are those on the links, items and files of the page at that
     URL, after them if --limit cuts.
     """
-    page: dict[str, Any] = {"page": f"{ORIGIN}/page", "fetched": None, "line": None}
+    page: dict[str, Any] = {"page": "http://EXAMPLE.com/page", "fetched": None, "line": None}
     other = "http://b.example"
     on_page = {"origin": other, "layer": "meta", "statement": "nofollow", **page}
     written(
@@ -214,7 +214,7 @@ def test_what_was_decided_on_a_page(rep: Rep) -> None:
     assert record["left_out"]["decisions"] == 4
     assert found(rep, "example.com", "ledger")["found"] == 1
     out = rep("why", f"{ORIGIN}/page", "ledger").out
-    assert "  subject: link, page: http://example.com/page\n" in out
+    assert "  subject: link, page: http://EXAMPLE.com/page\n" in out
 
 
 def test_a_host(rep: Rep) -> None:

@@ -191,7 +191,11 @@ def test_what_was_decided_on_a_page(rep: Rep) -> None:
     """With the decisions on a URL are those on the links, items and files of the page at that
     URL, after them if --limit cuts.
     """
-    page: dict[str, Any] = {"page": "http://EXAMPLE.com/page", "fetched": None, "line": None}
+    page: dict[str, Any] = {
+        "page": "http://EXAMPLE.com/page",
+        "fetched": None,
+        "line": None,
+    }
     other = "http://b.example"
     on_page = {"origin": other, "layer": "meta", "statement": "nofollow", **page}
     written(

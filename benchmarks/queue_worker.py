@@ -27,7 +27,7 @@ from scrapy_redis.queue import PriorityQueue
 
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.frontier.redis import HostQueue
-from scrapy_rep.frontier.redis.learning import Terms
+from scrapy_rep.frontier.redis.worker import Terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

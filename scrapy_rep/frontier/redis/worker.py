@@ -427,6 +427,11 @@ class Worker:
         return bool(self._left or self._done)
 
     @property
+    def just_left(self) -> int:
+        """The number of requests that have left the downloader since the last call."""
+        return len(self._left)
+
+    @property
     def has_reports(self) -> bool:
         """Whether there is something to report, or to push."""
         return self.has_ended or any(
@@ -592,6 +597,6 @@ def leases_of(requests: Iterable[str], places: Iterable[str] = ()) -> list[str]:
 
 
 def _popped(found: bytes, *, has_place: bool) -> Popped:
-    queue, _, item = found.partition(b"\n")
+    _, queue, item = found.split(b"\n", 2)
     number, data = item[:_NUMBER].decode(), item[_NUMBER:]
     return Popped(number, queue.decode(), data, has_place)

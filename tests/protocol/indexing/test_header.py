@@ -19,10 +19,7 @@ def evidence(rules: IndexingRules) -> list[tuple[str | None, int, str]]:
 @pytest.mark.parametrize(
     ("lines", "statements"),
     [
-        (
-            ["mybot: noindex, nofollow"],
-            [("mybot", 1, "noindex"), ("mybot", 1, "nofollow")],
-        ),
+        (["mybot: noindex, nofollow"], [("mybot", 1, "noindex"), ("mybot", 1, "nofollow")]),
         (["other: noindex, nofollow"], []),
         (["noindex, other: nofollow"], [(None, 1, "noindex")]),
         (["other: noindex, mybot: nofollow"], [("mybot", 1, "nofollow")]),
@@ -39,7 +36,7 @@ def evidence(rules: IndexingRules) -> list[tuple[str | None, int, str]]:
         (["*: noindex"], [("*", 1, "noindex")]),
         (["robots: noindex"], [("robots", 1, "noindex")]),
     ],
-)
+)  # fmt: skip
 def test_scope(lines: list[str], statements: list[tuple[str | None, int, str]]) -> None:
     """An agent's scope ends at the next agent or at the end of its line."""
     assert evidence(read(*lines)) == statements

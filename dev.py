@@ -145,17 +145,10 @@ def run_together(*commands: list[str]) -> int:
     """
 
     def timed(command: list[str]) -> tuple[subprocess.CompletedProcess[str], float]:
-        output = None if command is commands[0] else subprocess.PIPE
+        piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        output = {} if command is commands[0] else piped
         began = time.monotonic()
-        done = subprocess.run(
-            command,
-            check=False,
-            cwd=HERE,
-            env=ENVIRONMENT,
-            stdout=output,
-            stderr=output and subprocess.STDOUT,
-            text=True,
-        )
+        done = subprocess.run(command, check=False, cwd=HERE, env=ENVIRONMENT, **output)
         return done, time.monotonic() - began
 
     status = 0

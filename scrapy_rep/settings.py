@@ -645,10 +645,10 @@ def unknown_names(settings: BaseSettings) -> Iterator[tuple[str, str | None]]:
     """Names that begin with ``REP_`` but are not settings of this package, each with the
     most similar setting, if there is one.
     """
-    from difflib import get_close_matches  # noqa: PLC0415  seldom needed
-
     for name in settings:
         if isinstance(name, str) and name.startswith("REP_") and name not in DEFAULTS:
+            from difflib import get_close_matches  # noqa: PLC0415  seldom needed
+
             yield name, next(iter(get_close_matches(name, DEFAULTS, 1)), None)
 
 

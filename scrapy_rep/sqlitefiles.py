@@ -57,21 +57,26 @@ def version_of(connection: sqlite3.Connection, schema: Schema) -> int:
     return int(version)
 
 
-def make_tables(connection: sqlite3.Connection, schema: Schema) -> None:
-    """Make the tables of a file that has none, or has those of an earlier version.
+def prepare_file(
+    connection: sqlite3.Connection, schema: Schema, synchronous: str = "NORMAL"
+) -> None:
+    """Make the tables of a file that has none, or has those of an earlier version, and use a
+    write-ahead log. With *synchronous* ``"NORMAL"``, transactions survive if the process is killed;
+    with ``"FULL"``, also a power failure, for an fsync each.
 
     The connection must be in autocommit mode. Raises ForeignFile for a file of another kind.
     """
-    if version_of(connection, schema) == schema.version:
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    # Another process may have made them meanwhile.
     if version_of(connection, schema) < schema.version:
-        for statement in schema.statements:
-            connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {schema.application_id}")
-        connection.execute(f"PRAGMA user_version = {schema.version}")
-    connection.execute("COMMIT")
+        connection.execute("BEGIN IMMEDIATE")
+        # Another process may have made them meanwhile.
+        if version_of(connection, schema) < schema.version:
+            for statement in schema.statements:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {schema.application_id}")
+            connection.execute(f"PRAGMA user_version = {schema.version}")
+        connection.execute("COMMIT")
+    use_write_ahead_log(connection)
+    connection.execute(f"PRAGMA synchronous = {synchronous}")
 
 
 def use_write_ahead_log(connection: sqlite3.Connection) -> None:

@@ -13,10 +13,10 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
 from scrapy_rep import playwright
+from scrapy_rep.downloadermiddlewares import browsers
 from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
-from scrapy_rep.frontier import browsers
 from scrapy_rep.frontier.hosts import Hosts
 from scrapy_rep.playwright import abort_forbidden, watch_page
 from scrapy_rep.protocol.robots import RobotsTxt

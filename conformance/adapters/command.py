@@ -68,11 +68,9 @@ class Command:
         return Ended(f"The command ended, with status {self._process.wait()}")
 
     def close(self) -> None:
-        """Close the command's input, and kill it if it does not end in time."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        """Close the command's input and output, and kill it if it does not end in time."""
         try:
-            self._process.wait(self._timeout)
+            self._process.communicate(timeout=self._timeout)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            self._process.communicate()

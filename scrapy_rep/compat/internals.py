@@ -24,6 +24,7 @@ from scrapy_rep.protocol.origins import origin_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Set as AbstractSet
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -78,7 +79,7 @@ def wake(crawler: Crawler) -> None:
         schedule()
 
 
-def active_requests(crawler: Crawler) -> Collection[object]:
+def active_requests(crawler: Crawler) -> AbstractSet[object]:
     """The requests between the scheduler and their callback."""
     return _find(crawler.engine, "downloader.active") or set()
 
@@ -139,6 +140,13 @@ def slot_state(crawler: Crawler, key: str) -> SlotState | None:
     return None if concurrency is None else SlotState(concurrency, delay=delay)
 
 
+def has_headers(request: Request) -> bool:
+    """Whether *request* may have header fields. Since Scrapy 2.19, reading ``Request.headers``
+    makes an object of 400 bytes where there is none.
+    """
+    return getattr(request, "_headers", True) is not None
+
+
 @contextmanager
 def room_in_downloader(crawler: Crawler) -> Iterator[Callable[[], None]]:
     """Let the downloader take one request more than ``CONCURRENT_REQUESTS``, until the end of the
@@ -177,15 +185,14 @@ def _lower(owner: Any, name: str) -> None:
     setattr(owner, name, getattr(owner, name) - 1)
 
 
-def has_room(crawler: Crawler, *, raised: int, apart: type[Request]) -> bool:
-    """Whether the downloader has room for another request. Requests of the class *apart* do not
-    count. *raised* is how far its limit is raised for them.
+def has_room(crawler: Crawler, apart: AbstractSet[Request]) -> bool:
+    """Whether the downloader has room for another request. The requests *apart*, for each of which
+    its limit is raised, do not count.
     """
-    limit = (_find(crawler.engine, "downloader.total_concurrency") or 0) - raised
+    limit = _find(crawler.engine, "downloader.total_concurrency") or 0
+    limit -= len(apart)
     active = active_requests(crawler)
-    if limit <= 0 or len(active) < limit:
-        return True
-    return sum(not isinstance(request, apart) for request in active) < limit
+    return limit <= 0 or len(active) - len(active & apart) < limit
 
 
 def is_scraper_full(crawler: Crawler) -> bool:

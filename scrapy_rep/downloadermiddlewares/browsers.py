@@ -21,7 +21,7 @@ from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
 from scrapy_rep.fetching.identity import default_header
 from scrapy_rep.frontier.hostkeys import is_of_http, request_origin
 from scrapy_rep.frontier.reporter import Via
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.protocol.request_target import have_same_target
 from scrapy_rep.responses.purposes import Purposes
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from scrapy_rep.downloadermiddlewares.judge import Judge
     from scrapy_rep.frontier.hosts import Hosts
-
-logger = get_logger(__name__)
 
 ABORT_FORBIDDEN = "scrapy_rep.playwright.abort_forbidden"
 
@@ -54,6 +52,7 @@ class Browsers:
 
     def __init__(self, crawler: Crawler, hosts: Hosts, judge: Judge) -> None:
         self._crawler = crawler
+        self._logger = CrawlLog(__name__, crawler)
         self._hosts = hosts
         self._judge = judge
         self._purposes = Purposes.of(crawler)
@@ -84,11 +83,7 @@ class Browsers:
             if handler[1]
             else "It can check the rest only with scrapy-playwright."
         )
-        logger.warning(
-            message,
-            {"handler": handler[0], "ours": ABORT_FORBIDDEN},
-            extra={"spider": self._crawler.spider},
-        )
+        self._logger.warning(message, handler=handler[0], ours=ABORT_FORBIDDEN)
 
     # Requests of the spider.
 
@@ -118,12 +113,12 @@ class Browsers:
         if self._is_consulted or self._has_warned:
             return
         self._has_warned = True
-        logger.warning(
+        self._logger.warning(
             "PLAYWRIGHT_ABORT_REQUEST is %(value)r, which does not await %(ours)s: the "
             "browser may fetch URLs that robots.txt forbids. Await that function in yours, "
             "or set it in its place.",
-            {"value": abort_setting(self._crawler.settings), "ours": ABORT_FORBIDDEN},
-            extra={"spider": self._crawler.spider},
+            value=abort_setting(self._crawler.settings),
+            ours=ABORT_FORBIDDEN,
         )
 
     # The URL of a response.
@@ -181,11 +176,10 @@ class Browsers:
         except SpiderClosing:
             return False
         except Exception:
-            logger.exception(
+            self._logger.exception(
                 "Error while checking a browser's request for %(url)s against robots.txt: "
                 "the request is aborted",
-                {"url": url},
-                extra={"spider": self._crawler.spider},
+                url=url,
             )
             return False
         return True

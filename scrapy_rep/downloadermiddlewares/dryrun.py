@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
@@ -20,16 +19,16 @@ from scrapy_rep.downloadermiddlewares.browsers import register
 from scrapy_rep.downloadermiddlewares.judge import Judge
 from scrapy_rep.downloadermiddlewares.timetable import Timetable
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
-from scrapy_rep.fetching.identity import Identity
+from scrapy_rep.fetching.identity import default_header
 from scrapy_rep.fetching.middleware import FetchMiddleware
-from scrapy_rep.fetching.request import Causes, RobotsTxtRequest
+from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.frontier.hostkeys import host_of, is_of_http, origin_at
 from scrapy_rep.frontier.hosts import Hosts
 from scrapy_rep.frontier.pauses import ASKS_FOR_PAUSE, duration, pause_in
 from scrapy_rep.frontier.reach import Reach
 from scrapy_rep.frontier.reporter import BACK_OFF, Case, DecisionReporter
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.request_target import is_robotstxt
 from scrapy_rep.settings import OBEY, RepSettings
 
@@ -39,10 +38,9 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from twisted.internet.defer import Deferred
 
+    from scrapy_rep.fetching.request import Causes
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robotstxt.pace import Pace
-
-logger = get_logger(__name__)
 
 # The most requests that wait for a verdict after they were sent. Further ones are not judged.
 _MAX_WAITING = 10_000
@@ -73,6 +71,7 @@ class DryRun:
     def __init__(self, crawler: Crawler) -> None:
         register(crawler, None)
         self._crawler = crawler
+        self._logger = CrawlLog(__name__, crawler)
         self._settings = settings = RepSettings.of(crawler)
         self._own = FetchMiddleware(crawler)
         self._reach = Reach.of(crawler)
@@ -82,7 +81,6 @@ class DryRun:
         self._clock, self._alarms = frontier.clock, frontier.alarms
         self._hosts = Hosts(crawler, frontier, settings, self._reporter)
         self._judge = Judge(crawler, settings, frontier, self._hosts, self._reporter)
-        self._identity = Identity.of(crawler)
         self._waiting: dict[Origin, tuple[Causes, list[Case]]] = {}
         """The requests that were sent before their robots.txt was known."""
 
@@ -132,8 +130,7 @@ class DryRun:
         ):
             # Scrapy's own middleware has refused it, so it has not come here. Nor has it
             # come to the middleware that sets the header by which it is judged.
-            assert self._crawler.spider is not None
-            header, _ = self._identity.header_and_tokens(self._crawler.spider)
+            header = default_header(self._crawler.settings, self._crawler.spider)
             request.headers.setdefault("User-Agent", header)
             self._judge_request(request)
 
@@ -144,10 +141,9 @@ class DryRun:
         try:
             self._begin(request)
         except Exception:
-            logger.exception(
+            self._logger.exception(
                 "Error while judging %(request)s: the dry run does not count it",
-                {"request": request},
-                extra={"spider": self._crawler.spider},
+                request=request,
             )
 
     def _begin(self, request: Request) -> None:
@@ -226,16 +222,15 @@ class DryRun:
             self._reach.judged(request, is_allowed=True)
             return
         self._waiting_count += 1
-        cause = self._hosts.cache.cause_of(request)
         found = self._waiting.get(origin)
         if found is not None:
             causes, cases = found
-            causes.add(cause)
+            causes.add(request)
             cases.append(case)
             return
         if not self._waiting:
             self._alarms.at(self._clock.monotonic() + _CHECK_EVERY, self._check)
-        self._waiting[origin] = Causes(cause), [case]
+        self._waiting[origin] = self._hosts.causes(request), [case]
         fetch = deferred_from_coro(self._learn(origin))
         self._fetches.add(fetch)
         fetch.addBoth(self._ended, fetch)
@@ -298,18 +293,18 @@ class DryRun:
     def _spider_opened(self) -> None:
         self._began = self._clock.monotonic()
         settings = self._crawler.settings
-        self._log(
+        self._logger.info(
             "This is a dry run (REP_DRY_RUN): robots.txt files are fetched, and each request, link "
             "and item is judged, but nothing is refused, dropped, delayed or held back. The "
             "last lines of the log say what a real run would have withheld"
         )
         if self._settings.obey:
-            self._log(
+            self._logger.info(
                 "ROBOTSTXT_OBEY is True in this project: Scrapy's own RobotsTxtMiddleware "
                 "refuses what it refuses without scrapy-rep, and fetches each robots.txt too"
             )
         elif settings.getpriority(OBEY):
-            self._log(
+            self._logger.info(
                 "ROBOTSTXT_OBEY is False in this project: a real run would ignore robots.txt. This "
                 "dry run shows what it would refuse without that setting"
             )
@@ -322,14 +317,14 @@ class DryRun:
         self._cancel()
         counts = self._crawler.stats.get_value
         if not_met := counts(stats.DRY_RUN_NOT_MET, 0):
-            self._log(
+            self._logger.info(
                 "Other requests that a real run would not have made: %(count)s. Their URLs are "
                 "only on pages that it would not have fetched, or in links that it would not have "
                 "followed",
                 count=f"{not_met:,}",
             )
         if not_judged := counts(stats.DRY_RUN_NOT_JUDGED, 0):
-            self._log(
+            self._logger.info(
                 "Requests that were not judged: %(count)s. Too many waited for robots.txt files "
                 "at once, or the crawl has ended before these came",
                 count=f"{not_judged:,}",
@@ -344,13 +339,13 @@ class DryRun:
                 "No host has asked for a delay or a pause: a real run would have taken no longer "
                 "than this dry run (%(elapsed)s)"
             )
-        self._log(
+        self._logger.info(
             message,
             time=duration(self._timetable.most),
             elapsed=duration(self._clock.monotonic() - self._began),
         )
         for host, found in self._timetable.slowest()[:_SLOWEST_NAMED]:
-            self._log(
+            self._logger.info(
                 "%(host)s would have taken at least %(time)s: %(requests)s requests with a delay of "
                 "%(delay)g s, and pauses of %(paused)s",
                 host=host,
@@ -359,12 +354,6 @@ class DryRun:
                 delay=found.delay,
                 paused=duration(found.paused),
             )
-
-    def _log(self, message: str, **values: object) -> None:
-        arguments = [values] if values else []
-        logger.log(
-            logging.INFO, message, *arguments, extra={"spider": self._crawler.spider}
-        )
 
 
 def _is_scrapys_own(request: Request) -> bool:

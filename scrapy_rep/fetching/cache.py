@@ -16,9 +16,8 @@ from scrapy_rep.compat.internals import is_closing
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.fetching.failures import in_words
 from scrapy_rep.fetching.locks import held
-from scrapy_rep.fetching.request import cause_of
 from scrapy_rep.fetching.storeclient import StoreClient
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.access.results import (
     Access,
     AccessResult,
@@ -37,15 +36,12 @@ from scrapy_rep.stores.memory import Key, Memory, url_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scrapy import Request
     from scrapy.crawler import Crawler
 
     from scrapy_rep.fetching.fetcher import RobotsOf, RobotsTxtFetcher
     from scrapy_rep.fetching.request import Causes
     from scrapy_rep.settings import RepSettings
     from scrapy_rep.stores.memory import File
-
-logger = get_logger(__name__)
 
 # In seconds.
 _JUST_NOW = 1.0
@@ -89,6 +85,7 @@ class RobotsTxtCache:
         robots_of: RobotsOf,
     ) -> None:
         self._crawler = crawler
+        self._log = CrawlLog(__name__, crawler)
         self._fetcher = fetcher
         self._settings = settings
         self._now = now
@@ -119,20 +116,16 @@ class RobotsTxtCache:
         """
         self._memory.weigh(known.origin, known.robots)
 
-    def cause_of(self, request: Request) -> Request:
-        """The part of *request* that a request for its robots.txt takes over."""
-        return cause_of(request, self._settings.request_meta_keys)
-
     async def learn(
         self, origin: Origin, causes: Causes, *, stale: Entry | None = None
     ) -> tuple[Known, bool]:
         """The files of *origin*, from the store or its server, and whether its robots.txt was
         just fetched.
 
-        *causes* are the requests that wait for it, as :meth:`cause_of` makes them. *stale* is an
-        entry that must be fetched again even if it has not expired. Raises SpiderClosing or a
-        cancellation, and stores nothing, if the spider closes meanwhile.
-        After any other error robots.txt counts as unreachable.
+        *causes* are of the requests that wait for it. *stale* is an entry that must be fetched
+        again even if it has not expired. Raises SpiderClosing or a cancellation, and stores
+        nothing, if the spider closes meanwhile. After any other error robots.txt counts as
+        unreachable.
         """
         file, is_new = await self._obtain(origin, causes, stale)
         known = _known(origin, file)
@@ -205,101 +198,81 @@ class RobotsTxtCache:
             file = self._memory.get(key)
             if file is not None and (before is None or file.entry != before.entry):
                 return file, False
-            return await self._learn_or_fail(key, causes, stale)
-
-    async def _learn_or_fail(
-        self, key: Key, causes: Causes, stale: Entry | None
-    ) -> tuple[File, bool]:
-        try:
-            entry, is_new = await self._learn(key, causes, stale)
-            return self._keep(key, entry), is_new
-        except SpiderClosing:
-            raise
-        except (CancelledError, asyncio.CancelledError):
-            if is_closing(self._crawler) or not causes:
+            known = None if file is None else file.entry
+            try:
+                if self._store is not None:
+                    known = await self._store.get(key) or known
+                is_wrong = known and stale and known.fetched <= stale.fetched
+                if known is not None and known.is_fresh(self._now()) and not is_wrong:
+                    return self._keep(key, known), False
+                return await self._fetch(key, causes, known)
+            except SpiderClosing:
                 raise
-            # Another component cancelled the fetch. The waiting requests must continue.
-            error = "cancelled"
-        except Exception as exception:
-            logger.exception(
-                "%(url)s counts as unreachable and will be fetched again later: an error in "
-                "this crawler, not of the site, interrupted its fetch",
-                {"url": url_of(key)},
-                extra={"spider": self._crawler.spider},
-            )
-            error = in_words(exception)
-        result = AccessResult(url=url_of(key), status=None, error=error)
-        return self._keep(key, self._renewed(key, result, self._remembered(key))), True
+            except (CancelledError, asyncio.CancelledError):
+                if is_closing(self._crawler) or not causes:
+                    raise
+                # Another component cancelled the fetch. The waiting requests must continue.
+                error = "cancelled"
+            except Exception as exception:  # noqa: BLE001  whatever raises ends the fetch
+                self._log.exception(
+                    "%(url)s counts as unreachable and will be fetched again later: an error "
+                    "in this crawler, not of the site, interrupted its fetch",
+                    url=url_of(key),
+                )
+                error = in_words(exception)
+            result = AccessResult(url=url_of(key), status=None, error=error)
+            return self._keep(key, self._renewed(key, result, known)), True
 
-    def _remembered(self, key: Key) -> Entry | None:
-        file = self._memory.get(key)
-        return None if file is None else file.entry
-
-    async def _learn(
-        self, key: Key, causes: Causes, stale: Entry | None
-    ) -> tuple[Entry, bool]:
-        known = self._remembered(key)
-        if self._store is not None:
-            known = await self._store.get(key) or known
-        is_stale = known and stale and known.fetched <= stale.fetched
-        if known is not None and known.is_fresh(self._now()) and not is_stale:
-            return known, False
+    async def _fetch(
+        self, key: Key, causes: Causes, known: Entry | None
+    ) -> tuple[File, bool]:
+        """Fetch a file, and store it if its server has decided the result; or take it from the
+        store if another worker is faster. Return it, and whether this call fetched it.
+        """
+        judge = None if isinstance(key, Origin) else self._robots_of
         if self._store is None:
-            return await self._fetch(key, causes, known), True
+            result = await self._fetcher.fetch(url_of(key), causes, robots_of=judge)
+            return self._keep(key, self._renewed(key, result, known)), True
         async with self._store.newer_or_lock(key, known) as newer:
             if newer is not None:
-                return newer, False
-            return await self._fetch(key, causes, known), True
-
-    async def _fetch(self, key: Key, causes: Causes, before: Entry | None) -> Entry:
-        """Fetch a file, and store it if its server has decided the result."""
-        judge = None if isinstance(key, Origin) else self._robots_of
-        result = await self._fetcher.fetch(url_of(key), causes, robots_of=judge)
-        entry = self._renewed(key, result, before)
-        if self._store is not None and not result.is_dropped:
-            await self._store.put(key, entry)
-        return entry
+                return self._keep(key, newer), False
+            result = await self._fetcher.fetch(url_of(key), causes, robots_of=judge)
+            entry = self._renewed(key, result, known)
+            if not result.is_dropped:
+                await self._store.put(key, entry)
+            return self._keep(key, entry), True
 
     def _renewed(self, key: Key, result: AccessResult, before: Entry | None) -> Entry:
+        file, elapsed = self._memory.get(key), 0.0
+        # Otherwise, another worker has just stored it.
+        if file and before and file.entry.fetched == before.fetched:
+            elapsed = self._monotonic() - file.learned
         return renew(
             result,
             before,
             dialect=self._settings.dialect,
             bounds=self._settings.bounds,
             now=self._now(),
-            elapsed=self._known_for(key, before),
+            elapsed=elapsed,
             jitter=random.random(),  # noqa: S311
         )
 
-    def _known_for(self, key: Key, entry: Entry | None) -> float:
-        """The seconds for which this process has known *entry*; 0 if another worker has just
-        stored it.
-        """
-        file = self._memory.get(key)
-        if file is None or entry is None or entry.fetched != file.entry.fetched:
-            return 0.0
-        return self._monotonic() - file.learned
-
     def _keep(self, key: Key, entry: Entry) -> File:
         file = self._memory.get(key)
-        if file is not None and file.entry is entry:
-            return file
-        learned = self._monotonic() - self._known_for(key, entry)
-        return self._memory.put(key, entry, learned)
+        if file is None or file.entry.fetched != entry.fetched:
+            file = self._memory.put(key, entry, self._monotonic())
+        return file
 
     def _report_tdmrep(self, url: str, file: File) -> None:
         result = file.entry.result
         self._crawler.stats.inc_value(stats.TDMREP.format(access=result.access))
         is_read = file.of(TdmRep).is_valid or result.access is not Access.SUCCESSFUL
-        logger.debug(
+        self._log.debug(
             "%(url)s is %(access)s (%(result)s)%(finding)s",
-            {
-                "url": url,
-                "access": result.access,
-                "result": result,
-                "finding": "" if is_read else ", not an array of rules",
-            },
-            extra={"spider": self._crawler.spider},
+            url=url,
+            access=result.access,
+            result=result,
+            finding="" if is_read else ", not an array of rules",
         )
 
 

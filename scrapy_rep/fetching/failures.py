@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_CLOSED = "connection closed by the server"
 _NO_HOST = "the host name could not be resolved"
 _REFUSED = "connection refused"
-_INCOMPLETE = "the answer is incomplete"
-_NOT_HTTP = "the answer is not valid HTTP"
-_TIMED_OUT = "timed out"
 
-# By class name: download handlers raise the errors of several libraries, which need not be
-# installed and have private modules.
+# By words in the class name: download handlers raise the errors of several libraries, which need
+# not be installed and have private modules.
 _WORDS = {
-    "BadHttpMessage": _NOT_HTTP,
-    "BadStatusLine": _NOT_HTTP,
-    "CannotResolveHostError": _NO_HOST,
-    "ConnectionDone": _CLOSED,
-    "ConnectionLost": _CLOSED,
-    "ConnectionRefusedError": _REFUSED,
-    "ConnectionResetError": "connection reset by the server",
-    "DNSLookupError": _NO_HOST,
-    "DownloadConnectionRefusedError": _REFUSED,
-    "DownloadTimeoutError": _TIMED_OUT,
-    "ParseError": _NOT_HTTP,
-    "PotentialDataLoss": _INCOMPLETE,
-    "ResponseDataLossError": _INCOMPLETE,
-    "ServerDisconnectedError": _CLOSED,
-    "TCPTimedOutError": _TIMED_OUT,
-    "TimeoutError": _TIMED_OUT,
-    "_DataLoss": _INCOMPLETE,
-    "gaierror": _NO_HOST,
+    "BadHttpMessage|BadStatusLine|ParseError": "the answer is not valid HTTP",
+    "CannotResolveHost|DNSLookup|gaierror": _NO_HOST,
+    "ConnectionDone|ConnectionLost|ServerDisconnected": "connection closed by the server",
+    "ConnectionRefused": _REFUSED,
+    "ConnectionReset": "connection reset by the server",
+    "DataLoss": "the answer is incomplete",
+    "TimedOut|Timeout": "timed out",
 }
 
 NO_SERVER = frozenset({_NO_HOST, _REFUSED})
@@ -48,9 +34,10 @@ def in_words(error: BaseException) -> str:
     """The reason for *error*, which ended a download, for logs and reports."""
     causes = list(_causes(error))
     for cause in causes:
-        for kind in type(cause).__mro__:
-            if kind.__name__ in _WORDS:
-                return _WORDS[kind.__name__]
+        kinds = " ".join(kind.__name__ for kind in type(cause).__mro__)
+        for names, words in _WORDS.items():
+            if re.search(names, kinds):
+                return words
         if _is_of_tls(cause):
             return f"TLS failed: {_reason_of_tls(cause)}"
     text = next((text for cause in causes if (text := _text(cause))), "")

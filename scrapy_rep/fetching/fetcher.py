@@ -20,7 +20,7 @@ from scrapy_rep.fetching.decompression import UndecodableBody
 from scrapy_rep.fetching.failures import NO_SERVER, in_words
 from scrapy_rep.fetching.locks import held
 from scrapy_rep.fetching.request import Fetch, RobotsTxtRequest
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.access.results import HEADERS, AccessResult
 from scrapy_rep.protocol.origins import origin_of, split_virtual_host
 
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     # the context ends. Raises BackingOff if the host has asked for too long a pause.
     Place: TypeAlias = Callable[[RobotsTxtRequest], AbstractAsyncContextManager[None]]
 
-logger = get_logger(__name__)
 
 MAX_ON_NETWORK = 256
 """The number of requests for robots.txt that may be on the network at once."""
@@ -88,14 +87,12 @@ class RobotsTxtFetcher:
         place: Place = lambda _: nullcontext(),
     ) -> None:
         self._crawler = crawler
+        self._log = CrawlLog(__name__, crawler)
         self._dialect = settings.dialect
         self._place = place
         self._permits = DeferredSemaphore(MAX_ON_NETWORK)
-        self._on_network = 0
+        self._on_network: set[Request] = set()
         self._has_logged_traceback = False
-        crawler.signals.connect(
-            self._reached_downloader, signals.request_reached_downloader
-        )
 
     @property
     def leaves_room(self) -> bool:
@@ -104,7 +101,7 @@ class RobotsTxtFetcher:
         Scrapy cannot tell: this class raises Scrapy's limit for each robots.txt request, and
         lowers it only a little after that request has left the downloader.
         """
-        return has_room(self._crawler, raised=self._on_network, apart=RobotsTxtRequest)
+        return has_room(self._crawler, self._on_network)
 
     async def fetch(
         self, url: str, causes: Causes, *, robots_of: RobotsOf | None = None
@@ -114,9 +111,9 @@ class RobotsTxtFetcher:
         (RFC 9309, 2.3.1.2, exempts only the redirects of robots.txt), and Scrapy's stats about
         robots.txt do not count it.
 
-        *causes* are the requests that wait for it, as :func:`cause_of` makes them. Errors of
-        the server or the network are in the result. Raises SpiderClosing if the
-        spider closes while the request waits for its place.
+        *causes* are of the requests that wait for it. Errors of the server or the network are in
+        the result. Raises SpiderClosing if the spider closes while the request waits for its
+        place.
         """
         current, virtual_host = split_virtual_host(url)
         targets, cookies, error = list[str](), CookieJar(), ""
@@ -198,7 +195,7 @@ class RobotsTxtFetcher:
             async with self._place(request):
                 response = await self._download(request)
             # Without success, there is no body that could be incomplete.
-            is_whole = fetch.is_cut or response.status // 100 != 2
+            is_whole = fetch.is_stopped or response.status // 100 != 2
             if is_whole or "download_stopped" not in response.flags:
                 return response
             error, is_dropped = _STOPPED, True
@@ -213,7 +210,7 @@ class RobotsTxtFetcher:
         except IgnoreRequest as exception:
             error, is_dropped = f"dropped by a component: {exception}", True
         except StopDownload:
-            is_dropped = not fetch.is_late
+            is_dropped = not fetch.is_stopped
             error = (
                 _STOPPED if is_dropped else f"took longer than {request.timeout:g} s"
             )
@@ -225,7 +222,16 @@ class RobotsTxtFetcher:
             is_permanent = error in NO_SERVER and not request.meta.get("proxy")
             if is_dropped:
                 error += ", raised by a component (see REP_REQUEST_META_KEYS)"
-                self._log_component(request, exception)
+                if not self._has_logged_traceback:
+                    self._has_logged_traceback = True
+                    self._log.exception(
+                        "%(url)s counts as unreachable: a component of the project raised the "
+                        "exception below for its request. If the component needs a key of "
+                        "Request.meta that your spider sets, add the key to "
+                        "REP_REQUEST_META_KEYS. Later exceptions of components are logged "
+                        "without their traceback",
+                        url=request.url,
+                    )
         return AccessResult(
             url=request.url,
             status=None,
@@ -234,27 +240,12 @@ class RobotsTxtFetcher:
             is_dropped=is_dropped,
         )
 
-    def _log_component(self, request: Request, exception: Exception) -> None:
-        """Log that a component raised *exception* for *request*, once with the traceback."""
-        if self._has_logged_traceback:
-            return
-        self._has_logged_traceback = True
-        logger.error(
-            "%(url)s counts as unreachable: a component of the project raised the "
-            "exception below for its request. If the component needs a key of "
-            "Request.meta that your spider sets, add the key to REP_REQUEST_META_KEYS. "
-            "Later exceptions of components are logged without their traceback",
-            {"url": request.url},
-            exc_info=exception,
-            extra={"spider": self._crawler.spider},
-        )
-
     async def _download(self, request: RobotsTxtRequest) -> Response:
         connected = self._crawler.signals
         # Last, so that a request that waits for its place does not block others.
         async with held(self._permits):
-            self._on_network += 1
-            if self._on_network == 1:
+            self._on_network.add(request)
+            if len(self._on_network) == 1:
                 # Connected only meanwhile: Scrapy sends it for each chunk of each page.
                 connected.connect(self._received, signals.bytes_received)
             try:
@@ -263,13 +254,9 @@ class RobotsTxtFetcher:
                     request.fetch.give_room_back = give_room_back
                     return await self._crawler.engine.download_async(request)
             finally:
-                self._on_network -= 1
+                self._on_network.discard(request)
                 if not self._on_network:
                     connected.disconnect(self._received, signals.bytes_received)
-
-    def _reached_downloader(self, request: Request) -> None:
-        if isinstance(request, RobotsTxtRequest):
-            request.fetch.is_sent = True
 
     def _received(self, data: bytes, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scrapy import signals
+
 from scrapy_rep.fetching.decompression import decoded
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.settings import RepSettings
@@ -30,7 +32,18 @@ class FetchMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> FetchMiddleware:
-        return cls(crawler)
+        """Called in commands. In a crawl, the frontier receives the signal."""
+        found = cls(crawler)
+        crawler.signals.connect(
+            found.reached_downloader, signals.request_reached_downloader
+        )
+        return found
+
+    @staticmethod
+    def reached_downloader(request: Request) -> None:
+        """Note that *request* has passed all middlewares."""
+        if isinstance(request, RobotsTxtRequest):
+            request.fetch.is_sent = True
 
     def process_request(self, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):

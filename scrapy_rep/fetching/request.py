@@ -52,11 +52,9 @@ class Fetch:
     began: float = 0.0
     """When the first of them was received."""
 
-    is_cut: bool = False
-    """Whether this package stopped the download at the size limit."""
-
-    is_late: bool = False
-    """Whether this package stopped the download at the time limit."""
+    is_stopped: bool = False
+    """Whether this package stopped the download: at the size limit, with a response, or at the time
+    limit, with none."""
 
     give_room_back: Callable[[], None] = lambda: None
     """Lowers the limit of the downloader that was raised for the request. Called early, it leaves
@@ -127,30 +125,32 @@ class RobotsTxtRequest(Request):
         self.fetch.size += size
         # One byte more than the limit tells the parser that the body was cut.
         if self.fetch.size > limit:
-            self.fetch.is_cut = True
+            self.fetch.is_stopped = True
             raise StopDownload(fail=False)
         # Some download handlers apply the time-out to each read, so a server could send
         # single bytes forever.
         if now - self.fetch.began > self.timeout:
-            self.fetch.is_late = True
+            self.fetch.is_stopped = True
             raise StopDownload(fail=True)
 
 
 class Causes(list[Request]):
-    """The requests that wait for one robots.txt, one for each proxy, so that the next attempt
-    uses another proxy. More may be added during the fetch.
+    """What the requests for one file take over from those that wait for it: the User-Agent, the
+    proxy, and the *meta_keys* of ``REP_REQUEST_META_KEYS``. There is one for each proxy, so that
+    the next attempt uses another proxy. More may be added during the fetch.
     """
 
-    __slots__ = ()
-
-    def __init__(self, *requests: Request) -> None:
-        super().__init__(requests)
+    def __init__(self, *requests: Request, meta_keys: Iterable[str] = ()) -> None:
+        super().__init__()
+        self._meta_keys = meta_keys
+        for request in requests:
+            self.add(request)
 
     def add(self, request: Request) -> None:
         """Let the next attempt use *request*, if no cause has its proxy."""
         proxy = request.meta.get("proxy")
         if all(each.meta.get("proxy") != proxy for each in self):
-            self.insert(0, request)
+            self.insert(0, self._taken_over(request))
             del self[_MAX_CAUSES:]
 
     def next(self) -> Request:
@@ -158,20 +158,18 @@ class Causes(list[Request]):
         self.append(self.pop(0))
         return self[-1]
 
-
-def cause_of(request: Request, meta_keys: Iterable[str]) -> Request:
-    """A copy of *request* with only what the request for its robots.txt takes over: the
-    User-Agent, the proxy, and the *meta_keys* of ``REP_REQUEST_META_KEYS``.
-    """
-    keys, headers = [*meta_keys], ["User-Agent"]
-    if "proxy" in request.meta:
-        keys += ["proxy", PROXY_AUTH_META_KEY]
-        # When Scrapy retries a request, the credentials for its proxy are in this header.
-        headers.append("Proxy-Authorization")
-    return Request(
-        request.url,
-        headers={
-            name: request.headers[name] for name in headers if name in request.headers
-        },
-        meta={key: request.meta[key] for key in keys if key in request.meta},
-    )
+    def _taken_over(self, request: Request) -> Request:
+        keys, headers = [*self._meta_keys], ["User-Agent"]
+        if "proxy" in request.meta:
+            keys += ["proxy", PROXY_AUTH_META_KEY]
+            # When Scrapy retries a request, the credentials for its proxy are in this header.
+            headers.append("Proxy-Authorization")
+        return Request(
+            request.url,
+            headers={
+                name: request.headers[name]
+                for name in headers
+                if name in request.headers
+            },
+            meta={key: request.meta[key] for key in keys if key in request.meta},
+        )

@@ -6,17 +6,16 @@ import time
 import uuid
 from contextlib import asynccontextmanager
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from scrapy import signals
-from scrapy.utils.asyncio import create_looping_call
-from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep import stats
 from scrapy_rep.compat.versions import run_in_thread, sleep
 from scrapy_rep.exceptions import SpiderClosing, StoreError
-from scrapy_rep.log import get_logger
+from scrapy_rep.fetching.request import MAX_TIMEOUT
+from scrapy_rep.log import CrawlLog
 from scrapy_rep.stores.entries import KEEP, dumps, loads
 from scrapy_rep.stores.memory import url_of
 
@@ -24,19 +23,16 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from scrapy.crawler import Crawler
-    from twisted.internet.defer import Deferred
 
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.stores import Store
     from scrapy_rep.stores.memory import Key
 
-logger = get_logger(__name__)
-
 _T = TypeVar("_T")
 
-# In seconds. A worker renews its lock before it expires; the lock of a dead worker expires.
-_LOCK_HOLDS = 6.0
-_LOCK_RENEWED_EVERY = 2.0
+# In seconds: as long as a request for robots.txt may take. After that, another worker fetches the
+# file, too: the one with the lock may be dead.
+_LOCK_HOLDS = MAX_TIMEOUT
 
 # The seconds between two checks whether another worker has fetched a robots.txt. The client
 # polls, since not every kind of store can notify other processes.
@@ -52,6 +48,7 @@ class StoreClient:
 
     def __init__(self, crawler: Crawler, store: Store) -> None:
         self._crawler = crawler
+        self._log = CrawlLog(__name__, crawler)
         self._store = store
         self._owner = uuid.uuid4().hex
         self._failures = 0
@@ -88,11 +85,15 @@ class StoreClient:
         """Wait for the lock of *key*, or for another worker to fetch its file.
 
         Return the fresh entry, newer than *known*, that another worker has stored; or None
-        if this worker must fetch the file, and holds the lock until the context ends. Raises
+        if this worker must fetch the file, and has the lock until the context ends. Raises
         SpiderClosing if the spider closes meanwhile.
         """
+        where = str(key)
         while True:
-            has_lock = await self._lock(key)
+            # While the store fails, every worker fetches for itself.
+            has_lock = await self._call(
+                lambda: self._store.lock(where, self._owner, _LOCK_HOLDS), True
+            )
             if self._is_closed:
                 # The closed store is not called, so the lock was not really acquired.
                 why = f"The spider closes, so the file of {key} is not fetched"
@@ -103,35 +104,11 @@ class StoreClient:
             if has_lock or newer is not None:
                 break
             await sleep(_POLL_EVERY)
-        renewals: list[Deferred[Any]] = []
-
-        def renew() -> None:
-            # The function of a Scrapy looping call must not return a coroutine.
-            if not renewals or renewals[0].called:
-                renewal = deferred_from_coro(self._lock(key))
-                renewals[:] = [renewal.addErrback(lambda _: None)]
-
-        loop = create_looping_call(renew)
-        if newer is None:
-            loop.start(_LOCK_RENEWED_EVERY, now=False)
         try:
             yield newer
         finally:
-            if loop.running:
-                loop.stop()
-            for last in renewals:
-                # A renewal that ends after the unlock would lock it again.
-                await maybe_deferred_to_future(last)
             if has_lock:
-                await self._call(
-                    lambda: self._store.unlock(str(key), self._owner), None
-                )
-
-    async def _lock(self, key: Key) -> bool:
-        # While the store fails, every worker fetches for itself.
-        return await self._call(
-            lambda: self._store.lock(str(key), self._owner, _LOCK_HOLDS), True
-        )
+                await self._call(lambda: self._store.unlock(where, self._owner), None)
 
     async def _call(
         self, function: Callable[[], _T], otherwise: _T, *, writes: bool = True
@@ -163,9 +140,8 @@ class StoreClient:
         # A store that is locked can be read, but not written.
         if self._is_failing and writes:
             self._is_failing = False
-            logger.info(
-                "The store of robots.txt files works again, and the crawl uses it again",
-                extra={"spider": self._crawler.spider},
+            self._log.info(
+                "The store of robots.txt files works again, and the crawl uses it again"
             )
         return found
 
@@ -174,12 +150,13 @@ class StoreClient:
             return
         self._crawler.stats.inc_value(stats.STORE_ERRORS)
         if not self._is_failing:
-            logger.warning(
+            # Any other error is of the store itself: its author needs the traceback.
+            is_usual = isinstance(error, StoreError)
+            log = self._log.warning if is_usual else self._log.exception
+            log(
                 "The store of robots.txt files fails: %(error)s. The crawl continues without "
                 "it, and tries it again every few seconds",
-                {"error": error},
-                exc_info=None if isinstance(error, StoreError) else error,
-                extra={"spider": self._crawler.spider},
+                error=error,
             )
         self._failures += 1
         self._is_failing = True
@@ -189,13 +166,14 @@ class StoreClient:
         self._crawler.stats.inc_value(stats.STORE_ERRORS)
         if not self._has_warned_of_entry:
             self._has_warned_of_entry = True
-            logger.warning(
+            self._log.warning(
                 "The entry of %(url)s in the store of robots.txt files cannot be read "
                 "(%(error)s). It counts as missing: the file is fetched, and replaces it. "
                 "Check who else writes to the store. Later such entries are only counted "
                 "(%(stat)s)",
-                {"url": url_of(key), "error": error, "stat": stats.STORE_ERRORS},
-                extra={"spider": self._crawler.spider},
+                url=url_of(key),
+                error=error,
+                stat=stats.STORE_ERRORS,
             )
 
     def _spider_closed(self) -> None:

@@ -27,9 +27,10 @@ from scrapy_rep.compat.internals import (
 )
 from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.exceptions import BackingOff, SpiderClosing
+from scrapy_rep.fetching.middleware import FetchMiddleware
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.clock import Alarms, Clock
-from scrapy_rep.frontier.core import Core, Hold, Phase, Scopes, Ticket
+from scrapy_rep.frontier.core import Core, Hold, Scopes, Ticket
 from scrapy_rep.frontier.hostkeys import (
     HostKey,
     bare_host,
@@ -155,7 +156,7 @@ class BackQueue(Ticket):
 class Waiter(Ticket):
     """A request that is in the downloader already."""
 
-    __slots__ = ("call", "is_granted", "is_patient", "request")
+    __slots__ = ("call", "is_granted", "request")
 
     def __init__(
         self,
@@ -167,10 +168,8 @@ class Waiter(Ticket):
         obeys: bool = True,
         is_patient: bool = True,
     ) -> None:
-        """A request that is not *is_patient* does not wait while robots.txt is unreachable."""
-        super().__init__(line, host, scopes, obeys=obeys)
+        super().__init__(line, host, scopes, obeys=obeys, is_patient=is_patient)
         self.request = request
-        self.is_patient = is_patient
         self.is_granted: bool | None = None
         """Whether it may go, or is refused; None while it waits."""
 
@@ -234,9 +233,6 @@ class Frontier:
         """Whether no queue may hand out a request any more."""
 
         self._in_flight: dict[Request, InFlight] = {}
-        self._own: set[Request] = set()
-        """Those of them for robots.txt: they get their places before they are in the engine."""
-
         self._gave_way: WeakSet[Request] = WeakSet()
         self._waiters: dict[Waiter, None] = {}
         self._alarm_at = inf
@@ -367,8 +363,6 @@ class Frontier:
             self.core.leave(ticket, now, fetched=False)
         else:
             self._in_flight[request] = InFlight(ticket, now)
-            if isinstance(request, RobotsTxtRequest):
-                self._own.add(request)
 
     def started(self, key: HostKey, request: Request) -> None:
         """Note that *request*, for which another queue has found places, goes to the downloader."""
@@ -379,7 +373,7 @@ class Frontier:
 
     def settle(self) -> None:
         """Find the requests that have ended, and what is due. :meth:`flush` does the rest."""
-        gone = self._in_flight.keys() - active_requests(self._crawler) - self._own
+        gone = self._in_flight.keys() - active_requests(self._crawler)
         if gone and self._waiters:
             # Of one object that is downloaded several times at once, Scrapy forgets all others
             # when the first one ends.
@@ -387,8 +381,10 @@ class Frontier:
         if gone:
             # In the order in which they were popped.
             for request in [each for each in self._in_flight if each in gone]:
-                # Another component may have hidden the response.
-                self._leave(request)
+                # Those for robots.txt get their places before they are in the engine.
+                if not isinstance(request, RobotsTxtRequest):
+                    # Another component may have hidden the response.
+                    self._leave(request)
         self.core.tick(self.clock.monotonic())
 
     def flush(self) -> None:
@@ -478,11 +474,7 @@ class Frontier:
         """Wait until *ticket* may go, or is refused. Return whether it has waited. Raises
         SpiderClosing if the spider closes meanwhile.
         """
-        host, now = ticket.host, self.clock.monotonic()
-        self.core.add(ticket, now)
-        if host is not None and host.phase is Phase.DOWN and not ticket.is_patient:
-            self.core.need(host, now)
-            self._end(ticket, is_granted=False)
+        self.core.add(ticket, self.clock.monotonic())
         self.flush()
         if ticket.is_granted is not None:
             return False
@@ -518,12 +510,6 @@ class Frontier:
             return request in self._in_flight
         return request.callback is not NO_CALLBACK
 
-    def refuse_impatient(self, host: Host) -> None:
-        """Refuse the requests in the downloader that do not wait for an unreachable *host*."""
-        self.core.refuse_if(
-            host, lambda each: isinstance(each, Waiter) and not each.is_patient
-        )
-
     def _end(self, ticket: Waiter, *, is_granted: bool) -> None:
         ticket.is_granted = is_granted
         self._waiters.pop(ticket, None)
@@ -533,7 +519,6 @@ class Frontier:
         found = self._in_flight.pop(request, None)
         if found is None:
             return False
-        self._own.discard(request)
         now, fetched = self.clock.monotonic(), found.is_sent
         self.core.leave(found.ticket, now, fetched=fetched)
         if found.lease and self.leases is not None:
@@ -566,6 +551,7 @@ class Frontier:
         )
 
     def _reached_downloader(self, request: Request) -> None:
+        FetchMiddleware.reached_downloader(request)
         if request not in self._in_flight and request in self._gave_way:
             self.started(self.key_of(request), request)
         self._gave_way.discard(request)

@@ -8,6 +8,7 @@ from scrapy import Request
 from scrapy.utils.httpobj import urlparse_cached
 
 from scrapy_rep import meta
+from scrapy_rep.compat.internals import has_headers
 from scrapy_rep.protocol.origins import C0_CONTROL_OR_SPACE, Origin, origin, origin_of
 
 if TYPE_CHECKING:
@@ -76,8 +77,10 @@ def request_origin(request: Request) -> Origin | None:
     except ValueError:
         return None
     found = origin(url.scheme, url.netloc)
+    if found is None or not has_headers(request):
+        return found
     hosts = request.headers.getlist(b"Host")
-    if found is None or not hosts:
+    if not hosts:
         return found
     return (
         found.at_virtual_host(hosts[0].decode("latin-1")) if len(hosts) == 1 else None

@@ -20,7 +20,7 @@ from scrapy_rep.compat.internals import is_closing, wake
 from scrapy_rep.compat.versions import is_interactive
 from scrapy_rep.exceptions import BackingOff, SpiderClosing
 from scrapy_rep.fetching.cache import RobotsTxtCache, tdmrep_url
-from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
+from scrapy_rep.fetching.fetcher import MAX_ON_NETWORK, RobotsTxtFetcher
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import Causes
 from scrapy_rep.frontier.core import Hold, Phase
@@ -54,18 +54,18 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# The number of robots.txt files that are looked up or fetched at once. Most of these tasks
-# wait for a store or another worker. The fetcher has a limit of its own for requests on the
-# network.
-_MAX_FETCHING = 1_000
+# The number of robots.txt files that are looked up or fetched at once.
+_MAX_FETCHING = MAX_ON_NETWORK
 
 # Those that wait for a place at a host do not count, or strangers could stop all others: with many
 # hosts that redirect robots.txt to one with a delay. But no more of them may wait than this.
 _MAX_HELD_BACK = 10_000
 
 # robots.txt is fetched ahead while fewer back queues than this are ready, or fewer than
-# twice CONCURRENT_REQUESTS if that is more.
+# twice CONCURRENT_REQUESTS if that is more. A host counts as ready while its fetch is as new as
+# this, in seconds: most servers have answered by then.
 _MIN_READY = 64
+_SOON = 1.0
 
 # The minimum in seconds before a retry, so that a wrong clock causes no busy loop.
 _MIN_RETRY = 0.1
@@ -120,6 +120,10 @@ class Hosts:
 
         at_once = crawler.settings.getint("CONCURRENT_REQUESTS")
         self._min_ready = max(_MIN_READY, 2 * at_once)
+        self._soon: set[Host] = set()
+        """Hosts whose fetch began a moment ago: they will be ready soon."""
+
+        self._soon_until = -inf
         self._held_back = 0
         self._is_beginning = False
         # The crawl that is resumed may have sent a request to any host just before it ended.
@@ -305,6 +309,10 @@ class Hosts:
 
     # Fetches.
 
+    def causes(self, *requests: Request) -> Causes:
+        """What the requests for a file take over from *requests*, which wait for it."""
+        return Causes(*requests, meta_keys=self._settings.request_meta_keys)
+
     def note_cause(self, origin: Origin, request: Request) -> None:
         """Remember the proxy of a pushed request if robots.txt is not known: the fetch tries
         the proxies in turn.
@@ -318,9 +326,12 @@ class Hosts:
         if self._is_beginning:
             return
         self._is_beginning = True
+        if self._clock.monotonic() >= self._soon_until:
+            self._soon.clear()
+            self._soon_until = self._clock.monotonic() + _SOON
         try:
             while len(self._fetches) - self._held_back < _MAX_FETCHING:
-                is_needed = ready < self._min_ready
+                is_needed = ready + len(self._soon) < self._min_ready
                 host = self._core.next_wanted(is_needed=is_needed)
                 if host is None:
                     return
@@ -328,6 +339,7 @@ class Hosts:
                 task = deferred_from_coro(self._fetch(host))
                 if host.is_fetching:
                     self._fetches[host] = task
+                    self._soon.add(host)
                     self._frontier.watch()
                 # Ignore cancellation. Twisted logs other errors as unhandled.
                 task.addErrback(Failure.trap, CancelledError, asyncio.CancelledError)
@@ -337,8 +349,8 @@ class Hosts:
     def _add_cause(self, host: Host, request: Request) -> None:
         """Remember a request that needs robots.txt, if no other has its proxy."""
         if host.causes is None:
-            host.causes = Causes()
-        host.causes.add(self.cache.cause_of(request))
+            host.causes = self.causes()
+        host.causes.add(request)
 
     async def _fetch(self, host: Host) -> None:
         if host.causes is None:
@@ -357,6 +369,7 @@ class Hosts:
         finally:
             # Also after an error, all waiting requests must continue.
             self._fetches.pop(host, None)
+            self._soon.discard(host)
             self._fetched(host, known)
 
     def _fetched(self, host: Host, known: Known | None) -> None:
@@ -417,7 +430,6 @@ class Hosts:
             wait=0.0 if no_wait else self._settings.wait_max,
             is_asked=pause_asked(result.headers, known.entry.fetched) is not None,
         )
-        self._frontier.refuse_impatient(host)
         if host.phase is Phase.DOWN and not was_down:
             message = (
                 "%(url)s is unreachable (%(result)s): requests to this host wait for up to "
@@ -505,7 +517,7 @@ class Hosts:
         """Return tdmrep.json of the origin of *known*, for a *request* whose own purpose needs
         it. Fetch it if it is not cached; None if robots.txt forbids that. Raises SpiderClosing.
         """
-        causes = Causes(self.cache.cause_of(request))
+        causes = self.causes(request)
         if not self.cache.lacks_tdmrep(known):
             return await self.cache.tdmrep(known, causes)
         self._frontier.left(request)

@@ -17,14 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 from scrapy_rep.exceptions import JobError
-from scrapy_rep.sqlitefiles import (
-    FAILURES,
-    ForeignFile,
-    Schema,
-    cause_of,
-    make_tables,
-    use_write_ahead_log,
-)
+from scrapy_rep.sqlitefiles import FAILURES, ForeignFile, Schema, cause_of, prepare_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -200,9 +193,7 @@ class JobFile:
     def _open(self) -> None:
         db = self._db
         db.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        make_tables(db, _SCHEMA)
-        use_write_ahead_log(db)
-        db.execute("PRAGMA synchronous = NORMAL")
+        prepare_file(db, _SCHEMA)
         [found] = db.execute("PRAGMA integrity_check(1)").fetchone()
         if found != "ok":
             raise sqlite3.DatabaseError(found)

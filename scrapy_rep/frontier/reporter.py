@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -15,7 +14,7 @@ from scrapy_rep.frontier.hostkeys import origin_at
 from scrapy_rep.frontier.reach import Reach
 from scrapy_rep.frontier.withheld import Withheld
 from scrapy_rep.ledger.traffic import Traffic
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.reasons import REASONS
 from scrapy_rep.protocol.request_target import is_robotstxt
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.access.overrides import Override
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.origins import Origin
-
-logger = get_logger(__name__)
 
 _WITHHOLDS = frozenset({*IN_DRY_RUN, *IN_DRY_RUN.values()})
 
@@ -160,6 +157,7 @@ class DecisionReporter:
     def __init__(self, crawler: Crawler) -> None:
         settings = RepSettings.of(crawler)
         self._crawler = crawler
+        self._logger = CrawlLog(__name__, crawler)
         self._has_ledger = settings.ledger is not None
         self.traffic = Traffic() if self._has_ledger else None
         """Measures what is sent and received, for the ledger; None if there is none."""
@@ -188,7 +186,7 @@ class DecisionReporter:
         denied = RobotsDenied(case.message(decision), case.record(decision))
         if self._reach is None:
             values = {"denied": denied, "request": case.request}
-            self._log(logging.DEBUG, "%(denied)s: %(request)s", **values)
+            self._logger.debug("%(denied)s: %(request)s", **values)
             self._crawler.stats.inc_value(stats.FORBIDDEN)
         self.decided(denied.record, case.request)
         return denied
@@ -275,8 +273,7 @@ class DecisionReporter:
         self._crawler.stats.inc_value(stats.OVERRIDE.format(kind=override.kind))
         if override.pattern not in self._overrides_in_use:
             self._overrides_in_use.add(override.pattern)
-            self._log(
-                logging.INFO,
+            self._logger.info(
                 "REP_OVERRIDES[%(pattern)r] decides for %(origin)s: %(kind)s%(note)s",
                 pattern=override.pattern,
                 origin=origin,
@@ -305,8 +302,7 @@ class DecisionReporter:
         if access is not Access.SUCCESSFUL:
             return
         if result.is_html:
-            self._log(
-                logging.INFO,
+            self._logger.info(
                 "%(url)s is an HTML page; lines in it that have the form of rules are obeyed",
                 url=url,
             )
@@ -320,8 +316,7 @@ class DecisionReporter:
     def _log_access(self, known: Known) -> None:
         url, result = known.origin.robotstxt_url, known.entry.result
         if result.has_too_many_redirects:
-            self._log(
-                logging.WARNING,
+            self._logger.warning(
                 "%(url)s: no robots.txt (%(result)s): everything is allowed. "
                 "Redirects: %(chain)s",
                 url=url,
@@ -330,8 +325,7 @@ class DecisionReporter:
             )
         elif result.access is Access.UNAVAILABLE:
             denying = known.robots.dialect.denying_statuses
-            self._log(
-                logging.DEBUG,
+            self._logger.debug(
                 "%(url)s: no robots.txt (%(result)s): everything is %(verdict)s",
                 url=url,
                 result=result,
@@ -339,15 +333,12 @@ class DecisionReporter:
             )
         else:  # Hosts logs more about an unreachable robots.txt.
             message, access = "%(url)s is %(access)s (%(result)s)", result.access
-            self._log(logging.DEBUG, message, url=url, access=access, result=result)
+            self._logger.debug(message, url=url, access=access, result=result)
 
     def _send(self, signal: object, **arguments: object) -> None:
         self._crawler.signals.send_catch_log(
             signal, **arguments, spider=self._crawler.spider
         )
-
-    def _log(self, level: int, message: str, **values: object) -> None:
-        logger.log(level, message, values, extra={"spider": self._crawler.spider})
 
 
 def _stat(record: Record) -> str:

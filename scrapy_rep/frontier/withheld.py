@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.reasons import REASONS, Words
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 from scrapy_rep.record import IN_DRY_RUN, Layer, Record, Subject, Verdict
@@ -20,31 +20,16 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-logger = get_logger(__name__)
-
-# A warning is for what was withheld of pages that were fetched.
 _KINDS = {
-    (Subject.REQUEST, Verdict.REFUSED): (logging.INFO, "Requests refused"),
-    (Subject.REQUEST, Verdict.NOTED): (logging.INFO, "Delays and pauses kept"),
-    (Subject.LINK, Verdict.DROPPED): (logging.WARNING, "Links not followed"),
-    (Subject.ITEM, Verdict.DROPPED): (logging.WARNING, "Items dropped"),
-    (Subject.FILE, Verdict.DROPPED): (logging.WARNING, "Files withheld"),
-    (Subject.REQUEST, Verdict.WOULD_REFUSE): (
-        logging.INFO,
-        "Requests that would be refused",
-    ),
-    (Subject.LINK, Verdict.WOULD_DROP): (
-        logging.WARNING,
-        "Links that would not be followed",
-    ),
-    (Subject.ITEM, Verdict.WOULD_DROP): (
-        logging.WARNING,
-        "Items that would be dropped",
-    ),
-    (Subject.FILE, Verdict.WOULD_DROP): (
-        logging.WARNING,
-        "Files that would be withheld",
-    ),
+    (Subject.REQUEST, Verdict.REFUSED): "Requests refused",
+    (Subject.REQUEST, Verdict.NOTED): "Delays and pauses kept",
+    (Subject.LINK, Verdict.DROPPED): "Links not followed",
+    (Subject.ITEM, Verdict.DROPPED): "Items dropped",
+    (Subject.FILE, Verdict.DROPPED): "Files withheld",
+    (Subject.REQUEST, Verdict.WOULD_REFUSE): "Requests that would be refused",
+    (Subject.LINK, Verdict.WOULD_DROP): "Links that would not be followed",
+    (Subject.ITEM, Verdict.WOULD_DROP): "Items that would be dropped",
+    (Subject.FILE, Verdict.WOULD_DROP): "Files that would be withheld",
 }
 
 _IN_WORDS = {
@@ -67,7 +52,7 @@ class Withheld:
     """
 
     def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
+        self._logger = CrawlLog(__name__, crawler)
         self._is_dry_run = RepSettings.of(crawler).dry_run
         self._found: dict[tuple[Subject, Verdict, str, str], tuple[int, Record]] = {}
         """How often there was each kind and reason, and the first record of it."""
@@ -98,21 +83,23 @@ class Withheld:
         else:
             return
         self._has_said.add(record.subject)
-        self._log(f"{what} {_IN_WORDS[record.verdict]}", record)
+        self._say(f"{what} {_IN_WORDS[record.verdict]}", record)
 
     def _sum_up(self) -> None:
         found = sorted(self._found.items(), key=lambda each: -each[1][0])
         for key, (count, first) in found:
-            _, what = _KINDS[first.subject, first.verdict]
+            what = _KINDS[first.subject, first.verdict]
             if first.verdict is Verdict.NOTED and self._is_dry_run:
                 what = "Delays and pauses that a real run would keep"
             most = self._origins.get(key, Counter()).most_common(_HOSTS_NAMED)
-            self._log(f"{what}: {count:,}", first, most)
+            self._say(f"{what}: {count:,}", first, most)
 
-    def _log(
+    def _say(
         self, what: str, record: Record, most: Sequence[tuple[str, int]] = ()
     ) -> None:
-        level, _ = _KINDS[record.subject, record.verdict]
+        # A warning is for what was withheld of pages that were fetched.
+        is_fetched = record.subject is not Subject.REQUEST
+        level = logging.WARNING if is_fetched else logging.INFO
         why, setting = _words(record)
         changes = f"; {setting} changes this" if setting else ""
         message = f"{what}, because %(why)s (%(reason)s){changes}. Example: %(url)s"
@@ -122,7 +109,7 @@ class Withheld:
             message += ". Most at %(most)s"
         named = ", ".join(f"{origin} ({count:,})" for origin, count in most)
         values = record._asdict() | {"why": why, "most": named}
-        logger.log(level, message, values, extra={"spider": self._crawler.spider})
+        self._logger.log(level, message, **values)
 
 
 def _words(record: Record) -> Words:

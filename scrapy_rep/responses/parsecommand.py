@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from scrapy_rep import meta
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import CrawlLog
 from scrapy_rep.responses.documents import has_document
 from scrapy_rep.settings import RepSettings
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing.rules import IndexingRules
     from scrapy_rep.protocol.usage.preferences import Denial
 
-logger = get_logger(__name__)
-
 
 def warn_of_drops(
     crawler: Crawler, response: Response, rules: IndexingRules, denial: Denial | None
@@ -28,11 +26,11 @@ def warn_of_drops(
     """Log which items and links of *response* a crawl would drop, if any."""
     why = "; ".join(_drops(RepSettings.of(crawler), response, rules, denial))
     if why:
-        logger.warning(
+        CrawlLog(__name__, crawler).warning(
             "scrapy parse shows all items and links of %(url)s, but a crawl would drop "
             "%(why)s",
-            {"url": response.url, "why": why},
-            extra={"spider": crawler.spider},
+            url=response.url,
+            why=why,
         )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from scrapy import Request
 from scrapy.exceptions import NotConfigured
@@ -12,7 +12,7 @@ from w3lib.url import canonicalize_url
 from scrapy_rep import meta
 from scrapy_rep.frontier.reach import Reach
 from scrapy_rep.frontier.reporter import DecisionReporter
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.indexing.statements import Statement
 from scrapy_rep.record import Subject, Verdict
 from scrapy_rep.responses.documents import has_document
@@ -21,14 +21,13 @@ from scrapy_rep.settings import RepSettings
 from scrapy_rep.spidermiddlewares.items import ItemGate
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
     from scrapy_rep.protocol.indexing.rules import IndexingRules
-
-logger = get_logger(__name__)
+    from scrapy_rep.spidermiddlewares.items import Handling
 
 
 class IndexingGateMiddleware:
@@ -40,6 +39,7 @@ class IndexingGateMiddleware:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
+        self._logger = CrawlLog(__name__, crawler)
         self._settings = settings = RepSettings.of(crawler)
         policies = {settings.noindex, settings.nofollow, settings.usage}
         if policies == {"ignore"} and not settings.rel and not settings.dry_run:
@@ -47,8 +47,6 @@ class IndexingGateMiddleware:
         self._items = ItemGate(crawler)
         self._reporter = DecisionReporter.of(crawler)
         self._reach = Reach.of(crawler) if settings.dry_run else None
-        self._only_marked: WeakKeyDictionary[Response, dict[str, str]]
-        self._only_marked = WeakKeyDictionary()
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> IndexingGateMiddleware:
@@ -57,76 +55,78 @@ class IndexingGateMiddleware:
     def process_spider_output(
         self, response: Response, result: Iterable[Any]
     ) -> Iterator[Any]:
-        # A spider that copies response.meta to a new request copies the rules of this page
-        # with it, so they are removed. For most pages only this loop runs.
-        rules = _rules(response)
-        passes = self._lets_all_pass(response, rules)
+        page = self._page(response)
         for output in result:
-            if isinstance(output, Request) and meta.INDEXING in output.meta:
-                _strip(output)
-            if passes or self._may_pass(output, response, rules):
+            if self._passes(output, page):
                 yield output
 
     async def process_spider_output_async(
         self, response: Response, result: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
-        rules = _rules(response)
-        passes = self._lets_all_pass(response, rules)
+        page = self._page(response)
         async for output in result:
-            if isinstance(output, Request) and meta.INDEXING in output.meta:
-                _strip(output)
-            if passes or self._may_pass(output, response, rules):
+            if self._passes(output, page):
                 yield output
 
-    def _lets_all_pass(self, response: Response, rules: IndexingRules | None) -> bool:
-        """Whether all links and items of the page may pass, which is true of most pages."""
-        if self._settings.dry_run or self._settings.rel:
-            return False
-        if not (rules is None or rules.follow):
-            return False
-        return self._items.lets_all_pass(response, rules)
+    def _page(self, response: Response) -> _Page:
+        settings = self._settings
+        # Without a request, response.meta raises AttributeError.
+        rules: IndexingRules | None = None
+        if response.request is not None:
+            rules = response.meta.get(meta.INDEXING)
+        page = _Page(response, rules)
+        if (
+            settings.nofollow == "drop"
+            and rules is not None
+            and not rules.follow
+            and has_document(response)
+        ):
+            page.nofollow = rules.because("nofollow")
+        if settings.rel:
+            page.marked = only_marked(response, settings.rel)
+        if self._reach is None:
+            page.handling = self._items.handling(response, rules)
+        return page
 
-    def _may_pass(
-        self, output: Any, response: Response, rules: IndexingRules | None
-    ) -> bool:
+    def _passes(self, output: Any, page: _Page) -> bool:
+        is_request = isinstance(output, Request)
+        if is_request and meta.INDEXING in output.meta:
+            # The spider has copied the meta of the page, but its rules are not of this request.
+            del output.meta[meta.INDEXING]
+            output.meta.pop(meta.USAGE, None)
         if self._reach is not None:
-            try:
-                self._judge(output, response, rules, self._reach)
-            except Exception:
-                logger.exception(
-                    "Error while judging an output of %(response)s: the dry run does not count it",
-                    {"response": response},
-                    extra={"spider": self._crawler.spider},
-                )
+            self._judge(output, page, self._reach)
             return True
-        if isinstance(output, Request):
-            return self._may_follow(output, response, rules)
-        return self._items.may_keep(output, response, rules)
+        if is_request:
+            return self._may_follow(output, page)
+        handling = page.handling
+        return handling is None or self._items.may_keep(output, page.response, handling)
 
-    def _judge(
-        self, output: Any, response: Response, rules: IndexingRules | None, reach: Reach
-    ) -> None:
+    def _judge(self, output: Any, page: _Page, reach: Reach) -> None:
         """Judge *output* in a dry run, where it passes whatever the verdict is."""
-        if isinstance(output, Request):
-            follows = self._may_follow(output, response, rules)
-            reach.led(response.request, output, follows=follows)
-        else:
-            self._items.judge(output, response, rules, reach)
+        try:
+            if isinstance(output, Request):
+                follows = self._may_follow(output, page)
+                reach.led(page.response.request, output, follows=follows)
+            else:
+                self._items.judge(output, page.response, page.rules, reach)
+        except Exception:
+            self._logger.exception(
+                "Error while judging an output of %(response)s: the dry run does not count it",
+                response=page.response,
+            )
 
-    # Links.
-
-    def _may_follow(
-        self, request: Request, response: Response, rules: IndexingRules | None
-    ) -> bool:
-        because = self._why_not_follow(request, response, rules)
+    def _may_follow(self, request: Request, page: _Page) -> bool:
+        because = page.why_not_follow(request)
         if because is None:
             return True
         if self._reach is None:
             why = because if isinstance(because, Statement) else f"rel={because}"
-            logger.debug(
+            self._logger.debug(
                 "Dropped %(request)s: its link on %(response)s must not be followed: %(why)s",
-                {"response": response, "why": why, "request": request},
-                extra={"spider": self._crawler.spider},
+                response=page.response,
+                why=why,
+                request=request,
             )
         self._reporter.stated(
             Subject.LINK,
@@ -134,46 +134,36 @@ class IndexingGateMiddleware:
             "nofollow",
             because,
             request=request,
-            response=response,
+            response=page.response,
             url=request.url,
         )
         return False
 
-    def _why_not_follow(
-        self, request: Request, response: Response, rules: IndexingRules | None
-    ) -> Statement | str | None:
+
+@dataclass(slots=True)
+class _Page:
+    """A response, and what of the output for it must not pass."""
+
+    response: Response
+    rules: IndexingRules | None
+
+    nofollow: Statement | None = None
+    """Why none of its links may be followed."""
+
+    marked: Mapping[str, str] = field(default_factory=dict)
+    """The canonical URLs that may not be followed, with the ``rel`` of their links."""
+
+    handling: Handling | None = None
+    """What happens to its items; None if they pass as they are."""
+
+    def why_not_follow(self, request: Request) -> Statement | str | None:
         """Return why *request* must not be followed: the statement of its page, or the ``rel`` of
         its link; None if it may be followed.
         """
+        if self.nofollow is None and not self.marked:
+            return None
         if request.meta.get(meta.DONT_OBEY_NOFOLLOW):
             return None
-        if request.url == response.url:
+        if request.url == self.response.url:
             return None  # A retry of the page itself, which follows no link.
-        if (
-            self._settings.nofollow == "drop"
-            and rules is not None
-            and not rules.follow
-            and has_document(response)
-        ):
-            return rules.because("nofollow")
-        if self._settings.rel:
-            marked = self._only_marked.get(response)
-            if marked is None:
-                marked = only_marked(response, self._settings.rel)
-                self._only_marked[response] = marked
-            return marked.get(canonicalize_url(request.url)) if marked else None
-        return None
-
-
-def _strip(request: Request) -> None:
-    """Remove the indexing rules and usage preferences of a page from a request."""
-    del request.meta[meta.INDEXING]
-    request.meta.pop(meta.USAGE, None)
-
-
-def _rules(response: Response) -> IndexingRules | None:
-    # Without a request, response.meta raises AttributeError.
-    if response.request is None:
-        return None
-    rules: IndexingRules | None = response.meta.get(meta.INDEXING)
-    return rules
+        return self.nofollow or self.marked.get(canonicalize_url(request.url))

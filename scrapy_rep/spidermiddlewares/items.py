@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy import Request, signals
 from scrapy.utils.defer import deferred_from_coro
@@ -25,19 +25,45 @@ from scrapy_rep.responses.purposes import Purposes, stated
 from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
     from scrapy_rep.frontier.reach import Reach
     from scrapy_rep.protocol.indexing.rules import IndexingRules
-    from scrapy_rep.protocol.usage.preferences import Denial
     from scrapy_rep.record import Because, Record
+
+    # A rule or a purpose, and the statement that denies it.
+    Denied: TypeAlias = tuple[str, Because]
 
 logger = get_logger(__name__)
 
 
+class Handling(NamedTuple):
+    """What happens to the items of a page."""
+
+    denied: Denied | None
+    """Why they are dropped; None if they are not."""
+
+    images: Denied | None
+    """Why the URLs of images are removed from them."""
+
+    notes: dict[str, Any]
+    """What is written into their field ``REP_ITEM_FIELD``."""
+
+    noted: list[Denied]
+    """What these notes say that is denied."""
+
+    stats: list[str]
+    """What is counted for each item that has the notes."""
+
+    is_expiring: bool
+    """Whether they may be indexed until a date."""
+
+
 class ItemGate:
-    """Decides whether an item may pass, by the rules and preferences of its page."""
+    """Decides what happens to the items of a page, by its rules and preferences."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
@@ -53,40 +79,90 @@ class ItemGate:
         self._purposes = Purposes.of(crawler)
         self._reporter = DecisionReporter.of(crawler)
 
-    def lets_all_pass(self, response: Response, rules: IndexingRules | None) -> bool:
-        """Whether all items of a page may pass without annotation. Most pages allow this."""
-        if self._settings.usage != "ignore":
-            request = response.request
-            if self._identity.purposes(request) and (
-                self._settings.usage == "annotate"
-                or self._purposes.denial(request, stated(request), image=True)
-            ):
-                return False
-        if self._settings.noindex == "annotate":
-            return rules is None
-        return rules is None or (
-            rules.index and rules.image_index and rules.unavailable_after is None
-        )
+    def handling(
+        self, response: Response, rules: IndexingRules | None
+    ) -> Handling | None:
+        """Return what happens to the items of *response*; None if all pass as they are."""
+        settings, request = self._settings, response.request
+        denied: Denied | None = None
+        images: Denied | None = None
+        notes: dict[str, Any] = {}
+        noted: list[Denied | None] = []
+        counted: list[str] = []
+        is_expiring = False
+        if rules is not None and self._have_effect(rules, response):
+            now, until = datetime.now(timezone.utc), rules.unavailable_after
+            why = rules.why_not_indexable(now)
+            not_indexable = (why, rules.because(why)) if why else None
+            is_expiring = until is not None and now <= until
+            if settings.noindex == "drop":
+                denied = not_indexable
+                if not rules.image_index:
+                    images = "noimageindex", rules.because("noimageindex")
+            else:
+                noted.append(not_indexable)
+            if settings.noindex == "annotate" or is_expiring:
+                notes |= rules.to_dict()
+                counted.append(stats.ANNOTATED)
+        has_purpose = request is not None and bool(self._identity.purposes(request))
+        if has_purpose and settings.usage != "ignore":
+            denial = self._denial(response)
+            if settings.usage == "drop":
+                denied = denied or denial
+                images = images or self._denial(response, image=True)
+            else:
+                noted.append(denial)
+                notes |= self._summary(request)
+                counted.append(stats.USAGE_ANNOTATED)
+        if not (denied or images or notes):
+            return None
+        said = [each for each in noted if each is not None]
+        return Handling(denied, images, notes, said, counted, is_expiring)
 
-    def may_keep(
-        self, item: Any, response: Response, rules: IndexingRules | None
-    ) -> bool:
-        """Whether *item* may pass. Annotates it if the settings say so."""
-        drops = self._settings.noindex == "drop"
-        if rules is not None and (
-            response.meta.get(meta.DONT_OBEY_NOINDEX)
-            or (drops and not has_document(response))
-        ):
-            rules = None
-        if (
-            rules is not None
-            and self._settings.noindex != "ignore"
-            and not self._may_be_in_index(item, response, rules)
-        ):
+    def may_keep(self, item: Any, response: Response, handling: Handling) -> bool:
+        """Whether *item* may pass. Changes it as *handling* says."""
+        if handling.denied is not None:
+            self._drop(item, *handling.denied, response)
             return False
-        if self._settings.usage != "ignore" and not self._may_serve(item, response):
+        if handling.notes:
+            self._annotate(item, handling)
+        for denied in handling.noted:
+            self._decided(Verdict.ANNOTATED, *denied, response)
+        if handling.is_expiring:
+            self._crawler.stats.inc_value(stats.EXPIRING)
+        if handling.images is None:
+            return True
+        try:
+            urls = _take_image_urls(item, self._crawler)
+        except (AttributeError, TypeError, ValueError):
+            self._drop(item, *handling.images, response)
             return False
-        return self._has_no_denied_images(item, response, rules)
+        for url in urls:
+            self._decided(Verdict.DROPPED, *handling.images, response, url)
+        return True
+
+    def _have_effect(self, rules: IndexingRules, response: Response) -> bool:
+        """Whether *rules* have an effect on the items of *response*."""
+        policy = self._settings.noindex
+        if policy == "drop":
+            says_nothing = rules.index and rules.image_index
+            if says_nothing and rules.unavailable_after is None:
+                return False  # As most pages.
+        if policy == "ignore" or response.meta.get(meta.DONT_OBEY_NOINDEX):
+            return False
+        return policy == "annotate" or has_document(response)
+
+    def _denial(self, response: Response, *, image: bool = False) -> Denied | None:
+        request = response.request
+        found = self._purposes.denial(request, stated(request), image=image)
+        return found and (found.purpose, found.statement)
+
+    def _summary(self, request: Request | None) -> dict[str, Any]:
+        found = {"usage": self._purposes.summary(request)}
+        of_images = self._purposes.summary(request, image=True)
+        if of_images != found["usage"]:
+            found["usage_of_images"] = of_images
+        return found
 
     # Dry runs.
 
@@ -122,7 +198,8 @@ class ItemGate:
             # When it was read for the response, robots.txt was perhaps not known.
             usage = self._purposes.read(page, response.headers, rules)
             page.meta[meta.USAGE] = usage
-        if not self.may_keep(item, response, rules) or not files:
+        handling = self.handling(response, rules)
+        if handling is not None and not self.may_keep(item, response, handling):
             return
         for url in _urls_in(item, image_fields(self._crawler, with_files=True)):
             if file := files.get(url):
@@ -131,98 +208,26 @@ class ItemGate:
     def _is_judged_by_use(self, page: Request | None) -> bool:
         return self._settings.usage == "drop" and bool(self._identity.purposes(page))
 
-    # Indexing rules.
+    # What is done.
 
-    def _may_be_in_index(
-        self, item: Any, response: Response, rules: IndexingRules
-    ) -> bool:
-        now = datetime.now(timezone.utc)
-        if self._settings.noindex == "annotate":
-            self._annotate(item, rules.to_dict(), stats.ANNOTATED)
-            if why := rules.why_not_indexable(now):
-                self._decided(Verdict.ANNOTATED, why, rules.because(why), response)
-        elif why := rules.why_not_indexable(now):
-            self._drop(item, why, rules.because(why), response)
-            return False
-        elif rules.unavailable_after is not None:
-            self._annotate(item, rules.to_dict(), stats.ANNOTATED)
-        if rules.unavailable_after is not None and now <= rules.unavailable_after:
-            self._crawler.stats.inc_value(stats.EXPIRING)
-        return True
-
-    # Purposes.
-
-    def _may_serve(self, item: Any, response: Response) -> bool:
-        request = response.request
-        if request is None or not self._identity.purposes(request):
-            return True
-        denial = self._denial(response)
-        if self._settings.usage == "annotate":
-            found = {"usage": self._purposes.summary(request)}
-            of_images = self._purposes.summary(request, image=True)
-            if of_images != found["usage"]:
-                found["usage_of_images"] = of_images
-            self._annotate(item, found, stats.USAGE_ANNOTATED)
-            if denial is not None:
-                because = denial.statement
-                self._decided(Verdict.ANNOTATED, denial.purpose, because, response)
-        elif denial is not None:
-            self._drop(item, denial.purpose, denial.statement, response)
-            return False
-        return True
-
-    def _denial(self, response: Response, *, image: bool = False) -> Denial | None:
-        request = response.request
-        return self._purposes.denial(request, stated(request), image=image)
-
-    # Images.
-
-    def _has_no_denied_images(
-        self, item: Any, response: Response, rules: IndexingRules | None
-    ) -> bool:
-        """Empty the fields from which an ImagesPipeline takes URLs, if the page forbids that its
-        images are indexed or used. Drops an item that cannot be changed, and returns False.
-        """
-        because: Because
-        request = response.request
-        if self._settings.noindex == "drop" and rules and not rules.image_index:
-            reason, because = "noimageindex", rules.because("noimageindex")
-        elif (
-            self._settings.usage == "drop"
-            and request is not None
-            and (denial := self._denial(response, image=True))
-        ):
-            reason, because = denial.purpose, denial.statement
-        else:
-            return True
-        try:
-            urls = _take_image_urls(item, self._crawler)
-        except (AttributeError, TypeError, ValueError):
-            self._drop(item, reason, because, response)
-            return False
-        for url in urls:
-            self._decided(Verdict.DROPPED, reason, because, response, url)
-        return True
-
-    # All of these.
-
-    def _annotate(self, item: Any, found: dict[str, Any], stat: str) -> None:
-        """Write *found* into the field ``REP_ITEM_FIELD`` of *item*."""
+    def _annotate(self, item: Any, handling: Handling) -> None:
+        """Write the notes into the field ``REP_ITEM_FIELD`` of *item*."""
         # Imported here: it loads the libraries of all item types, which take megabytes.
         from itemadapter import ItemAdapter  # noqa: PLC0415
 
         if self._settings.dry_run:
             return
-        name = self._settings.item_field
+        name, notes = self._settings.item_field, deepcopy(handling.notes)
         try:
             adapter = ItemAdapter(item)
             before = adapter.get(name)
-            adapter[name] = {**before, **found} if isinstance(before, dict) else found
+            adapter[name] = {**before, **notes} if isinstance(before, dict) else notes
         except (KeyError, TypeError, ValueError):
             # The item type does not have the field, or does not accept the value.
             self._crawler.stats.inc_value(stats.NOT_ANNOTATED)
         else:
-            self._crawler.stats.inc_value(stat)
+            for stat in handling.stats:
+                self._crawler.stats.inc_value(stat)
 
     def _decided(
         self,

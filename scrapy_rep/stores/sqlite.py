@@ -17,9 +17,7 @@ from scrapy_rep.sqlitefiles import (
     Schema,
     cause_of,
     identity,
-    make_tables,
-    use_write_ahead_log,
-    version_of,
+    prepare_file,
 )
 from scrapy_rep.stores import Store
 from scrapy_rep.stores.entries import MAX_SIZE
@@ -135,12 +133,7 @@ class SqliteStore(Store):
                 isolation_level=None,
                 check_same_thread=False,
             )
-            # Checked first, so that nothing is written to a file of another program.
-            version_of(connection, SCHEMA)
-            use_write_ahead_log(connection)
-            # Safe if the process is killed, and without an fsync for every entry.
-            connection.execute("PRAGMA synchronous = NORMAL")
-            make_tables(connection, SCHEMA)
+            prepare_file(connection, SCHEMA)
             self._file = identity(self._path)
         elif identity(self._path) != self._file:
             # SQLite would continue to use it.

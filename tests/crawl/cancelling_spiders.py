@@ -12,9 +12,8 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
-from scrapy_rep.frontier import hosts
 from scrapy_rep.frontier.frontier import Frontier
-from tests.crawl.waiting_spiders import DownloadingSpider, HurriedSpider
+from tests.crawl.waiting_spiders import DownloadingSpider
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -64,19 +63,6 @@ class CancellingSpider(DownloadingSpider):
         note("in_flight", [scope.in_flight for scope in scopes])
         note("tickets", [scope.tickets for scope in scopes])
         note("timers", len(frontier.alarms._heap))
-
-
-class FewFetchesSpider(HurriedSpider):
-    """Fetches few robots.txt files at once."""
-
-    name = "few-fetches"
-
-    @classmethod
-    def from_crawler(
-        cls, crawler: Crawler, *args: Any, **kwargs: Any
-    ) -> FewFetchesSpider:
-        hosts._MAX_FETCHING = 10
-        return super().from_crawler(crawler, *args, **kwargs)
 
 
 class LogIn:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 import time
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,10 +156,12 @@ class RunningCrawl:
     """A crawl that is running. Tests must wait for its end."""
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
-        self._folder = tempfile.TemporaryDirectory()
-        self._report = Path(self._folder.name) / "report.json"
-        self._log = Path(self._folder.name) / "log"
-        spec_file = Path(self._folder.name) / "spec.json"
+        folder = Path(tempfile.mkdtemp())
+        # Removed with this object: most tests of crawls that are killed ask for no result.
+        weakref.finalize(self, shutil.rmtree, folder)
+        self._report = folder / "report.json"
+        self._log = folder / "log"
+        spec_file = folder / "spec.json"
         spec_file.write_text(json.dumps(spec), encoding="utf-8")
         self._started = time.monotonic()
         with spec_file.open() as given, self._log.open("w") as log:
@@ -172,6 +176,10 @@ class RunningCrawl:
     @property
     def log(self) -> str:
         return self._log.read_text(encoding="utf-8", errors="replace")
+
+    def until(self, condition: Callable[[], object]) -> None:
+        """Wait until *condition* is true, or the process has ended."""
+        wait_until(lambda: condition() or self.process.poll() is not None)
 
     def wait(self, timeout: float = 120) -> int:
         """Wait for the process, and return its exit code, also if it was killed."""
@@ -188,9 +196,7 @@ class RunningCrawl:
         duration = time.monotonic() - self._started
         assert self._report.exists(), self.log
         found = json.loads(self._report.read_text(encoding="utf-8"))
-        log = self.log
-        self._folder.cleanup()
-        return CrawlResult(exit_code, duration, log, **found)
+        return CrawlResult(exit_code, duration, self.log, **found)
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:

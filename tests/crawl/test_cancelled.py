@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crawl.answers import Answer, Then, busy, redirect
+from tests.crawl.answers import Answer, Then, busy
 from tests.crawl.crawl import run_crawl
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ DELAY = "User-agent: *\nCrawl-delay: {}\n"
 def test_many_downloads_wait_for_one_robotstxt(site: Site, mode: str) -> None:
     """Hundreds of downloads that wait for the same robots.txt all continue when it comes."""
     start = site.add()
-    host = site.add(Answer(b"", delay=1))
-    more = [host.url(f"/{number}") for number in range(600)]
+    host = site.add(Answer(b"", delay=0.5))
+    more = [host.url(f"/{number}") for number in range(300)]
     result = run_crawl([start.url("/")], spider=SPIDER, mode=mode, more=more)
     assert len(host.robots_hits) == 1
-    assert [item["error"] for item in result.items] == [""] * 600
+    assert [item["error"] for item in result.items] == [""] * 300
     assert "log_count/ERROR" not in result.stats, result.log
 
 
@@ -38,17 +38,18 @@ def test_cancelled_downloads_keep_no_places(site: Site, mode: str) -> None:
     or while they are in flight, do not hold up those that follow them.
     """
     start = site.add(name="127.0.0.2")
-    host = site.add(Answer(DELAY.format(0.3).encode(), delay=0.3), name="127.0.0.3")
-    host.limit = lambda hit: None if hit.path == "/robots.txt" else Answer(delay=0.2)
-    more = [host.url(f"/{number}") for number in range(20)]
-    after = [(0.3 + 0.05 * number if number % 2 else None) for number in range(20)]
+    host = site.add(Answer(DELAY.format(0.2).encode(), delay=0.2), name="127.0.0.3")
+    host.limit = lambda hit: None if hit.path == "/robots.txt" else Answer(delay=0.1)
+    more = [host.url(f"/{number}") for number in range(14)]
+    after = [(0.1 + 0.1 * number if number % 2 else None) for number in range(14)]
     result = run_crawl(
         [start.url("/")], spider=SPIDER, mode=mode, more=more, cancel_after=after
     )
     errors = [item["error"] for item in sorted(result.items, key=lambda i: i["number"])]
-    assert errors[::2] == [""] * 10
+    assert errors[::2] == [""] * 7
+    assert any(errors[1::2])
     assert set(result.stats["in_flight"]) == {0}
-    assert min(host.gaps) > 0.29, host.gaps
+    assert min(host.gaps) > 0.19, host.gaps
 
 
 def test_a_cancelled_download_that_was_refused(site: Site, mode: str) -> None:
@@ -74,11 +75,11 @@ def test_one_request_object_for_many_downloads(site: Site, mode: str) -> None:
     """A spider may download the same Request object several times at once."""
     start = site.add(name="127.0.0.2")
     host = site.add(DELAY.format(0.3), name="127.0.0.3")
-    more = [host.url("/")] * 6
+    more = [host.url("/")] * 4
     result = run_crawl(
         [start.url("/")], spider=SPIDER, mode=mode, more=more, is_one_object=True
     )
-    assert len(result.items) == 6
+    assert len(result.items) == 4
     assert set(result.stats["in_flight"]) == {0}
     assert min(host.gaps) > 0.29, host.gaps
 
@@ -87,15 +88,15 @@ def test_a_hidden_error_begins_the_delay(site: Site, mode: str) -> None:
     """The delay of a host begins after a request that has failed, even if a component of the
     project replaces the error by a response.
     """
-    host = site.add(DELAY.format(0.5), name="127.0.0.3")
+    host = site.add(DELAY.format(0.3), name="127.0.0.3")
     host.limit = lambda hit: (
         None if hit.path == "/robots.txt" else Answer(raw=lambda: [PART, Then.RESET])
     )
     hide = {"tests.crawl.cancelling_spiders.HideErrors": 700}
-    urls = [host.url(f"/{number}") for number in range(4)]
+    urls = [host.url(f"/{number}") for number in range(3)]
     result = run_crawl(urls, mode=mode, settings={"DOWNLOADER_MIDDLEWARES": hide})
-    assert [one["status"] for one in result.responses] == [418] * 4
-    assert min(host.gaps) > 0.49, host.gaps
+    assert [one["status"] for one in result.responses] == [418] * 3
+    assert min(host.gaps) > 0.29, host.gaps
 
 
 def test_downloads_in_a_slot_wait_for_a_pause(site: Site, mode: str) -> None:
@@ -109,17 +110,17 @@ def test_downloads_in_a_slot_wait_for_a_pause(site: Site, mode: str) -> None:
         is_first = host.hits_on("/robots.txt")[-1:] == host.hits[:-1]
         if hit.path == "/robots.txt":
             return None
-        return busy(429, "2") if is_first else Answer(b"x", delay=0.3)
+        return busy(429, "1") if is_first else Answer(b"x", delay=0.05)
 
     host.limit = limit
-    more = [host.url(f"/{number}") for number in range(40)]
+    more = [host.url(f"/{number}") for number in range(20)]
     settings = {**BACK_OFF, "CONCURRENT_REQUESTS_PER_DOMAIN": 4}
     run_crawl([start.url("/")], spider=SPIDER, mode=mode, more=more, settings=settings)
     _, first, *others = host.hits
     assert first.answered is not None
     waited = [hit.time - first.answered for hit in others]
-    assert len(waited) == 39
-    assert [seconds for seconds in waited if 0.2 < seconds < 2] == []
+    assert len(waited) == 19
+    assert [seconds for seconds in waited if 0.2 < seconds < 1] == []
 
 
 def test_a_component_downloads_first(site: Site) -> None:
@@ -132,22 +133,3 @@ def test_a_component_downloads_first(site: Site) -> None:
     result = run_crawl(urls, settings={"DOWNLOADER_MIDDLEWARES": log_in})
     assert result.fetched() == sorted(urls)
     assert len(host.hits_on("/token")) == 3
-
-
-def test_one_host_holds_up_no_others(site: Site) -> None:
-    """However many hosts redirect their robots.txt to a host with a delay, the robots.txt files
-    of other hosts are fetched meanwhile.
-    """
-    slow = site.add(DELAY.format(0.3), name="127.0.0.3")
-    strangers = [
-        site.add(redirect(slow.robotstxt), name="127.0.0.4") for _ in range(15)
-    ]
-    good = site.add(name="127.0.0.5")
-    first = [
-        {"url": host.url("/"), "priority": 1, "dont_filter": True}
-        for host in (slow, slow, slow, *strangers)
-    ]
-    spider = "tests.crawl.cancelling_spiders.FewFetchesSpider"
-    result = run_crawl([*first, good.url("/")], spider=spider)
-    assert len(result.responses) == 19
-    assert good.hits[-1].time - slow.hits[0].time < 3

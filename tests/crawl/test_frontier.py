@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,12 +17,12 @@ from tests.crawl.test_politeness import NOTING_SLOTS, slot_gaps
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.crawl.server import Host, Site
+    from tests.crawl.server import Hit, Host, Site
 
 pytestmark = pytest.mark.unmeasured
 
 RULES = "User-agent: *\nDisallow: /private/\n"
-SPIDERS = "tests.crawl.frontier_spiders."
+SPIDERS = "tests.crawl.waiting_spiders."
 STOCKS_QUEUE = {
     "SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.DownloaderAwarePriorityQueue"
 }
@@ -70,17 +71,6 @@ def test_a_slow_host_stays_in_the_queue(
     assert len(result.errors) + len(second.errors) == 30
 
 
-def test_each_request_passes_the_scheduler_once(site: Site, mode: str) -> None:
-    """However long a request waits, it is enqueued once and dequeued once."""
-    hosts = [site.add(robots(RULES, delay=0.5)) for _ in range(10)]
-    hosts += [site.add(delayed(0.01)), site.add(RULES)]
-    urls = [url for host in hosts for url in pages(host, 5)]
-    result = run_crawl(urls, mode=mode)
-    assert result.stats["scheduler/enqueued"] == len(urls)
-    assert result.stats["scheduler/dequeued"] == len(urls)
-    assert all(len(host.pages) == 5 for host in hosts)
-
-
 def test_a_queue_that_knows_nothing_of_hosts(site: Site, mode: str) -> None:
     """With another queue class, requests wait in the downloader, up to CONCURRENT_REQUESTS
     of them, and one warning recommends HostQueue.
@@ -110,7 +100,7 @@ def test_another_queue_and_a_host_that_comes_back(site: Site, mode: str) -> None
     result = run_crawl(
         urls,
         mode=mode,
-        spider=f"{SPIDERS}CountingSpider",
+        spider=f"{SPIDERS}HurriedSpider",
         settings={**STOCKS_QUEUE, "REP_WAIT_MAX": 30},
     )
     assert len(host.pages) == 3
@@ -122,11 +112,11 @@ def test_a_robotstxt_that_fails_at_once(site: Site, every_mode: str) -> None:
     the download is refused and does not wait.
     """
     host, other = site.add(RULES), site.add(RULES)
-    middlewares = {"tests.crawl.frontier_spiders.DropRobotsTxt": 10}
+    middlewares = {f"{SPIDERS}DropRobotsTxt": 10}
     result = run_crawl(
         [{"url": other.url("/page"), "meta": {"dont_obey_robotstxt": True}}],
         mode=every_mode,
-        spider="tests.crawl.waiting_spiders.DownloadingSpider",
+        spider=f"{SPIDERS}DownloadingSpider",
         settings={"DOWNLOADER_MIDDLEWARES": middlewares, "REP_WAIT_MAX": 600},
         more=pages(host, 3),
     )
@@ -137,13 +127,13 @@ def test_a_robotstxt_that_fails_at_once(site: Site, every_mode: str) -> None:
 def test_robotstxt_that_redirects_to_a_slow_host_takes_no_place(
     site: Site, mode: str
 ) -> None:
-    """Robots.txt files that redirect to a slow host take turns with its pages, and do
-    not hold up other hosts.
+    """However many robots.txt files redirect to a slow host, they take turns with its pages, and
+    do not hold up other hosts, even if they are more than are fetched at once.
     """
     slow = site.add(delayed(0.1), name=named(1))
     strangers = [
         site.add(redirect(slow.url("/stranger"), delay=0.3), name=named(number))
-        for number in range(2, 40)
+        for number in range(2, 17)
     ]
     other = site.add(RULES, name=named(40))
     # The first redirect has the turn until the other host has received all its requests.
@@ -152,83 +142,84 @@ def test_robotstxt_that_redirects_to_a_slow_host_takes_no_place(
     first += [
         {"url": url, "priority": 1} for each in strangers for url in pages(each, 1)
     ]
-    settings = {
-        "CONCURRENT_REQUESTS": 16,
-        "CLOSESPIDER_PAGECOUNT": 55,
-        "CLOSESPIDER_TIMEOUT": 120,
-    }
-    run_crawl([*first, *pages(other, 5)], mode=mode, settings=settings)
-    assert len(other.pages) == 5
+    spider = f"{SPIDERS}FewFetchesSpider"
+    settings = {"CONCURRENT_REQUESTS": 16}
+    result = run_crawl(
+        [*first, *pages(other, 5)], mode=mode, spider=spider, settings=settings
+    )
+    assert len(result.responses) == 5 + len(strangers) + 5
     (first_stranger, *_) = slow.hits_on("/stranger")
     after = [hit.time for hit in slow.hits if hit.time > first_stranger.time]
     assert max(hit.time for hit in other.hits) < min(after)
-    paths = [hit.path for hit in slow.hits]
     # Three pages are sent for each redirect.
-    assert paths.index("/public/2") <= 5
+    assert [hit.path for hit in slow.hits].index("/public/2") <= 5
     assert all(gap >= 0.1 for gap in slow.gaps)
 
 
-def test_hosts_that_wait_take_no_place(site: Site, mode: str) -> None:
-    """40 origins that wait for the long delay of another port on their host do
-    not hold up other hosts.
+def test_hosts_that_wait_take_no_place(site: Site, mode: str, tmp_path: Path) -> None:
+    """30 hosts whose robots.txt hangs, 30 for which another worker has the lock, and 30 origins that
+    wait for the long delay of another port on their host do not hold up other hosts, whose pages
+    take CONCURRENT_REQUESTS places at most.
     """
-    text = "User-agent: *\nCrawl-delay: 120\n"
-    ones = [site.add(text, name=named(number)) for number in range(40)]
-    twos = [site.add(text, name=named(number)) for number in range(40)]
-    other = site.add(RULES)
-    result = run_crawl(
-        [host.url("/public") for host in ones],
-        mode=mode,
-        spider=f"{SPIDERS}KnowingSpider",
-        # These are the robots.txt of each first port, and all responses of the other host.
-        settings={"CLOSESPIDER_TIMEOUT": 100, "CLOSESPIDER_PAGECOUNT": 40 + 21},
-        known=40,
-        follow=[host.url("/public") for host in twos] + pages(other, 20),
-    )
-    assert len(other.pages) == 20
-    assert [host.pages for host in ones + twos] == [[]] * 80
-    assert [len(host.hits) for host in twos] == [0] * 40
-    assert result.stats["finish_reason"].startswith("closespider")
-
-
-def test_hosts_that_never_answer(site: Site, mode: str) -> None:
-    """100 hosts whose robots.txt hangs do not hold up five that come after them."""
-    hanging = [site.add(Answer(hang=True), name=named(n)) for n in range(100)]
-    healthy = [site.add(RULES, name=named(n)) for n in range(100, 105)]
-    urls = [url for host in hanging + healthy for url in pages(host, 2)]
-    settings = {"CLOSESPIDER_TIMEOUT": 100, "CONCURRENT_REQUESTS": 16}
-    settings["CLOSESPIDER_PAGECOUNT"] = 5 * 3
-    run_crawl(urls, mode=mode, settings=settings)
-    assert [len(host.pages) for host in healthy] == [2] * 5
-
-
-def test_hosts_that_another_worker_fetches(
-    site: Site, mode: str, tmp_path: Path
-) -> None:
-    """While another worker has the locks of 30 hosts, 30 other hosts are crawled, with at
-    most CONCURRENT_REQUESTS pages at once.
-    """
-    uri = f"sqlite:///{tmp_path / 'robotstxt.sqlite'}"
-    store = SqliteStore(tmp_path / "robotstxt.sqlite")
+    file = tmp_path / "robotstxt.sqlite"
+    store = SqliteStore(file)
     locked = [site.add(RULES) for _ in range(30)]
     for host in locked:
-        origin = str(origin_of(host.origin))
-        assert store.lock(origin, "another worker", 250)
+        assert store.lock(str(origin_of(host.origin)), "another worker", 250)
     store.close()
-    others = [site.add(RULES) for _ in range(30)]
-    urls = [url for host in locked + others for url in pages(host, 3)]
-    # These are the robots.txt files and pages of the other hosts.
-    settings = {"REP_STORE": uri, "CONCURRENT_REQUESTS": 8, "CLOSESPIDER_TIMEOUT": 120}
-    settings["CLOSESPIDER_PAGECOUNT"] = 120
-    spider = f"{SPIDERS}CountingSpider"
-    result = run_crawl(urls, mode=mode, spider=spider, settings=settings, timeout=180)
-    assert [len(host.pages) for host in others] == [3] * 30
-    assert result.stats["pages_at_once"] <= 8
-    assert [host.hits for host in locked] == [[]] * 30
+    hanging = [site.add(Answer(hang=True), name=named(n)) for n in range(30)]
+    slow, their_ports = (
+        [site.add(delayed(120), name=named(n)) for n in range(30, 60)] for _ in range(2)
+    )
+    first, others = site.add(RULES), [site.add(RULES) for _ in range(10)]
+    late = first.url("/late")
+    first.answers["/late"] = Answer(after=lambda: all(map(is_slow, slow)))
+    for host in others:
+        host.answers |= {f"/public/{n}": Answer(b"x", delay=0.05) for n in range(5)}
+    run_crawl(
+        [late, *(url for host in [*locked, *hanging, *slow] for url in pages(host, 2))],
+        mode=mode,
+        spider="tests.crawl.backoff_spiders.EveryWaySpider",
+        settings={
+            "CLOSESPIDER_TIMEOUT": 60,
+            # These are all robots.txt files and pages of the hosts that answer.
+            "CLOSESPIDER_PAGECOUNT": 2 + len(slow) + 6 * len(others),
+            "CONCURRENT_REQUESTS": 8,
+            "REP_STORE": f"sqlite:///{file}",
+        },
+        follow={
+            late: [
+                {"url": url}
+                for host in [*their_ports, *others]
+                for url in pages(host, 5)
+            ]
+        },
+    )
+    assert [len(host.pages) for host in others] == [5] * len(others)
+    assert [host.pages for host in [*hanging, *slow]] == [[]] * 60
+    assert [host.hits for host in [*locked, *their_ports]] == [[]] * 60
+    hits = [hit for host in others for hit in host.hits if hit.path != "/robots.txt"]
+    assert most_at_once(hits) <= 8
+
+
+def is_slow(host: Host) -> bool:
+    """Return whether a crawl has had the time to read the delay of *host*."""
+    before = time.monotonic() - 0.2
+    return any(hit.answered and hit.answered < before for hit in host.robots_hits)
+
+
+def most_at_once(hits: list[Hit]) -> int:
+    """Return how many of *hits* waited for their answers at the same time."""
+    return max(
+        sum(one.time <= hit.time < (one.answered or hit.time + 1) for one in hits)
+        for hit in hits
+    )
 
 
 def test_a_busy_host_does_not_fill_the_downloader(site: Site, mode: str) -> None:
-    """A host at its CONCURRENT_REQUESTS_PER_DOMAIN takes no places of other hosts."""
+    """A host at its CONCURRENT_REQUESTS_PER_DOMAIN takes no places of other hosts. However long
+    a request waits, it is enqueued once and dequeued once.
+    """
     busy, other = site.add(RULES, name=named(1)), site.add(RULES, name=named(2))
     # These pages are answered when the other host has received all its requests.
     late = Answer(after=lambda: len(other.pages) == 10)
@@ -236,55 +227,46 @@ def test_a_busy_host_does_not_fill_the_downloader(site: Site, mode: str) -> None
     busy.answers |= dict.fromkeys(paths, late)
     settings = {"CONCURRENT_REQUESTS": 4, "CONCURRENT_REQUESTS_PER_DOMAIN": 2}
     first = [{"url": busy.url(path), "priority": 1} for path in paths]
-    run_crawl([*first, *pages(other, 10)], mode=mode, settings=settings)
+    result = run_crawl([*first, *pages(other, 10)], mode=mode, settings=settings)
     assert len(busy.pages) == 20
     assert busy.at_once == 2
     assert max(hit.time for hit in other.hits) < busy.hits[3].time
+    assert result.stats["scheduler/enqueued"] == 30
+    assert result.stats["scheduler/dequeued"] == 30
 
 
 def test_download_delay(site: Site, mode: str) -> None:
-    """A host with a DOWNLOAD_DELAY keeps it, and takes one place in the downloader."""
-    slow = site.add(RULES, name=named(1))
-    other = site.add(RULES, name=named(2))
+    """A host with a DOWNLOAD_DELAY keeps it, and takes one place in the downloader. The next
+    request is sent after the delay, even if the previous one has no answer yet.
+    """
+    slow, other, late = (site.add(RULES, name=named(number)) for number in range(3))
+    unanswered = Answer(after=lambda: late.at_once == 2)
+    late.answers |= {f"/public/{number}": unanswered for number in range(4)}
     settings = {
         **NOTING_SLOTS,
-        "CONCURRENT_REQUESTS": 4,
+        "CONCURRENT_REQUESTS": 6,
         "CONCURRENT_REQUESTS_PER_DOMAIN": 4,
-        "DOWNLOAD_SLOTS": {named(1): {"delay": 0.3, "concurrency": 4}},
+        "DOWNLOAD_SLOTS": {
+            slow.name: {"delay": 0.3, "concurrency": 4},
+            late.name: {"delay": 0.1, "concurrency": 2},
+        },
         "RANDOMIZE_DOWNLOAD_DELAY": False,
     }
-    first = [{"url": url, "priority": 1} for url in pages(slow, 6)]
+    first = [{"url": url, "priority": 1} for url in pages(slow, 4) + pages(late, 4)]
     result = run_crawl([*first, *pages(other, 10)], mode=mode, settings=settings)
-    assert len(slow.pages) == 6
+    assert (len(slow.pages), len(late.pages)) == (4, 4)
     assert min(slot_gaps(result, slow)) >= 0.3
     assert max(hit.time for hit in other.hits) < slow.hits[-1].time
+    assert late.at_once == 2
 
 
-def test_download_delay_and_slow_answers(site: Site, mode: str) -> None:
-    """With DOWNLOAD_DELAY, the next request is sent after the delay, even if the
-    previous one has no answer yet.
-    """
-    slow = site.add(RULES, name=named(1))
-    late = Answer(after=lambda: slow.at_once == 2)
-    slow.answers |= {f"/public/{number}": late for number in range(4)}
-    settings = {
-        "CONCURRENT_REQUESTS_PER_DOMAIN": 2,
-        "DOWNLOAD_DELAY": 0.1,
-        "CLOSESPIDER_TIMEOUT": 30,
-    }
-    run_crawl(pages(slow, 4), mode=mode, settings=settings)
-    assert slow.at_once == 2
-    assert len(slow.pages) == 4
-
-
-def test_many_requests_of_a_host_that_is_given_up(site: Site, mode: str) -> None:
+def test_many_requests_of_a_host_that_is_given_up(site: Site) -> None:
     """The requests of a host that is given up are refused in the queue: none passes through
     the downloader, and errbacks are called.
     """
     host = site.refusing()
     result = run_crawl(
         [host.url(f"/{number}") for number in range(500)],
-        mode=mode,
         settings={"LOG_LEVEL": "INFO"},
     )
     assert len(result.errors) == 500

@@ -15,6 +15,7 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
+from scrapy_rep.frontier import frontier, hosts
 from scrapy_rep.protocol.access import freshness
 from tests.crawl.spiders import PlanSpider
 
@@ -59,6 +60,31 @@ class HurriedSpider(PlanSpider):
         self.seen["responses"][-1].update(
             dont_filter=response.request.dont_filter, meta=list(response.meta)
         )
+
+
+class FewFetchesSpider(HurriedSpider):
+    """Fetches few robots.txt files at once."""
+
+    name = "few-fetches"
+
+    @classmethod
+    def from_crawler(
+        cls, crawler: Crawler, *args: Any, **kwargs: Any
+    ) -> FewFetchesSpider:
+        hosts._MAX_FETCHING = 10
+        return super().from_crawler(crawler, *args, **kwargs)
+
+
+class TellingSpider(HurriedSpider):
+    """Logs what it waits for every 0.2 seconds instead of every minute."""
+
+    name = "telling"
+    retries = None
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> TellingSpider:
+        frontier._LOG_EVERY = 0.2
+        return super().from_crawler(crawler, *args, **kwargs)
 
 
 class Clock:
@@ -185,3 +211,11 @@ class DayGoesBy:
     async def process_request(self, request: Request) -> None:
         if request.url.endswith("/2"):
             self.crawler.spider.clock.offset += 25 * 3600
+
+
+class DropRobotsTxt:
+    """A downloader middleware of a project, which drops the requests for robots.txt."""
+
+    async def process_request(self, request: Request) -> None:
+        if request.url.endswith("/robots.txt"):
+            raise IgnoreRequest("The firm does not read the small print")

@@ -251,6 +251,22 @@ async def test_dont_obey_robotstxt() -> None:
 
 
 @coroutine_test
+async def test_an_exempt_request_that_is_refused_was_not_allowed() -> None:
+    """A request that is exempt from robots.txt keeps to back-off. If it is refused for that, no
+    ledger says that it was allowed.
+    """
+    mw, crawler = middleware(REP_LEDGER="ledger")
+    seen = records(crawler)
+    request = Request("http://paused.example/", meta={"dont_obey_robotstxt": True})
+    frontier = Frontier.of(crawler)
+    (scope,) = frontier.scopes_of(frontier.key_of(request))
+    frontier.back_off(scope.key, 3600, None)
+    with pytest.raises(RobotsDenied):
+        await ask(mw, request)
+    assert [each.reason for each in seen] == ["back-off"]
+
+
+@coroutine_test
 async def test_robotstxt_of_a_spider_is_answered_from_the_copy() -> None:
     """A spider that requests robots.txt gets the cached copy, with a flag."""
     mw, crawler = middleware()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import zlib
 from dataclasses import replace
@@ -159,7 +158,7 @@ async def test_closed_while_another_fetches(monkeypatch: pytest.MonkeyPatch) -> 
 
 @coroutine_test
 async def test_one_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lock that is not renewed expires, and another worker fetches."""
+    """The lock of a worker expires, and another one fetches."""
     monkeypatch.setattr(storeclient, "_POLL_EVERY", 0.01)
     client, store, _ = shared()
     assert store.lock(NAME, "a worker that dies", 0.1)
@@ -173,48 +172,6 @@ async def test_what_is_known_is_no_news() -> None:
     for kept in (entry(age=10, holds=5), entry()):
         await client.put(WHERE, kept)
         assert await is_first(client, kept)
-
-
-@coroutine_test
-async def test_renewal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A long fetch renews its lock, and releases it at the end."""
-    monkeypatch.setattr(storeclient, "_LOCK_RENEWED_EVERY", 0.01)
-    monkeypatch.setattr(storeclient, "_LOCK_HOLDS", 1.0)
-    client, store, _ = shared()
-    async with client.newer_or_lock(WHERE, None):
-        first = time.time()
-        while time.time() < first + 1.5:
-            await storeclient.sleep(0.01)
-        assert not store.lock(NAME, "another", 1)
-    assert store.lock(NAME, "another", 1)
-
-
-@coroutine_test
-async def test_a_renewal_under_way_does_not_outlast_its_fetch(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """An unlocked lock stays unlocked, even if a renewal is under way."""
-    monkeypatch.setattr(storeclient, "_LOCK_RENEWED_EVERY", 0.01)
-    client, store, _ = shared()
-    began, go_on = threading.Event(), threading.Event()
-    lock = store.lock
-
-    def slow_lock(*arguments: object) -> bool:
-        began.set()
-        assert go_on.wait(120)
-        return lock(*arguments)
-
-    async def fetch() -> None:
-        async with client.newer_or_lock(WHERE, None):
-            monkeypatch.setattr(store, "lock", slow_lock)
-            await storeclient.run_in_thread(began.wait, 10)
-
-    fetching = deferred_from_coro(fetch())
-    await storeclient.run_in_thread(began.wait, 10)
-    await storeclient.sleep(0.1)  # Long enough for an unlock that does not wait.
-    go_on.set()
-    await maybe_deferred_to_future(fetching)
-    assert lock(NAME, "another", 1)
 
 
 @coroutine_test

@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import deque
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, signals
 from scrapy.exceptions import DontCloseSpider
 from scrapy_redis.queue import Base
 
-from scrapy_rep.compat.internals import (
-    active_requests,
-    is_closing,
-    is_scraper_full,
-    requests_in_progress,
-    slot_state,
-    wake,
-)
+from scrapy_rep.compat.internals import active_requests, is_scraper_full, wake
 from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.frontier.frontier import Frontier
-from scrapy_rep.frontier.hostkeys import host_of
+from scrapy_rep.frontier.hostkeys import HostKey
 from scrapy_rep.frontier.redis.dupefilter import take_fingerprint
-from scrapy_rep.frontier.redis.learning import Learning, name_of
-from scrapy_rep.frontier.redis.worker import AT_ONCE, NO_LIMITS, Limits, Link, Worker
+from scrapy_rep.frontier.redis.leased import Leased
+from scrapy_rep.frontier.redis.wanted import Wanted, name_of
+from scrapy_rep.frontier.redis.worker import AT_ONCE, Link, Worker, leases_of
 from scrapy_rep.frontier.requests import KnownMethods
 from scrapy_rep.log import get_logger
 from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from scrapy import Spider
-    from scrapy.crawler import Crawler
 
     from scrapy_rep.frontier.frontier import BackQueue
     from scrapy_rep.frontier.redis.dupefilter import DupeFilter
@@ -48,8 +37,12 @@ _REPORT_AFTER = 0.02
 # A server that needs more seconds for a call is distant.
 _NEAR = 0.02
 
-# The seconds after which requests are given back that were handed out and not popped.
+# The seconds after which requests are given back that were handed out and not popped. If the server
+# is distant, twice as long as the call took.
 _GIVE_BACK_AFTER = 0.1
+
+# The most requests that are handed out at once: so many times CONCURRENT_REQUESTS.
+_MOST_AT_ONCE = 8
 
 # The seconds after which an idle worker asks the server again. The server does not notify
 # it when another worker pushes a request.
@@ -60,6 +53,9 @@ _SEND_EVERY = 1.0
 
 _MIN_READY = 64
 
+# What a request has in its meta if its scopes are not those of its queue.
+_OWN_SLOT = frozenset({"download_slot", "redirect_urls"})
+
 
 class HostQueue(Base):
     """Keeps the requests of a crawl with several workers by host, on their Redis server.
@@ -68,8 +64,8 @@ class HostQueue(Base):
     host that is ready, and makes the host wait for its delay, in one step on the server. So all
     workers together keep the delay of a host, and have at most
     ``CONCURRENT_REQUESTS_PER_DOMAIN`` requests to it in flight. A request stays on the server
-    until its callback is done and the output is processed. If a worker sends no heartbeat for
-    ``REP_QUEUE_LEASE`` seconds, other workers get its requests.
+    until its callback is done and the output is processed. If a worker does not renew its lease
+    for ``REP_QUEUE_LEASE`` seconds, other workers get its requests.
 
     A host is ready only when its robots.txt is known. One worker fetches it for all.
 
@@ -91,36 +87,38 @@ class HostQueue(Base):
         self._link = link = shared_component(crawler, Link)
         link.connect(server)
         self._prefix = f"{{{self.key}}}"
-        obeys = self._frontier.hosts is not None
         self._worker = Worker(
             link,
             self._clock,
             self._prefix,
             settings.queue_lease,
-            obeys=obeys,
+            obeys=self._frontier.hosts is not None,
             wait_max=settings.wait_max,
             on_paused=self._paused,
+            has=self._has,
         )
         self._places = crawler.settings.getint("CONCURRENT_REQUESTS")
         self._enough = max(_MIN_READY, 2 * self._places)
         self._methods = KnownMethods(crawler)
-        self._learning = Learning(self._frontier, self._worker, self, self._read)
-        self._in_flight = InFlight(crawler, self._worker)
+        self._wanted = Wanted(self._frontier, self._worker, self, self._read)
+        self._leased = Leased(crawler, self._worker)
         self._handed_out: deque[Popped] = deque()
         """The requests that the server has handed out, and that are popped next."""
 
-        self._handed_out_at = self._ask_at = float("-inf")
+        self._kept_until = self._ask_at = float("-inf")
+        """Until when those are kept, and from when the server is asked for more."""
+
         self._rests_until = float("-inf")
         """When the event loop has had as much time since the last call to a distant server as
         that has blocked it: what ends meanwhile goes into one call."""
 
-        self._most = 1
-        self._wakes_at = float("inf")
-        self._reports_at = float("inf")
+        self._calls_at = float("inf")
+        """When the next call is made, unless a pop makes one before."""
+
         self._idle_seconds = 0.0
         self._last_request = self._clock.monotonic()
-        self._learning.on_learned = self._in_flight.on_ended = self._report_soon
-        self._frontier.leases = self._in_flight
+        self._wanted.on_change = self._leased.on_change = self._call_soon
+        self._frontier.leases = self._leased
         connect = crawler.signals.connect
         connect(self._left_downloader, signals.request_left_downloader)
         connect(self._spider_opened, signals.spider_opened)
@@ -158,7 +156,7 @@ class HostQueue(Base):
         if self._worker.unsent >= AT_ONCE and not (is_resting or self._link.is_failing):
             self._exchange(0)
         else:
-            self._report_soon()
+            self._call_soon()
 
     def _encode_request(self, request: Request) -> Any:
         return self.serializer.dumps(self._methods.to_dict(request))
@@ -188,81 +186,70 @@ class HostQueue(Base):
 
     def _ask_if_due(self) -> None:
         """Ask the server for requests, unless it has said that none is ready yet."""
-        self._in_flight.settle()
+        self._leased.settle()
         now = self._clock.monotonic()
         if now >= self._ask_at or self._worker.has_ended:
             if now >= self._rests_until:
-                self._exchange(self._wanted(now))
+                self._exchange(max(self._room, 1))
             else:
-                self._wake_at(self._rests_until)
-
-    def _wanted(self, now: float) -> int:
-        """The number of requests to ask for: as many as the downloader has room for; or twice as
-        many as last time if none of those would have been given back, and half as many if not.
-        """
-        is_fast = now < self._handed_out_at + _GIVE_BACK_AFTER
-        most = 2 * self._most if is_fast else self._most // 2
-        self._most = min(max(most, 1), self._places)
-        return max(self._room, self._most)
+                self._call_at(self._rests_until)
 
     @property
     def _room(self) -> int:
-        """The number of requests for which the downloader has room."""
+        """The number of requests to ask for: those for which the downloader has room, and as many
+        as have left it since the last call, since as many will leave it until the next one.
+        """
         if not self._frontier.has_room or is_scraper_full(self._crawler):
             return 0
-        return max(self._places - len(active_requests(self._crawler)), 0)
+        room = max(self._places - len(active_requests(self._crawler)), 0)
+        room += self._worker.just_left - len(self._handed_out)
+        return min(max(room, 0), _MOST_AT_ONCE * self._places)
 
     def _exchange(self, wanted: int) -> None:
         """Tell the server what has happened, and ask it for requests, and for hosts whose
         robots.txt to fetch.
         """
-        self._reports_at = float("inf")
-        self._beat()
-        self._resync()
-        now = began = self._clock.monotonic()
-        quota = self._learning.quota(now) if wanted else 0
-        limits = self._in_flight.limits if wanted else NO_LIMITS
-        found, unknown = self._worker.exchange(
-            limits, wanted=wanted, quota=max(quota, 0), enough=self._enough
-        )
+        order = {}
+        if wanted:
+            self._worker.limits = self._leased.limits
+            quota = self._wanted.quota
+            order = {"wanted": wanted, "quota": quota, "enough": self._enough}
+        began, generation = self._clock.monotonic(), self._worker.generation
+        answer = self._worker.exchange(**order)
         now = self._clock.monotonic()
         took = now - began
         self._rests_until = now + took if took > _NEAR else now
-        if wanted:
-            self._learning.begin(unknown, quota, now)
-        if found:
-            self._handed_out.extend(found)
-            self._handed_out_at = now
-            self._alarms.at(now + _GIVE_BACK_AFTER, self._give_back)
+        self._calls_at = float("inf")
+        if generation != self._worker.generation:
+            self._handed_out.clear()  # Other workers have them.
+        if answer is not None:
+            self._log_returned(answer.returned)
+            self._wanted.begin(answer.wanted)
+            self._handed_out.extend(answer.found)
+        if answer is not None and answer.found:
+            self._kept_until = now + max(2 * took, _GIVE_BACK_AFTER)
         elif wanted:
-            self._ask_later()
-        if self._worker.unsent:
-            self._report_soon(_SEND_EVERY)
+            self._ask_at = now + min(self._worker.again, _ASK_EVERY)
+        self._schedule()
 
     def _start_next(self) -> Request | None:
         """Start the next request that was handed out, if there is one that can be read."""
-        self._beat()
-        if not self._worker.is_alive:
-            return None  # Another worker may have it.
-        while self._handed_out:
+        while (
+            self._handed_out and self._worker.is_alive
+        ):  # Else other workers may have it.
             request = self._start(self._handed_out.popleft())
             if request is not None:
                 return request
         return None
 
-    def _give_back(self) -> None:
-        """Let other workers have the requests for which there was no room."""
-        left = self._handed_out_at + _GIVE_BACK_AFTER - self._clock.monotonic()
-        if self._handed_out and left <= 0:
-            for popped in self._handed_out:
-                self._worker.back(popped.number)
-            self._handed_out.clear()
-            self._report_soon()
-
     def _paused(self, host: str, *times: float) -> None:
         """Note that a host has asked a worker for a pause."""
         self._frontier.pauses.paused_elsewhere(host, *times)
-        for popped in [one for one in self._handed_out if one.host == host]:
+        self._give_back([one for one in self._handed_out if one.host == host])
+
+    def _give_back(self, unused: list[Popped]) -> None:
+        """Let other workers have requests that this one does not use."""
+        for popped in unused:
             self._handed_out.remove(popped)
             self._worker.back(popped.number)
 
@@ -278,15 +265,13 @@ class HostQueue(Base):
 
     def take(self, queue: BackQueue) -> Request | None:
         """Pop a request to refuse, of a host that was given up; None if there is none."""
-        popped = self._learning.take(queue)
+        popped = self._wanted.take(queue)
         if popped is None:
             return None
-        self._report_soon()
-        request = self._read(popped.data, is_taken=True)
-        if request is None:
-            self._worker.done(popped.number, self._worker.pushed)
-        else:
-            self._in_flight.add_refused(request, popped)
+        self._call_soon()
+        request = self._read(popped)
+        if request is not None:
+            self._leased.add_refused(request, popped)
         return request
 
     def count_waiting(self) -> None:
@@ -299,114 +284,101 @@ class HostQueue(Base):
     # Requests of this worker.
 
     def _start(self, popped: Popped) -> Request | None:
-        request = self._read(popped.data, is_taken=True)
+        request = self._read(popped)
         if request is None:
-            self._worker.left(popped.number, popped.host, fetched=False)
-            self._worker.done(popped.number, self._worker.pushed)
             # None tells the engine that there is no request, but there may be others.
-            self._report_soon()
+            self._call_soon()
             return None
-        key = self._frontier.key_of(request)
-        self._in_flight.add(request, popped, key.slot)
+        key = HostKey(popped.host, None)
+        if not _OWN_SLOT.isdisjoint(request.meta):
+            key = self._frontier.key_of(request)
+        self._leased.add(request, popped, key.slot)
         self._frontier.started(key, request)
         self._last_request = self._clock.monotonic()
         return request
 
     def _left_downloader(self, request: Request) -> None:
-        if self._in_flight.on_left_downloader(request):
-            self._report_soon()
+        if self._leased.on_left_downloader(request):
+            self._call_soon()
 
-    def _read(self, data: bytes, *, is_taken: bool = False) -> Request | None:
+    def _read(self, popped: Popped) -> Request | None:
+        """Return the request in *popped*; None, and end it, if it cannot be read."""
         try:
-            found: Request = self._decode_request(data)
+            found: Request = self._decode_request(popped.data)
         except Exception:  # A serialiser can raise any error.
-            if is_taken:
-                logger.exception(
-                    "Cannot decode a request, so it is removed from the queue in Redis, and "
-                    "is not sent: %(data).200r",
-                    {"data": data},
-                    extra={"spider": self.spider},
-                )
+            logger.exception(
+                "Cannot decode a request, so it is removed from the queue in Redis, and "
+                "is not sent: %(data).200r",
+                {"data": popped.data},
+                extra={"spider": self.spider},
+            )
+            if popped.has_place:
+                self._worker.left(popped.number, popped.host, fetched=False)
+            self._worker.done(popped.number, self._worker.pushed)
             return None
         return found
 
-    # When to ask.
+    def _has(self) -> list[str]:
+        """What this worker has, for the server after a lost answer."""
+        numbers = [each.number for each in self._handed_out]
+        requests = [*self._leased.requests, *self._wanted.taken, *numbers]
+        # The server ignores the places of requests that have none.
+        places = [*self._leased.places, *numbers]
+        return [*leases_of(requests, places), *self._wanted.queues]
 
-    def _ask_later(self) -> None:
-        """Schedule the next pop, for when a host may be ready."""
+    # When to call the server.
+
+    def _call_soon(self) -> None:
+        self._call_at(self._clock.monotonic() + _REPORT_AFTER)
+
+    def _call_at(self, moment: float) -> None:
+        if moment < self._calls_at:
+            self._calls_at = moment
+            self._alarms.at(moment, self._call)
+
+    def _call(self) -> None:
+        """Tell the server what has happened, if a pop has not done that, and wake the engine."""
         now = self._clock.monotonic()
-        self._ask_at = now + min(self._worker.again, _ASK_EVERY)
-        if self._learning.again_at > now:
-            self._ask_at = min(self._ask_at, self._learning.again_at)
-        self._wake_at(self._ask_at)
-
-    def _wake_at(self, moment: float) -> None:
-        if moment < self._wakes_at:
-            self._wakes_at = moment
-            self._alarms.at(moment, self._wake)
-
-    def _wake(self) -> None:
-        self._wakes_at = float("inf")
-        if self._ask_at > self._clock.monotonic():
-            self._wake_at(self._ask_at)
+        if now < self._calls_at:
+            return  # A pop has made the call.
+        self._calls_at = float("inf")
+        self._leased.settle()
+        if now < self._rests_until:
+            self._call_at(self._rests_until)
+            return
+        wanted = self._room if self._worker.has_reports else 0
+        if now >= self._kept_until:  # The engine does not pop them.
+            self._give_back(list(self._handed_out))
+        if self._worker.has_reports or now >= self._worker.renews_at:
+            self._exchange(wanted)
+            self._frontier.flush()
+        self._schedule()
         wake(self._crawler)
 
-    def _report_soon(self, seconds: float = _REPORT_AFTER) -> None:
-        """Tell the server in *seconds* what has happened, unless a pop does so before."""
-        moment = self._clock.monotonic() + seconds
-        if moment < self._reports_at:
-            self._reports_at = moment
-            self._alarms.at(moment, self._report)
+    def _schedule(self) -> None:
+        """Schedule the next call."""
+        now = self._clock.monotonic()
+        self._call_at(max(self._worker.renews_at, now + _SEND_EVERY))
+        if self._worker.has_reports:
+            self._call_at(now + _SEND_EVERY)
+        if self._handed_out:
+            self._call_at(self._kept_until)
+        if self._ask_at > now:
+            self._call_at(self._ask_at)
 
-    def _report(self) -> None:
-        if self._clock.monotonic() < self._reports_at:
-            return  # A pop has reported it.
-        self._reports_at = float("inf")
-        self._in_flight.settle()
-        if self._clock.monotonic() < self._rests_until:
-            self._report_soon(self._rests_until - self._clock.monotonic())
-        elif self._worker.has_reports:
-            self._exchange(0 if self._handed_out else self._room)
-            self._frontier.flush()
-            wake(self._crawler)
-
-    def _beat_on(self) -> None:
-        """Send a heartbeat, and schedule the next."""
-        self._resync()
-        self._beat()
-        self._alarms.at(
-            self._clock.monotonic() + self._worker.beat_every, self._beat_on
-        )
-
-    def _beat(self) -> None:
-        """Send a heartbeat if one is due, which also returns the requests of a dead worker."""
-        if not self._worker.is_beat_due:
-            return
-        generation = self._worker.generation
-        returned = self._worker.beat()
-        if generation != self._worker.generation:
-            self._handed_out.clear()  # Other workers have them.
-        if returned:
+    def _log_returned(self, count: int) -> None:
+        if count:
             logger.warning(
                 "A worker sent no heartbeat for REP_QUEUE_LEASE seconds: the %(count)d requests "
                 "that it had taken are in the queue again, for any worker",
-                {"count": returned},
+                {"count": count},
                 extra={"spider": self.spider},
-            )
-
-    def _resync(self) -> None:
-        if self._link.has_lost_answer:
-            numbers = [each.number for each in self._handed_out]
-            self._worker.resync(
-                [*self._in_flight.requests, *numbers, *self._learning.taken],
-                [*self._in_flight.places, *numbers],
-                self._learning.queues,
             )
 
     # The spider.
 
     def _spider_opened(self) -> None:
-        self._beat_on()
+        self._schedule()  # From now on, its lease is renewed.
 
     def _spider_idle(self) -> None:
         """Keep the spider open for ``SCHEDULER_IDLE_BEFORE_CLOSE`` seconds."""
@@ -414,10 +386,8 @@ class HostQueue(Base):
             raise DontCloseSpider
 
     def _spider_closed(self) -> None:
-        self._in_flight.settle()
-        self._resync()
-        self._worker.report()
-        self._worker.retire()
+        self._leased.settle()
+        self._worker.exchange(retires=True)
         if self._worker.unsent:
             logger.error(
                 "%(count)d requests are lost: they were in the memory of this worker, and the "
@@ -426,188 +396,3 @@ class HostQueue(Base):
                 extra={"spider": self.spider},
             )
         self._link.close()
-
-
-class Taken(NamedTuple):
-    """A request that this worker has taken from the queue."""
-
-    number: str
-    host: str
-    slot: str
-
-    generation: int
-    pushed: int
-    last_pause: int
-    """The values of the worker's counters when it took the request."""
-
-
-class InFlight:
-    """The requests that are in flight in this worker. A request is in flight until its
-    callback has ended, and has a place at its host until it has left the downloader.
-
-    Requests that did not come from a queue, for media and robots.txt, get their places at
-    hosts here too.
-    """
-
-    def __init__(self, crawler: Crawler, worker: Worker) -> None:
-        self._crawler = crawler
-        self._frontier = Frontier.of(crawler)
-        self._worker = worker
-        self.on_ended: Callable[[], None] = lambda: None
-        """Called when there is something to report."""
-
-        self._taken: dict[Request, Taken] = {}
-        self._places: dict[Request, Taken] = {}
-        self._acquired: dict[str, str] = {}
-        self._fetched: set[Request] = set()
-        self._successes: dict[Request | str, int] = {}
-        """The requests that have succeeded after a pause, or the hosts, for acquired places; and
-        the number of that pause."""
-
-    @property
-    def requests(self) -> list[str]:
-        """The numbers of the requests."""
-        return [taken.number for taken in self._taken.values()]
-
-    @property
-    def places(self) -> list[str]:
-        """The numbers of the places at hosts."""
-        numbers = [taken.number for taken in self._places.values()]
-        return [*numbers, *self._acquired.values()]
-
-    def add(self, request: Request, popped: Popped, slot: str) -> None:
-        worker = self._worker
-        taken = Taken(
-            popped.number,
-            popped.host,
-            slot,
-            worker.generation,
-            worker.pushed,
-            worker.last_pause,
-        )
-        self._taken[request] = taken
-        if popped.has_place:
-            self._places[request] = taken
-
-    def add_refused(self, request: Request, popped: Popped) -> None:
-        """Add a request that needs no place: it ends with its errback."""
-        self.add(request, popped._replace(has_place=False), "")
-        self._fetched.add(request)
-
-    # Turns at hosts.
-
-    def has_turn(self, request: Request) -> bool:
-        """Whether *request* got its turn from the Redis server, and still has it."""
-        taken = self._places.get(request)
-        return taken is not None and self._is_held(taken)
-
-    def acquire(self, host: str) -> bool:
-        """Try to get the place at *host* until it is released. Return True on success."""
-        self.settle()
-        if any(
-            taken.host == host and self._is_held(taken)
-            for taken in self._places.values()
-        ):
-            # The request with the place waits for its robots.txt anyway, and then for the
-            # delay after that.
-            return True
-        number = uuid.uuid4().hex
-        found = self._worker.acquire(number, host)
-        if found:
-            self._acquired[host] = number
-        # While the server fails, this worker alone keeps the delay.
-        return found is not False
-
-    def release(self, host: str, delay: float, *, fetched: bool) -> None:
-        """Let another worker send to *host*, after *delay* seconds if it was *fetched*."""
-        number = self._acquired.pop(host, None)
-        if number is not None:
-            pause = self._successes.pop(host, 0)
-            self._worker.left(number, host, fetched=fetched, pause=pause, delay=delay)
-            self.on_ended()
-
-    def give_up(self, request: Request) -> None:
-        """Give the place of *request* back, if it has one: its host asked for a pause meanwhile."""
-        if request in self._places:
-            self._leave(request)
-            self.on_ended()
-
-    # Back-off.
-
-    def back_off(self, host: str, pause: float, own: float) -> None:
-        """Tell the other workers that *host* has asked for a pause."""
-        self._worker.back_off(host, pause, own)
-
-    def succeeded(self, request: Request) -> None:
-        """Note that a host has answered *request* after a pause, without asking for another."""
-        taken = self._places.get(request)
-        if taken is not None:
-            self._successes[request] = taken.last_pause
-        else:
-            self._successes[host_of(request)] = self._worker.last_pause
-
-    def _is_held(self, taken: Taken) -> bool:
-        """Whether this worker still has the request *taken*: as far as it knows, its lease has
-        not expired since.
-        """
-        return self._worker.is_alive and taken.generation == self._worker.generation
-
-    # The end of requests.
-
-    def on_left_downloader(self, request: Request) -> bool:
-        """Note that *request* was sent, or failed. Return whether it is from the queue."""
-        if request not in self._taken:
-            return False
-        self._fetched.add(request)
-        return True
-
-    def settle(self) -> None:
-        """Find out which requests have ended, for the next report to the Redis server."""
-        active = active_requests(self._crawler)
-        fetched = self._fetched
-        for request in [
-            one for one in self._places if one not in active or one in fetched
-        ]:
-            self._leave(request)
-        in_progress = requests_in_progress(self._crawler)
-        ended = [
-            one
-            for one in self._taken
-            if one not in in_progress and one not in self._frontier.refusing.failing
-        ]
-        closing = bool(ended) and is_closing(self._crawler)
-        for request in ended:
-            if request in fetched or not closing:
-                taken = self._taken.pop(request)
-                self._worker.done(taken.number, taken.pushed)
-            # Otherwise the closing spider may not have sent it, so it returns to the queue.
-            fetched.discard(request)
-
-    def _leave(self, request: Request) -> None:
-        """Free the place of *request*."""
-        taken = self._places.pop(request)
-        _, gap = self._limits_of(taken.slot)
-        own_gap = gap if gap != self.limits.gap else 0
-        fetched = request in self._fetched
-        self._worker.left(
-            taken.number,
-            taken.host,
-            fetched=fetched,
-            pause=self._successes.pop(request, 0),
-            gap=own_gap,
-        )
-
-    @cached_property
-    def limits(self) -> Limits:
-        """The limits in the settings, as the engine's downloader has read them: the engine must
-        exist."""
-        slots = self._crawler.settings.getdict("DOWNLOAD_SLOTS")
-        of_hosts = {slot: self._limits_of(slot) for slot in slots}
-        return Limits(*self._limits_of(""), of_hosts)
-
-    def _limits_of(self, slot: str) -> tuple[int, int]:
-        """The concurrency of a download slot, and the milliseconds between its requests."""
-        state = slot_state(self._crawler, slot)
-        if state is None:
-            return 1, 0
-        return max(state.concurrency, 1), round(1000 * state.delay)

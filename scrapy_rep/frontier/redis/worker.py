@@ -7,14 +7,13 @@ import logging
 import uuid
 from collections import deque
 from functools import cache
-from hashlib import sha1
 from importlib.resources import files
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis import ConnectionPool, Redis
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
+from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
 from redis.retry import Retry
 
 from scrapy_rep.frontier.frontier import Frontier
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.frontier.clock import Clock
-    from scrapy_rep.frontier.redis.learning import Terms
 
 logger = get_logger(__name__)
 
@@ -50,12 +48,11 @@ _OF_POOLS = (
 )
 
 # With this number of new requests, a call is made, unless the last one to a distant server has
-# just ended. One call pushes at most the second number.
+# just ended.
 AT_ONCE = 100
-_MOST = 500
 
-# While more requests than this wait in memory for the server, none is popped, since its
-# callback would make even more.
+# One call pushes at most this number of new requests. While more wait in memory for the server,
+# none is popped, since its callback would make even more.
 MAX_UNSENT = 1000
 
 # For how many times as long as a call takes the number of requests that it returns is used.
@@ -64,7 +61,7 @@ _COUNT_HOLDS = 10
 # The length of the number at the start of each stored request.
 _NUMBER = 14
 
-# The part of its lease after which a worker sends the next heartbeat.
+# The part of its lease after which a worker renews it at the latest.
 _PART_OF_LEASE = 1 / 4
 
 # In seconds. A robots.txt that holds longer, by a setting, is reported again after a day, so
@@ -74,15 +71,20 @@ _LONGEST = 86_400.0
 # In seconds, about thirty years.
 _FOREVER = 1e9
 
+# What an order asks for, if it does not say.
+_NOTHING_WANTED = {
+    "wanted": 0, "quota": 0, "enough": 0, "refuses": "", "acquire": (), "retires": False
+}  # fmt: skip
+
 
 class Popped(NamedTuple):
-    """A request that was popped."""
+    """A request that was handed out."""
 
     number: str
     queue: str
     data: bytes
     has_place: bool = True
-    """Whether it may be sent. If not, it is to be refused: its host asks for too long a pause."""
+    """Whether it may be sent. If not, it is to be refused."""
 
     @property
     def host(self) -> str:
@@ -90,36 +92,51 @@ class Popped(NamedTuple):
         return self.queue.partition("\t")[0]
 
 
-class Unknown(NamedTuple):
-    """A queue whose robots.txt is not known."""
-
-    queue: str
-
-    delay: float
-    """The crawl delay of other origins of its host, in seconds."""
-
-    item: bytes
-    """One of its requests, after its number."""
-
-    @property
-    def data(self) -> bytes:
-        return self.item[_NUMBER:]
-
-
 class Limits(NamedTuple):
     """The limits of a host without a crawl delay."""
 
-    at_once: int
+    at_once: int = 1
     """Requests in flight, of all workers."""
 
-    gap: int
+    gap: int = 0
     """Milliseconds between the starts of two requests."""
 
     of_hosts: Mapping[str, tuple[int, int]] = {}
     """The different limits of some hosts."""
 
 
-NO_LIMITS = Limits(1, 0)
+class Terms(NamedTuple):
+    """The delay and visiting hours of a host that the workers of a crawl share. All values
+    are in seconds.
+    """
+
+    holds: float
+    """The time for which the terms are valid."""
+
+    delay: float = 0.0
+    """The time between two requests."""
+
+    ago: float = 0.0
+    """The time since the request for robots.txt."""
+
+    opens: float = 0.0
+    """The time until the host is open for visits."""
+
+
+class Answer(NamedTuple):
+    """What the server has answered to a call. Nothing, if it fails."""
+
+    found: Sequence[Popped] = ()
+    """Requests to send or to refuse."""
+
+    wanted: Sequence[tuple[Popped, float]] = ()
+    """A request of each queue whose robots.txt this worker is to fetch, which it does not get; and
+    the crawl delay of other origins of its host, in seconds.
+    """
+
+    has_place: bool = False
+    returned: int = 0
+    """How many requests have returned to the queue from a dead worker."""
 
 
 class Link:
@@ -133,7 +150,7 @@ class Link:
         self._crawler = crawler
         self._clock = Frontier.of(crawler).clock
         self._client: Any = None
-        self._is_loaded = False
+        self._script: Any = None
         self._offset: float | None = None
         self._failed_at: float | None = None
         self.is_failing = False
@@ -167,6 +184,7 @@ class Link:
             }
             own = ConnectionPool(connection_class=pool.connection_class, **options)
             self._client = Redis(connection_pool=own)
+        self._script = self._client.register_script(source())
 
     def close(self) -> None:
         """Close the connection; a later call opens it again."""
@@ -181,7 +199,12 @@ class Link:
         return self._clock.monotonic() < self._failed_at + _PAUSE
 
     @property
-    def deadline(self) -> int:
+    def knows_time(self) -> bool:
+        """Whether the server has answered a call, so that the time of its clock is known."""
+        return self._offset is not None
+
+    @property
+    def _deadline(self) -> int:
         """The moment until which the server may run a call that is made now, in milliseconds
         by the server's clock; 0 if that clock is not known yet.
         """
@@ -190,17 +213,32 @@ class Link:
         seconds = self._clock.monotonic() + _TIMEOUT + _MARGIN
         return round(seconds * 1000 + self._offset)
 
-    def note_time(self, now: int) -> None:
-        """Note that the server's clock shows *now*, in milliseconds."""
-        self._offset = now - self._clock.monotonic() * 1000
+    def call(
+        self,
+        keys: Sequence[str],
+        worker: str,
+        order: Mapping[str, Any],
+        words: Sequence[str | bytes | int],
+    ) -> list[Any] | None:
+        """Give the script an order, and return its answer; None if the server fails."""
+        for _ in range(2):  # The server refuses a call as late if its clock was set.
+            text = json.dumps({**order, "deadline": self._deadline})
+            found = self._run(keys, [worker, text, *words])
+            if found is None:
+                break
+            now, *rest = list[Any](found)
+            self._offset = now - self._clock.monotonic() * 1000
+            if rest:
+                return rest
+        return None
 
-    def run(self, keys: Sequence[str], *args: str | bytes | float) -> Any:
+    def _run(self, keys: Sequence[str], args: Sequence[str | bytes | float]) -> Any:
         """Run the script, and return its result; None if the server fails."""
         self.is_full = False
         if self.is_paused:
             return None
         try:
-            found = self._run(len(keys), *keys, *args)
+            found = self._script(keys, args)
         except (RedisError, OSError) as error:
             self._failed(error)
             if _is_out_of_memory(error):
@@ -210,17 +248,6 @@ class Link:
             self.has_lost_answer = True
             return None
         self._failed_at = None
-        return found
-
-    def _run(self, *args: Any) -> Any:
-        text, sha = source()
-        if self._is_loaded:
-            try:
-                return self._client.evalsha(sha, *args)
-            except NoScriptError:
-                pass  # The server was restarted.
-        found = self._client.eval(text, *args)
-        self._is_loaded = True
         return found
 
     def note_recovery(self) -> None:
@@ -246,10 +273,9 @@ class Link:
 
 
 @cache
-def source() -> tuple[str, str]:
-    """Return the text of the script, and the digest by which the server knows it."""
-    text = (files(__package__) / "queue.lua").read_text(encoding="utf-8")
-    return text, sha1(text.encode(), usedforsecurity=False).hexdigest()
+def source() -> str:
+    """Return the text of the script."""
+    return (files(__package__) / "queue.lua").read_text(encoding="utf-8")
 
 
 def _is_out_of_memory(error: Exception) -> bool:
@@ -261,11 +287,14 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 class Worker:
-    """Pops requests for one worker, and reports when they have ended.
+    """What one worker has done, which it reports to the server, and gets for it.
 
     Reports go with the next call, to save round trips. If the crawl does not obey robots.txt
     (*obeys*), no queue waits for it.
     """
+
+    limits = Limits()
+    """The limits of hosts while requests are wanted."""
 
     def __init__(
         self,
@@ -277,21 +306,24 @@ class Worker:
         obeys: bool = True,
         wait_max: float = _FOREVER,
         on_paused: Callable[[str, float, float, float], None] = lambda *_: None,
+        has: Callable[[], list[str]] = list,
     ) -> None:
         """*on_paused* is called for each pause of a host that any worker has reported: with the
         name of the host, the seconds that are left, the last pause that was doubled, and for how
         long the host has asked for pauses. Requests that would wait longer than *wait_max* are
-        handed out during a pause, to be refused.
+        handed out during a pause, to be refused. *has* is called after a lost answer: it returns
+        what this worker has, as :func:`leases_of` and the names of queues whose robots.txt it
+        fetches. Everything else that the server has recorded for it returns to the queue.
         """
         self._link = link
         self._clock = clock
         self._prefix = prefix
         self._lease = round(lease * 1000)
         self._all_known = not obeys
-        self.beat_every = lease * _PART_OF_LEASE
-        """The seconds between two heartbeats."""
+        self.renews_every = lease * _PART_OF_LEASE
+        """The seconds after which the lease is renewed at the latest. Each call renews it."""
 
-        self._last_beat = float("-inf")
+        self._renewed_at = float("-inf")
         self.generation = 0
         """The number of times that the server has registered this worker: once at the start,
         and again after its lease had expired, and other workers got what it had."""
@@ -299,17 +331,18 @@ class Worker:
         self._name = uuid.uuid4().hex
         self._wait_max = round(min(wait_max, _FOREVER) * 1000)
         self._on_paused = on_paused
-        self._pauses: dict[str, tuple[float, float]] = {}
+        self._has = has
         self.last_pause = 0
         """The number of the last pause that this worker knows."""
 
+        self._paused: dict[str, tuple[float, float]] = {}
         self._left: list[list[str | int]] = []
         self._done: list[tuple[str, int]] = []
         self._back: list[str] = []
         self._known: list[list[str | int]] = []
-        self._removed: list[list[str]] = []
+        self._unknown: list[list[str]] = []
         self._unsent: deque[tuple[Any, ...]] = deque()
-        self._seen_key = ""
+        self._seen_key = prefix
         self.pushed = 0
         """The number of requests that were pushed so far."""
 
@@ -318,7 +351,7 @@ class Worker:
         self.again = 0.0
         """The seconds after which a host may be ready, according to the server."""
 
-    # The ends of requests.
+    # What has happened.
 
     def left(
         self,
@@ -348,39 +381,27 @@ class Worker:
         """
         self._done.append((number, self.pushed if self.pushed > pushed else 0))
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether a request has ended, so that there may be room for another."""
-        return bool(self._left or self._done)
+    def back(self, number: str) -> None:
+        """Report that this worker does not use a request that was handed out."""
+        self._back.append(number)
 
-    @property
-    def has_reports(self) -> bool:
-        """Whether there is something to report, or to push."""
-        return bool(
-            self._left
-            or self._done
-            or self._unsent
-            or self._known
-            or self._removed
-            or self._back
-        )
+    def known(self, queue: str, terms: Terms) -> None:
+        """Report that the robots.txt of *queue* is known."""
+        times = [round(min(each, _LONGEST) * 1000) for each in terms]
+        self._known.append([queue, *times])
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether the lease of this worker has not expired."""
-        return self._clock.monotonic() < self._last_beat + self._lease / 1000
+    def unknown(self, queue: str, unreadable: Popped | None = None) -> None:
+        """Report that another worker must fetch the robots.txt of *queue*. A request that is
+        *unreadable* is to be removed from it.
+        """
+        self._unknown.append([queue, *([unreadable.number] if unreadable else [])])
 
-    @property
-    def is_beat_due(self) -> bool:
-        """Whether it is time for a heartbeat."""
-        return self._clock.monotonic() >= self._last_beat + self.beat_every
-
-    @property
-    def unsent(self) -> int:
-        """The number of requests that the server has not taken yet."""
-        return len(self._unsent)
-
-    # Requests.
+    def back_off(self, host: str, pause: float, own: float) -> None:
+        """Report at once that *host* has asked for a pause of *pause* seconds. *own* is the last
+        one that was doubled.
+        """
+        self._paused[host] = self._clock.monotonic() + pause, own
+        self.exchange()
 
     def push(
         self,
@@ -400,230 +421,182 @@ class Worker:
         self._unsent.append((queue, score, data, fingerprint, on_seen))
         self.pushed += 1
 
-    def back(self, number: str) -> None:
-        """Report that this worker does not use a request that was handed out."""
-        self._back.append(number)
+    @property
+    def has_ended(self) -> bool:
+        """Whether a request has ended, so that there may be room for another."""
+        return bool(self._left or self._done)
 
-    def exchange(
-        self,
-        limits: Limits = NO_LIMITS,
-        *,
-        wanted: int = 0,
-        quota: int = 0,
-        enough: int = 0,
-    ) -> tuple[list[Popped], list[Unknown]]:
-        """Report and push what was collected. Return at most *wanted* requests, the best ones of
-        hosts that are ready; and at most *quota* queues whose robots.txt this worker is to fetch,
-        none if *enough* are ready.
-        """
-        self._report_pauses()
-        # If there is no answer, the server is not asked again at once.
-        self.again = float("inf")
-        if len(self._unsent) >= MAX_UNSENT:
-            wanted = 0
-        order: dict[str, Any] = {
-            "wanted": wanted,
-            "quota": quota,
-            "enough": enough,
-            "places": limits.at_once,
-            "gap": limits.gap,
-            "hosts": limits.of_hosts,
-            "all_known": self._all_known,
-            "wait_max": self._wait_max,
-        }
-        found: list[Any] | None = []
-        while found is not None and len(self._unsent) > _MOST:
-            found = self._send({**order, "wanted": 0, "quota": 0}, _MOST)
-        if found is not None:
-            found = self._send(order, _MOST)
-        if found is None and self._link.is_full and self._unsent:
-            # It still accepts everything else, which frees memory.
-            found = self._send(order, 0)
-        if found is None:
-            return [], []
-        if not self._unsent:
-            self._link.note_recovery()
-        again, self.last_pause, pauses, popped, unknown = found
-        for host, *times in pauses:
-            self._on_paused(host.decode(), *(each / 1000 for each in times))
-        if wanted:
-            self.again = again / 1000
-        each = iter(popped)
-        return (
-            [_popped(*one) for one in zip(each, each, each, strict=True)],
-            [
-                Unknown(queue.decode(), delay / 1000, item)
-                for queue, delay, item in unknown
-            ],
+    @property
+    def just_left(self) -> int:
+        """The number of requests that have left the downloader since the last call."""
+        return len(self._left)
+
+    @property
+    def has_reports(self) -> bool:
+        """Whether there is something to report, or to push."""
+        return self.has_ended or any(
+            (self._unsent, self._known, self._unknown, self._back, self._paused)
         )
 
-    def _send(self, order: dict[str, Any], most: int) -> list[Any] | None:
-        """Send all reports, and at most *most* of the collected requests. Return the rest of the
-        answer; None if the server fails.
-        """
-        records = list(islice(self._unsent, most))
-        taken = self.pushed - len(self._unsent) + len(records)
-        order |= {
-            "last_pause": self.last_pause,
-            "known": self._known,
-            "removed": self._removed,
-            "left": self._left,
-            "back": self._back,
-            "done": [number for number, last in self._done if last <= taken],
-        }
-        words = [word for record in records for word in record[:4]]
-        began = self._clock.monotonic()
-        found = self._ask("exchange", json.dumps(order), *words)
-        if found is None:
-            return None
-        seen, self._count, *rest = found
-        self._note_count(began)
-        for index in seen:
-            records[index][-1]()
-        for _ in records:
-            self._unsent.popleft()
-        for each in (self._known, self._removed, self._left, self._back):
-            each.clear()
-        self._done = [one for one in self._done if one[1] > taken]
-        return rest
+    @property
+    def is_alive(self) -> bool:
+        """Whether the lease of this worker has not expired."""
+        return self._clock.monotonic() < self._renewed_at + self._lease / 1000
 
-    def report(self) -> None:
-        """Report and push what was collected."""
-        for _ in range(2):  # The server may refuse the first call as late.
-            self.exchange()
-            if not self.has_reports:
-                break
+    @property
+    def renews_at(self) -> float:
+        """When the lease is renewed at the latest."""
+        return self._renewed_at + self.renews_every
 
-    def take(self, queue: str, count: int) -> tuple[list[Popped], int]:
-        """Pop at most *count* requests of *queue*, to refuse them, even if its host is not ready.
-        Return them and the number of those that are left, at least 1 if the server fails.
-        """
-        found = self._ask("take", queue, count)
-        if found is None:
-            return [], 1
-        items, left = found
-        return [_popped(queue.encode(), item, 0) for item in items], left
+    @property
+    def unsent(self) -> int:
+        """The number of requests that the server has not taken yet."""
+        return len(self._unsent)
 
     def count_all(self) -> int:
         """The number of requests on the server that are not done, and of those that wait in
         the memory of this worker. If the server fails, the number of the last call, at least 1.
         """
-        began = self._clock.monotonic()
-        if self._count and began < self._counted_until:
+        is_new = self._clock.monotonic() < self._counted_until
+        if is_new or self.exchange() is not None:
             return self._count + self.unsent
-        found = self._ask("count")
-        if found is None:
-            # Zero would end the crawl.
-            return max(self._count + self.unsent, 1)
-        [self._count] = found
-        self._note_count(began)
-        return self._count + self.unsent
-
-    def _note_count(self, began: float) -> None:
-        """Note that a call, which *began* then, has counted the requests. A number above zero only
-        keeps the spider open, so a distant server is seldom asked for it alone.
-        """
-        now = self._clock.monotonic()
-        self._counted_until = now + _COUNT_HOLDS * (now - began)
+        return max(self._count + self.unsent, 1)  # Zero would end the crawl.
 
     def forget_unsent(self) -> None:
         """Forget the requests that the server has not taken: the queue was cleared."""
         self._unsent.clear()
-        self._count = 0
+        self._counted_until = float("-inf")
 
-    # Hosts.
+    # Calls.
 
-    def learned(self, queue: str, terms: Terms | None) -> None:
-        """Report that the robots.txt of *queue* is known or, without *terms*, must be fetched
-        by another worker.
+    def exchange(self, **order: Any) -> Answer | None:
+        """Renew the lease, report and push what was collected, and get what *order* asks for:
+
+        - ``wanted``: at most so many requests, the best ones of hosts that are ready;
+        - ``quota``: at most so many queues whose robots.txt this worker is to fetch, none if
+          ``enough`` are ready;
+        - ``refuses``: some requests of this queue, to refuse them, even if its host is not ready;
+        - ``acquire``: the only place at a host, as a number and the name of the host;
+        - ``retires``: whether all that this worker has returns to the queue, because it ends.
+
+        Returns None if the server fails.
         """
-        times = [round(min(each, _LONGEST) * 1000) for each in terms or ()]
-        self._known.append([queue, *times])
+        # If there is no answer, the server is not asked again at once.
+        self.again = float("inf")
+        if not self._link.knows_time:
+            # A call without a deadline must not push anything, nor get anything.
+            answer = self._send({}, 0)
+            if answer is None or not (order or self.has_reports):
+                return answer
+        if len(self._unsent) >= MAX_UNSENT:
+            order = {}
+        while len(self._unsent) > MAX_UNSENT:
+            if self._send({}, MAX_UNSENT) is None:
+                break
+        answer = self._send(order, MAX_UNSENT)
+        if answer is None and self._link.is_full and self._unsent:
+            # It still accepts everything else, which frees memory.
+            return self._send(order, 0)
+        if answer is not None and not self._unsent:
+            self._link.note_recovery()
+        return answer
 
-    def remove(self, unknown: Unknown) -> None:
-        """Report that the request of a queue cannot be read, and is to be removed."""
-        self._removed.append([unknown.queue, unknown.item[:_NUMBER].decode()])
-
-    def acquire(self, number: str, host: str) -> bool | None:
-        """Take the only place at *host*. Return whether it was free; None if the server fails."""
-        found = self._ask("acquire", number, host)
+    def _send(self, order: Mapping[str, Any], most: int) -> Answer | None:
+        """Send an order with all reports, and at most *most* of the collected requests."""
+        records = list(islice(self._unsent, most))
+        taken = self.pushed - len(self._unsent) + len(records)
+        later = [one for one in self._done if one[1] > taken]
+        whole = {
+            **_NOTHING_WANTED,
+            "lease": self._lease,
+            "limit": self.limits.at_once,
+            "gap": self.limits.gap,
+            "hosts": self.limits.of_hosts,
+            "all_known": self._all_known,
+            "wait_max": self._wait_max,
+            "last_pause": self.last_pause,
+            "known": self._known,
+            "unknown": self._unknown,
+            "left": self._left,
+            "done": [number for number, last in self._done if last <= taken],
+            "back": self._back,
+            "paused": self._pauses(),
+            **order,
+        }
+        if self._link.has_lost_answer:
+            whole["has"] = [*self._has(), *leases_of(number for number, _ in later)]
+        began = self._clock.monotonic()
+        found = self._link.call(
+            [self._prefix, self._seen_key],
+            self._name,
+            whole,
+            [word for record in records for word in record[:4]],
+        )
         if found is None:
-            return None if self._link.is_failing else False
-        return bool(found[0])
-
-    def back_off(self, host: str, pause: float, own: float) -> None:
-        """Report that *host* has asked for a pause of *pause* seconds. *own* is the last one that
-        was doubled. If the server fails, it is reported later.
-        """
-        self._pauses[host] = self._clock.monotonic() + pause, own
-        self._report_pauses()
-
-    def _report_pauses(self) -> None:
-        for host, (until, own) in list(self._pauses.items()):
-            pause = max(until - self._clock.monotonic(), 0.0)
-            times = [round(each * 1000) for each in (pause, own)]
-            if self._ask("back_off", host, *times, self._wait_max) is None:
-                return
-            del self._pauses[host]
-
-    # This worker.
-
-    def beat(self, *, looks: bool = True) -> int:
-        """Send a heartbeat. If it *looks* for a worker whose lease has expired, and finds one,
-        the requests of that worker return to the queue. Return their number.
-        """
+            return None
+        self._renewed_at, self._link.has_lost_answer = began, False
+        # A number of requests is used for some time, so a distant server is seldom asked for it
+        # alone.
         now = self._clock.monotonic()
-        found = self._ask("beat", self._lease, int(looks))
-        if found is None:
-            return 0
-        self._last_beat = now
-        returned, is_new, is_recounted = found
-        if is_recounted:
+        self._counted_until = now + _COUNT_HOLDS * (now - began)
+        seen, self._count, is_healed, is_new, *found = found
+        self.generation += is_new
+        if is_healed:
             self._link.log(
                 logging.WARNING,
-                "A counter of the queue in Redis was lost or garbled: the requests were counted "
-                "again, and none of them is lost",
+                "A counter of the queue in Redis was lost or garbled, and was set again: no "
+                "request is lost",
             )
-        self.generation += is_new
-        return int(returned)
+        self._done = later
+        for each in (self._known, self._unknown, self._left, self._back):
+            each.clear()
+        self._paused.clear()
+        for _ in records:
+            self._unsent.popleft()
+        for index in seen:
+            records[index][-1]()
+        return self._answer(*found)
 
-    def resync(
-        self, requests: Iterable[str], places: Iterable[str], queues: Iterable[str]
-    ) -> None:
-        """After a lost answer, report what this worker has: the numbers of its *requests* and
-        of its *places* at hosts, and the *queues* whose robots.txt it fetches. The server
-        returns everything else that it has recorded for this worker to the queue.
-        """
-        if not self._link.has_lost_answer or self._link.is_paused:
-            return
-        done = [number for number, _ in self._done]
-        fields = [f"={number}" for number in (*requests, *done)]
-        fields += [f"@{number}" for number in places]
-        found = self._ask("resync", json.dumps(fields), json.dumps([*queues]))
-        if found is not None:
-            self._link.has_lost_answer = False
+    def _pauses(self) -> list[list[str | int]]:
+        now = self._clock.monotonic()
+        return [
+            [host, round(max(until - now, 0.0) * 1000), round(own * 1000)]
+            for host, (until, own) in self._paused.items()
+        ]
 
-    def retire(self) -> None:
-        """Return everything that this worker has to the queue."""
-        self._ask("retire")
-
-    def _ask(self, event: str, *args: str | bytes | float) -> list[Any] | None:
-        """Tell the server of an *event*, and return its answers; None if the server fails, or
-        refuses the call as late or because this worker is not registered. After a refusal, send a
-        heartbeat.
-        """
-        keys = [self._prefix, self._seen_key or self._prefix]
-        found = self._link.run(keys, event, self._name, self._link.deadline, *args)
-        if found is None:
-            return None
-        is_refused, now, *rest = list[Any](found)
-        self._link.note_time(now)
-        if is_refused:
-            self.beat(looks=False)
-            return None
-        return rest
+    def _answer(
+        self,
+        returned: int,
+        has_place: int,
+        again: int,
+        last_pause: int,
+        pauses: Sequence[Any],
+        *items: Sequence[Any],
+    ) -> Answer:
+        self.last_pause, self.again = last_pause, again / 1000
+        for host, *times in pauses:
+            self._on_paused(host.decode(), *(each / 1000 for each in times))
+        found, refused, wanted = items
+        return Answer(
+            [
+                *(_popped(each, has_place=True) for each in found),
+                *(_popped(each, has_place=False) for each in refused),
+            ],
+            [(_popped(item, has_place=False), delay / 1000) for item, delay in wanted],
+            has_place=bool(has_place),
+            returned=returned,
+        )
 
 
-def _popped(queue: bytes, item: bytes, has_place: int) -> Popped:
+def leases_of(requests: Iterable[str], places: Iterable[str] = ()) -> list[str]:
+    """Return the fields of the leases of *requests* and of *places* at hosts, by their numbers."""
+    return [
+        *(f"={number}" for number in requests),
+        *(f"@{number}" for number in places),
+    ]
+
+
+def _popped(found: bytes, *, has_place: bool) -> Popped:
+    _, queue, item = found.split(b"\n", 2)
     number, data = item[:_NUMBER].decode(), item[_NUMBER:]
-    return Popped(number, queue.decode(), data, has_place=bool(has_place))
+    return Popped(number, queue.decode(), data, has_place)

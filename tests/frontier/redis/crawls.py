@@ -80,7 +80,7 @@ class WorkerCrawl(Crawl):
 
     def send(self) -> None:
         """Send what the worker has collected, before it would do so itself."""
-        self.queue._worker.report()
+        self.queue._worker.exchange()
 
     def enqueue(self, request: Request) -> bool:
         """Push *request* unless it is a duplicate, as scrapy-redis' scheduler does."""

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from tests.frontier.redis.shared import LEASE
 
 if TYPE_CHECKING:
-    from scrapy_rep.frontier.redis.learning import Terms
-    from scrapy_rep.frontier.redis.worker import Popped, Worker
+    from scrapy_rep.frontier.redis.worker import Popped, Terms, Worker
 
 
 REMEMBERED = 600_000
@@ -42,7 +41,7 @@ class Member:
     places: dict[str, str] = field(default_factory=dict)
     """The places at hosts that the worker believes to have, by number."""
 
-    learning: set[str] = field(default_factory=set)
+    fetching: set[str] = field(default_factory=set)
     acquired: dict[str, str] = field(default_factory=dict)
     left: list[tuple[str, str, bool, int]] = field(default_factory=list)
     """With the number of pauses that the host had asked for, if it has answered well since."""
@@ -66,7 +65,7 @@ class Account:
     expires: float
     items: dict[str, Item] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
-    learning: set[str] = field(default_factory=set)
+    fetching: set[str] = field(default_factory=set)
 
 
 @dataclass(eq=False)
@@ -121,18 +120,12 @@ class Model:
 
     # Workers.
 
-    def lives(self, member: Member) -> None:
+    def calls(self, member: Member) -> int:
+        """The worker calls the server, which renews its lease. Return how many requests of a dead
+        worker come back.
+        """
         expires = self.now + ms(LEASE)
         self.accounts.setdefault(member, Account(expires)).expires = expires
-
-    def lives_again(self, member: Member) -> None:
-        """The worker has called the server, and sent a heartbeat if that took it for dead."""
-        if member not in self.accounts:
-            self.lives(member)
-
-    def beats(self, member: Member) -> int:
-        """Return how many requests of a dead worker come back."""
-        self.lives(member)
         dead = [
             (account.expires, each.name, each)
             for each, account in self.accounts.items()
@@ -151,14 +144,16 @@ class Model:
             item.holder = None
         return len(account.items)
 
-    def resyncs(self, member: Member, learning: set[str]) -> None:
+    def resyncs(self, member: Member) -> None:
+        """The worker has missed an answer, and has told the server what it has."""
         account = self.accounts[member]
-        known = {*member.had, *member.done}
-        for number in account.items.keys() - known:
+        for number in account.items.keys() - member.had.keys():
             account.items.pop(number).holder = None
-        for number in account.places.keys() - member.places - member.acquired.keys():
+        for number in (
+            account.places.keys() - member.places.keys() - member.acquired.keys()
+        ):
             self._note_end(account.places.pop(number))
-        account.learning &= learning
+        account.fetching &= member.fetching
 
     # Requests.
 
@@ -235,19 +230,18 @@ class Model:
         host.own, host.places = max(host.own, ms(own)), 1
         host.pauses += 1
 
-    def learns(self, member: Member, queue: str) -> None:
+    def fetches(self, member: Member, queue: str) -> None:
         assert not queue.endswith("\t")
         assert self.waiting(queue)
         assert self.host(queue).known.get(queue, -inf) <= self.now
         for account in self.accounts.values():
-            assert queue not in account.learning
-        self.accounts[member].learning.add(queue)
-        member.learning.add(queue)
+            assert queue not in account.fetching
+        self.accounts[member].fetching.add(queue)
+        member.fetching.add(queue)
 
-    def learned(self, member: Member, queue: str, terms: Terms | None) -> None:
-        member.learning.discard(queue)
-        if member in self.accounts:
-            self.accounts[member].learning.discard(queue)
+    def knows(self, member: Member, queue: str, terms: Terms | None) -> None:
+        member.fetching.discard(queue)
+        self.accounts[member].fetching.discard(queue)
         if terms is None:
             return
         host = self.host(queue)
@@ -269,8 +263,7 @@ class Model:
 
     def releases(self, member: Member, number: str, delay: float) -> None:
         name = member.acquired.pop(number)
-        if member in self.accounts:
-            self.accounts[member].places.pop(number, None)
+        self.accounts[member].places.pop(number, None)
         if delay:
             host = self.hosts[name]
             host.free = max(host.free, self.now + max(ms(delay), host.delay))

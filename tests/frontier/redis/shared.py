@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from contextlib import ExitStack, contextmanager
 from functools import cache
-from hashlib import sha1
 from itertools import count
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -20,8 +19,7 @@ pytest.importorskip("scrapy_redis")
 
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.frontier.redis import worker as worker_module
-from scrapy_rep.frontier.redis.learning import Terms
-from scrapy_rep.frontier.redis.worker import Limits, Popped, Unknown, Worker
+from scrapy_rep.frontier.redis.worker import Limits, Popped, Terms, Worker
 from tests.frontier.fakes import FakeClock
 
 if TYPE_CHECKING:
@@ -58,19 +56,16 @@ local function call(name, key, ...)
     if name == 'TIME' then
         local found = tonumber(redis.call('GET', '{_NOW}'))
         return {{ math.floor(found / 1000), found % 1000 * 1000 }}
-    elseif name == 'PEXPIRE' then
-        if redis.call('EXISTS', key) == 0 then return 0 end
-        local ends = redis.call('GET', '{_NOW}') + ...
-        redis.call('HSET', '{_ENDS}', key, ends)
-        return 1
-    elseif name == 'PERSIST' then
-        return redis.call('HDEL', '{_ENDS}', key)
+    elseif name == 'PEXPIREAT' then
+        local ends = ...
+        if ends > tonumber(redis.call('GET', '{_NOW}')) then
+            return redis.call('HSET', '{_ENDS}', key, ends)
+        end
+        redis.call('HDEL', '{_ENDS}', key)
+        return redis.call('DEL', key)
     elseif name == 'PTTL' then
-        if redis.call('EXISTS', key) == 0 then return -2 end
         local ends = redis.call('HGET', '{_ENDS}', key)
         return ends and ends - redis.call('GET', '{_NOW}') or -1
-    elseif name == 'DEL' then
-        redis.call('HDEL', '{_ENDS}', key, ...)
     end
     if key == nil then return redis.call(name) end
     return redis.call(name, key, ...)
@@ -82,12 +77,11 @@ _real_source = worker_module.source.__wrapped__  # The uncached function.
 
 
 @cache
-def _source() -> tuple[str, str]:
-    """Return the script, changed to read the clock of the test, and its digest."""
-    text, _ = _real_source()
+def _source() -> str:
+    """Return the script, changed to read the clock of the test."""
+    text = _real_source()
     assert text.count(_CALL) == 1
-    text = text.replace(_CALL, _CALL_BY_THE_CLOCK_OF_THE_TEST)
-    return text, sha1(text.encode()).hexdigest()
+    return text.replace(_CALL, _CALL_BY_THE_CLOCK_OF_THE_TEST)
 
 
 class ServerClock(FakeClock):
@@ -151,7 +145,7 @@ class Shared:
         # The server looks for dead workers in the order of names: make that predictable.
         worker._name = f"{next(self._numbers):032x}"
         if lives:
-            worker.beat()
+            worker.exchange()
         return worker
 
     def advance(self, seconds: float) -> None:
@@ -187,15 +181,13 @@ class Shared:
         return {key.removeprefix(f"{PREFIX}:") for key in found}
 
     def count(self) -> int:
-        keys = self.key("number"), self.key("ended")
-        number, ended = (int(each or 0) for each in self.redis.mget(keys))
-        return number - ended
+        return int(self.redis.get(self.key("count")) or 0)
 
     def ready(self) -> dict[str, float]:
         """Seconds until each ready queue is checked next."""
         return self._moments("ready")
 
-    def unknown(self) -> dict[str, float]:
+    def wanted(self) -> dict[str, float]:
         return self._moments("wanted")
 
     def _moments(self, name: str) -> dict[str, float]:
@@ -206,7 +198,7 @@ class Shared:
     def host(self, name: str) -> dict[str, int]:
         """The state of a host, without the fields that are 0."""
         found = self.redis.hget(self.key(f"host:{name}"), "state") or b""
-        [names] = re.findall("(?s)local FIELDS = {(.*?)\\n}", _real_source()[0])
+        [names] = re.findall("(?s)local FIELDS = {(.*?)\\n}", _real_source())
         fields = re.findall(r"'(\w+)',", names)
         values = map(int, found.split())
         return {one: each for one, each in zip(fields, values, strict=False) if each}
@@ -224,7 +216,7 @@ def push(
     for name in names:
         fingerprint = (SEEN, name) if seen else ("", "")
         worker.push(queue, -priority, name.encode(), fingerprint)
-    worker.report()
+    worker.exchange()
 
 
 def pop(worker: Worker, at_once: int = 1, gap: int = 0, **limits: Any) -> str | None:
@@ -237,12 +229,17 @@ def take(
     worker: Worker, at_once: int = 1, gap: int = 0, **limits: Any
 ) -> Popped | None:
     """Pop a request. Return None if there is none."""
-    return take_one(worker, Limits(at_once, gap, **limits))
+    found = take_some(worker, 1, at_once, gap, **limits)
+    return found[0] if found else None
 
 
-def take_one(worker: Worker, limits: Limits) -> Popped | None:
-    found, _ = worker.exchange(limits, wanted=1)
-    return next(iter(found), None)
+def take_some(
+    worker: Worker, most: int, at_once: int = 1, gap: int = 0, **limits: Any
+) -> list[Popped]:
+    """Pop at most so many requests."""
+    worker.limits = Limits(at_once, gap, **limits)
+    answer = worker.exchange(wanted=most)
+    return [] if answer is None else list(answer.found)
 
 
 def pop_all(worker: Worker, at_once: int = 1, gap: int = 0) -> list[str]:
@@ -253,37 +250,44 @@ def pop_all(worker: Worker, at_once: int = 1, gap: int = 0) -> list[str]:
 def end(
     worker: Worker, popped: Popped, *, fetched: bool = True, pushed: int = 0, **how: Any
 ) -> None:
-    """End a request, with its callback. The server learns it with the next call."""
-    host = popped.queue.partition("\t")[0]
-    worker.left(popped.number, host, fetched=fetched, **how)
+    """End a request, with its callback. The server gets to know with the next call."""
+    worker.left(popped.number, popped.host, fetched=fetched, **how)
     worker.done(popped.number, pushed)
+
+
+def renew(worker: Worker) -> int:
+    """Renew the lease of *worker*. Return how many requests of a dead worker have come back."""
+    answer = worker.exchange()
+    return 0 if answer is None else answer.returned
+
+
+def retire(worker: Worker) -> None:
+    """End *worker*."""
+    worker.exchange(retires=True)
 
 
 def know(worker: Worker, queue: str, holds: float = HOUR, **terms: float) -> None:
     """Make the robots.txt of *queue* known."""
-    learned(worker, queue, Terms(holds, **terms))
+    worker.known(queue, Terms(holds, **terms))
+    worker.exchange()
 
 
-def learned(worker: Worker, queue: str, terms: Terms | None) -> None:
-    """Report what *worker* has learned, and nothing else that it has collected."""
-    worker.learned(queue, terms)
-    worker.report()
-
-
-def learn(worker: Worker, quota: int = 32, enough: int = 100) -> list[str]:
+def wanted(worker: Worker, quota: int = 32, enough: int = 100) -> list[str]:
     """Return the queues whose robots.txt *worker* is to fetch."""
-    return [unknown.queue for unknown in unknown_to(worker, quota, enough)]
+    answer = worker.exchange(quota=quota, enough=enough)
+    return [] if answer is None else [popped.queue for popped, _ in answer.wanted]
 
 
-def unknown_to(worker: Worker, quota: int = 32, enough: int = 100) -> list[Unknown]:
-    _, found = worker.exchange(quota=quota, enough=enough)
-    return found
+def refuse(worker: Worker, queue: str) -> list[Popped]:
+    """Take requests of *queue* to refuse them."""
+    answer = worker.exchange(refuses=queue)
+    return [] if answer is None else list(answer.found)
 
 
-def refuse(worker: Worker, queue: str) -> tuple[Popped | None, int]:
-    """Take a request of *queue* to refuse it. Return it with the number of those left."""
-    found, left = worker.take(queue, 1)
-    return next(iter(found), None), left
+def acquire(worker: Worker, number: str, host: str) -> bool:
+    """Take the only place at *host*, for a request that is not from the queue."""
+    answer = worker.exchange(acquire=(number, host))
+    return answer is not None and answer.has_place
 
 
 def release(
@@ -291,4 +295,12 @@ def release(
 ) -> None:
     """Free a place that was acquired."""
     worker.left(number, host, fetched=fetched, delay=delay)
-    worker.report()
+    worker.exchange()
+
+
+def lose_an_answer(worker: Worker, *has: str) -> None:
+    """Let *worker* find that an answer was lost, and tell the server what it has."""
+    worker._link.has_lost_answer = True
+    worker._has = lambda: list(has)
+    worker.exchange()
+    assert not worker._link.has_lost_answer

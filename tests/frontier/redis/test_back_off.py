@@ -18,11 +18,14 @@ from tests.frontier.redis.shared import (
     pop,
     pop_all,
     push,
+    renew,
+    retire,
     take,
 )
 from tests.frontier.redis.test_faults import no_memory
 
 if TYPE_CHECKING:
+    from scrapy_rep.frontier.redis.worker import Worker
     from tests.frontier.redis.shared import Shared
 
 pytestmark = pytest.mark.newest
@@ -67,8 +70,8 @@ def test_one_place_more_with_each_success(shared: Shared) -> None:
             # All but one are answered from a cache, or fail.
             end(one, each, pause=one.last_pause if each is flying[0] else 0)
             end(two, each)
-        one.report()
-        two.report()
+        one.exchange()
+        two.exchange()
     assert len(pop_all(two, at_once=4)) == 4
     assert "places" not in shared.host(HOST)
 
@@ -89,22 +92,24 @@ def test_success_of_what_was_sent_before(shared: Shared) -> None:
 
 def test_pauses_are_told(shared: Shared) -> None:
     """Each worker learns of each pause once, also one that starts later."""
-    told: list[tuple[object, ...]] = []
-    one, two = (shared.worker(on_paused=lambda *each: told.append(each)) for _ in "12")
+    told: list[list[tuple[object, ...]]] = [[], [], []]
+
+    def worker(number: int) -> Worker:
+        return shared.worker(on_paused=lambda *each: told[number].append(each))
+
+    one, two = worker(0), worker(1)
     one.back_off(HOST, 7.0, 2.0)
     shared.advance(1)
-    one.report()
-    for _ in range(2):
-        pop(two)
-    assert told == [(HOST, 6.0, 2.0, 1.0)] * 2
+    for each in (one, two, two):
+        each.exchange()
+    assert told == [[(HOST, 7.0, 2.0, 0.0)], [(HOST, 6.0, 2.0, 1.0)], []]
     one.back_off("b.example", 3.0, 1.0)
     one.back_off(HOST, 9.0, 2.0)
-    pop(two)
-    assert told[2:] == [("b.example", 3.0, 1.0, 0.0), (HOST, 9.0, 2.0, 1.0)]
+    two.exchange()
+    assert told[1][1:] == [("b.example", 3.0, 1.0, 0.0), (HOST, 9.0, 2.0, 1.0)]
     shared.advance(5)
-    late = shared.worker(on_paused=lambda *each: told.append(each))
-    pop(late)
-    assert told[4:] == [(HOST, 4.0, 2.0, 6.0)]
+    worker(2)
+    assert told[2] == [(HOST, 4.0, 2.0, 6.0)]
 
 
 def test_longest_pause_of_several_workers(shared: Shared) -> None:
@@ -134,9 +139,9 @@ def test_too_long_a_pause(shared: Shared) -> None:
     found = [take(two) for _ in range(3)]
     assert [each and each.has_place for each in found] == [False, False, None]
     assert shared.host(HOST)["in_flight"] == 1
-    one.retire()
+    retire(one)
     shared.advance(HOUR)
-    two.beat()
+    renew(two)
     push(two, PAGES, "3", "4")
     probe = take(two)
     assert probe is not None
@@ -174,11 +179,11 @@ def test_back_off_is_forgotten(shared: Shared) -> None:
     found = take(worker)
     worker.back_off(HOST, 7.0, 1.0)
     end(worker, found)
-    worker.report()
-    assert 7 < shared.ends_in(f"host:{HOST}") <= 2 * HOUR
-    worker.retire()
-    shared.advance(2 * HOUR)
-    assert shared.names() == {"number", "ended"}
+    worker.exchange()
+    assert 7 < shared.ends_in(f"host:{HOST}") <= 25 * HOUR
+    retire(worker)
+    shared.advance(25 * HOUR)
+    assert shared.names() == {"number", "count"}
 
 
 def test_pause_while_the_server_is_full(shared: Shared) -> None:
@@ -194,7 +199,7 @@ def test_pause_while_the_server_is_full(shared: Shared) -> None:
     one._link._failed_at = shared.clock.monotonic()
     one.back_off("b.example", 7.0, 1.0)
     shared.advance(2)
-    one.report()
+    one.exchange()
     assert pop(two) is None
     shared.advance(5)
     assert sorted(pop_all(two)) == ["1", "b"]

@@ -8,7 +8,17 @@ import pytest
 from scrapy import Request
 
 from tests.frontier.redis.crawls import WorkerCrawl
-from tests.frontier.redis.shared import LEASE, OTHER, PAGES, Limits, end, know, push
+from tests.frontier.redis.shared import (
+    LEASE,
+    OTHER,
+    PAGES,
+    end,
+    know,
+    push,
+    renew,
+    take,
+    take_some,
+)
 
 if TYPE_CHECKING:
     from tests.frontier.redis.shared import Shared
@@ -40,7 +50,6 @@ def test_new_requests_go_in_batches(shared: Shared) -> None:
     calls(shared)
     collect(crawl, *range(99))
     assert shared.count() == 0
-    assert len(crawl.queue) == 99
     calls(shared)
     collect(crawl, 99)
     assert (shared.count(), calls(shared)) == (100, 1)
@@ -70,7 +79,7 @@ def test_a_page_and_its_links_go_in_one_call(shared: Shared) -> None:
     collect(crawl, "lost")
     crawl.die()
     shared.advance(LEASE)
-    assert other.beat() == 1
+    assert renew(other) == 1
 
 
 def test_as_many_as_there_is_room_for(shared: Shared) -> None:
@@ -83,7 +92,7 @@ def test_as_many_as_there_is_room_for(shared: Shared) -> None:
     know(worker, OTHER)
     push(worker, PAGES, "a1", "a2", "a3")
     push(worker, OTHER, "b1", "b2", "b3")
-    found, _ = worker.exchange(Limits(4, 0), wanted=4)
+    found = take_some(worker, 4, at_once=4)
     assert sorted(each.data[:1] for each in found) == [b"a", b"a", b"b", b"b"]
     for page in range(9):
         crawl.push(f"http://c.example/{page}")
@@ -107,8 +116,7 @@ def test_what_is_not_used_is_given_back(shared: Shared) -> None:
     crawl.engine.scraper.is_full = True
     crawl.clock.advance(0.2)
     assert not crawl.queue._handed_out
-    found, _ = other.exchange(Limits(8, 0), wanted=8)
-    assert len(found) == 2
+    assert len(take_some(other, 8, at_once=8)) == 2
 
 
 def test_given_back_twice(shared: Shared) -> None:
@@ -118,14 +126,14 @@ def test_given_back_twice(shared: Shared) -> None:
     one, two = shared.worker(), shared.worker(lease=1000.0)
     know(one, PAGES)
     push(one, PAGES, "1")
-    ((found,), _) = one.exchange(Limits(8, 0), wanted=8)
+    found = take(one)
     shared.advance(LEASE)
-    two.beat()
-    ((again,), _) = two.exchange(Limits(8, 0), wanted=8)
+    renew(two)
+    again = take(two)
     one.back(found.number)
-    one.report()
-    assert one.exchange(Limits(8, 0), wanted=8) == ([], [])
+    one.exchange()
+    assert take(one) is None
     assert shared.count() == 1
     end(two, again)
-    two.report()
+    two.exchange()
     assert shared.count() == 0

@@ -15,19 +15,21 @@ from redis.exceptions import ResponseError
 from scrapy import Request
 
 from scrapy_rep.frontier.redis import worker as worker_module
-from scrapy_rep.frontier.redis.worker import MAX_UNSENT
 from tests.frontier.redis.crawls import WorkerCrawl
 from tests.frontier.redis.shared import (
     EXEMPT,
     PAGES,
     Shared,
+    acquire,
     end,
     know,
-    learn,
     pop,
     push,
     release,
+    renew,
+    retire,
     take,
+    wanted,
 )
 from tests.stores.redis_server import BINARY, RedisServer
 
@@ -61,18 +63,16 @@ def no_memory(shared: Shared) -> Iterator[None]:
 
 
 @contextmanager
-def failing(link: Link, event: str, error: Exception, *, done: bool) -> Iterator[None]:
-    """Let calls for an event raise *error*, after the server ran them if *done*."""
-    real = link._run
+def failing(link: Link, error: Exception, *, done: bool) -> Iterator[None]:
+    """Let calls raise *error*, after the server ran them if *done*."""
+    real = link._script
 
-    def run(count: int, *args: Any) -> Any:
-        if args[count] != event or done:
-            found = real(count, *args)
-        if args[count] == event:
-            raise error
-        return found
+    def run(*args: Any) -> Any:
+        if done:
+            real(*args)
+        raise error
 
-    with mock.patch.object(link, "_run", run):
+    with mock.patch.object(link, "_script", run):
         yield
 
 
@@ -97,19 +97,19 @@ def test_no_memory(shared: Shared) -> None:
         push(one, PAGES, "4", seen=True)
         push(one, PAGES, "5")
         assert one.unsent == 2
-        assert learn(two) == [PAGES]
+        assert wanted(two) == [PAGES]
         know(two, PAGES)
         found = take(two, at_once=2)
         assert pop(two, at_once=2) is not None
         assert pop(two, at_once=2) is None
         end(two, found)
-        two.report()
+        two.exchange()
         assert shared.count() == 3
-        assert two.beat() == 0
+        assert renew(two) == 0
         assert pop(one, at_once=2) is not None
-        assert two.acquire("x", "c.example")
+        assert acquire(two, "x", "c.example")
         release(two, "x", "c.example", 1.0, fetched=True)
-        two.retire()
+        retire(two)
         assert one.count_all() == 3 + 2
     assert pop(one, at_once=9) is not None
     assert one.unsent == 0
@@ -147,7 +147,7 @@ def test_no_memory_as_redis_6_says_it(shared: Shared) -> None:
         "Error running script (call to f_1): @user_script:1: -OOM command not allowed "
         "when used memory > 'maxmemory'."
     )
-    with failing(worker._link, "exchange", error, done=False):
+    with failing(worker._link, error, done=False):
         push(worker, EXEMPT, "2")
     assert not worker._link.has_lost_answer
     assert worker._link.is_full
@@ -166,9 +166,9 @@ def test_done_after_what_it_has_made(shared: Shared) -> None:
     with no_memory(shared):
         push(dead, EXEMPT, "made by 1")
         end(dead, found)
-        dead.report()
+        dead.exchange()
     shared.advance(60)
-    assert other.beat() == 1
+    assert renew(other) == 1
     assert pop(other) == "1"
 
 
@@ -181,19 +181,19 @@ def test_done_with_nothing_unsent(shared: Shared) -> None:
     one, two = take(worker, at_once=9), take(worker, at_once=9)
     with no_memory(shared):
         end(worker, two, pushed=worker.pushed)
-        worker.report()
+        worker.exchange()
         assert shared.count() == 3
         before = worker.pushed
         push(worker, EXEMPT, "made by 1")
         end(worker, one, pushed=before)
-        worker.report()
+        worker.exchange()
         assert shared.count() == 3
         for _ in range(2):
             found = take(worker, at_once=9)
             end(worker, found, pushed=worker.pushed)
-        worker.report()
+        worker.exchange()
         assert shared.count() == 1
-    worker.report()
+    worker.exchange()
     assert shared.count() == 1
     assert pop(worker) == "made by 1"
 
@@ -212,16 +212,17 @@ def test_done_when_what_it_has_made_is_sent(shared: Shared) -> None:
         end(worker, two)
     # The call with the first of them has an answer, and the next one does not arrive.
     with (
-        mock.patch.object(worker_module, "_MOST", 1),
+        mock.patch.object(worker_module, "MAX_UNSENT", 1),
         mock.patch.object(worker, "_send", side_effect=fails_after(worker._send, 1)),
     ):
         worker.exchange()
     assert worker.unsent == 1
     assert shared.count() == 2
-    worker.report()
+    worker.exchange()
     assert shared.count() == 2
 
 
+@mock.patch.object(worker_module, "MAX_UNSENT", 20)
 def test_no_more_is_popped_where_much_is_unsent(shared: Shared) -> None:
     """A worker with too many unsent requests pops no more, so its memory is bounded. It
     still reports finished requests, and does not call the server constantly.
@@ -235,19 +236,19 @@ def test_no_more_is_popped_where_much_is_unsent(shared: Shared) -> None:
         crawl.answer(f"{A}/0")
         crawl.settle(1)
         assert len(crawl.on_network) == 2
-        for number in range(1, MAX_UNSENT):
+        for number in range(1, 20):
             crawl.enqueue(Request(f"{A}/made/{number}"))
         before = crawl.engine.wakes
         for url in crawl.on_network:
             crawl.answer(url)
-        crawl.settle(60)
+        crawl.settle(20)
         assert crawl.on_network == []
-        assert crawl.engine.wakes - before < 200
-        assert crawl.queue._worker.unsent == MAX_UNSENT
+        assert crawl.engine.wakes - before < 100
+        assert crawl.queue._worker.unsent == 20
     crawl.settle(2)
     assert len(crawl.on_network) == 2
     assert crawl.queue._worker.unsent == 0
-    assert shared.count() == 1 + MAX_UNSENT
+    assert shared.count() == 1 + 20
 
 
 def test_server_that_hangs(impatient: Shared, caplog: pytest.LogCaptureFixture) -> None:
@@ -304,7 +305,7 @@ def test_answer_that_does_not_come(shared: Shared) -> None:
     crawl = WorkerCrawl(shared, obey=False)
     for number in range(3):
         crawl.push(f"{A}/{number}")
-    with failing(crawl.link, "exchange", ConnectionResetError(), done=True):
+    with failing(crawl.link, ConnectionResetError(), done=True):
         assert crawl.run() == []
     crawl.settle(5)
     assert sorted(crawl.on_network) == [f"{A}/{number}" for number in range(3)]
@@ -319,7 +320,7 @@ def test_push_whose_answer_does_not_come(shared: Shared) -> None:
     is in the queue only once.
     """
     crawl = WorkerCrawl(shared, obey=False)
-    with failing(crawl.link, "exchange", ConnectionResetError(), done=True):
+    with failing(crawl.link, ConnectionResetError(), done=True):
         crawl.enqueue(Request(f"{A}/1"))
     crawl.settle(5)
     assert crawl.on_network == [f"{A}/1"]
@@ -388,7 +389,7 @@ def test_restart(caplog: pytest.LogCaptureFixture) -> None:
         crawl.closed()
 
 
-@pytest.mark.parametrize("counter", ["number", "ended"])
+@pytest.mark.parametrize("counter", ["number", "count"])
 @pytest.mark.parametrize("value", ["lost", "text", "list"])
 def test_counter_that_is_lost_or_garbled(
     shared: Shared, caplog: pytest.LogCaptureFixture, counter: str, value: str

@@ -17,6 +17,7 @@ from tests.frontier.redis.shared import (
     pop,
     pop_all,
     push,
+    retire,
     take,
 )
 
@@ -69,7 +70,7 @@ def test_limit_of_a_host_over_workers(shared: Shared) -> None:
     assert pop(one, at_once=2) is None
     assert pop(two, at_once=2) is None
     end(one, first)
-    one.report()
+    one.exchange()
     assert pop(two, at_once=2) == "3"
     assert pop(one, at_once=2) is None
 
@@ -122,7 +123,7 @@ def test_gap_of_a_slot_that_changes(shared: Shared) -> None:
     push(one, PAGES, "1", "2", "3")
     end(one, take(one, at_once=8, gap=100), gap=2000)
     shared.advance(0.1)
-    one.report()
+    one.exchange()
     assert pop(two, at_once=8, gap=100) == "2"
     shared.advance(1.999)
     assert pop(two, at_once=8, gap=100) is None
@@ -141,7 +142,7 @@ def test_delay_from_end_to_start(shared: Shared) -> None:
     shared.advance(10)
     assert pop(two, at_once=8) is None
     end(one, first)
-    one.report()
+    one.exchange()
     shared.advance(2.999)
     assert pop(two, at_once=8) is None
     assert two.again == 0.001
@@ -182,20 +183,20 @@ def test_longest_delay_of_a_host(shared: Shared) -> None:
     push(worker, SECURE, "s")
     for _ in range(3):
         end(worker, take(worker, at_once=8))
-        worker.report()
+        worker.exchange()
         shared.advance(4.999)
         assert pop(worker) is None
         shared.advance(0.001)
     know(worker, SECURE)
     end(worker, take(worker, at_once=8))
     push(worker, PAGES, "4")
-    worker.report()
+    worker.exchange()
     shared.advance(0.999)
     assert pop(worker) is None
     shared.advance(0.001)
     end(worker, take(worker, at_once=8))
     know(worker, PAGES)
-    worker.report()
+    worker.exchange()
     shared.advance(1)
     push(worker, PAGES, "5", "6")
     assert pop_all(worker, at_once=8) == ["5", "6"]
@@ -234,7 +235,7 @@ def test_a_place_that_is_not_used_is_passed_on(shared: Shared) -> None:
     shared.advance(10)
     end(worker, first)
     assert pop(worker) == EXEMPT
-    assert list(shared.unknown()) == [SECURE]
+    assert list(shared.wanted()) == [SECURE]
 
 
 def test_hosts_that_wait_are_not_looked_at(shared: Shared) -> None:
@@ -280,9 +281,9 @@ def test_count_is_of_what_is_not_done(shared: Shared) -> None:
     found = take(one)
     assert (one.count_all(), two.count_all()) == (2, 2)
     one.done(found.number)
-    one.report()
+    one.exchange()
     one.done(found.number)
-    one.report()
+    one.exchange()
     assert (one.count_all(), two.count_all()) == (1, 1)
 
 
@@ -299,13 +300,13 @@ def test_nothing_is_left_when_all_is_done(shared: Shared) -> None:
         while found := take(worker, gap=50):
             end(worker, found)
         shared.advance(0.05)
-    worker.report()
+    worker.exchange()
     shared.advance(0.05)
     known = {"host:a.example", "host:b.example"}
-    assert shared.names() == {"number", "ended", "workers", *known}
+    assert shared.names() == {"number", "count", "workers", *known}
     assert shared.count() == 0
     for name in known:
         assert 100 < shared.ends_in(name) <= 100 + HOUR
-    worker.retire()
+    retire(worker)
     shared.advance(100 + HOUR)
-    assert shared.names() == {"number", "ended"}
+    assert shared.names() == {"number", "count"}

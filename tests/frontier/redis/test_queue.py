@@ -16,7 +16,7 @@ from twisted.internet.defer import Deferred
 
 from tests.frontier.fakes import is_robotstxt
 from tests.frontier.redis.crawls import SEEN, WorkerCrawl, keys_of
-from tests.frontier.redis.shared import HOUR, LEASE
+from tests.frontier.redis.shared import HOUR, LEASE, renew
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -288,8 +288,10 @@ def test_a_place_that_was_left_is_not_shared(shared: Shared) -> None:
     (popped,) = crawl.run()
     places = crawl.frontier.leases
     assert places.acquire("a.example")
+    assert places.places == places.requests
     crawl.answer(popped, runs=False)
-    assert not places.acquire("a.example")
+    assert places.acquire("a.example")
+    assert places.places != places.requests
 
 
 def test_clear_forgets_what_was_not_sent(shared: Shared) -> None:
@@ -374,15 +376,15 @@ def test_turn_of_a_worker_that_was_taken_for_dead(shared: Shared) -> None:
     crawl, other = WorkerCrawl(shared, obey=False), shared.worker(lease=1000.0)
     crawl.push(f"{A}/1")
     crawl.run()
-    turns = crawl.queue._in_flight
+    turns = crawl.queue._leased
     (request,) = crawl.sent
     with standing_still(shared):
         shared.advance(LEASE - 1)
-        crawl.queue._beat()
+        renew(crawl.queue._worker)
         assert turns.has_turn(request)
         shared.advance(LEASE)
-        other.beat()
-        crawl.queue._beat()
+        renew(other)
+        renew(crawl.queue._worker)
         assert not turns.has_turn(request)
 
 
@@ -407,7 +409,7 @@ def test_turn_that_was_lost_while_a_request_waits(shared: Shared) -> None:
     stopped.answer(f"{A}/robots.txt", text)  # The delay begins.
     with standing_still(shared):
         shared.advance(LEASE)
-        other.queue._worker.beat()
+        renew(other.queue._worker)
         shared.advance(4)
         other.engine.wake()
         other.run()
@@ -433,8 +435,8 @@ def test_turn_of_a_worker_that_nobody_has_missed(shared: Shared) -> None:
     crawl.run()
     with standing_still(shared):
         shared.advance(2 * LEASE)
-        crawl.queue._beat()
-    assert crawl.queue._in_flight.has_turn(crawl.sent[0])
+        renew(crawl.queue._worker)
+    assert crawl.queue._leased.has_turn(crawl.sent[0])
 
 
 def test_spider_that_closes(shared: Shared) -> None:
@@ -487,7 +489,6 @@ def test_clear(shared: Shared) -> None:
         queue = type(crawl.queue)(client, crawl.crawler.spider, name)
         queue.push(Request(f"{A}/1"))
         queue.push(Request(f"{A}/2"))
-        queue._beat()
         assert queue.pop() is not None
         crawls.append((name, queue))
     others = {f"{{{name}}}" for name, _ in crawls}
@@ -573,6 +574,6 @@ def test_keys_that_stay(shared: Shared) -> None:
     names = shared.names()
     assert {name for name in names if not name.startswith("host:")} <= {
         "number",
-        "ended",
+        "count",
     }
     assert all(shared.ends_in(name) <= 26 * HOUR for name in names if "host" in name)

@@ -10,7 +10,7 @@ import os
 from contextlib import ExitStack
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,8 +24,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from scrapy_rep.frontier.redis.learning import Terms
-from scrapy_rep.frontier.redis.worker import Limits, Popped
+from scrapy_rep.frontier.redis.worker import Answer, Limits, Terms, leases_of
 from tests.frontier.redis.machine import Item, Member, Model, ms
 from tests.frontier.redis.shared import (
     EXEMPT,
@@ -35,14 +34,11 @@ from tests.frontier.redis.shared import (
     PAGES,
     SECURE,
     Shared,
-    learned,
-    refuse,
-    release,
-    take_one,
-    unknown_to,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.stores.redis_server import RedisServer
 
 pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
@@ -92,8 +88,19 @@ class SharedQueueMachine(RuleBasedStateMachine):
         for queue, each in zip((PAGES, SECURE, OTHER), known, strict=True):
             if each is not None:
                 each = each._replace(opens=0.0)
-                learned(self.members[0].worker, queue, each)
-                self.model.learned(self.members[0], queue, each)
+                self.say_known(self.members[0], queue, each)
+
+    def call(
+        self, member: Member, said: Callable[[], None] = lambda: None, **order: Any
+    ) -> Answer:
+        """The worker calls the server, which gets to know what has happened."""
+        member.worker.limits = self.limits
+        answer = member.worker.exchange(**order)
+        assert answer is not None
+        assert answer.returned == self.model.calls(member)
+        said()
+        self.model.tells(member)
+        return answer
 
     # Workers.
 
@@ -102,12 +109,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
     def start_a_worker(self) -> None:
         member = Member(self.shared.worker(lives=False, wait_max=WAIT_MAX))
         self.members.append(member)
-        self.beat(len(self.members) - 1)
-
-    @rule(number=members)
-    def beat(self, number: int) -> None:
-        member = self.member(number)
-        assert member.worker.beat() == self.model.beats(member)
+        self.call(member)
 
     @precondition(lambda self: len(self.members) > 1)
     @rule(number=members)
@@ -119,7 +121,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
     @rule(number=members)
     def end(self, number: int) -> None:
         member = self.member(number)
-        member.worker.retire()
+        self.call(member, retires=True)
         self.model.retires(member)
         self.members.remove(member)
 
@@ -127,33 +129,22 @@ class SharedQueueMachine(RuleBasedStateMachine):
     def lose_an_answer(self, number: int) -> None:
         """The server executes the calls, but the worker does not get the answers."""
         member = self.member(number)
-        if member not in self.model.accounts:
-            return
-        found = take_one(member.worker, self.limits)
-        self.model.tells(member)
-        if found is not None:
-            self.model.popped(member, found)
-            del member.had[found.number]
-            member.places.pop(found.number, None)
-        for unknown in unknown_to(member.worker, 1, 8):
-            self.model.learns(member, unknown.queue)
-            member.learning.remove(unknown.queue)
+        answer = self.call(member, wanted=1, quota=1, enough=8)
+        for popped in answer.found:
+            self.model.popped(member, popped)
+            del member.had[popped.number]
+            member.places.pop(popped.number, None)
+        for popped, _ in answer.wanted:
+            self.model.fetches(member, popped.queue)
+            member.fetching.remove(popped.queue)
         member.worker._link.has_lost_answer = True
-
-    @rule(number=members)
-    def resync(self, number: int) -> None:
-        member = self.member(number)
-        link = member.worker._link
-        if not link.has_lost_answer:
-            return
-        member.worker.resync(
-            member.had, [*member.places, *member.acquired], member.learning
-        )
-        if member not in self.model.accounts:
-            self.model.lives(member)
-            assert link.has_lost_answer
-        else:
-            self.model.resyncs(member, member.learning)
+        places = [*member.places, *member.acquired]
+        member.worker._has = lambda: [
+            *leases_of(member.had, places),
+            *member.fetching,
+        ]
+        self.call(member)
+        self.model.resyncs(member)
 
     # Requests.
 
@@ -164,36 +155,33 @@ class SharedQueueMachine(RuleBasedStateMachine):
         times=st.integers(1, 3),
     )
     def push(self, number: int, queue: str, priority: int, times: int) -> None:
+        member = self.member(number)
         for _ in range(times):
             rank = next(self.number)
             item = Item(f"{queue} {rank}", queue, (-priority, rank))
-            worker = self.member(number).worker
-            worker.push(queue, -priority, item.name.encode())
+            member.worker.push(queue, -priority, item.name.encode())
             self.model.items.append(item)
-        self.tell(number)
+        self.call(member)
 
-    @rule(number=members, times=st.integers(1, 5))
-    def pop(self, number: int, times: int) -> None:
-        for _ in range(times):
-            self.pop_one(number)
+    @rule(number=members, most=st.integers(0, 5), quota=st.integers(0, 3))
+    def ask(self, number: int, most: int, quota: int) -> None:
+        self.get(self.member(number), most, quota)
 
-    def pop_one(self, number: int) -> Popped | None:
-        member = self.member(number)
+    def get(self, member: Member, most: int, quota: int) -> int:
+        """Return how many requests and queues the worker gets."""
         model = self.model
-        found = take_one(member.worker, self.limits)
-        if member not in model.accounts:
-            assert found is None
-            model.lives(member)
-            return None
-        model.tells(member)
-        if found is not None:
-            model.popped(member, found)
-        else:
-            unknown = self.shared.unknown()
+        answer = self.call(member, wanted=most, quota=quota, enough=8)
+        for popped in answer.found:
+            model.popped(member, popped)
+        for popped, delay in answer.wanted:
+            model.fetches(member, popped.queue)
+            assert ms(delay) == model.host(popped.queue).delay
+        if len(answer.found) < most:
+            not_known = self.shared.wanted()
             for queue in QUEUES:
-                if model.waiting(queue) and queue not in unknown:
+                if model.waiting(queue) and queue not in not_known:
                     assert not model.must_go(queue), f"{queue} is forgotten"
-        return found
+        return len(answer.found) + len(answer.wanted)
 
     @precondition(lambda self: any(member.places for member in self.members))
     @rule(number=members, which=which, fetched=st.booleans(), succeeds=st.booleans())
@@ -225,68 +213,43 @@ class SharedQueueMachine(RuleBasedStateMachine):
 
     @rule(number=members)
     def tell(self, number: int) -> None:
-        member = self.member(number)
-        if not member.worker.has_reports:
-            return
-        member.worker.report()
-        self.model.lives_again(member)
-        self.model.tells(member)
+        self.call(self.member(number))
 
     # Hosts.
 
-    @rule(number=members, quota=st.integers(1, 3))
-    def learn(self, number: int, quota: int) -> None:
-        member = self.member(number)
-        found = unknown_to(member.worker, quota, 8)
-        if member not in self.model.accounts:
-            assert not found
-            self.model.lives(member)
-            return
-        self.model.tells(member)
-        for unknown in found:
-            self.model.learns(member, unknown.queue)
-            assert ms(unknown.delay) == self.model.host(unknown.queue).delay
-
-    @precondition(lambda self: any(member.learning for member in self.members))
+    @precondition(lambda self: any(member.fetching for member in self.members))
     @rule(number=members, terms=st.sampled_from([None]) | terms | terms)
-    def learned(self, number: int, terms: Terms | None) -> None:
+    def know(self, number: int, terms: Terms | None) -> None:
         member = self.member(number)
-        if member.learning:
-            queue = min(member.learning)
-            learned(member.worker, queue, terms)
-            self.model.lives_again(member)
-            self.model.tells(member)
-            self.model.learned(member, queue, terms)
+        if member.fetching:
+            self.say_known(member, min(member.fetching), terms)
 
-    @precondition(lambda self: any(member.learning for member in self.members))
+    def say_known(self, member: Member, queue: str, terms: Terms | None) -> None:
+        if terms is None:
+            member.worker.unknown(queue)
+        else:
+            member.worker.known(queue, terms)
+        self.call(member, lambda: self.model.knows(member, queue, terms))
+
+    @precondition(lambda self: any(member.fetching for member in self.members))
     @rule(number=members)
     def refuse(self, number: int) -> None:
         """The host is given up: the worker takes its requests to refuse them."""
         member = self.member(number)
-        if not member.learning:
+        if not member.fetching:
             return
-        queue = min(member.learning)
-        popped, left = refuse(member.worker, queue)
-        if member not in self.model.accounts:
-            self.model.lives(member)
-            assert (popped, left) == (None, 1)
-            return
-        if popped is not None:
+        queue = min(member.fetching)
+        for popped in self.call(member, refuses=queue).found:
             self.model.taken(member, popped)
-        assert left == len(self.model.waiting(queue))
-        if not left:
-            member.learning.discard(queue)
-            self.model.accounts[member].learning.discard(queue)
+        assert not self.model.waiting(queue)
+        member.fetching.discard(queue)
+        self.model.accounts[member].fetching.discard(queue)
 
     @rule(number=members, host=st.sampled_from(HOSTS))
     def acquire(self, number: int, host: str) -> None:
         member = self.member(number)
         name = f"{next(self.number)}"
-        found = member.worker.acquire(name, host)
-        if member not in self.model.accounts:
-            self.model.lives(member)
-            assert not found
-            return
+        found = self.call(member, acquire=(name, host)).has_place
         assert found == self.model.acquires(member, name, host)
         if not found:
             self.model.hosts[host].asked = self.model.now + ms(PATIENCE)
@@ -296,9 +259,8 @@ class SharedQueueMachine(RuleBasedStateMachine):
     def release(self, number: int, delay: float) -> None:
         member = self.member(number)
         for name, host in list(member.acquired.items())[:1]:
-            release(member.worker, name, host, delay, fetched=bool(delay))
-            self.model.lives_again(member)
-            self.model.tells(member)
+            member.worker.left(name, host, fetched=bool(delay), delay=delay)
+            self.call(member)
             self.model.releases(member, name, delay)
 
     @rule(
@@ -308,7 +270,10 @@ class SharedQueueMachine(RuleBasedStateMachine):
         own=st.sampled_from([1.0, 2.0]),
     )
     def back_off(self, number: int, host: str, pause: float, own: float) -> None:
-        self.member(number).worker.back_off(host, pause, own)
+        member = self.member(number)
+        member.worker.back_off(host, pause, own)
+        self.model.calls(member)
+        self.model.tells(member)
         self.model.backs_off(host, pause, own)
 
     # Time.
@@ -325,13 +290,13 @@ class SharedQueueMachine(RuleBasedStateMachine):
         if not self.members:
             return
         shared, model = self.shared, self.model
-        ready, unknown = shared.ready(), shared.unknown()
-        assert not ready.keys() & unknown.keys()
+        ready, not_known = shared.ready(), shared.wanted()
+        assert not ready.keys() & not_known.keys()
         for queue in QUEUES:
             data = shared.redis.zrange(shared.key(f"queue:{queue}"), 0, -1)
             names = [each[14:].decode() for each in data]
             assert names == [item.name for item in model.waiting(queue)]
-            assert not names or queue in ready or queue in unknown
+            assert not names or queue in ready or queue in not_known
         assert shared.count() == len(model.items)
         leases = [name for name in shared.names() if name.startswith("leases:")]
         held: dict[str, list[str]] = {}
@@ -378,28 +343,25 @@ class SharedQueueMachine(RuleBasedStateMachine):
 
     def work(self, number: int) -> None:
         member = self.member(number)
-        self.beat(number)
-        self.resync(number)
-        self.learn(number, 3)
-        while member.learning:
-            self.learned(number, Terms(300.0))
-        while member.places or self.pop_one(number):
+        is_busy = True
+        while is_busy:
+            while member.fetching:
+                self.know(number, Terms(300.0))
             while member.places:
                 self.leave(number, 0, fetched=True)
-        while member.had:
-            self.finish(number, 0)
-        self.tell(number)
-        self.pop_one(number)
+            while member.had:
+                self.finish(number, 0)
+            is_busy = self.get(member, 1, 3) > 0
         self.nothing_is_lost()
 
     def check_that_nothing_is_left(self) -> None:
         for _ in range(WORKERS + len(self.model.accounts)):
             self.pass_time(LEASE / 4)
-            self.beat(0)
-        names = self.shared.names() - {"number", "ended", "workers"}
+            self.tell(0)
+        names = self.shared.names() - {"number", "count", "workers"}
         assert all(name.startswith(("host:", "pauses")) for name in names), names
         for name in names:
-            assert self.shared.ends_in(name) <= 2 * HOUR
+            assert self.shared.ends_in(name) <= 25 * HOUR
 
     def member(self, number: int) -> Member:
         return self.members[number % len(self.members)]

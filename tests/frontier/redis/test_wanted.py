@@ -13,17 +13,18 @@ from tests.frontier.redis.shared import (
     OTHER,
     PAGES,
     SECURE,
+    acquire,
     end,
     know,
-    learn,
-    learned,
     pop,
     pop_all,
     push,
     refuse,
     release,
+    renew,
+    retire,
     take,
-    unknown_to,
+    wanted,
 )
 
 if TYPE_CHECKING:
@@ -41,21 +42,21 @@ def test_unknown_until_it_is_learned(shared: Shared) -> None:
     push(one, PAGES, "1", "2")
     push(one, PAGES, "first", priority=1)
     assert pop(one) is None
-    (unknown,) = unknown_to(one, 8, 8)
-    assert (unknown.queue, unknown.delay, unknown.data) == (PAGES, 0.0, b"first")
-    assert learn(two) == []
-    assert learn(one) == []
+    ((popped, delay),) = one.exchange(quota=8, enough=8).wanted
+    assert (popped.queue, popped.data, delay) == (PAGES, b"first", 0.0)
+    assert wanted(two) == []
+    assert wanted(one) == []
     assert pop(two) is None
     know(one, PAGES)
     assert pop(two) == "first"
-    assert shared.unknown() == {}
+    assert shared.wanted() == {}
 
 
 def test_requests_without_robotstxt_need_not_wait(shared: Shared) -> None:
     """Requests that robots.txt does not apply to go at once."""
     worker = shared.worker()
     push(worker, EXEMPT, "1")
-    assert learn(worker) == []
+    assert wanted(worker) == []
     assert pop(worker) == "1"
 
 
@@ -65,7 +66,7 @@ def test_crawl_that_does_not_obey(shared: Shared) -> None:
     """
     worker = shared.worker(obeys=False)
     push(worker, PAGES, "1")
-    assert unknown_to(worker, 8, 8) == []
+    assert wanted(worker) == []
     assert pop(worker) == "1"
 
 
@@ -78,11 +79,11 @@ def test_learning_has_bounds(shared: Shared) -> None:
     for queue in queues:
         push(worker, queue, "1")
         shared.advance(0.001)
-    assert learn(worker, quota=2) == queues[:2]
+    assert wanted(worker, quota=2) == queues[:2]
     for queue in queues[:2]:
         know(worker, queue)
-    assert learn(worker, enough=2) == []
-    assert learn(worker, enough=3) == queues[2:]
+    assert wanted(worker, enough=2) == []
+    assert wanted(worker, enough=3) == queues[2:]
 
 
 def test_learned_again_when_it_has_run_out(shared: Shared) -> None:
@@ -91,26 +92,26 @@ def test_learned_again_when_it_has_run_out(shared: Shared) -> None:
     """
     worker = shared.worker()
     push(worker, PAGES, "1", "2")
-    learn(worker)
+    wanted(worker)
     know(worker, PAGES, holds=10.0)
     shared.advance(9.999)
     assert pop(worker, at_once=8) == "1"
     shared.advance(0.001)
     assert pop(worker, at_once=8) is None
-    assert learn(worker) == [PAGES]
+    assert wanted(worker) == [PAGES]
     know(worker, PAGES, holds=10.0)
     assert pop(worker, at_once=8) == "2"
     shared.advance(10)
     push(worker, PAGES, "3")
     assert pop(worker, at_once=8) is None
-    assert learn(worker) == [PAGES]
+    assert wanted(worker) == [PAGES]
 
 
 def test_known_when_the_request_comes(shared: Shared) -> None:
     """A request to a host whose robots.txt is already known goes at once."""
     worker = shared.worker()
     push(worker, PAGES, "1")
-    learn(worker)
+    wanted(worker)
     know(worker, PAGES)
     end(worker, take(worker))
     push(worker, PAGES, "2")
@@ -123,9 +124,10 @@ def test_not_learned(shared: Shared) -> None:
     """
     one, two = shared.worker(), shared.worker()
     push(one, PAGES, "1")
-    assert learn(one) == [PAGES]
-    learned(one, PAGES, None)
-    assert learn(two) == [PAGES]
+    assert wanted(one) == [PAGES]
+    one.unknown(PAGES)
+    one.exchange()
+    assert wanted(two) == [PAGES]
 
 
 @pytest.mark.parametrize("says", [True, False])
@@ -135,16 +137,16 @@ def test_learning_of_a_worker_that_ends(shared: Shared, says: bool) -> None:
     """
     one, two = shared.worker(), shared.worker(lease=1000.0)
     push(one, PAGES, "1")
-    learn(one)
+    wanted(one)
     if says:
-        one.retire()
+        retire(one)
     else:
         shared.advance(LEASE - 0.001)
-        two.beat()
-        assert learn(two) == []
+        renew(two)
+        assert wanted(two) == []
         shared.advance(0.001)
-        two.beat()
-    assert learn(two) == [PAGES]
+        renew(two)
+    assert wanted(two) == [PAGES]
     # That of the second worker.
     assert sum(key.startswith("fetching:") for key in shared.names()) == 1
 
@@ -155,7 +157,7 @@ def test_visiting_hours(shared: Shared) -> None:
     """
     worker = shared.worker()
     push(worker, PAGES, "1")
-    learn(worker)
+    wanted(worker)
     know(worker, PAGES, opens=600.0)
     push(worker, PAGES, "2")
     shared.advance(599.999)
@@ -174,16 +176,16 @@ def test_robotstxt_of_a_host_with_a_delay(shared: Shared) -> None:
     push(worker, PAGES, "1", "2", "3")
     push(worker, SECURE, "s")
     found = take(worker, at_once=8)
-    (unknown,) = unknown_to(worker, 8, 8)
-    assert (unknown.queue, unknown.delay, unknown.data) == (SECURE, 2.0, b"s")
-    assert not worker.acquire("x", "a.example")
+    ((popped, delay),) = worker.exchange(quota=8, enough=8).wanted
+    assert (popped.queue, popped.data, delay) == (SECURE, b"s", 2.0)
+    assert not acquire(worker, "x", "a.example")
     end(worker, found)
-    worker.report()
+    worker.exchange()
     shared.advance(1.999)
-    assert not worker.acquire("x", "a.example")
+    assert not acquire(worker, "x", "a.example")
     shared.advance(0.001)
     assert pop(worker) is None
-    assert worker.acquire("x", "a.example")
+    assert acquire(worker, "x", "a.example")
     assert pop(worker) is None
     release(worker, "x", "a.example", 2.0, fetched=True)
     shared.advance(1.999)
@@ -200,8 +202,8 @@ def test_turn_that_is_asked_for_and_not_taken(shared: Shared) -> None:
     know(worker, PAGES, delay=2.0, ago=9.0)
     push(worker, PAGES, "1", "2")
     end(worker, take(worker))
-    worker.report()
-    assert not worker.acquire("x", "a.example")
+    worker.exchange()
+    assert not acquire(worker, "x", "a.example")
     shared.advance(2)
     assert pop(worker) is None
     assert 0 < worker.again <= 1
@@ -215,13 +217,12 @@ def test_learned_and_empty_meanwhile(shared: Shared) -> None:
     """
     worker = shared.worker()
     push(worker, PAGES, "1")
-    learn(worker)
-    popped, left = refuse(worker, PAGES)
-    assert (popped.data, left) == (b"1", 0)
+    wanted(worker)
+    (popped,) = refuse(worker, PAGES)
     know(worker, PAGES)
-    assert shared.ready() == shared.unknown() == {}
+    assert shared.ready() == shared.wanted() == {}
     worker.done(popped.number)
-    worker.report()
+    worker.exchange()
     assert shared.count() == 0
 
 
@@ -232,25 +233,24 @@ def test_refused_while_it_is_unknown(shared: Shared) -> None:
     worker = shared.worker()
     push(worker, PAGES, "1", "2")
     push(worker, PAGES, "0", priority=1)
-    learn(worker)
-    for name, left in (("0", 2), ("1", 1), ("2", 0)):
-        popped, rest = refuse(worker, PAGES)
-        assert (popped.data.decode(), rest) == (name, left)
+    wanted(worker)
+    found = refuse(worker, PAGES)
+    assert [popped.data for popped in found] == [b"0", b"1", b"2"]
+    for popped in found:
         worker.done(popped.number)
-    assert refuse(worker, PAGES) == (None, 0)
-    worker.report()
-    assert shared.names() == {"number", "ended", "workers"}
+    assert refuse(worker, PAGES) == []
+    assert shared.names() == {"number", "count", "workers"}
 
 
 def test_refused_and_not_done(shared: Shared) -> None:
     """A request that a worker took in order to refuse it comes back if that worker dies."""
     one, two = shared.worker(), shared.worker(lease=1000.0)
     push(one, PAGES, "1", "2")
-    learn(one)
+    wanted(one)
     refuse(one, PAGES)
     shared.advance(LEASE)
-    assert two.beat() == 1
-    assert learn(two) == [PAGES]
+    assert renew(two) == 2
+    assert wanted(two) == [PAGES]
     know(two, PAGES)
     assert pop_all(two, at_once=8) == ["1", "2"]
 

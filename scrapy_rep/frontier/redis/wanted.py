@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from scrapy_rep.frontier.core import Phase, Where
 from scrapy_rep.frontier.frontier import BackQueue
+from scrapy_rep.frontier.redis.worker import Terms
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 
 if TYPE_CHECKING:
@@ -17,39 +18,18 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.core import Scope, Ticket
     from scrapy_rep.frontier.frontier import Frontier, Owner
     from scrapy_rep.frontier.hostkeys import HostKey
-    from scrapy_rep.frontier.redis.worker import Popped, Unknown, Worker
+    from scrapy_rep.frontier.redis.worker import Popped, Worker
     from scrapy_rep.protocol.origins import Origin
 
 # The limit of robots.txt files that are fetched at once. Unreachable ones, which will be
 # fetched again later, do not count.
-_MAX_LEARNING = 256
+_MAX_FETCHING = 256
 
-# The number of fetches to begin at once, and the seconds until the Redis server is asked for
-# more if it had fewer queues than that, or none.
+# The number of fetches to begin at once.
 _AT_ONCE = 32
-_PAUSE = 0.1
-_IDLE_PAUSE = 0.5
 
 # Terms that depend on the time of day are valid for this many seconds after the opening.
 _CHANGES_AFTER = 60.0
-
-
-class Terms(NamedTuple):
-    """The delay and visiting hours of a host that the workers of a crawl share. All values
-    are in seconds.
-    """
-
-    holds: float
-    """The time for which the terms are valid."""
-
-    delay: float = 0.0
-    """The time between two requests."""
-
-    ago: float = 0.0
-    """The time since the request for robots.txt."""
-
-    opens: float = 0.0
-    """The time until the host is open for visits."""
 
 
 class RemoteQueue(BackQueue):
@@ -57,36 +37,36 @@ class RemoteQueue(BackQueue):
     taken to be refused.
     """
 
-    __slots__ = ("_first", "left", "name", "taken")
+    __slots__ = ("_first", "is_empty", "name", "taken")
 
     def __init__(
         self,
         frontier: Frontier,
         key: HostKey,
-        learning: Learning,
+        wanted: Wanted,
         *,
         name: str,
         first: Request,
     ) -> None:
         # It waits for robots.txt only: the server counts places.
         host, _ = frontier.host_of(key)
-        super(BackQueue, self).__init__(learning, host, ())
+        super(BackQueue, self).__init__(wanted, host, ())
         self.key = key
-        self.owner = learning.owner
+        self.owner = wanted.owner
         self.name = name
         self._first = first
         self.taken: deque[Popped] = deque()
-        self.left = 1
-        """How many requests the server had when it was last asked, or more than 0."""
+        self.is_empty = False
+        """Whether the server had no more requests when it was last asked."""
 
     def __len__(self) -> int:
-        return len(self.taken) + self.left
+        return len(self.taken) + (not self.is_empty)
 
     def peek(self) -> Request:
         return self._first
 
 
-class Learning:
+class Wanted:
     """Lets the frontier fetch the robots.txt of queues, and reports it to the Redis server.
 
     It is the line of these queues: they come here when their robots.txt is known.
@@ -99,7 +79,7 @@ class Learning:
         frontier: Frontier,
         worker: Worker,
         owner: Owner,
-        read: Callable[..., Request | None],
+        read: Callable[[Popped], Request | None],
     ) -> None:
         self.core = frontier.core
         self.owner = owner
@@ -107,11 +87,8 @@ class Learning:
         self._worker = worker
         self._read = read
         self._queues: dict[str, RemoteQueue] = {}
-        self.on_learned: Callable[[], None] = lambda: None
-        """Called when the robots.txt of a queue is known."""
-
-        self.again_at = float("-inf")
-        """The moment from which to ask the server for more queues."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when there is something to report."""
 
     @property
     def queues(self) -> list[str]:
@@ -123,51 +100,43 @@ class Learning:
         """The numbers of the requests that wait to be refused."""
         return [each.number for queue in self._queues.values() for each in queue.taken]
 
-    def begin(self, found: Sequence[Unknown], quota: int, now: float) -> None:
-        """Begin to fetch the robots.txt of the queues that the server has *found*, of at most
-        *quota*.
-        """
-        if len(found) < quota or quota <= 0:
-            self.again_at = now + (_PAUSE if found else _IDLE_PAUSE)
-        for unknown in found:
-            self._begin(unknown)
-
-    def quota(self, now: float) -> int:
+    @property
+    def quota(self) -> int:
         """The number of further queues whose robots.txt may be fetched now."""
-        if now < self.again_at:
-            return 0
         under_way = len(self._queues)
-        if under_way >= _MAX_LEARNING:
+        if under_way >= _MAX_FETCHING:
             under_way -= sum(
                 queue.host is not None
                 and queue.host.phase in {Phase.DOWN, Phase.REFUSED}
                 for queue in self._queues.values()
             )
-        return min(_MAX_LEARNING - under_way, _AT_ONCE)
+        return max(min(_MAX_FETCHING - under_way, _AT_ONCE), 0)
 
-    def _begin(self, unknown: Unknown) -> None:
-        """Begin to fetch the robots.txt of a queue."""
-        name = unknown.queue
-        request = self._read(unknown.data, is_taken=True)
+    def begin(self, wanted: Sequence[tuple[Popped, float]]) -> None:
+        """Begin to fetch the robots.txt of queues, each named by a request of it. With the delay
+        of its host.
+        """
+        for popped, delay in wanted:
+            request = self._read(popped)
+            if request is None:
+                # The next one may do as well.
+                self._worker.unknown(popped.queue, unreadable=popped)
+                self.on_change()
+            else:
+                self._begin(popped.queue, request, delay)
+
+    def _begin(self, name: str, request: Request, delay: float) -> None:
         frontier, hosts = self._frontier, self._frontier.hosts
-        if request is None:
-            # The next one may do as well.
-            self._worker.remove(unknown)
-            self._worker.learned(name, None)
-            self.again_at = float("-inf")
-            self.on_learned()
-            return
         key = frontier.key_of(request)
         assert hosts is not None  # Else no robots.txt is wanted.
         queue = RemoteQueue(frontier, key, self, name=name, first=request)
         self._queues[name] = queue
-        if unknown.delay and key.origin is not None:
+        if delay and key.origin is not None:
             # The request for robots.txt waits for it too.
-            hosts.set_delay(key, unknown.delay)
+            hosts.set_delay(key, delay)
         frontier.add(queue)
         if "proxy" in request.meta:
             frontier.note_cause(key, request)
-        frontier.flush()
 
     def has(self, scope: Scope) -> bool:
         return False
@@ -182,8 +151,12 @@ class Learning:
         for popped in ticket.taken:  # Its host was refused, and has answered after all.
             self._worker.back(popped.number)
         if self._end(ticket):
-            self._worker.learned(ticket.name, self._terms(ticket.key.origin))
-        self.on_learned()
+            terms = self._terms(ticket.key.origin)
+            if terms is None:
+                self._worker.unknown(ticket.name)
+            else:
+                self._worker.known(ticket.name, terms)
+        self.on_change()
 
     def _end(self, queue: RemoteQueue) -> bool:
         """Forget *queue*. Return whether it was known."""
@@ -216,8 +189,10 @@ class Learning:
         """Pop a request of a queue whose host was given up; None if there is none."""
         assert isinstance(queue, RemoteQueue)
         if not queue.taken:
-            found, queue.left = self._worker.take(queue.name, _AT_ONCE)
-            queue.taken.extend(found)
+            answer = self._worker.exchange(refuses=queue.name)
+            if answer is not None:
+                queue.taken.extend(answer.found)
+                queue.is_empty = not answer.found
         popped = queue.taken.popleft() if queue.taken else None
         if not queue:
             self._end(queue)

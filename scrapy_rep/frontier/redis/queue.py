@@ -112,7 +112,6 @@ class HostQueue(Base):
         """When the event loop has had as much time since the last call to a distant server as
         that has blocked it: what ends meanwhile goes into one call."""
 
-
         self._calls_at = float("inf")
         """When the next call is made, unless a pop makes one before."""
 

@@ -265,25 +265,6 @@ def test_nothing_decided(tmp_path: Path) -> None:
     assert found.digest != before
 
 
-def test_crawls_at_the_same_time(tmp_path: Path) -> None:
-    """Two writers of one ledger seal their own rows."""
-    path = tmp_path / "ledger.sqlite"
-    writers = [LedgerWriter(path, CRAWL), LedgerWriter(path, CRAWL)]
-    for number in range(4):
-        for writer in writers:
-            writer.write(decided(number))
-            assert writer._write_all()
-    for writer in writers:
-        writer._end = END
-        assert writer._write_all()
-        assert writer._connection
-        writer._connection.close()
-    assert problems(path) == []
-    assert [each.digest for each in checked(path)] == [each.digest for each in writers]
-    change(path, "DELETE FROM decision WHERE id = 5")
-    assert problems(path) == [(1, "decision", "removed", 5, 5)]
-
-
 def test_a_failed_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a failed transaction did not write is not sealed; what it wrote is."""
     path = tmp_path / "ledger.sqlite"

@@ -82,7 +82,7 @@ def test_of_an_hour(tmp_path: Path, is_each_alone: bool) -> None:
 
 
 def is_written(writer: LedgerWriter, traffic: Traffic) -> bool:
-    return not any((traffic._by_origin, traffic._by_minute, *writer._counts))
+    return not (traffic._rows or writer._counts)
 
 
 def test_after_a_failure(tmp_path: Path) -> None:
@@ -102,13 +102,16 @@ def test_after_a_failure(tmp_path: Path) -> None:
 
 def test_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the file cannot be written, the memory for counts is limited; what is lost is counted."""
-    monkeypatch.setattr(counted, "_MAX_ORIGINS", 1)
+    monkeypatch.setattr(counted, "_MAX_ROWS", 3)
     traffic = Traffic()
-    for origin in (A, B, A, B):
-        traffic.note_page(origin, 1, 0.0)
+    for minute in range(4):
+        traffic.note_waiting(minute, 60.0 * minute)
     writer = LedgerWriter(tmp_path / "ledger", CRAWL, traffic)
     writer.start()
     writer.close(END)
-    assert rows(tmp_path / "ledger", "SELECT origin, pages FROM traffic") == [(A, 2)]
-    assert rows(tmp_path / "ledger", "SELECT pages FROM progress") == [(4,)]
-    assert writer.dropped == 2
+    assert rows(tmp_path / "ledger", "SELECT waiting FROM progress") == [
+        (0,),
+        (1,),
+        (2,),
+    ]
+    assert writer.dropped == 1

@@ -12,6 +12,7 @@ import pytest
 
 from scrapy_rep.ledger import writer as module
 from scrapy_rep.ledger.reader import open_ledger
+from scrapy_rep.ledger.seals import check
 from scrapy_rep.ledger.writer import LedgerWriter
 from tests.ledger.records import CRAWL, END, ORIGIN, decided, snapshot
 
@@ -241,7 +242,7 @@ def test_what_can_never_be_written(path: Path) -> None:
 
 
 def test_two_writers(path: Path) -> None:
-    """Two writers on one file do not disturb each other, and each writes its own rows."""
+    """Two writers on one file do not disturb each other; each writes and seals its own rows."""
     writers = [LedgerWriter(path, CRAWL) for _ in range(2)]
     for writer in writers:
         writer.start()
@@ -254,6 +255,10 @@ def test_two_writers(path: Path) -> None:
         assert (writer.recorded, writer.dropped) == (400, 0)
     same = "SELECT d.crawl, count(*) FROM decision d JOIN snapshot s ON s.id = d.snapshot AND s.crawl = d.crawl GROUP BY 1"
     assert rows(path, same) == [(1, 200), (2, 200)]
+    with closing(open_ledger(str(path))) as ledger:
+        found = check(ledger)
+    assert [each.problems for each in found] == [[], []]
+    assert {each.digest for each in found} == {each.digest for each in writers}
     assert rows(path, "PRAGMA integrity_check") == [("ok",)]
 
 

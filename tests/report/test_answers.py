@@ -77,8 +77,8 @@ def test_of_a_crawl_that_was_not_measured(tmp_path: Path) -> None:
 def test_a_ledger_of_an_earlier_version(ledger: Ledger, change: str) -> None:
     """A ledger of an earlier version lacks tables and columns. It can be read."""
     ledger.connection.execute(change)
-    snapshot = ledger.snapshot(ledger.crawl(), ORIGIN, PRESS)
-    ledger.allowed(1, snapshot, f"{ORIGIN}/")
+    ledger.snapshot(ORIGIN, PRESS)
+    ledger.allowed(f"{ORIGIN}/")
     path = ledger.close()
     assert answered(path)[0].startswith("Not known for 1 crawl")
     assert values(rows("decision", path), "source", "via") == [(None, None)]
@@ -108,17 +108,17 @@ def test_nothing_at_all(ledger: Ledger) -> None:
 
 def test_what_was_not_kept(ledger: Ledger) -> None:
     """The exceptions are named, with what was asked for; 0.999 of a delay is not rounded to 1."""
-    crawl = ledger.crawl("denied")
+    ledger.crawl("denied")
     asked = {"layer": "delay", "verdict": "noted", "reason": "back-off"}
     for number, gap in enumerate((1.997, 0.0, 2.0, 1.9995, None)):
         origin = f"https://{number}.example"
-        ledger.snapshot(crawl, origin, PRESS)
+        ledger.snapshot(origin, PRESS)
         resumed = {"pauses": 1, "pause": 5.0, "resumed": number or None}
-        ledger.traffic(crawl, origin, 0, pages=1, delay=2.0, gap=gap, **resumed)
-        ledger.traffic(crawl, origin, 1, pages=1, delay=2.0, gap=9.0)
-        ledger.decision(crawl, None, f"{origin}/", agent=None, **asked)
-    ledger.snapshot(crawl, OTHER, PRESS)
-    ledger.progress(crawl, 0, pages=10)
+        ledger.traffic(origin, 0, pages=1, delay=2.0, gap=gap, **resumed)
+        ledger.traffic(origin, 1, pages=1, delay=2.0, gap=9.0)
+        ledger.decision(f"{origin}/", agent=None, **asked)
+    ledger.snapshot(OTHER, PRESS)
+    ledger.progress(0, pages=10)
     path = ledger.close()
     _, _, delays, pauses, _ = answered(path)
     assert delays == (
@@ -143,10 +143,10 @@ def test_what_was_not_kept(ledger: Ledger) -> None:
 
 
 def test_a_delay_that_the_crawl_ignores(ledger: Ledger) -> None:
-    crawl = ledger.crawl("denied")
-    ledger.snapshot(crawl, ORIGIN, PRESS)
-    ledger.traffic(crawl, ORIGIN, 0, pages=3, bytes=3)
-    ledger.progress(crawl, 0, pages=3, bytes=3)
+    ledger.crawl("denied")
+    ledger.snapshot(ORIGIN, PRESS)
+    ledger.traffic(ORIGIN, 0, pages=3, bytes=3)
+    ledger.progress(0, pages=3, bytes=3)
     assert answered(ledger.close())[2] == (
         "1 host asks for a delay; no request had to keep to it (a setting or a dry run ignores "
         "it, or none was sent)."
@@ -156,12 +156,12 @@ def test_a_delay_that_the_crawl_ignores(ledger: Ledger) -> None:
 def test_fetched_by_host_and_day(ledger: Ledger) -> None:
     """Pages and bytes of several hours and crawls are added up by day; most pages come first."""
     for number in range(2):
-        crawl = ledger.crawl("denied")
+        ledger.crawl("denied")
         for hour in (0, 1, 24):
-            ledger.traffic(crawl, ORIGIN, hour, pages=1 + number, bytes=10)
-        ledger.traffic(crawl, OTHER, 0, pages=50, bytes=5)
-        ledger.traffic(crawl, "https://none.example", 0)
-        ledger.progress(crawl, 0, pages=50)
+            ledger.traffic(ORIGIN, hour, pages=1 + number, bytes=10)
+        ledger.traffic(OTHER, 0, pages=50, bytes=5)
+        ledger.traffic("https://none.example", 0)
+        ledger.progress(0, pages=50)
     path = ledger.close()
     assert values(rows("fetched", path), "origin", "day", "pages", "bytes") == [
         (OTHER, "2026-09-21", 100, 10),
@@ -176,12 +176,12 @@ def test_fetched_by_host_and_day(ledger: Ledger) -> None:
 def test_timeline(ledger: Ledger) -> None:
     """The bars have what was fetched and refused, and how many requests of all crawls waited."""
     for number in range(2):
-        crawl = ledger.crawl("denied")
+        ledger.crawl("denied")
         for minute in (0, 1, 5):
-            ledger.progress(crawl, minute, pages=10, waiting=minute + number)
-    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
+            ledger.progress(minute, pages=10, waiting=minute + number)
+    ledger.snapshot(ORIGIN, PRESS)
     time = START // 60 * 60 + 61
-    ledger.refused(crawl, snapshot, f"{ORIGIN}/private/", 3, "Disallow: /", time=time)
+    ledger.refused(f"{ORIGIN}/private/", 3, "Disallow: /", time=time)
     path = ledger.close()
     first = int(START) // 60 * 60
     assert values(
@@ -195,9 +195,9 @@ def test_timeline(ledger: Ledger) -> None:
 
 def test_a_long_timeline(ledger: Ledger) -> None:
     """However long the crawls took, there are only so many bars."""
-    crawl = ledger.crawl("denied")
+    ledger.crawl("denied")
     for span in range(12):
-        ledger.progress(crawl, 7**span, pages=1)
+        ledger.progress(7**span, pages=1)
     bars = rows("timeline", ledger.close())
     assert bars[-1]["start_at"] - bars[0]["start_at"] > 3600 * 24 * 365 * 1000
     assert len(bars) <= 72
@@ -213,11 +213,10 @@ def test_timeline_of_an_earlier_version(tmp_path: Path) -> None:
 
 def test_ai_crawlers(ledger: Ledger) -> None:
     """Each AI crawler that a robots.txt names has what is forbidden to it, and the line."""
-    crawl = ledger.crawl()
-    ledger.snapshot(crawl, ORIGIN, b"User-agent: GPTBot\nDisallow:\n")
+    ledger.snapshot(ORIGIN, b"User-agent: GPTBot\nDisallow:\n")
     later = {"fetched": START + 60}
-    ledger.snapshot(crawl, ORIGIN, NEWS, **later)
-    ledger.snapshot(crawl, OTHER, b"# GPTBot\nUser-agent: *\nDisallow: /\n")
+    ledger.snapshot(ORIGIN, NEWS, **later)
+    ledger.snapshot(OTHER, b"# GPTBot\nUser-agent: *\nDisallow: /\n")
     path = ledger.close()
     found = rows("ai_crawler", path)
     assert values(found, "origin", "crawler", "forbids", "line", "file") == [

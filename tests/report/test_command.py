@@ -36,15 +36,15 @@ def test_a_dry_run(tmp_path: Path, value: object) -> None:
 
     def dry_run(path: Path) -> str:
         ledger = ledgers.Ledger(path)
-        crawl = ledger.crawl("denied", settings={"REP_DRY_RUN": value})
+        ledger.crawl("denied", settings={"REP_DRY_RUN": value})
         robots = b"User-agent: *\nDisallow: /a\n"
-        snapshot = ledger.snapshot(crawl, "https://a.example", robots)
+        ledger.snapshot("https://a.example", robots)
         for url in ("https://a.example/a/1", "https://a.example/a/2"):
             rule = "Disallow: /a"
-            ledger.refused(crawl, snapshot, url, 2, rule, verdict="would-refuse")
+            ledger.refused(url, 2, rule, verdict="would-refuse")
         page = "https://a.example/b"
         stated = {"verdict": "would-drop", "layer": "meta", "reason": "noindex"}
-        ledger.decision(crawl, None, page, page=page, **stated)
+        ledger.decision(page, page=page, **stated)
         return ledger.close()
 
     page = make_report(tmp_path, dry_run).read_text()

@@ -93,9 +93,8 @@ def test_csv(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_no_cell_is_a_formula(tmp_path: Path, text: str) -> None:
     """A text that a spreadsheet may take for a formula begins with a quote; a row is one line."""
     ledger = Ledger(tmp_path / "ledger")
-    crawl = ledger.crawl()
     given = {"layer": text, "verdict": "refused", "reason": text, "origin": text}
-    ledger.decision(crawl, None, text, statement=text, **given)
+    ledger.decision(text, statement=text, **given)
     assert run(ledger.close(), "--csv", tmp_path / "csv") == 0
     for name in ("urls", "reasons", "hosts"):
         (row,) = as_csv(tmp_path / "csv", name)
@@ -132,15 +131,15 @@ def two_crawls(tmp_path: Path) -> tuple[str, str]:
     paths = []
     for number, body in enumerate((PRESS, NEWS)):
         ledger = Ledger(tmp_path / f"{number}.rep")
-        crawl = ledger.crawl("denied", started=START + number * 2_600_000)
-        snapshot = ledger.snapshot(crawl, ORIGIN, body)
+        ledger.crawl("denied", started=START + number * 2_600_000)
+        ledger.snapshot(ORIGIN, body)
         for page in range(1 + 4 * number):
             url = f"{ORIGIN}/private/{page}"
-            ledger.refused(crawl, snapshot, url, 3, "Disallow: /private/")
-        ledger.snapshot(crawl, "https://same.example", PRESS)
-        ledger.snapshot(crawl, f"https://only-{number}.example")
-        ledger.traffic(crawl, ORIGIN, 0, pages=10 - number, bytes=1000)
-        ledger.progress(crawl, 0, pages=10 - number, bytes=1000)
+            ledger.refused(url, 3, "Disallow: /private/")
+        ledger.snapshot("https://same.example", PRESS)
+        ledger.snapshot(f"https://only-{number}.example")
+        ledger.traffic(ORIGIN, 0, pages=10 - number, bytes=1000)
+        ledger.progress(0, pages=10 - number, bytes=1000)
         paths.append(ledger.close())
     return paths[1], paths[0]
 

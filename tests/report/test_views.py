@@ -129,8 +129,8 @@ def test_several_ledgers(tmp_path: Path, number: int) -> None:
             (*which, number * times) for *which, times in found[1]
         )
     own = Ledger(tmp_path / "own")
-    snapshot = own.snapshot(own.crawl(), ORIGIN, b"User-agent: *\nDisallow: /own/\n")
-    own.refused(1, snapshot, f"{ORIGIN}/own/1", 2, "Disallow: /own/")
+    own.snapshot(ORIGIN, b"User-agent: *\nDisallow: /own/\n")
+    own.refused(f"{ORIGIN}/own/1", 2, "Disallow: /own/")
     text = page(*paths, own.close())
     assert f"for example {ORIGIN}/own/1" in text
     assert "<mark>Disallow: /own/</mark>" in text
@@ -162,9 +162,8 @@ def test_documents(tmp_path: Path) -> None:
 
 def test_the_dates_of_a_copy(ledger: Ledger) -> None:
     """An older copy that was followed has the date of its own fetch, not of the failed one."""
-    crawl = ledger.crawl()
     busy = {"access": "unreachable", "status": 503, "copy_of": START - 4000}
-    ledger.snapshot(crawl, ORIGIN, PRESS, **busy)
+    ledger.snapshot(ORIGIN, PRESS, **busy)
     version = row("version", ledger.close())
     assert version["first"] == version["last"] == version["copy_of"] == START - 4000
 
@@ -176,8 +175,8 @@ def test_delay(ledger: Ledger) -> None:
     body = b"User-agent: mybot\nCrawl-delay: 2\nRequest-rate: 1/10\n"
     agentless = {"agents": "[]"}
     for number, columns in enumerate((agentless, {"dialect": "google"}, {})):
-        crawl = ledger.crawl(**columns)
-        ledger.snapshot(crawl, f"https://{number}.example", body)
+        ledger.crawl(**columns)
+        ledger.snapshot(f"https://{number}.example", body)
     assert list(delays(ledger.close()).values()) == [10, None, 10]
 
 
@@ -188,10 +187,9 @@ def test_gap(tmp_path: Path) -> None:
     paths = []
     for worker, times in enumerate(([0, 10, 20.5], [5.25, 40])):
         ledger = Ledger(tmp_path / f"{worker}.rep")
-        crawl = ledger.crawl()
-        snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
+        ledger.snapshot(ORIGIN, PRESS)
         for time in times:
-            ledger.allowed(crawl, snapshot, f"{ORIGIN}/{time}", time=START + time)
+            ledger.allowed(f"{ORIGIN}/{time}", time=START + time)
         # Refusals, overrides and statements of pages send no request.
         for given in (
             {"verdict": "refused"},
@@ -199,7 +197,7 @@ def test_gap(tmp_path: Path) -> None:
             {"page": f"{ORIGIN}/"},
         ):
             given = {"time": START + 10.1, **given}
-            ledger.allowed(crawl, snapshot, f"{ORIGIN}/no", **given)
+            ledger.allowed(f"{ORIGIN}/no", **given)
         paths.append(ledger.close())
     assert row("host", paths[0])["gap"] == 10.0
     assert row("host", *paths)["gap"] == 4.75
@@ -210,16 +208,15 @@ OWN = {"layer": "override", "reason": "override", "statement": "a.example: ignor
 
 def test_refused_and_overridden_urls(ledger: Ledger) -> None:
     """Each URL has its rule and its count, refusals first; omitted URLs are counted."""
-    crawl = ledger.crawl()
-    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
-    ledger.allowed(crawl, None, f"{ORIGIN}/own", agent=None, **OWN)
+    ledger.snapshot(ORIGIN, PRESS)
+    ledger.allowed(f"{ORIGIN}/own", agent=None, **OWN)
     for number in range(60):
         url = f"{ORIGIN}/private/{number}"
         for _ in range(2 if number == 59 else 1):
-            ledger.refused(crawl, snapshot, url, 3, "Disallow: /private/")
-    ledger.allowed(crawl, snapshot, f"{ORIGIN}/open")
+            ledger.refused(url, 3, "Disallow: /private/")
+    ledger.allowed(f"{ORIGIN}/open")
     other = "https://b.example"
-    ledger.refused(crawl, snapshot, f"{other}/x", 3, "Disallow: /x")
+    ledger.refused(f"{other}/x", 3, "Disallow: /x")
     path = ledger.close()
     assert values(rows("judged", path), "origin", "refused", "overridden") == [
         (ORIGIN, 61, 1), (other, 1, 0),
@@ -241,19 +238,16 @@ def test_refused_and_overridden_urls(ledger: Ledger) -> None:
 
 def test_without_a_robotstxt(ledger: Ledger) -> None:
     """Each host without a robots.txt counts once, with its last result and its requests."""
-    crawl = ledger.crawl()
     loop = "redirected more than 5 times, in a loop"
     for number, (status, error) in enumerate(
         [(404, None)] * 25 + [(403, None), (301, loop), (499, None)]
     ):
         origin = f"https://{number:02}.example"
-        ledger.snapshot(crawl, origin, status=410)
-        snapshot = ledger.snapshot(
-            crawl, origin, status=status, error=error, fetched=START + 60
-        )
-        ledger.allowed(crawl, snapshot, f"{origin}/", reason="unavailable")
-    ledger.decision(crawl, snapshot, f"{origin}/no", reason="unavailable")
-    ledger.snapshot(crawl, ORIGIN, PRESS)
+        ledger.snapshot(origin, status=410)
+        ledger.snapshot(origin, status=status, error=error, fetched=START + 60)
+        ledger.allowed(f"{origin}/", reason="unavailable")
+    ledger.decision(f"{origin}/no", reason="unavailable")
+    ledger.snapshot(ORIGIN, PRESS)
     path = ledger.close()
     hosts = rows("without", path)
     found = {
@@ -291,10 +285,9 @@ def test_outages(tmp_path: Path) -> None:
 
 def test_the_last_failure_of_an_outage(ledger: Ledger) -> None:
     """An outage has its first and its last time, and its last reason."""
-    crawl = ledger.crawl()
     for hour, error in enumerate(("timed out", "reset", "refused")):
         given = {"access": "unreachable", "status": None, "error": error}
-        ledger.snapshot(crawl, ORIGIN, fetched=START + hour * 3600, **given)
+        ledger.snapshot(ORIGIN, fetched=START + hour * 3600, **given)
     columns = "times", "first_at", "last_at", "error"
     outage = row("outage", ledger.close())
     assert values([outage], *columns) == [(3, START, START + 7200, "refused")]
@@ -304,16 +297,13 @@ def test_pauses(ledger: Ledger) -> None:
     """A host that asked for pauses has what it asked for, and the shortest time from such an
     answer to its next request, whoever was in flight at that moment.
     """
-    crawl = ledger.crawl()
     asked = {"layer": "delay", "verdict": "noted", "reason": "back-off"}
     for begin in (0.0, 10.0):
-        ledger.allowed(crawl, None, f"{ORIGIN}/", time=START + begin)
+        ledger.allowed(f"{ORIGIN}/", time=START + begin)
         statement, moment = "429, Retry-After: 5", START + begin + 1
-        ledger.decision(
-            crawl, None, f"{ORIGIN}/", time=moment, statement=statement, **asked
-        )
-    ledger.allowed(crawl, None, f"{ORIGIN}/", time=START + 16.5)
-    ledger.allowed(crawl, None, "https://b.example/", time=START + 2)
+        ledger.decision(f"{ORIGIN}/", time=moment, statement=statement, **asked)
+    ledger.allowed(f"{ORIGIN}/", time=START + 16.5)
+    ledger.allowed("https://b.example/", time=START + 2)
     (pause,) = rows("pause", ledger.close())
     columns = "origin", "times", "statement", "resumed", "refused"
     assert values([pause], *columns) == [(ORIGIN, 2, "429, Retry-After: 5", 5.5, 0)]
@@ -340,11 +330,11 @@ def test_overridden(tmp_path: Path) -> None:
 def test_while_a_crawl_writes(ledger: Ledger) -> None:
     """The report reads one committed state, while the crawl continues to write."""
     ledger.connection.execute("PRAGMA journal_mode = WAL")
-    crawl = ledger.crawl(ended=None)
-    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
-    ledger.allowed(crawl, snapshot, f"{ORIGIN}/1")
+    ledger.crawl(ended=None)
+    ledger.snapshot(ORIGIN, PRESS)
+    ledger.allowed(f"{ORIGIN}/1")
     ledger.connection.commit()
-    ledger.allowed(crawl, snapshot, f"{ORIGIN}/2")
+    ledger.allowed(f"{ORIGIN}/2")
     with closing(Ledgers([ledger.path], DEFAULT)) as ledgers:
         ledger.connection.commit()
         found = overall(ledgers, START)
@@ -372,13 +362,12 @@ def test_headline_of_what_should_not_have_been(ledger: Ledger) -> None:
     """The headline counts requests that robots.txt forbade, in any form that a server may see,
     whatever was recorded.
     """
-    crawl = ledger.crawl()
-    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
-    ledger.allowed(crawl, snapshot, f"{ORIGIN}/private/1")
-    ledger.allowed(crawl, snapshot, f"{ORIGIN}/news/../private/2")
-    ledger.allowed(crawl, snapshot, f"{ORIGIN}/news/../open")
-    ledger.allowed(crawl, snapshot, f"{ORIGIN}/news", agent="aggregator")
-    ledger.allowed(crawl, snapshot, f"{ORIGIN}/news", agent=None, reason="no-group")
+    ledger.snapshot(ORIGIN, PRESS)
+    ledger.allowed(f"{ORIGIN}/private/1")
+    ledger.allowed(f"{ORIGIN}/news/../private/2")
+    ledger.allowed(f"{ORIGIN}/news/../open")
+    ledger.allowed(f"{ORIGIN}/news", agent="aggregator")
+    ledger.allowed(f"{ORIGIN}/news", agent=None, reason="no-group")
     said = report(ledger.close())
     assert not said["kept"]
     assert said["headline"] == "3 of 5 pages fetched were forbidden"
@@ -389,11 +378,11 @@ def test_headline_of_what_should_not_have_been(ledger: Ledger) -> None:
 
 def test_headline_of_what_cannot_be_asked_again(ledger: Ledger) -> None:
     """The headline says if a custom dialect or an incomplete URL could not be checked."""
-    own = ledger.crawl(dialect="lenient")
-    ledger.allowed(own, ledger.snapshot(own, ORIGIN, PRESS), f"{ORIGIN}/private/")
-    crawl = ledger.crawl()
-    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS, fetched=START + 20)
-    ledger.allowed(crawl, snapshot, f"{ORIGIN}/private/…")
+    ledger.crawl(dialect="lenient")
+    ledger.snapshot(ORIGIN, PRESS)
+    ledger.allowed(f"{ORIGIN}/private/")
+    ledger.snapshot(ORIGIN, PRESS, fetched=START + 20)
+    ledger.allowed(f"{ORIGIN}/private/…")
     ledger.crawl("denied")
     said = report(ledger.close())
     assert said["headline"] == "0 of 2 pages fetched were forbidden"
@@ -404,11 +393,11 @@ def test_headline_of_what_cannot_be_asked_again(ledger: Ledger) -> None:
 def test_headline_of_refusals_alone(ledger: Ledger) -> None:
     """If a ledger records only refusals, the headline makes no claim about requests."""
     counts = {"downloader/response_count": 50, "robotstxt/response_count": 8}
-    crawl = ledger.crawl("denied", counts=json.dumps(counts))
-    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
-    ledger.refused(crawl, snapshot, f"{ORIGIN}/private/", 3, "Disallow: /private/")
+    ledger.crawl("denied", counts=json.dumps(counts))
+    ledger.snapshot(ORIGIN, PRESS)
+    ledger.refused(f"{ORIGIN}/private/", 3, "Disallow: /private/")
     # An override has one row for each host, however many requests it allowed.
-    ledger.allowed(crawl, None, f"{ORIGIN}/", layer="override", reason="override")
+    ledger.allowed(f"{ORIGIN}/", layer="override", reason="override")
     said = report(ledger.close())
     assert said["headline"] == "1 request was refused, 0 items and links dropped"
     assert "only refusals" in said["notes"][0]
@@ -425,12 +414,11 @@ def test_headline_of_nothing(tmp_path: Path, ledger: Ledger) -> None:
 
 def test_pages_that_a_browser_was_led_to(ledger: Ledger) -> None:
     """A forbidden page that a browser had been led to is counted, and breaks the promise."""
-    crawl = ledger.crawl()
-    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
-    ledger.allowed(crawl, snapshot, f"{ORIGIN}/news")
+    ledger.snapshot(ORIGIN, PRESS)
+    ledger.allowed(f"{ORIGIN}/news")
     for via in (f"redirect {ORIGIN}/news", f"browser {ORIGIN}/news", None):
         url = f"{ORIGIN}/private/1"
-        ledger.refused(crawl, snapshot, url, 3, "Disallow: /private/", via=via)
+        ledger.refused(url, 3, "Disallow: /private/", via=via)
     said = report(ledger.close())
     assert (said["figures"]["arrived"], said["kept"]) == (1, False)
 
@@ -442,9 +430,8 @@ def test_a_ledger_of_a_later_version(ledger: Ledger) -> None:
     }.items():  # fmt: skip
         for column in columns:
             ledger.connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} TEXT")
-    crawl = ledger.crawl()
-    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
-    ledger.refused(crawl, snapshot, f"{ORIGIN}/private/1", 3, "Disallow: /private/")
+    ledger.snapshot(ORIGIN, PRESS)
+    ledger.refused(f"{ORIGIN}/private/1", 3, "Disallow: /private/")
     assert report(ledger.close())["figures"]["refused"] == 1
 
 

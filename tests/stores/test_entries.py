@@ -8,7 +8,6 @@ import zlib
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -118,12 +117,6 @@ class TestGarbage:
         for each in (data, zlib.compress(data)):
             with pytest.raises(ValueError, match=r"."):
                 loads(each, URL)
-
-    @pytest.mark.parametrize("data", [None, 7, "text", b""])
-    def test_what_a_store_must_not_return(self, data: Any) -> None:
-        """Anything but bytes is refused in the same way."""
-        with pytest.raises(ValueError, match=r"."):
-            loads(data, URL)
 
     @given(json_values)
     def test_json(self, value: object) -> None:

@@ -14,7 +14,7 @@ from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.robotstxt.lines import bare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
     from scrapy_rep.protocol.dialect import Dialect
@@ -61,8 +61,6 @@ _FIRST_PART: Callable[[str], re.Match[str]] = re.compile(
 # Classes of normal characters. One expression is compiled for each class: one for each
 # character would take as long to compile as it saves on a dozen hosts.
 _ALIKE = {each: paths.NORMAL[n % 8 :: 8] for n, each in enumerate(paths.NORMAL)}
-
-_EVERYTHING = paths.Pattern(("",), anchored=False, octets=0)
 
 
 class Rule(NamedTuple):
@@ -258,7 +256,7 @@ def effect_of(
     """
     if not value:
         allows_all = not allows and dialect.empty_disallow == "allow-all"
-        return True, [_EVERYTHING] if allows_all else []
+        return True, [paths.EVERYTHING] if allows_all else []
     patterns = [paths.pattern(value, dialect)]
     if dialect.path_encoding == "rfc3986" and "%" in value:
         encoded = paths.percent_encoded(value)

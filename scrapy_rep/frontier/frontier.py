@@ -244,11 +244,8 @@ class Frontier:
             slot = host if was_redirected(request, host) else slot
         origin = request_origin(request)
         host = bare_host(origin) if origin is not None else ""
-        if host in {
-            slot,
-            slot.rstrip("."),
-            f"[{slot}]",
-        }:  # Scrapy's own choice of a slot.
+        # Scrapy's own choice of a slot.
+        if host in {slot, slot.rstrip("."), f"[{slot}]"}:
             slot = host
         if not isinstance(request, RobotsTxtRequest) and is_exempt(request):
             return HostKey(slot, None, is_service=host != slot)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(__file__).resolve().parents[2] / "scrapy_rep"
 LEVELS = ("error", "warning", "info", "debug")
+IS_LOGGER = re.compile("logger|CrawlLog").search
 LOGS = {*LEVELS, "exception", "log", "_log_file", "_warn"}
 """The methods that log their arguments. The level is their name or their first argument."""
 
@@ -31,7 +33,7 @@ def messages() -> list[Message]:
     found = set()
     for path in PACKAGE.rglob("*.py"):
         source = path.read_text(encoding="utf-8")
-        if "logger" not in source:  # Parsing is slow, and most modules log nothing.
+        if not IS_LOGGER(source):  # Parsing is slow, and most modules log nothing.
             continue
         parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
         for function in ast.walk(ast.parse(source)):
@@ -52,8 +54,9 @@ def calls(function: ast.AST) -> Iterator[ast.Call]:
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             owner, name = ast.unparse(node.func.value), node.func.attr
-            is_logger = owner.endswith("logger") or owner.startswith("CrawlLog(")
-            if name in LOGS and (is_logger or name.startswith("_") or name == "log"):
+            if name in LOGS and (
+                IS_LOGGER(owner) or name.startswith("_") or name == "log"
+            ):
                 yield node
 
 

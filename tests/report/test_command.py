@@ -81,7 +81,7 @@ def test_another_file_is_not_replaced(
     ledger = ledgers.empty(tmp_path / "ledger")
     for output in (ledger, tmp_path):
         assert run(ledger, "-o", output) == 2
-        assert f"{output} exists and is not a report" in capsys.readouterr().err
+        assert f"scrapy rep: {output}" in capsys.readouterr().err
     (tmp_path / "made").touch()
     assert run(ledger, "-o", tmp_path / "made") == 0
 

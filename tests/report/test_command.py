@@ -79,9 +79,9 @@ def test_another_file_is_not_replaced(
 ) -> None:
     """A ledger or a folder is not replaced; an empty file, as from mktemp, is."""
     ledger = ledgers.empty(tmp_path / "ledger")
-    for output in (ledger, tmp_path):
+    for output in (ledgers.empty(tmp_path / "another"), tmp_path):
         assert run(ledger, "-o", output) == 2
-        assert f"{output} exists and is not a report" in capsys.readouterr().err
+        assert f"{output} exists, and this" in capsys.readouterr().err
     (tmp_path / "made").touch()
     assert run(ledger, "-o", tmp_path / "made") == 0
 

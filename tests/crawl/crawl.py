@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 import time
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,37 +96,11 @@ class CrawlResult:
         return sorted(response["url"] for response in self.responses)
 
 
-def run_crawl(
-    requests: Iterable[str | Mapping[str, Any]] = (),
-    *,
-    then: Iterable[str | Mapping[str, Any]] = (),
-    mode: str = "asyncio",
-    spider: str = "PlanSpider",
-    settings: Mapping[str, Any] | None = None,
-    enable: Mapping[str, Any] = ADDON,
-    names: Mapping[str, Sequence[str | None]] | None = None,
-    timeout: float = 120,
-    **attributes: Any,
-) -> CrawlResult:
-    """Crawl *requests*, then those of *then*, in *mode*, and return the result.
-
-    A request is a URL, or the keyword arguments of a ``Request``. *spider* is a class in
-    ``tests.crawl.spiders``, or an import path; *attributes* become attributes of the
-    spider. *enable* are the settings that enable this package. *names* are the addresses of
-    host names (see :func:`tests.crawl.names.know`). After *timeout* seconds, the process is
-    killed and the test fails.
+def run_crawl(*args: Any, timeout: float = 120, **kwargs: Any) -> CrawlResult:
+    """Run a crawl with the arguments of :func:`start_crawl`, and return the result. After
+    *timeout* seconds, the process is killed and the test fails.
     """
-    crawl = start_crawl(
-        requests,
-        then=then,
-        mode=mode,
-        spider=spider,
-        settings=settings,
-        enable=enable,
-        names=names,
-        **attributes,
-    )
-    return crawl.result(timeout)
+    return start_crawl(*args, **kwargs).result(timeout)
 
 
 def start_crawl(
@@ -138,7 +114,13 @@ def start_crawl(
     names: Mapping[str, Sequence[str | None]] | None = None,
     **attributes: Any,
 ) -> RunningCrawl:
-    """Start a crawl with the arguments of :func:`run_crawl`, and return at once."""
+    """Start a crawl of *requests*, then those of *then*, in *mode*, and return at once.
+
+    A request is a URL, or the keyword arguments of a ``Request``. *spider* is a class in
+    ``tests.crawl.spiders``, or an import path; *attributes* become attributes of the
+    spider. *enable* are the settings that enable this package. *names* are the addresses of
+    host names (see :func:`tests.crawl.names.know`).
+    """
     steps = [[_request(request) for request in step] for step in (requests, then)]
     spec = {
         "mode": mode,
@@ -154,10 +136,12 @@ class RunningCrawl:
     """A crawl that is running. Tests must wait for its end."""
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
-        self._folder = tempfile.TemporaryDirectory()
-        self._report = Path(self._folder.name) / "report.json"
-        self._log = Path(self._folder.name) / "log"
-        spec_file = Path(self._folder.name) / "spec.json"
+        folder = Path(tempfile.mkdtemp())
+        # Killed crawls have no result, after which the folder could be removed.
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._report = folder / "report.json"
+        self._log = folder / "log"
+        spec_file = folder / "spec.json"
         spec_file.write_text(json.dumps(spec), encoding="utf-8")
         self._started = time.monotonic()
         with spec_file.open() as given, self._log.open("w") as log:
@@ -188,9 +172,7 @@ class RunningCrawl:
         duration = time.monotonic() - self._started
         assert self._report.exists(), self.log
         found = json.loads(self._report.read_text(encoding="utf-8"))
-        log = self.log
-        self._folder.cleanup()
-        return CrawlResult(exit_code, duration, log, **found)
+        return CrawlResult(exit_code, duration, self.log, **found)
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:

@@ -18,8 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import broad, corpus, crawl, jobs, measures, queues
-from benchmarks.peers import PEERS
+from benchmarks import corpus, crawls, jobs, parsers, queues
 from benchmarks.table import HEAD, line
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def parsed() -> argparse.Namespace:
 
 
 def chosen(words: list[str]) -> dict[str, Callable[..., Iterator[Row]]]:
-    found = (*measures.ALL, broad.broad, crawl.crawls, queues.queues, jobs.jobs)
+    found = (*parsers.ALL, crawls.broad, crawls.crawls, queues.queues, jobs.jobs)
     return {
         measure.__name__: measure
         for measure in found
@@ -75,7 +74,7 @@ def describe(files: list[bytes], *, real: bool) -> str:
     return (
         f"Python {platform.python_version()} on {platform.system()}, "
         f"{os.cpu_count()} cores; {len(files)} {kind} files, {size:.1f} MB; "
-        f"{', '.join([peer.label for peer in PEERS] + others)}"
+        f"{', '.join([peer.label for peer in parsers.PEERS] + others)}"
     )
 
 

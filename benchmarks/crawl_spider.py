@@ -1,4 +1,4 @@
-"""The spider of ``crawl.py``: it follows all links of some sites, and makes an item of
+"""The spider of ``crawls.py``: it follows all links of some sites, and makes an item of
 each page. Both sides of the comparison run it.
 """
 

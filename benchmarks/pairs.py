@@ -1,6 +1,5 @@
-"""Runs two crawls at the same time on one processor, so that other load affects both alike.
-
-Each crawl is a Python process of its own.
+"""Runs two Python processes at the same time on one processor, so that other load affects both
+alike, and compares what they need.
 """
 
 from __future__ import annotations
@@ -16,42 +15,60 @@ from benchmarks.table import Row, Target
 from benchmarks.timing import CHECKOUT, Times, environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 
 class Side(NamedTuple):
-    """One of the two crawls of a pair."""
+    """One of the two processes of a pair."""
 
     who: str
     arguments: list[str]
     """Of Python."""
 
-    seconds: Callable[[str, float], float]
-    """Returns the compared number for the output and the processor time of the process."""
+    numbers: Callable[[str, float], Mapping[str, float]]
+    """Returns the compared numbers, by their rows, for the output and the processor time of the
+    process."""
 
 
 def in_pairs(
-    what: str, one: Side, other: Side, pairs: int, target: Target
+    one: Side,
+    other: Side,
+    pairs: int,
+    targets: Mapping[str, Target] = {},
+    unit: str = "s",
 ) -> Iterator[Row]:
-    """Run *pairs* pairs after one that warms up, and compare the two sides."""
-    times = []
+    """Run *pairs* pairs after one that warms up, and compare the numbers of the two sides.
+    *targets* are those of the rows.
+    """
+    found: list[dict[str, Mapping[str, float]]] = []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(pairs + 1):
             with on_one_processor():
                 # Alternate which side starts first: it takes longer.
                 order = (one, other) if number % 2 else (other, one)
-                crawls = {side.who: _Crawl(side, folder) for side in order}
-            found = crawls[one.who].seconds(), crawls[other.who].seconds()
-            if number:  # The first pair compiles the modules for the others.
-                times.append(found)
-    first, second = map(Times, zip(*times, strict=True))
-    # The ratio of each pair matters, so the spread is the spread of the ratios.
-    ratios = first.ratios(second)
-    yield Row(what, one.who, first.median, first.spread)
-    yield Row(what, other.who, second.median, ratios.spread, ratios.median, target)
+                running = {side.who: _Process(side, folder) for side in order}
+            found.append({who: process.numbers() for who, process in running.items()})
+    del found[0]  # It compiled the modules for the others.
+    for what in found[0][one.who]:
+        first, second = (
+            Times(tuple(pair[side.who][what] for pair in found))
+            for side in (one, other)
+        )
+        # The ratio of each pair matters, so the spread is the spread of the ratios.
+        ratios = first.ratios(second)
+        yield Row(what, one.who, first.median, first.spread, unit=unit)
+        yield Row(
+            what,
+            other.who,
+            second.median,
+            ratios.spread,
+            ratios.median,
+            targets.get(what),
+            unit,
+        )
 
 
-class _Crawl:
+class _Process:
     def __init__(self, side: Side, folder: str) -> None:
         self._side = side
         self._said, self._log = (tempfile.TemporaryFile("w+") for _ in range(2))
@@ -60,8 +77,8 @@ class _Crawl:
             stdout=self._said, stderr=self._log,
         )  # fmt: skip
 
-    def seconds(self) -> float:
-        """Wait for the end, and return the compared number."""
+    def numbers(self) -> Mapping[str, float]:
+        """Wait for the end, and return the compared numbers."""
         _, status, usage = os.wait4(self._process.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
         with self._said, self._log:
@@ -69,7 +86,7 @@ class _Crawl:
             self._log.seek(0)
             if self._process.returncode or not (said := self._said.read()):
                 raise RuntimeError(f"{self._side} has failed\n{self._log.read()}")
-        return self._side.seconds(said, usage.ru_utime + usage.ru_stime)
+        return self._side.numbers(said, usage.ru_utime + usage.ru_stime)
 
 
 @contextmanager

@@ -27,7 +27,8 @@ from scrapy_redis.queue import PriorityQueue
 
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.frontier.redis import HostQueue
-from scrapy_rep.frontier.redis.learning import Terms
+from scrapy_rep.frontier.redis.wanted import name_of
+from scrapy_rep.frontier.redis.worker import Terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +39,8 @@ QUEUES = {"PriorityQueue": PriorityQueue, "HostQueue": HostQueue}
 KEY = "crawl:requests"
 
 IN_FLIGHT = 16
-"""Requests that a worker has in its downloader: Scrapy's ``CONCURRENT_REQUESTS``."""
+"""The requests for which a downloader has room: Scrapy's ``CONCURRENT_REQUESTS``. When it is full,
+one of them has ended before the next is popped."""
 
 DAY = 86400.0
 _AT_ONCE = 500
@@ -144,17 +146,17 @@ def in_bulk(queue: HostQueue | PriorityQueue) -> Iterator[None]:
 def flush(queue: HostQueue | PriorityQueue) -> None:
     """Send what a queue has collected, and give back what it has not used, as its timers do."""
     if isinstance(queue, HostQueue):
-        queue._handed_out_at = float("-inf")
-        queue._give_back()
-        queue._in_flight.settle()
-        queue._worker.report()
+        queue._kept_until = float("-inf")
+        queue._give_back(list(queue._handed_out))
+        queue._leased.settle()
+        queue._worker.exchange()
 
 
 def learn(queue: HostQueue, hosts: int) -> None:
     """Mark every robots.txt as known for a day, without a delay."""
     for number, request in enumerate(requests(queue.spider, hosts, hosts), 1):
         key = Frontier.of(queue.spider.crawler).key_of(request)
-        queue._worker.learned(f"{key.host}\t{key.origin}", Terms(DAY))
+        queue._worker.known(name_of(key), Terms(DAY))
         if number % _AT_ONCE == 0:
             flush(queue)
 
@@ -175,7 +177,7 @@ class Side:
         if what == "push":
             made = list(requests(self.queue.spider, self._hosts, count))
         if isinstance(self.queue, HostQueue):
-            self.queue._beat()  # Renew the lease.
+            self.queue._worker.exchange()  # Renew the lease.
         start, before = monotonic(), process_time()
         if what == "fill":
             self._fill(count)
@@ -208,7 +210,7 @@ class Side:
             self._flying.append(request)
             self._active.add(request)
             self._in_progress.add(request)
-            if len(self._flying) > IN_FLIGHT:
+            if len(self._flying) == IN_FLIGHT:
                 gone = self._flying.popleft()
                 self._active.remove(gone)
                 self._in_progress.remove(gone)

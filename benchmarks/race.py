@@ -13,20 +13,18 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections import Counter
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import ThreadingTCPServer
 from threading import Thread
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import scrapy
 from scrapy.crawler import AsyncCrawlerProcess, CrawlerProcess
 from scrapy.settings import default_settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
 CHECKOUT = Path(__file__).parents[1]
 PAGES = 50
@@ -75,15 +73,6 @@ def crawl(middleware: str, mode: str, origin: str) -> NoReturn:
     sys.exit(process.bootstrap_failed)
 
 
-class Server(ThreadingTCPServer):
-    daemon_threads = True
-    request_queue_size = 2 * PAGES  # All requests may connect at once.
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.log: list[str] = []
-
-
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.log.append(self.path)
@@ -101,25 +90,16 @@ class Handler(BaseHTTPRequestHandler):
         """Log nothing: the server keeps its own log."""
 
 
-@contextmanager
-def serving() -> Iterator[Server]:
-    with Server() as server:
+class Server(ThreadingTCPServer):
+    daemon_threads = True
+    request_queue_size = 2 * PAGES  # All requests may connect at once.
+
+
+def race(middleware: str, mode: str) -> tuple[int, int]:
+    """Return how often robots.txt was fetched, and how many of the forbidden pages."""
+    with Server(("127.0.0.1", 0), Handler) as server:
+        server.log = log = []
         Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-
-
-class Result(NamedTuple):
-    middleware: str
-    mode: str
-    robotstxt_fetches: int
-    forbidden_pages: int
-
-
-def race(middleware: str, mode: str) -> Result:
-    with serving() as server:
         origin = f"http://127.0.0.1:{server.server_address[1]}"
         subprocess.run(
             [sys.executable, "-m", "benchmarks.race", middleware, mode, origin],
@@ -127,8 +107,9 @@ def race(middleware: str, mode: str) -> Result:
             check=True,
             timeout=CRAWL_TIMEOUT,
         )
-        hits = Counter(path.startswith("/private/") for path in server.log)
-    return Result(middleware, mode, hits[False], hits[True])
+        server.shutdown()
+    pages = sum(path.startswith("/private/") for path in log)
+    return len(log) - pages, pages
 
 
 def main() -> None:
@@ -140,7 +121,8 @@ def main() -> None:
     print(row("Scrapy", "middleware", "mode", *heads))
     for middleware in MIDDLEWARES:
         for mode in modes:
-            print(row(scrapy.__version__, *race(middleware, mode)), flush=True)
+            found = race(middleware, mode)
+            print(row(scrapy.__version__, middleware, mode, *found), flush=True)
 
 
 if __name__ == "__main__":

@@ -43,17 +43,6 @@ class Times(NamedTuple):
         return self.ratios(other).median
 
 
-def clocked(task: Callable[[], object]) -> float:
-    """Return how long a task takes in this process."""
-    gc.collect()
-    # A larger allocation makes the allocator tidy up after the task before. After trees
-    # of pages, that takes longer than parsing a page.
-    bytearray(100_000)
-    start = process_time()
-    task()
-    return process_time() - start
-
-
 def interleaved(
     tasks: Mapping[Any, Callable[[], object]], rounds: int
 ) -> dict[Any, Times]:
@@ -64,9 +53,14 @@ def interleaved(
         # Alternate which task starts first.
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
-            seconds = clocked(tasks[name])
+            gc.collect()
+            # A larger allocation makes the allocator tidy up after the task before. After
+            # trees of pages, that takes longer than parsing a page.
+            bytearray(100_000)
+            start = process_time()
+            tasks[name]()
             if number:
-                times[name].append(seconds)
+                times[name].append(process_time() - start)
     return {name: Times(tuple(found)) for name, found in times.items()}
 
 

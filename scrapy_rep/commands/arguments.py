@@ -12,62 +12,47 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
 
 
-class Argument(NamedTuple):
-    """A positional argument or an option."""
-
-    names: str
-    """One name, or several with spaces between them."""
-
-    help: str
-    how: dict[str, Any]
-    """The other keyword arguments of ``add_argument``."""
-
-
 class Subcommand(NamedTuple):
     """A module of this package with a function ``run``."""
 
     help: str
-    arguments: tuple[Argument, ...]
+    arguments: tuple[dict[str, Any], ...]
+    """For each of them, the keyword arguments of ``add_argument``, and its ``names``."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        for names, text, how in self.arguments:
-            parser.add_argument(*names.split(), help=text, **how)
+        for argument in self.arguments:
+            named = dict(argument)
+            parser.add_argument(*named.pop("names").split(), **named)
 
 
-def _flag(name: str, text: str) -> Argument:
-    return Argument(name, text, {"action": "store_true"})
+def _value(names: str, metavar: str, text: str, **how: Any) -> dict[str, Any]:
+    return {"names": names, "metavar": metavar, "help": text, **how}
 
 
-def _value(name: str, metavar: str, text: str, **how: Any) -> Argument:
-    return Argument(name, text, {"metavar": metavar, **how})
+def _flag(names: str, text: str) -> dict[str, Any]:
+    return {"names": names, "help": text, "action": "store_true"}
 
 
-def _list(name: str, metavar: str, text: str) -> Argument:
-    return _value(name, metavar, text, action="append", default=[])
-
-
-def _several(name: str, metavar: str, text: str) -> Argument:
-    return _value(name, metavar, text, nargs="+")
+def _list(names: str, metavar: str, text: str) -> dict[str, Any]:
+    """An option that can be repeated."""
+    return _value(names, metavar, text, action="append", default=[])
 
 
 _JSON = _flag("--json", "write JSON for programs: one object on each line")
 _AGENT = _list(
     "--agent", "NAME",
-    "the crawler whose rules to follow: a product token or a User-Agent header; of several "
-    "tokens (separated by commas, or the option repeated) the first with a group counts, or "
-    "else the group for everyone, * (default: from the settings, as in a crawl, or from the "
-    "ledger)",
+    "the crawler whose rules to follow: a product token, several separated by commas, or a "
+    "User-Agent header (default: that of the settings or of the ledger)",
 )  # fmt: skip
 _DIALECT = _value(
     "--dialect", "NAME",
-    "rfc9309, google, classic, or the import path of a Dialect (default: from the settings, as "
-    "in a crawl, or from the ledger)",
+    "rfc9309, google, classic, or the import path of a Dialect (default: that of the settings "
+    "or of the ledger)",
 )  # fmt: skip
 _PURPOSE = _list(
     "--purpose", "NAME",
-    "what the crawl uses content for: search, ai-use, train-ai or tdm; give several separated "
-    "by commas, or repeat the option (default: REP_PURPOSES; if that is empty, all purposes "
-    "are shown)",
+    "what the crawl uses content for: search, ai-use, train-ai or tdm; several are separated "
+    "by commas (default: REP_PURPOSES)",
 )  # fmt: skip
 _SPIDER = _value(
     "--spider", "NAME",
@@ -77,51 +62,44 @@ _PROFILE = (_AGENT, _DIALECT, _PURPOSE, _JSON)
 """The options that ``profile_of`` and ``Output`` read."""
 
 
+_LEDGERS = _value("ledgers", "LEDGER", "a crawl's ledger (REP_LEDGER)", nargs="+")
+
+
 SUBCOMMANDS = {
     "check": Subcommand(
         "Say whether URLs may be fetched, and show the rule that decides",
         (
-            _several("urls", "URL", "a URL, or - for a list on standard input, one URL per line"),
+            _value("urls", "URL", "a URL, or - for a list on standard input", nargs="+"),
             *_PROFILE, _SPIDER,
             _flag("--agents", "show what robots.txt says to well-known crawlers too"),
-            _flag("--dialects", "show what each dialect decides, and whether the dialects agree"),
-            _value("--robots", "FILE", "check every URL against the robots.txt in this file, and fetch nothing"),
-            _flag("--brief", "print one line per URL: verdict, URL and reason, separated by tabs"),
+            _flag("--dialects", "show what each dialect decides, and whether they agree"),
+            _value("--robots", "FILE", "judge every URL by this robots.txt, and fetch nothing"),
+            _flag("--brief", "print only verdict, URL and reason, separated by tabs"),
         ),
     ),
     "lint": Subcommand(
         "Show what is wrong with robots.txt files, and what to write instead",
         (
-            _value(
-                "files", "FILE|URL",
-                "a file, a URL, or - for standard input; for a URL without a path, the "
-                "robots.txt of its host is checked",
-                nargs="*",
-            ),
+            _value("files", "FILE|URL", "a file, a URL, or - for standard input", nargs="*"),
             _DIALECT, _JSON,
             _value(
                 "--severity", "LEVEL",
                 "show only findings of this severity and graver ones: error, warning or note "
-                "(default: note)",
+                "(default: %(default)s)",
                 choices=("error", "warning", "note"), default="note",
             ),
-            _list(
-                "--ignore", "CODE",
-                "leave out the findings with this code; several codes are separated by commas, "
-                "or the option is repeated",
-            ),
+            _list("--ignore", "CODE", "leave out these findings; several codes are separated by commas"),
             _list("--explain", "CODE", "show an example of this code, and what is wrong in it"),
         ),
     ),
     "page": Subcommand(
         "Show the indexing rules of a page, and the statement behind each",
         (
-            _value("page", "URL|FILE", "a URL, an HTML file, or - to read HTML from standard input"),
+            _value("page", "URL|FILE", "a URL, an HTML file, or - for HTML on standard input"),
             *_PROFILE, _SPIDER,
             _list(
                 "--header", "FIELD",
-                "a header field to add to a page that is read from a file, such as "
-                '"X-Robots-Tag: noindex"; can be repeated',
+                'a header field of a page that is read from a file, such as "X-Robots-Tag: noindex"',
             ),
             _flag("--force", "fetch the page even if robots.txt forbids it"),
         ),
@@ -129,50 +107,39 @@ SUBCOMMANDS = {
     "diff": Subcommand(
         "Show what changes between two sources of rules: rules, and verdicts on URLs",
         (
-            _several(
+            _value(
                 "old", "OLD",
-                "where the old rules are: a robots.txt (a file, a URL, or - for standard input); "
-                "a crawl's ledger (several count as one), LEDGER#2 for its crawl 2, or "
-                "LEDGER@2026-11-30T12:00 for the state at that time (UTC); 'live' for the present "
-                "robots.txt of each host; or a dialect, in which the other rules are read",
+                "a robots.txt (a file, a URL, or - for standard input); a crawl's ledger (several "
+                "count as one), LEDGER#2 for its crawl 2, or LEDGER@2026-11-30T12:00 for the state "
+                "at that time (UTC); 'live' for the present robots.txt of each host; or a dialect, "
+                "in which the other rules are read",
+                nargs="+",
             ),
             _value("new", "NEW", "where the new rules are, as for OLD"),
             *_PROFILE,
             _value(
                 "--urls", "LIST|LEDGER",
                 "the URLs to compare: a file with one URL or path per line, - for standard input, "
-                "or the ledger of a crawl (default: the URLs of the ledger that is OLD or NEW, or "
-                "else paths made from the patterns)",
+                "or a ledger (default: those of the ledger that is OLD or NEW, or else paths made "
+                "from the patterns)",
             ),
-            _value(
-                "--origin", "URL",
-                "compare only URLs of this host, and its rules (default: the host of NEW, or of "
-                "OLD, if that is a URL)",
-            ),
+            _value("--origin", "URL", "compare only the rules and URLs of this host"),
             _value("--purge-list", "FILE", "write to this file the URLs that OLD allows and NEW denies"),
         ),
     ),
     "report": Subcommand(
         "Write a report on past crawls: as one HTML file, as CSV files, or as JSON",
         (
-            _several("ledgers", "LEDGER", "a crawl's ledger (REP_LEDGER)"),
-            _list(
-                "--against", "LEDGER",
-                "a ledger of an earlier crawl: the report says what has changed since; can be "
-                "repeated",
-            ),
+            _LEDGERS,
+            _list("--against", "LEDGER", "say what has changed since this ledger of an earlier crawl"),
             _value(
                 "-o --output", "FILE",
                 "the page to write, or - for standard output (default: robots-report.html; none, "
-                "with --csv or --json); an older report is replaced, any other existing file is "
-                "an error",
+                "with --csv or --json)",
             ),
-            _value("--csv", "FOLDER", "write each table, with all of its rows, as a CSV file into this folder"),
-            _flag("--json", "write the whole report, with all rows, as one JSON object on one line"),
-            _value(
-                "--hosts", "N", "list at most this many hosts (default: %(default)s)",
-                type=int, default=10_000,
-            ),
+            _value("--csv", "FOLDER", "write each table, with all rows, as a CSV file into this folder"),
+            _flag("--json", "write the whole report, with all rows, as one JSON object"),
+            _value("--hosts", "N", "list at most this many hosts (default: %(default)s)", type=int, default=10_000),
             _value(
                 "--robotstxt", "N",
                 "show the robots.txt of at most this many hosts (default: %(default)s)",
@@ -183,22 +150,14 @@ SUBCOMMANDS = {
     "why": Subcommand(
         "Show everything that ledgers have on a URL or a host, with the robots.txt of that time",
         (
-            _value(
-                "asked", "URL|HOST",
-                "a URL; or a host: a name such as shop.example or shop.example:8080, or a URL "
-                "without a path",
-            ),
-            _several("ledgers", "LEDGER", "a crawl's ledger (REP_LEDGER)"),
+            _value("asked", "URL|HOST", "a URL; or a host, such as shop.example or https://shop.example"),
+            _LEDGERS,
             _value(
                 "--limit", "N",
                 "show at most this many decisions, like ones counted together (default: %(default)s)",
                 type=int, default=20,
             ),
-            _value(
-                "--bundle", "FILE",
-                "write the decisions, their robots.txt files and a page that says how to check "
-                "them to this zip file",
-            ),
+            _value("--bundle", "FILE", "write a zip file with which somebody else can check the decisions"),
             _JSON,
         ),
     ),
@@ -206,11 +165,7 @@ SUBCOMMANDS = {
         "Say whether a ledger is as the crawls wrote it",
         (
             _value("ledger", "LEDGER", "a crawl's ledger (REP_LEDGER)"),
-            _value(
-                "digests", "DIGEST",
-                "a digest (SHA-256) that was published: a crawl of the ledger must still have it",
-                nargs="*",
-            ),
+            _value("digests", "DIGEST", "a published digest, which a crawl must still have", nargs="*"),
             _JSON,
         ),
     ),

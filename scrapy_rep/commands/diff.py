@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import datetime, timezone
-from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -19,15 +17,20 @@ from scrapy_rep.commands.output import (
     FOUND,
     WRONG_USAGE,
     Output,
-    counted,
     notify,
     output_file,
-    shortened,
 )
 from scrapy_rep.commands.profile import decision_record, profile_of
 from scrapy_rep.commands.rulechanges import rule_changes, sample_paths
-from scrapy_rep.commands.sources import Live, OneFile, access_words, of_arguments
-from scrapy_rep.commands.urls import Asked, UrlList, is_url, parse_argument, parts
+from scrapy_rep.commands.sources import Live, OneFile, of_arguments
+from scrapy_rep.commands.urls import (
+    Asked,
+    UrlList,
+    is_url,
+    opened,
+    parse_argument,
+    parts,
+)
 from scrapy_rep.commands.usage import usage_change
 from scrapy_rep.commands.web import ask
 from scrapy_rep.protocol.agents import EVERYONE
@@ -36,12 +39,11 @@ from scrapy_rep.protocol.robotstxt.decisions import Reason
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from scrapy.settings import Settings
 
-    from scrapy_rep.commands.ledgers import Ledger, PastCrawl
-    from scrapy_rep.commands.output import Line
+    from scrapy_rep.commands.ledgers import Ledger
     from scrapy_rep.commands.profile import Profile
     from scrapy_rep.commands.web import Web
     from scrapy_rep.protocol.dialect import Dialect
@@ -63,7 +65,18 @@ _WORDS = {
 """What becomes of a URL, in words."""
 
 _PACE = {Reason.CRAWL_DELAY.value, Reason.VISIT_TIME.value}
-_AGENTS_SHOWN = 5
+
+_ROWS = ("{words:word}\t{url}\t{why}",)
+_HOST_ROWS = ("{words:word}\t{origin}\t{urls} URLs: {why}",)
+_SUMMARY_ROWS = (
+    "{urls} URLs compared",
+    *(f"  {words}: {{{kind}:some}}" for kind, words in _WORDS.items()),
+)
+_RULES_ROWS = (
+    "User-agent: {agents:bold}   (group {change})",
+    ("removed", ("  - {rule:red}",)),
+    ("added", ("  + {rule:green}",)),
+)
 
 
 class Side(NamedTuple):
@@ -97,18 +110,18 @@ def run(arguments: Namespace, settings: Settings) -> int:
     if names.count("-") > 1:
         raise UsageError("- reads all of standard input: give it only once")
     with ExitStack() as stack:
-        found = {name: ledger_of(name) for name in dict.fromkeys(names)}
-        ledgers = {name: ledger for name, ledger in found.items() if ledger}
-        for ledger in ledgers.values():
-            stack.enter_context(closing(ledger))
-        write, path = None, arguments.purge_list
+        ledgers = {}
+        for name in names:
+            if name not in ledgers and (ledger := ledger_of(name)):
+                ledgers[name] = stack.enter_context(closing(ledger))
+        purge, path = None, arguments.purge_list
         if path is not None:
             inputs = [ledgers[name].path if name in ledgers else name for name in names]
-            write = stack.enter_context(
+            purge = stack.enter_context(
                 output_file(path, f"--purge-list {path}", inputs)
             )
-        differences = Differences(arguments, profile, ledgers, write)
-        if not (profile.unnamed and ledgers):  # A ledger names the crawler.
+        differences = Differences(arguments, profile, ledgers, purge)
+        if not ledgers:  # A ledger names the crawler.
             profile.notify()
         sides = [*arguments.old, arguments.new]
         # Two dialects read the present files.
@@ -159,25 +172,24 @@ class Differences:
         arguments: Namespace,
         profile: Profile,
         ledgers: dict[str, Ledger],
-        write: Callable[[str], None] | None,
+        purge: Callable[[str], None] | None,
     ) -> None:
-        """*write* writes to the purge list. Raises UsageError for a list that can't be read."""
+        """*purge* writes to the purge list. Raises UsageError for a list that can't be read."""
         self._arguments = arguments
         self._profile = profile
         self._ledgers = ledgers
-        self._write = write
+        self._purge = purge
         self._now = datetime.now(timezone.utc)
         self._origin: Origin | None = None
         if arguments.origin is not None:
             asked = written_origin(arguments.origin)
             self._origin = asked or parse_argument(arguments.origin).origin
         self._list: UrlList | None = None
-        if arguments.urls is not None and arguments.urls not in ledgers:
-            self._list = UrlList(arguments.urls, paths=True)
+        if (path := arguments.urls) is not None and path not in ledgers:
+            line = "line" if path == "-" else f"{path}, line"
+            self._list = UrlList(opened(path), line, paths=True)
         self._output = Output(arguments)
-        self._profiles = lru_cache(maxsize=64)(self._profile_of)
         self._have_rules_changed = False
-        self._compared = 0
         self._counts = Counter(dict.fromkeys(_WORDS, 0))
         self._of_hosts: Counter[tuple[str, str, str]] = Counter()
         """The URLs of each host for which a whole host is the reason, by kind and reason."""
@@ -192,15 +204,12 @@ class Differences:
         # Read before the first output, so that a damaged ledger is reported alone.
         first = next(urls, [])
         self._show_rules()
-        total = crawls.count(self._origin) if crawls else None
-        with _progress(self._output, total) as advance:
-            for part in chain([first], urls):
-                await self._load(each.origin for each in part)
-                for each in part:
-                    self._compare(each)
-                    advance(each.past.times if each.past else 1)
-                self._output.flush()
-        return self._end(crawls)
+        for part in chain([first], urls):
+            await self._load(each.origin for each in part)
+            for each in part:
+                self._compare(each)
+            self._output.flush()
+        return self._end([] if crawls is None else crawls.crawls)
 
     def _choose_urls(self) -> PastCrawls | None:
         """Return the ledgers that the URLs come from, if any. Choose the side whose recorded
@@ -217,14 +226,13 @@ class Differences:
                     self._recorded, crawls = side, side.source
         for source in sides:
             self._origin = self._origin or source.origin
-        is_one = any(isinstance(source, OneFile) for source in sides)
-        if crawls and is_one and self._origin is None and len(crawls.origins) > 1:
+        are_files = [isinstance(source, OneFile) for source in sides]
+        if self._origin is None and crawls and any(are_files) and crawls.has_origins:
             raise UsageError(
                 "the ledger has URLs of several hosts, and a robots.txt is for one; choose the "
                 "host with --origin"
             )
-        is_each = all(isinstance(source, OneFile) for source in sides)
-        if not crawls and not self._list and not is_each and self._origin is None:
+        if self._origin is None and not (crawls or self._list or all(are_files)):
             raise UsageError(
                 "name the URLs to compare with --urls, or a host with --origin"
             )
@@ -232,8 +240,7 @@ class Differences:
 
     def _urls(self, crawls: PastCrawls | None) -> Iterator[Asked]:
         if crawls is not None:
-            for each in crawls.urls(self._origin):
-                yield each if self._recorded else each._replace(past=None)
+            yield from crawls.urls(self._origin)
         elif self._list is not None:
             for each in chain.from_iterable(self._list):
                 if self._origin is None or each.origin in {None, self._origin}:
@@ -251,52 +258,41 @@ class Differences:
 
     def _one(self, side: Side) -> RobotsTxt | None:
         """Return the robots.txt of *side*, if it has only one and that is known."""
-        loaded, crawl, _ = side.source.rules(self._origin)
-        if loaded is None or loaded.is_unreachable:
+        rules = side.source.rules(self._origin)
+        if rules.followed is None or rules.followed.is_unreachable:
             return None
-        return loaded.read_as(self._dialect(side, crawl))
+        return rules.followed.read_as(self._dialect(side, rules.crawl))
 
-    def _dialect(self, side: Side, crawl: PastCrawl | None) -> Dialect:
+    def _dialect(self, side: Side, crawl: dict[str, Any] | None) -> Dialect:
         """Return the dialect of *side*; that of the *crawl*, unless an argument names another."""
         profile = self._profile
         if side.dialect or self._arguments.dialect is not None or crawl is None:
             return side.dialect or profile.dialect
-        return profile.dialects.get(crawl.dialect, profile.dialect)
-
-    def _profile_of(self, crawl: PastCrawl | None) -> Profile:
-        """Return the profile with the agents of the *crawl*, unless an option names others."""
-        if crawl is None or self._arguments.agent:
-            return self._profile
-        return replace(self._profile, agents=crawl.agents or (EVERYONE,))
+        return profile.dialects.get(crawl["dialect"], profile.dialect)
 
     def _show_rules(self) -> None:
         """Show the rules and records that were added or removed."""
         old, new = self._one(self._old), self._one(self._new)
-        for source in (self._old.source, self._new.source):
-            if isinstance(source, OneFile) and source.loaded.result:
-                url, access = source.loaded.where, source.loaded.access
-                record = {"kind": "source", "url": url, "access": access}
-                self._output.show(record, _source_text)
         if old is None or new is None:
             return
         changes, is_all = rule_changes(old, new)
         self._have_rules_changed = bool(changes) or not is_all
         for change in changes:
-            self._output.show({"kind": "rules", **change}, _rules_text)
+            self._output.show({"kind": "rules", **change}, _RULES_ROWS)
         if not is_all:
             notify(
                 "the files have too many groups to compare; not all changes are shown"
             )
 
     def _compare(self, asked: Asked) -> None:
-        self._compared += 1
-        past = asked.past
-        crawl = past and past.crawl
-        if crawl is None:
+        crawl = asked.past and asked.past.crawl
+        if not (self._recorded and crawl):
             sources = self._old.source, self._new.source
             crawls = (source.rules(asked.origin).crawl for source in sources)
             crawl = next(filter(None, crawls), None)
-        profile = self._profiles(crawl)
+        profile = self._profile
+        if crawl and not self._arguments.agent:  # Options go first.
+            profile = replace(profile, agents=tuple(crawl["agents"]) or (EVERYONE,))
         old = self._judged(self._old, asked, profile, crawl)
         new = self._judged(self._new, asked, profile, crawl)
         kind, usage = _kind(old, new), None
@@ -306,68 +302,82 @@ class Differences:
         self._counts[kind] += 1
         if not kind:
             return
-        origin = str(asked.origin or (past and past.origin) or self._new.name)
+        origin = str(
+            asked.origin or (asked.past and asked.past.origin) or self._new.name
+        )
         if kind in {"delayed", "unknown"}:
             side = old if new.is_known and kind == "unknown" else new
             self._of_hosts[kind, origin, side.record["why"]] += 1
             return
+        changed = usage or {
+            "old": old.record,
+            "new": new.record,
+            "why": f"was: {old.record['why']}; now: {new.record['why']}",
+        }
         agents = list(profile.agents)
         record = {"kind": kind, "url": asked.url, "origin": origin, "agents": agents}
-        record |= usage or {"old": old.record, "new": new.record}
-        self._output.show(record, _text)
-        if kind == "denied" and self._write is not None:
-            self._write(asked.url + "\n")
+        self._output.show(record | changed, _ROWS, words=_WORDS[kind])
+        if kind == "denied" and self._purge is not None:
+            self._purge(asked.url + "\n")
 
     def _judged(
-        self, side: Side, asked: Asked, profile: Profile, crawl: PastCrawl | None
+        self, side: Side, asked: Asked, profile: Profile, crawl: dict[str, Any] | None
     ) -> Judged:
         dialect = self._dialect(side, crawl)
         if side is self._recorded and asked.past:
             record, past = asked.past.record, asked.past.loaded
             robots = past.read_as(dialect) if past else None
             return Judged(record, record["allowed"], robots)
-        loaded, _, site = side.source.rules(asked.origin)
+        rules = side.source.rules(asked.origin)
+        loaded = rules.followed
         if loaded is None:
             record = {"reason": "", "why": "no robots.txt of this host is known"}
             return Judged(record, is_known=False)
         robots = loaded.read_as(dialect)
         decision = profile.decide(robots, asked.url, self._now)
         is_fetched = decision.allowed
-        if site is not None and is_fetched and not site.is_unreachable:
-            said = profile.decide(site.read_as(dialect), asked.url)
+        if (
+            rules.override
+            and rules.site
+            and is_fetched
+            and not rules.site.is_unreachable
+        ):
+            said = profile.decide(rules.site.read_as(dialect), asked.url)
             decision = decision if said.allowed else said
         is_known = decision.reason is not Reason.UNREACHABLE
         record = decision_record(decision, profile)
-        record |= {"override": loaded.override, "time": None}
+        record |= {"override": loaded.override and str(loaded.override), "time": None}
         if not is_known:
-            record["why"] = f"robots.txt is {access_words(loaded.access)}"
+            record["why"] = f"robots.txt is {loaded.access['why']}"
+        elif loaded.override:
+            record["why"] += f" (overridden: {loaded.override})"
         return Judged(record, is_fetched, robots, is_known)
 
-    def _end(self, crawls: PastCrawls | None) -> int:
+    def _end(self, crawls: Sequence[dict[str, Any]]) -> int:
         """Show what concerns whole hosts, and a summary. Return the exit status."""
         for (kind, origin, why), urls in self._of_hosts.items():
             record = {"kind": kind, "origin": origin, "urls": urls, "why": why}
-            self._output.show(record, _text)
+            self._output.show(record, _HOST_ROWS, words=_WORDS[kind])
         counts = {kind: self._counts[kind] for kind in _WORDS}
         changed = sum(counts.values()) - counts["overridden"]
         has_changed = self._have_rules_changed or changed > 0
+        complete = sum(each["every_decision"] for each in crawls)
         record = {
             "kind": "summary",
             "old": self._old.name,
             "new": self._new.name,
             **self._profile.record,
             "dialect": self._dialect(self._new, None).name,
-            "urls": self._compared,
+            "urls": self._counts.total(),
             **counts,
-            "crawls": crawls.crawls if crawls else 0,
-            "complete_crawls": crawls.complete_crawls if crawls else 0,
+            "crawls": len(crawls),
+            "complete_crawls": complete,
             "changed": has_changed,
         }
-        self._output.show(record, _summary_text)
-        left = crawls.crawls - crawls.complete_crawls if crawls else 0
-        if crawls and left:
+        self._output.show(record, _SUMMARY_ROWS)
+        if left := len(crawls) - complete:
             notify(
-                f"{left:,} of {crawls.crawls:,} crawls recorded only what was refused or "
+                f"{left:,} of {len(crawls):,} crawls recorded only what was refused or "
                 "overridden (REP_LEDGER_LEVEL was not 'all'): what becomes of the other URLs is "
                 "not known"
             )
@@ -389,62 +399,3 @@ def _kind(old: Judged, new: Judged) -> str:
     if new.is_fetched:
         return "allowed"
     return "delayed" if new.record["reason"] in _PACE else "denied"
-
-
-def _text(line: Line, record: dict[str, Any]) -> None:
-    """Write the line about a URL, or about the URLs of a host."""
-    subject, words = record.get("url", record["origin"]), record.get("why")
-    if "urls" in record:
-        words = f"{counted(record['urls'], 'URL')}: {words}"
-    elif words is None:
-        words = f"was: {_said(record['old'])}; now: {_said(record['new'])}"
-    line("{:word}\t{}\t{}", _WORDS[record["kind"]], subject, words)
-
-
-def _said(decision: dict[str, Any]) -> str:
-    override = decision["override"]
-    more = f" (overridden: {override[:300]})" if override else ""
-    return f"{decision['why']}{more}"
-
-
-def _source_text(line: Line, record: dict[str, Any]) -> None:
-    line("{}: {}", record["url"], access_words(record["access"]))
-
-
-def _rules_text(line: Line, record: dict[str, Any]) -> None:
-    if record["agents"]:
-        whom = f"User-agent: {shortened(record['agents'], _AGENTS_SHOWN)}"
-        line("{:bold}   (group {})", whom, record["change"])
-    for change, sign, style in ("removed", "-", "red"), ("added", "+", "green"):
-        for each in record[change]:
-            text = f"  {sign} {each['field'].capitalize()}: {each['value']}"[:304]
-            place = f"   (line {each['line']})" if each["line"] else ""
-            line(f"{{:{style}}}{{}}", text, place)
-
-
-def _summary_text(line: Line, record: dict[str, Any]) -> None:
-    found = [
-        f"{record[kind]:,} {words}" for kind, words in _WORDS.items() if record[kind]
-    ]
-    changes = ", ".join(found) or "no verdict changes"
-    line(f"{counted(record['urls'], 'URL')} compared: {changes}")
-
-
-@contextmanager
-def _progress(output: Output, total: int | None) -> Iterator[Callable[[int], object]]:
-    """Show a progress bar while the block runs, if standard error is a terminal.
-
-    Yields a function that takes the number of URLs judged since the last call. There is
-    no bar without tqdm, which the extra ``report`` installs.
-    """
-    try:
-        from tqdm import tqdm  # noqa: PLC0415
-    except ImportError:
-        yield lambda _: None
-        return
-    # With disable=None, tqdm shows the bar only on a terminal.
-    with tqdm(total=total, unit=" URLs", disable=None) as bar:
-        if not bar.disable:
-            # tqdm.write() moves the bar, which may be on the same terminal.
-            output.write = lambda text: tqdm.write(text, file=sys.stdout, end="")
-        yield bar.update

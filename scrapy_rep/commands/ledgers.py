@@ -13,15 +13,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.profile import decision_record
-from scrapy_rep.commands.sources import LoadedRobotsTxt, Rules, of_result
+from scrapy_rep.commands.output import iso_time
+from scrapy_rep.commands.sources import LoadedRobotsTxt, Rules
 from scrapy_rep.commands.urls import Asked
-from scrapy_rep.ledger.reader import open_ledger, read_json, read_texts, reading
+from scrapy_rep.ledger.reader import (
+    columns_of,
+    open_ledger,
+    read_json,
+    read_texts,
+    reading,
+)
+from scrapy_rep.ledger.schema import ADDED
 from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.origins import Origin, written_origin
-from scrapy_rep.protocol.robotstxt.decisions import Decision
-from scrapy_rep.protocol.robotstxt.rules import Rule
-from scrapy_rep.settings import LEDGER_LEVEL
+from scrapy_rep.protocol.reasons import REASONS, Words
+from scrapy_rep.settings import DEFAULTS, LEDGER_LEVEL
 
 if TYPE_CHECKING:
     import sqlite3
@@ -38,29 +44,14 @@ _DECIDED = """
 # The last decision on a URL counts: SQLite takes the other columns from the row with the
 # maximum. It sorts on disk what does not fit into memory.
 _DECISIONS = f"""
-    SELECT *, max(time) AS time, count(*) AS times {_DECIDED}
-    GROUP BY origin, url ORDER BY origin, url
+    SELECT *, max(time) AS time {_DECIDED} GROUP BY origin, url ORDER BY origin, url
 """
-_BY_ID = "SELECT * FROM snapshot LEFT JOIN body USING (sha256) WHERE id = :id"
+_SNAPSHOT = "SELECT * FROM snapshot LEFT JOIN body USING (sha256) WHERE id = ?"
 _LAST = """
-    SELECT * FROM snapshot LEFT JOIN body USING (sha256)
-    WHERE origin = :of AND fetched <= :until
+    SELECT id FROM snapshot WHERE origin = :of AND fetched <= :until
     AND crawl IN (SELECT id FROM crawl WHERE :crawl IS NULL OR id = :crawl)
     ORDER BY fetched DESC LIMIT 1
 """
-
-
-class PastCrawl(NamedTuple):
-    """What a ledger says about a crawl."""
-
-    agents: tuple[str, ...]
-    """Its product tokens."""
-
-    dialect: str
-    """The name of its dialect."""
-
-    is_complete: bool
-    """Whether its ledger has the URLs that were fetched."""
 
 
 class Past(NamedTuple):
@@ -69,42 +60,32 @@ class Past(NamedTuple):
     origin: str
     url: str
     time: float
-
-    times: int
-    """The number of decisions on the URL."""
-
     row: sqlite3.Row
-    crawl: PastCrawl | None
     ledger: Ledger
 
     @property
+    def crawl(self) -> dict[str, Any] | None:
+        return self.ledger.crawls.get(self.row["crawl"])
+
+    @property
     def record(self) -> dict[str, Any]:
-        """The decision as a JSON object: as ``decision_record`` returns it, with ``override`` and
-        ``time``.
-        """
+        """The decision as a JSON object."""
         row = self.row
-        line, statement, reason = row["line"], row["statement"], row["reason"]
-        is_override, rule = row["layer"] == "override", None
-        if statement and line and not is_override:
-            kind, _, pattern = statement.partition(":")
-            rule = Rule(kind.lower(), pattern.strip(), line)
-        form = row["form"] if "form" in row.keys() else None  # noqa: SIM118
-        allowed = row["verdict"] == "allowed"
-        decision = Decision(allowed, rule, row["agent"], reason, form or "")
-        moment = datetime.fromtimestamp(self.time, timezone.utc)
+        is_override = row["layer"] == "override"
         return {
-            **decision_record(decision),
-            "override": (statement or reason) if is_override else None,
-            "time": moment.isoformat(timespec="seconds").replace("+00:00", "Z"),
+            "allowed": row["verdict"] == "allowed",
+            "reason": row["reason"],
+            "agent": row["agent"],
+            "form": row["form"],
+            "why": why(row),
+            "override": (row["statement"] or row["reason"]) if is_override else None,
+            "time": iso_time(self.time),
         }
 
     @property
     def loaded(self) -> LoadedRobotsTxt | None:
         """The robots.txt that decided."""
-        snapshot = self.row["snapshot"]
-        if snapshot is None:
-            return None
-        return self.ledger.robotstxt(_BY_ID, id=snapshot).loaded
+        return self.ledger.loaded(self.row["snapshot"]).site
 
 
 class Ledger:
@@ -113,46 +94,75 @@ class Ledger:
     Raises LedgerError for a file that is damaged, and UsageError for a crawl that is not in it.
     """
 
-    def __init__(self, path: str, crawl: int | None, until: float) -> None:
+    def __init__(
+        self, path: str, crawl: int | None = None, until: float = math.inf
+    ) -> None:
         self.path = path
         self._asked = {"crawl": crawl, "until": until, "origin": None}
-        self._connection = open_ledger(path)
-        self.close = self._connection.close
-        self.robotstxt = lru_cache(maxsize=8)(self._robotstxt)
+        self.connection = open_ledger(path)
+        self.close = self.connection.close
+        self.loaded = lru_cache(maxsize=8)(self._loaded)
         with reading(path):
+            there = columns_of(self.connection, "decision")
+            # Ledgers of earlier versions lack columns.
+            more = "".join(f", NULL AS {name}" for name in ADDED if name not in there)
+            self._with = f"WITH decision AS (SELECT *{more} FROM main.decision)"  # noqa: S608
             self.crawls = {
-                row["id"]: PastCrawl(
-                    read_texts(row["agents"]),
-                    row["dialect"],
-                    read_json(row["settings"], dict).get(LEDGER_LEVEL) == "all",
-                )
-                for row in self._connection.execute("SELECT * FROM crawl")
+                row["id"]: self._crawl(row)
+                for row in self.connection.execute("SELECT * FROM crawl")
                 if crawl in {None, row["id"]}
             }
         if crawl is not None and not self.crawls:
             raise UsageError(f"{path} has no crawl {crawl}")
 
-    def rows(self, sql: str, **asked: Any) -> Iterator[sqlite3.Row]:
+    def _crawl(self, row: sqlite3.Row) -> dict[str, Any]:
+        """Return a crawl as a JSON object."""
+        level = read_json(row["settings"], dict).get(LEDGER_LEVEL)
+        return {
+            "ledger": self.path,
+            "crawl": row["id"],
+            "spider": row["spider"],
+            "user_agent": row["user_agent"],
+            "agents": list(read_texts(row["agents"])),
+            "dialect": row["dialect"],
+            "every_decision": (level or DEFAULTS[LEDGER_LEVEL]) == "all",
+            "started": iso_time(row["started"]),
+            "ended": iso_time(row["ended"]),
+        }
+
+    def rows(self, sql: str, **values: Any) -> Iterator[sqlite3.Row]:
+        """Yield the rows of a query, in which the table ``decision`` has all of its columns."""
         with reading(self.path):
-            yield from self._connection.execute(sql, self._asked | asked)
+            yield from self.connection.execute(self._with + sql, self._asked | values)
 
     def decisions(self, origin: str | None) -> Iterator[Past]:
         """Yield the last decision on each URL, sorted by origin and URL."""
         for row in self.rows(_DECISIONS, origin=origin):
-            crawl = self.crawls.get(row["crawl"])
-            place = row["origin"], row["url"], row["time"], row["times"]
-            yield Past(*place, row, crawl, self)
+            yield Past(row["origin"], row["url"], row["time"], row, self)
 
-    def _robotstxt(self, sql: str, **asked: Any) -> Rules:
+    def snapshot(self, number: int | None) -> sqlite3.Row | None:
+        """Return the row of a robots.txt, with its body; None if there is none."""
+        with reading(self.path):
+            row: sqlite3.Row | None
+            row = self.connection.execute(_SNAPSHOT, (number,)).fetchone()
+            return row
+
+    def _loaded(self, snapshot: int | None) -> Rules:
         """Return a robots.txt that a crawl used, and the crawl."""
-        for row in self.rows(sql, **asked):
-            body, error = row["body"], row["error"] or ""
-            if body is not None:  # It may be an older copy, used in place of an error.
-                result = AccessResult(url=row["url"], status=200, body=bytes(body))
-            else:
-                result = AccessResult(url=row["url"], status=row["status"], error=error)
-            return Rules(of_result(result), self.crawls.get(row["crawl"]))
-        return Rules()
+        row = self.snapshot(snapshot)
+        if row is None:
+            return Rules()
+        body, error = row["body"], row["error"] or ""
+        if body is not None:  # It may be an older copy, used in place of an error.
+            result = AccessResult(url=row["url"], status=200, body=bytes(body))
+        else:
+            result = AccessResult(url=row["url"], status=row["status"], error=error)
+        return Rules(LoadedRobotsTxt(result), crawl=self.crawls.get(row["crawl"]))
+
+    def last(self, origin: Origin) -> Rules | None:
+        """Return the last robots.txt of *origin*, and the crawl that used it."""
+        row = next(self.rows(_LAST, of=str(origin)), None)
+        return self.loaded(row["id"]) if row else None
 
 
 class PastCrawls:
@@ -160,35 +170,20 @@ class PastCrawls:
 
     def __init__(self, ledgers: Sequence[Ledger]) -> None:
         self._ledgers = ledgers
-        every = [crawl for each in ledgers for crawl in each.crawls.values()]
-        self.crawls = len(every)
-        """The number of crawls."""
-        self.complete_crawls = sum(crawl.is_complete for crawl in every)
-        """The number of crawls whose ledgers have the URLs that were fetched."""
-        origins = self.origins
-        self.origin = written_origin(origins.pop()) if len(origins) == 1 else None
-        """The origin of all URLs, if there is only one."""
-
-    @property
-    def origins(self) -> set[str]:
-        """The origins of the URLs; of many, some."""
+        self.crawls = [one for each in ledgers for one in each.crawls.values()]
         sql = f"SELECT DISTINCT origin {_DECIDED} AND origin != '' LIMIT 2"
-        return {row["origin"] for each in self._ledgers for row in each.rows(sql)}
-
-    def count(self, origin: Origin | None) -> int:
-        """Return the number of decisions."""
-        sql, asked = f"SELECT count(*) AS times {_DECIDED}", origin and str(origin)
-        rows = [row for each in self._ledgers for row in each.rows(sql, origin=asked)]
-        return sum(row["times"] for row in rows)
+        origins = {row["origin"] for each in ledgers for row in each.rows(sql)}
+        self.has_origins = len(origins) > 1
+        """Whether the URLs have several origins."""
+        self.origin = None if self.has_origins else written_origin("".join(origins))
+        """The origin of all URLs, if there is only one."""
 
     def urls(self, origin: Origin | None) -> Iterator[Asked]:
         """Yield each URL with the last decision on it, sorted by origin."""
         streams = [each.decisions(origin and str(origin)) for each in self._ledgers]
         place = attrgetter("origin", "url")
         for _, same in groupby(heapq.merge(*streams, key=place), place):
-            each = list(same)
-            times = sum(one.times for one in each)
-            past = max(each, key=attrgetter("time"))._replace(times=times)
+            past = max(same, key=attrgetter("time"))
             yield Asked(past.url, written_origin(past.origin), past)
 
     async def load(self, origins: Iterable[Origin]) -> None:
@@ -196,11 +191,24 @@ class PastCrawls:
 
     def rules(self, origin: Origin | None) -> Rules:
         """Return the last robots.txt of *origin*, and the crawl that used it."""
-        for each in reversed(self._ledgers) if origin else ():
-            found = each.robotstxt(_LAST, of=str(origin))
-            if found.loaded is not None:
-                return found
-        return Rules()
+        found = Rules()
+        for each in self._ledgers:
+            if origin is not None:
+                found = each.last(origin) or found
+        return found
+
+
+def why(row: sqlite3.Row) -> str:
+    """Return the reason of a decision in words."""
+    reason, statement = row["reason"], row["statement"]
+    key = "rel" if row["layer"] == "rel" else reason
+    key = "pause" if (reason, row["verdict"]) == ("back-off", "noted") else key
+    words = REASONS.get(key, Words(reason)).text
+    if row["line"] and statement and row["layer"] == "robots.txt":
+        words = f"line {row['line']}, {statement}"
+    elif statement:
+        words = f"{words}: {statement}"
+    return f"{words} (as {row['form']})" if row["form"] else words
 
 
 def ledger_of(argument: str) -> Ledger | None:
@@ -208,10 +216,10 @@ def ledger_of(argument: str) -> Ledger | None:
     that is no SQLite file. Raises UsageError for a time that can't be read.
     """
     if _is_sqlite(argument):
-        return Ledger(argument, None, math.inf)
+        return Ledger(argument)
     path, _, crawl = argument.rpartition("#")
     if crawl.isdecimal() and _is_sqlite(path):
-        return Ledger(path, int(crawl[:18]), math.inf)
+        return Ledger(path, int(crawl[:18]))
     path, _, time = argument.rpartition("@")
     if not _is_sqlite(path):
         return None
@@ -223,7 +231,7 @@ def ledger_of(argument: str) -> Ledger | None:
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=timezone.utc)
-    return Ledger(path, None, moment.timestamp())
+    return Ledger(path, until=moment.timestamp())
 
 
 def _is_sqlite(path: str) -> bool:

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.output import (
-    CLEAN,
-    FOUND,
-    WRONG_USAGE,
-    Output,
-    counted,
-    notify,
-    shortened,
-)
+from scrapy_rep.commands.output import CLEAN, FOUND, WRONG_USAGE, Output, notify
 from scrapy_rep.commands.profile import profile_of
 from scrapy_rep.commands.sources import of_arguments
 from scrapy_rep.commands.urls import is_url, parse_url
@@ -25,25 +18,41 @@ from scrapy_rep.protocol.lint.linter import ROW_OF
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from scrapy.settings import Settings
 
-    from scrapy_rep.commands.output import Line
     from scrapy_rep.commands.sources import LoadedRobotsTxt
     from scrapy_rep.protocol.dialect import Dialect
 
 _OF_FETCHES = (Access.UNAVAILABLE.value, Access.UNREACHABLE.value)
 """The codes of findings about a robots.txt that could not be fetched."""
 
-_LINES_SHOWN = 5
+_ROWS = (
+    "{file:bold}: {errors} errors, {warnings} warnings, {notes} notes",
+    (
+        "findings",
+        (
+            "{file:bold}:{line}: {severity:word} [{code}] {message}",
+            "    {text}",
+            "    and {more} more with this code, on lines {lines}",
+        ),
+    ),
+)
+_EXPLANATION_ROWS = (
+    "{code:bold}: {severity:word}",
+    ("lines", ("  | {item}",)),
+    "  line {line}: {message}",
+)
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
     profile = profile_of(arguments, settings)
     output = Output(arguments)
     for code in arguments.explain:
-        output.show(_explanation(code), _explanation_text)
+        explained = _explanation(code)
+        lines = explained["example"].splitlines()
+        output.show(explained, _EXPLANATION_ROWS, lines=lines)
     if not arguments.files:
         if not arguments.explain:
             raise UsageError("name a file or a URL, or a code with --explain")
@@ -62,23 +71,22 @@ def run(arguments: Namespace, settings: Settings) -> int:
             notify(str(file))
             status = WRONG_USAGE
             continue
-        findings = sorted(
-            (
-                each
-                for each in _findings(file, profile.dialect)
-                if each.severity in shown and each.code not in ignored
-            ),
-            key=lambda each: SEVERITIES.index(each.severity),
-        )
-        severities = [each.severity for each in findings]
+        findings = [
+            each._asdict()
+            for each in _findings(file, profile.dialect)
+            if each.severity in shown and each.code not in ignored
+        ]
+        findings.sort(key=lambda each: SEVERITIES.index(each["severity"]))
+        counts = Counter(each["severity"] for each in findings)
         record = {
-            "file": file.where,
+            "file": file.result.url,
             "dialect": profile.dialect.name,
-            "clean": not {"error", "warning"} & set(severities),
-            **{f"{each}s": severities.count(each) for each in SEVERITIES},
-            "findings": [each._asdict() for each in findings],
+            "clean": not counts["error"] + counts["warning"],
+            **{f"{each}s": counts[each] for each in SEVERITIES},
+            "findings": findings,
         }
-        output.show(record, _text)
+        texts = list(_texts(findings))
+        output.show(record, _ROWS, findings=texts)
         if not record["clean"]:
             status = max(status, FOUND)
     return status
@@ -86,7 +94,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
 
 def _findings(file: LoadedRobotsTxt, dialect: Dialect) -> Sequence[Finding]:
     result = file.result
-    if result is None or result.access is Access.SUCCESSFUL:
+    if result.access is Access.SUCCESSFUL:
         return file.read_as(dialect).lint()
     code, text = str(result.access), str(result)
     if file.is_unreachable or result.status in dialect.denying_statuses:
@@ -99,29 +107,21 @@ def _findings(file: LoadedRobotsTxt, dialect: Dialect) -> Sequence[Finding]:
     return [Finding(0, code, "note", message, text)]
 
 
-def _text(line: Line, record: dict[str, Any]) -> None:
-    where = record["file"]
-    counts = [
-        counted(record[f"{each}s"], each) for each in SEVERITIES if record[f"{each}s"]
-    ]
-    if not counts:
-        line("{:bold}{:word}", f"{where}: ", "clean")
-        return
-    line("{:bold}{}", f"{where}: ", ", ".join(counts))
+def _texts(findings: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the findings as the text has them. The notes of one code differ little, so the first
+    one stands for all.
+    """
     together: dict[object, list[dict[str, Any]]] = {}
-    for number, each in enumerate(record["findings"]):
-        # The notes of one code differ little, so the first one stands for all.
+    for number, each in enumerate(findings):
         key = each["code"] if each["severity"] == "note" else number
         together.setdefault(key, []).append(each)
-    for each, *others in together.values():
-        place = f"{where}:{each['line']}: " if each["line"] else f"{where}: "
-        code, message = each["code"], each["message"]
-        line("{:bold}{:word} [{}] {}", place, each["severity"], code, message)
-        if each["text"]:
-            line("    {}", each["text"][:200])
-        if others:
-            numbers = shortened([str(other["line"]) for other in others], _LINES_SHOWN)
-            line(f"    and {len(others)} more with this code, on lines {numbers}")
+    for first, *others in together.values():
+        yield {
+            **first,
+            "text": first["text"][:200],
+            "more": len(others),
+            "lines": [each["line"] for each in others],
+        }
 
 
 def _explanation(code: str) -> dict[str, Any]:
@@ -136,14 +136,6 @@ def _explanation(code: str) -> dict[str, Any]:
         "line": found.line,
         "message": found.message,
     }
-
-
-def _explanation_text(line: Line, record: dict[str, Any]) -> None:
-    line("{:bold}: {:word}", record["code"], record["severity"])
-    for number, text in enumerate(record["example"].splitlines(), 1):
-        line("{:blue}{}", f"  {number} | ", text)
-    place = f"line {record['line']}: " if record["example"] else ""
-    line("  {}{}", place, record["message"])
 
 
 def _codes() -> str:

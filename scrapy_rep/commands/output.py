@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from io import TextIOWrapper
 from pathlib import Path
@@ -20,7 +21,7 @@ from scrapy_rep.protocol.display import visible
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from scrapy.settings import Settings
 
@@ -31,70 +32,108 @@ CLEAN, FOUND, WRONG_USAGE = 0, 1, 2
 _INTERRUPTED, _BROKEN_PIPE = 128 + 2, 128 + 13
 
 # The parameters of the ANSI escape sequence that selects a style.
-_STYLES = {"blue": "34", "bold": "1", "green": "32", "red": "31", "yellow": "33"}
+_STYLES = {"bold": "1", "blue": "34", "green": "32", "red": "31", "yellow": "33"}
 
 _COLOURS = {
-    "allowed": "green", "denied": "red", "unknown": "yellow", "disallowed": "red",
-    "indexable": "green", "noindex": "red", "expired": "red", "no page": "red",
-    "clean": "green", "note": "green", "warning": "yellow", "error": "red",
-    "now denied": "red", "now allowed": "green", "use changes": "yellow",
-    "now delayed": "yellow", "overridden": "yellow",
-    "intact": "green", "changed": "red", "not sealed": "yellow",
-    "refused": "red", "dropped": "red", "annotated": "yellow", "noted": "yellow",
-    "would-refuse": "red", "would-drop": "red",
+    "green": ("allowed", "indexable", "clean", "note", "now allowed", "intact"),
+    "red": (
+        "denied", "noindex", "unavailable_after", "no page", "error", "now denied", "changed",
+        "refused", "dropped", "would-refuse", "would-drop",
+    ),
+    "yellow": (
+        "not fetched", "warning", "use changes", "now delayed", "overridden", "not sealed",
+        "annotated", "noted",
+    ),
 }  # fmt: skip
-"""The colour of each word that states a result."""
+"""The words for results, by colour."""
 
-Line: TypeAlias = "Callable[..., None]"
-"""Writes a line of text: ``Output.line``."""
+_COLOUR_OF = {word: colour for colour, words in _COLOURS.items() for word in words}
+_FORMAT = re.compile(r"([a-z]*)([<>]?\d*)").fullmatch
+
+_VERDICTS = {True: "allowed", False: "denied"}
+_SHOWN_OF_LIST = 5
+
+Row: TypeAlias = "str | tuple[str, Rows]"
+Rows: TypeAlias = "Sequence[Row]"
+
+
+class _Empty(Exception):
+    """A template has a value that is None or empty."""
 
 
 class Output(Formatter):
-    """Shows the dicts that a command builds: as text, or as JSON, one object on each line."""
+    """Shows the dicts that a command builds: as text, or as JSON, one object on each line.
+
+    The text of a dict is made by rows. A row is a template, such as ``"  robots.txt: {url}"``,
+    and is left out if one of its values is None or empty. Or it is a pair: the key of a list or a
+    dict, and the rows for each of its values, which may also name values of the dict around it:
+    the key in a dict is ``name``, and a value that is no dict is ``item``.
+
+    A format is a style, a width with its direction (``<20``), or both. The styles are ``bold``,
+    the colours, ``word`` (the colour of a word for a result), and ``some``, with which a row is
+    also left out for 0.
+    """
 
     def __init__(self, arguments: Namespace) -> None:
         self._as_json = arguments.json
-        self.write: Callable[[str], object] = sys.stdout.write
         self.flush = sys.stdout.flush
         # See https://no-color.org.
         no_color = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
         self._has_colours = sys.stdout.isatty() and not no_color
 
-    def show(
-        self, record: dict[str, Any], text: Callable[[Line, dict[str, Any]], None]
-    ) -> None:
-        """Write *record*. *text* gets the function :meth:`line` and the record, and writes the
-        lines of its text.
-        """
+    def show(self, record: dict[str, Any], rows: Rows, **of_text: object) -> None:
+        """Write *record*. The text takes the values *of_text* in place of those in the record."""
         if self._as_json:
             # ensure_ascii escapes all control characters but DEL. Dates become text.
             written = json.dumps(record, default=str)
-            self.write(written.replace("\x7f", "\\u007f") + "\n")
+            sys.stdout.write(written.replace("\x7f", "\\u007f") + "\n")
         else:
-            text(self.line, record)
+            self._show_rows(rows, record | of_text)
 
-    def line(self, template: str = "", *values: object) -> None:
-        """Write a line: *template* with *values* in the places of its ``{}``.
+    def _show_rows(self, rows: Rows, values: dict[str, Any]) -> None:
+        for row in rows:
+            with suppress(_Empty):
+                if isinstance(row, str):
+                    sys.stdout.write(self.vformat(row, (), values) + "\n")
+                    continue
+                found, _ = self.get_field(row[0], (), values)
+                named = found.items() if isinstance(found, dict) else enumerate(found)
+                for name, each in named:
+                    own = each if isinstance(each, dict) else {"item": each}
+                    self._show_rows(row[1], {**values, "name": name, **own})
 
-        ``{:bold}`` selects a style, and ``{:word}`` the colour of a word that states a result.
-        The control characters of values are made visible, so that text of a site can't control
-        the terminal; those of the template are written.
-        """
-        self.write(self.vformat(template, values, {}) + "\n")
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+        try:
+            found = super().get_field(field_name, args, kwargs)
+        except (KeyError, TypeError):
+            raise _Empty from None
+        if found[0] is None or found[0] in ("", [], {}):
+            raise _Empty
+        return found
 
     def format_field(self, value: object, format_spec: str) -> str:
+        """Return a value as it is shown. Control characters are made visible, so that text of
+        a site can't control the terminal.
+        """
+        match = _FORMAT(format_spec)
+        assert match
+        style, width = match.groups()
+        if style == "some" and not value:
+            raise _Empty
+        if isinstance(value, bool):
+            value = ("yes" if value else "no") if style != "word" else _VERDICTS[value]
+        elif isinstance(value, list):
+            more = len(value) - _SHOWN_OF_LIST
+            value = ", ".join(map(str, value[:_SHOWN_OF_LIST]))
+            value += f" and {more} more" if more > 0 else ""
+        elif isinstance(value, float):
+            value = f"{value:g}"
         text = visible(str(value))
-        style = format_spec
-        if style == "word":
-            style = _COLOURS.get(text.strip(), "")
-        if not style or not self._has_colours:
-            return text
-        return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: ``1 URL``, ``2,000 URLs``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+        style = _COLOUR_OF.get(text, "") if style == "word" else style
+        text = format(text, width)
+        if style in _STYLES and self._has_colours:
+            return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
+        return text
 
 
 def iso_time(seconds: float | None) -> str | None:
@@ -103,12 +142,6 @@ def iso_time(seconds: float | None) -> str | None:
         return None
     time = datetime.fromtimestamp(seconds, timezone.utc)
     return time.isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def shortened(texts: list[str], at_most: int) -> str:
-    """Return a list of texts as one text, without those beyond *at_most*."""
-    more = len(texts) - at_most
-    return ", ".join(texts[:at_most]) + (f" and {more} more" if more > 0 else "")
 
 
 def notify(message: str) -> None:
@@ -148,19 +181,26 @@ def exit_status(
 
 @contextmanager
 def output_file(
-    path: str, name: str, inputs: Iterable[str]
+    path: str, name: str, inputs: Iterable[str], mark: bytes | None = None
 ) -> Iterator[Callable[[str | bytes], None]]:
     """Yield a function that writes text, or bytes, to a file, which replaces *path* when the block ends
     without an error. Until then it is a temporary file in the same folder.
 
     If *path* is a symbolic link, its target is replaced. Raises UsageError, which begins with
-    *name*, for a path that can't be written or is one of the *inputs*.
+    *name*, for a path that can't be written, is one of the *inputs*, or is a file that is not empty
+    and does not have *mark* at its beginning or end.
     """
     target = Path(path).resolve()
-    if target.is_dir():
-        raise UsageError(f"{name}: Is a directory")
     if target in {Path(each).resolve() for each in inputs}:
         raise UsageError(f"{name}: this is an input file, and is not replaced")
+    if target.is_dir():
+        raise UsageError(f"{name}: Is a directory")
+    with _errors_of(name):
+        may_replace = mark is None or not target.exists() or _has_mark(target, mark)
+    if not may_replace:
+        raise UsageError(
+            f"{name} exists, and this command did not write it; choose another file"
+        )
     with _errors_of(name):
         file = NamedTemporaryFile(
             dir=target.parent, prefix=f".{target.name[:100]}.", delete=False
@@ -182,6 +222,16 @@ def output_file(
         with _errors_of(name):
             file.close()
         partial.unlink(missing_ok=True)
+
+
+def _has_mark(path: Path, mark: bytes) -> bool:
+    """Whether a file is empty, or begins or ends with *mark*."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        begin = file.read(len(mark))
+        file.seek(max(path.stat().st_size - len(mark), 0))
+        return not begin or mark in {begin, file.read()}
 
 
 @contextmanager

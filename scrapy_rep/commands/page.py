@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
@@ -12,16 +10,11 @@ from scrapy.exceptions import UsageError
 from scrapy.http import Headers, HtmlResponse, Response
 from w3lib.encoding import http_content_type_encoding
 
+from scrapy_rep.commands import usage
 from scrapy_rep.commands.output import CLEAN, FOUND, Output
 from scrapy_rep.commands.profile import decision_record, profile_of
-from scrapy_rep.commands.sources import Live, access_words
+from scrapy_rep.commands.sources import Live
 from scrapy_rep.commands.urls import is_url, parse_argument, parse_url, read_file
-from scrapy_rep.commands.usage import (
-    is_denied,
-    robotstxt_usage,
-    usage_record,
-    usage_text,
-)
 from scrapy_rep.commands.web import ask
 from scrapy_rep.fetching.cache import tdmrep_url
 from scrapy_rep.fetching.failures import in_words
@@ -39,73 +32,68 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-    from scrapy_rep.commands.output import Line
     from scrapy_rep.commands.profile import Profile
-    from scrapy_rep.commands.sources import LoadedRobotsTxt
     from scrapy_rep.commands.urls import Asked
     from scrapy_rep.commands.web import Web
-    from scrapy_rep.protocol.robotstxt.decisions import Decision
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS = 20
 _TAG = "x-robots-tag"
 
+_ROWS = (
+    "{verdict:word<9}  {page:bold}",
+    "  redirected to {redirects}",
+    "  {decision[allowed]:word}: {decision[why]}",
+    "  robots.txt: {robotstxt}, {access[why]}",
+    "  status: {status}",
+    "  The page was not fetched: {error}",
+    (
+        "evidence",
+        ("  {name:bold}", ("item", ("      {text}   ({source} {position})",))),
+    ),
+    ("findings", ("  [{code}] {message}",)),
+    ("dialects", ("  {name:<9}  {verdict:word<9}  {header}",)),
+    *usage.ROWS,
+    "  in a crawl: {crawl[why]}",
+)
+
 
 def run(arguments: Namespace, settings: Settings) -> int:
     profile = profile_of(arguments, settings)
     profile.notify()
-    page = _load(arguments, profile)
-    record = _record(page, profile)
-    has_purposes = bool(profile.rep.purposes)
-    Output(arguments).show(record, partial(_text, has_purposes=has_purposes))
-    may_be_indexed = page.is_allowed and record["indexable"]
-    return CLEAN if may_be_indexed and not record["usage"]["denied"] else FOUND
-
-
-@dataclass
-class Page:
-    """A page, with all sources of its indexing rules and usage preferences."""
-
-    where: str
-    """Its URL after redirects, or the name of its file."""
-
-    response: Response | None = None
-    """None if it was not fetched."""
-
-    tdmrep: UsagePreferences = NOTHING_STATED
-    """What the tdmrep.json of its origin states."""
-
-    redirects: list[str] = field(default_factory=list)
-
-    decision: Decision | None = None
-    """The robots.txt decision on its URL; None for a page from a file."""
-
-    loaded: LoadedRobotsTxt | None = None
-    """The robots.txt that decided."""
-
-    error: str = ""
-    """Why it could not be fetched, or an empty string."""
-
-    @property
-    def is_allowed(self) -> bool:
-        return self.decision is None or self.decision.allowed
-
-
-def _load(arguments: Namespace, profile: Profile) -> Page:
+    record: dict[str, Any] = {
+        "page": arguments.page,
+        **profile.record,
+        "verdict": "not fetched",
+        "fetched": False,
+        "status": None,
+        "redirects": [],
+        "error": "",
+        "robotstxt": None,
+        "access": None,
+        "decision": None,
+        "indexable": False,
+    }
+    response: Response | None
+    robots, tdmrep = NOTHING_STATED, NOTHING_STATED
     if not is_url(arguments.page):
         response = _response_of_file(arguments.page, arguments.header)
-        return Page(arguments.page, response)
-    if arguments.header:
+    elif arguments.header:
         raise UsageError(
             "--header is only for a page from a file; a URL has its own header fields"
         )
-    asked = parse_argument(arguments.page)
-
-    async def job(web: Web | None) -> Page:
-        assert web is not None
-        return await _fetched_page(asked, profile, web, force=arguments.force)
-
-    return ask(profile, job)
+    else:
+        asked = parse_argument(arguments.page)
+        response, robots, tdmrep = ask(
+            profile,
+            lambda web: _fetched(asked, profile, web, record, force=arguments.force),
+        )
+    is_allowed = record["decision"] is None or record["decision"]["allowed"]
+    if response is not None:
+        record |= _of_response(response, robots, tdmrep, profile, is_allowed=is_allowed)
+    Output(arguments).show(record, _ROWS)
+    may_be_indexed = is_allowed and record["indexable"]
+    return CLEAN if may_be_indexed and not record["usage"]["denied"] else FOUND
 
 
 def _response_of_file(path: str, written: Sequence[str]) -> Response:
@@ -115,71 +103,85 @@ def _response_of_file(path: str, written: Sequence[str]) -> Response:
     fields = []
     for each in written:
         name, colon, value = each.partition(":")
-        name, octets = name.strip().lower(), value.strip().encode("utf-8", "replace")
-        is_link = name != "link" or octets.startswith(b"<")
-        if not colon or name not in {_TAG, *FIELDS} or not is_link:
+        name = name.strip().lower()
+        if not colon or name not in {_TAG, *FIELDS}:
             raise UsageError(
                 f'--header is {each!r}, but it must be "X-Robots-Tag: ...", or one of '
                 f"{', '.join(sorted(FIELDS))}"
             )
-        fields.append((name, octets))
+        fields.append((name, value.strip().encode("utf-8", "replace")))
     return HtmlResponse("file:///", headers=Headers(fields), body=read_file(path))
 
 
-async def _fetched_page(
-    asked: Asked, profile: Profile, web: Web, *, force: bool
-) -> Page:
-    """Fetch a page, and follow its redirects.
+async def _fetched(
+    asked: Asked | None,
+    profile: Profile,
+    web: Web | None,
+    record: dict[str, Any],
+    *,
+    force: bool,
+) -> tuple[Response | None, UsagePreferences, UsagePreferences]:
+    """Fetch a page, and follow its redirects. Return the response, and what robots.txt and
+    tdmrep.json state about its use. Note the rest in *record*.
 
     Without *force*, a page or redirect target that robots.txt forbids is not fetched.
     """
+    assert web
     present = Live(profile, web)
-    page = Page(asked.url)
-    while True:
-        assert asked.origin
-        await present.load([asked.origin])
-        page.loaded = present.rules(asked.origin).loaded
-        assert page.loaded
-        robots = page.loaded.read_as(profile.dialect)
-        page.where, page.decision = asked.url, profile.decide(robots, asked.url)
-        if not (page.is_allowed or force):
-            return page
+    while asked is not None and len(record["redirects"]) <= _MAX_REDIRECTS:
+        url, origin = asked.url, asked.origin
+        assert origin
+        await present.load([origin])
+        loaded = present.rules(origin).followed
+        assert loaded
+        robots = loaded.read_as(profile.dialect)
+        decision = profile.decide(robots, url)
+        record |= {
+            "page": url,
+            "robotstxt": loaded.result.url,
+            "access": loaded.access,
+            "decision": decision_record(decision, profile),
+        }
+        if not (decision.allowed or force):
+            record["error"] = "robots.txt forbids it, so its rules are unknown"
+            return None, NOTHING_STATED, NOTHING_STATED
         try:
-            response = await web.page(asked.url)
+            response = await web.page(url)
+            location = response.headers.get("Location")
+            if response.status not in _REDIRECTS or not location:
+                break
+            target = location.decode("utf-8", "replace")
+            record["redirects"].append(target)
+            asked = parse_url(urljoin(url, target))
         except Exception as error:  # noqa: BLE001  download handlers raise anything
-            page.error = in_words(error)
-            return page
-        location = response.headers.get("Location")
-        if response.status not in _REDIRECTS or not location:
-            page.response = response
-            tdmrep = tdmrep_url(asked.origin)
-            is_wanted = not MINING.isdisjoint(profile.rep.purposes)
-            if is_wanted and profile.decide(robots, tdmrep).allowed:
-                (result,) = await web.robotstxts([tdmrep])
-                if result.access is Access.SUCCESSFUL:
-                    page.tdmrep = TdmRep.parse(result.body).usage(asked.url)
-            return page
-        target = _joined(asked.url, location)
-        if target is None:
-            page.error = "redirected to an address that is not a URL"
-            return page
-        if len(page.redirects) >= _MAX_REDIRECTS:
-            page.error = f"redirected more than {_MAX_REDIRECTS} times"
-            return page
-        asked = target
-        page.redirects.append(asked.url)
+            record["error"] = in_words(error)
+            return None, NOTHING_STATED, NOTHING_STATED
+        if asked:
+            record["redirects"][-1] = asked.url
+    else:
+        record["error"] = (
+            f"redirected to what is not a URL, or more than {_MAX_REDIRECTS} times"
+        )
+        return None, NOTHING_STATED, NOTHING_STATED
+    record["status"], tdmrep = response.status, NOTHING_STATED
+    is_wanted = not MINING.isdisjoint(profile.rep.purposes)
+    if is_wanted and profile.decide(robots, tdmrep_url(origin)).allowed:
+        (result,) = await web.robotstxts([tdmrep_url(origin)])
+        if result.access is Access.SUCCESSFUL:
+            tdmrep = TdmRep.parse(result.body).usage(url)
+    return response, usage.robotstxt_usage(robots, url, profile), tdmrep
 
 
-def _joined(url: str, location: bytes) -> Asked | None:
-    try:
-        return parse_url(urljoin(url, location.decode("utf-8", "replace")))
-    except ValueError:  # "http://["
-        return None
-
-
-def _record(page: Page, profile: Profile) -> dict[str, Any]:
+def _of_response(
+    response: Response,
+    robots: UsagePreferences,
+    tdmrep: UsagePreferences,
+    profile: Profile,
+    *,
+    is_allowed: bool,
+) -> dict[str, Any]:
+    """Return the rules of a page as a part of a JSON object."""
     now = datetime.now(timezone.utc)
-    response = page.response or Response(page.where)
     tags = response.headers.getlist(_TAG)
     others = [
         (name, value) for name in FIELDS for value in response.headers.getlist(name)
@@ -194,34 +196,26 @@ def _record(page: Page, profile: Profile) -> dict[str, Any]:
         for name, dialect in profile.dialects.items()
     }
     rules = in_dialects[profile.dialect.name]
-    is_from_web = page.response is not None and page.loaded is not None
-    is_error = is_from_web and response.status // 100 != 2
-    usage = UsagePreferences.of_page(others, rules.statements, rules.tags, page.tdmrep)
-    if page.loaded is not None:
-        robots = page.loaded.read_as(profile.dialect)
-        usage = robotstxt_usage(robots, page.where, profile) | usage
-    record: dict[str, Any] = {
-        "page": page.where,
-        **profile.record,
-        "dialect": profile.dialect.name,
-        "fetched": page.response is not None,
-        "status": response.status if is_from_web else None,
-        "redirects": page.redirects,
-        "error": page.error,
-        "robotstxt": page.loaded and page.loaded.where,
-        "access": page.loaded and page.loaded.access,
-        "decision": page.decision and decision_record(page.decision, profile),
-        "indexable": page.response is not None
-        and not is_error
-        and rules.indexable(now),
-    }
-    if page.response is None:
-        return record
+    stated = UsagePreferences.of_page(others, rules.statements, rules.tags, tdmrep)
+    stated = robots | stated
+    is_error = response.status // 100 != 2
+    dialects = {}
+    for name, each in in_dialects.items():
+        verdict = each.why_not_indexable(now) or "indexable"
+        verdict = "no page" if is_error else verdict
+        is_indexable = verdict == "indexable"
+        dialects[name] = {
+            "verdict": verdict, "indexable": is_indexable, "header": each.to_header()
+        }  # fmt: skip
+    own = dialects[profile.dialect.name]
     is_document = has_document(response)
-    has_callback = (page.is_allowed or profile.is_off) and not is_error
-    return record | {
+    has_callback = (is_allowed or profile.is_off) and not is_error
+    return {
+        "fetched": True,
+        "verdict": own["verdict"],
+        "indexable": own["indexable"],
         "document": is_document,
-        "usage": usage_record(usage, profile),
+        "usage": usage.usage_record(stated, profile),
         "rules": rules.to_dict(),
         "evidence": {
             key: [each._asdict() for each in statements]
@@ -229,15 +223,8 @@ def _record(page: Page, profile: Profile) -> dict[str, Any]:
         },
         "statements": [each._asdict() for each in rules.statements],
         "findings": [each._asdict() for each in rules.findings],
-        "dialects": {
-            name: {
-                "indexable": each.indexable(now) and not is_error,
-                "rules": each.to_dict(),
-                "header": each.to_header(),
-            }
-            for name, each in in_dialects.items()
-        },
-        "crawl": _effects(profile, rules, usage, now, is_document=is_document)
+        "dialects": dialects,
+        "crawl": _effects(profile, rules, stated, now, is_document=is_document)
         if has_callback
         else None,
     }
@@ -246,7 +233,7 @@ def _record(page: Page, profile: Profile) -> dict[str, Any]:
 def _effects(
     profile: Profile,
     rules: IndexingRules,
-    usage: UsagePreferences,
+    preferences: UsagePreferences,
     now: datetime,
     *,
     is_document: bool,
@@ -258,7 +245,7 @@ def _effects(
     may_drop = rep.noindex == "drop" and is_document
     is_dropped = may_drop and not rules.indexable(now)
     items = "kept"
-    if is_dropped or (rep.usage == "drop" and is_denied(usage, profile)):
+    if is_dropped or (rep.usage == "drop" and usage.is_denied(preferences, profile)):
         items = "dropped"
     elif (
         rep.noindex == "annotate"
@@ -274,63 +261,3 @@ def _effects(
         words += ". This is data, not a document: noindex and nofollow drop nothing"
     links = "dropped" if drops_links else "followed"
     return {"items": items, "links": links, "why": words}
-
-
-def _text(line: Line, record: dict[str, Any], *, has_purposes: bool) -> None:
-    status, decision = record["status"], record["decision"]
-    is_error = status is not None and status // 100 != 2
-    line("{:word}  {:bold}", _verdict(record, is_error), record["page"])
-    for url in record["redirects"]:
-        line("  redirected to {}", url)
-    if decision:
-        word = "allows" if decision["allowed"] else "forbids"
-        line("  robots.txt {} fetching it: {}", word, decision["why"])
-        line("  ({}, {})", record["robotstxt"], access_words(record["access"]))
-    if record["error"]:
-        line("  The page could not be fetched: {}", record["error"])
-    elif not record["fetched"]:
-        line("  The page was not fetched, so its indexing rules are unknown.")
-    if record["fetched"]:
-        _rules_text(line, record, is_error)
-        usage_text(line, record["usage"], shown=has_purposes)
-    if record.get("crawl"):
-        line("  in a crawl: {}", record["crawl"]["why"])
-
-
-def _rules_text(line: Line, record: dict[str, Any], is_error: bool) -> None:
-    """Write the indexing rules of a page, each with its evidence."""
-    if is_error:
-        line(f"  The status is {record['status']}, so there is no page to index.")
-    for key, statements in record["evidence"].items():
-        value = record["rules"][key]
-        line("  {:bold}: {}", key, "no" if value is False else value)
-        for each in statements:
-            line("      {}   {}", *_described(each))
-    for each in record["statements"]:
-        if not each["known"]:
-            line("  without effect in this dialect: {}   {}", *_described(each))
-    for each in record["findings"]:
-        line("  [{}] {}", each["code"], each["message"])
-    if not is_error:
-        for name, each in record["dialects"].items():
-            word = _verdict(each, is_error)
-            line("  {} {:word}  {}", f"{name:<10}", word, each["header"])
-
-
-def _verdict(record: dict[str, Any], is_error: bool) -> str:
-    """Return whether a page, or its rules in a dialect, may be indexed, in nine columns."""
-    if "rules" not in record:
-        return "unknown  "
-    if is_error:
-        return "no page  "
-    if record["indexable"]:
-        return "indexable"
-    return "expired  " if record["rules"]["index"] else "noindex  "
-
-
-def _described(statement: dict[str, Any]) -> tuple[str, str]:
-    """Return a statement, and its place and the crawlers that it is for."""
-    is_header = statement["source"] == "header"
-    place = "X-Robots-Tag header" if is_header else "meta tag on line"
-    whom = statement["agent"] or "everyone"
-    return statement["text"][:200], f"({place} {statement['position']}, for {whom})"

@@ -39,8 +39,8 @@ class Profile:
     agents: tuple[str, ...]
     """Product tokens; only ``*`` if the settings name no crawler."""
 
-    unnamed: str = ""
-    """Says that nothing names the crawler; empty if an option or a setting does."""
+    is_named: bool = True
+    """Whether an option or a setting names the crawler."""
 
     @property
     def dialect(self) -> Dialect:
@@ -61,15 +61,23 @@ class Profile:
 
     @property
     def record(self) -> dict[str, Any]:
-        """The agents, as a part of a JSON object."""
-        return {"agents": list(self.agents), "agents_named": not self.unnamed}
+        """The agents and the dialect, as a part of a JSON object."""
+        return {
+            "agents": list(self.agents),
+            "agents_named": self.is_named,
+            "dialect": self.dialect.name,
+        }
 
     def notify(self) -> None:
         """Tell the user what to know about the verdicts: that nothing names the crawler, or that
         the settings ignore robots.txt.
         """
-        if self.unnamed:
-            notify(self.unnamed)
+        if not self.is_named:
+            whom = "everyone" if self.agents == (EVERYONE,) else repr(self.agents[0])
+            notify(
+                f"no setting names your crawler, so the rules for {whom} are followed. Name the "
+                "crawler with --agent"
+            )
         if self.is_off:
             notify(
                 f"{OBEY} is False in the settings: a crawl fetches also what robots.txt "
@@ -122,11 +130,6 @@ def _why(decision: Decision, profile: Profile | None) -> str:
     return f"{words} (as {decision.form})" if decision.form else words
 
 
-def verdict(record: dict[str, Any]) -> str:
-    """Return whether a decision allows a URL, in seven columns."""
-    return "allowed" if record["allowed"] else "denied "
-
-
 def profile_of(arguments: Namespace, settings: Settings) -> Profile:
     """Return the profile that the *arguments* and the *settings* describe.
 
@@ -134,28 +137,25 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
     without ``--agent`` has the rules for everyone.
     """
     given = getattr(arguments, "agent", [EVERYONE])
-    written = [name.strip() for each in given for name in each.split(",")]
-    names = [name for name in written if name] or written
-    if len(names) > 1 and names[-1] == EVERYONE:
+    agent = ",".join(given).strip(", ")
+    if agent != EVERYONE:
         # The group for everyone is followed last in any case.
-        names.pop()
+        agent = agent.removesuffix(EVERYONE).rstrip(", ")
+    is_everyone = agent == EVERYONE
     options = {
         "REP_DIALECT": ("--dialect", arguments.dialect),
         "REP_PURPOSES": ("--purpose", ",".join(getattr(arguments, "purpose", ()))),
+        USER_AGENT: ("--agent", None if is_everyone else given and (agent or " ")),
     }
-    if names:
-        # The User-Agent header of a browser has commas that do not separate tokens.
-        value = given if any("(" in name for name in names) else names
-        options[USER_AGENT] = ("--agent", None if names == [EVERYONE] else value)
     settings = settings.copy()
     spider = _spider(getattr(arguments, "spider", None), settings)
-    if spider is not None:
-        spider.update_settings(settings)
     # Reading these settings would create the folder of a crawl and the file of its store.
     settings.setdict({"JOBDIR": None, "REP_STORE": "memory://"}, "cmdline")
     for name, (_, value) in options.items():
-        if value or name == USER_AGENT:
+        if value:
             settings.set(name, value, "cmdline")
+    if is_everyone:
+        settings.set(USER_AGENT, None, "cmdline")
     try:
         rep = RepSettings.from_settings(settings)
     except SettingError as error:
@@ -165,42 +165,23 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
             if value:
                 message = message.replace(f"{name} is", f"{option} is")
         raise UsageError(message) from None
-    if names == [EVERYONE]:
-        return Profile(settings, rep, (EVERYONE,))
-    if rep.agents:
-        return Profile(settings, rep, rep.agents)
-    return _of_user_agent(settings, rep, spider)
+    if is_everyone or rep.agents:
+        return Profile(settings, rep, rep.agents or (EVERYONE,))
+    header = default_header(settings, spider)
+    is_default = header == settings["USER_AGENT"]
+    is_default = is_default and not settings.getpriority("USER_AGENT")
+    agents = product_tokens(header)
+    is_named = bool(agents) and not is_default
+    return Profile(settings, rep, agents or (EVERYONE,), is_named)
 
 
 def _spider(name: str | None, settings: Settings) -> type[Spider] | None:
-    """Return the class of the spider with this name, if one is named."""
+    """Return the class of the spider with this name, if one is named, and read its settings."""
     if name is None:
         return None
-    spiders = get_spider_loader(settings)
     try:
-        return spiders.load(name)
-    except KeyError:
-        known = ", ".join(sorted(spiders.list())) or "none, as there is no project here"
-        raise UsageError(
-            f"no spider is named {name!r}; the spiders are: {known}"
-        ) from None
-
-
-def _of_user_agent(
-    settings: Settings, rep: RepSettings, spider: type[Spider] | None
-) -> Profile:
-    header = default_header(settings, spider)
-    agents = product_tokens(header)
-    if not agents:
-        note = (
-            f"the User-Agent {header!r} does not name a crawler, so the group for everyone "
-            "(*) is followed. Name the crawler with --agent"
-        )
-        return Profile(settings, rep, (EVERYONE,), note)
-    if not settings.getpriority("USER_AGENT") and header == settings["USER_AGENT"]:
-        note = (
-            f"no setting names your crawler, so the rules for {agents[0]!r}, the default "
-            "of USER_AGENT, are followed. Name the crawler with --agent"
-        )
-        return Profile(settings, rep, agents, note)
-    return Profile(settings, rep, agents)
+        spider = get_spider_loader(settings).load(name)
+    except KeyError as error:
+        raise UsageError(error.args[0]) from None
+    spider.update_settings(settings)
+    return spider

@@ -37,7 +37,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
                 _write_csv(arguments, ledgers)
             if arguments.json:
                 record = tables.as_dict(ledgers, time.time())
-                Output(arguments).show(record, lambda _line, _record: None)
+                Output(arguments).show(record, ())
         if arguments.output is None:
             return CLEAN
     _write_page(arguments, arguments.output or _PAGE)
@@ -63,10 +63,8 @@ def _write_page(arguments: Namespace, output: str) -> None:
         write_parts(lambda part: sys.stdout.buffer.write(part.encode()))
         sys.stdout.buffer.flush()
         return
-    if not _may_be_replaced(output, MARK):
-        raise UsageError(f"{output} exists and is not a report; choose another file")
     inputs = [*arguments.ledgers, *arguments.against]
-    with output_file(output, output, inputs) as write:
+    with output_file(output, output, inputs, MARK.encode()) as write:
         write_parts(write)
     notify(f"{output} is written; open it in a browser")
 
@@ -102,21 +100,3 @@ def _opened(arguments: Namespace, limits: Limits) -> Iterator[Ledgers]:
         if opened[1:]:
             opened[0].compare(opened[1])
         yield opened[0]
-
-
-def _may_be_replaced(output: str, mark: str) -> bool:
-    """Whether *output* does not exist, is empty or begins with the *mark* of a report.
-
-    So a mistaken ``-o`` does not overwrite a ledger.
-    """
-    path = Path(output)
-    if not path.exists():
-        return True
-    if not path.is_file():
-        return False
-    try:
-        with path.open("rb") as file:
-            begins = file.read(len(mark))
-    except OSError:
-        return False
-    return not begins or begins == mark.encode()

@@ -82,7 +82,7 @@ def _change(
 ) -> dict[str, Any]:
     def only(these: _Records, those: _Records) -> list[dict[str, Any]]:
         return [
-            {"field": field, "value": value, "line": line}
+            {"field": field, "value": value, "line": line, "rule": f"{field}: {value}"}
             for (field, value), line in these.items()
             if (field, value) not in those
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -21,9 +21,8 @@ from scrapy_rep.protocol.robotstxt.decisions import Reason
 from scrapy_rep.stores.memory import LRU
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from scrapy_rep.commands.ledgers import PastCrawl
     from scrapy_rep.commands.profile import Profile
     from scrapy_rep.commands.web import Web
     from scrapy_rep.protocol.access.overrides import Override
@@ -37,63 +36,88 @@ _MAX_BYTES_KEPT = 64 * 1024 * 1024
 class LoadedRobotsTxt:
     """A robots.txt, which can be read in each dialect, with its source."""
 
-    where: str
-    """Its URL, the name of its file, or the setting."""
+    result: AccessResult
+    """The result of the fetch, as if a file or an override had been fetched."""
 
-    parse: Callable[[Dialect], RobotsTxt]
-
-    result: AccessResult | None = None
-    """The result of the fetch, if it was fetched."""
-
-    override: str | None = None
-    """The entry of REP_OVERRIDES that it comes from, with its reason and end; or None."""
+    override: Override | None = None
+    """The override that it comes from, if one decides."""
 
     def __post_init__(self) -> None:
-        self.read_as = cache(self.parse)
+        self.read_as = cache(self._read_as)
+
+    def _read_as(self, dialect: Dialect) -> RobotsTxt:
+        if self.override is not None and self.override.robots is None:
+            reason = Reason.OVERRIDE
+            return RobotsTxt.blanket(allowed=True, reason=reason, dialect=dialect)
+        if self.origin is None:
+            return RobotsTxt.parse(self.result.body, dialect)
+        entry = renew(self.result, None, dialect=dialect, now=time.time())
+        return robots_of(entry, dialect)
+
+    @property
+    def origin(self) -> Origin | None:
+        """The origin whose rules these are; None if they come from a file or an override."""
+        return origin_of(self.result.url)
 
     @property
     def is_unreachable(self) -> bool:
-        return self.result is not None and self.result.access is Access.UNREACHABLE
+        return self.result.access is Access.UNREACHABLE
 
     @property
     def access(self) -> dict[str, Any]:
         """The result of loading it, as a JSON object."""
-        result = self.result or AccessResult(url=self.where, status=None)
-        source = "file" if self.override is None else "override"
+        result, status = self.result, None
+        if self.override is not None:
+            found, why = "override", "set in the settings"
+        elif self.origin is None:
+            found, why = "file", "a file"
+        else:
+            found, status = str(result.access), result.status
+            why = f"{outcome(found)} ({result})"
+            if result.redirects:
+                why += f", redirected to {result.redirects[-1]}"
+            if result.is_html:
+                why += "; an HTML page, whose lines that look like rules are followed"
         return {
-            "outcome": str(result.access) if self.result else source,
-            "status": result.status,
+            "outcome": found,
+            "status": status,
             "redirects": list(result.redirects),
             "error": result.error,
             "html": result.is_html,
+            "why": why,
         }
 
 
 class Rules(NamedTuple):
     """The rules for an origin."""
 
-    loaded: LoadedRobotsTxt | None = None
-    """The robots.txt that a crawl follows; None if it is not known."""
+    site: LoadedRobotsTxt | None = None
+    """What the site has; None if it is not known."""
 
-    crawl: PastCrawl | None = None
+    override: LoadedRobotsTxt | None = None
+    """What REP_OVERRIDES say instead."""
+
+    crawl: dict[str, Any] | None = None
     """The crawl whose ledger has it."""
 
-    site: LoadedRobotsTxt | None = None
-    """What the site itself has, if REP_OVERRIDES decides."""
+    @property
+    def followed(self) -> LoadedRobotsTxt | None:
+        """The robots.txt that a crawl follows; None if it is not known."""
+        return self.override or self.site
 
 
 class OneFile:
     """One robots.txt, for all URLs."""
 
     def __init__(self, loaded: LoadedRobotsTxt) -> None:
-        self.loaded = loaded
-        self.origin = origin_of(loaded.result.url) if loaded.result else None
+        self._rules = Rules(loaded)
+        self.origin = loaded.origin
 
     async def load(self, origins: Iterable[Origin]) -> None:
         pass
 
     def rules(self, origin: Origin | None) -> Rules:
-        return Rules(self.loaded)
+        return self._rules
 
 
 class Live:
@@ -117,54 +141,36 @@ class Live:
         """Fetch the robots.txt files of *origins* concurrently, unless they are known.
         After that, :meth:`rules` has the rules for these origins alone.
         """
-        overrides = {origin: self._override(origin) for origin in origins}
-        sites = {
-            origin: self._kept.get(origin)
-            for origin, override in overrides.items()
-            if self._with_sites or not override
+        self._rules = {
+            origin: Rules(self._kept.get(origin), self._override(origin))
+            for origin in origins
         }
-        missing = [origin for origin, loaded in sites.items() if loaded is None]
+        missing = [
+            origin
+            for origin, rules in self._rules.items()
+            if not rules.site and (self._with_sites or not rules.override)
+        ]
         results = await self._web.robotstxts([each.robotstxt_url for each in missing])
         for origin, result in zip(missing, results, strict=True):
-            sites[origin] = loaded = of_result(result)
-            self._kept.put(origin, loaded, loaded.read_as(self._profile.dialect).weight)
-        self._rules = {
-            origin: Rules(override, site=sites.get(origin))
-            if override
-            else Rules(sites[origin])
-            for origin, override in overrides.items()
-        }
+            site = LoadedRobotsTxt(result)
+            self._rules[origin] = self._rules[origin]._replace(site=site)
+            self._kept.put(origin, site, site.read_as(self._profile.dialect).weight)
 
     def rules(self, origin: Origin | None) -> Rules:
         return Rules() if origin is None else self._rules[origin]
 
     def _override(self, origin: Origin) -> LoadedRobotsTxt | None:
         found = override_for(self._profile.rep.overrides, origin, self._now)
-        return None if found is None or found.kind == "obey" else _of_override(found)
+        if found is None or found.kind == "obey":
+            return None
+        where = f"REP_OVERRIDES[{found.pattern!r}]{found.note}"
+        body = found.robots.body if found.robots else b""
+        return LoadedRobotsTxt(AccessResult(url=where, status=200, body=body), found)
 
 
 def of_file(path: str) -> LoadedRobotsTxt:
     """Load a robots.txt file. Raises UsageError if it can't be read."""
-    return LoadedRobotsTxt(path, partial(RobotsTxt.parse, read_file(path)))
-
-
-def of_result(result: AccessResult) -> LoadedRobotsTxt:
-    now = time.time()
-
-    def parse(dialect: Dialect) -> RobotsTxt:
-        return robots_of(renew(result, None, dialect=dialect, now=now), dialect)
-
-    return LoadedRobotsTxt(result.url, parse, result)
-
-
-def _of_override(override: Override) -> LoadedRobotsTxt:
-    def parse(dialect: Dialect) -> RobotsTxt:
-        if override.robots is not None:
-            return RobotsTxt.parse(override.robots.body, dialect)
-        return RobotsTxt.blanket(allowed=True, reason=Reason.OVERRIDE, dialect=dialect)
-
-    where = f"REP_OVERRIDES[{override.pattern!r}]{override.note}"
-    return LoadedRobotsTxt(where, parse, override=str(override))
+    return LoadedRobotsTxt(AccessResult(url=path, status=200, body=read_file(path)))
 
 
 async def of_arguments(
@@ -185,7 +191,7 @@ async def of_arguments(
             loaded[each] = error
     if urls and web is not None:
         results = await web.robotstxts(urls.values())
-        loaded |= zip(urls, map(of_result, results), strict=True)
+        loaded |= zip(urls, map(LoadedRobotsTxt, results), strict=True)
     return [loaded[each] for each in arguments]
 
 
@@ -198,19 +204,3 @@ def _robotstxt_url(argument: str) -> str:
     if asked.origin and parts.path in {"", "/"} and not parts.query:
         return asked.origin.robotstxt_url
     return asked.url
-
-
-def access_words(access: dict[str, Any]) -> str:
-    """Return the ``access`` of a robots.txt in words."""
-    found = access["outcome"]
-    if found in {"file", "override"}:
-        return "set in the settings" if found == "override" else "given with --robots"
-    words = f"status {access['status']}" if access["status"] else "no answer"
-    words = (
-        f"{outcome(found)} ({words}{': ' if access['error'] else ''}{access['error']})"
-    )
-    if access["redirects"]:
-        words += f", redirected to {access['redirects'][-1]}"
-    if access["html"]:
-        words += "; it is an HTML page, and lines that look like rules are followed"
-    return words

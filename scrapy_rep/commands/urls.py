@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,9 +32,6 @@ _URLS_AT_ONCE = 1_000
 
 # The most bytes to read from a file or standard input. No dialect reads as much.
 _MAX_READ = 16 * 1024 * 1024
-
-# Endings of file names that are not endings of host names.
-_FILE_ENDINGS = (".csv", ".htm", ".html", ".json", ".log", ".sqlite", ".txt", ".xhtml")
 
 
 class Asked(NamedTuple):
@@ -67,12 +65,11 @@ def is_url(argument: str) -> bool:
 def parse_argument(text: str) -> Asked:
     """Return an argument of the command as a URL. Raises UsageError if it is no URL."""
     found = parse_url(text)
-    if found is not None:
-        return found
-    message = f"{text!r} is not a URL of http, https or ftp"
-    if not is_url(text) and parse_url(f"https://{text}"):
-        message += f"; did you mean https://{text} ?"
-    raise UsageError(message)
+    if found is None:
+        raise UsageError(
+            f"{text[:200]!r} is not a URL of http, https or ftp, such as https://shop.example/"
+        )
+    return found
 
 
 class UrlList:
@@ -82,39 +79,40 @@ class UrlList:
     shown while another program still writes the list.
     """
 
-    def __init__(self, path: str, *, paths: bool = False) -> None:
-        """*paths* says whether a line may be a path. Raises UsageError if *path* can't be read."""
-        self._path = path
+    def __init__(
+        self, file: AbstractContextManager[BinaryIO], line: str, *, paths: bool = False
+    ) -> None:
+        """*line* is the name of a line, to which its number is added. *paths* says whether a line
+        may be a path.
+        """
+        self._file = file
+        self._line = line
         self._paths = paths
         self.bad = 0
         """The number of lines that are no URLs."""
-        self._file = opened(path)
 
     def __iter__(self) -> Iterator[list[Asked]]:
         with self._file as file:
-            number, rest = 1, b""
+            numbers, rest = count(1), b""
             read = getattr(file, "read1", file.read)
             while chunk := read(_CHUNK):
                 *lines, rest = (rest + chunk).split(b"\n")
-                yield list(self._parsed(lines, number))
-                number += len(lines)
+                yield list(self._parsed(lines, numbers))
                 # The rest of an overlong line is dropped.
                 rest = rest[:_MAX_LINE]
-            yield list(self._parsed([rest], number))
+            yield list(self._parsed([rest], numbers))
 
-    def _parsed(self, lines: list[bytes], number: int) -> Iterator[Asked]:
-        for at, line in enumerate(lines, number):
-            text = line.decode("utf-8", "replace").strip()
-            found = parse_url(text)
-            if found is not None:
-                yield found
-            elif self._paths and text.startswith("/"):
+    def _parsed(self, lines: list[bytes], numbers: Iterator[int]) -> Iterator[Asked]:
+        for line in lines:
+            text, number = line.decode("utf-8", "replace").strip(), next(numbers)
+            if self._paths and text.startswith("/"):
                 yield Asked(text, None)
             elif text:
-                self.bad += 1
-                place = "" if self._path == "-" else f"{self._path}, "
-                why = f"{text[:200]!r} is not a URL of http, https or ftp"
-                notify(f"{place}line {at}: {why}")
+                try:
+                    yield parse_argument(text)
+                except UsageError as error:
+                    self.bad += 1
+                    notify(f"{self._line} {number}: {error}")
 
 
 def parts(urls: Iterable[Asked]) -> Iterator[list[Asked]]:
@@ -137,8 +135,12 @@ def opened(path: str) -> AbstractContextManager[BinaryIO]:
         return nullcontext(sys.stdin.buffer)
     try:
         return Path(path).open("rb")
-    except (OSError, ValueError) as error:
-        raise _open_error(path, error) from None
+    except OSError as error:
+        raise UsageError(
+            f"{path}: {error.strerror}; a URL begins with https://"
+        ) from None
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None
 
 
 def read_file(path: str) -> bytes:
@@ -147,19 +149,4 @@ def read_file(path: str) -> bytes:
         try:
             return file.read(_MAX_READ)
         except OSError as error:
-            raise _open_error(path, error) from None
-
-
-def _open_error(path: str, error: OSError | ValueError) -> UsageError:
-    """Return the error for an unreadable file, with a hint if *path* looks like a URL."""
-    why = error.strerror if isinstance(error, OSError) else error
-    message = f"{path}: {why}"
-    host = path.partition("/")[0].lower()
-    is_host_name = "." in host.strip(".") and not host.endswith(_FILE_ENDINGS)
-    if (
-        isinstance(error, FileNotFoundError)
-        and is_host_name
-        and parse_url(f"https://{path}")
-    ):
-        message += f"; did you mean https://{path} ?"
-    return UsageError(message)
+            raise UsageError(f"{path}: {error.strerror}") from None

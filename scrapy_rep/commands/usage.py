@@ -9,11 +9,16 @@ from scrapy_rep.protocol.usage.preferences import NOTHING_STATED
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 
 if TYPE_CHECKING:
-    from scrapy_rep.commands.output import Line
     from scrapy_rep.commands.profile import Profile
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
     from scrapy_rep.protocol.usage.statements import UsageStatement
+
+ROWS = (
+    ("usage[purposes]", ("  for {name:bold}: {why}",)),
+    "  licences and policies: {usage[licenses]}",
+)
+"""The text of the JSON object ``usage``."""
 
 _OUTCOMES = {True: "allowed", False: "disallowed", None: "unknown"}
 
@@ -43,12 +48,16 @@ def is_denied(preferences: UsagePreferences, profile: Profile) -> bool:
 
 
 def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, Any]:
-    """Return the preferences as a JSON object."""
+    """Return the preferences as a JSON object. What is not known about a purpose is put into words
+    only if the crawl has purposes.
+    """
+    is_asked = bool(profile.rep.purposes)
     return {
         "purposes": {
             purpose: {
                 "allowed": preferences.get(purpose),
                 "because": because and _record(because),
+                "why": _why(preferences, purpose) if is_asked or because else "",
             }
             for purpose in _purposes(profile)
             for because in [preferences.because(purpose)]
@@ -61,23 +70,6 @@ def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, A
 
 def _record(statement: UsageStatement) -> dict[str, Any]:
     return {**statement._asdict(), "why": str(statement)}
-
-
-def usage_text(line: Line, usage: dict[str, Any], *, shown: bool) -> None:
-    """Write each purpose with its statements, if there are statements, or if it is to be
-    *shown* in any case.
-    """
-    if not usage["statements"] and not shown:
-        return
-    for purpose, outcome in usage["purposes"].items():
-        line("  for {:bold}: {:word}", purpose, _OUTCOMES[outcome["allowed"]])
-        for each in usage["statements"]:
-            if each["category"] == purpose and each["value"] is not None:
-                more = " (overridden)" if each["is_overridden"] else ""
-                more += " (of its images)" if each["images"] else ""
-                line("      {}{}", each["why"][:300], more)
-    for license_url in usage["licenses"]:
-        line("  licence or policy: {}", license_url[:300])
 
 
 def usage_change(
@@ -94,7 +86,7 @@ def usage_change(
     if not changed:
         return None
     words = [
-        f"{purpose} was {_word(before, purpose)}, is now {_word(after, purpose)}"
+        f"{purpose} was {_why(before, purpose)}, is now {_why(after, purpose)}"
         for purpose in changed
     ]
     return {
@@ -104,7 +96,7 @@ def usage_change(
     }
 
 
-def _word(preferences: UsagePreferences, purpose: str) -> str:
+def _why(preferences: UsagePreferences, purpose: str) -> str:
     word = _OUTCOMES[preferences.get(purpose)]
     statement = preferences.because(purpose)
     return word if statement is None else f"{word} by {str(statement)[:200]}"

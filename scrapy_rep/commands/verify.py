@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.output import CLEAN, FOUND, Output, counted, iso_time, notify
+from scrapy_rep.commands.output import CLEAN, FOUND, Output, iso_time, notify
 from scrapy_rep.ledger.reader import open_ledger, reading
 from scrapy_rep.ledger.seals import check
 
@@ -18,8 +18,17 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-    from scrapy_rep.commands.output import Line
     from scrapy_rep.ledger.seals import Checked
+
+_ROWS = (
+    "{verdict:word}  {ledger:bold}",
+    "  crawl {crawl}: {spider}, started {started}",
+    "  ended {ended}: {finish_reason}",
+    ("rows", ("  {name}: {item} rows",)),
+    "  sha256 {digest}",
+    "  published: {published}",
+    ("problems", ("  {table}: {message}",)),
+)
 
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{64})").fullmatch
 
@@ -34,7 +43,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
         crawls = {row["id"]: row for row in ledger.execute("SELECT * FROM crawl")}
         for checked in check(ledger):
             record = _record(path, checked, crawls.get(checked.crawl), published)
-            output.show(record, _text)
+            output.show(record, _ROWS)
             missing = missing - {checked.digest}
             # With published digests, only their crawls are judged.
             if record["published"] or not published:
@@ -68,23 +77,3 @@ def _record(
         "verdict": "changed" if checked.problems else verdict,
         "problems": [each._asdict() for each in checked.problems],
     }
-
-
-def _text(line: Line, record: dict[str, Any]) -> None:
-    if record["crawl"] is None:
-        line("{:word}  rows that belong to no crawl", record["verdict"])
-    else:
-        decisions = counted(record["rows"].get("decision", 0), "decision")
-        which = f"crawl {record['crawl']}"
-        if record["spider"] is not None:
-            which += f" ({record['spider']}, {record['started']})"
-        line("{:word}  {:bold}: {}", record["verdict"], which, decisions)
-    if record["digest"]:
-        words = {True: ", as published", False: ", not among the published ones"}
-        line("  sha256 {}{}", record["digest"], words.get(record["published"], ""))
-    for each in record["problems"]:
-        line("  {}: {}", each["table"], each["message"])
-    if record["crawl"] is not None and not record["digest"]:
-        line("  An earlier version of scrapy-rep wrote it, or its seals were removed.")
-    elif record["started"] and not record["ended"]:
-        line("  It was killed, or still runs. What it wrote until then was compared.")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import signal
 from concurrent.futures import Future
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy import Request, Spider
@@ -25,18 +24,10 @@ from scrapy_rep.fetching.middleware import FetchMiddleware
 from scrapy_rep.fetching.request import Causes
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncIterator,
-        Awaitable,
-        Callable,
-        Coroutine,
-        Iterable,
-        Iterator,
-    )
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
-    from scrapy.settings import Settings
 
     from scrapy_rep.commands.profile import Profile
     from scrapy_rep.protocol.access.results import AccessResult
@@ -102,13 +93,14 @@ class Web:
 
 class _FetchingSpider(Spider):
     name = "scrapy_rep"
-    job: Callable[[Crawler], Awaitable[Any]]
+    job: Callable[[Web], Awaitable[Any]]
+    rep: RepSettings
     outcome: Future[Any]
 
     async def start(self) -> AsyncIterator[Any]:
         try:
-            self.outcome.set_result(await self.job(self.crawler))
-        except BaseException as error:  # noqa: BLE001  raised again by _in_crawl()
+            self.outcome.set_result(await self.job(Web(self.crawler, self.rep)))
+        except BaseException as error:  # noqa: BLE001  raised again by ask()
             self.outcome.set_exception(error)
         return
         yield
@@ -120,25 +112,17 @@ def ask(
     *,
     offline: bool = False,
 ) -> _T:
-    """Run *job* in a crawl, and return its result. If it needs none (*offline*), it must not
-    suspend, and gets None in place of the web.
+    """Run *job* in a crawl, and return or raise what it does. If it needs none (*offline*), it
+    must not suspend, and gets None in place of the web.
     """
-    if not offline:
-        settings, rep = profile.settings, profile.rep
-        return _in_crawl(settings, lambda crawler: job(Web(crawler, rep)))
-    coroutine = job(None)
-    try:
-        coroutine.send(None)
-    except StopIteration as stop:
-        result: _T = stop.value
-        return result
-    coroutine.close()
-    raise RuntimeError("the coroutine was suspended")
-
-
-def _in_crawl(settings: Settings, job: Callable[[Crawler], Awaitable[_T]]) -> _T:
-    """Run *job* in a crawl with *settings*. Returns or raises what *job* does."""
-    settings = settings.copy()
+    if offline:
+        try:
+            job(None).send(None)
+        except StopIteration as stop:
+            result: _T = stop.value
+            return result
+        raise AssertionError("the job waits for something")
+    settings = profile.settings.copy()
     settings.setdict(_QUIET, "cmdline")
     name = "DOWNLOADER_MIDDLEWARES"
     own = {FetchMiddleware: FetchMiddleware.ORDER}
@@ -152,22 +136,11 @@ def _in_crawl(settings: Settings, job: Callable[[Crawler], Awaitable[_T]]) -> _T
     else:
         process = CrawlerProcess(settings)
     outcome: Future[_T] = Future()
-    process.crawl(_FetchingSpider, job=job, outcome=outcome)
-    with _interruptible():
-        process.start(install_signal_handlers=False)
+    process.crawl(_FetchingSpider, job=job, rep=profile.rep, outcome=outcome)
+    # Ctrl-C ends the process at once, also while it waits for standard input. Scrapy's own handler
+    # would first wait for the requests in flight.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    process.start(install_signal_handlers=False)
     if not outcome.done():
         raise UsageError("Scrapy could not start with these settings; see its log")
     return outcome.result()
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C end the process at once, also while it waits for standard input.
-
-    Scrapy's own handler would first wait for the requests in flight.
-    """
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from scrapy import signals
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
+
+# The robots.txt files of that many hosts are looked up in a store at the same time.
+_MAX_THREADS = 32
 
 # Scrapy 2.18 and later.
 HAS_ROBOTS_PARSED_SIGNAL = hasattr(signals, "robots_parsed")
@@ -80,13 +86,21 @@ async def sleep(seconds: float) -> None:
         timer.cancel()
 
 
+@cache
+def _threads() -> ThreadPoolExecutor:
+    """Threads for calls that wait for another machine. asyncio's own pool has only a few more than
+    the machine has processors.
+    """
+    return ThreadPoolExecutor(_MAX_THREADS)
+
+
 async def run_in_thread(
     function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
 ) -> _T:
     """The result of *function*, called on a thread."""
-    # Scrapy 2.15 and later. Earlier versions always have a reactor.
-    if hasattr(scrapy_asyncio, "run_in_thread"):
-        return await scrapy_asyncio.run_in_thread(function, *args, **kwargs)
+    if scrapy_asyncio.is_asyncio_available():
+        call = partial(function, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(_threads(), call)
     # This imports the reactor, so it must run after Scrapy has installed one.
     from twisted.internet.threads import deferToThread  # noqa: PLC0415
 

@@ -19,7 +19,7 @@ from scrapy_rep.downloadermiddlewares.browsers import register
 from scrapy_rep.downloadermiddlewares.judge import Judge
 from scrapy_rep.downloadermiddlewares.timetable import Timetable
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
-from scrapy_rep.fetching.identity import Identity
+from scrapy_rep.fetching.identity import default_header
 from scrapy_rep.fetching.middleware import FetchMiddleware
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.frontier import Frontier
@@ -81,7 +81,6 @@ class DryRun:
         self._clock, self._alarms = frontier.clock, frontier.alarms
         self._hosts = Hosts(crawler, frontier, settings, self._reporter)
         self._judge = Judge(crawler, settings, frontier, self._hosts, self._reporter)
-        self._identity = Identity.of(crawler)
         self._waiting: dict[Origin, tuple[Causes, list[Case]]] = {}
         """The requests that were sent before their robots.txt was known."""
 
@@ -131,8 +130,7 @@ class DryRun:
         ):
             # Scrapy's own middleware has refused it, so it has not come here. Nor has it
             # come to the middleware that sets the header by which it is judged.
-            assert self._crawler.spider is not None
-            header, _ = self._identity.header_and_tokens(self._crawler.spider)
+            header = default_header(self._crawler.settings, self._crawler.spider)
             request.headers.setdefault("User-Agent", header)
             self._judge_request(request)
 

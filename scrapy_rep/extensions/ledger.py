@@ -22,7 +22,7 @@ from scrapy_rep import meta, stats
 from scrapy_rep import signals as ours
 from scrapy_rep.compat.versions import run_in_thread
 from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.fetching.identity import Identity
+from scrapy_rep.fetching.identity import Identity, default_header
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.hostkeys import origin_at
 from scrapy_rep.frontier.reporter import DecisionReporter
@@ -83,7 +83,8 @@ class Ledger:
         return cls(crawler)
 
     def _spider_opened(self, spider: Spider) -> None:
-        header, agents = self._identity.header_and_tokens(spider)
+        header = default_header(self._crawler.settings, spider)
+        agents = self._identity.tokens(None)
         settings = recorded(self._crawler.settings, self._settings)
         crawl = (
             spider.name,

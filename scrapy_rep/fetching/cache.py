@@ -17,7 +17,7 @@ from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.fetching.failures import in_words
 from scrapy_rep.fetching.locks import held
 from scrapy_rep.fetching.storeclient import StoreClient
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.access.results import (
     Access,
     AccessResult,
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from scrapy_rep.fetching.request import Causes
     from scrapy_rep.settings import RepSettings
     from scrapy_rep.stores.memory import File
-
-logger = get_logger(__name__)
 
 # In seconds.
 _JUST_NOW = 1.0
@@ -87,6 +85,7 @@ class RobotsTxtCache:
         robots_of: RobotsOf,
     ) -> None:
         self._crawler = crawler
+        self._log = CrawlLog(__name__, crawler)
         self._fetcher = fetcher
         self._settings = settings
         self._now = now
@@ -214,12 +213,11 @@ class RobotsTxtCache:
                     raise
                 # Another component cancelled the fetch. The waiting requests must continue.
                 error = "cancelled"
-            except Exception as exception:
-                logger.exception(
+            except Exception as exception:  # noqa: BLE001  whatever raises ends the fetch
+                self._log.exception(
                     "%(url)s counts as unreachable and will be fetched again later: an error "
                     "in this crawler, not of the site, interrupted its fetch",
-                    {"url": url_of(key)},
-                    extra={"spider": self._crawler.spider},
+                    url=url_of(key),
                 )
                 error = in_words(exception)
             result = AccessResult(url=url_of(key), status=None, error=error)
@@ -269,15 +267,12 @@ class RobotsTxtCache:
         result = file.entry.result
         self._crawler.stats.inc_value(stats.TDMREP.format(access=result.access))
         is_read = file.of(TdmRep).is_valid or result.access is not Access.SUCCESSFUL
-        logger.debug(
+        self._log.debug(
             "%(url)s is %(access)s (%(result)s)%(finding)s",
-            {
-                "url": url,
-                "access": result.access,
-                "result": result,
-                "finding": "" if is_read else ", not an array of rules",
-            },
-            extra={"spider": self._crawler.spider},
+            url=url,
+            access=result.access,
+            result=result,
+            finding="" if is_read else ", not an array of rules",
         )
 
 

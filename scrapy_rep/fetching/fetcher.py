@@ -20,7 +20,7 @@ from scrapy_rep.fetching.decompression import UndecodableBody
 from scrapy_rep.fetching.failures import NO_SERVER, in_words
 from scrapy_rep.fetching.locks import held
 from scrapy_rep.fetching.request import Fetch, RobotsTxtRequest
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.access.results import HEADERS, AccessResult
 from scrapy_rep.protocol.origins import origin_of, split_virtual_host
 
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     # Makes a request wait for its place at its host; other requests to the host wait until
     # the context ends. Raises BackingOff if the host has asked for too long a pause.
     Place: TypeAlias = Callable[[RobotsTxtRequest], AbstractAsyncContextManager[None]]
-
-logger = get_logger(__name__)
 
 
 MAX_ON_NETWORK = 256
@@ -89,6 +87,7 @@ class RobotsTxtFetcher:
         place: Place = lambda _: nullcontext(),
     ) -> None:
         self._crawler = crawler
+        self._log = CrawlLog(__name__, crawler)
         self._dialect = settings.dialect
         self._place = place
         self._permits = DeferredSemaphore(MAX_ON_NETWORK)
@@ -196,7 +195,7 @@ class RobotsTxtFetcher:
             async with self._place(request):
                 response = await self._download(request)
             # Without success, there is no body that could be incomplete.
-            is_whole = fetch.is_cut or response.status // 100 != 2
+            is_whole = fetch.is_stopped or response.status // 100 != 2
             if is_whole or "download_stopped" not in response.flags:
                 return response
             error, is_dropped = _STOPPED, True
@@ -211,7 +210,7 @@ class RobotsTxtFetcher:
         except IgnoreRequest as exception:
             error, is_dropped = f"dropped by a component: {exception}", True
         except StopDownload:
-            is_dropped = not fetch.is_late
+            is_dropped = not fetch.is_stopped
             error = (
                 _STOPPED if is_dropped else f"took longer than {request.timeout:g} s"
             )
@@ -223,28 +222,22 @@ class RobotsTxtFetcher:
             is_permanent = error in NO_SERVER and not request.meta.get("proxy")
             if is_dropped:
                 error += ", raised by a component (see REP_REQUEST_META_KEYS)"
-                self._log_component(request, exception)
+                if not self._has_logged_traceback:
+                    self._has_logged_traceback = True
+                    self._log.exception(
+                        "%(url)s counts as unreachable: a component of the project raised the "
+                        "exception below for its request. If the component needs a key of "
+                        "Request.meta that your spider sets, add the key to "
+                        "REP_REQUEST_META_KEYS. Later exceptions of components are logged "
+                        "without their traceback",
+                        url=request.url,
+                    )
         return AccessResult(
             url=request.url,
             status=None,
             error=error,
             is_permanent=is_permanent or is_dropped,
             is_dropped=is_dropped,
-        )
-
-    def _log_component(self, request: Request, exception: Exception) -> None:
-        """Log that a component raised *exception* for *request*, once with the traceback."""
-        if self._has_logged_traceback:
-            return
-        self._has_logged_traceback = True
-        logger.error(
-            "%(url)s counts as unreachable: a component of the project raised the "
-            "exception below for its request. If the component needs a key of "
-            "Request.meta that your spider sets, add the key to REP_REQUEST_META_KEYS. "
-            "Later exceptions of components are logged without their traceback",
-            {"url": request.url},
-            exc_info=exception,
-            extra={"spider": self._crawler.spider},
         )
 
     async def _download(self, request: RobotsTxtRequest) -> Response:

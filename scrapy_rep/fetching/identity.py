@@ -9,7 +9,7 @@ from scrapy import signals
 from scrapy.settings import SETTINGS_PRIORITIES
 
 from scrapy_rep.compat.versions import shared_component
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import CrawlLog
 from scrapy_rep.meta import PURPOSES
 from scrapy_rep.protocol.agents import is_rfc_token, product_tokens
 from scrapy_rep.protocol.robotstxt.pace import Pace
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.robots import RobotsTxt
 
-logger = get_logger(__name__)
-
 _tokens = lru_cache(maxsize=256)(product_tokens)
 
 
@@ -37,6 +35,7 @@ class Identity:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
+        self._log = CrawlLog(__name__, crawler)
         settings = RepSettings.of(crawler)
         self._agents = settings.agents
         self._purposes = settings.purposes
@@ -112,50 +111,45 @@ class Identity:
             self._default_tokens = self._of_header(header)
         return self._default_tokens
 
-    def header_and_tokens(self, spider: Spider) -> tuple[str, tuple[str, ...]]:
-        """The User-Agent header of the settings, and the product tokens to follow."""
-        return default_header(self._crawler.settings, spider), self.tokens(None)
-
-    def _spider_opened(self, spider: Spider) -> None:
+    def _spider_opened(self) -> None:
         """Warn about a User-Agent without a product token, product tokens that RFC 9309 does
         not allow, unknown settings, and a parser that is not used.
         """
         agents = self.tokens(None)
         unusual = [agent for agent in agents if not is_rfc_token(agent)]
         if unusual:
-            logger.warning(
+            self._log.warning(
                 "The product token %(token)r has characters other than letters, '_' and "
                 "'-', the only ones that RFC 9309 (2.2.1) allows. scrapy-rep matches it "
                 "unchanged; some sites and checkers may cut it at such a character.",
-                {"token": ", ".join(unusual)},
-                extra={"spider": spider},
+                token=", ".join(unusual),
             )
         for name, nearest in unknown_names(self._crawler.settings):
             meant = f" Did you mean {nearest}?" if nearest else ""
-            logger.warning(
+            self._log.warning(
                 "%(name)s is not a setting of scrapy-rep and has no effect.%(meant)s",
-                {"name": name, "meant": meant},
-                extra={"spider": spider},
+                name=name,
+                meant=meant,
             )
         parser = _unused_parser(self._crawler.settings)
         if parser:
-            logger.warning(
+            self._log.warning(
                 "%(setting)s = %(parser)r has no effect: scrapy-rep parses robots.txt with "
                 "its own parser. Remove the setting, or use Scrapy's RobotsTxtMiddleware.",
-                {"setting": PARSER, "parser": parser},
-                extra={"spider": spider},
+                setting=PARSER,
+                parser=parser,
             )
 
     def _of_header(self, header: str) -> tuple[str, ...]:
         found = _tokens(header)
         if not found and not self._has_warned:
             self._has_warned = True
-            logger.warning(
+            self._log.warning(
                 "The User-Agent %(header)r does not say which crawler this is, so the crawl "
                 "follows only the groups for all crawlers (*). Set %(setting)s to the name "
                 "of your crawler, and include that name in USER_AGENT.",
-                {"header": header, "setting": USER_AGENT},
-                extra={"spider": self._crawler.spider},
+                header=header,
+                setting=USER_AGENT,
             )
         return found
 

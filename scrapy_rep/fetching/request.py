@@ -52,11 +52,9 @@ class Fetch:
     began: float = 0.0
     """When the first of them was received."""
 
-    is_cut: bool = False
-    """Whether this package stopped the download at the size limit."""
-
-    is_late: bool = False
-    """Whether this package stopped the download at the time limit."""
+    is_stopped: bool = False
+    """Whether this package stopped the download: at the size limit, with a response, or at the time
+    limit, with none."""
 
     give_room_back: Callable[[], None] = lambda: None
     """Lowers the limit of the downloader that was raised for the request. Called early, it leaves
@@ -127,12 +125,12 @@ class RobotsTxtRequest(Request):
         self.fetch.size += size
         # One byte more than the limit tells the parser that the body was cut.
         if self.fetch.size > limit:
-            self.fetch.is_cut = True
+            self.fetch.is_stopped = True
             raise StopDownload(fail=False)
         # Some download handlers apply the time-out to each read, so a server could send
         # single bytes forever.
         if now - self.fetch.began > self.timeout:
-            self.fetch.is_late = True
+            self.fetch.is_stopped = True
             raise StopDownload(fail=True)
 
 

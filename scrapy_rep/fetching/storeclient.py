@@ -15,7 +15,7 @@ from scrapy_rep import stats
 from scrapy_rep.compat.versions import run_in_thread, sleep
 from scrapy_rep.exceptions import SpiderClosing, StoreError
 from scrapy_rep.fetching.request import MAX_TIMEOUT
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import CrawlLog
 from scrapy_rep.stores.entries import KEEP, dumps, loads
 from scrapy_rep.stores.memory import url_of
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.stores import Store
     from scrapy_rep.stores.memory import Key
-
-logger = get_logger(__name__)
 
 _T = TypeVar("_T")
 
@@ -50,6 +48,7 @@ class StoreClient:
 
     def __init__(self, crawler: Crawler, store: Store) -> None:
         self._crawler = crawler
+        self._log = CrawlLog(__name__, crawler)
         self._store = store
         self._owner = uuid.uuid4().hex
         self._failures = 0
@@ -141,9 +140,8 @@ class StoreClient:
         # A store that is locked can be read, but not written.
         if self._is_failing and writes:
             self._is_failing = False
-            logger.info(
-                "The store of robots.txt files works again, and the crawl uses it again",
-                extra={"spider": self._crawler.spider},
+            self._log.info(
+                "The store of robots.txt files works again, and the crawl uses it again"
             )
         return found
 
@@ -152,12 +150,13 @@ class StoreClient:
             return
         self._crawler.stats.inc_value(stats.STORE_ERRORS)
         if not self._is_failing:
-            logger.warning(
+            # Any other error is of the store itself: its author needs the traceback.
+            is_usual = isinstance(error, StoreError)
+            log = self._log.warning if is_usual else self._log.exception
+            log(
                 "The store of robots.txt files fails: %(error)s. The crawl continues without "
                 "it, and tries it again every few seconds",
-                {"error": error},
-                exc_info=None if isinstance(error, StoreError) else error,
-                extra={"spider": self._crawler.spider},
+                error=error,
             )
         self._failures += 1
         self._is_failing = True
@@ -167,13 +166,14 @@ class StoreClient:
         self._crawler.stats.inc_value(stats.STORE_ERRORS)
         if not self._has_warned_of_entry:
             self._has_warned_of_entry = True
-            logger.warning(
+            self._log.warning(
                 "The entry of %(url)s in the store of robots.txt files cannot be read "
                 "(%(error)s). It counts as missing: the file is fetched, and replaces it. "
                 "Check who else writes to the store. Later such entries are only counted "
                 "(%(stat)s)",
-                {"url": url_of(key), "error": error, "stat": stats.STORE_ERRORS},
-                extra={"spider": self._crawler.spider},
+                url=url_of(key),
+                error=error,
+                stat=stats.STORE_ERRORS,
             )
 
     def _spider_closed(self) -> None:

@@ -36,10 +36,10 @@ from enum import Enum, auto
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from scrapy_rep.protocol.origins import Origin
 
@@ -245,7 +245,7 @@ class Host:
 class Ticket:
     """What waits. :meth:`__len__` is the number of its requests; a queue may be empty."""
 
-    __slots__ = ("host", "line", "obeys", "scopes", "where")
+    __slots__ = ("host", "is_patient", "line", "obeys", "scopes", "where")
 
     def __init__(
         self,
@@ -254,15 +254,18 @@ class Ticket:
         scopes: tuple[Scope, ...],
         *,
         obeys: bool = True,
+        is_patient: bool = True,
     ) -> None:
         """*line* is where it stands when it may go. *host* is None if no robots.txt decides. The
         last of *scopes* is its download slot. A ticket that does not obey robots.txt (*obeys*)
-        keeps to places and to back-off only.
+        keeps to places and to back-off only. One that is not *is_patient* is refused while
+        robots.txt is unreachable.
         """
         self.line = line
         self.host = host
         self.scopes = scopes
         self.obeys = obeys
+        self.is_patient = is_patient
         self.where = Where.NOWHERE
         if host is not None:
             host.tickets += 1
@@ -426,13 +429,44 @@ class _OfScope:
     """The current entry; other entries of the scope are outdated."""
 
 
+_T = TypeVar("_T", Scope, Host)
+
+
+class _Alarms(Generic[_T]):
+    """The scopes or hosts that are to be looked at, each at its ``alarm_at``."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, _T]] = []
+        """An entry whose time is not the ``alarm_at`` of its owner is outdated."""
+
+        self._number = count()
+
+    def set(self, owner: _T, at: float) -> None:
+        if at < owner.alarm_at:
+            owner.alarm_at = at
+            heappush(self._heap, (at, next(self._number), owner))
+
+    def first(self) -> float:
+        """Return the time of the first alarm; ``inf`` if there is none."""
+        heap = self._heap
+        while heap and heap[0][0] != heap[0][2].alarm_at:
+            heappop(heap)
+        return heap[0][0] if heap else inf
+
+    def due(self, now: float) -> Iterator[_T]:
+        """Yield each owner whose time has come. Its alarm is over."""
+        while self.first() <= now:
+            _, _, owner = heappop(self._heap)
+            owner.alarm_at = inf
+            yield owner
+
+
 class Scopes:
     """The scopes that all crawls of a process share, and the times at which they are free."""
 
     def __init__(self) -> None:
         self._scopes: dict[str, Scope] = {}
-        self._alarms: list[tuple[float, int, Scope]] = []
-        self._number = count()
+        self.alarms: _Alarms[Scope] = _Alarms()
         self.ready: list[Ready] = []
 
     def __len__(self) -> int:
@@ -450,26 +484,10 @@ class Scopes:
     def all(self) -> Iterable[Scope]:
         return self._scopes.values()
 
-    def wake_at(self) -> float:
-        """Return when :meth:`tick` has something to do; ``inf`` for never."""
-        alarms = self._alarms
-        while alarms and alarms[0][0] != alarms[0][2].alarm_at:
-            heappop(alarms)
-        return alarms[0][0] if alarms else inf
-
     def tick(self, now: float) -> None:
-        alarms = self._alarms
-        while alarms and alarms[0][0] <= now:
-            at, _, scope = heappop(alarms)
-            if at == scope.alarm_at:
-                scope.alarm_at = inf
-                self.release(scope, now)
-                self.forget(scope, now)
-
-    def set_alarm(self, scope: Scope, at: float) -> None:
-        if at < scope.alarm_at:
-            scope.alarm_at = at
-            heappush(self._alarms, (at, next(self._number), scope))
+        for scope in self.alarms.due(now):
+            self.release(scope, now)
+            self.forget(scope, now)
 
     def leave(self, scope: Scope, now: float, *, fetched: bool) -> None:
         scope.in_flight -= 1
@@ -508,7 +526,7 @@ class Scopes:
                     at = line.core.free_at(scope, ticket)
                     if at > now:
                         if at < inf:
-                            self.set_alarm(scope, at)
+                            self.alarms.set(scope, at)
                         break
                     waiting.popleft()
                     line.core.place(ticket, now)
@@ -527,7 +545,7 @@ class Scopes:
         self.release(scope, now)
         if not (scope.tickets or scope.in_flight):
             # It is forgotten soon, unless a ticket comes first.
-            self.set_alarm(scope, max(scope.next_at, now))
+            self.alarms.set(scope, max(scope.next_at, now))
 
     def forget(self, scope: Scope, now: float) -> None:
         """Forget *scope* if nothing uses it and nothing holds it back, now or when it is due."""
@@ -539,7 +557,7 @@ class Scopes:
         if scope.back_off is not None:
             until = max(until, scope.back_off.until + _REMEMBERED)
         if until > now:
-            self.set_alarm(scope, until)
+            self.alarms.set(scope, until)
         elif self._scopes.get(scope.key) is scope:
             del self._scopes[scope.key]
 
@@ -611,8 +629,7 @@ class Core:
         self._urgent: deque[Host] = deque()
         self._wanted: deque[Host] = deque()
         self._given_up: dict[Host, None] = {}
-        self._alarms: list[tuple[float, int, Host]] = []
-        self._number = count()
+        self._alarms: _Alarms[Host] = _Alarms()
         self._held_up: dict[str, HeldUp] = {}
 
     def host(self, origin: Origin) -> Host:
@@ -654,6 +671,9 @@ class Core:
                 host.phase = Phase.WANTED
             if host.phase is Phase.WANTED:
                 self._want(host, is_urgent=ticket.line.is_direct)
+            elif not ticket.is_patient:
+                self.need(host, now)
+                self._refuse_impatient(host)
 
     def next(self, ready: Ready, now: float) -> Ticket | None:
         """Return a ticket of *ready* whose next request may go, with its places; None if there
@@ -742,7 +762,7 @@ class Core:
             if at > now:
                 self.scopes.park(ticket, scope, now)
                 if at < inf:
-                    self.scopes.set_alarm(scope, at)
+                    self.scopes.alarms.set(scope, at)
                 return
         if ticket.line.is_direct:
             self.take(ticket, now)
@@ -830,7 +850,8 @@ class Core:
             self._empty(host, now)
         else:
             host.phase = Phase.DOWN
-            self._set_alarm(host, retry_at)
+            self._alarms.set(host, retry_at)
+            self._refuse_impatient(host)
 
     def stale(self, host: Host) -> None:
         """Note that the rules of *host* are not known any more, before they expire."""
@@ -843,7 +864,7 @@ class Core:
         """
         host.is_fetching = False
         if host.waiting:
-            self._set_alarm(host, now + _FIRST_PAUSE)
+            self._alarms.set(host, now + _FIRST_PAUSE)
         elif host.phase is Phase.WANTED:
             host.phase = Phase.UNKNOWN
         self._forget(host)
@@ -855,16 +876,7 @@ class Core:
         if now >= host.retry_at:
             self._want_for_waiting(host)
         else:
-            self._set_alarm(host, host.retry_at)
-
-    def refuse_if(self, host: Host, is_refused: Callable[[Ticket], bool]) -> None:
-        """Refuse some of the tickets that wait for robots.txt of *host*."""
-        waiting, host.waiting = host.waiting, []
-        for ticket in waiting:
-            if is_refused(ticket):
-                self._refuse(ticket)
-            else:
-                host.waiting.append(ticket)
+            self._alarms.set(host, host.retry_at)
 
     def is_refused(self, ticket: Ticket, now: float) -> bool:
         """Whether the requests of *ticket* are still refused."""
@@ -882,6 +894,13 @@ class Core:
             else:
                 self.place(ticket, now)
         self._forget(host)
+
+    def _refuse_impatient(self, host: Host) -> None:
+        impatient = [each for each in host.waiting if not each.is_patient]
+        if impatient:
+            host.waiting = [each for each in host.waiting if each.is_patient]
+            for ticket in impatient:
+                self._refuse(ticket)
 
     def _refuse(self, ticket: Ticket) -> None:
         ticket.where = Where.REFUSED
@@ -1019,29 +1038,16 @@ class Core:
 
     def wake_at(self) -> float:
         """Return when :meth:`tick` has something to do; ``inf`` for never."""
-        alarms = self._alarms
-        while alarms and alarms[0][0] != alarms[0][2].alarm_at:
-            heappop(alarms)
-        return min(alarms[0][0] if alarms else inf, self.scopes.wake_at())
+        return min(self._alarms.first(), self.scopes.alarms.first())
 
     def tick(self, now: float) -> None:
         """Do what is due."""
         self.scopes.tick(now)
-        alarms = self._alarms
-        while alarms and alarms[0][0] <= now:
-            at, _, host = heappop(alarms)
-            if at != host.alarm_at:
-                continue
-            host.alarm_at = inf
+        for host in self._alarms.due(now):
             if host.phase in {Phase.DOWN, Phase.REFUSED}:
                 self.need(host, now)
             elif host.waiting:
                 self._want_for_waiting(host)
-
-    def _set_alarm(self, host: Host, at: float) -> None:
-        if at < host.alarm_at:
-            host.alarm_at = at
-            heappush(self._alarms, (at, next(self._number), host))
 
     # What the log says.
 

@@ -30,7 +30,7 @@ from scrapy_rep.exceptions import BackingOff, SpiderClosing
 from scrapy_rep.fetching.middleware import FetchMiddleware
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.clock import Alarms, Clock
-from scrapy_rep.frontier.core import Core, Hold, Phase, Scopes, Ticket
+from scrapy_rep.frontier.core import Core, Hold, Scopes, Ticket
 from scrapy_rep.frontier.hostkeys import (
     HostKey,
     bare_host,
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.core import Host, Line, Ready, Scope
     from scrapy_rep.frontier.hosts import Hosts
     from scrapy_rep.frontier.jobfile import JobFile
+    from scrapy_rep.frontier.redis.leased import Leased
     from scrapy_rep.frontier.requests import FileRequests, MemoryRequests
 
 logger = get_logger(__name__)
@@ -97,29 +98,6 @@ class Owner(Protocol):
     def count_waiting(self) -> int | None: ...
 
 
-class Leases(Protocol):
-    """The right of one of several workers to send a request to a host with a delay."""
-
-    def has_turn(self, request: Request) -> bool:
-        """Whether *request* got the right when it was popped, and still has it."""
-
-    def acquire(self, host: str) -> bool:
-        """Try to get the right at *host* until it is released. Return True on success."""
-
-    def release(self, host: str, delay: float, *, fetched: bool) -> None:
-        """Let another worker send to *host*, after *delay* seconds if it was *fetched*."""
-
-    def give_up(self, request: Request) -> None:
-        """Give the right of *request* back, if it has it: its host asked for a pause meanwhile."""
-
-    def back_off(self, host: str, pause: float, own: float) -> None:
-        """Tell the other workers that *host* has asked for a pause of *pause* seconds. *own* is
-        the last one that was doubled."""
-
-    def succeeded(self, request: Request) -> None:
-        """Note that a host has answered *request* after a pause, without asking for another."""
-
-
 class BackQueue(Ticket):
     """The requests of one owner to one host."""
 
@@ -156,7 +134,7 @@ class BackQueue(Ticket):
 class Waiter(Ticket):
     """A request that is in the downloader already."""
 
-    __slots__ = ("call", "is_granted", "is_patient", "request")
+    __slots__ = ("call", "is_granted", "request")
 
     def __init__(
         self,
@@ -168,10 +146,8 @@ class Waiter(Ticket):
         obeys: bool = True,
         is_patient: bool = True,
     ) -> None:
-        """A request that is not *is_patient* does not wait while robots.txt is unreachable."""
-        super().__init__(line, host, scopes, obeys=obeys)
+        super().__init__(line, host, scopes, obeys=obeys, is_patient=is_patient)
         self.request = request
-        self.is_patient = is_patient
         self.is_granted: bool | None = None
         """Whether it may go, or is refused; None while it waits."""
 
@@ -224,7 +200,10 @@ class Frontier:
         """Knows the rules of hosts; None if the crawl ignores robots.txt."""
 
         self.queues: list[Owner] = []
-        self.leases: Leases | None = None
+        self.leases: Leased | None = None
+        """The right of one of several workers to send a request to a host with a delay; None if
+        there are no other workers."""
+
         self.job_file: JobFile | None = None
         """The file of a JOBDIR; None without one, or if it cannot be used."""
 
@@ -235,9 +214,6 @@ class Frontier:
         """Whether no queue may hand out a request any more."""
 
         self._in_flight: dict[Request, InFlight] = {}
-        self._own: set[Request] = set()
-        """Those of them for robots.txt: they get their places before they are in the engine."""
-
         self._gave_way: WeakSet[Request] = WeakSet()
         self._waiters: dict[Waiter, None] = {}
         self._alarm_at = inf
@@ -368,8 +344,6 @@ class Frontier:
             self.core.leave(ticket, now, fetched=False)
         else:
             self._in_flight[request] = InFlight(ticket, now)
-            if isinstance(request, RobotsTxtRequest):
-                self._own.add(request)
 
     def started(self, key: HostKey, request: Request) -> None:
         """Note that *request*, for which another queue has found places, goes to the downloader."""
@@ -380,7 +354,7 @@ class Frontier:
 
     def settle(self) -> None:
         """Find the requests that have ended, and what is due. :meth:`flush` does the rest."""
-        gone = self._in_flight.keys() - active_requests(self._crawler) - self._own
+        gone = self._in_flight.keys() - active_requests(self._crawler)
         if gone and self._waiters:
             # Of one object that is downloaded several times at once, Scrapy forgets all others
             # when the first one ends.
@@ -388,8 +362,10 @@ class Frontier:
         if gone:
             # In the order in which they were popped.
             for request in [each for each in self._in_flight if each in gone]:
-                # Another component may have hidden the response.
-                self._leave(request)
+                # Those for robots.txt get their places before they are in the engine.
+                if not isinstance(request, RobotsTxtRequest):
+                    # Another component may have hidden the response.
+                    self._leave(request)
         self.core.tick(self.clock.monotonic())
 
     def flush(self) -> None:
@@ -479,11 +455,7 @@ class Frontier:
         """Wait until *ticket* may go, or is refused. Return whether it has waited. Raises
         SpiderClosing if the spider closes meanwhile.
         """
-        host, now = ticket.host, self.clock.monotonic()
-        self.core.add(ticket, now)
-        if host is not None and host.phase is Phase.DOWN and not ticket.is_patient:
-            self.core.need(host, now)
-            self._end(ticket, is_granted=False)
+        self.core.add(ticket, self.clock.monotonic())
         self.flush()
         if ticket.is_granted is not None:
             return False
@@ -519,12 +491,6 @@ class Frontier:
             return request in self._in_flight
         return request.callback is not NO_CALLBACK
 
-    def refuse_impatient(self, host: Host) -> None:
-        """Refuse the requests in the downloader that do not wait for an unreachable *host*."""
-        self.core.refuse_if(
-            host, lambda each: isinstance(each, Waiter) and not each.is_patient
-        )
-
     def _end(self, ticket: Waiter, *, is_granted: bool) -> None:
         ticket.is_granted = is_granted
         self._waiters.pop(ticket, None)
@@ -534,7 +500,6 @@ class Frontier:
         found = self._in_flight.pop(request, None)
         if found is None:
             return False
-        self._own.discard(request)
         now, fetched = self.clock.monotonic(), found.is_sent
         self.core.leave(found.ticket, now, fetched=fetched)
         if found.lease and self.leases is not None:

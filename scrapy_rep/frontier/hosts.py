@@ -430,7 +430,6 @@ class Hosts:
             wait=0.0 if no_wait else self._settings.wait_max,
             is_asked=pause_asked(result.headers, known.entry.fetched) is not None,
         )
-        self._frontier.refuse_impatient(host)
         if host.phase is Phase.DOWN and not was_down:
             message = (
                 "%(url)s is unreachable (%(result)s): requests to this host wait for up to "

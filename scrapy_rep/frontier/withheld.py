@@ -20,29 +20,16 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-# A warning is for what was withheld of pages that were fetched.
 _KINDS = {
-    (Subject.REQUEST, Verdict.REFUSED): (logging.INFO, "Requests refused"),
-    (Subject.REQUEST, Verdict.NOTED): (logging.INFO, "Delays and pauses kept"),
-    (Subject.LINK, Verdict.DROPPED): (logging.WARNING, "Links not followed"),
-    (Subject.ITEM, Verdict.DROPPED): (logging.WARNING, "Items dropped"),
-    (Subject.FILE, Verdict.DROPPED): (logging.WARNING, "Files withheld"),
-    (Subject.REQUEST, Verdict.WOULD_REFUSE): (
-        logging.INFO,
-        "Requests that would be refused",
-    ),
-    (Subject.LINK, Verdict.WOULD_DROP): (
-        logging.WARNING,
-        "Links that would not be followed",
-    ),
-    (Subject.ITEM, Verdict.WOULD_DROP): (
-        logging.WARNING,
-        "Items that would be dropped",
-    ),
-    (Subject.FILE, Verdict.WOULD_DROP): (
-        logging.WARNING,
-        "Files that would be withheld",
-    ),
+    (Subject.REQUEST, Verdict.REFUSED): "Requests refused",
+    (Subject.REQUEST, Verdict.NOTED): "Delays and pauses kept",
+    (Subject.LINK, Verdict.DROPPED): "Links not followed",
+    (Subject.ITEM, Verdict.DROPPED): "Items dropped",
+    (Subject.FILE, Verdict.DROPPED): "Files withheld",
+    (Subject.REQUEST, Verdict.WOULD_REFUSE): "Requests that would be refused",
+    (Subject.LINK, Verdict.WOULD_DROP): "Links that would not be followed",
+    (Subject.ITEM, Verdict.WOULD_DROP): "Items that would be dropped",
+    (Subject.FILE, Verdict.WOULD_DROP): "Files that would be withheld",
 }
 
 _IN_WORDS = {
@@ -101,7 +88,7 @@ class Withheld:
     def _sum_up(self) -> None:
         found = sorted(self._found.items(), key=lambda each: -each[1][0])
         for key, (count, first) in found:
-            _, what = _KINDS[first.subject, first.verdict]
+            what = _KINDS[first.subject, first.verdict]
             if first.verdict is Verdict.NOTED and self._is_dry_run:
                 what = "Delays and pauses that a real run would keep"
             most = self._origins.get(key, Counter()).most_common(_HOSTS_NAMED)
@@ -110,7 +97,9 @@ class Withheld:
     def _say(
         self, what: str, record: Record, most: Sequence[tuple[str, int]] = ()
     ) -> None:
-        level, _ = _KINDS[record.subject, record.verdict]
+        # A warning is for what was withheld of pages that were fetched.
+        is_fetched = record.subject is not Subject.REQUEST
+        level = logging.WARNING if is_fetched else logging.INFO
         why, setting = _words(record)
         changes = f"; {setting} changes this" if setting else ""
         message = f"{what}, because %(why)s (%(reason)s){changes}. Example: %(url)s"

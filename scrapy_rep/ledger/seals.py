@@ -13,9 +13,8 @@ well, but not a digest that was published.
 from __future__ import annotations
 
 import json
-from collections import deque
 from hashlib import sha256
-from itertools import islice
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.ledger.schema import NAMES
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _CRAWL, _SEAL = "crawl", "seal"
-
-_ROWS_AT_ONCE = 1_000
 
 # No known column has bytes.
 _encoded = json.JSONEncoder(separators=(",", ":"), default=bytes.hex).encode
@@ -44,33 +41,33 @@ class Table(NamedTuple):
     key: tuple[str, ...]
     """The columns of the primary key, in its order."""
 
+    grows: bool
+    """Whether a crawl only adds rows to it, each with an ``id`` above those before it. Rows of
+    the other tables may change until the crawl ends."""
+
     @property
     def crawl(self) -> str:
         """The column with the id of the crawl."""
         return "id" if self.name == _CRAWL else _CRAWL
 
-    @property
-    def grows(self) -> bool:
-        """Whether a crawl only adds rows to it, each with an ``id`` above those before it. Rows of
-        the other tables may change until the crawl ends.
-        """
-        return self.name != _CRAWL and self.key == ("id",)
-
     def rows(
-        self, connection: sqlite3.Connection, where: str = "true", *values: object
-    ) -> Iterator[tuple[int, int, str]]:
-        """Yield the crawl, the id and the line of each row; 0 for the id if the table has none."""
+        self, connection: sqlite3.Connection, crawl: int, after: int, last: int | None
+    ) -> Iterator[tuple[int, str]]:
+        """Yield the id and the line of each row of a crawl. Of a table that grows, these are the
+        rows with ids above *after*, up to *last*.
+        """
+        row_id = '"id"' if self.grows else "0"
+        where = f"{_quoted(self.crawl)} = :crawl"
+        if self.grows:
+            where += " AND id > :after" + ("" if last is None else " AND id <= :last")
         columns = ", ".join(map(_quoted, self.columns))
         order = ", ".join(map(_quoted, self.key)) or "rowid"
-        sql = (
-            f"SELECT {columns} FROM {_quoted(self.name)} WHERE {where} ORDER BY {order}"  # noqa: S608
-        )
-        crawl_at = self.columns.index(self.crawl)
-        id_at = self.columns.index("id") if self.key == ("id",) else None
-        for row in connection.execute(sql, values):
+        sql = f"SELECT {row_id}, {columns} FROM {_quoted(self.name)} WHERE {where} ORDER BY {order}"  # noqa: S608
+        given = {"crawl": crawl, "after": after, "last": last}
+        for found, *row in connection.execute(sql, given):
             named = zip(self.columns, row)  # noqa: B905  a faster loop
             line = _encoded({name: value for name, value in named if value is not None})
-            yield row[crawl_at], 0 if id_at is None else row[id_at], f"{line}\n"
+            yield found, f"{line}\n"
 
 
 def tables(connection: sqlite3.Connection, names: Iterable[str]) -> list[Table]:
@@ -82,7 +79,11 @@ def tables(connection: sqlite3.Connection, names: Iterable[str]) -> list[Table]:
     for name in sorted(there.intersection(names)):
         info = connection.execute(f"PRAGMA table_info({_quoted(name)})").fetchall()
         key = tuple(row[1] for row in sorted(info, key=lambda row: row[5]) if row[5])
-        table = Table(name, tuple(sorted(row[1] for row in info)), key)
+        grows = name != _CRAWL and ("id", "INTEGER") in {
+            tuple(row)[1:3] for row in info
+        }
+        columns = tuple(sorted(row[1] for row in info))
+        table = Table(name, columns, key, grows and key == ("id",))
         if table.crawl in table.columns and name != _SEAL:
             found.append(table)
     return found
@@ -102,10 +103,22 @@ class Hash:
         """The id of the last row."""
         self._hash: hashlib._Hash = before._hash.copy() if before else sha256()
 
-    def add(self, lines: Sequence[str], last: int) -> None:
-        self._hash.update("".join(lines).encode())
-        self.rows += len(lines)
-        self.last = last
+    def add(
+        self,
+        connection: sqlite3.Connection,
+        table: Table,
+        crawl: int,
+        last: int | None = None,
+    ) -> list[int]:
+        """Add the next rows of *crawl*, up to the id *last*, and return their ids."""
+        ids = []
+        after = self.last if self.rows else -(2**63)
+        for row_id, line in table.rows(connection, crawl, after, last):
+            self._hash.update(line.encode())
+            ids.append(row_id)
+        self.rows += len(ids)
+        self.last = max(self.last, last or 0, *ids[-1:])
+        return ids
 
     @property
     def sha256(self) -> str:
@@ -145,19 +158,10 @@ def seal(
     """
     hashes = dict(before)
     for table in tables(connection, NAMES):
-        if table.grows:
-            found = Hash(before.get(table.name))
-            where = "crawl = ? AND id > ?"
-            rows = table.rows(connection, where, crawl, found.last)
-        elif is_end or (table.name == _CRAWL and not before):
-            found = Hash()
-            rows = table.rows(connection, f"{table.crawl} = ?", crawl)
-        else:
+        if not (table.grows or is_end or (table.name == _CRAWL and not before)):
             continue
-        rows_before = found.rows
-        while some := list(islice(rows, _ROWS_AT_ONCE)):
-            found.add([line for *_, line in some], some[-1][1])
-        if found.rows > rows_before or is_end or not before:
+        found = Hash(before.get(table.name) if table.grows else None)
+        if found.add(connection, table, crawl) or is_end or not before:
             hashes[table.name] = found
             connection.execute(
                 "INSERT INTO seal (crawl, part, rows, last, sha256) VALUES (?, ?, ?, ?, ?)",
@@ -207,45 +211,48 @@ def check(connection: sqlite3.Connection) -> list[Checked]:
     ended = dict(connection.execute("SELECT id, ended IS NOT NULL FROM crawl"))
     seals = _seals(connection)
     # A later version of this package may have sealed tables that this one does not know.
-    found = tables(connection, NAMES.union(*seals.values()))
-    checks: dict[int, dict[str, _TableCheck]] = {
-        crawl: {
-            each.name: _TableCheck(each, seals.get(crawl, {}).get(each.name, []))
-            for each in found
-        }
-        for crawl in {*ended, *seals}
+    found = {
+        table: _extent(connection, table)
+        for table in tables(connection, NAMES.union(*seals.values()))
     }
-    for table in found:
-        where = f"typeof({table.crawl}) = 'integer'"
-        for crawl, row_id, line in table.rows(connection, where):
-            by_table = checks.setdefault(crawl, {})
-            if table.name not in by_table:
-                by_table[table.name] = _TableCheck(table, [])
-            by_table[table.name].read(row_id, line)
     of_bodies = _check_bodies(connection)
     results = []
-    for crawl, by_table in sorted(checks.items()):
-        sealed = seals.get(crawl, {})
+    for crawl in sorted({*ended, *seals, *chain(*found.values()), *of_bodies} - {None}):
+        sealed, rows, hashes = seals.get(crawl, {}), {}, {}
         problems = [
             Problem(name, "removed", None, None, "the table is missing")
-            for name in sealed.keys() - by_table.keys()
+            for name in sealed.keys() - {table.name for table in found}
         ]
-        for each in by_table.values():
+        for table, extent in found.items():
+            number, last = extent.get(crawl, (0, 0))
+            of_table = sealed.get(table.name, [])
+            if number:
+                rows[table.name] = number
             # A crawl that was killed has no seals of tables that do not grow.
-            may_lack = not sealed or not (each.table.grows or ended.get(crawl))
-            if problem := each.finish(may_lack_seals=may_lack):
-                problems.append(problem)
+            if of_table or (sealed and number and (table.grows or ended.get(crawl))):
+                hashes[table.name], problem = _compare(
+                    connection, table, crawl, of_table, last
+                )
+                problems += [problem] if problem else []
         if crawl not in ended and not any(each.table == _CRAWL for each in problems):
             message = f"the ledger has no crawl {crawl}"
             problems.append(Problem(_CRAWL, "removed", crawl, crawl, message))
+        now = {name: each for name, each in hashes.items() if name in sealed}
         problems += of_bodies.pop(crawl, [])
-        hashes = {name: each.hash for name, each in by_table.items()}
-        rows = {name: each.rows for name, each in hashes.items() if each.rows}
-        now = {name: hashes[name] for name in sealed if name in hashes}
         results.append(Checked(crawl, rows, digest(now) if now else None, problems))
     if None in of_bodies:
         results.append(Checked(None, {}, None, of_bodies[None]))
     return results
+
+
+def _extent(connection: sqlite3.Connection, table: Table) -> dict[int, tuple[int, int]]:
+    """Return the number of rows of each crawl, and the id of the last one."""
+    crawl, last = _quoted(table.crawl), "max(id)" if table.grows else "0"
+    sql = (
+        f"SELECT {crawl}, count(*), {last} FROM {_quoted(table.name)}"  # noqa: S608
+        f" WHERE typeof({crawl}) = 'integer' GROUP BY {crawl}"
+    )
+    return {of: (number, last) for of, number, last in connection.execute(sql)}
 
 
 def _seals(
@@ -264,117 +271,80 @@ def _seals(
     return seals
 
 
-class _TableCheck:
-    """Compares the rows of a crawl in one table, read in order, with their seals."""
+def _compare(
+    connection: sqlite3.Connection,
+    table: Table,
+    crawl: int,
+    seals: Sequence[Seal],
+    last: int,
+) -> tuple[Hash, Problem | None]:
+    """Compare the rows of a crawl with their seals, as they were written: from one to the next.
+    Return the hash of all rows, and the first difference. *last* is the id of the last row.
+    """
+    found, problem, sealed = Hash(), None, 0
+    # Only the last seal of a table whose rows may change is still valid.
+    for each in seals if table.grows else seals[-1:]:
+        ids = found.add(connection, table, crawl, each.last if table.grows else None)
+        if problem is None and (found.rows, found.sha256) != (each.rows, each.sha256):
+            problem = _difference(table, each, each.rows - sealed, found, ids)
+        sealed = each.rows
+    if table.grows and last > found.last:
+        added = found.add(connection, table, crawl, last)
+        problem = problem or _problem(table, "added", added[0], "was added")
+    elif not seals:
+        problem = _problem(table, "added", 0, "was added")
+    return found, problem
 
-    def __init__(self, table: Table, seals: Sequence[Seal]) -> None:
-        self.table = table
-        self.hash = Hash()
-        # Only the last seal of a table whose rows may change is still valid.
-        self._seals = deque(seals if table.grows else seals[-1:])
-        self._before = Seal(0, 0, "")
-        """The last seal that was compared."""
-        self._ids: list[int] = []
-        """Of the rows after it."""
-        self._unsealed: int | None = None
-        """The id of the first row after the last seal."""
-        self._lines: list[str] = []
-        """Of the rows that are not hashed yet."""
-        self._problem: Problem | None = None
 
-    def read(self, row_id: int, line: str) -> None:
-        if self.table.grows:
-            while self._seals and row_id > self._seals[0].last:
-                self._compare(self._seals.popleft())
-        if self._seals:
-            self._ids.append(row_id)
-        elif self._unsealed is None:
-            self._unsealed = row_id
-        self._lines.append(line)
-        if len(self._lines) >= _ROWS_AT_ONCE:
-            self._hash_lines()
+def _difference(
+    table: Table, seal: Seal, number: int, found: Hash, ids: Sequence[int]
+) -> Problem:
+    """Say how the rows *ids* differ from the *number* of rows that *seal* added."""
+    if not table.grows:
+        rows = f"{seal.rows:,} sealed, {found.rows:,} there"
+        message = f"the rows are not as they were sealed ({rows})"
+        what = "changed"
+        if found.rows != seal.rows:
+            what = "added" if found.rows > seal.rows else "removed"
+        return Problem(table.name, what, None, None, message)
+    # One transaction gives its rows ids without a gap.
+    written, there = range(seal.last - number + 1, seal.last + 1), set(ids)
+    for row_id in written:
+        if row_id not in there:
+            return _problem(table, "removed", row_id, "is missing")
+    for row_id in ids:
+        if row_id not in written:
+            return _problem(table, "added", row_id, "was added")
+    if len(written) < 2:
+        return _problem(table, "changed", seal.last, "is not as it was sealed")
+    message = f"rows {written[0]:,} to {seal.last:,} are not as they were sealed"
+    return Problem(table.name, "changed", written[0], seal.last, message)
 
-    def finish(self, *, may_lack_seals: bool) -> Problem | None:
-        """Return the first difference, or None. *may_lack_seals* says whether the rows after the
-        last seal are none.
-        """
-        while self._seals:
-            self._compare(self._seals.popleft())
-        self._hash_lines()
-        if self._problem or self._unsealed is None or may_lack_seals:
-            return self._problem
-        return self._found("added", self._unsealed, "was added")
 
-    def _hash_lines(self) -> None:
-        self.hash.add(self._lines, 0)
-        self._lines.clear()
-
-    def _compare(self, seal: Seal) -> None:
-        self._hash_lines()
-        now = self.hash.rows, self.hash.sha256
-        if self._problem is None and now != (seal.rows, seal.sha256):
-            self._problem = self._difference(seal)
-        self._before = seal
-        self._ids.clear()
-
-    def _difference(self, seal: Seal) -> Problem:
-        """Say how the rows since the last seal differ from *seal*."""
-        if not self.table.grows:
-            rows = f"{seal.rows:,} sealed, {self.hash.rows:,} there"
-            message = f"the rows are not as they were sealed ({rows})"
-            what = "changed"
-            if self.hash.rows != seal.rows:
-                what = "added" if self.hash.rows > seal.rows else "removed"
-            return Problem(self.table.name, what, None, None, message)
-        # One transaction gives its rows ids without a gap.
-        written = range(seal.last - (seal.rows - self._before.rows) + 1, seal.last + 1)
-        there = set(self._ids)
-        for row_id in written:
-            if row_id not in there:
-                return self._found("removed", row_id, "is missing")
-        for row_id in self._ids:
-            if row_id not in written:
-                return self._found("added", row_id, "was added")
-        if len(written) == 1:
-            return self._found("changed", seal.last, "is not as it was sealed")
-        message = f"rows {written[0]:,} to {seal.last:,} are not as they were sealed"
-        return Problem(self.table.name, "changed", written[0], seal.last, message)
-
-    def _found(self, what: str, row_id: int, words: str) -> Problem:
-        if not self.table.grows:
-            message = f"a row {words}"
-            return Problem(self.table.name, what, None, None, message)
-        return Problem(self.table.name, what, row_id, row_id, f"row {row_id:,} {words}")
+def _problem(table: Table, what: str, row_id: int, words: str) -> Problem:
+    if not table.grows:
+        return Problem(table.name, what, None, None, f"a row {words}")
+    return Problem(table.name, what, row_id, row_id, f"row {row_id:,} {words}")
 
 
 def _check_bodies(connection: sqlite3.Connection) -> dict[int | None, list[Problem]]:
     """Compare each robots.txt with its SHA-256, which the rows of the table ``snapshot`` have too.
     Return the problems of each crawl.
     """
+    connection.create_function("hash", 1, lambda body: sha256(body).hexdigest())
+    sql = """
+WITH used AS (SELECT DISTINCT crawl, sha256 FROM snapshot WHERE sha256 IS NOT NULL)
+SELECT crawl, 'changed', 'the robots.txt ' || sha256 || ' has other bytes'
+FROM body LEFT JOIN used USING (sha256) WHERE hash(body) != sha256
+UNION ALL SELECT crawl, 'removed', 'the robots.txt ' || sha256 || ' is missing'
+FROM used WHERE sha256 NOT IN (SELECT sha256 FROM body)
+UNION ALL SELECT NULL, 'added', 'no crawl used the robots.txt ' || sha256
+FROM body WHERE sha256 NOT IN (SELECT sha256 FROM used)
+"""
     problems: dict[int | None, list[Problem]] = {}
-    for key, body in connection.execute("SELECT sha256, body FROM body"):
-        if sha256(body).hexdigest() != key:
-            message = f"the robots.txt {key} has other bytes"
-            problem = Problem("body", "changed", None, None, message)
-            of = "SELECT DISTINCT crawl FROM snapshot WHERE sha256 = ?"
-            for [crawl] in connection.execute(of, (key,)).fetchall() or [[None]]:
-                problems.setdefault(crawl, []).append(problem)
-    missing = (
-        "SELECT crawl, sha256 FROM snapshot WHERE sha256 IS NOT NULL"
-        " AND sha256 NOT IN (SELECT sha256 FROM body) GROUP BY crawl, sha256"
-    )
-    for crawl, key in connection.execute(missing):
-        message = f"the robots.txt {key} is missing"
-        problem = Problem("body", "removed", None, None, message)
+    for crawl, what, message in connection.execute(sql):
+        problem = Problem("body", what, None, None, message)
         problems.setdefault(crawl, []).append(problem)
-    unused = (
-        "SELECT sha256 FROM body WHERE sha256 NOT IN"
-        " (SELECT sha256 FROM snapshot WHERE sha256 IS NOT NULL)"
-    )
-    for [key] in connection.execute(unused):
-        message = f"no crawl used the robots.txt {key}"
-        problem = Problem("body", "added", None, None, message)
-        problems.setdefault(None, []).append(problem)
     return problems
 
 

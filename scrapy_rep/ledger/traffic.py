@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
-from threading import Lock
+from collections import deque
 from typing import TypeAlias
 
 _HOUR, _MINUTE = 3600, 60
 
-# The most origins to count for, while the ledger cannot be written.
-_MAX_ORIGINS = 100_000
+# The most rows to keep, while the ledger cannot be written.
+_MAX_ROWS = 100_000
 
 Row: TypeAlias = "tuple[str | float | None, ...]"
+"""The columns of the table ``traffic`` but the crawl, or those of the table ``progress``, which
+are fewer. The ledger adds up the rows of an hour or a minute.
+"""
 
-
-@dataclass(slots=True)
-class _Traffic:
-    """The columns of a row of the table ``traffic``."""
-
-    pages: int = 0
-    bytes: int = 0
-    delay: float | None = None
-    gap: float | None = None
-    pauses: int = 0
-    pause: float | None = None
-    resumed: float | None = None
-
-
-@dataclass(slots=True)
-class _Progress:
-    """The columns of a row of the table ``progress``."""
-
-    pages: int = 0
-    bytes: int = 0
-    waiting: int | None = None
+PROGRESS_COLUMNS = 4
 
 
 class Traffic:
@@ -46,22 +28,17 @@ class Traffic:
         self.dropped = 0
         """What was not counted, since the ledger could not be written for long."""
 
-        self._lock = Lock()
-        self._by_origin: dict[tuple[str, int], _Traffic] = {}
-        self._by_minute: dict[int, _Progress] = {}
+        self._rows: deque[Row] = deque()
 
     def note_page(self, origin: str, octets: int, now: float) -> None:
         """Note a response, with the length of its body."""
-        with self._lock:
-            for row in self._of(origin, now), self._in(now):
-                row.pages += 1
-                row.bytes += octets
+        hour, minute = _begin(now, _HOUR), _begin(now, _MINUTE)
+        self._add((origin, hour, 1, octets, None, None, 0, None, None))
+        self._add((minute, 1, octets, None))
 
     def note_waiting(self, requests: int, now: float) -> None:
         """Note how many requests wait."""
-        with self._lock:
-            row = self._in(now)
-            row.waiting = max(row.waiting or 0, requests)
+        self._add((_begin(now, _MINUTE), 0, 0, requests))
 
     def note_gap(
         self, origin: str, delay: float, gap: float | None, now: float
@@ -69,18 +46,13 @@ class Traffic:
         """Note that a request is sent to an origin with a *delay*, *gap* seconds after the last
         answer; None if that is not known.
         """
-        with self._lock:
-            row = self._of(origin, now)
-            if _is_sooner(gap, delay, row.gap, row.delay):
-                row.delay, row.gap = delay, None if gap is None else round(gap, 6)
+        known = None if gap is None else round(gap, 6)
+        hour = _begin(now, _HOUR)
+        self._add((origin, hour, 0, 0, delay, known, 0, None, None))
 
     def note_pause(self, origin: str, pause: float, now: float) -> None:
         """Note that an origin asks for a *pause*."""
-        with self._lock:
-            row = self._of(origin, now)
-            row.pauses += 1
-            if row.resumed is None:
-                row.pause = max(row.pause or 0.0, pause)
+        self._add((origin, _begin(now, _HOUR), 0, 0, None, None, 1, pause, None))
 
     def note_resumed(
         self, origin: str, pause: float, resumed: float, now: float
@@ -88,44 +60,19 @@ class Traffic:
         """Note that the first request after a *pause* is sent, *resumed* seconds after the answer
         that asked for it.
         """
-        with self._lock:
-            row = self._of(origin, now)
-            if _is_sooner(resumed, pause, row.resumed, row.pause):
-                row.pause, row.resumed = pause, round(resumed, 6)
+        hour, known = _begin(now, _HOUR), round(resumed, 6)
+        self._add((origin, hour, 0, 0, None, None, 0, pause, known))
 
-    def take(self) -> tuple[list[Row], list[Row]]:
-        """Return the rows of both tables, without the number of the crawl, and forget them."""
-        with self._lock:
-            traffic, self._by_origin = self._by_origin, {}
-            progress, self._by_minute = self._by_minute, {}
-        return (
-            [(*key, *astuple(row)) for key, row in traffic.items()],
-            [(minute, *astuple(row)) for minute, row in progress.items()],
-        )
+    def take(self) -> list[Row]:
+        """Return the rows, and forget them."""
+        return [self._rows.popleft() for _ in range(len(self._rows))]
 
-    def _of(self, origin: str, now: float) -> _Traffic:
-        key = origin, int(now // _HOUR * _HOUR)
-        row = self._by_origin.get(key)
-        if row is None:
-            row = _Traffic()
-            if len(self._by_origin) < _MAX_ORIGINS:
-                self._by_origin[key] = row
-            else:
-                self.dropped += 1
-        return row
-
-    def _in(self, now: float) -> _Progress:
-        minute = int(now // _MINUTE * _MINUTE)
-        row = self._by_minute.get(minute)
-        if row is None:
-            row = self._by_minute[minute] = _Progress()
-        return row
+    def _add(self, row: Row) -> None:
+        if len(self._rows) < _MAX_ROWS:
+            self._rows.append(row)
+        else:
+            self.dropped += 1
 
 
-def _is_sooner(
-    gap: float | None, delay: float, than_gap: float | None, than_delay: float | None
-) -> bool:
-    """Whether a *gap*, compared with its *delay*, is shorter than another one."""
-    if than_gap is None or than_delay is None:
-        return True
-    return gap is not None and gap * than_delay < than_gap * delay
+def _begin(now: float, seconds: int) -> int:
+    return int(now // seconds * seconds)

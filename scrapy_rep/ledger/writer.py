@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.ledger.schema import ADDED, ADDED_TABLES, SCHEMA
 from scrapy_rep.ledger.seals import digest, seal
-from scrapy_rep.ledger.traffic import Traffic
+from scrapy_rep.ledger.traffic import PROGRESS_COLUMNS, Traffic
 from scrapy_rep.protocol.access.results import Access, State
 from scrapy_rep.protocol.display import without_credentials
 from scrapy_rep.record import Record, storable, url_text
@@ -24,6 +24,7 @@ from scrapy_rep.sqlitefiles import ForeignFile, identity, prepare_file
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
 
     from scrapy_rep.ledger.seals import Hash
     from scrapy_rep.ledger.traffic import Row
@@ -63,11 +64,11 @@ _DECISION = (
     "INSERT INTO decision (crawl, time, subject, verdict, layer, reason, url, origin, page,"
     " agent, snapshot, line, statement, form, source, via) VALUES "
 )
-_VALUES = f"({{}}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ({_KNOWN}), ?, ?, ?, ?, ?)"
+_DECIDED = f"({{}}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ({_KNOWN}), ?, ?, ?, ?, ?)"
 _FETCHED = Record._fields.index("fetched")
 
-# A row has what was counted since the last batch. Of two gaps, or pauses, the one that was
-# shorter for what the host had asked for stays.
+# A row has what was counted once. Of two gaps, or pauses, the one that was shorter for what the
+# host had asked for stays.
 _SOONER = (
     "CASE WHEN excluded.{0} IS NOT NULL"
     " AND ({1} IS NULL OR excluded.{1} * {0} < {1} * excluded.{0})"
@@ -78,17 +79,14 @@ _SHORTEST = ", ".join(
     for pair in (("delay", "gap"), ("pause", "resumed"))
     for column in pair
 )
-_TRAFFIC = (
-    "INSERT INTO traffic"  # noqa: S608
-    " (crawl, origin, hour, pages, bytes, delay, gap, pauses, pause, resumed)"
-    " VALUES ({}, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
-    " pages = pages + excluded.pages, bytes = bytes + excluded.bytes,"
+_TRAFFIC = "INSERT INTO traffic (crawl, origin, hour, pages, bytes, delay, gap, pauses, pause, resumed) VALUES "
+_TRAFFIC_MERGED = (
+    " ON CONFLICT DO UPDATE SET pages = pages + excluded.pages, bytes = bytes + excluded.bytes,"
     f" pauses = pauses + excluded.pauses, {_SHORTEST}"
 )
-_PROGRESS = (
-    "INSERT INTO progress (crawl, minute, pages, bytes, waiting) VALUES ({}, ?, ?, ?, ?)"
-    " ON CONFLICT DO UPDATE SET"
-    " pages = pages + excluded.pages, bytes = bytes + excluded.bytes,"
+_PROGRESS = "INSERT INTO progress (crawl, minute, pages, bytes, waiting) VALUES "
+_PROGRESS_MERGED = (
+    " ON CONFLICT DO UPDATE SET pages = pages + excluded.pages, bytes = bytes + excluded.bytes,"
     " waiting = max(coalesce(waiting, 0), coalesce(excluded.waiting, waiting))"
 )
 
@@ -237,7 +235,7 @@ class LedgerWriter:
         self._queue: deque[tuple[Any, ...]] = deque()
         self._batch: list[tuple[Any, ...]] = []
         self._traffic = traffic or Traffic()
-        self._counts: tuple[list[Row], list[Row]] = [], []
+        self._counts: list[Row] = []
         """What was taken from it, and is not written yet."""
         self._lock = Lock()
         self._waiting = 0
@@ -274,7 +272,7 @@ class LedgerWriter:
         self._closing.set()
         self._thread.join(_CLOSE_TIMEOUT)
         self.dropped += len(self._batch) + len(self._queue)
-        self.dropped += sum(map(len, self._counts)) + self._traffic.dropped
+        self.dropped += len(self._counts) + self._traffic.dropped
 
     # The methods below run in the other thread.
 
@@ -289,7 +287,7 @@ class LedgerWriter:
     def _write_all(self) -> bool:
         """Write all queued records. Return whether that succeeded."""
         # The crawl goes on counting: only what was counted until now is written.
-        self._take_counts(is_end=False)
+        self._counts = self._counts or self._traffic.take()
         while True:
             if not self._batch:
                 count = min(len(self._queue), _RECORDS_A_BATCH)
@@ -297,8 +295,8 @@ class LedgerWriter:
             # All records are in the queue when the end is set.
             end = None if len(self._queue) else self._end
             if end is not None:
-                self._take_counts(is_end=True)
-            elif not (self._batch or any(self._counts)) and self._crawl_id is not None:
+                self._counts += self._traffic.take()
+            elif not (self._batch or self._counts) and self._crawl_id is not None:
                 return True
             try:
                 self._commit(self._batch, end)
@@ -317,14 +315,9 @@ class LedgerWriter:
             if end is not None:
                 return True
 
-    def _take_counts(self, *, is_end: bool) -> None:
-        if is_end or not any(self._counts):
-            for kept, taken in zip(self._counts, self._traffic.take(), strict=True):
-                kept.extend(taken)
-
     def _done(self, *, is_written: bool) -> None:
         """Let the batch go, to make room for others."""
-        counted, self._counts = sum(map(len, self._counts)), ([], [])
+        counted, self._counts = len(self._counts), []
         with self._lock:
             self._waiting -= sum(map(_weight, self._batch))
             if is_written:
@@ -356,14 +349,14 @@ class LedgerWriter:
             if body is not None:
                 connection.execute(_BODY, (row[-1], body))
             connection.execute(_SNAPSHOT.format(crawl), row)
-        values = _VALUES.format(crawl, crawl)
-        for at in range(0, len(decisions), _ROWS_AT_ONCE):
-            some = decisions[at : at + _ROWS_AT_ONCE]
-            statement = _DECISION + ", ".join([values] * len(some))
-            connection.execute(statement, list(chain.from_iterable(some)))
-        traffic, progress = self._counts
-        connection.executemany(_TRAFFIC.format(crawl), traffic)
-        connection.executemany(_PROGRESS.format(crawl), progress)
+        _insert(connection, _DECISION, _DECIDED.format(crawl, crawl), decisions)
+        counted = [row for row in self._counts if len(row) != PROGRESS_COLUMNS]
+        progress = [row for row in self._counts if len(row) == PROGRESS_COLUMNS]
+        values = f"({crawl}, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        _insert(connection, _TRAFFIC, values, counted, _TRAFFIC_MERGED)
+        _insert(
+            connection, _PROGRESS, f"({crawl}, ?, ?, ?, ?)", progress, _PROGRESS_MERGED
+        )
         if end is not None:
             connection.execute(_END, (*end, crawl))
         hashes = seal(connection, crawl, self._hashes, is_end=end is not None)
@@ -383,3 +376,16 @@ class LedgerWriter:
             self._connection = open_to_write(self._path)
             self._file = identity(self._path)
         return self._connection
+
+
+def _insert(
+    connection: sqlite3.Connection,
+    statement: str,
+    values: str,
+    rows: Sequence[tuple[Any, ...]],
+    merged: str = "",
+) -> None:
+    for at in range(0, len(rows), _ROWS_AT_ONCE):
+        some = rows[at : at + _ROWS_AT_ONCE]
+        sql = f"{statement}{', '.join([values] * len(some))}{merged}"
+        connection.execute(sql, list(chain.from_iterable(some)))

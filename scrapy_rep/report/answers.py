@@ -1,179 +1,239 @@
-"""Answers, in a sentence each, what people ask about a crawl."""
+"""Says in sentences what the figures of a report mean."""
 
 from __future__ import annotations
 
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from scrapy_rep.protocol.reasons import REASONS
-from scrapy_rep.record import Verdict
 from scrapy_rep.report.shown import count, duration, octets, ratio, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Sequence
     from sqlite3 import Row
 
     from scrapy_rep.report.ledgers import Ledgers
-    from scrapy_rep.report.summary import Summary
 
 _NAMED = 3
 """The most hosts, reasons or crawlers that an answer names."""
 
 _EARLIER = "an earlier version of scrapy-rep wrote the ledger"
 
+_ONLY_REFUSALS = (
+    "The ledger has only refusals. To check again whether all pages that were fetched were "
+    'allowed, crawl with REP_LEDGER_LEVEL = "all".'
+)
+_DRY_RUN = (
+    "A dry run (REP_DRY_RUN) fetches everything, and refuses, drops and delays nothing. Where "
+    "this report says that it did, a real run would have done so."
+)
 
-class Answer(NamedTuple):
-    question: str
-    sentences: str
-    section: str
-    """The id of the section that says more."""
-    is_bad: bool = False
-    """Whether the crawl has not kept to what a site asks for."""
+Said: TypeAlias = "tuple[list[str], bool]"
+"""The sentences of an answer, and whether the crawl has kept to what sites ask for."""
 
 
-def answers(ledgers: Ledgers, summary: Summary) -> list[Answer]:
+def headline(total: Row, check: dict[str, Any]) -> dict[str, Any]:
+    """Return the result of the crawls, as far as the ledgers show it."""
+    kept = True
+    refused = count(total["refused"], "request")
+    dropped = f"{count(total['dropped'], 'item or link', 'items and links')} dropped"
+    if total["dry_runs"]:
+        said = f"Dry run: {refused} would be refused, {dropped}"
+        notes = _notes_on_dry_runs(total)
+    elif not total["crawls"]:
+        said, notes = "No crawl has written to this ledger", []
+    elif not total["complete"]:
+        said = f"{refused} {_was(total['refused'])} refused, {dropped}"
+        notes = [_ONLY_REFUSALS]
+    else:
+        said, notes = "No page was fetched", _notes(total, check)
+        if total["let_through"]:
+            forbidden, pages = check["forbidden"], count(total["let_through"], "page")
+            said = f"{forbidden:,} of {pages} fetched {_was(forbidden)} forbidden"
+            kept = not (forbidden or total["arrived"])
+    return {"headline": said, "kept": kept, "notes": notes}
+
+
+def _was(number: int) -> str:
+    return "was" if number == 1 else "were"
+
+
+def _notes_on_dry_runs(total: Row) -> list[str]:
+    notes = [_DRY_RUN]
+    if real := total["crawls"] - total["dry_runs"]:
+        notes.append(f"{count(real, 'other crawl')} in this report: no dry run.")
+    return notes
+
+
+def _notes(total: Row, check: dict[str, Any]) -> list[str]:
+    notes = []
+    checked, unchecked = check["checked"], check["unchecked"]
+    if checked:
+        notes.append(
+            f"{count(checked, 'page')} checked again for this report, against "
+            "the robots.txt at the time of the request. Each request that was let through "
+            "counts as a page, even if it got no response."
+        )
+    without = total["let_through"] - checked - unchecked
+    if without > 0:
+        hosts = total["without"]
+        notes.append(
+            f"No robots.txt applied to {count(without, 'page')}"
+            + (f": {count(hosts, 'host')} had none." if hosts else ".")
+        )
+    if unchecked:
+        notes.append(
+            f"{count(unchecked, 'page')} could not be checked again: the crawl used "
+            "a custom dialect, or the URL was cut for the ledger."
+        )
+    if arrived := total["arrived"]:
+        notes.append(
+            f"{count(arrived, 'forbidden page')} fetched by a browser that a "
+            "redirect or a script led there; the spider did not receive the response."
+        )
+    if by_override := total["let_through_by_override"]:
+        pages = count(by_override, "more page")
+        notes.append(f"{pages} fetched because of an override.")
+    if only_refusals := total["crawls"] - total["complete"]:
+        notes.append(
+            f"Not counted: the pages of {count(only_refusals, 'crawl')} whose ledger has "
+            "only refusals."
+        )
+    return notes
+
+
+def answers(ledgers: Ledgers, total: Row) -> list[dict[str, Any]]:
+    """Answer what people ask about a crawl."""
+    found: dict[str, Said] = {
+        "What was fetched?": _fetched(ledgers, total),
+        "What was refused, and why?": _refused(ledgers, total),
+        "Were the delays kept?": _delays(ledgers, total),
+        "Were the pauses kept that hosts asked for?": _pauses(ledgers),
+        "Which sites say no to AI crawlers by name?": _ai_crawlers(ledgers),
+    }
     return [
-        _fetched(ledgers, summary),
-        _refused(summary),
-        _delays(ledgers, summary),
-        _pauses(ledgers),
-        _ai_crawlers(ledgers),
+        {"question": question, "answer": " ".join(said), "kept": kept}
+        for question, (said, kept) in found.items()
     ]
 
 
-def _fetched(ledgers: Ledgers, summary: Summary) -> Answer:
+def _fetched(ledgers: Ledgers, total: Row) -> Said:
     (all_,) = ledgers.view("moved_in_all")
     said = []
-    if all_["hosts"] or not summary.uncounted:
+    if all_["hosts"] or not total["uncounted"]:
         pages, hosts = count(all_["pages"], "page"), count(all_["hosts"], "host")
-        said.append(f"{pages} ({octets(all_['bytes'])}) from {hosts}")
-        said[0] += f", on {count(all_['days'], 'day')}." if all_["days"] else "."
-    if summary.uncounted:
-        crawls = count(summary.uncounted, "crawl")
+        on = f", on {count(all_['days'], 'day')}" if all_["days"] else ""
+        said.append(f"{pages} ({octets(all_['bytes'])}) from {hosts}{on}.")
+    if total["uncounted"]:
+        crawls = count(total["uncounted"], "crawl")
         said.append(f"Not known for {crawls}, since {_EARLIER}.")
-    return Answer("What was fetched?", " ".join(said), "fetched")
+    return said, True
 
 
-def _refused(summary: Summary) -> Answer:
-    refused = summary.total(Verdict.REFUSED)
-    said = [f"{count(refused, 'request')} refused"]
-    rows = [row for row in summary.outcomes if row["verdict"] == Verdict.REFUSED]
-    if rows:
-        rows.sort(key=itemgetter("times"), reverse=True)
-        # Of one reason, no number is needed.
-        reasons = [f"{row['times']:,} because {_reason(row['reason'])}" for row in rows]
-        only = f", because {_reason(rows[0]['reason'])}"
-        said[0] += f": {_listed(reasons, 'reason')}" if rows[1:] else only
-    said[0] += "."
-    if dropped := summary.total(Verdict.DROPPED):
-        withheld = count(dropped, "item, link or file", "items, links and files")
+def _refused(ledgers: Ledgers, total: Row) -> Said:
+    rows = ledgers.view("outcome", verdict="refused").fetchall()
+    rows.sort(key=itemgetter("times"), reverse=True)
+    # Of one reason, no number is needed.
+    reasons = [f"{row['times']:,} because {_reason(row)}" for row in rows]
+    why = f": {_listed(reasons, 'reason')}"
+    if len(rows) < 2:
+        why = f", because {_reason(rows[0])}" if rows else ""
+    said = [f"{count(total['refused'], 'request')} refused{why}."]
+    if total["dropped"]:
+        withheld = count(
+            total["dropped"], "item, link or file", "items, links and files"
+        )
         said.append(f"{withheld} dropped.")
-    return Answer("What was refused, and why?", " ".join(said), "reasons")
+    return said, True
 
 
-def _delays(ledgers: Ledgers, summary: Summary) -> Answer:
-    question, section = "Were the delays kept?", "delays"
+def _delays(ledgers: Ledgers, total: Row) -> Said:
     (all_,) = ledgers.view("delays_in_all")
-    asking, known, kept = all_["asking"], all_["known"], all_["kept"]
+    asking, known = all_["asking"], all_["known"]
     if not asking:
-        return Answer(question, "No host asks for a delay.", section)
+        return ["No host asks for a delay."], True
     if not known:
         hosts = count(asking, "host asks", "hosts ask")
         why = "no request had to keep to it (a setting or a dry run ignores it, or none was sent)"
-        if summary.uncounted:
+        if total["uncounted"]:
             why = f"whether it was kept is not known, since {_EARLIER}"
-        return Answer(question, f"{hosts} for a delay; {why}.", section)
-    rows = ledgers.view("delay").fetchall()
-    exceptions = [row for row in rows if row["kept"] == 0]
-    if exceptions:
-        named = [
-            f"{_origin(row)} ({_exact(row['gap'])}, asked for {_exact(row['delay'])})"
-            for row in exceptions
-        ]
-        broken = known - kept
-        of = count(known, "host")
-        names = _listed(named, "host", broken)
-        said = [f"The delay of {broken:,} of {of} was not kept: {names}."]
-    else:
-        said = [f"Yes, for {_all(known, 'host')} with a delay."]
-        said += [_smallest(row, "delay", "gap") for row in rows if row["gap"]][:1]
+        return [f"{hosts} for a delay; {why}."], True
+    said, kept = _kept(all_, ledgers.view("delay").fetchall(), "delay", "gap")
     if asking > known:
         more = count(asking - known, "more host asks", "more hosts ask")
         said.append(f"{more} for a delay that no request had to keep to.")
-    return Answer(question, " ".join(said), section, bool(exceptions))
+    return said, kept
 
 
-def _pauses(ledgers: Ledgers) -> Answer:
-    question, section = "Were the pauses kept that hosts asked for?", "delays"
+def _pauses(ledgers: Ledgers) -> Said:
     (all_,) = ledgers.view("pauses_in_all")
     if not all_["hosts"]:
-        return Answer(question, "No host asked for a pause (429, 503).", section)
-    asked = f"{count(all_['hosts'], 'host')} asked for {count(all_['times'], 'pause')}"
+        return ["No host asked for a pause (429, 503)."], True
+    pauses = count(all_["times"], "pause")
     if not all_["known"]:
-        said = [f"{asked}; whether they were kept was not measured."]
-        return Answer(question, said[0], section)
+        hosts = count(all_["hosts"], "host")
+        return [
+            f"{hosts} asked for {pauses}; whether they were kept was not measured."
+        ], True
     rows = ledgers.view("pause").fetchall()
-    exceptions = [row for row in rows if row["kept"] == 0]
-    if exceptions:
+    said, kept = _kept(all_, rows, "pause", "resumed")
+    said.append(f"Asked for: {pauses}, of {duration(all_['longest'])} at most.")
+    return said, kept
+
+
+def _kept(all_: Row, rows: list[Row], asked: str, gap: str) -> Said:
+    """Say whether hosts got the time that they asked for, by these columns of *rows*."""
+    if broken := all_["known"] - all_["kept"]:
         named = [
-            f"{_origin(row)} (the next request after {_exact(row['resumed'])}, asked for "
-            f"{_exact(row['pause'])})"
-            for row in exceptions
+            f"{_origin(row)} (the next request after {_exact(row[gap])}, asked for "
+            f"{_exact(row[asked])})"
+            for row in rows
+            if row["kept"] == 0
         ]
-        broken = all_["known"] - all_["kept"]
-        hosts = count(broken, "host")
-        said = [f"{asked}. Not kept at {hosts}: {_listed(named, 'host', broken)}."]
-    else:
-        said = [f"Yes: {asked}, of {duration(all_['longest'])} at most."]
-        resumed = [row for row in rows if row["kept"] and row["resumed"] is not None]
-        resumed.sort(key=lambda row: row["resumed"] / row["pause"])
-        said += [_smallest(row, "pause", "resumed") for row in resumed[:1]]
-    return Answer(question, " ".join(said), section, bool(exceptions))
-
-
-def _ai_crawlers(ledgers: Ledgers) -> Answer:
-    question, section = "Which sites say no to AI crawlers by name?", "crawlers"
-    rows = ledgers.view("ai_crawler").fetchall()
-    if not rows:
-        return Answer(question, "None names a known AI crawler.", section)
-    (all_,) = ledgers.view("ai_crawlers_in_all")
-    named = [
-        f"{visible(origin, 100)} ({_listed([row['crawler'] for row in group], 'crawler')})"
-        for origin, group in _by_host(
-            row for row in rows if row["forbids"].startswith("everything")
+        of = count(all_["known"], "host")
+        names = _listed(named, "host", broken)
+        return [f"Not kept at {broken:,} of {of} with a {asked}: {names}."], False
+    known = all_["known"]
+    hosts = "the one host" if known == 1 else f"all {known:,} hosts"
+    said = [f"Yes, at {hosts} with a {asked}."]
+    # A delay may be kept by a single request, after which none came.
+    measured = [row for row in rows if row["kept"] and row[gap] is not None]
+    if measured:
+        soonest = min(measured, key=lambda row: row[gap] / row[asked])
+        said.append(
+            "The shortest time from an answer to the next request was "
+            f"{ratio(soonest[gap] / soonest[asked])} times the {asked}: "
+            f"{duration(soonest[gap])} at {_origin(soonest)}, which asks for "
+            f"{duration(soonest[asked])}."
         )
-    ]
+    return said, True
+
+
+def _ai_crawlers(ledgers: Ledgers) -> Said:
+    (all_,) = ledgers.view("ai_crawlers_in_all")
+    if not all_["hosts"]:
+        return ["None names a known AI crawler."], True
     hosts = count(all_["hosts"], "host names", "hosts name")
     said = [f"{hosts} AI crawlers in robots.txt."]
-    if named:
-        closing = all_["closing"]
-        forbid = "forbids" if closing == 1 else "forbid"
+    rows = [
+        row
+        for row in ledgers.view("ai_crawler")
+        if row["forbids"].startswith("everything")
+    ]
+    named = [
+        f"{visible(origin, 100)} ({_listed([row['crawler'] for row in group], 'crawler')})"
+        for origin, group in groupby(rows, itemgetter("origin"))
+    ]
+    closing = all_["closing"]
+    if closing:
+        forbid = f"{closing:,} {'forbids' if closing == 1 else 'forbid'}"
         said.append(
-            f"{closing:,} {forbid} at least one of them everything: "
-            f"{_listed(named, 'host', closing)}."
+            f"{forbid} at least one of them everything: {_listed(named, 'host', closing)}."
         )
     else:
         said.append("None forbids any of them everything.")
-    return Answer(question, " ".join(said), section)
-
-
-def _by_host(rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
-    for origin, group in groupby(rows, itemgetter("origin")):
-        yield origin, list(group)
-
-
-def _all(number: int, what: str) -> str:
-    return f"the one {what}" if number == 1 else f"all {number:,} {what}s"
-
-
-def _smallest(row: Row, asked: str, kept: str) -> str:
-    times = ratio(row[kept] / row[asked])
-    return (
-        f"The shortest time from an answer to the next request was {times} times the "
-        f"{asked}: {duration(row[kept])} at {_origin(row)}, which asks for "
-        f"{duration(row[asked])}."
-    )
+    return said, True
 
 
 def _exact(seconds: float) -> str:
@@ -181,16 +241,16 @@ def _exact(seconds: float) -> str:
     return duration(seconds) if seconds >= 60 else f"{round(seconds, 3):g} s"
 
 
-def _reason(reason: str) -> str:
-    found = REASONS.get(reason)
-    return visible(found.text if found else reason, 80)
+def _reason(row: Row) -> str:
+    found = REASONS.get(row["reason"])
+    return visible(found.text if found else row["reason"], 80)
 
 
 def _origin(row: Row) -> str:
     return visible(row["origin"], 100)
 
 
-def _listed(items: list[str], what: str, of_all: int | None = None) -> str:
+def _listed(items: Sequence[str], what: str, of_all: int | None = None) -> str:
     """Return the first of *items*, and how many more there are of all."""
     more = (len(items) if of_all is None else of_all) - len(items[:_NAMED])
     listed = ", ".join(items[:_NAMED])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sqlite3
 from contextlib import ExitStack, closing
 from functools import partial
@@ -11,21 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_rep.ledger.reader import bound, open_ledger, read_json, read_texts, reading
-from scrapy_rep.report.facts import note_facts
+from scrapy_rep.protocol.agents import product_tokens
+from scrapy_rep.report.robotstxt import note_facts
 from scrapy_rep.settings import DEFAULTS, DRY_RUN, LEDGER_LEVEL
+from scrapy_rep.stats import RESPONSE_COUNT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-_BARS = 72
-"""The most bars of the timeline, and the lengths that they may have, in seconds."""
-_LENGTHS = (60, 300, 900, 3600, 3 * 3600, 6 * 3600, 86400, 7 * 86400, 30 * 86400)
-
-# The columns of the tables that ledgers of earlier versions lack.
-_COUNTED = {
-    "traffic": "crawl, origin, hour, pages, bytes, delay, gap, pauses, pause, resumed",
-    "progress": "crawl, minute, pages, bytes, waiting",
-}
 
 IN_PLACE = 9
 """The most ledgers that are read in place. SQLite attaches ten files at most; each further
@@ -47,15 +41,27 @@ SELECT {ledger} AS ledger, crawl, origin, url, redirects, access, status, error,
 FROM {file}.snapshot
 """,
     "decision": """
-SELECT {ledger} AS ledger, d.id AS id, d.crawl AS crawl, d.time AS time, d.origin AS origin,
-       d.url AS url, d.page AS page, d.agent AS agent, d.layer AS layer,
-       replace(replace(d.verdict, 'would-refuse', 'refused'), 'would-drop', 'dropped')
-       AS verdict, d.reason AS reason, d.snapshot AS snapshot, d.line AS line,
-       d.statement AS statement, {source} AS source, {via} AS via, s.sha256 AS sha256,
-       d.time - coalesce(s.copy_of, s.fetched) AS age
-FROM {file}.decision AS d LEFT JOIN {file}.snapshot AS s ON s.id = d.snapshot
+SELECT {ledger} AS ledger, t.id AS id, t.crawl AS crawl, t.time AS time, t.origin AS origin,
+       t.url AS url, t.page AS page, t.agent AS agent, t.layer AS layer,
+       replace(replace(t.verdict, 'would-refuse', 'refused'), 'would-drop', 'dropped')
+       AS verdict, t.reason AS reason, t.snapshot AS snapshot, t.line AS line,
+       t.statement AS statement, t.source AS source, t.via AS via, s.sha256 AS sha256,
+       t.time - coalesce(s.copy_of, s.fetched) AS age
+FROM {file}.decision AS t LEFT JOIN {file}.snapshot AS s ON s.id = t.snapshot
+""",
+    "traffic": """
+SELECT {ledger} AS ledger, t.crawl AS crawl, t.origin AS origin, t.hour AS hour,
+       t.pages AS pages, t.bytes AS bytes, t.delay AS delay, t.gap AS gap, t.pauses AS pauses,
+       t.pause AS pause, t.resumed AS resumed
+FROM {file}.traffic AS t
+""",
+    "progress": """
+SELECT {ledger} AS ledger, t.crawl AS crawl, t.minute AS minute, t.pages AS pages,
+       t.bytes AS bytes, t.waiting AS waiting
+FROM {file}.progress AS t
 """,
 }
+_COLUMN = re.compile(r"\bt\.(\w+)")
 
 # The columns by which the views look up single rows.
 _KEYS = {"body": "ledger, sha256", "decision": "ledger, id"}
@@ -85,7 +91,6 @@ class Ledgers:
 
     def __init__(self, paths: Sequence[str], limits: Limits) -> None:
         """Raises LedgerError for a file that is damaged or is not a ledger."""
-        self.paths = paths
         self.limits = limits
         self.crawls: list[dict[str, Any]] = []
         """The rows of the table ``crawl``, the earliest first, with the values of columns in
@@ -97,7 +102,6 @@ class Ledgers:
                 rows = ledger.execute("SELECT * FROM crawl")
                 self.crawls += [_crawl(number, path, row) for row in rows]
         self.crawls.sort(key=itemgetter("started"))
-        self._crawls = {(one["ledger"], one["id"]): one for one in self.crawls}
         with ExitStack() as opened, reading(", ".join(paths)):
             connection = sqlite3.connect("", uri=True, isolation_level=None)
             self.database = opened.enter_context(closing(connection))
@@ -105,15 +109,15 @@ class Ledgers:
             self.database.text_factory = _text
             bound(self.database, sum(Path(path).stat().st_size for path in paths))
             self._unite(paths)
-            self._fill("limits (hosts, files, others, urls, seconds)", [
-                (*limits, self._seconds_of_bar())
-            ])  # fmt: skip
-            self._fill("complete (ledger, crawl)", [
-                (one["ledger"], one["id"]) for one in self.crawls if one["every_decision"]
-            ])  # fmt: skip
+            self._fill("limits (hosts, files, others, urls)", [limits])
+            self._fill(
+                "crawl (ledger, crawl, dialect, agents, every_decision, is_dry_run, has_ended,"
+                " responses)",
+                list(map(_row, self.crawls)),
+            )
             # Crawls may be writing the ledgers; a transaction reads a consistent state.
             self.database.executescript(f"BEGIN; {_VIEWS.read_text('utf-8')}")
-            note_facts(self.database, self.crawl_of, self.body)
+            note_facts(self)
             self.close = opened.pop_all().close
 
     def compare(self, other: Ledgers) -> None:
@@ -127,10 +131,6 @@ class Ledgers:
         where = "".join(f" AND {column} = :{column}" for column in columns)
         query = f"SELECT * FROM {name} WHERE true{where}"  # noqa: S608
         return self.database.execute(query, columns)
-
-    def crawl_of(self, row: sqlite3.Row) -> dict[str, Any] | None:
-        """Return the crawl that wrote *row*; None if the ledger does not have it."""
-        return self._crawls.get((row["ledger"], row["crawl"]))
 
     def body(self, ledger: int, sha256: str) -> bytes | None:
         """Return the bytes of a robots.txt; None if the ledger does not have it."""
@@ -148,68 +148,47 @@ class Ledgers:
         name, places = table.partition(" ")[0], ", ".join("?" * (table.count(",") + 1))
         self.database.executemany(f"INSERT INTO {name} VALUES ({places})", rows)  # noqa: S608
 
-    def _seconds_of_bar(self) -> int:
-        """Return how long a bar of the timeline is."""
-        query = """
-SELECT min(at), max(at) FROM (
-    SELECT time AS at FROM decision UNION ALL SELECT minute FROM progress
-)"""
-        first, last = self.database.execute(query).fetchone()
-        span = 0 if first is None else last - first
-        fitting = (length for length in _LENGTHS if span < length * (_BARS - 1))
-        return next(fitting, int(span // (_BARS - 1)) + 1)
-
     def _unite(self, paths: Sequence[str]) -> None:
         """Make one view of each table, with the rows of all ledgers."""
-        unions: dict[str, list[str]] = {table: [] for table in (*_ROWS, *_COUNTED)}
-        for number, path in enumerate(paths[:IN_PLACE]):
-            for table, select in self._attach(number, path, f"ledger{number}").items():
-                unions[table].append(select)
-        if further := paths[IN_PLACE:]:
-            for table, selects in unions.items():
-                columns = f"{selects[0]} LIMIT 0"
-                self.database.execute(
-                    f"CREATE TEMPORARY TABLE copy_of_{table} AS {columns}"
-                )
-                selects.append(f"SELECT * FROM copy_of_{table}")  # noqa: S608
-            self._copy(further)
-        for table, selects in unions.items():
-            union = " UNION ALL ".join(selects)
+        unions: dict[str, list[str]] = {table: [] for table in _ROWS}
+        for number, path in enumerate(paths):
+            selects = self._attach(number, path)
+            if number < IN_PLACE:
+                for table, select in selects.items():
+                    unions[table].append(select)
+                continue
+            for table, select in selects.items():
+                if number == IN_PLACE:
+                    copy = f"copy_of_{table} AS {select} LIMIT 0"
+                    self.database.execute(f"CREATE TEMPORARY TABLE {copy}")
+                    unions[table].append(f"SELECT * FROM copy_of_{table}")  # noqa: S608
+                self.database.execute(f"INSERT INTO copy_of_{table} {select}")
+            self.database.execute(f"DETACH ledger{IN_PLACE}")
+        for table, each in unions.items():
+            union = " UNION ALL ".join(each)
             self.database.execute(f"CREATE TEMPORARY VIEW {table} AS {union}")
+            if table in _KEYS and len(paths) > IN_PLACE:
+                key = f"key_of_{table} ON copy_of_{table} ({_KEYS[table]})"
+                self.database.execute(f"CREATE INDEX {key}")
 
-    def _copy(self, paths: Sequence[str]) -> None:
-        """Copy the rows of ledgers that can't be read in place."""
-        for number, path in enumerate(paths, IN_PLACE):
-            selects = self._attach(number, path, "further")
-            copies = "".join(
-                f"INSERT INTO copy_of_{table} {select};"
-                for table, select in selects.items()
-            )
-            self.database.executescript(f"BEGIN; {copies} COMMIT; DETACH further;")
-        for table, columns in _KEYS.items():
-            key = f"INDEX key_of_{table} ON copy_of_{table} ({columns})"
-            self.database.execute(f"CREATE {key}")
-
-    def _attach(self, number: int, path: str, file: str) -> dict[str, str]:
-        """Attach a ledger, as *file*, and return a SELECT for its rows of each table."""
+    def _attach(self, number: int, path: str) -> dict[str, str]:
+        """Attach a ledger, and return a SELECT for its rows of each table. Ledgers of earlier
+        versions lack tables and columns.
+        """
+        file = f"ledger{min(number, IN_PLACE)}"
         address = Path(path).resolve().as_uri() + "?mode=ro"
         self.database.execute(f"ATTACH ? AS {file}", (address,))
-        info = self.database.execute(f"PRAGMA {file}.table_info(decision)")
-        there = {row["name"] for row in info}
-        # Ledgers of earlier versions lack these columns.
-        added = {
-            name: f"d.{name}" if name in there else "NULL" for name in ("source", "via")
-        }
-        selects = {
-            table: select.format(ledger=number, file=file, **added)
-            for table, select in _ROWS.items()
-        }
-        for table, columns in _COUNTED.items():
-            if self.database.execute(f"PRAGMA {file}.table_info({table})").fetchone():
-                select = f"SELECT {number} AS ledger, {columns} FROM {file}.{table}"  # noqa: S608
-            else:
-                nothing = columns.replace(", ", ", NULL AS ")
-                select = f"SELECT {number} AS ledger, NULL AS {nothing} WHERE false"
+        selects = {}
+        for table, template in _ROWS.items():
+            info = self.database.execute(f"PRAGMA {file}.table_info({table})")
+            there = {row["name"] for row in info}
+            select = template.format(ledger=number, file=file)
+            select = _COLUMN.sub(
+                lambda found, there=there: found[0] if found[1] in there else "NULL",  # type: ignore[misc]
+                select,
+            )
+            if not there:
+                select = f"{select.partition('FROM')[0]} WHERE false"
             selects[table] = select
         return selects
 
@@ -228,6 +207,25 @@ def _crawl(ledger: int, path: str, row: sqlite3.Row) -> dict[str, Any]:
         "settings": settings,
         "versions": read_json(row["versions"], dict),
         "counts": read_json(row["counts"] or "{}", dict),
-        "is_dry_run": str(settings.get(DRY_RUN)).lower() in {"1", "true"},
         "every_decision": settings.get(LEDGER_LEVEL, DEFAULTS[LEDGER_LEVEL]) == "all",
     }
+
+
+def _row(crawl: dict[str, Any]) -> tuple[object, ...]:
+    """Return a crawl as the views have it."""
+    received, own = (
+        value if isinstance(value, int) else 0
+        for value in map(
+            crawl["counts"].get, ("downloader/response_count", RESPONSE_COUNT)
+        )
+    )
+    return (
+        crawl["ledger"],
+        crawl["id"],
+        crawl["dialect"],
+        json.dumps(crawl["agents"] or product_tokens(crawl["user_agent"])),
+        crawl["every_decision"],
+        str(crawl["settings"].get(DRY_RUN)).lower() in {"1", "true"},
+        crawl["ended"] is not None,
+        min(max(0, received - own), 2**53),
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timezone
+from http import HTTPStatus
 
 from scrapy_rep.protocol import display
 
@@ -65,10 +66,6 @@ def span(first: float, last: float) -> str:
     return f"{start} to {time if start.startswith(f'{day} ') else end}"
 
 
-def size(octets: int) -> str:
-    return f"{octets:,} bytes" if octets < 10_000 else f"{octets / 1024:,.0f} KiB"
-
-
 def figure(value: float | str | None) -> str:
     """Format what is compared: a number, a text, or None."""
     if value is None:
@@ -98,3 +95,14 @@ def octets(number: int) -> str:
 def count(number: int, one: str, many: str | None = None) -> str:
     """``1 host``, ``2,000 hosts``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def status(number: int | None, error: str | None) -> str:
+    """``404 Not Found``, ``TLS failed``, or both: the answer to a request for robots.txt."""
+    if number is None:
+        return error or "no answer"
+    try:
+        said = f"{number} {HTTPStatus(number).phrase}"
+    except ValueError:
+        said = f"status {number}"
+    return f"{error} ({said})" if error else said

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import asdict, fields
 from datetime import datetime, timezone
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
+from scrapy.settings import default_settings
+
 from scrapy_rep.protocol.display import visible
-from scrapy_rep.report import words
-from scrapy_rep.report.answers import answers
-from scrapy_rep.report.summary import changed_settings, summarise
+from scrapy_rep.report.answers import answers, headline
+from scrapy_rep.report.robotstxt import check
+from scrapy_rep.settings import DEFAULTS, OBEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from sqlite3 import Row
 
     from scrapy_rep.report.ledgers import Ledgers
 
@@ -49,44 +49,55 @@ _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 def as_dict(ledgers: Ledgers, now: float) -> dict[str, Any]:
     """Return the whole report, with the rows of all tables. *now* is the time of the report."""
-    summary = summarise(ledgers)
-    headline = words.headline(summary)
-    values = {field.name: getattr(summary, field.name) for field in fields(summary)}
-    figures = {name: value for name, value in values.items() if isinstance(value, int)}
+    return {
+        **overall(ledgers, now),
+        "tables": {name: list(rows(ledgers, name)) for name in TABLES},
+    }
+
+
+def overall(ledgers: Ledgers, now: float) -> dict[str, Any]:
+    """Return what a report says of the crawls as a whole."""
+    (total,), checked = ledgers.view("total"), check(ledgers)
+    same = "spider", "user_agent", "agents", "dialect", "versions", "path"
     return {
         "made_at": _moment(now),
-        "headline": headline.sentence,
-        "kept": headline.kept,
-        "notes": list(headline.notes),
-        "answers": [
-            {"question": one.question, "answer": one.sentences, "kept": not one.is_bad}
-            for one in answers(ledgers, summary)
-        ],
-        "figures": figures,
-        "checked_again": asdict(summary.check),
+        **headline(total, checked),
+        "answers": answers(ledgers, total),
+        "figures": dict(total),
+        "checked_again": checked,
         "crawls": [
             {
-                **{name: crawl[name] for name in ("spider", "user_agent", "agents")},
-                **{name: crawl[name] for name in ("dialect", "versions", "path")},
+                **{name: crawl[name] for name in same},
                 "started_at": _moment(crawl["started"]),
-                "ended_at": crawl["ended"] and _moment(crawl["ended"]),
+                "ended_at": _moment(crawl["ended"]),
                 "finish_reason": crawl["finish_reason"],
                 "has_every_decision": crawl["every_decision"],
             }
             for crawl in ledgers.crawls
         ],
-        "settings": [
-            {"name": name, "value": value, "spider": spider}
-            for name, value, spider in changed_settings(ledgers.crawls)
-        ],
-        "tables": {name: list(rows(ledgers, name)) for name in TABLES},
+        "settings": _changed_settings(ledgers),
     }
+
+
+def _changed_settings(ledgers: Ledgers) -> list[dict[str, Any]]:
+    """Return the settings that differ from their defaults, with the spider of each."""
+    found = []
+    for crawl in ledgers.crawls:
+        for name, value in crawl["settings"].items():
+            default = DEFAULTS.get(name, getattr(default_settings, name, None))
+            # The add-on sets this one to True.
+            if value != (True if name == OBEY else default):
+                found.append({"name": name, "value": value, "spider": crawl["spider"]})
+    return found
 
 
 def rows(ledgers: Ledgers, table: str) -> Iterator[dict[str, Any]]:
     """Yield the rows of a table, by column."""
     for row in ledgers.view(TABLES[table]):
-        yield {name: _value(row, name) for name in columns(row.keys())}
+        yield {
+            name: _moment(row[name]) if name.endswith("_at") else row[name]
+            for name in columns(row.keys())
+        }
 
 
 def columns(names: list[str]) -> list[str]:
@@ -104,12 +115,9 @@ def as_csv(ledgers: Ledgers, table: str) -> Iterator[str]:
         yield _line([_cell(value) for value in row.values()])
 
 
-def _value(row: Row, name: str) -> Any:
-    value = row[name]
-    return _moment(value) if name.endswith("_at") and value is not None else value
-
-
-def _moment(seconds: float) -> str | None:
+def _moment(seconds: float | None) -> str | None:
+    if seconds is None:
+        return None
     try:
         moment = datetime.fromtimestamp(seconds, timezone.utc)
     except (ValueError, OverflowError, OSError):

@@ -2,12 +2,12 @@
 -- all ledgers: "snapshot", "body", "decision", "traffic" and "progress". Their rows have the
 -- number of the ledger; a decision has the hash of the robots.txt that decided too, and its age
 -- at that time. The table "limits" has one row: the most hosts, robots.txt files, other rows
--- and URLs of a host to show, and the seconds of a bar of the timeline. The table "complete" has
--- the crawls whose ledger has every decision. The column "of_all"
--- counts what there is without a limit; one that ends with "_at" is a time. What others are
--- made from is a table, so that SQLite needs no memory for it at the same time.
+-- and URLs of a host to show. The table "crawl" has its product tokens as JSON, and the responses
+-- in its stats, without those to robots.txt. The column "of_all" counts what there is without a
+-- limit; one that ends with "_at" is a time. What others are made from is a table, so that SQLite
+-- needs no memory for it at the same time.
 
--- Filled by facts.py, from the latest robots.txt of each host: the delay that it asks this crawl
+-- Filled by robotstxt.py, from the latest robots.txt of each host: the delay that it asks this crawl
 -- for, and what it forbids the AI crawlers that it names.
 CREATE TEMPORARY TABLE asked (origin, delay, PRIMARY KEY (origin));
 CREATE TEMPORARY TABLE named (origin, crawler, operator, purpose, forbids, line);
@@ -19,7 +19,8 @@ CREATE TEMPORARY TABLE now (origin, what, value, PRIMARY KEY (origin, what));
 -- The crawls whose ledger has every decision, and not what was fetched: an earlier version wrote
 -- it.
 CREATE TEMPORARY TABLE uncounted AS
-SELECT * FROM complete WHERE (ledger, crawl) NOT IN (SELECT ledger, crawl FROM progress);
+SELECT ledger, crawl FROM crawl
+WHERE every_decision AND (ledger, crawl) NOT IN (SELECT ledger, crawl FROM progress);
 
 -- The decisions, counted. The other views read these rows, which are few, where they can.
 CREATE TEMPORARY TABLE tally AS
@@ -59,13 +60,6 @@ FROM (
 )
 ORDER BY number LIMIT (SELECT others FROM limits);
 
--- The requests of each crawl that were let through. A ledger with only refusals has one
--- such row for each host that an override decided on.
-CREATE TEMPORARY VIEW let_through AS
-SELECT ledger, crawl, sum(times * (layer = 'robots.txt')) AS by_robotstxt,
-       sum(times * (layer = 'override')) AS by_override
-FROM tally WHERE verdict = 'allowed' AND NOT of_page GROUP BY ledger, crawl;
-
 -- Sorted so that each robots.txt is parsed once.
 CREATE TEMPORARY VIEW to_check AS
 SELECT ledger, sha256, crawl, agent, url FROM decision
@@ -74,7 +68,8 @@ ORDER BY ledger, sha256, crawl;
 
 CREATE TEMPORARY VIEW outcome AS
 SELECT layer, verdict, reason, sum(times) AS times FROM tally
-GROUP BY layer, verdict, reason ORDER BY layer, times DESC, verdict, reason;
+GROUP BY layer, verdict, reason
+ORDER BY sum(sum(times)) OVER (PARTITION BY layer) DESC, layer, times DESC, verdict, reason;
 
 CREATE TEMPORARY VIEW answer AS
 SELECT access, status, CASE WHEN status IS NULL THEN substr(error, 1, 200) END AS why,
@@ -87,18 +82,14 @@ CREATE TEMPORARY VIEW met AS
 SELECT origin FROM tally WHERE origin != '' UNION SELECT origin FROM snapshot
 UNION SELECT origin FROM moved WHERE pages > 0;
 
--- Arrived: refused, but a redirect or a script had already led a browser there.
-CREATE TEMPORARY VIEW total AS
-SELECT (SELECT count(*) FROM met) AS hosts,
-       count(DISTINCT CASE access WHEN 'unavailable' THEN origin END) AS without,
-       count(DISTINCT CASE access WHEN 'unreachable' THEN origin END) AS unreachable,
-       (SELECT coalesce(sum(arrived), 0) FROM tally WHERE verdict = 'refused') AS arrived
-FROM snapshot;
-
 -- SQLite takes the other columns from the row with the maximum.
 CREATE TEMPORARY TABLE latest AS
 SELECT ledger, crawl, origin, access, status, error, copy_of, sha256, max(fetched)
 FROM snapshot GROUP BY origin;
+
+CREATE TEMPORARY VIEW latest_file AS
+SELECT origin, ledger, sha256, dialect, agents FROM latest LEFT JOIN crawl USING (ledger, crawl)
+WHERE sha256 IS NOT NULL ORDER BY ledger, sha256;
 
 -- What came from each host. Crawls of earlier versions have not counted it.
 CREATE TEMPORARY TABLE moved AS
@@ -119,6 +110,41 @@ SELECT coalesce(sum(pages), 0) AS pages, coalesce(sum(bytes), 0) AS bytes,
        count(CASE WHEN pages > 0 THEN 1 END) AS hosts,
        (SELECT count(DISTINCT date(minute, 'unixepoch')) FROM progress WHERE pages > 0) AS days
 FROM moved;
+
+-- The requests of each crawl that were let through, where the ledger has them.
+CREATE TEMPORARY VIEW let_through AS
+SELECT ledger, crawl, sum(times * (layer = 'robots.txt')) AS by_robotstxt,
+       sum(times * (layer = 'override')) AS by_override
+FROM tally JOIN crawl USING (ledger, crawl)
+WHERE every_decision AND verdict = 'allowed' AND NOT of_page GROUP BY ledger, crawl;
+
+-- Figures of the whole. Crawls of earlier versions have not counted what was fetched; their stats
+-- stand for it. Arrived: refused, but a redirect or a script had already led a browser there.
+CREATE TEMPORARY TABLE total AS
+SELECT crawls, complete, dry_runs, uncounted, let_through, let_through_by_override,
+       (SELECT coalesce(sum(arrived), 0) FROM tally WHERE verdict = 'refused') AS arrived,
+       uncounted_pages + (SELECT pages FROM moved_in_all) AS pages,
+       (SELECT count(*) FROM met) AS hosts,
+       (SELECT count(DISTINCT origin) FROM snapshot WHERE access = 'unavailable') AS without,
+       (SELECT count(DISTINCT origin) FROM snapshot WHERE access = 'unreachable')
+       AS unreachable,
+       (SELECT coalesce(sum(times), 0) FROM tally WHERE verdict = 'refused') AS refused,
+       (SELECT coalesce(sum(times), 0) FROM tally WHERE verdict = 'dropped') AS dropped,
+       (SELECT coalesce(sum(times), 0) FROM tally WHERE verdict = 'annotated') AS annotated
+FROM (
+    SELECT count(*) AS crawls, coalesce(sum(every_decision), 0) AS complete,
+           coalesce(sum(is_dry_run), 0) AS dry_runs,
+           count(CASE WHEN NOT is_counted
+                 AND (by_robotstxt IS NOT NULL OR NOT has_ended OR responses) THEN 1 END)
+           AS uncounted,
+           coalesce(sum(by_robotstxt), 0) AS let_through,
+           coalesce(sum(by_override), 0) AS let_through_by_override,
+           coalesce(sum(responses * (NOT is_counted)), 0) AS uncounted_pages
+    FROM (
+        SELECT *, (ledger, crawl) IN (SELECT ledger, crawl FROM progress) AS is_counted
+        FROM crawl
+    ) LEFT JOIN let_through USING (ledger, crawl)
+);
 
 -- The shortest time from an answer to the next request, compared with the delay at that time.
 -- Crawls of earlier versions have not measured it. For them, it is the shortest time between two
@@ -316,13 +342,14 @@ ORDER BY times DESC, reason, statement LIMIT (SELECT others FROM limits);
 
 -- The versions of each robots.txt that is shown, the latest first.
 CREATE TEMPORARY VIEW version AS
-SELECT file.*, found.* FROM file JOIN (
+SELECT file.*, found.*, dialect, coalesce(length(body), 0) AS size FROM file JOIN (
     SELECT origin AS host, ledger, crawl, sha256, url, redirects,
            min(coalesce(copy_of, fetched)) AS first,
            max(coalesce(copy_of, fetched)) AS last, max(copy_of) AS copy_of
     FROM snapshot WHERE sha256 IS NOT NULL AND origin IN (SELECT origin FROM file)
     GROUP BY origin, sha256
 ) AS found ON origin = host
+LEFT JOIN crawl USING (ledger, crawl) LEFT JOIN body USING (ledger, sha256)
 ORDER BY number, last DESC;
 
 -- The lines that decided, of each version. The first decision is a refusal if there is one.
@@ -334,6 +361,19 @@ SELECT origin, sha256, line, sum(times) AS times,
        min(CASE verdict WHEN 'refused' THEN '' ELSE verdict END)
 FROM by_line GROUP BY origin, sha256, line;
 
+-- The seconds of a bar of the timeline, which has 72 at most.
+CREATE TEMPORARY TABLE scale AS
+SELECT coalesce(
+    (SELECT min(column1) FROM (
+        VALUES (60), (300), (900), (3600), (10800), (21600), (86400), (604800), (2592000)
+    ) WHERE span < column1 * 71),
+    CAST(span / 71 AS INTEGER) + 1
+) AS seconds
+FROM (
+    SELECT coalesce(max(at) - min(at), 0) AS span
+    FROM (SELECT time AS at FROM decision UNION ALL SELECT minute FROM progress)
+);
+
 -- What happened when, in bars of equal length. Where what was fetched was not counted, what was
 -- let through stands for it.
 CREATE TEMPORARY TABLE timeline AS
@@ -344,18 +384,24 @@ FROM (
     FROM (
         SELECT ledger, crawl, CAST(minute / seconds AS INTEGER) * seconds AS bar,
                pages AS fetched, 0 AS refused, waiting
-        FROM progress JOIN limits
+        FROM progress JOIN scale
         UNION ALL
         SELECT ledger, crawl, CAST(time / seconds AS INTEGER) * seconds AS bar,
                CASE WHEN (ledger, crawl) IN uncounted THEN sum(verdict = 'allowed') ELSE 0 END,
                sum(verdict = 'refused'), NULL
-        FROM decision JOIN limits
+        FROM decision JOIN scale
         WHERE page IS NULL AND (verdict = 'refused' OR (ledger, crawl) IN uncounted)
         GROUP BY ledger, crawl, bar
     )
     GROUP BY ledger, crawl, bar
 )
 GROUP BY start_at HAVING fetched OR refused OR waiting ORDER BY start_at;
+
+-- Its bars, each with its place, and the most of all bars.
+CREATE TEMPORARY VIEW bar AS
+SELECT *, (start_at - min(start_at) OVER ()) / seconds AS place,
+       max(fetched + refused) OVER () AS most, max(waiting) OVER () AS most_waiting
+FROM timeline JOIN scale ORDER BY start_at;
 
 -- Figures of the whole, whose origin is empty, and of each host, to compare with another report.
 CREATE TEMPORARY VIEW figure AS

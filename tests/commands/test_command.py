@@ -88,8 +88,8 @@ def test_outside_of_a_project(robots: str, tmp_path: Path) -> None:
     ended = from_the_start(*arguments, cwd=tmp_path)
     assert (ended.status, ended.out) == (1, f"denied\t{BASKET}\tline 10, Disallow: /\n")
     assert ended.err == (
-        "scrapy rep: no setting names your crawler, so the rules for 'Scrapy', the default "
-        "of USER_AGENT, are followed. Name the crawler with --agent\n"
+        "scrapy rep: no setting names your crawler, so the rules for 'Scrapy' are followed. "
+        "Name the crawler with --agent\n"
     )
     assert ended == scrapy_rep(*arguments, cwd=tmp_path)
 

@@ -11,7 +11,6 @@ from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands import report
 from scrapy_rep.commands.output import output_file
-from scrapy_rep.commands.report import _may_be_replaced
 from scrapy_rep.commands.urls import read_file
 from tests.report import ledgers
 from tests.report.making import run
@@ -55,8 +54,10 @@ def test_a_file_that_cannot_be_read() -> None:
 
 @needs_it
 def test_an_unreadable_file_is_not_replaced() -> None:
-    """A file that cannot be read does not count as a report, so it is not replaced."""
-    assert not _may_be_replaced(str(UNREADABLE), "mark")
+    """A file whose mark cannot be read is not replaced."""
+    path = str(UNREADABLE)
+    with pytest.raises(UsageError, match=path), output_file(path, path, [], b"mark"):
+        pass
 
 
 def test_no_room_for_temporary_files(

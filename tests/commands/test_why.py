@@ -69,27 +69,29 @@ def found(rep: Rep, *arguments: str, status: int = 0) -> dict[str, Any]:
 
 
 def test_a_refused_url(rep: Rep) -> None:
-    """The decision is shown with the robots.txt of that time, its line marked."""
+    """The decision is shown with the robots.txt of that time, and the lines around its rule."""
     written([robotstxt(), on("/basket/1", **REFUSED), on("/other", number=11)])
     ended = rep("why", f"{ORIGIN}/basket/1", "ledger")
     assert ended.status == 0
     assert ended.out == (
-        "http://example.com/basket/1: 1 decision\n"
+        "http://example.com/basket/1, decisions: 1\n"
         "\n"
-        "1970-01-01 00:00:10 UTC  refused  http://example.com/basket/1\n"
-        "  line 3, Disallow: /basket/ (robots.txt, for everyone)\n"
-        "  crawl 1 of ledger: spider, as bot, dialect rfc9309\n"
+        "1970-01-01T00:00:10Z  refused  http://example.com/basket/1\n"
+        "  line 3, Disallow: /basket/ (robots.txt)\n"
+        "  for *\n"
+        "  crawl 1 of ledger\n"
         "  robots.txt 1 below\n"
-        "\n"
-        "  1 | User-agent: *\n"
-        "  2 | Allow: /basket/help\n"
-        "  3 | Disallow: /basket/ # \ufffd no robots\n"
-        "    |           ^^^^^^^^\n"
+        "    1  User-agent: *\n"
+        "    2  Allow: /basket/help\n"
+        "    3  Disallow: /basket/ # \ufffd no robots\n"
         "\n"
         "robots.txt 1: http://example.com/robots.txt\n"
-        "  fetched 1970-01-01 00:00:05 UTC: status 200\n"
+        "  fetched 1970-01-01T00:00:05Z: successful (status 200)\n"
         "  content-type: text/plain\n"
         f"  67 bytes, sha256 {sha256(RULES).hexdigest()}\n"
+        "\n"
+        "crawl 1 of ledger: spider, as bot, dialect rfc9309\n"
+        f"  sha256 {found(rep, 'example.com', 'ledger')['crawls'][0]['digest']}\n"
     )
 
 
@@ -138,9 +140,8 @@ def test_what_is_not_found(rep: Rep) -> None:
     ended = rep("why", f"{ORIGIN}/2", "ledger", "--bundle", "b.zip")
     assert (ended.status, ended.err) == (1, "")
     assert ended.out == (
-        "http://example.com/2: nothing recorded\n"
-        "\n"
-        'ledger lacks what was allowed in crawls with REP_LEDGER_LEVEL = "denied"\n'
+        "http://example.com/2, decisions: 0\n"
+        "Recorded only what was refused (REP_LEDGER_LEVEL): ledger\n"
     )
     assert not Path("b.zip").exists()
     assert found(rep, "a.example", "ledger", status=1)["found"] == 0
@@ -170,25 +171,54 @@ def test_everything_of_a_url(rep: Rep) -> None:
         "second",
     )  # fmt: skip
     out = rep("why", url, "ledger", "second", "ledger").out
-    assert out.startswith(f"{url}: 5 decisions\n")
-    starts = [
-        line.split("  ")[0] for line in out.splitlines() if line.startswith("1970")
-    ]
-    assert starts == [f"1970-01-01 00:00:0{n} UTC" for n in (1, 2, 3, 4, 9)]
+    assert out.startswith(f"{url}, decisions: 5\n")
+    starts = [line[:20] for line in out.splitlines() if line.startswith("1970")]
+    assert starts == [f"1970-01-01T00:00:0{n}Z" for n in (1, 2, 3, 4, 9)]
     for words in (
-        "  the rel of the link says so: ugc (rel, for everyone)\n  link on the page http://example.com/from\n",
+        "  the rel of the link says so: ugc (rel)\n  for *\n  subject: link, page: http://example.com/from\n",
         "  the host has asked for a pause, with status 429 or 503: 429, Retry-After: 9 (delay",
-        "  the page must not be in an index: NoIndex (meta)\n  about the page\n",
-        (
-            "(as http://example.com/page) (robots.txt, for everyone)\n"
-            "  requested via browser http://a.example/from\n"
-        ),
-        "  about the item\n  stated in tdmrep.json\n",
-        "  crawl 1 of second: ",
+        "  the page must not be in an index: NoIndex (meta)\n  subject: page, page: http://example.com/page\n",
+        "(as http://example.com/page) (robots.txt)\n  for *\n  requested via browser http://a.example/from\n",
+        "  subject: item, page: http://example.com/page\n  stated in tdmrep.json\n",
+        "  crawl 1 of second\n",
     ):
         assert words in out
     record = found(rep, url, "ledger", "second")
     assert [each["check"] for each in record["decisions"]] == [None] * 5
+
+
+def test_what_was_decided_on_a_page(rep: Rep) -> None:
+    """With the decisions on a URL are those on the links, items and files of the page at that
+    URL, after them if --limit cuts.
+    """
+    page: dict[str, Any] = {
+        "page": "http://EXAMPLE.com/page",
+        "fetched": None,
+        "line": None,
+    }
+    other = "http://b.example"
+    on_page = {"origin": other, "layer": "meta", "statement": "nofollow", **page}
+    written(
+        [
+            on("/page", number=1, verdict="allowed"),
+            decided(2, url=f"{other}/1", subject="link", verdict="dropped", **on_page),
+            decided(3, url=f"{other}/2", subject="link", verdict="dropped", **on_page),
+            decided(4, url=f"{other}/2", subject="link", verdict="dropped", **on_page),
+            decided(5, url=f"{other}/a.png", subject="file", verdict="refused", **on_page),
+            decided(6, url=f"{other}/3", subject="link", **on_page | {"page": f"{ORIGIN}/other"}),
+            decided(7, url=f"{other}/4", subject="link", **on_page | {"page": f"{other}/page"}),
+        ]
+    )  # fmt: skip
+    decisions = found(rep, f"{ORIGIN}/page", "ledger")["decisions"]
+    assert [(each["url"], each["times"]) for each in decisions] == [
+        (f"{ORIGIN}/page", 1), (f"{other}/1", 1), (f"{other}/2", 2), (f"{other}/a.png", 1),
+    ]  # fmt: skip
+    record = found(rep, "example.com/page", "ledger", "--limit", "1")
+    assert [each["url"] for each in record["decisions"]] == [f"{ORIGIN}/page"]
+    assert record["left_out"]["decisions"] == 4
+    assert found(rep, "example.com", "ledger")["found"] == 1
+    out = rep("why", f"{ORIGIN}/page", "ledger").out
+    assert "  subject: link, page: http://EXAMPLE.com/page\n" in out
 
 
 def test_a_host(rep: Rep) -> None:
@@ -217,19 +247,13 @@ def test_a_host(rep: Rep) -> None:
     assert found(rep, "example.com:443", "ledger")["found"] == 1
     ended = rep("why", "example.com", "ledger", "--limit", "2")
     assert (
-        "  40 such decisions, the last at 1970-01-01 00:00:49 UTC; this is the first\n"
-        in ended.out
+        "  and 39 more such decisions, the last at 1970-01-01T00:00:49Z\n" in ended.out
     )
-    assert (
-        "Not shown: 6 decisions in 6 groups of like ones; --limit shows more\n"
-        in ended.out
-    )
+    assert "Left out with --limit: 6 decisions in 6 groups\n" in ended.out
     record = found(rep, "example.com", "ledger", "--limit", "1")
     assert record["left_out"] == {"groups": 7, "decisions": 7, "robotstxts": 1}
-    assert (
-        "Not shown: 1 robots.txt "
-        in rep("why", "example.com", "ledger", "--limit", "1").out
-    )
+    out = rep("why", "example.com", "ledger", "--limit", "1").out
+    assert "Left out with --limit: 1 robots.txt files" in out
 
 
 def test_without_a_file(rep: Rep) -> None:
@@ -251,11 +275,9 @@ def test_without_a_file(rep: Rep) -> None:
                     reason="unreachable", line=None, statement=None),
         ]
     )  # fmt: skip
-    assert "UTC: no robots.txt, status 404\n" in rep("why", "example.com", "ledger").out
+    assert "Z: no robots.txt (status 404)\n" in rep("why", "example.com", "ledger").out
     out = rep("why", "b.example", "ledger").out
-    assert (
-        "  fetched 1970-01-01 00:00:05 UTC: unreachable, no answer\n  no route\n" in out
-    )
+    assert "  fetched 1970-01-01T00:00:05Z: unreachable (no answer: no route)\n" in out
     assert "  redirected to http://c.example/robots.txt\n" in out
 
 
@@ -378,7 +400,6 @@ def test_what_a_bundle_does_not_replace(rep: Rep, two_decisions: str) -> None:
     for name in ("ledger", "robots.txt", "."):
         ended = rep("why", "example.com", two_decisions, "--bundle", name)
         assert (ended.status, ended.out) == (2, "")
-        assert f"{name} exists and is not a bundle" in ended.err
     assert Path("ledger").read_bytes() == before
 
 

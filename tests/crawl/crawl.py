@@ -137,8 +137,8 @@ class RunningCrawl:
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         folder = Path(tempfile.mkdtemp())
-        # Killed crawls have no result, after which the folder could be removed.
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        # Removed with this object: most tests of crawls that are killed ask for no result.
+        weakref.finalize(self, shutil.rmtree, folder)
         self._report = folder / "report.json"
         self._log = folder / "log"
         spec_file = folder / "spec.json"
@@ -156,6 +156,10 @@ class RunningCrawl:
     @property
     def log(self) -> str:
         return self._log.read_text(encoding="utf-8", errors="replace")
+
+    def until(self, condition: Callable[[], object]) -> None:
+        """Wait until *condition* is true, or the process has ended."""
+        wait_until(lambda: condition() or self.process.poll() is not None)
 
     def wait(self, timeout: float = 120) -> int:
         """Wait for the process, and return its exit code, also if it was killed."""

@@ -8,7 +8,7 @@ from scrapy import signals
 from scrapy.core.downloader import Downloader
 
 from tests.crawl.spiders import PlanSpider
-from tests.crawl.waiting_spiders import Clock, DownloadingSpider
+from tests.crawl.waiting_spiders import Clock
 
 if TYPE_CHECKING:
     from scrapy.core.downloader import Slot
@@ -65,9 +65,3 @@ class VisitingSpider(PlanSpider):
         clock = Clock(0)
         clock.offset = 43_200 - spider.seconds - clock() % 86_400
         return spider
-
-
-class VisitingDownloader(VisitingSpider, DownloadingSpider):
-    """Downloads the URLs itself, outside of Visit-time."""
-
-    name = "visiting-downloader"

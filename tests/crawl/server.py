@@ -10,9 +10,9 @@ import struct
 import tempfile
 import threading
 import time
+import weakref
 from collections import Counter
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ from tests.crawl.answers import Answer, Then, redirect
 from tests.crawl.certificate import write_certificate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from typing_extensions import Self
 
@@ -136,6 +136,7 @@ class Site:
         self._stack = contextlib.ExitStack()
         self._tls: ssl.SSLContext | None = None
         self._servers: list[asyncio.AbstractServer] = []
+        self._writers: weakref.WeakSet[asyncio.StreamWriter] = weakref.WeakSet()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -202,6 +203,10 @@ class Site:
                 task.cancel()
             ended = asyncio.gather(*tasks, return_exceptions=True)
             self._loop.run_until_complete(ended)
+            # A task that was cancelled before it began has closed nothing.
+            for writer in list(self._writers):
+                writer.transport.abort()
+            self._loop.run_until_complete(asyncio.sleep(0))
             self._loop.close()
 
     async def _listen(self, host: Host) -> int:
@@ -210,8 +215,15 @@ class Site:
             context = self._tls = self._tls or self._tls_context()
         address = host.name if host.name.startswith("127.") else "127.0.0.1"
         where = {"sock": host.taken} if host.taken else {"host": address, "port": 0}
+
+        def connected(
+            reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        ) -> Awaitable[None]:
+            self._writers.add(writer)
+            return _serve(host, reader, writer)
+
         server = await asyncio.start_server(
-            partial(_serve, host), **where, ssl=context, backlog=256
+            connected, **where, ssl=context, backlog=256
         )
         self._servers.append(server)
         return server.sockets[0].getsockname()[1]

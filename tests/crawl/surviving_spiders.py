@@ -6,10 +6,9 @@ import os
 import resource
 import time
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scrapy import Request, Spider, signals
+from scrapy import Request, Spider
 from scrapy.exceptions import CloseSpider, IgnoreRequest
 from scrapy.http import TextResponse
 from scrapy.http.request import NO_CALLBACK
@@ -19,6 +18,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
 from tests.crawl.spiders import PlanSpider
+from tests.crawl.waiting_spiders import HurriedSpider
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -70,6 +70,12 @@ class SurvivorSpider(PlanSpider):
     def links(self, response: Response) -> Iterator[Request]:
         for link in response.css("a::attr(href)").getall():
             yield response.follow(link, self.note_response, errback=self.note_error)
+
+
+class HurriedSurvivorSpider(SurvivorSpider, HurriedSpider):
+    """It tries an unreachable robots.txt again soon."""
+
+    name = "survivor"
 
 
 class SlowSurvivorSpider(SurvivorSpider):
@@ -213,67 +219,6 @@ class OwnFilter:
         self.stats.inc_value("own_filter/dropped")
 
 
-class WebHandler:
-    """A download handler that plays every host of the Web, each with a robots.txt and pages,
-    and writes its access log to the file ``WEB_LOG``.
-    """
-
-    lazy = False
-
-    def __init__(self, crawler: Crawler) -> None:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        self._log = os.open(crawler.settings["WEB_LOG"], flags)
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> WebHandler:
-        return cls(crawler)
-
-    async def download_request(self, request: Request) -> TextResponse:
-        await sleep(0.005)
-        os.write(self._log, f"{request.url}\n".encode())
-        if request.url.endswith("/robots.txt"):
-            headers = {"Content-Type": "text/plain"}
-            body = b"User-agent: *\nDisallow: /private/\n"
-            return TextResponse(request.url, headers=headers, body=body)
-        headers = {"Content-Type": "text/html"}
-        return TextResponse(request.url, headers=headers, body=b"<title>A page</title>")
-
-    async def close(self) -> None:
-        os.close(self._log)
-
-
-class FewFilesSpider(PlanSpider):
-    """Requests ``each`` pages of ``hosts`` hosts, in a process that may have ``files`` files
-    open at once.
-    """
-
-    name = "few-files"
-    hosts: int
-    each: int
-    files: int
-
-    @classmethod
-    def from_crawler(
-        cls, crawler: Crawler, *args: Any, **kwargs: Any
-    ) -> FewFilesSpider:
-        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (kwargs["files"], hard))
-        spider = super().from_crawler(crawler, *args, **kwargs)
-        crawler.signals.connect(spider.note_files, signals.spider_idle)
-        return spider
-
-    def note_files(self) -> None:
-        self.crawler.stats.set_value(
-            "open_files", len([*Path("/proc/self/fd").iterdir()])
-        )
-
-    async def start(self) -> AsyncIterator[Request]:
-        for page in range(self.each):
-            for host in range(self.hosts):
-                url = f"http://host-{host}.example/{page}"
-                yield self.request({"url": url})
-
-
 class EchoSpider(SurvivorSpider):
     """Records the meta and the size of the body of each request."""
 
@@ -340,6 +285,7 @@ class StartUrlsSpider(SurvivorSpider):
     name = "survivor"
 
     async def start(self) -> AsyncIterator[Request]:
+        self.start_urls = [each["url"] for each in self.steps.pop(0)]
         async for request in Spider.start(self):
             yield request
 

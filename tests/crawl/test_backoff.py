@@ -414,11 +414,11 @@ def test_two_crawls(site: Site, mode: str) -> None:
     """
     host = limit(site.add(RULES), 10, busy(429, "1", delay=0.05), each=True)
     healthy = limit(site.add(RULES, name="127.0.0.2"), 0)
-    parts = [
-        [*pages(host, 10, kind), *pages(healthy, 10, kind)] for kind in ("one", "other")
+    crawls = [
+        [SETTINGS, *pages(host, 10, kind), *pages(healthy, 10, kind)]
+        for kind in ("one", "other")
     ]
-    settings = json.dumps(SETTINGS)
-    command = ["tests.crawl.two_crawls", mode, settings, *parts[0], "--", *parts[1]]
+    command = ["tests.crawl.two_crawls", mode, json.dumps(crawls)]
     done = forks.run(command, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     check_fetched(host, *pages(host, 10, "one"), *pages(host, 10, "other"))

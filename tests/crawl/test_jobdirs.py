@@ -10,7 +10,7 @@ import pytest
 
 from tests import effort
 from tests.crawl.answers import Answer, robots
-from tests.crawl.crawl import run_crawl, start_crawl, wait_until
+from tests.crawl.crawl import run_crawl, start_crawl
 from tests.crawl.trials import HTML, RULES, Trial, check_whole, kill, moments
 
 if TYPE_CHECKING:
@@ -139,11 +139,23 @@ class Migration:
 @pytest.mark.parametrize("stock", STOCK)
 def test_stock_scrapy(site: Site, mode: str, stock: str, tmp_path: Path) -> None:
     """Every request that waits in the JOBDIR of Scrapy's own classes is fetched once, and no
-    page that was fetched or is in its duplicate filter is fetched again.
+    page that was fetched or is in its duplicate filter is fetched again. If the requests cannot
+    be moved yet, the crawl says so and stops, and the next run moves them.
     """
     migration = Migration(site, tmp_path, stock, 60)
     trial = migration.trial
     trial.how["mode"] = mode
+    folder = trial.job / "requests.queue"
+    queue = next(path for path in folder.rglob("*") if path.name in ("0", "-1"))
+    away = queue.rename(tmp_path / "away")
+    queue.mkdir()
+    stopped = trial.start().result()
+    assert stopped.stats["finish_reason"] != "finished"
+    assert f"{folder} cannot be used" in stopped.log
+    assert "Traceback" not in stopped.log
+    assert set(trial.hits()) == set(migration.by_stock)
+    queue.rmdir()
+    away.rename(queue)
     trial.finish()
     hits = trial.hits()
     assert set(hits) == migration.allowed
@@ -179,32 +191,12 @@ def test_killed_stock_scrapy(site: Site, tmp_path: Path) -> None:
     trial = Trial(site, tmp_path, urls)
     settings = {**trial.settings, "SCHEDULER_PRIORITY_QUEUE": STOCK[SLOT_BY_SLOT]}
     crawl = start_crawl(urls, enable={}, settings=settings, **trial.how)
-    wait_until(lambda: len(host.pages) > 10 or crawl.process.poll() is not None)
+    crawl.until(lambda: len(host.pages) > 10)
     kill(crawl, 0)
     crawl.wait()
     assert not (trial.job / "requests.queue" / "active.json").exists()
     trial.finish()
     assert set(trial.hits()) == set(urls)
-
-
-def test_a_queue_that_cannot_be_moved_yet(site: Site, tmp_path: Path) -> None:
-    """If the requests of an older queue cannot be moved, the crawl says so and stops. The next
-    run moves them, if the cause is mended.
-    """
-    migration = Migration(site, tmp_path, SLOT_BY_SLOT, 60)
-    trial = migration.trial
-    folder = trial.job / "requests.queue"
-    queue = next(path for path in folder.rglob("*") if path.name in ("0", "-1"))
-    away = queue.rename(tmp_path / "away")
-    queue.mkdir()
-    first = trial.start().result()
-    assert first.stats["finish_reason"] != "finished"
-    assert f"{folder} cannot be used" in first.log
-    assert "Traceback" not in first.log
-    queue.rmdir()
-    away.rename(queue)
-    trial.finish()
-    assert set(trial.hits()) == migration.allowed
 
 
 def test_the_same_state_twice(site: Site, tmp_path: Path) -> None:

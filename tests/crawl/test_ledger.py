@@ -218,6 +218,7 @@ def test_what_was_denied_alone(site: Site, tmp_path: Path) -> None:
     each decision by the user once per host and kind.
     """
     host, free = site_with_everything(site), site.add(RULES)
+    host.answers["/kept"] = html(head=meta("noindex"))
     path = tmp_path / "a" / "plan.sqlite"
     anyway = {"meta": {"dont_obey_robotstxt": True}}
     result = run_crawl(
@@ -225,6 +226,7 @@ def test_what_was_denied_alone(site: Site, tmp_path: Path) -> None:
             host.url("/"),
             *[free.url(f"/private/{number}") for number in range(5)],
             *[{"url": host.url(f"/private/{n}"), **anyway} for n in range(5)],
+            {"url": host.url("/kept"), "meta": {"dont_obey_noindex": True}},
         ],
         spider=PAGES,
         settings={
@@ -242,6 +244,7 @@ def test_what_was_denied_alone(site: Site, tmp_path: Path) -> None:
         ("override", "allowed", "override"): 1,
         ("override", "allowed", "dont_obey_robotstxt"): 1,
         ("override", "allowed", "REP_NOFOLLOW"): 1,
+        ("override", "allowed", "dont_obey_noindex"): 1,
         ("meta", "annotated", "noindex"): 1,
         ("header", "annotated", "unavailable_after"): 1,
     }
@@ -271,18 +274,6 @@ def test_nothing_is_obeyed(site: Site, tmp_path: Path) -> None:
     assert rows(path, query) == [
         {"layer": "override", "reason": "ROBOTSTXT_OBEY"},
         {"layer": "override", "reason": "REP_NOINDEX"},
-    ]
-
-
-def test_kept(site: Site, tmp_path: Path) -> None:
-    """The ledger records items kept by ``dont_obey_noindex``."""
-    host = site.add(RULES)
-    host.answers["/kept"] = html(head=meta("noindex"))
-    path = tmp_path / "ledger.sqlite"
-    kept = {"url": host.url("/kept"), "meta": {"dont_obey_noindex": True}}
-    run_crawl([kept], spider=PAGES, settings={"REP_LEDGER": str(path)})
-    assert decisions(path, host.url("/kept")) == [
-        ("/kept", "override", "allowed", "dont_obey_noindex", None, None, "noindex")
     ]
 
 

@@ -144,6 +144,8 @@ def check_log(told: list[Lie], result: CrawlResult, mode: str) -> None:
         warned = access == UNREACHABLE or lie.name in TOO_MANY_REDIRECTS
         assert len(warnings) == warned, (lie.name, warnings)
         assert lie.status is None or str(lie.status) in warnings[0]
+        if lie.name == "six redirects":
+            assert all(lie.host.url(f"/hop-{hop}") in warnings[0] for hop in (1, 5))
         if access == "unavailable" and not warned:
             (line,) = (each for each in result.lines("DEBUG", none) if about[1] in each)
             assert line.endswith("): everything is allowed")

@@ -40,7 +40,7 @@ DELAY = 0.2
 LONGEST = 900
 
 # The seconds that a worker needs at most to connect to a distant server, and for its first page.
-START = 9.0
+START = 6.0
 
 SPIDER = "tests.crawl.worker_spiders.{}"
 

@@ -84,19 +84,9 @@ def test_redirect_targets_are_asked_about(site: Site, mode: str) -> None:
     }
 
 
-def test_dont_obey_robotstxt(site: Site) -> None:
-    """A request with ``dont_obey_robotstxt`` is sent without a fetch of robots.txt."""
-    host = site.add(RULES)
-    meta = {"dont_obey_robotstxt": True}
-    result = run_crawl([{"url": host.url("/private/1"), "meta": meta}])
-    assert host.pages == ["/private/1"]
-    assert host.robots_hits == []
-    assert result.errors == []
-
-
-def test_dont_obey_robotstxt_ends_at_the_origin(site: Site, mode: str) -> None:
-    """``dont_obey_robotstxt`` also holds for redirects within the same
-    origin, but not to another one.
+def test_dont_obey_robotstxt(site: Site, mode: str) -> None:
+    """A request with ``dont_obey_robotstxt`` is sent without a fetch of robots.txt, and so are
+    its redirects within the same origin, but not those to another one.
     """
     other, host = site.add(RULES), site.add(RULES)
     host.answers |= {
@@ -108,6 +98,7 @@ def test_dont_obey_robotstxt_ends_at_the_origin(site: Site, mode: str) -> None:
     requests = [{"url": host.url(path), "meta": meta} for path in paths]
     result = run_crawl(requests, mode=mode)
     assert host.pages == sorted([*paths, "/private/2"])
+    assert host.robots_hits == []
     assert other.pages == []
     assert [error["url"] for error in result.errors] == [other.url("/private/3")]
 
@@ -135,10 +126,13 @@ def test_robotstxt_obey_false_switches_all_off(site: Site, how: str) -> None:
 
 @pytest.mark.newest
 def test_overrides(site: Site) -> None:
-    """REP_OVERRIDES obeys, ignores or replaces the robots.txt of a host. Each use is
-    counted, and each host logged once.
+    """REP_OVERRIDES obeys, ignores or replaces the robots.txt of a host. Each use is counted once,
+    although its request waits, and each host is logged once.
     """
-    obeyed, ignored, replaced, plain = hosts = [site.add(RULES) for _ in range(4)]
+    # All ports of a host share the delay.
+    obeyed, ignored, replaced, plain = hosts = [
+        site.add(RULES + delay) for delay in ("Crawl-delay: 0.05\n", "", "", "")
+    ]
     overrides = {
         f"127.0.0.1:{ignored.port}": "ignore",
         f"127.0.0.1:{replaced.port}": "User-agent: *\nDisallow: /public\n",
@@ -164,17 +158,3 @@ def test_overrides(site: Site) -> None:
     assert f"REP_OVERRIDES['127.0.0.1:{plain.port}'] has ended" in line
     for host in (ignored, replaced, obeyed):
         assert len(result.lines("INFO", "REP_OVERRIDES[", str(host.port))) == 1
-
-
-@pytest.mark.newest
-def test_the_most_precise_override_holds(site: Site) -> None:
-    """The override ``*`` is for hosts without a more precise one."""
-    host, named = site.add(RULES), site.add(RULES, name="localhost")
-    overrides = {"*": "User-agent: *\nDisallow: /\n", "localhost": "ignore"}
-    run_crawl(
-        [host.url("/public"), named.url("/private")],
-        settings={"REP_OVERRIDES": overrides},
-    )
-    assert host.hits == []
-    assert named.pages == ["/private"]
-    assert named.robots_hits == []

@@ -1,4 +1,4 @@
-"""Crawl-delay and Request-rate hold, by the access logs of the hosts."""
+"""Crawl-delay, Request-rate and Visit-time hold, by the access logs of the hosts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.crawl.crawl import run_crawl, start_crawl, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from tests.crawl.crawl import CrawlResult
     from tests.crawl.server import Host, Site
@@ -188,6 +189,7 @@ def test_switched_off(site: Site, settings: dict[str, object]) -> None:
 
 
 @pytest.mark.newest
+@pytest.mark.slow
 def test_how_long_it_takes(site: Site) -> None:
     """For a host with a Crawl-delay over 10 s and many waiting requests, the log says once
     how long they will take. SIGINT ends the crawl before that.
@@ -238,38 +240,150 @@ def test_a_new_robotstxt(site: Site) -> None:
         assert min(quick) < 0.2
 
 
-def test_cached_pages_wait_for_nobody(site: Site, tmp_path_factory: object) -> None:
+def test_cached_pages_wait_for_nobody(site: Site, tmp_path: Path) -> None:
     """Responses from Scrapy's HTTP cache do not wait for a Crawl-delay."""
     host = site.add(DELAY.format(0.2))
     cache = {
         **IMPATIENT,
         "HTTPCACHE_ENABLED": True,
-        "HTTPCACHE_DIR": str(tmp_path_factory.mktemp("cache")),
+        "HTTPCACHE_DIR": str(tmp_path),
     }
     first = run_crawl(pages(host, 8), settings=cache)
-    check_all_fetched(first, 8)
     assert min(host.gaps) >= 0.2
     again = run_crawl(pages(host, 8), settings=cache)
-    check_all_fetched(again, 8)
+    for result in (first, again):
+        check_all_fetched(result, 8)
     assert len(host.pages) == 8
-    assert again.stats["httpcache/hit"] == 8
     # Only the first page waits, for the delay after robots.txt.
     waited = "rep/crawl_delay/waited"
     assert again.stats[waited] < first.stats[waited] / 2
 
 
-@pytest.mark.slow
-def test_what_a_callback_downloads_itself(site: Site, mode: str) -> None:
-    """``download_async`` in a callback waits for its turn."""
-    host, other = site.add(DELAY.format(0.1)), site.add()
+def test_what_does_not_come_from_the_queue(site: Site, mode: str) -> None:
+    """``download_async`` in a callback waits for its turn, beside requests of which another
+    component drops some: the next one is sent.
+    """
+    host, other = site.add(DELAY.format(0.1)), site.add(name="127.0.0.2")
+    twice = [{"url": url, "dont_filter": True} for url in pages(host, 4) * 2]
+    passing = {"tests.crawl.waiting_spiders.PassOnce": 700}
     result = run_crawl(
-        [other.url("/page"), *pages(host, 5)],
+        [other.url("/page"), *twice],
         mode=mode,
         spider="tests.crawl.waiting_spiders.DownloadingSpider",
-        settings=IMPATIENT,
+        settings={**IMPATIENT, "DOWNLOADER_MIDDLEWARES": passing},
         more=[host.url(f"/more/{number}") for number in range(5)],
     )
-    downloaded = {item["url"]: item.get("status") for item in result.items}
-    assert set(downloaded.values()) == {200}
-    assert len(set(host.pages)) == 10
+    downloaded = {item["url"] for item in result.items if item.get("status") == 200}
+    assert len(downloaded) == 5
+    assert len(host.pages) == len(set(host.pages)) == 9
+    assert len(result.errors) == 4
     assert min(host.gaps) >= 0.1
+    assert result.stats["elapsed_time_seconds"] < 30
+
+
+@pytest.mark.slow
+def test_a_queue_on_a_disk(site: Site, mode: str, tmp_path: Path) -> None:
+    """With a JOBDIR, where each popped request is a new object, a crawl keeps the Crawl-delay, and
+    can be stopped and resumed, at once: the delay after its last request holds.
+    """
+    host = site.add(DELAY.format(1))
+    settings = {**IMPATIENT, "JOBDIR": str(tmp_path)}
+    spider = "tests.crawl.waiting_spiders.HurriedSpider"
+    first, second = (
+        run_crawl(
+            pages(host, 3), mode=mode, spider=spider, settings=settings, kills=kills
+        )
+        for kills in ({"SIGINT": 1.5}, {})
+    )
+    assert first.stats["finish_reason"] == "shutdown"
+    assert first.responses
+    assert second.responses
+    assert host.pages == [f"/page/{number}" for number in range(3)]
+    assert len(host.robots_hits) == 1
+    assert min(host.gaps) >= 1
+    for response in first.responses + second.responses:
+        assert response["dont_filter"] is False
+        assert not [key for key in response["meta"] if key.startswith("_rep")]
+    assert first.errors == second.errors == []
+
+
+@pytest.mark.slow
+def test_a_redirect_to_another_host(site: Site) -> None:
+    """The target of a redirect to another host does not wait for the delay of the first
+    host, although Scrapy keeps the request in the slot of that host.
+    """
+    slow = site.add(DELAY.format(1))
+    fast = site.add("User-agent: *\nDisallow: /private/\n", name="127.0.0.2")
+    slow.answers["/page/0"] = redirect(fast.url("/target"))
+    result = run_crawl(pages(slow, 2), then=pages(fast, 10), settings=IMPATIENT)
+    check_all_fetched(result, 12)
+    assert sum(fast.gaps[2:]) < 7
+    assert min(slow.gaps) >= 1
+
+
+def test_robotstxt_runs_out_while_a_request_has_the_turn(
+    site: Site, every_mode: str
+) -> None:
+    """If robots.txt becomes stale while a request has the turn, robots.txt is fetched
+    first, without a deadlock.
+    """
+    host = site.add(DELAY.format(0.1))
+    result = run_crawl(
+        pages(host, 6),
+        mode=every_mode,
+        spider="tests.crawl.waiting_spiders.ClockSpider",
+        settings={
+            **IMPATIENT,
+            "DOWNLOADER_MIDDLEWARES": {"tests.crawl.waiting_spiders.DayGoesBy": 100},
+        },
+        timeout=30,
+    )
+    check_all_fetched(result, 6)
+    assert len(host.robots_hits) == 2
+    assert min(host.gaps) >= 0.1
+
+
+# Visit-time.
+
+HOURS = "User-agent: *\nVisit-time: 1200-1300\nCrawl-delay: 0.2\n"
+
+
+@pytest.mark.slow
+def test_before_it_opens(site: Site, mode: str) -> None:
+    """Requests wait until Visit-time begins, without holding up other hosts, and are then
+    sent with the Crawl-delay.
+    """
+    host = site.add(HOURS)
+    other = site.add("User-agent: *\nVisit-time: 1000-1500\n", name="127.0.0.2")
+    result = run_crawl(
+        [*pages(host, 5), *pages(other, 10)],
+        mode=mode,
+        spider=SPIDERS + "VisitingSpider",
+        settings={**IMPATIENT, "REP_WAIT_MAX": 3600, "CONCURRENT_REQUESTS": 4},
+        seconds=4,
+    )
+    check_all_fetched(result, 15)
+    # The clock of the crawl starts with its process.
+    assert host.gaps[0] > 1
+    assert min(host.gaps[1:]) >= 0.2
+    assert max(hit.time for hit in other.hits) < host.hits[1].time
+    (line,) = result.lines("INFO", "wants no visits for another 0:00:0")
+    assert host.origin in line
+
+
+@pytest.mark.newest
+def test_too_long_before_it_opens(site: Site) -> None:
+    """Requests that would wait for Visit-time longer than REP_WAIT_MAX are refused, and the log
+    says so once.
+    """
+    host = site.add(HOURS)
+    settings = {**IMPATIENT, "REP_WAIT_MAX": 60}
+    spider = SPIDERS + "VisitingSpider"
+    result = run_crawl(pages(host, 10), spider=spider, settings=settings, seconds=3600)
+    assert host.pages == []
+    assert [error["reason"] for error in result.errors] == ["visit-time"] * 10
+    found = {(error["rule"], error["line"]) for error in result.errors}
+    assert found == {("1200-1300", 2)}
+    (line,) = result.lines("WARNING", "60 s before that time (REP_WAIT_MAX)")
+    assert "before 12:00 UTC" in line
+    assert result.stats["rep/denied/visit-time"] == 10

@@ -1,4 +1,8 @@
-"""How long a robots.txt holds, with a clock that the crawl moves on."""
+"""A robots.txt that becomes stale within a crawl, whose clock is moved on.
+
+tests/protocol/access/states has how long it holds, and what holds in an outage, for each dialect;
+tests/fetching/test_cache.py how long an outage has lasted.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +22,10 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
-MINUTE, HOUR, DAY = 60.0, 3600.0, 24 * 3600.0
+DAY = 24 * 3600.0
 NO_A, NO_B = "User-agent: *\nDisallow: /a/\n", "User-agent: *\nDisallow: /b/\n"
 DOWN = Answer(status=503)
 ONE = {"CONCURRENT_REQUESTS": 1}
-ALL, NONE, KEPT = {"/a/", "/b/"}, set(), {"/b/"}
 
 
 def holds(text: str, **headers: str) -> Answer:
@@ -44,53 +47,27 @@ def crawl_with_clock(urls: list[str], mode: str = "asyncio", **kw: Any) -> Crawl
     return run_crawl(urls, mode=mode, spider=spider, settings=settings, **kw)
 
 
-def test_a_rule_that_changes(site: Site, mode: str) -> None:
-    """When robots.txt becomes stale, URLs that are already queued follow the new rules."""
-    host = site.add([holds(NO_B, Cache_Control="max-age=600"), robots(NO_A)])
-    before = [f"/{part}/{number}" for number in range(10) for part in "ab"]
-    after = [f"/{part}/{number}" for number in range(10, 60) for part in "ab"]
-    paths = [*before, "/tick", *after]
-    result = crawl_in_order(map(host.url, paths), mode, moves={"/tick": 601})
-    assert host.pages == sorted(
-        ["/tick"]
-        + [path for path in before if path.startswith("/a/")]
-        + [path for path in after if path.startswith("/b/")]
-    )
-    assert len(host.robots_hits) == 2
-    assert result.stats["rep/denied/rule"] == 60
-
-
-# tests/protocol/access/states has this, and what holds in an outage, for each dialect;
-# tests/fetching/test_cache.py how long an outage has lasted.
-@pytest.mark.parametrize(
-    ("seconds", "fetches"), [(7 * DAY - MINUTE, 1), (7 * DAY + 1, 2)]
-)
-def test_how_long_it_holds(site: Site, seconds: float, fetches: int) -> None:
-    """Without a Cache-Control header, the dialect says how long robots.txt is fresh."""
-    host = site.add([robots(NO_B), robots(NO_A)])
-    urls = map(host.url, ("/c/", "/tick", "/a/", "/b/"))
-    settings = {"REP_DIALECT": "classic"}
-    crawl_in_order(urls, settings=settings, moves={"/tick": seconds})
-    assert host.pages == [["/a/", "/c/", "/tick"], ["/b/", "/c/", "/tick"]][fetches - 1]
-    assert len(host.robots_hits) == fetches
-
-
-def test_a_good_copy_is_kept_in_mid_crawl(site: Site, mode: str) -> None:
-    """If a stale robots.txt can't be refreshed because of status 503, its old rules
-    hold and the crawl goes on.
+def test_when_it_becomes_stale(site: Site, mode: str) -> None:
+    """When robots.txt becomes stale, URLs that are already queued follow the new rules. If it
+    can't be refreshed because of status 503, its old rules hold and the crawl goes on.
     """
-    host = site.add([robots(NO_A), DOWN])
+    changed = site.add([holds(NO_B, Cache_Control="max-age=600"), robots(NO_A)])
+    kept = site.add([robots(NO_A), DOWN])
     paths = [f"/{part}/{number}" for number in range(20) for part in "ab"]
-    paths.insert(20, "/tick")
+    before = [host.url(path) for path in paths[:20] for host in (changed, kept)]
+    after = [host.url(path) for path in paths[20:] for host in (changed, kept)]
     result = crawl_in_order(
-        map(host.url, paths),
+        [*before, changed.url("/tick"), *after],
         mode,
         settings={"REP_WAIT_MAX": 600},
         moves={"/tick": DAY + 1},
     )
-    assert host.pages == sorted(path for path in paths if not path.startswith("/a/"))
+    first, rest = ["/tick", *paths[:20:2]], paths[21::2]
+    assert changed.pages == sorted(first + rest)
+    assert kept.pages == sorted(paths[1::2])
     assert {error["reason"] for error in result.errors} == {"rule"}
-    assert len(host.robots_hits) == 2
+    assert result.stats["rep/denied/rule"] == 40
+    assert len(changed.robots_hits) == len(kept.robots_hits) == 2
     assert "rep/given_up" not in result.stats
 
 
@@ -122,15 +99,3 @@ def test_nobody_passes_while_it_is_refreshed(site: Site, mode: str) -> None:
         if hit.path.startswith("/b/"):
             assert hit.time >= answered[0]
     assert len([path for path in host.pages if path.startswith("/b/")]) == 20
-
-
-def test_retry_after_is_kept_to(site: Site) -> None:
-    """robots.txt is not fetched again before the time in ``Retry-After``."""
-    down = Answer(status=503, headers={"Retry-After": "7200"})
-    host = site.add([down, robots(NO_A)])
-    again = [host.url("/a/"), host.url("/b/")]
-    later = [HOUR, HOUR - MINUTE]
-    result = crawl_with_clock(again, settings=ONE, later=later, again=again)
-    assert host.pages == []
-    assert len(result.errors) == 6
-    assert len(host.robots_hits) == 1

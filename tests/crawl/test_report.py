@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scrapy_rep.report import shown
 from scrapy_rep.report.ledgers import Ledgers, Limits
-from scrapy_rep.report.summary import summarise
-from scrapy_rep.report.words import headline, without_robotstxt
+from scrapy_rep.report.tables import overall
 from tests.crawl.answers import Answer, redirect
 from tests.crawl.crawl import run_crawl
 
@@ -45,17 +45,17 @@ def test_a_crawl_and_its_report(site: Site, tmp_path: Path) -> None:
         },
     )
     with closing(Ledgers([str(ledger)], Limits())) as ledgers:
-        summary = summarise(ledgers)
+        headline = overall(ledgers, 0.0)["headline"]
         hosts = {host["origin"]: host for host in ledgers.view("host")}
         urls = ledgers.view("judged_url").fetchall()
         without = {
-            without_robotstxt(one["status"], one["error"]): (
+            shown.status(one["status"], one["error"]): (
                 one["origin"], one["hosts"], one["allowed"],
             )
             for one in ledgers.view("without")
         }  # fmt: skip
         (outage,) = ledgers.view("outage")
-    assert headline(summary).sentence == "0 of 15 pages fetched were forbidden"
+    assert headline == "0 of 15 pages fetched were forbidden"
     assert hosts[slow.origin]["delay"] == DELAY
     assert DELAY * 0.9 < hosts[slow.origin]["gap"] < 20
     assert without == {

@@ -145,9 +145,9 @@ def resolved(seen: str) -> str:
     return done + mark + query
 
 
-def test_ways_around(site: Site, every_mode: str) -> None:
+def test_ways_around(site: Site, every_mode: str, tmp_path: Path) -> None:
     """A path that leads to a forbidden page through dot segments or escapes is refused, and
-    the denial shows the normalised URL. Ordinary paths are fetched. So it is with a proxy.
+    the denial and the ledger have the normalised URL. Ordinary paths are fetched. So it is with a proxy.
     """
     host, proxy = site.add(RULES), proxy_of(site)
     starts = {host.origin: {}, "http://host.test": {"proxy": proxy.origin}}
@@ -156,13 +156,21 @@ def test_ways_around(site: Site, every_mode: str) -> None:
         for start, meta in starts.items()
         for path in (*AROUND, *ORDINARY)
     ]
-    result = run_crawl(requests, mode=every_mode)
+    ledger = tmp_path / "ledger"
+    settings = {"REP_LEDGER": str(ledger)}
+    result = run_crawl(requests, mode=every_mode, settings=settings)
     assert forbidden(host) == forbidden(proxy) == []
     expected = {path.replace("\\", "/"): form for path, form in AROUND.items()}
     if every_mode == "reactorless":
         expected["/a%26xb"] = "/a&xb"  # as aiohttp sends it
     said = {error["url"]: error["message"] for error in result.errors}
     assert said.keys() == {start + path for start in starts for path in expected}
+    recorded = rows(ledger, "SELECT url, form FROM decision")
+    assert {row["url"]: row["form"] for row in recorded} == {
+        start + path: start + form
+        for start in starts
+        for path, form in expected.items()
+    }
     for start in starts:
         for path, form in expected.items():
             assert said[start + path].endswith(f", as {start}{form}"), path
@@ -270,28 +278,6 @@ def test_robotstxt_with_more(site: Site, mode: str) -> None:
     copies = [each["url"] for each in result.responses if each["flags"]]
     assert copies == [host.robotstxt]
     assert [error["url"] for error in result.errors] == [host.url("/robots.txt;no")]
-
-
-@pytest.mark.newest
-def test_the_ledger(site: Site, tmp_path: Path) -> None:
-    """The ledger records URLs that were refused in their normalised form or as unreadable."""
-    host, ledger = proxy_of(site), tmp_path / "ledger"
-    start = "http://host.test"
-    bad, around = "http://a%7Cb.test/", f"{start}/a/../secret/1"
-    result = run_crawl(
-        [through(host, url) for url in (bad, around, f"{start}/a/../open", start)],
-        settings={"REP_LEDGER": str(ledger), "REP_LEDGER_LEVEL": "all"},
-    )
-    assert len(result.responses) == 2
-    columns = "origin, url, layer, verdict, reason, statement, form"
-    query = f"SELECT {columns} FROM decision WHERE verdict = 'refused' ORDER BY url"
-    assert [tuple(row.values()) for row in rows(ledger, query)] == [
-        ("", bad, "robots.txt", "refused", "bad-url", None, None),
-        (
-            *(start, around, "robots.txt", "refused", "rule", "Disallow: /secret"),
-            f"{start}/secret/1",
-        ),
-    ]
 
 
 _WORDS = (

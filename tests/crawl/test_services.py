@@ -60,39 +60,31 @@ def test_the_delay_is_that_of_the_site(site: Site, kind: str) -> None:
 
 @pytest.mark.newest
 def test_the_slot_of_a_site(site: Site) -> None:
-    """Requests to a service in the download slot of a site keep the Crawl-delay of the site."""
-    host, service = site.add(RULES, name="127.0.0.2"), site.add(name="127.0.0.9")
+    """Requests to a service in the download slot of a site keep the Crawl-delay of the site, and a
+    host with a Crawl-delay keeps its own also in the download slot of another host.
+    """
+    first, second = (site.add(RULES, name=f"127.0.0.{number}") for number in (2, 3))
+    service = site.add(name="127.0.0.9")
     rendered = [
         {
-            "url": service.url(f"/render?{number}/{host.port}"),
-            "meta": {"download_slot": "127.0.0.2", "rendered": "yes"},
+            "url": service.url(f"/{number}"),
+            "meta": {"download_slot": first.name, "rendered": "yes"},
         }
         for number in range(3)
     ]
-    # The second step begins when the delay of the site is known.
-    result = run_crawl([host.url(f"/first/{host.port}")], then=rendered)
-    assert len(result.responses) == 4, result.log
-    times = sorted(
-        hit.time for hit in (*host.hits, *service.hits) if "/" in hit.path[1:]
-    )
-    assert len(times) == 4
-    pairs = pairwise(times)
-    assert min(after - before for before, after in pairs) >= DELAY
-
-
-def test_a_host_with_a_delay_of_its_own(site: Site) -> None:
-    """A host with a Crawl-delay keeps it also in the download slot of another host."""
-    first, second = (site.add(RULES, name=f"127.0.0.{number}") for number in (2, 3))
-    known = [host.url("/known") for host in (first, second)]
-    requests = [
-        {"url": first.url(f"/{slot}{number}"), "meta": {"download_slot": slot}}
+    slotted = [
+        {"url": second.url(f"/{slot}/{number}"), "meta": {"download_slot": slot}}
         for number in range(2)
         for slot in (first.name, second.name)
     ]
-    result = run_crawl(known, then=[*requests, second.url("/")])
-    assert len(result.responses) == 7, result.log
-    for host in (first, second):
-        assert min(host.gaps) >= DELAY
+    # The second step begins when the delays are known.
+    known = [host.url("/known") for host in (first, second)]
+    result = run_crawl(known, then=[*rendered, *slotted])
+    assert len(result.responses) == 9, result.log
+    assert min(second.gaps) >= DELAY
+    times = sorted(hit.time for host in (first, service) for hit in host.hits[1:])
+    assert len(times) == 4
+    assert min(after - before for before, after in pairwise(times)) >= DELAY
 
 
 @pytest.mark.newest

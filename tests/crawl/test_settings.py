@@ -83,22 +83,20 @@ def test_the_last_line(
 
 def test_a_ledger_that_can_not_be(mode: str, tmp_path: Path) -> None:
     """A REP_LEDGER where no file can be created ends the process, and the last line names the
-    path and the reason. An empty one means that there is no ledger.
+    path and the reason.
     """
     place = tmp_path / "one.py" / "ledger.sqlite"
     done = run_spider(tmp_path, mode, "-s", f"REP_LEDGER={place}")
     last = shown(done)[-1]
     assert last.startswith(f"scrapy_rep.exceptions.LedgerError: {place}: ")
-    done = run_spider(tmp_path, mode, "-s", "REP_LEDGER=")
-    assert "Spider closed (finished)" in "\n".join(shown(done))
 
 
-def test_names_that_are_no_settings(tmp_path: Path) -> None:
-    """Each unknown REP_ name causes one warning with the nearest known
-    name, and the crawl goes on.
+def test_names_that_are_no_settings(mode: str, tmp_path: Path) -> None:
+    """Each unknown REP_ name causes one warning with the nearest known name, and the crawl goes
+    on. An empty REP_LEDGER means that there is none.
     """
-    wrong = ["-s", "REP_CRAWL_DELAYS=1", "-s", "REP_XYZZY=1"]
-    done = run_spider(tmp_path, "asyncio", *wrong)
+    wrong = ["-s", "REP_CRAWL_DELAYS=1", "-s", "REP_XYZZY=1", "-s", "REP_LEDGER="]
+    done = run_spider(tmp_path, mode, *wrong)
     shown = (done.stdout + done.stderr).decode()
     nothing = "is not a setting of scrapy-rep and has no effect."
     meant = " Did you mean REP_CRAWL_DELAY?\n"

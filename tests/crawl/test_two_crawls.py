@@ -20,40 +20,25 @@ pytestmark = pytest.mark.unmeasured
 DELAY = 0.2
 
 
-def test_one_delay_for_both(site: Site, mode: str) -> None:
-    """The Crawl-delay passes between the pages of both crawls. Each crawl
-    fetches robots.txt itself.
-    """
-    host = site.add(f"User-agent: *\nCrawl-delay: {DELAY}\n")
-    fast = site.add("User-agent: *\nDisallow: /private\n", name="127.0.0.2")
-    parts = [
-        [
-            *(host.url(f"/{crawl}/{number}") for number in range(4)),
-            *(fast.url(f"/{crawl}/{number}") for number in range(4)),
-        ]
-        for crawl in range(2)
-    ]
-    command = ["tests.crawl.two_crawls", mode, "{}", *parts[0], "--", *parts[1]]
-    done = forks.run(command, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    assert len(host.pages) == len(fast.pages) == 8, done.stderr
-    assert len(fast.robots_hits) == 2
-    assert len(host.robots_hits) == 2
-    # Both fetch robots.txt before either knows the delay.
-    times = [hit.time for hit in host.hits if hit.path != "/robots.txt"]
-    assert min(after - before for before, after in pairwise(times)) >= DELAY
-    assert not done.stderr
-
-
 def test_one_limit_for_both(site: Site, mode: str) -> None:
-    """Both crawls together have CONCURRENT_REQUESTS_PER_DOMAIN requests to a host in flight."""
-    host = site.add("User-agent: *\nDisallow: /private\n")
-    parts = [[f"/{crawl}/{number}" for number in range(8)] for crawl in range(2)]
-    host.answers |= {path: Answer(delay=0.1) for part in parts for path in part}
-    urls = [[host.url(path) for path in part] for part in parts]
-    settings = json.dumps({"CONCURRENT_REQUESTS_PER_DOMAIN": 3})
-    command = ["tests.crawl.two_crawls", mode, settings, *urls[0], "--", *urls[1]]
+    """The Crawl-delay passes between the pages of both crawls, and both together have
+    CONCURRENT_REQUESTS_PER_DOMAIN requests to a host in flight. Each fetches robots.txt itself.
+    """
+    slow = site.add(f"User-agent: *\nCrawl-delay: {DELAY}\n")
+    fast = site.add("User-agent: *\nDisallow: /private\n", name="127.0.0.2")
+    paths = [[f"/{crawl}/{number}" for number in range(8)] for crawl in range(2)]
+    fast.answers |= {path: Answer(delay=0.1) for part in paths for path in part}
+    settings = {"CONCURRENT_REQUESTS_PER_DOMAIN": 3}
+    crawls = [
+        [settings, *map(slow.url, part[:4]), *map(fast.url, part)] for part in paths
+    ]
+    command = ["tests.crawl.two_crawls", mode, json.dumps(crawls)]
     done = forks.run(command, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    assert len(host.pages) == 16, done.stderr
-    assert host.at_once == 3
+    assert (len(slow.pages), len(fast.pages)) == (8, 16)
+    assert len(slow.robots_hits) == len(fast.robots_hits) == 2
+    # Both fetch robots.txt before either knows the delay.
+    times = [hit.time for hit in slow.hits if hit.path != "/robots.txt"]
+    assert min(after - before for before, after in pairwise(times)) >= DELAY
+    assert fast.at_once == 3
+    assert not done.stderr

@@ -128,20 +128,6 @@ def test_pages_and_files(site: Site, mode: str) -> None:
     assert any(shown in line for line in dropped), dropped
 
 
-def test_a_date_with_text_behind_it(site: Site) -> None:
-    """In a header, a date followed by text is invalid. In a meta tag, where white space
-    ends a statement, the date is used without the text.
-    """
-    host = add(site)
-    urls = [host.url("/brackets"), host.url("/brackets-header")]
-    result = crawl(urls, "asyncio", REP_PURPOSES=[])
-    kept = [item["url"] for item in result.items]
-    assert host.url("/brackets-header") in kept
-    assert host.url("/brackets") not in kept
-    assert "unavailable_after: 1 Jan 2010 (meta)" in result.log
-    assert "FAKE LINE" not in result.log
-
-
 def test_robotstxt_that_is_not_to_be_had(site: Site, mode: str) -> None:
     """A Location header, and an answer that is not HTTP, are escaped in warnings."""
     raw = EVIL.encode().decode("latin-1")

@@ -20,7 +20,6 @@ RULES = "User-agent: *\nDisallow: /private\n"
 SPIDER = "tests.crawl.waiting_spiders.HurriedSpider"
 # Hosts that differ only in their port share a download slot, so it has room for all.
 FOUR = {"CONCURRENT_REQUESTS": 4}
-ONE = {"CONCURRENT_REQUESTS": 1}
 COUNTING = {"DOWNLOADER_MIDDLEWARES": {"tests.crawl.waiting_spiders.CountPasses": 594}}
 
 
@@ -32,36 +31,43 @@ def healthy(site: Site) -> tuple[Host, list[str]]:
     return host, [host.url(path) for path in paths]
 
 
-@pytest.mark.parametrize("slow_hosts", [1, 4])
-def test_healthy_hosts_do_not_stall(site: Site, mode: str, slow_hosts: int) -> None:
-    """While 30 requests wait for the slow robots.txt of one or more hosts, the pages of
-    another host are fetched with full CONCURRENT_REQUESTS.
+def test_healthy_hosts_do_not_stall(site: Site, mode: str) -> None:
+    """While requests wait for the slow robots.txt of four hosts, the pages of another host are
+    fetched with full CONCURRENT_REQUESTS. Those that waited are sent in the order of their
+    priority.
     """
-    host, urls = healthy(site)
+    host = site.add(RULES)
+    paths = [f"/public/{number}" for number in range(40)]
+    host.answers |= dict.fromkeys(paths, Answer(delay=0.05))
     late = robots(RULES, after=lambda: len(host.pages) == 40)
-    slow = [site.add(late) for _ in range(slow_hosts)]
-    waiting = [one.url(f"/public/{n}") for n in range(30 // slow_hosts) for one in slow]
-    forbidden = [one.url("/private") for one in slow]
-    first = [{"url": url, "priority": 1} for url in waiting + forbidden]
-    result = run_crawl(first + urls, mode=mode, settings=FOUR)
+    slow = [site.add(late) for _ in range(4)]
+    priorities = [4, 8, 2, 6, 3, 7, 1]
+    requests = [
+        {"url": one.url(f"/public/{priority}"), "priority": priority}
+        for priority in priorities
+        for one in slow
+    ]
+    requests += [{"url": one.url("/private"), "priority": 1} for one in slow]
+    result = run_crawl(
+        requests + [host.url(path) for path in paths], mode=mode, settings=FOUR
+    )
     assert len(host.pages) == 40
     assert host.at_once == 4
     for one in slow:
-        assert len(one.robots_hits) == 1
-        assert host.hits[-1].time < min(hit.time for hit in one.hits[1:])
-        assert len(set(one.pages)) == len(one.pages) == 30 // slow_hosts
-        assert "/private" not in one.pages
+        robotstxt, *pages = one.hits
+        assert robotstxt.path == "/robots.txt"
+        assert host.hits[-1].time < pages[0].time
+        assert sorted(hit.path for hit in pages) == [
+            f"/public/{priority}" for priority in sorted(priorities)
+        ]
+    order = [
+        int(hit.path[-1])
+        for hit in site.log
+        if hit.host in slow
+        if "public" in hit.path
+    ]
+    assert order[:4] == [8] * 4
     assert "log_count/ERROR" not in result.stats, result.log
-
-
-def test_the_order_of_priority(site: Site, mode: str) -> None:
-    """Requests that waited for robots.txt are sent in the order of their priority."""
-    host = site.add(robots(RULES, delay=1))
-    priorities = [3, 9, 1, 7, 5, 8, 2, 6, 4, 0]
-    requests = [{"url": host.url(f"/{one}"), "priority": one} for one in priorities]
-    run_crawl(requests, mode=mode, settings=ONE)
-    pages = [hit.path for hit in host.hits if hit.path != "/robots.txt"]
-    assert pages == [f"/{one}" for one in range(9, -1, -1)]
 
 
 def test_requests_are_what_they_were(site: Site, mode: str) -> None:
@@ -145,17 +151,3 @@ def test_what_does_not_come_from_the_queue(
     assert result.stats["passes"] <= 2 * (42 + 20)
     for item in result.items:
         assert not [key for key in item.get("meta", ()) if key.startswith("_rep")]
-
-
-def test_a_request_that_another_middleware_drops(site: Site, mode: str) -> None:
-    """A middleware that drops the second request for a URL does not keep the crawl from ending."""
-    host, slow = site.add(RULES), site.add(robots(RULES, delay=1))
-    dropping = {"tests.crawl.waiting_spiders.PassOnce": 100}
-    result = run_crawl(
-        [{"url": host.url("/page"), "meta": {"dont_obey_robotstxt": True}}],
-        mode=mode,
-        spider="tests.crawl.waiting_spiders.DownloadingSpider",
-        settings={"DOWNLOADER_MIDDLEWARES": dropping},
-        more=[slow.url("/public")],
-    )
-    assert result.stats["finish_reason"] == "finished"

@@ -41,9 +41,7 @@ def interrupt_twice(crawl: RunningCrawl, pause: float) -> None:
     """Press Ctrl-C, and once more after *pause* seconds."""
     crawl.process.send_signal(signal.SIGINT)
     # Scrapy counts the second signal only after it has handled the first.
-    wait_until(
-        lambda: "Received SIGINT" in crawl.log or crawl.process.poll() is not None
-    )
+    crawl.until(lambda: "Received SIGINT" in crawl.log)
     time.sleep(pause)
     crawl.process.send_signal(signal.SIGINT)
 
@@ -180,11 +178,7 @@ class Trial:
         """End a run once it has fetched *hits* pages, after *pause* seconds."""
         before, began = self.fetched_count, time.monotonic()
         crawl = self.start()
-        wait_until(
-            lambda: (
-                self.fetched_count >= before + hits or crawl.process.poll() is not None
-            )
-        )
+        crawl.until(lambda: self.fetched_count >= before + hits)
         if end is kill:
             time.sleep(pause)
         end(crawl, pause)

@@ -1,6 +1,7 @@
-"""Run two crawls in one process.
+"""Run several crawls in one process.
 
-``python -m tests.crawl.two_crawls MODE SETTINGS URL... -- URL...``, with settings in JSON.
+``python -m tests.crawl.two_crawls MODE CRAWLS``: a list in JSON, with a list for each crawl: its
+settings, and its URLs.
 """
 
 from __future__ import annotations
@@ -15,17 +16,15 @@ from tests.crawl.runner import MODE_SETTINGS
 from tests.crawl.spiders import PlanSpider
 
 
-def main() -> None:
-    mode, own, *urls = sys.argv[1:]
-    at = urls.index("--")
-    settings = {**QUIET, **ADDON, **MODE_SETTINGS[mode], **json.loads(own)}
-    settings["LOG_LEVEL"] = "ERROR"
+def main(mode: str, crawls: str) -> None:
+    settings = {**QUIET, **ADDON, **MODE_SETTINGS[mode], "LOG_LEVEL": "ERROR"}
     kind = CrawlerProcess if mode == "select" else AsyncCrawlerProcess
     process = kind(settings)
-    for part in (urls[:at], urls[at + 1 :]):
-        process.crawl(PlanSpider, steps=[[{"url": url} for url in part]])
+    for own, *urls in json.loads(crawls):
+        spider = type("Spider", (PlanSpider,), {"custom_settings": own})
+        process.crawl(spider, steps=[[{"url": url} for url in urls]])
     process.start()
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

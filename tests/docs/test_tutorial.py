@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests import forks
-from tests.docs.pages import DOCS, samples
+from tests.docs.pages import samples
 from tests.example import environment
 
 if TYPE_CHECKING:
@@ -86,8 +86,3 @@ def lines_missing(shown: str, printed: str) -> list[str]:
         for line in shown.splitlines()
         if not any(line.strip() in LOG_PREFIX.sub("", other) for other in rest)
     ]
-
-
-def test_the_picture() -> None:
-    """The picture of the report exists, and is small."""
-    assert 10_000 < (DOCS / "_static" / "report.png").stat().st_size < 200_000

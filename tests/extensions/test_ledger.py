@@ -16,6 +16,7 @@ from scrapy_rep.extensions import ledger as module
 from scrapy_rep.extensions.ledger import Ledger
 from scrapy_rep.ledger import writer
 from scrapy_rep.ledger.reader import open_ledger
+from scrapy_rep.settings import NOINDEX, OBEY
 from tests.fakes import coroutine_test, fake_crawler
 
 if TYPE_CHECKING:
@@ -99,20 +100,27 @@ async def test_a_package_that_is_not_installed(
     assert kept is not None
 
 
-@pytest.mark.parametrize(("level", "count"), [("denied", 2), ("all", 4)])
+URLS = ["http://a.example/1", "http://a.example/2", "http://b.example/"]
+
+
+@pytest.mark.parametrize("level", ["denied", "all"])
+@pytest.mark.parametrize(("reason", "page"), [(OBEY, ""), (NOINDEX, "noindex")])
 @coroutine_test
-async def test_requests_without_obedience(
-    tmp_path: Path, level: str, count: int
+async def test_what_the_user_ignores(
+    tmp_path: Path, reason: str, page: str, level: str
 ) -> None:
-    """With ROBOTSTXT_OBEY off, a row is written for each origin or, at the level "all", for
-    each request. URLs without an origin make no row.
+    """What is ignored by ROBOTSTXT_OBEY or REP_NOINDEX makes a row for each origin or, at the
+    level "all", for each request or page. URLs without an origin make no row.
     """
-    urls = ("http://a.example/1", "http://a.example/2", "http://b.example/", "data:,x")
-    rows = await recorded(tmp_path, [*urls, urls[0]], REP_LEDGER_LEVEL=level)
-    assert len(rows) == count
-    assert {row["origin"] for row in rows} == {"http://a.example", "http://b.example"}
-    assert {(row["layer"], row["verdict"], row["reason"]) for row in rows} == {
-        ("override", "allowed", "ROBOTSTXT_OBEY")
+    settings = {NOINDEX: "ignore", "REP_LEDGER_LEVEL": level}
+    urls = URLS if page else (*URLS, "data:,x")
+    rows = await recorded(tmp_path, urls, page=page, **settings)
+    kept = [row for row in rows if row["reason"] == reason]
+    assert [row["url"] for row in kept] == (
+        URLS if level == "all" else [URLS[0], URLS[2]]
+    )
+    assert {(row["layer"], row["verdict"], row["statement"]) for row in kept} == {
+        ("override", "allowed", page or None)
     }
 
 
@@ -127,22 +135,6 @@ async def test_what_was_recorded_is_remembered_up_to_a_limit(
     urls = [f"http://host{number}.example/" for number in (1, 2, 1, 3, 1, 3)]
     rows = await recorded(tmp_path, urls)
     assert [row["origin"][11:-8] for row in rows] == ["1", "2", "3", "1"]
-
-
-@pytest.mark.parametrize(("level", "count"), [("denied", 2), ("all", 3)])
-@coroutine_test
-async def test_statements_that_are_ignored(
-    tmp_path: Path, level: str, count: int
-) -> None:
-    """An ignored noindex makes a row for each origin or, at the level "all", for each page."""
-    urls = ("http://a.example/1", "http://a.example/2", "http://b.example/")
-    settings = {"REP_NOINDEX": "ignore", "REP_LEDGER_LEVEL": level}
-    rows = await recorded(tmp_path, urls, page="noindex", **settings)
-    kept = [row for row in rows if row["reason"] == "REP_NOINDEX"]
-    assert len(kept) == count
-    assert {(row["layer"], row["verdict"], row["statement"]) for row in kept} == {
-        ("override", "allowed", "noindex")
-    }
 
 
 async def recorded(

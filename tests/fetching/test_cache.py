@@ -287,19 +287,6 @@ async def test_an_outage_that_several_workers_see() -> None:
             assert outage(known.entry) <= hours * HOUR
 
 
-@coroutine_test
-async def test_an_outage_of_a_host_among_many() -> None:
-    """An outage grows also if the robots.txt files of many other hosts were used since."""
-    cached = Cached()
-    cached.fetcher.answers[ROBOTS_URL] = DOWN
-    await cached.learn()
-    for number in range(5_000):
-        cached.keep(ORIGIN._replace(port=number + 1000), entry(ROBOTS_URL, b""))
-    assert cached.cache._memory._parsed.get(ORIGIN) is None
-    cached.passed = 2 * HOUR
-    assert outage((await cached.learn()).entry) == 2 * HOUR
-
-
 # tdmrep.json.
 
 
@@ -365,29 +352,6 @@ async def test_a_robotstxt_that_is_needed_twice_is_fetched_once() -> None:
     assert cached.fetcher.asked == [ROBOTS_URL]
 
 
-@pytest.mark.parametrize("steps", range(5))
-@coroutine_test
-async def test_a_wait_that_is_cancelled_as_it_ends(steps: int) -> None:
-    """A request that is cancelled in the moment in which it could fetch a robots.txt leaves
-    that to the next one.
-    """
-    cached = Cached()
-    landing: Deferred[AccessResult] = Deferred()
-    cached.fetcher.answers[ROBOTS_URL] = landing
-    _, second, third = [
-        asyncio.ensure_future(cached.cache.robots(ORIGIN, CAUSES)) for _ in range(3)
-    ]
-    for _ in range(10):
-        await asyncio.sleep(0)
-    landing.callback(result(ROBOTS_URL, ROBOTS))
-    for _ in range(steps):
-        await asyncio.sleep(0)
-    second.cancel()
-    known, _ = await asyncio.wait_for(third, 10)
-    assert known.entry.result.body == ROBOTS
-    assert cached.fetcher.asked == [ROBOTS_URL]
-
-
 @coroutine_test
 async def test_a_stale_robotstxt_is_not_shared() -> None:
     """If the fetch that others wait for is cancelled, they fetch the file themselves, and do
@@ -409,25 +373,6 @@ async def test_a_stale_robotstxt_is_not_shared() -> None:
     known, is_new = await asyncio.wait_for(second, 10)
     assert known.entry.result.body == b""
     assert is_new
-
-
-@coroutine_test
-async def test_requests_share_the_fetch_of_a_tdmrep() -> None:
-    """Concurrent requests share one fetch of tdmrep.json, which is counted once."""
-    cached = Cached(REP_PURPOSES=["tdm"])
-    cached.keep(ORIGIN, entry(ROBOTS_URL, ROBOTS))
-    landing: Deferred[AccessResult] = Deferred()
-    cached.fetcher.answers[TDMREP_URL] = landing
-    waiting = [deferred_from_coro(cached.learn()) for _ in range(5)]
-    for _ in range(100):
-        await asyncio.sleep(0)
-    assert cached.fetcher.asked == [TDMREP_URL]
-    assert not any(one.called for one in waiting)
-    landing.callback(result(TDMREP_URL, TDMREP))
-    known = [await maybe_deferred_to_future(one) for one in waiting]
-    assert len({id(each.tdmrep) for each in known}) == 1
-    assert cached.fetcher.asked == [TDMREP_URL]
-    assert cached.crawler.stats.get_value("rep/tdmrep/successful") == 1
 
 
 @coroutine_test

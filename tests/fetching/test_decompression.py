@@ -75,10 +75,11 @@ def test_optional_libraries(encoding: str) -> None:
 
 
 def test_several_frames() -> None:
-    """All frames of a Zstandard body are decoded."""
+    """All frames of a Zstandard body are decoded, and those that are no text skipped."""
     zstd = pytest.importorskip(ZSTD)
-    body = zstd.compress(LONG[:9_000]) + zstd.compress(LONG[9_000:])
-    check_cuts("zstd", body)
+    check_cuts("zstd", zstd.compress(LONG[:9_000]) + zstd.compress(LONG[9_000:]))
+    skippable = b"\x50\x2a\x4d\x18\x02\0\0\0\xff\xff"
+    assert decode(skippable + zstd.compress(LONG) + skippable, "zstd") == LONG
 
 
 @pytest.mark.parametrize("flags", [(), ("download_stopped",)])
@@ -91,13 +92,6 @@ def test_very_many_members(encoding: str, flags: tuple[str, ...]) -> None:
     assert decode(member * 1_000, encoding) == b"#\n" * 1_000
     with pytest.raises(UndecodableBody, match="has too many members"):
         decode(member * (LIMIT // len(member)), encoding, flags=flags)
-
-
-def test_skippable_frames() -> None:
-    """A Zstandard body may have frames that are no text."""
-    zstd = pytest.importorskip(ZSTD)
-    skippable = b"\x50\x2a\x4d\x18\x02\0\0\0\xff\xff"
-    assert decode(skippable + zstd.compress(LONG) + skippable, "zstd") == LONG
 
 
 def test_a_library_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

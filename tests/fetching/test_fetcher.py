@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest, StopDownload
-from scrapy.utils.defer import maybe_deferred_to_future
-from twisted.internet.defer import Deferred
 
-from scrapy_rep.fetching import fetcher
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.fetching.middleware import FetchMiddleware
 from scrapy_rep.fetching.request import Causes, RobotsTxtRequest
@@ -20,6 +16,8 @@ from scrapy_rep.settings import RepSettings
 from tests.fakes import ROBOTS, answer, coroutine_test, fake_crawler
 
 if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
     from scrapy_rep.protocol.access.results import AccessResult
     from scrapy_rep.protocol.origins import Origin
     from tests.fakes import FakeEngine
@@ -124,38 +122,6 @@ async def test_a_redirect_carries_no_userinfo() -> None:
     assert [request.url for request in engine.asked] == [URL, there]
 
 
-@pytest.mark.parametrize("steps", range(5))
-@coroutine_test
-async def test_a_fetch_that_is_cancelled_as_it_may_begin(
-    steps: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A fetch that is cancelled in the moment in which it may use the network leaves that to
-    the next one.
-    """
-    monkeypatch.setattr(fetcher, "MAX_ON_NETWORK", 1)
-    crawler = fake_crawler({}, {URL: answer(URL)})
-    landing: Deferred[None] = Deferred()
-    send = crawler.engine.download_async
-
-    async def download_later(request: Request) -> Any:
-        await maybe_deferred_to_future(landing)
-        return await send(request)
-
-    crawler.engine.download_async = download_later
-    robots = RobotsTxtFetcher(crawler, RepSettings.from_settings(crawler.settings))
-    _, second, third = [
-        asyncio.ensure_future(robots.fetch(URL, Causes(CAUSE))) for _ in range(3)
-    ]
-    for _ in range(10):
-        await asyncio.sleep(0)
-    crawler.engine.download_async = send
-    landing.callback(None)
-    for _ in range(steps):
-        await asyncio.sleep(0)
-    second.cancel()
-    assert (await asyncio.wait_for(third, 10)).status == 200
-
-
 @coroutine_test
 async def test_headers_that_matter() -> None:
     """Only headers about the body and its lifetime are kept."""
@@ -164,15 +130,26 @@ async def test_headers_that_matter() -> None:
     assert dict(result.headers) == {"age": "5", "cache-control": "max-age=60"}
 
 
+@pytest.mark.parametrize(
+    ("answers", "status", "error", "asked"),
+    [
+        ([OSError("reset"), answer(URL)], 200, "", 2),
+        ([OSError("reset")] * 4, None, "OSError: reset", 2),
+        ([answer(URL, b"down", 503)], 503, "", 1),
+        ([IgnoreRequest("no")], None, "dropped by a component: no", 1),
+    ],
+    ids=["once", "twice", "an answer", "dropped"],
+)
 @coroutine_test
-async def test_no_answer_is_tried_again() -> None:
-    """Without a response, the request is sent once more."""
-    result, engine = await fetch({URL: [OSError("reset"), answer(URL)]})
-    assert result.status == 200
-    assert len(engine.asked) == 2
-    result, engine = await fetch({URL: [OSError("reset")] * 4})
-    assert (result.status, result.error) == (None, "OSError: reset")
-    assert len(engine.asked) == 2
+async def test_no_answer_is_tried_again(
+    answers: list[Any], status: int | None, error: str, asked: int
+) -> None:
+    """Without a response, the request is sent once more. A 503 is a response; and a request that a
+    middleware drops gets none.
+    """
+    result, engine = await fetch({URL: [*answers]})
+    assert (result.status, result.error, len(engine.asked)) == (status, error, asked)
+    assert (result.access == "successful") is (status == 200)
 
 
 @coroutine_test
@@ -190,25 +167,6 @@ async def test_each_attempt_uses_another_proxy() -> None:
     assert result.status == 200
     used = [request.meta["proxy"] for request in crawler.engine.asked]
     assert used == ["http://c", "http://b", "http://a"]
-
-
-@coroutine_test
-async def test_an_answer_is_not_tried_again() -> None:
-    """A 503 is a response, and is not retried."""
-    result, engine = await fetch({URL: answer(URL, b"down", 503)})
-    assert (result.status, result.body) == (503, b"")
-    assert len(engine.asked) == 1
-
-
-@coroutine_test
-async def test_a_component_that_drops_it_gives_no_permission() -> None:
-    """A robots.txt request that a middleware drops is unreachable, and not retried."""
-    result, engine = await fetch({URL: IgnoreRequest("no")})
-    assert (result.access, result.error) == (
-        "unreachable",
-        "dropped by a component: no",
-    )
-    assert len(engine.asked) == 1
 
 
 @coroutine_test
@@ -257,31 +215,42 @@ def test_the_longest_timeout(asked: float | None, timeout: float) -> None:
     assert request.meta["download_timeout"] == timeout
 
 
-@coroutine_test
-async def test_cut_at_the_limit() -> None:
-    """The download stops at the size limit; the signal handler is connected only meanwhile."""
-    crawler = fake_crawler({}, {})
+async def received(
+    *chunks: bytes, timeout: float = 30
+) -> tuple[AccessResult, list[object], Crawler]:
+    """Fetch a robots.txt that arrives in *chunks*. Return the result, what each chunk has caused,
+    and the crawler.
+    """
+    crawler, outcomes = fake_crawler(), []
 
-    outcomes: list[Any] = []
-
-    async def downloading(request: Request) -> Any:
-        for size in (512_000, 1):
-            for _, outcome in crawler.signals.send_catch_log(
+    async def download(request: Request) -> Any:
+        for data in chunks:
+            [(_, outcome)] = crawler.signals.send_catch_log(
                 signals.bytes_received,
-                data=b"x" * size,
+                data=data,
                 request=request,
                 spider=crawler.spider,
                 dont_log=StopDownload,
-            ):
-                outcomes.append(getattr(outcome, "value", outcome))
+            )
+            outcomes.append(getattr(outcome, "value", outcome))
+            if getattr(outcomes[-1], "fail", False):
+                raise outcomes[-1]
         return answer(URL)
 
-    crawler.engine.download_async = downloading
+    crawler.engine.download_async = download
     fetcher = RobotsTxtFetcher(crawler, RepSettings.from_settings(crawler.settings))
-    await fetcher.fetch(URL, Causes(CAUSE))
-    assert outcomes[0] is None
-    assert isinstance(outcomes[1], StopDownload)
-    assert outcomes[1].fail is False
+    cause = Request(URL, meta={"download_timeout": timeout})
+    causes = Causes(cause, meta_keys=["download_timeout"])
+    return await fetcher.fetch(URL, causes), outcomes, crawler
+
+
+@coroutine_test
+async def test_cut_at_the_limit() -> None:
+    """The download stops at the size limit; the signal handler is connected only meanwhile."""
+    result, (before, after), crawler = await received(b"x" * 512_000, b"x")
+    assert (result.status, before) == (200, None)
+    assert isinstance(after, StopDownload)
+    assert after.fail is False
     assert not crawler.signals.send_catch_log(
         signals.bytes_received, data=b"", request=CAUSE, spider=crawler.spider
     )
@@ -290,24 +259,5 @@ async def test_cut_at_the_limit() -> None:
 @coroutine_test
 async def test_a_body_that_trickles_in_is_given_up() -> None:
     """The whole download has a time-out, even if each read stays within its own."""
-    crawler = fake_crawler({}, {})
-    cause = Request(CAUSE.url, meta={"download_timeout": 1e-9})
-
-    async def download(request: Request) -> Any:
-        for _ in range(3):
-            for _, outcome in crawler.signals.send_catch_log(
-                signals.bytes_received,
-                data=b"x",
-                request=request,
-                spider=crawler.spider,
-                dont_log=StopDownload,
-            ):
-                if outcome is not None:
-                    raise outcome.value
-        return answer(URL)
-
-    crawler.engine.download_async = download
-    fetcher = RobotsTxtFetcher(crawler, RepSettings.from_settings(crawler.settings))
-    causes = Causes(cause, meta_keys=["download_timeout"])
-    result = await fetcher.fetch(URL, causes)
+    result, _, _ = await received(b"x", b"x", b"x", timeout=1e-9)
     assert (result.status, result.error) == (None, "took longer than 1e-09 s")

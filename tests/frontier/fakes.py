@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from unittest import mock
 
 from scrapy import Request, signals
-from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response, TextResponse
 from scrapy.http.request import NO_CALLBACK
 from scrapy.spiders import Spider
@@ -67,7 +66,6 @@ class FakeClock(Clock):
         self._timers: list[tuple[float, int, Timer]] = []
         self._number = count()
         self._epoch = NOON - self._now
-        self.was_set_back = False
 
     def monotonic(self) -> float:
         return self._now
@@ -78,7 +76,6 @@ class FakeClock(Clock):
     def set_back(self, seconds: float) -> None:
         """Set the wall clock back by *seconds*."""
         self._epoch -= seconds
-        self.was_set_back = True
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> Timer:
         assert seconds >= 0
@@ -168,9 +165,6 @@ class FakeDownloader:
         self.lingering: dict[Request, Deferred[None]] = {}
         """Requests that a middleware after this package's holds back."""
 
-        self.on_let_go: list[Callable[[Request], None]] = []
-        """Called when a request has passed the middleware."""
-
         self.on_send: list[Callable[[Request], None]] = []
         self.on_end: list[Callable[[Request], None]] = []
         self.on_gone: list[Callable[[Request], None]] = []
@@ -218,29 +212,12 @@ class FakeDownloader:
             result
         )
 
-    def drop_idle_slots(self) -> None:
-        """Delete idle slots, as Scrapy does each minute."""
-        long_ago = self._clock.monotonic() - 60
-        for key, slot in list(self.slots.items()):
-            is_idle = not slot.active and not slot.transferring
-            if is_idle and slot.lastseen + slot.delay <= long_ago:
-                del self.slots[key]
-
     async def _through(self, request: Request) -> Response:
-        fate = request.meta.get("fate")
-        if fate == "dropped before":
-            raise IgnoreRequest(fate)
-        if fate == "answered before":
-            return Response(request.url)
         if self.middleware is not None:
             response = await self.middleware.process_request(request)
             if response is not None:
                 return response
-        for listener in self.on_let_go:
-            listener(request)
-        if fate == "dropped after":
-            raise IgnoreRequest(fate)
-        if fate == "lingers":
+        if request.meta.get("fate") == "lingers":
             self.lingering[request] = Deferred()
             try:
                 await maybe_deferred_to_future(self.lingering[request])
@@ -402,11 +379,6 @@ class Crawl:
         self.ended: dict[Request, Response | Exception] = {}
         """The results of requests that were popped, or downloaded from outside."""
 
-        self.started: dict[Request, Deferred[None]] = {}
-        """The downloads from outside."""
-
-        self.on_pop: list[Callable[[Request, int], None]] = []
-
     def _open_queues(self, *, starts_apart: bool) -> list[Any]:
         start_queue = FifoMemoryQueue if starts_apart else None
         return [
@@ -432,13 +404,7 @@ class Crawl:
 
     def pop(self) -> Request | None:
         """Pop a request as a scheduler does: from the queue in memory first."""
-        for number, queue in enumerate(self.queues):
-            request = queue.pop()
-            if request is not None:
-                for listener in self.on_pop:
-                    listener(request, number)
-                return request
-        return None
+        return next(filter(None, (queue.pop() for queue in self.queues)), None)
 
     def run(self) -> list[Request]:
         """Pop and start requests until the engine was not woken
@@ -462,7 +428,7 @@ class Crawl:
     def outside(self, url: str, **meta: Any) -> Request:
         """Download *url* past the queues, as a media pipeline or a callback does."""
         request = Request(url, callback=NO_CALLBACK, meta=meta)
-        self.started[request] = self.start(request)
+        self.start(request)
         return request
 
     async def _start(self, request: Request) -> None:

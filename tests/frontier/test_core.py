@@ -36,9 +36,13 @@ class World:
         self.scopes = Scopes() if scopes is None else scopes
         self.known: dict[Origin, float] = {}
         self.wakes = 0
+        self.places = places
+        self.looks = 0
+        """How often a download slot was looked at."""
+
         self.core = Core(
             self.scopes,
-            slot=lambda _: (places, -inf),
+            slot=self._slot,
             wait_max=wait_max,
             look_up=self._look_up,
             changed=self._wake,
@@ -49,6 +53,10 @@ class World:
         expires = self.known.get(host.origin)
         if expires is not None:
             self.core.known(host, self.now, expires)
+
+    def _slot(self, _: Scope) -> tuple[float, float]:
+        self.looks += 1
+        return self.places, -inf
 
     def _wake(self) -> None:
         self.wakes += 1
@@ -68,9 +76,10 @@ class World:
         """Add a request in the downloader that needs places."""
         return self.add(self.core.direct, None, *names, obeys=obeys)
 
-    def asks(self, origin: Origin) -> Ticket:
+    def asks(self, origin: Origin, *, is_patient: bool = True) -> Ticket:
         """Add a request in the downloader that waits for robots.txt of *origin*."""
-        ticket = Ticket(self.core.direct, self.core.host(origin), ())
+        host = self.core.host(origin)
+        ticket = Ticket(self.core.direct, host, (), is_patient=is_patient)
         self.core.add(ticket, self.now)
         return ticket
 
@@ -248,6 +257,42 @@ def test_refused_at_once(wait: float, is_asked: bool) -> None:
     assert host.retry_at == 301
 
 
+def test_requests_that_do_not_wait_for_an_unreachable_host() -> None:
+    """While robots.txt is unreachable, some requests in the downloader are refused, and the others
+    wait. One that comes when robots.txt is due has it fetched again, in any case.
+    """
+    world = World()
+    patient, hasty = world.asks(A), world.asks(A, is_patient=False)
+    host = world.fail(A, 100)
+    late = world.asks(A, is_patient=False)
+    assert world.refused() == [hasty, late]
+    world.end(patient)
+    world.pass_time(100)
+    world.asks(A, is_patient=False)
+    assert world.wanted(is_needed=False) is host
+
+
+def test_a_fetch_without_a_result_is_repeated() -> None:
+    """Requests that come while the fetch of their robots.txt is being cancelled, or fails with an
+    error in a component, do not wait for ever, nor for other hosts: neither in the first fetch nor
+    in one of a robots.txt that is unreachable.
+    """
+    world = World()
+    ticket = world.asks(A)
+    host = world.wanted(is_needed=False)
+    assert host is not None
+    world.core.unknown(host, world.now)
+    world.pass_time(60)
+    assert world.fail(A, 30) is host
+    for seconds in (30, 60):
+        world.pass_time(seconds)
+        assert host.phase is Phase.DOWN
+        assert world.wanted(is_needed=False) is host
+        world.core.unknown(host, world.now)
+    world.learn()
+    assert world.granted() == [ticket]
+
+
 def test_a_refused_host_that_is_back() -> None:
     """REFUSED: a ticket is refused at once. Only if one comes, robots.txt is fetched again, when
     that is due; if it is known then, tickets go.
@@ -356,6 +401,23 @@ def test_a_request_needs_a_place_of_its_host_and_of_its_slot() -> None:
     world.leave(first)
     world.pass_time(5)
     assert world.next() is same
+
+
+def test_a_host_in_many_slots_is_looked_at_once() -> None:
+    """A delay of a host whose requests are spread over many download slots costs the same for
+    each request, however many slots there are.
+    """
+    world, count, sent = World(), 500, 0
+    world.delay(1)
+    for number in range(count):
+        world.queue(None, "a.example", f"slot {number}")
+    while sent < count:
+        while (ticket := world.next()) is not None:
+            sent += 1
+            world.leave(ticket)
+            world.end(ticket)
+        world.pass_time(1)
+    assert world.looks < 10 * count
 
 
 def test_requests_in_the_downloader_go_first() -> None:

@@ -655,7 +655,7 @@ class CoreMachine(RuleBasedStateMachine):
                     continue
                 at = self.free_at(scope.key, item)
                 assert at > self.now, f"It waits for {scope.key}, which is free"
-                assert self.scopes.wake_at() <= at, "It is not announced"
+                assert self.scopes.alarms.first() <= at, "It is not announced"
         return found
 
     def check_tickets(self, crawl: Crawl, parked: list[Ticket]) -> None:

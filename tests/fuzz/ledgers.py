@@ -91,13 +91,12 @@ def _value(value: Any) -> Any:
 def _whole_ledger() -> str:
     folder = tempfile.mkdtemp(prefix="fuzz-ledger-")
     made = Ledger(Path(folder) / "ledger")
-    crawl = made.crawl()
     body = b"User-agent: *\nDisallow: /old\nContent-Usage: train-ai=n\n"
-    snapshot = made.snapshot(crawl, "https://example.com", body)
-    made.snapshot(crawl, "https://example.org", access="unreachable", error="reset")
-    made.refused(crawl, snapshot, "https://example.com/old", 2, "Disallow: /old")
-    made.allowed(crawl, snapshot, "https://example.com/private")
+    made.snapshot("https://example.com", body)
+    made.snapshot("https://example.org", access="unreachable", error="reset")
+    made.refused("https://example.com/old", 2, "Disallow: /old")
+    made.allowed("https://example.com/private")
     measured = {"delay": 1.0, "gap": 1.5, "pauses": 1, "pause": 2.0, "resumed": 3.0}
-    made.traffic(crawl, "https://example.com", 0, pages=1, bytes=9, **measured)
-    made.progress(crawl, 0, pages=1, bytes=9, waiting=1)
+    made.traffic("https://example.com", 0, pages=1, bytes=9, **measured)
+    made.progress(0, pages=1, bytes=9, waiting=1)
     return made.close()

@@ -1,12 +1,11 @@
-"""Where a ledger can be written, and when a crawl must not start."""
+"""What can be opened as a ledger, where one can be written, and when a crawl must not start."""
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,11 +13,29 @@ from scrapy_rep import sqlitefiles
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.ledger import writer as files
 from scrapy_rep.ledger.reader import open_ledger
-from scrapy_rep.ledger.schema import ADDED_TABLES, APPLICATION_ID, TABLES, VERSION
-from tests.ledger.test_reader import make
+from scrapy_rep.ledger.schema import (
+    ADDED,
+    ADDED_TABLES,
+    APPLICATION_ID,
+    TABLES,
+    VERSION,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+
+def make(
+    path: Path, application_id: int = APPLICATION_ID, version: int = VERSION
+) -> str:
+    connection = sqlite3.connect(path)
+    connection.executescript(TABLES)
+    connection.execute(f"PRAGMA application_id = {application_id}")
+    connection.execute(f"PRAGMA user_version = {version}")
+    connection.commit()
+    connection.close()
+    return str(path)
 
 
 def test_a_new_one(tmp_path: Path) -> None:
@@ -26,10 +43,17 @@ def test_a_new_one(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "ledger.sqlite"
     files.prepare(path)
     files.prepare(path)
-    ledger = open_ledger(str(path))
-    assert ledger.execute("PRAGMA user_version").fetchone()[0] == VERSION
-    assert ledger.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
-    ledger.close()
+    with closing(open_ledger(str(path))) as ledger:
+        assert tuple(*ledger.execute("PRAGMA user_version")) == (VERSION,)
+        assert tuple(*ledger.execute("PRAGMA application_id")) == (APPLICATION_ID,)
+
+
+def test_read_only(tmp_path: Path) -> None:
+    """A ledger can be read by column name, and cannot be written."""
+    with closing(open_ledger(make(tmp_path / "a ledger #1?.sqlite"))) as ledger:
+        assert ledger.execute("SELECT count(*) AS n FROM decision").fetchone()["n"] == 0
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            ledger.execute("DELETE FROM decision")
 
 
 def test_made_by_many_at_once(tmp_path: Path) -> None:
@@ -40,22 +64,25 @@ def test_made_by_many_at_once(tmp_path: Path) -> None:
     open_ledger(str(path)).close()
 
 
-def test_what_is_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("do", [files.prepare, open_ledger])
+def test_what_is_none(tmp_path: Path, do: Callable[[Any], object]) -> None:
     """The message names the file that is no ledger, and the reason; the file stays unchanged."""
     (tmp_path / "text").write_text("User-agent: *\n" * 100)
     (tmp_path / "folder").mkdir()
     cases = {
         str(tmp_path / "text"): "not a database",
-        str(tmp_path / "folder"): "directory",
+        str(tmp_path / "folder"): "directory|not a file",
         str(tmp_path / "text" / "below"): "Not a directory|File exists",
         make(tmp_path / "other", application_id=1): "of another program",
         make(tmp_path / "later", version=VERSION + 1): f"version {VERSION + 1};",
     }
+    if do is open_ledger:
+        cases[str(tmp_path / "missing")] = "No such file"
     for path, why in cases.items():
         before = tmp_path.joinpath(path)
         content = before.read_bytes() if before.is_file() else None
         with pytest.raises(LedgerError, match=why) as error:
-            files.prepare(before)
+            do(before if do is files.prepare else path)
         assert path in str(error.value)
         assert content == (before.read_bytes() if before.is_file() else None)
 
@@ -120,42 +147,33 @@ def test_closed_for_good(tmp_path: Path) -> None:
         assert len(ledger.execute("SELECT * FROM body").fetchall()) == 1
 
 
-def test_a_column_that_is_new(tmp_path: Path) -> None:
-    """A ledger of an earlier version gets the new column, and keeps its rows."""
-    path = tmp_path / "ledger.sqlite"
-    added = re.compile(r",( *-- [^\n]*)\n *form TEXT.*?(?=\n\);)", re.DOTALL)
-    before = added.sub(r" \1", TABLES)
-    assert "form" not in before
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(before)
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {VERSION}")
-        connection.execute("INSERT INTO body VALUES ('a', x'62')")
-        connection.commit()
-    for _ in range(2):
-        files.open_to_write(path).close()
-    found = open_ledger(str(path))
-    columns = [row["name"] for row in found.execute("PRAGMA table_info(decision)")]
-    assert columns[-4:] == ["form", "source", "via", "subject"]
-    assert len(found.execute("SELECT * FROM body").fetchall()) == 1
-    found.close()
-
-
-def test_tables_that_are_new(tmp_path: Path) -> None:
-    """A ledger of an earlier version can be read without the tables that it lacks, and gets them
-    when a crawl writes to it.
+def test_a_ledger_of_an_earlier_version(tmp_path: Path) -> None:
+    """A ledger of an earlier version can be read without the columns and tables that it lacks, and
+    gets them when a crawl writes to it. It keeps its rows.
     """
     path = tmp_path / "ledger.sqlite"
     make(path)
     with closing(sqlite3.connect(path)) as connection:
         for table in ADDED_TABLES:
             connection.execute(f"DROP TABLE {table}")
+        # SQLite cannot drop a column beside a comment.
+        connection.executescript(
+            "CREATE TABLE d AS SELECT * FROM decision; DROP TABLE decision;"
+            "ALTER TABLE d RENAME TO decision"
+        )
+        for column in ADDED:
+            connection.execute(f"ALTER TABLE decision DROP COLUMN {column}")
+        connection.execute("INSERT INTO body VALUES ('a', x'62')")
+        connection.commit()
     open_ledger(str(path)).close()
     for _ in range(2):
         files.open_to_write(path).close()
-    with closing(open_ledger(str(path))) as ledger:
+    with closing(open_ledger(str(path))) as found:
+        columns = [row["name"] for row in found.execute("PRAGMA table_info(decision)")]
+        assert columns[-4:] == ["form", "source", "via", "subject"]
+        assert len(found.execute("SELECT * FROM body").fetchall()) == 1
         for table in ADDED_TABLES:
-            assert ledger.execute(f"SELECT * FROM {table}").fetchall() == []
+            assert found.execute(f"SELECT * FROM {table}").fetchall() == []
 
 
 def test_a_statement_for_each_table() -> None:

@@ -110,85 +110,45 @@ def test_the_canonical_form(path: Path) -> None:
 
 
 CHANGES = {
-    "verdict": (
-        "UPDATE decision SET verdict = 'allowed' WHERE id = 15",
-        (1, "decision", "changed", 11, 20),
-    ),
-    "time": (
-        "UPDATE decision SET time = time + 1e-6 WHERE id = 1",
-        (1, "decision", "changed", 1, 10),
-    ),
-    "null to text": (
-        "UPDATE decision SET form = '' WHERE id = 45",
-        (2, "decision", "changed", 41, 50),
-    ),
-    "removed row": (
-        "DELETE FROM decision WHERE id = 17",
-        (1, "decision", "removed", 17, 17),
-    ),
-    "removed last rows": (
-        "DELETE FROM decision WHERE id > 55",
-        (2, "decision", "removed", 56, 56),
-    ),
+    "verdict": ("UPDATE decision SET verdict = 'allowed' WHERE id = 15", (1, "decision", "changed", 11, 20)),
+    "time": ("UPDATE decision SET time = time + 1e-6 WHERE id = 1", (1, "decision", "changed", 1, 10)),
+    "null to text": ("UPDATE decision SET form = '' WHERE id = 45", (2, "decision", "changed", 41, 50)),
+    "removed row": ("DELETE FROM decision WHERE id = 17", (1, "decision", "removed", 17, 17)),
+    "removed last rows": ("DELETE FROM decision WHERE id > 55", (2, "decision", "removed", 56, 56)),
     "added row": (
         ("INSERT INTO decision (crawl, time, origin, url, layer, verdict, reason)"
-        " VALUES (1, 0, '', '', '', '', '')"),
-        (1, "decision", "added", 61, 61),
-    ),
-    "renumbered row": (
-        "UPDATE decision SET id = 0 WHERE id = 17",
-        (1, "decision", "added", 0, 0),
-    ),
+        " VALUES (1, 0, '', '', '', '', '')"), (1, "decision", "added", 61, 61)),
+    "renumbered row": ("UPDATE decision SET id = 0 WHERE id = 17", (1, "decision", "added", 0, 0)),
     "swapped rows": (
         ("UPDATE decision SET id = 99 WHERE id = 12; UPDATE decision SET id = 12 WHERE id = 13;"
-        "UPDATE decision SET id = 13 WHERE id = 99"),
-        (1, "decision", "changed", 11, 20),
-    ),
+        "UPDATE decision SET id = 13 WHERE id = 99"), (1, "decision", "changed", 11, 20)),
     "robots.txt byte": (
         "UPDATE body SET body = CAST(replace(body, 'Disallow', 'Allow') AS BLOB) WHERE rowid = 2",
-        (1, "body", "changed", None, None),
-    ),
-    "missing robots.txt": (
-        "DELETE FROM body WHERE rowid = 2",
-        (1, "body", "removed", None, None),
-    ),
+        (1, "body", "changed", None, None)),
+    "missing robots.txt": ("DELETE FROM body WHERE rowid = 2", (1, "body", "removed", None, None)),
     "robots.txt of no crawl": (
-        "INSERT INTO body VALUES (sha256(x'61'), x'61')",
-        (None, "body", "added", None, None),
-    ),
+        "INSERT INTO body VALUES (sha256(x'61'), x'61')", (None, "body", "added", None, None)),
     "time of a robots.txt": (
-        "UPDATE snapshot SET fetched = 4 WHERE id = 2",
-        (1, "snapshot", "changed", 2, 2),
-    ),
+        "UPDATE snapshot SET fetched = 4 WHERE id = 2", (1, "snapshot", "changed", 2, 2)),
     "crawl": (
-        "UPDATE crawl SET user_agent = 'other' WHERE id = 2",
-        (2, "crawl", "changed", None, None),
-    ),
+        "UPDATE crawl SET user_agent = 'other' WHERE id = 2", (2, "crawl", "changed", None, None)),
     "end of a crawl": (
         "UPDATE crawl SET ended = NULL, finish_reason = NULL, counts = NULL WHERE id = 1",
-        (1, "crawl", "changed", None, None),
-    ),
-    "removed crawl": (
-        "DELETE FROM crawl WHERE id = 1",
-        (1, "crawl", "removed", None, None),
-    ),
+        (1, "crawl", "changed", None, None)),
+    "removed crawl": ("DELETE FROM crawl WHERE id = 1", (1, "crawl", "removed", None, None)),
     "traffic": (
-        "UPDATE traffic SET pages = pages + 1 WHERE crawl = 1",
-        (1, "traffic", "changed", None, None),
-    ),
-    "removed traffic": (
-        "DELETE FROM traffic WHERE crawl = 1",
-        (1, "traffic", "removed", None, None),
-    ),
+        "UPDATE traffic SET pages = pages + 1 WHERE crawl = 1", (1, "traffic", "changed", None, None)),
+    "removed traffic": ("DELETE FROM traffic WHERE crawl = 1", (1, "traffic", "removed", None, None)),
     "dropped table": ("DROP TABLE progress", (1, "progress", "removed", None, None)),
     "seal": (
         "UPDATE seal SET sha256 = 'x' WHERE part = 'decision' AND last = 20",
-        (1, "decision", "changed", 11, 20),
-    ),
+        (1, "decision", "changed", 11, 20)),
+    "seal of no rows": (
+        ("INSERT INTO seal (crawl, part, rows, last, sha256) SELECT crawl, part, rows, last, 'x'"
+        " FROM seal WHERE part = 'decision' AND last = 30"), (1, "decision", "changed", 30, 30)),
     "removed last seals": (
         "DELETE FROM seal WHERE part = 'decision' AND crawl = 1 AND last > 20",
-        (1, "decision", "added", 21, 21),
-    ),
+        (1, "decision", "added", 21, 21)),
 }  # fmt: skip
 
 
@@ -305,51 +265,19 @@ def test_nothing_decided(tmp_path: Path) -> None:
     assert found.digest != before
 
 
-def test_crawls_at_the_same_time(tmp_path: Path) -> None:
-    """Two writers of one ledger seal their own rows."""
-    path = tmp_path / "ledger.sqlite"
-    writers = [LedgerWriter(path, CRAWL), LedgerWriter(path, CRAWL)]
-    for number in range(4):
-        for writer in writers:
-            writer.write(decided(number))
-            assert writer._write_all()
-    for writer in writers:
-        writer._end = END
-        assert writer._write_all()
-        assert writer._connection
-        writer._connection.close()
-    assert problems(path) == []
-    assert [each.digest for each in checked(path)] == [each.digest for each in writers]
-    change(path, "DELETE FROM decision WHERE id = 5")
-    assert problems(path) == [(1, "decision", "removed", 5, 5)]
-
-
 def test_a_failed_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a failed transaction did not write is not sealed; what it wrote is."""
     path = tmp_path / "ledger.sqlite"
     writer = LedgerWriter(path, CRAWL)
     writer.write(decided(1))
     assert writer._write_all()
-    connection = writer._connection
-    assert connection
+    real = module.seal
 
-    class Failing:
-        def __init__(self, at: str) -> None:
-            self.at = at
+    def fail(*arguments: Any, **named: Any) -> None:
+        real(*arguments, **named)
+        raise sqlite3.OperationalError("disk I/O error")
 
-        def execute(self, sql: str, *values: Any) -> Any:
-            if sql == self.at:
-                if sql == "COMMIT" and self.at_commit:
-                    connection.execute(sql)
-                raise sqlite3.OperationalError("disk I/O error")
-            return connection.execute(sql, *values)
-
-        executemany = connection.executemany
-        close = connection.close
-        at_commit = False
-
-    failing = Failing("COMMIT")
-    monkeypatch.setattr(writer, "_connected", lambda: failing)
+    monkeypatch.setattr(module, "seal", fail)
     writer.write(decided(2))
     assert not writer._write_all()
     monkeypatch.undo()

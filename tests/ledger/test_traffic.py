@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import TYPE_CHECKING
 
 import pytest
@@ -63,31 +62,27 @@ EXPECTED = [
 EXPECTED_PROGRESS = [(3660, 1, 100, None), (7260, 2, 30, 9)]
 
 
-def test_in_one_batch(tmp_path: Path) -> None:
-    """Of the gaps of an hour, the shortest for its delay is kept; so is that of the pauses."""
+@pytest.mark.parametrize("is_each_alone", [False, True])
+def test_of_an_hour(tmp_path: Path, is_each_alone: bool) -> None:
+    """Of the gaps of an hour, the shortest for its delay is kept; so is that of the pauses. The
+    same is in the ledger if it was written after each event, while the crawl ran.
+    """
     path, traffic = tmp_path / "ledger", Traffic()
     writer = LedgerWriter(path, CRAWL, traffic)
     writer.start()
-    note_all(traffic, lambda: None)
-    writer.close(END)
-    assert rows(path, TRAFFIC) == EXPECTED
-    assert rows(path, PROGRESS) == EXPECTED_PROGRESS
 
+    def wait() -> None:
+        if is_each_alone:
+            wait_for(lambda: is_written(writer, traffic))
 
-def test_in_a_batch_each(tmp_path: Path) -> None:
-    """The same is in the ledger if it was written after each event, while the crawl ran."""
-    path, traffic = tmp_path / "ledger", Traffic()
-    writer = LedgerWriter(path, CRAWL, traffic)
-    writer.start()
-    note_all(traffic, lambda: wait_for(lambda: is_written(writer, traffic)))
-    assert rows(path, TRAFFIC) == EXPECTED
+    note_all(traffic, wait)
     writer.close(END)
     assert rows(path, TRAFFIC) == EXPECTED
     assert rows(path, PROGRESS) == EXPECTED_PROGRESS
 
 
 def is_written(writer: LedgerWriter, traffic: Traffic) -> bool:
-    return not any((traffic._by_origin, traffic._by_minute, *writer._counts))
+    return not (traffic._rows or writer._counts)
 
 
 def test_after_a_failure(tmp_path: Path) -> None:
@@ -107,28 +102,16 @@ def test_after_a_failure(tmp_path: Path) -> None:
 
 def test_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the file cannot be written, the memory for counts is limited; what is lost is counted."""
-    monkeypatch.setattr(counted, "_MAX_ORIGINS", 1)
+    monkeypatch.setattr(counted, "_MAX_ROWS", 3)
     traffic = Traffic()
-    for origin in (A, B, A, B):
-        traffic.note_page(origin, 1, 0.0)
+    for minute in range(4):
+        traffic.note_waiting(minute, 60.0 * minute)
     writer = LedgerWriter(tmp_path / "ledger", CRAWL, traffic)
     writer.start()
     writer.close(END)
-    assert rows(tmp_path / "ledger", "SELECT origin, pages FROM traffic") == [(A, 2)]
-    assert rows(tmp_path / "ledger", "SELECT pages FROM progress") == [(4,)]
-    assert writer.dropped == 2
-
-
-def test_several_crawls(tmp_path: Path) -> None:
-    """Each crawl has its own rows."""
-    for _ in range(2):
-        traffic = Traffic()
-        writer = LedgerWriter(tmp_path / "ledger", CRAWL, traffic)
-        writer.start()
-        traffic.note_page(A, 1, 0.0)
-        writer.close(END)
-    found = rows(tmp_path / "ledger", "SELECT crawl, pages FROM traffic")
-    assert found == [(1, 1), (2, 1)]
-    with sqlite3.connect(tmp_path / "ledger") as connection:
-        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    connection.close()
+    assert rows(tmp_path / "ledger", "SELECT waiting FROM progress") == [
+        (0,),
+        (1,),
+        (2,),
+    ]
+    assert writer.dropped == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from scrapy_rep.ledger import writer as module
 from scrapy_rep.ledger.reader import open_ledger
+from scrapy_rep.ledger.seals import check
 from scrapy_rep.ledger.writer import LedgerWriter
 from tests.ledger.records import CRAWL, END, ORIGIN, decided, snapshot
 
@@ -33,11 +35,8 @@ def path(tmp_path: Path) -> Path:
 
 
 def rows(path: Path, query: str) -> list[tuple[Any, ...]]:
-    ledger = open_ledger(str(path))
-    try:
+    with closing(open_ledger(str(path))) as ledger:
         return [tuple(row) for row in ledger.execute(query)]
-    finally:
-        ledger.close()
 
 
 def written(path: Path, *records: Any) -> LedgerWriter:
@@ -87,22 +86,16 @@ def test_all_of_it(path: Path) -> None:
     assert [found.name for found in path.parent.iterdir()] == [path.name]
 
 
-def test_a_body_is_stored_once(path: Path) -> None:
-    """A body is stored once, whichever hosts serve it, and in all crawls."""
+def test_several_crawls(path: Path) -> None:
+    """A ledger is continued: each crawl gets a row, robots.txt files and decisions of its own. A
+    body is stored once, whichever hosts serve it, and in all crawls.
+    """
     for _ in range(2):
-        written(path, snapshot(), snapshot(origin="http://b.example"))
+        written(path, snapshot(), snapshot(origin="http://b.example"), decided(1))
     assert rows(path, "SELECT count(*) FROM body") == [(1,)]
-    assert rows(path, "SELECT crawl, count(*) FROM snapshot GROUP BY 1") == [
-        (1, 2),
-        (2, 2),
-    ]
-
-
-def test_one_that_is_there_is_continued(path: Path) -> None:
-    """An existing ledger is continued: a second crawl gets a row and decisions of its own."""
-    written(path, snapshot(), decided(1))
-    written(path, decided(2))
-    assert rows(path, "SELECT crawl, snapshot FROM decision") == [(1, 1), (2, None)]
+    assert rows(path, "SELECT crawl, snapshot FROM decision") == [(1, 1), (2, 3)]
+    each = "SELECT crawl, count(*) FROM snapshot GROUP BY 1"
+    assert rows(path, each) == [(1, 2), (2, 2)]
 
 
 def test_written_while_it_runs(path: Path) -> None:
@@ -240,10 +233,16 @@ def test_what_can_never_be_written(path: Path) -> None:
     writer.write(decided(2))
     writer.close(END)
     assert (writer.recorded, writer.dropped) == (1, 1)
+    never = LedgerWriter(path, (object(), *CRAWL[1:]))
+    never.start()
+    never.write(decided(1))
+    wait_for(lambda: never.errors > 1)
+    never.close(END)
+    assert (never.recorded, never.dropped) == (0, 1)
 
 
 def test_two_writers(path: Path) -> None:
-    """Two writers on one file do not disturb each other, and each writes its own rows."""
+    """Two writers on one file do not disturb each other; each writes and seals its own rows."""
     writers = [LedgerWriter(path, CRAWL) for _ in range(2)]
     for writer in writers:
         writer.start()
@@ -256,6 +255,10 @@ def test_two_writers(path: Path) -> None:
         assert (writer.recorded, writer.dropped) == (400, 0)
     same = "SELECT d.crawl, count(*) FROM decision d JOIN snapshot s ON s.id = d.snapshot AND s.crawl = d.crawl GROUP BY 1"
     assert rows(path, same) == [(1, 200), (2, 200)]
+    with closing(open_ledger(str(path))) as ledger:
+        found = check(ledger)
+    assert [each.problems for each in found] == [[], []]
+    assert {each.digest for each in found} == {each.digest for each in writers}
     assert rows(path, "PRAGMA integrity_check") == [("ok",)]
 
 
@@ -272,14 +275,3 @@ def test_an_end_that_takes_too_long(
     blocker.execute("ROLLBACK")
     blocker.close()
     wait_for(lambda: writer.recorded)
-
-
-def test_a_crawl_that_can_never_be_written(path: Path) -> None:
-    """A crawl row that cannot be written is retried only now and then, and counted."""
-    writer = LedgerWriter(path, (object(), *CRAWL[1:]))
-    writer.start()
-    writer.write(decided(1))
-    wait_for(lambda: writer.errors > 1)
-    writer.close(END)
-    assert writer.recorded == 0
-    assert writer.dropped == 1

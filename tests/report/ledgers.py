@@ -18,8 +18,29 @@ START = 1_790_000_000.0
 """The start of each crawl, in September 2026."""
 
 
+_CRAWL = {
+    "spider": "press",
+    "user_agent": "mybot/1.0 (+https://bot.example/)",
+    "agents": json.dumps(["mybot"]),
+    "dialect": "rfc9309",
+    "versions": json.dumps({"scrapy-rep": "0.1.0", "Scrapy": "2.19.0"}),
+    "started": START,
+    "ended": START + 7200,
+    "finish_reason": "finished",
+    "counts": json.dumps({"downloader/response_count": 0}),
+}
+_SNAPSHOT = {
+    "redirects": "[]", "headers": "[]", "fetched": START + 10, "expires": START + 86410,
+}  # fmt: skip
+_DECISION = {
+    "time": START + 600, "layer": "robots.txt", "verdict": "refused", "reason": "rule",
+}  # fmt: skip
+
+
 class Ledger:
-    """An open ledger; rows are passed by column name."""
+    """An open ledger; rows are passed by column name. They are of the last crawl, or of one with
+    the columns above, and a decision is by the last robots.txt of its origin.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
@@ -27,91 +48,54 @@ class Ledger:
         self.connection.executescript(TABLES)
         self.connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         self.connection.execute(f"PRAGMA user_version = {VERSION}")
+        self._crawl = 0
+        self._snapshots: dict[str, int] = {}
 
-    def crawl(self, level: str = "all", **columns: Any) -> int:
-        settings = columns.pop("settings", {})
-        return self._insert(
-            "crawl",
-            {
-                "spider": "press",
-                "user_agent": "mybot/1.0 (+https://bot.example/)",
-                "agents": json.dumps(["mybot"]),
-                "dialect": "rfc9309",
-                "settings": json.dumps({"REP_LEDGER_LEVEL": level, **settings}),
-                "versions": json.dumps({"scrapy-rep": "0.1.0", "Scrapy": "2.19.0"}),
-                "started": START,
-                "ended": START + 7200,
-                "finish_reason": "finished",
-                "counts": json.dumps({"downloader/response_count": 0}),
-                **columns,
-            },
-        )
+    def crawl(self, level: str = "all", **columns: Any) -> None:
+        settings = {"REP_LEDGER_LEVEL": level, **columns.pop("settings", {})}
+        row = {**_CRAWL, "settings": json.dumps(settings), **columns}
+        self._crawl = self._insert("crawl", row)
 
-    def snapshot(
-        self, crawl: int, origin: str, body: bytes | None = None, **columns: Any
-    ) -> int:
-        digest = None
+    def snapshot(self, origin: str, body: bytes | None = None, **columns: Any) -> None:
+        given = {"access": "unavailable", "status": 404, "sha256": None}
         if body is not None:
             digest = sha256(body).hexdigest()
             insert = "INSERT OR IGNORE INTO body VALUES (?, ?)"
             self.connection.execute(insert, (digest, body))
-        return self._insert(
-            "snapshot",
-            {
-                "crawl": crawl,
-                "origin": origin,
-                "url": f"{origin}/robots.txt",
-                "redirects": "[]",
-                "access": "unavailable" if body is None else "successful",
-                "status": 404 if body is None else 200,
-                "headers": "[]",
-                "fetched": START + 10,
-                "expires": START + 86410,
-                "sha256": digest,
-                **columns,
-            },
-        )
+            given = {"access": "successful", "status": 200, "sha256": digest}
+        row = {"origin": origin, "url": f"{origin}/robots.txt", **_SNAPSHOT, **given}
+        self._snapshots[origin] = self._add("snapshot", {**row, **columns})
 
-    def decision(
-        self, crawl: int, snapshot: int | None, url: str, **columns: Any
-    ) -> int:
-        return self._insert(
-            "decision",
-            {
-                "crawl": crawl,
-                "time": START + 600,
-                "origin": "/".join(url.split("/")[:3]),
-                "url": url,
-                "layer": "robots.txt",
-                "verdict": "refused",
-                "reason": "rule",
-                "snapshot": snapshot,
-                **columns,
-            },
-        )
+    def decision(self, url: str, **columns: Any) -> None:
+        row = {
+            "origin": "/".join(url.split("/")[:3]),
+            "url": url,
+            **_DECISION,
+            **columns,
+        }
+        self._add("decision", {"snapshot": self._snapshots.get(row["origin"]), **row})
 
-    def traffic(self, crawl: int, origin: str, hour: int, **columns: Any) -> int:
+    def traffic(self, origin: str, hour: int, **columns: Any) -> None:
         """Add the traffic of an hour, counted from the start of the first crawl."""
         given = {"hour": int(START) + 3600 * hour, "pages": 0, "bytes": 0, "pauses": 0}
-        row = {"crawl": crawl, "origin": origin, **given, **columns}
-        return self._insert("traffic", row)
+        self._add("traffic", {"origin": origin, **given, **columns})
 
-    def progress(self, crawl: int, minute: int, **columns: Any) -> int:
+    def progress(self, minute: int, **columns: Any) -> None:
         """Add the progress of a minute, counted from the start of the first crawl."""
         given = {"minute": int(START) + 60 * minute, "pages": 0, "bytes": 0}
-        return self._insert("progress", {"crawl": crawl, **given, **columns})
+        self._add("progress", {**given, **columns})
 
-    def refused(
-        self, crawl: int, snapshot: int, url: str, line: int, rule: str, **columns: Any
-    ) -> int:
-        given = {"agent": "*", "line": line, "statement": rule, **columns}
-        return self.decision(crawl, snapshot, url, **given)
+    def refused(self, url: str, line: int, rule: str, **columns: Any) -> None:
+        self.decision(url, **{"agent": "*", "line": line, "statement": rule, **columns})
 
-    def allowed(
-        self, crawl: int, snapshot: int | None, url: str, **columns: Any
-    ) -> int:
-        given = {"verdict": "allowed", "reason": "no-rule", "agent": "*", **columns}
-        return self.decision(crawl, snapshot, url, **given)
+    def allowed(self, url: str, **columns: Any) -> None:
+        given = {"verdict": "allowed", "reason": "no-rule", "agent": "*"}
+        self.decision(url, **{**given, **columns})
+
+    def _add(self, table: str, row: dict[str, Any]) -> int:
+        if not self._crawl:
+            self.crawl()
+        return self._insert(table, {"crawl": self._crawl, **row})
 
     def close(self) -> str:
         """Close the ledger and return its path."""
@@ -153,7 +137,7 @@ def brief(path: Path) -> str:
 
 
 def _two_crawls(ledger: Ledger, names: Sequence[str], fewer: int) -> str:
-    first = ledger.crawl(
+    ledger.crawl(
         settings={
             "REP_OVERRIDES": {
                 "staging.example": "ignore",
@@ -163,63 +147,58 @@ def _two_crawls(ledger: Ledger, names: Sequence[str], fewer: int) -> str:
             "REP_STORE": "redis://crawler:secret@store.example/0",
         }
     )
-    second = ledger.crawl(spider="archive", started=START + 90000, ended=None)
     for number, name in enumerate(names):
-        _ordinary(ledger, first, f"https://{name}.example", (number + 1) * fewer)
-    _outages(ledger, first, fewer)
-    _pages(ledger, first, fewer)
+        _ordinary(ledger, f"https://{name}.example", (number + 1) * fewer)
+    _outages(ledger, fewer)
+    _pages(ledger, fewer)
+    ledger.crawl(spider="archive", started=START + 90000, ended=None)
     changed = PRESS.replace(b"/private/\n", b"/private/\nDisallow: /archive/\n", 1)
-    later = ledger.snapshot(
-        second, "https://press.example", changed, fetched=START + 90010
-    )
+    ledger.snapshot("https://press.example", changed, fetched=START + 90010)
     for number in range(40 // fewer):
         url = f"https://press.example/archive/{number}"
         time = START + 91000 + number
-        ledger.refused(second, later, url, 4, "Disallow: /archive/", time=time)
+        ledger.refused(url, 4, "Disallow: /archive/", time=time)
     return ledger.close()
 
 
-def _ordinary(ledger: Ledger, crawl: int, origin: str, share: int) -> None:
-    snapshot = ledger.snapshot(crawl, origin, PRESS)
+def _ordinary(ledger: Ledger, origin: str, share: int) -> None:
+    ledger.snapshot(origin, PRESS)
     for number in range(600 // share):
         time = START + 20 + number * 11
-        ledger.allowed(crawl, snapshot, f"{origin}/news/{number}", time=time)
+        ledger.allowed(f"{origin}/news/{number}", time=time)
         if not number % 3:
             url = f"{origin}/private/{number}"
-            ledger.refused(crawl, snapshot, url, 3, "Disallow: /private/", time=time)
+            ledger.refused(url, 3, "Disallow: /private/", time=time)
         if not number % 9:
             url = f"{origin}/news/{number}?print=1"
-            ledger.refused(crawl, snapshot, url, 4, "Disallow: /*?print=", time=time)
+            ledger.refused(url, 4, "Disallow: /*?print=", time=time)
         if not number % 20:
             given = {"line": 5, "statement": "Allow: /private/press-kit/"}
             url = f"{origin}/private/press-kit/{number}"
-            ledger.allowed(crawl, snapshot, url, reason="rule", **given)
+            ledger.allowed(url, reason="rule", **given)
 
 
-def _outages(ledger: Ledger, crawl: int, fewer: int) -> None:
+def _outages(ledger: Ledger, fewer: int) -> None:
     nothing = {"access": "unreachable", "status": None, "error": "DNS lookup failed"}
     busy = {"access": "unreachable", "status": 503}
-    gone = ledger.snapshot(crawl, "https://gone.example", **nothing)
+    ledger.snapshot("https://gone.example", **nothing)
     for number in range(-(-25 // fewer)):
         url = f"https://gone.example/{number}"
-        ledger.decision(crawl, gone, url, reason="unreachable")
-    ledger.snapshot(crawl, "https://busy.example", **busy)
-    back = ledger.snapshot(
-        crawl,
+        ledger.decision(url, reason="unreachable")
+    ledger.snapshot("https://busy.example", **busy)
+    ledger.snapshot(
         "https://busy.example",
         b"User-agent: *\nDisallow:\n",
         fetched=START + 900,
     )
-    ledger.allowed(crawl, back, "https://busy.example/", time=START + 950)
+    ledger.allowed("https://busy.example/", time=START + 950)
     old = {**busy, "copy_of": START - 4000}
-    copy = ledger.snapshot(
-        crawl, "https://old.example", b"User-agent: *\nDisallow: /x\n", **old
-    )
-    ledger.refused(crawl, copy, "https://old.example/x", 2, "Disallow: /x")
-    bare = ledger.snapshot(crawl, "https://bare.example")
+    ledger.snapshot("https://old.example", b"User-agent: *\nDisallow: /x\n", **old)
+    ledger.refused("https://old.example/x", 2, "Disallow: /x")
+    ledger.snapshot("https://bare.example")
     for number in range(120 // fewer):
         url = f"https://bare.example/{number}"
-        ledger.allowed(crawl, bare, url, reason="unavailable", agent=None)
+        ledger.allowed(url, reason="unavailable", agent=None)
 
 
 NEWS = b"""\
@@ -246,68 +225,36 @@ Crawl-delay: 5
 def measured(path: Path) -> str:
     """A crawl whose ledger has what was fetched, and how the delays were kept."""
     ledger = Ledger(path)
-    crawl = ledger.crawl("denied", started=START, ended=START + 5400)
+    ledger.crawl("denied", started=START, ended=START + 5400)
     names = "news", "daily", "shop", "library", "a-long-name.of-a.university"
     for number, name in enumerate(names):
         origin = f"https://{name}.example"
-        snapshot = ledger.snapshot(crawl, origin, NEWS if number < 2 else PRESS)
+        ledger.snapshot(origin, NEWS if number < 2 else PRESS)
         for hour in range(2):
             pages = 900 // (number + 1) + hour
             delay = 5.0 if number < 2 else 2.0
-            ledger.traffic(
-                crawl, origin, hour, pages=pages, bytes=pages * 23_456,
+            ledger.traffic(origin, hour, pages=pages, bytes=pages * 23_456,
                 delay=delay, gap=delay * (1.02 + number / 10 + hour / 10),
             )  # fmt: skip
         for each in range(30 // (number + 1)):
             url, time = f"{origin}/search?q={each}", START + 60 + 170 * each
-            ledger.refused(crawl, snapshot, url, 16, "Disallow: /search", time=time)
-    ledger.traffic(crawl, "https://bare.example", 0, pages=7, bytes=1234)
-    ledger.snapshot(crawl, "https://bare.example")
-    ledger.traffic(
-        crawl, "https://busy.example", 0, pages=2, bytes=99, pauses=2, pause=60.0,
+            ledger.refused(url, 16, "Disallow: /search", time=time)
+    ledger.traffic("https://bare.example", 0, pages=7, bytes=1234)
+    ledger.snapshot("https://bare.example")
+    ledger.traffic("https://busy.example", 0, pages=2, bytes=99, pauses=2, pause=60.0,
         resumed=61.5,
     )  # fmt: skip
     asked = {"layer": "delay", "verdict": "noted", "reason": "back-off"}
     for _ in range(2):
         url = "https://busy.example/"
-        ledger.decision(
-            crawl, None, url, statement="429, Retry-After: 60", agent=None, **asked
-        )
+        ledger.decision(url, statement="429, Retry-After: 60", agent=None, **asked)
     for minute in range(90):
         waiting = 900 - 10 * minute
-        ledger.progress(crawl, minute, pages=20 + minute % 7, waiting=waiting)
+        ledger.progress(minute, pages=20 + minute % 7, waiting=waiting)
     return ledger.close()
 
 
-def outages(path: Path) -> str:
-    """Hosts with long names that were unreachable for days, for several reasons."""
-    ledger = Ledger(path)
-    crawl = ledger.crawl()
-    for number, error in enumerate(
-        (
-            "connection closed by the server",
-            "the host name could not be resolved",
-            "TLS failed: certificate verify failed",
-            "dropped: UnsupportedURLSchemeError: no handler for it",
-        )
-    ):
-        origin = (
-            f"https://a-rather-long-name-{number}.of-a-department.university.example"
-        )
-        for day in range(number + 2):
-            ledger.snapshot(
-                crawl,
-                origin,
-                access="unreachable",
-                status=None,
-                error=error,
-                fetched=START + day * 86400,
-            )
-        ledger.decision(crawl, None, f"{origin}/", reason="unreachable")
-    return ledger.close()
-
-
-def _pages(ledger: Ledger, crawl: int, fewer: int) -> None:
+def _pages(ledger: Ledger, fewer: int) -> None:
     origin = "https://shop.example"
     for layer, verdict, reason, statement, times in (
         ("header", "dropped", "noindex", "noindex", 48),
@@ -326,41 +273,20 @@ def _pages(ledger: Ledger, crawl: int, fewer: int) -> None:
         for number in range(-(-times // fewer)):
             host = "https://staging.example" if layer == "override" else origin
             given = {"layer": layer, "verdict": verdict, "reason": reason}
-            ledger.decision(
-                crawl, None, f"{host}/{layer}/{number}", statement=statement, **given
-            )
-
-
-def large(path: Path, hosts: int = 2_000, decisions: int = 30_000) -> str:
-    """Many decisions on many hosts, each with its own robots.txt."""
-    ledger = Ledger(path)
-    crawl = ledger.crawl()
-    snapshots = []
-    for number in range(hosts):
-        origin = f"https://host-{number}.example"
-        body = b"# %d\n" % number + PRESS + b"Disallow: /never/\n" * (number % 50)
-        snapshots.append((origin, ledger.snapshot(crawl, origin, body)))
-    for number in range(decisions):
-        origin, snapshot = snapshots[int(number**1.5) % hosts]
-        if number % 3:
-            ledger.allowed(crawl, snapshot, f"{origin}/news/{number}")
-        else:
-            url = f"{origin}/private/{number}"
-            ledger.refused(crawl, snapshot, url, 4, "Disallow: /private/")
-    return ledger.close()
+            ledger.decision(f"{host}/{layer}/{number}", statement=statement, **given)
 
 
 def crowded(path: Path, hosts: int = 40) -> str:
     """Many hosts, each with every kind of event."""
     ledger = Ledger(path)
     overrides = {f"partner-{number}.example": "ignore" for number in range(hosts)}
-    crawl = ledger.crawl(settings={"REP_OVERRIDES": overrides})
+    ledger.crawl(settings={"REP_OVERRIDES": overrides})
     down = {"access": "unreachable", "status": None, "error": "connection refused"}
     for number in range(hosts):
         origin = f"https://{number}.department.university.example"
-        snapshot = ledger.snapshot(crawl, origin, b"# %d\n" % number + NEWS)
-        ledger.snapshot(crawl, f"https://bare-{number}.example", status=400 + number)
-        ledger.snapshot(crawl, f"https://down-{number}.example", **down)
+        ledger.snapshot(origin, b"# %d\n" % number + NEWS)
+        ledger.snapshot(f"https://bare-{number}.example", status=400 + number)
+        ledger.snapshot(f"https://down-{number}.example", **down)
         columns = {
             "pages": 9,
             "bytes": 12_345,
@@ -368,27 +294,56 @@ def crowded(path: Path, hosts: int = 40) -> str:
             "pause": 5.0,
             "resumed": 6.0,
         }
-        ledger.traffic(crawl, origin, 0, delay=5.0, gap=5.5, **columns)
-        ledger.progress(crawl, number, pages=9, waiting=number)
+        ledger.traffic(origin, 0, delay=5.0, gap=5.5, **columns)
+        ledger.progress(number, pages=9, waiting=number)
         common = {"page": f"{origin}/a", "verdict": "dropped"}
         for reason in ("train-ai", "search"):
-            ledger.decision(
-                crawl, None, f"{origin}/a", layer="usage", reason=reason, source="header",
+            ledger.decision(f"{origin}/a", layer="usage", reason=reason, source="header",
                 statement="train-ai=n", **common,
             )  # fmt: skip
         for reason in ("noindex", "nofollow"):
             url, layer = f"{origin}/{reason}", "header"
-            ledger.decision(crawl, None, url, layer=layer, reason=reason, **common)
+            ledger.decision(url, layer=layer, reason=reason, **common)
         for each in range(30):
             url = f"{origin}/search?q={each}"
-            ledger.refused(crawl, snapshot, url, 17, "Disallow: /search")
-            ledger.allowed(crawl, snapshot, f"{origin}/{each}")
+            ledger.refused(url, 17, "Disallow: /search")
+            ledger.allowed(f"{origin}/{each}")
         given = {"layer": "override", "reason": "override"}
         statement = f"partner-{number}.example: ignore"
         url = f"https://partner-{number}.example/"
-        ledger.allowed(crawl, None, url, statement=statement, agent=None, **given)
+        ledger.allowed(url, statement=statement, agent=None, **given)
         asked = {"layer": "delay", "verdict": "noted", "reason": "back-off"}
-        ledger.decision(crawl, None, f"{origin}/", statement="429", agent=None, **asked)
+        ledger.decision(f"{origin}/", statement="429", agent=None, **asked)
+    return ledger.close()
+
+
+def everything(path: Path) -> list[str]:
+    """Two ledgers, whose report has rows in every section."""
+    return [brief(path), measured(path.with_suffix(".measured"))]
+
+
+USED = b"User-agent: *\nContent-Usage: /a/ train-ai=n\nDisallow: /b/\n"
+
+
+def used(path: Path) -> str:
+    """Drops because of usage preferences, for several reasons."""
+    ledger = Ledger(path)
+    ledger.crawl(settings={"REP_PURPOSES": ["train-ai"]})
+    ledger.snapshot("https://a.example", USED)
+    ledger.refused("https://a.example/b/1", 3, "Disallow: /b/")
+    common = {"layer": "usage", "reason": "train-ai"}
+    in_file = {
+        **common, "line": 2, "statement": "Content-Usage: /a/ train-ai=n",
+        "source": "robots.txt", "agent": "*",
+    }  # fmt: skip
+    for number in range(3):
+        url = f"https://a.example/a/{number}"
+        ledger.decision(url, verdict="dropped", page=url, **in_file)
+    ledger.decision("https://a.example/a/9", verdict="noted", **in_file)
+    header = {"statement": "<b>noai", "source": "header", "verdict": "annotated"}
+    ledger.decision("https://b.example/x", **common, **header)
+    unknown = {"reason": "search", "layer": "usage", "verdict": "dropped"}
+    ledger.decision("https://b.example/y", **unknown)
     return ledger.close()
 
 
@@ -401,7 +356,7 @@ def hostile(path: Path) -> str:
     """Malicious text in each column that others can write into."""
     nasty = MARKUP + TERMINAL + BIDI + "{{ 7 * 7 }}{% raw %}\"'><b>"
     ledger = Ledger(path)
-    crawl = ledger.crawl(
+    ledger.crawl(
         user_agent=nasty,
         spider=nasty,
         agents=json.dumps([nasty]),
@@ -419,29 +374,26 @@ def hostile(path: Path) -> str:
     )
     origins = ("https://__proto__", "https://constructor", "javascript://x", nasty)
     for origin in origins:
-        snapshot = ledger.snapshot(
-            crawl,
+        ledger.snapshot(
             origin,
             lines,
             url=f"javascript:{nasty}",
             redirects='["javascript:1"]',
         )
         for url in (nasty, "javascript:alert(3)", f"{origin}/" + "y" * 100_000):
-            ledger.refused(crawl, snapshot, url, 2, line, origin=origin)
+            ledger.refused(url, 2, line, origin=origin)
     down = {"access": "unreachable", "status": None, "error": nasty}
-    ledger.snapshot(crawl, f"https://down{nasty}", **down)
-    ledger.decision(
-        crawl, None, nasty, layer=nasty, verdict=nasty, reason=nasty, origin=nasty
-    )
+    ledger.snapshot(f"https://down{nasty}", **down)
+    ledger.decision(nasty, layer=nasty, verdict=nasty, reason=nasty, origin=nasty)
     extremes = {"delay": 253402300799.0, "gap": -62135596800.0, "resumed": 1e11}
     for origin, number in ((nasty, 2**40), ("javascript://x", 2), ("=1+1", 1)):
         numbers = {"pages": number, "bytes": number, "pauses": number}
-        ledger.traffic(crawl, origin, 0, pause=1e-300, **numbers, **extremes)
-        ledger.traffic(crawl, origin, number, pages=1, delay=1e-300, gap=1e11)
+        ledger.traffic(origin, 0, pause=1e-300, **numbers, **extremes)
+        ledger.traffic(origin, number, pages=1, delay=1e-300, gap=1e11)
     for minute in (0, 2**53 // 60 - int(START)):
-        ledger.progress(crawl, minute, pages=2**40, waiting=2**53)
+        ledger.progress(minute, pages=2**40, waiting=2**53)
     given = {"layer": "override", "reason": nasty, "statement": nasty}
-    ledger.decision(crawl, None, nasty, verdict=nasty, origin=nasty, **given)
+    ledger.decision(nasty, verdict=nasty, origin=nasty, **given)
     return ledger.close()
 
 

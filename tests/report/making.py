@@ -24,9 +24,9 @@ def run(*arguments: object) -> int:
     return exit_status(report.run, given, Settings(), unknown=[])
 
 
-def make_report(folder: Path, maker: Callable[[Path], str]) -> Path:
-    """Make the report of a ledger that *maker* makes."""
-    ledger = maker(folder / f"{maker.__name__}.rep")
+def make_report(folder: Path, maker: Callable[[Path], str | list[str]]) -> Path:
+    """Make the report of a ledger that *maker* makes, or of several."""
+    made = maker(folder / f"{maker.__name__}.rep")
     html = folder / f"{maker.__name__}.html"
-    assert run(ledger, "-o", html) == 0
+    assert run(*([made] if isinstance(made, str) else made), "-o", html) == 0
     return html

@@ -2,46 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-import unicodedata
-from collections import defaultdict
-
 import pytest
 
 from scrapy_rep.report import shown
 
 
-def test_what_can_be_seen_stays() -> None:
-    """Letters of any language, spaces and marks are left as they are."""
-    for text in ("Disallow: /a b", "日本語", "עברית", "e\u0301", ""):
-        assert shown.visible(text) == text
-
-
-@pytest.mark.unmeasured
-def test_nothing_unseen_is_left() -> None:
-    """Every character that moves, hides or has no glyph becomes its code; others stay.
-
-    Only some of the unassigned code points, nine tenths of all, are tried.
-    """
-    of: dict[str, list[str]] = defaultdict(list)
-    for each in map(chr, range(sys.maxunicode + 1)):
-        of[unicodedata.category(each)].append(each)
-    for without in ("Cn", "Co"):
-        of[without] = of[without][::50]
-    every = {each for them in of.values() for each in them}
-    unseen = {
-        each
-        for category in ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs")
-        for each in of[category]
-    } - {" "}
-    assert set(shown.visible("".join(every), len(every))) == every - unseen
-    assert shown.visible("a\x1b[0m\u202eb") == "a\\x1b[0m\\u202eb"
-
-
 def test_a_long_text_says_so() -> None:
-    """A text that is cut says by how much; a text that fits is unchanged."""
+    """A text that is cut says by how much; a text that fits is unchanged, but visible."""
     assert shown.visible("x" * 5000, 10) == "xxxxxxxxxx… (4,990 more characters)"
     assert shown.visible("x" * 10, 10) == "x" * 10
+    assert shown.visible("a\x1b[0m\u202eb") == "a\\x1b[0m\\u202eb"
 
 
 def test_settings_have_no_passwords() -> None:
@@ -66,13 +36,11 @@ def test_durations(seconds: float | None, written: str) -> None:
 
 
 def test_moments() -> None:
-    """A moment is shown in UTC; an invalid one is a dash."""
+    """A moment is shown in UTC; an invalid one is a dash. A span shows a common day once, and its
+    end only if it is in another minute.
+    """
     assert shown.moment(0) == "1970-01-01 00:00"
     assert shown.moment(1e30) == shown.moment(float("nan")) == "–"
-
-
-def test_spans() -> None:
-    """A span shows a common day once, and its end only if it is in another minute."""
     assert shown.span(0, 59) == "1970-01-01 00:00"
     assert shown.span(0, 3660) == "1970-01-01 00:00 to 01:01"
     assert shown.span(0, 90000) == "1970-01-01 00:00 to 1970-01-02 01:00"
@@ -80,9 +48,9 @@ def test_spans() -> None:
 
 
 def test_counts_and_sizes() -> None:
-    """Counts are singular or plural; sizes are in bytes, then KiB."""
+    """Counts are singular or plural; sizes are in bytes, then kilobytes."""
     assert shown.count(1, "host") == "1 host"
     assert shown.count(2000, "host") == "2,000 hosts"
     assert shown.count(0, "entry", "entries") == "0 entries"
-    assert shown.size(9999) == "9,999 bytes"
-    assert shown.size(512_000) == "500 KiB"
+    assert shown.octets(9999) == "9,999 bytes"
+    assert shown.octets(512_000) == "512 kB"

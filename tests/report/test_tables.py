@@ -16,14 +16,13 @@ from tests.commands.rep import SCHEMAS
 from tests.report import ledgers
 from tests.report.ledgers import NEWS, PRESS, START, Ledger
 from tests.report.making import run
-from tests.report.test_uses import used
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 ORIGIN = "https://a.example"
 SCHEMA = json.loads((SCHEMAS / "report.json").read_text())
-MAKERS = ("brief", "crowded", "empty", "hostile", "measured", "outages", "realistic")
+MAKERS = ("brief", "crowded", "empty", "hostile", "measured")
 
 
 def as_csv(folder: Path, table: str) -> list[dict[str, str]]:
@@ -48,7 +47,7 @@ def test_the_schema(
 ) -> None:
     """The JSON of any ledger fits the schema, and has all rows of all tables."""
     path = getattr(ledgers, name)(tmp_path / "ledger")
-    record = as_json(capsys, path, "--against", used(tmp_path))
+    record = as_json(capsys, path, "--against", ledgers.used(tmp_path / "ledger.rep"))
     assert list(record["tables"]) == list(tables.TABLES)
     if name == "crowded":
         assert len(record["tables"]["urls"]) == 40 * 31
@@ -94,9 +93,8 @@ def test_csv(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_no_cell_is_a_formula(tmp_path: Path, text: str) -> None:
     """A text that a spreadsheet may take for a formula begins with a quote; a row is one line."""
     ledger = Ledger(tmp_path / "ledger")
-    crawl = ledger.crawl()
     given = {"layer": text, "verdict": "refused", "reason": text, "origin": text}
-    ledger.decision(crawl, None, text, statement=text, **given)
+    ledger.decision(text, statement=text, **given)
     assert run(ledger.close(), "--csv", tmp_path / "csv") == 0
     for name in ("urls", "reasons", "hosts"):
         (row,) = as_csv(tmp_path / "csv", name)
@@ -133,15 +131,15 @@ def two_crawls(tmp_path: Path) -> tuple[str, str]:
     paths = []
     for number, body in enumerate((PRESS, NEWS)):
         ledger = Ledger(tmp_path / f"{number}.rep")
-        crawl = ledger.crawl("denied", started=START + number * 2_600_000)
-        snapshot = ledger.snapshot(crawl, ORIGIN, body)
+        ledger.crawl("denied", started=START + number * 2_600_000)
+        ledger.snapshot(ORIGIN, body)
         for page in range(1 + 4 * number):
             url = f"{ORIGIN}/private/{page}"
-            ledger.refused(crawl, snapshot, url, 3, "Disallow: /private/")
-        ledger.snapshot(crawl, "https://same.example", PRESS)
-        ledger.snapshot(crawl, f"https://only-{number}.example")
-        ledger.traffic(crawl, ORIGIN, 0, pages=10 - number, bytes=1000)
-        ledger.progress(crawl, 0, pages=10 - number, bytes=1000)
+            ledger.refused(url, 3, "Disallow: /private/")
+        ledger.snapshot("https://same.example", PRESS)
+        ledger.snapshot(f"https://only-{number}.example")
+        ledger.traffic(ORIGIN, 0, pages=10 - number, bytes=1000)
+        ledger.progress(0, pages=10 - number, bytes=1000)
         paths.append(ledger.close())
     return paths[1], paths[0]
 
@@ -172,26 +170,26 @@ def test_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert len(as_csv(tmp_path / "csv", "differences")) == len(found)
 
 
-def test_differences_on_the_page(tmp_path: Path) -> None:
-    """The page has the table of differences, and names the ledger that is compared with."""
-    now, before = two_crawls(tmp_path)
-    page = tmp_path / "page.html"
-    assert run(now, "--against", before, "-o", page) == 0
-    text = page.read_text()
-    assert '<h2 id="difference-heading">What has changed</h2>' in text
-    assert f"Compared with <code>{before}</code>" in text
-    assert run(now, "--against", now, "-o", page) == 0
-    section = (
-        page.read_text().partition('id="difference"')[2].partition("</section>")[0]
-    )
-    assert '<p class="none">Nothing.</p>' in section
-    assert run(now, "-o", page) == 0
-    assert 'id="difference"' not in page.read_text()
-
-
-def test_an_earlier_ledger_is_no_output(
+def test_differences_on_the_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """The page has the table of differences, and names the ledger that is compared with, which is
+    not replaced.
+    """
     now, before = two_crawls(tmp_path)
+    page = tmp_path / "page.html"
+
+    def section(*arguments: object) -> str:
+        assert run(now, *arguments, "-o", page) == 0
+        return (
+            page.read_text().partition('id="difference"')[2].partition("</section")[0]
+        )
+
+    shown = section("--against", before)
+    assert f"Compared with <code>{before}</code>" in shown
+    assert "only-0.example" in shown
+    assert '<p class="none">Nothing.</p>' in section("--against", now)
+    assert section() == ""
+    capsys.readouterr()
     assert run(now, "--against", before, "-o", before) == 2
     assert "is not a report" in capsys.readouterr().err

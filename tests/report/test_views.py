@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scrapy_rep.report.documents import Line, document
+from scrapy_rep.report import shown
 from scrapy_rep.report.ledgers import IN_PLACE, Ledgers, Limits
 from scrapy_rep.report.render import render
-from scrapy_rep.report.summary import changed_settings, summarise
-from scrapy_rep.report.words import headline, without_robotstxt
-from tests.report.ledgers import PRESS, START, Ledger, empty, realistic
+from scrapy_rep.report.robotstxt import excerpt
+from scrapy_rep.report.tables import overall
+from tests.report.ledgers import PRESS, START, Ledger, brief, empty, realistic, used
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Sequence
     from pathlib import Path
-
-    from scrapy_rep.report.documents import Document
-    from scrapy_rep.report.summary import Summary
 
 ORIGIN = "https://a.example"
 
@@ -53,15 +50,10 @@ def values(found: Sequence[sqlite3.Row], *columns: str) -> list[tuple[object, ..
     return [tuple(each[column] for column in columns) for each in found]
 
 
-def summary(*paths: str) -> Summary:
+def report(*paths: str) -> dict[str, Any]:
+    """Return what the report says of the crawls as a whole."""
     with closing(Ledgers(paths, DEFAULT)) as ledgers:
-        return summarise(ledgers)
-
-
-def documents(*paths: str) -> list[Document]:
-    """Return the versions of robots.txt files, as the report shows them."""
-    with closing(Ledgers(paths, DEFAULT)) as ledgers:
-        return [document(ledgers, version) for version in ledgers.view("version")]
+        return overall(ledgers, START)
 
 
 def delays(*paths: str) -> dict[str, float | None]:
@@ -79,7 +71,7 @@ def test_hosts(tmp_path: Path) -> None:
     path = realistic(tmp_path / "ledger")
     hosts = rows("host", path)
     by_origin = {host["origin"]: host for host in hosts}
-    assert len(hosts) == summary(path).hosts == 10
+    assert len(hosts) == report(path)["figures"]["hosts"] == 10
     refused = [host["refused"] for host in hosts]
     assert refused == sorted(refused, reverse=True)
     press = by_origin["https://press.example"]
@@ -109,38 +101,36 @@ def test_limits_say_what_is_left_out(tmp_path: Path) -> None:
     files = rows("file", path, limits=limits)
     assert values(files, "number", "of_all") == [(1, 7), (2, 7)]
     assert values(rows("outage", path, limits=limits), "of_all") == [(3,)]
+    unreachable = page(path, limits=limits).partition('id="unreachable"')[2]
+    assert "2 more hosts not shown" in unreachable.partition("</section>")[0]
     assert {each["number"] for each in rows("version", path, limits=limits)} == {1, 2}
 
 
-def test_several_ledgers(tmp_path: Path) -> None:
-    """Numbers of several ledgers are added up, by host and by line."""
-    one, two = realistic(tmp_path / "one"), realistic(tmp_path / "two")
-    both, alone = summary(one, two), summary(one)
-    assert both.crawls == 4
-    assert both.total("refused") == 2 * alone.total("refused")
-    assert both.let_through == 2 * alone.let_through
-    assert both.check.checked == 2 * alone.check.checked
-    hosts, hosts_alone = rows("host", one, two), rows("host", one)
-    assert [each["refused"] for each in hosts] == [
-        2 * each["refused"] for each in hosts_alone
-    ]
-    rules = rows("rule", one, two, origin=hosts[0]["origin"])
-    assert rules[0]["refused"] == 400
-
-
-def test_more_ledgers_than_sqlite_attaches(tmp_path: Path) -> None:
-    """A report reads any number of ledgers; those that are copied count as the others."""
-    paths = [realistic(tmp_path / str(number)) for number in range(IN_PLACE + 3)]
-    many, alone = summary(*paths), summary(paths[0])
-    assert many.outcomes
-    assert values(many.outcomes, "layer", "reason", "times") == [
-        (layer, reason, times * len(paths))
-        for layer, reason, times in values(alone.outcomes, "layer", "reason", "times")
-    ]
-    assert many.check.checked == alone.check.checked * len(paths)
+@pytest.mark.parametrize("number", [2, IN_PLACE + 3])
+def test_several_ledgers(tmp_path: Path, number: int) -> None:
+    """A report reads any number of ledgers, also more than SQLite attaches. Numbers of several
+    are added up, by host and by line.
+    """
+    paths = [brief(tmp_path / str(each)) for each in range(number)]
+    both, alone = report(*paths), report(paths[0])
+    for name in ("crawls", "refused", "dropped", "annotated", "let_through"):
+        assert both["figures"][name] == number * alone["figures"][name] > 0
+    checked = alone["checked_again"]["checked"]
+    assert both["checked_again"]["checked"] == number * checked > 0
+    for view, columns in (
+        ("outcome", ("layer", "reason")),
+        ("rule", ("origin", "statement")),
+    ):
+        count = "times" if view == "outcome" else "refused"
+        found = [
+            values(rows(view, *each), *columns, count) for each in (paths, paths[:1])
+        ]
+        assert sorted(found[0]) == sorted(
+            (*which, number * times) for *which, times in found[1]
+        )
     own = Ledger(tmp_path / "own")
-    snapshot = own.snapshot(own.crawl(), ORIGIN, b"User-agent: *\nDisallow: /own/\n")
-    own.refused(1, snapshot, f"{ORIGIN}/own/1", 2, "Disallow: /own/")
+    own.snapshot(ORIGIN, b"User-agent: *\nDisallow: /own/\n")
+    own.refused(f"{ORIGIN}/own/1", 2, "Disallow: /own/")
     text = page(*paths, own.close())
     assert f"for example {ORIGIN}/own/1" in text
     assert "<mark>Disallow: /own/</mark>" in text
@@ -153,12 +143,15 @@ def test_documents(tmp_path: Path) -> None:
     assert (first["origin"], first["refused"], first["allowed"]) == (
         "https://press.example", 307, 30,
     )  # fmt: skip
-    later, earlier = documents(path)[:2]
-    assert (later.size, later.marked, later.cut) == (len(PRESS) + 20, 1, False)
+    with closing(Ledgers([path], DEFAULT)) as ledgers:
+        later, earlier, *_ = ledgers.view("version")
+        marks = ledgers.view("mark", origin=earlier["origin"], sha256=earlier["sha256"])
+        lines = excerpt(ledgers, earlier, marks.fetchall())
+    assert (later["size"], earlier["size"]) == (len(PRESS) + 20, len(PRESS))
     marked = {
-        line.number: (line.text, line.mark["refused"], line.mark["allowed"])
-        for line in earlier.lines
-        if isinstance(line, Line) and line.mark
+        number: (text, mark["refused"], mark["allowed"])
+        for number, text, mark in lines
+        if mark
     }
     assert marked == {
         3: ("Disallow: /private/", 200, 0),
@@ -169,9 +162,8 @@ def test_documents(tmp_path: Path) -> None:
 
 def test_the_dates_of_a_copy(ledger: Ledger) -> None:
     """An older copy that was followed has the date of its own fetch, not of the failed one."""
-    crawl = ledger.crawl()
     busy = {"access": "unreachable", "status": 503, "copy_of": START - 4000}
-    ledger.snapshot(crawl, ORIGIN, PRESS, **busy)
+    ledger.snapshot(ORIGIN, PRESS, **busy)
     version = row("version", ledger.close())
     assert version["first"] == version["last"] == version["copy_of"] == START - 4000
 
@@ -183,8 +175,8 @@ def test_delay(ledger: Ledger) -> None:
     body = b"User-agent: mybot\nCrawl-delay: 2\nRequest-rate: 1/10\n"
     agentless = {"agents": "[]"}
     for number, columns in enumerate((agentless, {"dialect": "google"}, {})):
-        crawl = ledger.crawl(**columns)
-        ledger.snapshot(crawl, f"https://{number}.example", body)
+        ledger.crawl(**columns)
+        ledger.snapshot(f"https://{number}.example", body)
     assert list(delays(ledger.close()).values()) == [10, None, 10]
 
 
@@ -195,10 +187,9 @@ def test_gap(tmp_path: Path) -> None:
     paths = []
     for worker, times in enumerate(([0, 10, 20.5], [5.25, 40])):
         ledger = Ledger(tmp_path / f"{worker}.rep")
-        crawl = ledger.crawl()
-        snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
+        ledger.snapshot(ORIGIN, PRESS)
         for time in times:
-            ledger.allowed(crawl, snapshot, f"{ORIGIN}/{time}", time=START + time)
+            ledger.allowed(f"{ORIGIN}/{time}", time=START + time)
         # Refusals, overrides and statements of pages send no request.
         for given in (
             {"verdict": "refused"},
@@ -206,7 +197,7 @@ def test_gap(tmp_path: Path) -> None:
             {"page": f"{ORIGIN}/"},
         ):
             given = {"time": START + 10.1, **given}
-            ledger.allowed(crawl, snapshot, f"{ORIGIN}/no", **given)
+            ledger.allowed(f"{ORIGIN}/no", **given)
         paths.append(ledger.close())
     assert row("host", paths[0])["gap"] == 10.0
     assert row("host", *paths)["gap"] == 4.75
@@ -217,16 +208,15 @@ OWN = {"layer": "override", "reason": "override", "statement": "a.example: ignor
 
 def test_refused_and_overridden_urls(ledger: Ledger) -> None:
     """Each URL has its rule and its count, refusals first; omitted URLs are counted."""
-    crawl = ledger.crawl()
-    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
-    ledger.allowed(crawl, None, f"{ORIGIN}/own", agent=None, **OWN)
+    ledger.snapshot(ORIGIN, PRESS)
+    ledger.allowed(f"{ORIGIN}/own", agent=None, **OWN)
     for number in range(60):
         url = f"{ORIGIN}/private/{number}"
         for _ in range(2 if number == 59 else 1):
-            ledger.refused(crawl, snapshot, url, 3, "Disallow: /private/")
-    ledger.allowed(crawl, snapshot, f"{ORIGIN}/open")
+            ledger.refused(url, 3, "Disallow: /private/")
+    ledger.allowed(f"{ORIGIN}/open")
     other = "https://b.example"
-    ledger.refused(crawl, snapshot, f"{other}/x", 3, "Disallow: /x")
+    ledger.refused(f"{other}/x", 3, "Disallow: /x")
     path = ledger.close()
     assert values(rows("judged", path), "origin", "refused", "overridden") == [
         (ORIGIN, 61, 1), (other, 1, 0),
@@ -248,23 +238,20 @@ def test_refused_and_overridden_urls(ledger: Ledger) -> None:
 
 def test_without_a_robotstxt(ledger: Ledger) -> None:
     """Each host without a robots.txt counts once, with its last result and its requests."""
-    crawl = ledger.crawl()
     loop = "redirected more than 5 times, in a loop"
     for number, (status, error) in enumerate(
         [(404, None)] * 25 + [(403, None), (301, loop), (499, None)]
     ):
         origin = f"https://{number:02}.example"
-        ledger.snapshot(crawl, origin, status=410)
-        snapshot = ledger.snapshot(
-            crawl, origin, status=status, error=error, fetched=START + 60
-        )
-        ledger.allowed(crawl, snapshot, f"{origin}/", reason="unavailable")
-    ledger.decision(crawl, snapshot, f"{origin}/no", reason="unavailable")
-    ledger.snapshot(crawl, ORIGIN, PRESS)
+        ledger.snapshot(origin, status=410)
+        ledger.snapshot(origin, status=status, error=error, fetched=START + 60)
+        ledger.allowed(f"{origin}/", reason="unavailable")
+    ledger.decision(f"{origin}/no", reason="unavailable")
+    ledger.snapshot(ORIGIN, PRESS)
     path = ledger.close()
     hosts = rows("without", path)
     found = {
-        without_robotstxt(one["status"], one["error"]): (
+        shown.status(one["status"], one["error"]): (
             one["hosts"], one["allowed"], one["refused"],
         )
         for one in hosts
@@ -275,13 +262,13 @@ def test_without_a_robotstxt(ledger: Ledger) -> None:
         "403 Forbidden": (1, 1, 0),
         "status 499": (1, 1, 1),
     }
-    assert summary(path).without == 28
+    assert report(path)["figures"]["without"] == 28
     assert [one["origin"] for one in hosts if one["status"] == 404] == [
         f"https://{number:02}.example" for number in range(20)
     ]
     text = page(path, limits=Limits(others=1))
     assert "and 5 more hosts" in text
-    assert "3 more hosts with rarer reasons not shown" in text
+    assert "3 more hosts not shown" in text
 
 
 def test_outages(tmp_path: Path) -> None:
@@ -293,15 +280,14 @@ def test_outages(tmp_path: Path) -> None:
         ("https://busy.example", None, 0, 1, None),
         ("https://old.example", None, 0, 0, START - 4000),
     ]
-    assert summary(path).unreachable == 3
+    assert report(path)["figures"]["unreachable"] == 3
 
 
 def test_the_last_failure_of_an_outage(ledger: Ledger) -> None:
     """An outage has its first and its last time, and its last reason."""
-    crawl = ledger.crawl()
     for hour, error in enumerate(("timed out", "reset", "refused")):
         given = {"access": "unreachable", "status": None, "error": error}
-        ledger.snapshot(crawl, ORIGIN, fetched=START + hour * 3600, **given)
+        ledger.snapshot(ORIGIN, fetched=START + hour * 3600, **given)
     columns = "times", "first_at", "last_at", "error"
     outage = row("outage", ledger.close())
     assert values([outage], *columns) == [(3, START, START + 7200, "refused")]
@@ -311,16 +297,13 @@ def test_pauses(ledger: Ledger) -> None:
     """A host that asked for pauses has what it asked for, and the shortest time from such an
     answer to its next request, whoever was in flight at that moment.
     """
-    crawl = ledger.crawl()
     asked = {"layer": "delay", "verdict": "noted", "reason": "back-off"}
     for begin in (0.0, 10.0):
-        ledger.allowed(crawl, None, f"{ORIGIN}/", time=START + begin)
+        ledger.allowed(f"{ORIGIN}/", time=START + begin)
         statement, moment = "429, Retry-After: 5", START + begin + 1
-        ledger.decision(
-            crawl, None, f"{ORIGIN}/", time=moment, statement=statement, **asked
-        )
-    ledger.allowed(crawl, None, f"{ORIGIN}/", time=START + 16.5)
-    ledger.allowed(crawl, None, "https://b.example/", time=START + 2)
+        ledger.decision(f"{ORIGIN}/", time=moment, statement=statement, **asked)
+    ledger.allowed(f"{ORIGIN}/", time=START + 16.5)
+    ledger.allowed("https://b.example/", time=START + 2)
     (pause,) = rows("pause", ledger.close())
     columns = "origin", "times", "statement", "resumed", "refused"
     assert values([pause], *columns) == [(ORIGIN, 2, "429, Retry-After: 5", 5.5, 0)]
@@ -339,10 +322,7 @@ def test_overridden(tmp_path: Path) -> None:
             1,
         )
     ]
-    with closing(Ledgers([path], DEFAULT)) as ledgers:
-        changed = {
-            (spider, name) for name, _, spider in changed_settings(ledgers.crawls)
-        }
+    changed = {(one["spider"], one["name"]) for one in report(path)["settings"]}
     assert ("press", "REP_NOFOLLOW") in changed
     assert ("press", "REP_DIALECT") not in changed
 
@@ -350,100 +330,97 @@ def test_overridden(tmp_path: Path) -> None:
 def test_while_a_crawl_writes(ledger: Ledger) -> None:
     """The report reads one committed state, while the crawl continues to write."""
     ledger.connection.execute("PRAGMA journal_mode = WAL")
-    crawl = ledger.crawl(ended=None)
-    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
-    ledger.allowed(crawl, snapshot, f"{ORIGIN}/1")
+    ledger.crawl(ended=None)
+    ledger.snapshot(ORIGIN, PRESS)
+    ledger.allowed(f"{ORIGIN}/1")
     ledger.connection.commit()
-    ledger.allowed(crawl, snapshot, f"{ORIGIN}/2")
+    ledger.allowed(f"{ORIGIN}/2")
     with closing(Ledgers([ledger.path], DEFAULT)) as ledgers:
         ledger.connection.commit()
-        found = summarise(ledgers)
-        assert ledgers.crawls[0]["ended"] is None
-    assert (found.let_through, found.check.checked) == (1, 1)
+        found = overall(ledgers, START)
+    assert found["crawls"][0]["ended_at"] is None
+    assert (found["figures"]["let_through"], found["checked_again"]["checked"]) == (
+        1,
+        1,
+    )
 
 
 def test_headline_of_every_decision(tmp_path: Path) -> None:
     """The headline checks all requests again."""
-    said = headline(summary(realistic(tmp_path / "ledger")))
-    assert said.kept
-    assert said.sentence == ("0 of 1,560 pages fetched were forbidden")
-    assert said.notes[0].startswith("1,440 pages checked again for this report")
-    assert said.notes[1] == "No robots.txt applied to 120 pages: 1 host had none."
-    assert said.notes[2] == "14 more pages fetched because of an override."
+    said = report(realistic(tmp_path / "ledger"))
+    assert said["kept"]
+    assert said["headline"] == "0 of 1,560 pages fetched were forbidden"
+    first, *others = said["notes"]
+    assert first.startswith("1,440 pages checked again for this report")
+    assert others[:2] == [
+        "No robots.txt applied to 120 pages: 1 host had none.",
+        "14 more pages fetched because of an override.",
+    ]
 
 
 def test_headline_of_what_should_not_have_been(ledger: Ledger) -> None:
-    """The headline counts requests that robots.txt forbade, whatever was recorded."""
-    crawl = ledger.crawl()
-    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
-    ledger.allowed(crawl, snapshot, f"{ORIGIN}/private/1")
-    ledger.allowed(crawl, snapshot, f"{ORIGIN}/news", agent="aggregator")
-    ledger.allowed(crawl, snapshot, f"{ORIGIN}/news", agent=None, reason="no-group")
-    found = summary(ledger.close())
-    said = headline(found)
-    assert not said.kept
-    assert said.sentence.startswith("2 of 3 pages fetched were forbidden")
-    assert set(found.check.examples) == {f"{ORIGIN}/private/1", f"{ORIGIN}/news"}
-
-
-def test_forms_are_asked_about_again(ledger: Ledger) -> None:
-    """The headline checks requests in all forms that a server may see."""
-    crawl = ledger.crawl()
-    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
-    ledger.allowed(crawl, snapshot, f"{ORIGIN}/news/../private/1")
-    ledger.allowed(crawl, snapshot, f"{ORIGIN}/news/../open")
-    found = summary(ledger.close())
-    assert found.check.examples == (f"{ORIGIN}/news/../private/1",)
+    """The headline counts requests that robots.txt forbade, in any form that a server may see,
+    whatever was recorded.
+    """
+    ledger.snapshot(ORIGIN, PRESS)
+    ledger.allowed(f"{ORIGIN}/private/1")
+    ledger.allowed(f"{ORIGIN}/news/../private/2")
+    ledger.allowed(f"{ORIGIN}/news/../open")
+    ledger.allowed(f"{ORIGIN}/news", agent="aggregator")
+    ledger.allowed(f"{ORIGIN}/news", agent=None, reason="no-group")
+    said = report(ledger.close())
+    assert not said["kept"]
+    assert said["headline"] == "3 of 5 pages fetched were forbidden"
+    assert set(said["checked_again"]["examples"]) == {
+        f"{ORIGIN}/private/1", f"{ORIGIN}/news/../private/2", f"{ORIGIN}/news",
+    }  # fmt: skip
 
 
 def test_headline_of_what_cannot_be_asked_again(ledger: Ledger) -> None:
     """The headline says if a custom dialect or an incomplete URL could not be checked."""
-    own = ledger.crawl(dialect="lenient")
-    ledger.allowed(own, ledger.snapshot(own, ORIGIN, PRESS), f"{ORIGIN}/private/")
-    crawl = ledger.crawl()
-    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS, fetched=START + 20)
-    ledger.allowed(crawl, snapshot, f"{ORIGIN}/private/…")
+    ledger.crawl(dialect="lenient")
+    ledger.snapshot(ORIGIN, PRESS)
+    ledger.allowed(f"{ORIGIN}/private/")
+    ledger.snapshot(ORIGIN, PRESS, fetched=START + 20)
+    ledger.allowed(f"{ORIGIN}/private/…")
     ledger.crawl("denied")
-    said = headline(summary(ledger.close()))
-    assert said.sentence.startswith("0 of 2 pages")
-    assert "2 pages could not be checked again" in said.notes[0]
-    assert "the pages of 1 crawl" in said.notes[1]
+    said = report(ledger.close())
+    assert said["headline"] == "0 of 2 pages fetched were forbidden"
+    assert "2 pages could not be checked again" in said["notes"][0]
+    assert "the pages of 1 crawl" in said["notes"][1]
 
 
 def test_headline_of_refusals_alone(ledger: Ledger) -> None:
     """If a ledger records only refusals, the headline makes no claim about requests."""
     counts = {"downloader/response_count": 50, "robotstxt/response_count": 8}
-    crawl = ledger.crawl("denied", counts=json.dumps(counts))
-    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
-    ledger.refused(crawl, snapshot, f"{ORIGIN}/private/", 3, "Disallow: /private/")
+    ledger.crawl("denied", counts=json.dumps(counts))
+    ledger.snapshot(ORIGIN, PRESS)
+    ledger.refused(f"{ORIGIN}/private/", 3, "Disallow: /private/")
     # An override has one row for each host, however many requests it allowed.
-    ledger.allowed(crawl, None, f"{ORIGIN}/", layer="override", reason="override")
-    found = summary(ledger.close())
-    said = headline(found)
-    assert said.sentence == "1 request was refused, 0 items and links dropped"
-    assert "only refusals" in said.notes[0]
-    assert (found.pages, found.let_through_by_override) == (42, 0)
-    assert (found.crawls, found.complete) == (1, 0)
+    ledger.allowed(f"{ORIGIN}/", layer="override", reason="override")
+    said = report(ledger.close())
+    assert said["headline"] == "1 request was refused, 0 items and links dropped"
+    assert "only refusals" in said["notes"][0]
+    figures = {"crawls": 1, "complete": 0, "pages": 42, "let_through_by_override": 0}
+    assert said["figures"].items() >= figures.items()
 
 
 def test_headline_of_nothing(tmp_path: Path, ledger: Ledger) -> None:
     """The headline of a ledger without a crawl, and of a crawl without requests."""
-    assert headline(summary(empty(tmp_path / "empty"))).sentence.startswith("No crawl")
+    assert report(empty(tmp_path / "empty"))["headline"].startswith("No crawl")
     ledger.crawl()
-    assert headline(summary(ledger.close())).sentence == "No page was fetched"
+    assert report(ledger.close())["headline"] == "No page was fetched"
 
 
 def test_pages_that_a_browser_was_led_to(ledger: Ledger) -> None:
     """A forbidden page that a browser had been led to is counted, and breaks the promise."""
-    crawl = ledger.crawl()
-    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
-    ledger.allowed(crawl, snapshot, f"{ORIGIN}/news")
+    ledger.snapshot(ORIGIN, PRESS)
+    ledger.allowed(f"{ORIGIN}/news")
     for via in (f"redirect {ORIGIN}/news", f"browser {ORIGIN}/news", None):
         url = f"{ORIGIN}/private/1"
-        ledger.refused(crawl, snapshot, url, 3, "Disallow: /private/", via=via)
-    found = summary(ledger.close())
-    assert found.arrived == 1
-    assert not headline(found).kept
+        ledger.refused(url, 3, "Disallow: /private/", via=via)
+    said = report(ledger.close())
+    assert (said["figures"]["arrived"], said["kept"]) == (1, False)
 
 
 def test_a_ledger_of_a_later_version(ledger: Ledger) -> None:
@@ -453,7 +430,41 @@ def test_a_ledger_of_a_later_version(ledger: Ledger) -> None:
     }.items():  # fmt: skip
         for column in columns:
             ledger.connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} TEXT")
-    crawl = ledger.crawl()
-    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
-    ledger.refused(crawl, snapshot, f"{ORIGIN}/private/1", 3, "Disallow: /private/")
-    assert summary(ledger.close()).total("refused") == 1
+    ledger.snapshot(ORIGIN, PRESS)
+    ledger.refused(f"{ORIGIN}/private/1", 3, "Disallow: /private/")
+    assert report(ledger.close())["figures"]["refused"] == 1
+
+
+def test_uses(tmp_path: Path) -> None:
+    """Drops because of usage preferences come first, with the statement; its line is marked in the
+    file. Text of others stays text.
+    """
+    path = used(tmp_path / "ledger")
+    with closing(Ledgers([path], DEFAULT)) as ledgers:
+        purposes = ledgers.view("purpose").fetchall()
+        examples = list(map(ledgers.example, purposes))
+        marks = ledgers.view("mark").fetchall()
+    text, other = "Content-Usage: /a/ train-ai=n", "https://b.example"
+    columns = (
+        "origin",
+        "purpose",
+        "verdict",
+        "source",
+        "statement",
+        "line",
+        "times",
+        "file",
+    )
+    assert values(purposes, *columns) == [
+        (ORIGIN, "train-ai", "dropped", "robots.txt", text, 2, 3, 1),
+        (other, "search", "dropped", None, None, None, 1, None),
+        (other, "train-ai", "annotated", "header", "<b>noai", None, 1, None),
+        (ORIGIN, "train-ai", "noted", "robots.txt", text, 2, 1, 1),
+    ]
+    assert examples == [f"{ORIGIN}/a/0", f"{other}/y", f"{other}/x", f"{ORIGIN}/a/9"]
+    columns = "line", "refused", "allowed", "about_use"
+    assert values(marks, *columns) == [(2, 0, 0, 4), (3, 1, 0, 0)]
+    shown = page(path)
+    assert "<code>&lt;b&gt;noai</code>" in shown
+    assert "about use 4" in shown
+    assert "robots.txt, line 2; for example https://a.example/a/0" in shown

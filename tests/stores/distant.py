@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def distant(path: str, seconds: float) -> Iterator[int]:
         asyncio.run_coroutine_threadsafe(_stop(server), loop).result(10)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
+        loop.close()
 
 
 async def _stop(server: asyncio.Server) -> None:
@@ -39,11 +40,12 @@ async def _start(path: str, delay: float) -> asyncio.Server:
     async def connected(
         reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        there, back = await asyncio.open_unix_connection(path)
-        with suppress(asyncio.CancelledError):
-            await asyncio.gather(
-                _copy(reader, back, delay), _copy(there, writer, delay)
-            )
+        with suppress(asyncio.CancelledError), closing(writer):
+            there, back = await asyncio.open_unix_connection(path)
+            with closing(back):
+                await asyncio.gather(
+                    _copy(reader, back, delay), _copy(there, writer, delay)
+                )
 
     return await asyncio.start_server(connected, "127.0.0.1", 0)
 
@@ -55,4 +57,5 @@ async def _copy(
     loop = asyncio.get_running_loop()
     while data := await reader.read(65_536):
         loop.call_later(delay, writer.write, data)
-    loop.call_later(delay, writer.close)
+    await asyncio.sleep(delay)
+    writer.close()

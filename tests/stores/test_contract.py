@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -21,32 +22,37 @@ if TYPE_CHECKING:
     from tests.stores.redis_server import RedisServer
 
 
-class TestSqliteStore(LockTests):
+class _Closed(LockTests):
+    """Closes the stores that a test has opened."""
+
     @pytest.fixture(autouse=True)
-    def place(self, tmp_path: Path) -> Iterator[None]:
+    def opened(self) -> Iterator[None]:
+        with ExitStack() as self.stack:
+            yield
+
+    def make(self) -> Store:
+        raise NotImplementedError
+
+    def open(self) -> Store:
+        return self.stack.enter_context(closing(self.make()))
+
+
+class TestSqliteStore(_Closed):
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path: Path) -> None:
         self.path = tmp_path / "of" / "its" / "own" / "robots.db"
-        self.opened: list[Store] = []
-        yield
-        for store in self.opened:
-            store.close()
 
-    def open(self) -> Store:
-        self.opened.append(SqliteStore(self.path))
-        return self.opened[-1]
+    def make(self) -> Store:
+        return SqliteStore(self.path)
 
 
-class TestRedisStore(LockTests):
+class TestRedisStore(_Closed):
     @pytest.fixture(autouse=True)
-    def place(self, redis_server: RedisServer) -> Iterator[None]:
+    def place(self, redis_server: RedisServer) -> None:
         self.url, self.prefix = redis_server.url, uuid4().hex
-        self.opened: list[Store] = []
-        yield
-        for store in self.opened:
-            store.close()
 
-    def open(self) -> Store:
-        self.opened.append(RedisStore(self.url, self.prefix))
-        return self.opened[-1]
+    def make(self) -> Store:
+        return RedisStore(self.url, self.prefix)
 
 
 class TestSharedMemory(LockTests):

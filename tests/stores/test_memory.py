@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import tracemalloc
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -34,21 +34,14 @@ class TestLRU:
         assert [lru.get(name) for name in "abcd"] == [ord("a"), 0, None, ord("d")]
 
     def test_as_many_go_as_it_takes(self) -> None:
-        """A large value displaces several small ones."""
+        """A large value displaces several small ones; one over the limit stays until the next."""
         lru: LRU[str] = LRU(10)
         for name in "abcde":
             lru.put(name, name, 2)
         assert [key for key, _ in lru.put("f", "f", 5)] == ["a", "b", "c"]
         assert (len(lru), lru.size) == (3, 9)
-
-    def test_a_value_that_is_too_large(self) -> None:
-        """A value over the limit stays until the next one comes."""
-        lru: LRU[str] = LRU(10)
-        lru.put("a", "a", 2)
-        assert lru.put("b", "b", 11) == [("a", "a")]
-        assert lru.get("b") == "b"
-        assert lru.put("a", "a", 2) == [("b", "b")]
-        assert lru.size == 2
+        assert len(lru.put("g", "g", 11)) == 3
+        assert lru.put("a", "a", 2) == [("g", "g")]
 
     def test_sizes(self) -> None:
         """Replaced and removed values no longer count."""
@@ -88,32 +81,41 @@ def bodies(count: int, size: int) -> list[bytes]:
     return [generator.randbytes(size) for _ in range(count)]
 
 
-def test_a_file_that_was_not_used_for_long() -> None:
+BODY = b"User-agent: *\nDisallow: /a\n"
+COPY = AccessResult(url=origin(0).robotstxt_url, status=200, body=BODY)
+
+
+@pytest.mark.parametrize(
+    ("body", "fields", "is_kept"),
+    [
+        (BODY, {}, True),
+        (b"", {"status": 503, "unreachable_since": START - 5, "copy": COPY}, True),
+        (bytes(MAX_SIZE), {}, False),
+        (b"", {"status": 503, "unreachable_since": -5.0}, False),
+    ],
+    ids=["rules", "copy", "too long", "wrong clock"],
+)
+def test_a_file_that_was_not_used_for_long(
+    body: bytes, fields: dict[str, Any], is_kept: bool
+) -> None:
     """Such a file is packed, and the same when it is used again, with the time since which it
-    is known."""
+    is known. It is forgotten if it is too long, or has a time that no entry of a store may have.
+    """
     memory = Memory(100_000, parse)
-    put(memory, 0, b"User-agent: *\nDisallow: /a\n", status=200)
+    put(memory, 0, body, **fields)
     first = memory.get(origin(0))
+    assert first is not None
     for number in range(1, 40):
         put(memory, number, bytes(1000))
     again = memory.get(origin(0))
-    assert again is not None
     assert again is not first
+    if not is_kept:
+        assert again is None
+        return
     assert (again.entry, again.learned) == (first.entry, first.learned)
-    assert not again.of(RobotsTxt).is_allowed("http://www.host-0.example/a", "mybot")
+    url = "http://www.host-0.example/a"
+    assert not again.of(RobotsTxt).is_allowed(url, "mybot")
     assert memory.get(origin(0)) is again
-
-
-def test_an_outage_is_packed_with_its_copy() -> None:
-    """The last good copy of an unreachable robots.txt outlasts packing."""
-    memory = Memory(100_000, parse)
-    copy = AccessResult(url=origin(0).robotstxt_url, status=200, body=b"Disallow: /")
-    fields = {"unreachable_since": START - 5, "attempts": 3, "copy": copy}
-    put(memory, 0, status=503, **fields)
-    before = memory.get(origin(0)).entry
-    for number in range(1, 40):
-        put(memory, number, bytes(1000))
-    assert memory.get(origin(0)).entry == before
 
 
 def test_bytes() -> None:
@@ -140,26 +142,6 @@ def test_rules_that_take_memory() -> None:
     memory.weigh(origin(0), RobotsTxt.parse(b""))
     memory.weigh(origin(1), file.of(RobotsTxt))
     assert memory.size == after
-
-
-def test_a_file_that_is_too_long_to_be_packed() -> None:
-    """Such a file is forgotten when others were used since."""
-    memory = Memory(100_000, parse)
-    put(memory, 0, bytes(MAX_SIZE))
-    assert memory.get(origin(0)) is not None
-    put(memory, 1)
-    assert memory.get(origin(0)) is None
-
-
-def test_an_entry_by_a_wrong_clock() -> None:
-    """A file with a time that no entry of a store may have is forgotten when others were used
-    since."""
-    memory = Memory(100_000, parse)
-    put(memory, 0, unreachable_since=-5.0, status=503)
-    assert memory.get(origin(0)) is not None
-    for number in range(1, 40):
-        put(memory, number, bytes(1000))
-    assert memory.get(origin(0)) is None
 
 
 @pytest.mark.unmeasured

@@ -77,29 +77,33 @@ local function is_empty(queue)
     return call('EXISTS', key_of(queue)) == 0
 end
 
--- When to check ready queues, as far as it is not written yet.
+-- When to check ready queues, as far as it is not written yet; false for those that are not ready.
 local due = {}
 
 local function check_at(queue, moment)
     due[queue] = moment
 end
 
-local function is_ready(queue)
-    return due[queue] or call('ZSCORE', ready, queue)
+local function not_ready(queue)
+    due[queue] = false
 end
 
-local function not_ready(queue)
-    due[queue] = nil
-    call('ZREM', ready, queue)
+local function is_ready(queue)
+    if due[queue] ~= nil then return due[queue] end
+    return call('ZSCORE', ready, queue)
 end
 
 local function write_due()
-    local arguments = {}
+    local moments, gone = {}, {}
     for queue, moment in pairs(due) do
-        arguments[#arguments + 1] = moment
-        arguments[#arguments + 1] = queue
+        if moment then
+            moments[#moments + 1], moments[#moments + 2] = moment, queue
+        else
+            gone[#gone + 1] = queue
+        end
     end
-    call_with('ZADD', ready, arguments, 2)
+    call_with('ZADD', ready, moments, 2)
+    call_with('ZREM', ready, gone, 1)
     due = {}
 end
 
@@ -121,7 +125,8 @@ local FIELDS = {
     'own', -- the last pause that was doubled, 0 after a success
     'since', -- the first such answer since a success
 }
-local hosts = {}
+local zeros, hosts = { __index = {} }, {}
+for _, field in ipairs(FIELDS) do zeros.__index[field] = 0 end
 
 -- Until when a robots.txt is known, and its delay, as they are stored.
 local function terms_of(text)
@@ -135,9 +140,12 @@ local function host_named(name, queue)
     if not host then
         local key = prefix .. ':host:' .. name
         local found = call('HMGET', key, 'state', queue or '')
-        host = { name = name, key = key, known_until = {} }
-        local values = string.gmatch(found[1] or '', '%S+')
-        for _, each in ipairs(FIELDS) do host[each] = tonumber(values() or 0) or 0 end
+        host = setmetatable({ name = name, key = key, known_until = {} }, zeros)
+        local index = 0
+        for value in string.gmatch(found[1] or '', '%S+') do
+            index = index + 1
+            host[FIELDS[index] or ''] = tonumber(value) or 0
+        end
         if queue then host.known_until[queue] = terms_of(found[2]) end
         hosts[name] = host
     elseif queue and not host.known_until[queue] then
@@ -156,20 +164,18 @@ end
 
 -- Whether requests of a queue may be sent, as far as robots.txt goes. It does not apply to a queue
 -- without an origin.
-local function is_known(queue)
+local function is_known(queue, host)
     return order.all_known or string.sub(queue, -1) == '\t'
-        or host_of(queue).known_until[queue] > now
+        or (host or host_of(queue)).known_until[queue] > now
 end
 
 -- Write the state of a host. It expires when nothing is in flight, known or paused, and the next
 -- request may be sent.
 local function write(host)
-    local values, last = {}, 0
-    for index, field in ipairs(FIELDS) do
-        values[index] = host[field]
-        if host[field] ~= 0 then last = index end
-    end
-    call('HSET', host.key, 'state', table.concat(values, ' ', 1, last))
+    local values, last = {}, #FIELDS
+    while last > 1 and host[FIELDS[last]] == 0 do last = last - 1 end
+    for index = 1, last do values[index] = host[FIELDS[index]] end
+    call('HSET', host.key, 'state', table.concat(values, ' '))
     if host.in_flight == 0 and host.known == 0 and host.paused == 0 then
         call('PEXPIREAT', host.key, host.next_at)
     elseif host.known == 0 or host.kept_until then
@@ -246,15 +252,13 @@ end
 local function take(queue, most, host, found)
     local items = call('ZPOPMIN', key_of(queue), most)
     for index = 1, #items, 2 do
-        local item = items[index]
-        local number, last = string.sub(item, 1, 14), #new_leases
-        new_leases[last + 1] = '=' .. number
-        new_leases[last + 2] = cmsgpack.pack({ queue, items[index + 1], item })
+        local item, last = items[index], #new_leases
+        local number, lease = string.sub(item, 1, 14), table.concat({ items[index + 1], queue, item }, '\n')
+        new_leases[last + 1], new_leases[last + 2] = '=' .. number, lease
         if host then
-            new_leases[last + 3] = '@' .. number
-            new_leases[last + 4] = host
+            new_leases[last + 3], new_leases[last + 4] = '@' .. number, host
         end
-        found[#found + 1] = queue .. '\n' .. item
+        found[#found + 1] = lease
     end
     return #items > 0
 end
@@ -270,10 +274,10 @@ local function arrive(queue)
 end
 
 -- Put a request back into its queue, before those that were pushed later.
-local function put_back(packed)
-    local item = cmsgpack.unpack(packed)
-    call('ZADD', key_of(item[1]), item[2], item[3])
-    arrive(item[1])
+local function put_back(lease)
+    local score, queue, item = string.match(lease, '^(.-)\n(.-)\n(.*)$')
+    call('ZADD', key_of(queue), score, item)
+    arrive(queue)
 end
 
 -- Let any worker fetch the robots.txt of a queue.
@@ -548,7 +552,7 @@ local function hand_out(queue, found, refused)
         for _, field in ipairs({ 'places', 'paused', 'own', 'since' }) do set(host, field, 0) end
     end
     if host.places > 0 then most = math.min(most, host.places) end
-    if not is_known(queue) then
+    if not is_known(queue, host) then
         not_ready(queue)
         if not is_empty(queue) then call('ZADD', wanted, now, queue) end
         return pass_on(host, now)
@@ -617,7 +621,7 @@ local function hand_out_wanted()
         else
             call('ZADD', wanted, now + RESCUE, queue)
             call('SADD', fetching, queue)
-            found[#found + 1] = { queue .. '\n' .. item, host.delay }
+            found[#found + 1] = { table.concat({ 0, queue, item }, '\n'), host.delay }
         end
     end
     return found
@@ -648,7 +652,8 @@ end
 -- from a dead one; 1 if it has acquired the place; after how long to ask again; the number of the
 -- last pause, and the new ones: host, the rest, the last one that was doubled, and for how long it
 -- has lasted; the requests that may be sent, those that are to be refused, and those whose
--- robots.txt to fetch, with a delay. A request is "QUEUE<newline>NUMBER", and what was pushed.
+-- robots.txt to fetch, with a delay. A request is "SCORE<newline>QUEUE<newline>NUMBER", and what was
+-- pushed; like that it is also leased.
 local function exchange()
     local seen, found, refused = push(), {}, {}
     -- A server that is out of memory refuses the writes of a script, unless the first one needs no

@@ -37,13 +37,12 @@ _REPORT_AFTER = 0.02
 # A server that needs more seconds for a call is distant.
 _NEAR = 0.02
 
-# The seconds after which requests are given back that were handed out and not popped; as long as
-# the call took, if the server is distant.
+# The seconds after which requests are given back that were handed out and not popped. If the server
+# is distant, twice as long as the call took.
 _GIVE_BACK_AFTER = 0.1
 
-# A worker that uses its requests up before that asks for more at once, up to so many times
-# CONCURRENT_REQUESTS.
-_MOST_AT_ONCE = 8
+# The most requests that are handed out at once: so many times CONCURRENT_REQUESTS.
+_MOST_AT_ONCE = 4
 
 # The seconds after which an idle worker asks the server again. The server does not notify
 # it when another worker pushes a request.
@@ -106,19 +105,13 @@ class HostQueue(Base):
         self._handed_out: deque[Popped] = deque()
         """The requests that the server has handed out, and that are popped next."""
 
-        self._kept_until = self._ask_at = float("-inf")
-        """Until when those are kept, and from when the server is asked for more."""
+        self._keeps_for = _GIVE_BACK_AFTER
+        self._kept_until = self._ask_at = self._called_at = float("-inf")
+        """Until when those are kept; from when the server is asked for more; and the last call."""
 
         self._rests_until = float("-inf")
         """When the event loop has had as much time since the last call to a distant server as
         that has blocked it: what ends meanwhile goes into one call."""
-
-        self._batch = (0, float("-inf"))
-        """How many requests were handed out last, and when."""
-
-        self._most = 1
-        """How many requests to ask for, even if the downloader has less room: as many as it would
-        have used up, by the last batch, in the time for which they are kept."""
 
         self._calls_at = float("inf")
         """When the next call is made, unless a pop makes one before."""
@@ -198,16 +191,21 @@ class HostQueue(Base):
         now = self._clock.monotonic()
         if now >= self._ask_at or self._worker.has_ended:
             if now >= self._rests_until:
-                self._exchange(max(self._room, self._most))
+                self._exchange(max(self._room, 1))
             else:
                 self._call_at(self._rests_until)
 
     @property
     def _room(self) -> int:
-        """The number of requests for which the downloader has room."""
+        """The number of requests to ask for: those for which the downloader has room, and as many
+        as will leave it while they are kept, by what has left it since the last call.
+        """
         if not self._frontier.has_room or is_scraper_full(self._crawler):
             return 0
-        return max(self._places - len(active_requests(self._crawler)), 0)
+        room = max(self._places - len(active_requests(self._crawler)), 0)
+        since = max(self._clock.monotonic() - self._called_at, self._keeps_for / 2)
+        room += round(self._worker.just_left * self._keeps_for / since)
+        return min(max(room - len(self._handed_out), 0), _MOST_AT_ONCE * self._places)
 
     def _exchange(self, wanted: int) -> None:
         """Tell the server what has happened, and ask it for requests, and for hosts whose
@@ -222,6 +220,7 @@ class HostQueue(Base):
         answer = self._worker.exchange(**order)
         now = self._clock.monotonic()
         took = now - began
+        self._called_at, self._keeps_for = now, max(2 * took, _GIVE_BACK_AFTER)
         self._rests_until = now + took if took > _NEAR else now
         self._calls_at = float("inf")
         if generation != self._worker.generation:
@@ -231,8 +230,7 @@ class HostQueue(Base):
             self._wanted.begin(answer.wanted)
             self._handed_out.extend(answer.found)
         if answer is not None and answer.found:
-            self._batch = len(answer.found), now
-            self._kept_until = now + max(took, _GIVE_BACK_AFTER)
+            self._kept_until = now + self._keeps_for
         elif wanted:
             self._ask_at = now + min(self._worker.again, _ASK_EVERY)
         self._schedule()
@@ -243,17 +241,9 @@ class HostQueue(Base):
             self._handed_out and self._worker.is_alive
         ):  # Else other workers may have it.
             request = self._start(self._handed_out.popleft())
-            if not self._handed_out:
-                self._note_used_up()
             if request is not None:
                 return request
         return None
-
-    def _note_used_up(self) -> None:
-        size, since = self._batch
-        part = (self._clock.monotonic() - since) / (self._kept_until - since)
-        most = min(2 * size, _MOST_AT_ONCE * self._places)
-        self._most = max(min(round(size / max(part, 0.01)), most), 1)
 
     def _paused(self, host: str, *times: float) -> None:
         """Note that a host has asked a worker for a pause."""
@@ -359,10 +349,8 @@ class HostQueue(Base):
         if now < self._rests_until:
             self._call_at(self._rests_until)
             return
-        wanted = self._room if self._worker.has_reports and not self._handed_out else 0
-        if self._handed_out and now >= self._kept_until:
-            # The engine does not pop them.
-            self._most = max(self._batch[0] - len(self._handed_out), 1)
+        wanted = self._room if self._worker.has_reports else 0
+        if now >= self._kept_until:  # The engine does not pop them.
             self._give_back(list(self._handed_out))
         if self._worker.has_reports or now >= self._worker.renews_at:
             self._exchange(wanted)

@@ -370,7 +370,8 @@ class Worker:
         server may not know it.
         """
         fate = max(int(fetched), pause)
-        self._left.append([number, host, fate, gap, round(delay * 1000)])
+        rest = [gap, round(delay * 1000)] if gap or delay else []
+        self._left.append([number, host, fate, *rest])
 
     def done(self, number: str, pushed: int = 0) -> None:
         """Report that the callback of a request has ended. *pushed* is the value of
@@ -425,6 +426,11 @@ class Worker:
     def has_ended(self) -> bool:
         """Whether a request has ended, so that there may be room for another."""
         return bool(self._left or self._done)
+
+    @property
+    def just_left(self) -> int:
+        """The number of requests that have left the downloader since the last call."""
+        return len(self._left)
 
     @property
     def has_reports(self) -> bool:
@@ -592,6 +598,6 @@ def leases_of(requests: Iterable[str], places: Iterable[str] = ()) -> list[str]:
 
 
 def _popped(found: bytes, *, has_place: bool) -> Popped:
-    queue, _, item = found.partition(b"\n")
+    _, queue, item = found.split(b"\n", 2)
     number, data = item[:_NUMBER].decode(), item[_NUMBER:]
     return Popped(number, queue.decode(), data, has_place)

@@ -21,7 +21,7 @@ from scrapy_rep.protocol.robotstxt.groups import (
 from scrapy_rep.protocol.robotstxt.lines import lines
 from scrapy_rep.protocol.robotstxt.pace import NO_PACE, Pace
 from scrapy_rep.protocol.robotstxt.paths import NORMAL_URL
-from scrapy_rep.protocol.robotstxt.rules import TOO_LONG, RuleList, lines_near
+from scrapy_rep.protocol.robotstxt.rules import TOO_LONG, RuleList, first_answer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,9 +39,6 @@ _EMPTY_WEIGHT = 1_060
 # Text of at least this many bytes is compressed after the rules are sorted. Most files are
 # shorter, and the few longer ones take most of the memory.
 _WORTH_PACKING = 2049
-
-
-_NO_RULES = RuleList((), RFC9309)
 
 
 class CrawlerRules:
@@ -85,8 +82,9 @@ class CrawlerRules:
             return weight + self.rules.weight
         return weight + sum(len(text) for text, _ in self._texts)
 
-    def first_rules(self, target: str) -> RuleList | None:
-        """Return only rules that may match *target*, at the first call; else None.
+    def first_answer(self, target: str) -> bool | None:
+        """Return whether *target* is allowed at the first call, from the few rules that may
+        match it; else None.
 
         From many hosts, a crawl fetches only one page, and to read and sort all rules takes
         several times as long. Returns None in dialects whose lines take more than one search,
@@ -95,8 +93,7 @@ class CrawlerRules:
         if not self._may_skip or "%2F" in target or len(target) > paths.SHORT:
             return None
         self._may_skip = False
-        near = list(lines_near(target, self._texts))
-        return RuleList(near, self._dialect) if near else _NO_RULES
+        return first_answer(target, self._texts, self._dialect)
 
     def read_rules(self) -> RuleList:
         self.rules = RuleList(rule_lines(self._texts, self._dialect), self._dialect)
@@ -212,10 +209,11 @@ class AccessRules:
         followed = self._followed
         if followed is None or followed.agents != agents:
             followed = self._rules_for(agents)
-        rules = (
-            followed.rules or followed.first_rules(target) or self._read_rules(followed)
-        )
-        return rules.allows(target) or self._is_robotstxt(target)
+        rules = followed.rules
+        allowed = None if rules else followed.first_answer(target)
+        if allowed is None:
+            allowed = (rules or self._read_rules(followed)).allows(target)
+        return allowed or self._is_robotstxt(target)
 
     def pace(self, agents: str | Sequence[str]) -> Pace:
         """Return the delays, rates and windows that have an effect for a crawler."""
@@ -223,7 +221,7 @@ class AccessRules:
 
     def crawl_delay(self, agents: str | Sequence[str]) -> float | None:
         """Return the largest effective ``Crawl-delay`` for a crawler in seconds, or None."""
-        return self._rules_for(agents).pace.crawl_delay
+        return self.pace(agents).crawl_delay
 
     def request_rate(self, agents: str | Sequence[str]) -> RequestRate | None:
         """Return the slowest effective ``Request-rate`` for a crawler, or None."""

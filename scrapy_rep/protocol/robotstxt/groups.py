@@ -8,6 +8,7 @@ from urllib.parse import urljoin, urlsplit
 from scrapy_rep.protocol.agents import agents_of_line, followed
 from scrapy_rep.protocol.grammar import PACE_FIELDS, RULES, SITEMAP, USER_AGENT
 from scrapy_rep.protocol.robotstxt.lines import (
+    Line,
     decoded_text,
     octets,
     plain_lines,
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.protocol.robotstxt.lines import GroupText, Line, PlainLine
+    from scrapy_rep.protocol.robotstxt.lines import GroupText, PlainLine
 
 
 class OtherRecord(NamedTuple):
@@ -60,19 +61,6 @@ class Group(NamedTuple):
 _PACE_FIELDS = tuple(field.encode() for field in PACE_FIELDS)
 
 
-class Followed(NamedTuple):
-    """The groups that one crawler follows."""
-
-    agent: str | None
-    """The first of its product tokens that has groups, or ``*``; None if there are none."""
-
-    texts: list[GroupText]
-    """The text of these groups, in file order. Adjacent groups may have one text."""
-
-    records: tuple[OtherRecord, ...]
-    """The delay, rate and window lines for the crawler."""
-
-
 def groups_of(
     lines: Iterable[Line], dialect: Dialect, rule_fields: Collection[str] = RULES
 ) -> tuple[Group, ...]:
@@ -94,38 +82,32 @@ def groups_of(
     return tuple(_group(group, dialect, rule_fields) for group in groups)
 
 
-def follow(body: bytes, agents: Sequence[str], dialect: Dialect) -> Followed:
-    """Return the groups of the first of *agents* that has any, or else the groups of ``*``
-    (RFC 9309, 2.2.1).
+def follow(
+    body: bytes, agents: Sequence[str], dialect: Dialect
+) -> tuple[str | None, list[GroupText], list[OtherRecord]]:
+    """Return the first of *agents* that has groups, or else ``*`` (RFC 9309, 2.2.1); the text of
+    these groups, in file order; and their delay, rate and window lines for the crawler. Without
+    groups, the agent is None. Adjacent groups may have one text.
 
     This reads the user-agent lines, and the delay, rate and window lines of these groups. It
     reads no other lines, except to see where the groups begin and end.
     """
     text = decoded_text(body, dialect)
-    starts: list[int] = []
-    naming: dict[str, list[int]] = {}
-    for place, (start, tokens) in enumerate(user_agent_lines(text, dialect)):
-        starts.append(start)
-        for token in tokens:
-            naming.setdefault(token, []).append(place)
-    agent, named = followed(agents, naming, dialect)
+    named_lines = user_agent_lines(text, dialect)
+    tokens = {token for _, names in named_lines for token in names}
+    agent, named = followed(agents, tokens, dialect)
     if agent is None:
-        return Followed(None, [], ())
-    ours = {place for token in named for place in naming[token]}
+        return None, [], []
+    ours = [not named.isdisjoint(names) for _, names in named_lines]
+    starts = [start for start, _ in named_lines]
     texts = list(_texts_of(ours, starts, text, dialect))
     if not dialect.merge_groups:
         del texts[1:]
     records: list[OtherRecord] = []
     if dialect.crawl_delay:
         for group, first in texts:
-            lowered = group.lower()
-            last = max(map(lowered.rfind, _PACE_FIELDS))
-            if last >= 0:
-                # What is behind the last of these fields need not be read.
-                end = last + len(lowered[last:].partition(b"\n")[0])
-                lines = plain_lines(group[:end], dialect, first)
-                records += _records_for(named, lines, dialect)
-    return Followed(agent, texts, tuple(records))
+            records += _records_for(named, group, first, dialect)
+    return agent, texts, records
 
 
 def rule_lines(texts: Iterable[GroupText], dialect: Dialect) -> Iterator[PlainLine]:
@@ -139,30 +121,30 @@ def rule_lines(texts: Iterable[GroupText], dialect: Dialect) -> Iterator[PlainLi
 
 
 def _texts_of(
-    ours: set[int], starts: list[int], text: bytes, dialect: Dialect
+    ours: list[bool], starts: list[int], text: bytes, dialect: Dialect
 ) -> Iterator[GroupText]:
-    """Yield the text of each group with one of the user-agent lines *ours* of all that *starts*
-    has the places of. If the dialect merges groups, adjacent groups of ours are one text.
+    """Yield the text of each group that has one of our user-agent lines. *starts* are the places
+    of all user-agent lines, and *ours* says which of them are ours. If the dialect merges
+    groups, adjacent groups of ours are one text.
     """
 
     def begins_group(number: int) -> bool:
         """Whether a rule, or a blank line that ends a group, is before a user-agent line."""
-        between = text[starts[number - 1] : starts[number] - 1]
-        lines = plain_lines(between, dialect)
-        return any(field in RULES or not field for _, field, _ in lines)
+        start, end = starts[number - 1], starts[number] - 1
+        if text.find(b"\nDisallow:", start, end) >= 0:  # as in most groups
+            return True
+        between = plain_lines(text[start:end], dialect)
+        return any(field in RULES or not field for _, field, _ in between)
 
     adjoins = dialect.merge_groups and not dialect.blank_line_ends_group
     end = counted = 0
     line = 1
-    for number in sorted(ours):
-        if number < end:
-            continue
-        first, end = number, number + 1
+    while True in ours[end:]:
+        first = ours.index(True, end)
+        end = first + 1
         while first > 0 and not begins_group(first):
             first -= 1
-        while end < len(starts) and (
-            (adjoins and end in ours) or not begins_group(end)
-        ):
+        while end < len(starts) and ((adjoins and ours[end]) or not begins_group(end)):
             end += 1
         start = starts[first]
         line += text.count(b"\n", counted, start)
@@ -214,24 +196,28 @@ def _group(
 
 
 def _records_for(
-    tokens: AbstractSet[str], lines: Iterable[PlainLine], dialect: Dialect
+    tokens: AbstractSet[str], text: bytes, first: int, dialect: Dialect
 ) -> Iterator[OtherRecord]:
-    """Yield the delay, rate and window lines for the crawlers with *tokens* in a group.
+    """Yield the delay, rate and window lines for the crawlers with *tokens* in the text of groups,
+    whose first line has the number *first*.
 
     User-agent lines share the rules that follow, even if other records stand between the
     lines (RFC 9309, 2.2.4). But sites that write a delay below each user-agent line mean that
     crawler only. So such a record applies only to the run of user-agent lines directly above.
     """
-    is_ours = is_in_run = False
-    for number, field, rest in lines:
-        if field == USER_AGENT:
-            named = agents_of_line(octets(rest), dialect)
-            is_ours = (is_ours and is_in_run) or not tokens.isdisjoint(named)
-            is_in_run = True
-        elif not field:
-            break
-        elif field != SITEMAP:
-            is_in_run = False
-            if is_ours and field in PACE_FIELDS:
-                value = octets(rest).decode("utf-8", "replace")
-                yield OtherRecord(field, value, number)
+    lowered = text.lower()
+    last = max(map(lowered.rfind, _PACE_FIELDS))
+    if last < 0:
+        return
+    # What is behind the last of these fields need not be read.
+    end = last + len(lowered[last:].partition(b"\n")[0])
+    read = (
+        Line(number, field, octets(rest))
+        for number, field, rest in plain_lines(text[:end], dialect, first)
+    )
+    for group in groups_of(read, dialect):
+        named = zip(group.agents, group.runs, strict=True)
+        ours = {run for agent, run in named if agent in tokens}
+        for record in group.records:
+            if record.field in PACE_FIELDS and record.run in ours:
+                yield record

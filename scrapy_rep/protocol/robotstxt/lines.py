@@ -66,10 +66,12 @@ _USUAL = {
     for spelt in (field, field.capitalize(), field.title(), field.upper())
 }
 
-# In text in lower case, what may be a user-agent line, up to its end, and its token if all
-# dialects read it alike. All spellings of the field begin with this word.
+# In text in lower case, what may be a user-agent line, up to its end. If the field begins the
+# line and is spelt well, this captures its value: as a token, if all dialects read it alike.
+# All spellings of the field begin with this word.
 _USER = re.compile(
-    rf"user(?:-agent{WS}:{WS}(\*|[a-z_-]+){WS}(?![^\n#]))?[^\n]*".encode()
+    rf"user(?<![^\n{WHITE_SPACE}]user)(?:(?<![^\n]user)-agent{WS}:{WS}"
+    rf"(?:(\*|[a-z_-]+){WS}(?![^\n#])|([^\n#]*)))?[^\n]*".encode()
 ).finditer
 
 _CR_ALONE = re.compile(rb"\r(?!\n)").search
@@ -149,22 +151,25 @@ def plain_lines(text: bytes, dialect: Dialect, first: int = 1) -> Iterator[Plain
 
 def user_agent_lines(
     text: bytes, dialect: Dialect
-) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yield the place of each user-agent line in a :func:`decoded_text`, and the tokens in it.
+) -> list[tuple[int, tuple[str, ...]]]:
+    """Return the place of each user-agent line in a :func:`decoded_text`, and the tokens in it.
 
     This does not read the other lines, unless they have the word "user".
     """
     lowered = text.lower()
     is_plain = not _may_be_cut(text, dialect)
+    found: list[tuple[int, tuple[str, ...]]] = []
     for match in _USER(lowered):
-        start, token = match.start(), match[1]
-        if token and is_plain and (not start or lowered[start - 1] == 0x0A):
-            yield start, (token.decode("ascii"),)
+        token, value = match.groups()
+        if is_plain and (token or value):
+            names = (token.decode(),) if token else agents_of_line(value, dialect)
+            found.append((match.start(), names))
             continue
-        start = lowered.rfind(b"\n", 0, start) + 1
+        start = lowered.rfind(b"\n", 0, match.start()) + 1
         line = read_line(0, lowered[start : match.end()], dialect)
         if line is not None and line.field == USER_AGENT:
-            yield start, agents_of_line(line.value, dialect)
+            found.append((start, agents_of_line(line.value, dialect)))
+    return found
 
 
 def _may_be_cut(text: bytes, dialect: Dialect) -> bool:

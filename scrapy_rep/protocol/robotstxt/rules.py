@@ -14,7 +14,7 @@ from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.robotstxt.lines import bare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
     from scrapy_rep.protocol.dialect import Dialect
@@ -44,6 +44,9 @@ _KEY = 4
 # octets for 2,000 keys, in a millisecond. To look up more keys takes less time.
 _MAX_SEARCHED = 1_000_000
 
+# How many octets the rules may have that a first answer sorts: so few never reach MAX_COMPARED.
+_MAX_NEAR = 2_048
+
 # The size of a rule in memory, in bytes, by its shape: measured on rules of 10 to 30 octets.
 _LITERAL_WEIGHT, _WILDCARD_WEIGHT = 110, 350
 
@@ -58,8 +61,6 @@ _FIRST_PART: Callable[[str], re.Match[str]] = re.compile(
 # Classes of normal characters. One expression is compiled for each class: one for each
 # character would take as long to compile as it saves on a dozen hosts.
 _ALIKE = {each: paths.NORMAL[n % 8 :: 8] for n, each in enumerate(paths.NORMAL)}
-
-_EVERYTHING = paths.Pattern(("",), anchored=False, octets=0)
 
 
 class Rule(NamedTuple):
@@ -202,18 +203,31 @@ class RuleList:
         return pattern
 
 
-def lines_near(target: str, texts: Iterable[GroupText]) -> Iterator[PlainLine]:
-    """Yield the rules in the text of groups that may match *target*, in their order, but with
-    other numbers. The target must have no ``%2F``, which may match a ``/``.
+def first_answer(
+    target: str, texts: Iterable[GroupText], dialect: Dialect
+) -> bool | None:
+    """Return whether the rules in the text of groups allow *target*; None if so many may match
+    it that a :class:`RuleList` should decide. This reads only the rules that may match.
 
-    One regular expression reads the text, and stops only at rules whose second character is
-    like that of the target, or does not stand for itself.
+    The target must have no ``%2F``, which may match a ``/``.
     """
     search = _rules_near(_ALIKE.get(target[1:2], ""))
     found = [rule for text, _ in texts for rule in search(text.decode("latin-1"))]
-    for number, (disallows, head, rest) in enumerate(found):
-        if target.startswith(head) and _FIRST_PART(rest)[1] in target:
-            yield number, "disallow" if disallows else "allow", head + rest
+    near = [
+        (number, "disallow" if disallows else "allow", head + rest)
+        for number, (disallows, head, rest) in enumerate(found)
+        if target.startswith(head) and _FIRST_PART(rest)[1] in target
+    ]
+    if sum(len(rest) for _, _, rest in near) > _MAX_NEAR:
+        return None
+    for _, _, allows, value, pattern in _sorted(near, dialect):
+        if pattern is None:
+            is_match = target.startswith(value)
+        else:
+            is_match = paths.matches(pattern, target)
+        if is_match:
+            return allows
+    return True
 
 
 @cache
@@ -226,7 +240,8 @@ def _rules_near(characters: str) -> Callable[[str], list[tuple[str, str, str]]]:
     """
     others = re.escape("".join(sorted({*paths.NORMAL} - {*characters})))
     return re.compile(
-        rf"\n{WS}(?:([dD])(?i:isallow)|[aA](?i:llow)){WS}:{WS}"
+        rf"\n(?!Disallow: /[{others}])"  # Most rules need only this.
+        rf"{WS}(?:([dD])(?i:isallow)|[aA](?i:llow)){WS}:{WS}"
         rf"(?:(/(?![{others}])[{paths.NORMAL_CLASS}]*)|(?![/{WHITE_SPACE}]))([^#\n]*)"
     ).findall
 
@@ -241,7 +256,7 @@ def effect_of(
     """
     if not value:
         allows_all = not allows and dialect.empty_disallow == "allow-all"
-        return True, [_EVERYTHING] if allows_all else []
+        return True, [paths.EVERYTHING] if allows_all else []
     patterns = [paths.pattern(value, dialect)]
     if dialect.path_encoding == "rfc3986" and "%" in value:
         encoded = paths.percent_encoded(value)

@@ -141,6 +141,12 @@ def test_not_a_date(text: str) -> None:
     assert "bad-date" in {finding.code for finding in rules.findings}
 
 
+def test_text_behind_a_date_in_a_meta_tag() -> None:
+    """White space ends a statement of a meta tag, so the date is used without the text."""
+    html = b'<meta name=robots content="unavailable_after: 1 Jan 2010 (or so)">'
+    assert IndexingRules.parse(html=html).unavailable_after == utc(2010, 1, 1)
+
+
 @pytest.mark.parametrize(("name", "offset"), ZONES.items())
 def test_zone(name: str, offset: int) -> None:
     """Every zone of the table is understood, with its offset from UTC."""

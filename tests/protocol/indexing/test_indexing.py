@@ -55,31 +55,17 @@ def test_every_name_is_in_the_table() -> None:
     assert {text.partition(":")[0] for text, _, _ in RULES} == VOCABULARY
 
 
+@pytest.mark.parametrize("source", ["header", "meta"])
 @pytest.mark.parametrize(("text", "changes", "value"), RULES)
-def test_header(text: str, changes: dict[str, Any], value: Any) -> None:
-    """In a header, each statement has its effect and is recorded as evidence."""
-    rules = IndexingRules.parse([b"", text.encode()])
-    assert rules == IndexingRules(**changes)
-    (statement,) = rules.statements
-    assert (statement.source, statement.agent) == ("header", None)
-    assert (statement.position, statement.text) == (2, text)
-    assert statement.name == text.partition(":")[0].lower()
-    assert statement.value == value
-    assert statement.known
-    assert rules.findings == ()
-
-
-@pytest.mark.parametrize(("text", "changes", "value"), RULES)
-def test_meta(text: str, changes: dict[str, Any], value: Any) -> None:
-    """In a meta tag, each statement has its effect and is recorded as evidence."""
+def test_one_rule(text: str, changes: dict[str, Any], value: Any, source: str) -> None:
+    """In a header and in a meta tag, each statement has its effect and is the evidence."""
     html = f'<html>\n<meta name="robots" content=" {text} ">'.encode()
-    rules = IndexingRules.parse(html=html)
+    header, page = ([b"", text.encode()], b"") if source == "header" else ([], html)
+    rules = IndexingRules.parse(header, page)
     assert rules == IndexingRules(**changes)
     (statement,) = rules.statements
-    assert (statement.source, statement.agent) == ("meta", None)
-    assert (statement.position, statement.text) == (2, text)
-    assert statement.name == text.partition(":")[0].lower()
-    assert statement.value == value
+    name = text.partition(":")[0].lower()
+    assert statement == (source, None, 2, text, name, value, True)
     assert rules.findings == ()
 
 
@@ -92,23 +78,14 @@ SUMS: list[tuple[list[str], dict[str, Any]]] = [
     (["max-snippet:50", "max-snippet:20", "max-snippet:-1"], {"max_snippet": 20}),
     (["max-snippet:50", "nosnippet"], {"max_snippet": 0}),
     (["max-video-preview:-1", "max-video-preview:9"], {"max_video_preview": 9}),
-    (
-        ["max-image-preview:large", "max-image-preview:none"],
-        {"max_image_preview": "none"},
-    ),
-    (
-        ["max-image-preview:large", "max-image-preview:standard"],
-        {"max_image_preview": "standard"},
-    ),
-    (
-        ["unavailable_after:2030-01-01", "unavailable_after:25 Jun 2010 15:00:00"],
-        {"unavailable_after": JUNE},
-    ),
+    (["max-image-preview:large", "max-image-preview:none"], {"max_image_preview": "none"}),
+    (["max-image-preview:large", "max-image-preview:standard"], {"max_image_preview": "standard"}),
+    (["unavailable_after:2030-01-01", "unavailable_after:25 Jun 2010 15:00:00"], {"unavailable_after": JUNE}),
     (["noindex", "indexifembedded"], {"index": False}),
     (["none", "indexifembedded"], {"index": False, "follow": False}),
     (["noindex", "something-new", "nofollow"], {**NOINDEX, "follow": False}),
     (["max-snippet:soon", "noindex"], NOINDEX),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("texts", "changes"), SUMS)

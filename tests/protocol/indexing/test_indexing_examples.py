@@ -41,57 +41,17 @@ EXAMPLES: list[tuple[list[str], str, list[str], dict[str, Any]]] = [
     ([], meta("googlebot-news", "nosnippet"), ["googlebot"], {}),
     ([], TWO_TAGS, ["googlebot"], {"translate": False}),
     ([], TWO_TAGS, ["googlebot-news"], {"max_snippet": 0}),
-    (
-        [],
-        TWO_TAGS,
-        ["googlebot-news", "googlebot"],
-        {"translate": False, "max_snippet": 0},
-    ),
-    (
-        [],
-        meta("robots", "nofollow") + meta("googlebot", "noindex"),
-        ["googlebot"],
-        NONE,
-    ),
-    (
-        [],
-        meta("robots", "max-snippet:20, max-image-preview:large"),
-        [],
-        {"max_snippet": 20, "max_image_preview": "large"},
-    ),
-    (
-        [],
-        meta("robots", "max-snippet:50") + meta("robots", "nosnippet"),
-        [],
-        {"max_snippet": 0},
-    ),
-    (
-        [],
-        meta("robots", "unavailable_after: 2020-09-21"),
-        [],
-        {"unavailable_after": utc(2020, 9, 21)},
-    ),
-    (
-        [],
-        meta("googlebot", "noindex") + meta("googlebot", "indexifembedded"),
-        ["googlebot"],
-        {"index": False},
-    ),
+    ([], TWO_TAGS, ["googlebot-news", "googlebot"], {"translate": False, "max_snippet": 0}),
+    ([], meta("robots", "nofollow") + meta("googlebot", "noindex"), ["googlebot"], NONE),
+    ([], meta("robots", "max-snippet:20, max-image-preview:large"), [], {"max_snippet": 20, "max_image_preview": "large"}),
+    ([], meta("robots", "max-snippet:50") + meta("robots", "nosnippet"), [], {"max_snippet": 0}),
+    ([], meta("robots", "unavailable_after: 2020-09-21"), [], {"unavailable_after": utc(2020, 9, 21)}),
+    ([], meta("googlebot", "noindex") + meta("googlebot", "indexifembedded"), ["googlebot"], {"index": False}),
     (["googlebot:noindex,indexifembedded"], "", ["googlebot"], {"index": False}),
     (["noindex"], "", [], NOINDEX),
     (["noindex, nofollow"], "", [], NONE),
-    (
-        ["noimageindex", "unavailable_after: 25 Jun 2010 15:00:00 PST"],
-        "",
-        [],
-        {"image_index": False, "unavailable_after": utc(2010, 6, 25, 23)},
-    ),
-    (
-        ["noimageindex", "unavailable_after: Wed, 03 Dec 2025 13:09:53 GMT"],
-        "",
-        [],
-        {"image_index": False, "unavailable_after": utc(2025, 12, 3, 13, 9, 53)},
-    ),
+    (["noimageindex", "unavailable_after: 25 Jun 2010 15:00:00 PST"], "", [], {"image_index": False, "unavailable_after": utc(2010, 6, 25, 23)}),
+    (["noimageindex", "unavailable_after: Wed, 03 Dec 2025 13:09:53 GMT"], "", [], {"image_index": False, "unavailable_after": utc(2025, 12, 3, 13, 9, 53)}),
     (TWO_BOTS, "", ["googlebot"], {"follow": False}),
     (TWO_BOTS, "", ["otherbot"], NONE),
     (TWO_BOTS, "", ["thirdbot"], {}),
@@ -101,7 +61,7 @@ EXAMPLES: list[tuple[list[str], str, list[str], dict[str, Any]]] = [
     (SUM_OF_NEGATIVES, "", ["googlebot"], NONE),
     (SUM_OF_NEGATIVES, "", ["bingbot"], {"follow": False}),
     (["max-snippet:50, nosnippet"], "", [], {"max_snippet": 0}),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("dialect", [RFC9309, GOOGLE])

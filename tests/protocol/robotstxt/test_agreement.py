@@ -14,7 +14,7 @@ from scrapy_rep.protocol.robots import RobotsTxt
 from tests.effort import few
 from tests.protocol.corpus import agents_for, read_corpus, urls_for
 from tests.protocol.reference import BOM, USER_AGENT, Reference, Verdict, level
-from tests.protocol.strategies import cases
+from tests.protocol.strategies import cases, urls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,18 +43,24 @@ def verdict(robots: RobotsTxt, url: str, agents: tuple[str, ...]) -> Verdict:
 
 
 # pytest-twisted cannot run a test that is both generated and parametrized.
-@given(case=cases())
+@given(case=cases(), data=st.data())
 def test_generated_files_are_read_as_the_reference_reads_them(
-    case: tuple[bytes, str, tuple[str, ...]],
+    case: tuple[bytes, str, tuple[str, ...]], data: st.DataObject
 ) -> None:
-    """Verdict, line, agent and reason agree with the reference, in every dialect."""
+    """Verdict, line, agent and reason agree with the reference, in every dialect, for the first
+    question, which is answered with a part of the rules, and for later ones.
+    """
     body, url, agents = case
+    more = data.draw(st.lists(urls([b"/a*b$", b"/a"]), max_size=3))
     for dialect in DIALECTS + MIXTURES:
-        ours = verdict(RobotsTxt.parse(body, dialect), url, agents)
-        assert ours == Reference(body, dialect).decide(url, agents), dialect.name
+        robots, reference = RobotsTxt.parse(body, dialect), Reference(body, dialect)
+        first = RobotsTxt.parse(body, dialect).is_allowed(url, agents)
+        assert first is reference.decide(url, agents)[0], dialect.name
+        for asked in (url, *more, url):
+            expected = reference.decide(asked, agents)
+            assert verdict(robots, asked, agents) == expected, dialect.name
 
 
-@pytest.mark.unmeasured
 @pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda d: d.name)
 def test_real_files_are_read_as_the_reference_reads_them(dialect: Dialect) -> None:
@@ -207,7 +213,6 @@ def test_generated_files_are_read_as_the_published_parser_reads_them(
     assert_agrees_with_the_port("", as_the_port_can_read(body), [url], agents)
 
 
-@pytest.mark.unmeasured
 @pytest.mark.slow
 @few()
 @given(
@@ -226,7 +231,6 @@ def test_long_lines_are_read_as_the_published_parser_reads_them(
     assert_agrees_with_the_port("", body, urls, ["bot"])
 
 
-@pytest.mark.unmeasured
 @pytest.mark.slow
 def test_real_files_are_read_as_the_published_parser_reads_them() -> None:
     """On the files of real sites, the Google dialect agrees with Google's parser."""

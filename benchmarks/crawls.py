@@ -1,0 +1,94 @@
+"""Processor time that the package costs a crawl, beside one without it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from typing import TYPE_CHECKING
+
+from benchmarks.broad_crawl import REQUESTS
+from benchmarks.pairs import Side, beside, in_pairs
+from benchmarks.table import Row, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HOSTS, PAGES = 50, 3_000
+SETTINGS: dict[str, object] = {
+    "CLOSESPIDER_TIMEOUT": 1800,
+    "CONCURRENT_REQUESTS": 32,
+    "DOWNLOAD_DELAY": 0,
+    "HTTPPROXY_ENABLED": False,
+    "LOG_LEVEL": "INFO",
+    "TELNETCONSOLE_ENABLED": False,
+    "USER_AGENT": "examplebot (+https://example.com/bot)",
+}
+OFF: dict[str, object] = {"ROBOTSTXT_OBEY": False}
+ON: dict[str, object] = {"ADDONS": {"scrapy_rep.Addon": 500}}
+
+SIZES = (
+    # Hosts, pages, pairs, and the target. For 20,000 hosts, Scrapy takes minutes for all pages.
+    (1_000, 1_000 * REQUESTS, 3, Target(most_ratio=1.05)),
+    (4_000, 4_000 * REQUESTS, 1, Target(most_ratio=0.65)),
+    (20_000, 1_500, 1, Target(most_ratio=0.25)),
+)
+
+
+def crawls(_files: list[bytes], rounds: int) -> Iterator[Row]:
+    """Crawl the same sites with the same spider, without this package and with all of it, a
+    ledger included. A process on another processor serves the sites, and does not count. The
+    compared number is the time of each crawl, with its start and imports.
+    """
+    with (
+        tempfile.NamedTemporaryFile() as ledger,
+        beside("benchmarks/crawl_site.py", str(HOSTS), str(PAGES // HOSTS)) as port,
+    ):
+        without = _side("ROBOTSTXT_OBEY = False", OFF, port)
+        suite = _side("scrapy-rep, all of it", {**ON, "REP_LEDGER": ledger.name}, port)
+        targets = {"crawl": Target(most_ratio=1.03)}
+        yield from in_pairs(without, suite, rounds, targets)
+
+
+def _side(who: str, own: dict[str, object], port: str) -> Side:
+    arguments = ["-m", "scrapy", "runspider", "benchmarks/crawl_spider.py"]
+    arguments += ["-a", f"port={port}", "-a", f"hosts={HOSTS}"]
+    for name, value in {**SETTINGS, **own}.items():
+        text = json.dumps(value) if isinstance(value, dict) else str(value)
+        arguments += ["-s", f"{name}={text}"]
+
+    def numbers(said: str, processor_time: float) -> dict[str, float]:
+        # Both sides must have done the same.
+        files = HOSTS if "ADDONS" in own else None
+        expected = {"item_scraped_count": PAGES, "robotstxt/response_count": files}
+        if expected.items() - json.loads(said).items():
+            raise RuntimeError(f"{said}, not {expected}")
+        return {"crawl": processor_time}
+
+    return Side(who, arguments, numbers)
+
+
+def broad(_files: list[bytes], rounds: int) -> Iterator[Row]:
+    """Crawl many hosts of two pages, all in the queue at once, without a network. The compared
+    number is the time for a page: pushing its request, its part of robots.txt, and all that
+    Scrapy does for it.
+    """
+    for hosts, pages, pairs, target in SIZES:
+        what = f"pages of {hosts:,} hosts, each"
+        if pages < hosts * REQUESTS:
+            what = f"the first {pages:,} {what}"
+
+        def numbers(said: str, _: float, what: str = what) -> dict[str, float]:
+            return {what: sum(json.loads(said).values())}
+
+        stock, ours = (
+            Side(
+                who,
+                ["-m", "benchmarks.broad_crawl", side, str(hosts), str(pages)],
+                numbers,
+            )
+            for side, who in (
+                ("stock", "Scrapy, obeying robots.txt"),
+                ("ours", "scrapy-rep, HostQueue"),
+            )
+        )
+        yield from in_pairs(stock, ours, min(pairs, rounds), {what: target})

@@ -77,29 +77,33 @@ local function is_empty(queue)
     return call('EXISTS', key_of(queue)) == 0
 end
 
--- When to check ready queues, as far as it is not written yet.
+-- When to check ready queues, as far as it is not written yet; false for those that are not ready.
 local due = {}
 
 local function check_at(queue, moment)
     due[queue] = moment
 end
 
-local function is_ready(queue)
-    return due[queue] or call('ZSCORE', ready, queue)
+local function not_ready(queue)
+    due[queue] = false
 end
 
-local function not_ready(queue)
-    due[queue] = nil
-    call('ZREM', ready, queue)
+local function is_ready(queue)
+    if due[queue] ~= nil then return due[queue] end
+    return call('ZSCORE', ready, queue)
 end
 
 local function write_due()
-    local arguments = {}
+    local moments, gone = {}, {}
     for queue, moment in pairs(due) do
-        arguments[#arguments + 1] = moment
-        arguments[#arguments + 1] = queue
+        if moment then
+            moments[#moments + 1], moments[#moments + 2] = moment, queue
+        else
+            gone[#gone + 1] = queue
+        end
     end
-    call_with('ZADD', ready, arguments, 2)
+    call_with('ZADD', ready, moments, 2)
+    call_with('ZREM', ready, gone, 1)
     due = {}
 end
 

@@ -42,7 +42,7 @@ _NEAR = 0.02
 _GIVE_BACK_AFTER = 0.1
 
 # The most requests that are handed out at once: so many times CONCURRENT_REQUESTS.
-_MOST_AT_ONCE = 8
+_MOST_AT_ONCE = 4
 
 # The seconds after which an idle worker asks the server again. The server does not notify
 # it when another worker pushes a request.
@@ -105,8 +105,9 @@ class HostQueue(Base):
         self._handed_out: deque[Popped] = deque()
         """The requests that the server has handed out, and that are popped next."""
 
-        self._kept_until = self._ask_at = float("-inf")
-        """Until when those are kept, and from when the server is asked for more."""
+        self._keeps_for = _GIVE_BACK_AFTER
+        self._kept_until = self._ask_at = self._called_at = float("-inf")
+        """Until when those are kept; from when the server is asked for more; and the last call."""
 
         self._rests_until = float("-inf")
         """When the event loop has had as much time since the last call to a distant server as
@@ -197,13 +198,14 @@ class HostQueue(Base):
     @property
     def _room(self) -> int:
         """The number of requests to ask for: those for which the downloader has room, and as many
-        as have left it since the last call, since as many will leave it until the next one.
+        as will leave it while they are kept, by what has left it since the last call.
         """
         if not self._frontier.has_room or is_scraper_full(self._crawler):
             return 0
         room = max(self._places - len(active_requests(self._crawler)), 0)
-        room += self._worker.just_left - len(self._handed_out)
-        return min(max(room, 0), _MOST_AT_ONCE * self._places)
+        since = max(self._clock.monotonic() - self._called_at, self._keeps_for / 2)
+        room += round(self._worker.just_left * self._keeps_for / since)
+        return min(max(room - len(self._handed_out), 0), _MOST_AT_ONCE * self._places)
 
     def _exchange(self, wanted: int) -> None:
         """Tell the server what has happened, and ask it for requests, and for hosts whose
@@ -218,6 +220,7 @@ class HostQueue(Base):
         answer = self._worker.exchange(**order)
         now = self._clock.monotonic()
         took = now - began
+        self._called_at, self._keeps_for = now, max(2 * took, _GIVE_BACK_AFTER)
         self._rests_until = now + took if took > _NEAR else now
         self._calls_at = float("inf")
         if generation != self._worker.generation:
@@ -227,7 +230,7 @@ class HostQueue(Base):
             self._wanted.begin(answer.wanted)
             self._handed_out.extend(answer.found)
         if answer is not None and answer.found:
-            self._kept_until = now + max(2 * took, _GIVE_BACK_AFTER)
+            self._kept_until = now + self._keeps_for
         elif wanted:
             self._ask_at = now + min(self._worker.again, _ASK_EVERY)
         self._schedule()

@@ -370,7 +370,8 @@ class Worker:
         server may not know it.
         """
         fate = max(int(fetched), pause)
-        self._left.append([number, host, fate, gap, round(delay * 1000)])
+        rest = [gap, round(delay * 1000)] if gap or delay else []
+        self._left.append([number, host, fate, *rest])
 
     def done(self, number: str, pushed: int = 0) -> None:
         """Report that the callback of a request has ended. *pushed* is the value of

@@ -58,23 +58,6 @@ def test_what_the_request_holds_comes_back_as_it_is(shared: Shared) -> None:
     assert take(worker, 9) is None
 
 
-def test_limit_of_a_host_over_workers(shared: Shared) -> None:
-    """The limit of a host counts the requests of all workers together. When one ends, any
-    worker may send the next.
-    """
-    one, two = shared.worker(), shared.worker()
-    know(one, PAGES)
-    push(one, PAGES, "1", "2", "3", "4")
-    first = take(one, at_once=2)
-    assert pop(two, at_once=2) == "2"
-    assert pop(one, at_once=2) is None
-    assert pop(two, at_once=2) is None
-    end(one, first)
-    one.exchange()
-    assert pop(two, at_once=2) == "3"
-    assert pop(one, at_once=2) is None
-
-
 def test_limits_of_some_hosts(shared: Shared) -> None:
     """``DOWNLOAD_SLOTS`` gives a host its own limit and gap."""
     worker = shared.worker()
@@ -129,47 +112,6 @@ def test_gap_of_a_slot_that_changes(shared: Shared) -> None:
     assert pop(two, at_once=8, gap=100) is None
     shared.advance(0.001)
     assert pop(two, at_once=8, gap=100) == "3"
-
-
-def test_delay_from_end_to_start(shared: Shared) -> None:
-    """With a Crawl-delay, a host gets one request at a time, over all workers, and the
-    delay passes between the end of one and the start of the next.
-    """
-    one, two = shared.worker(), shared.worker()
-    know(one, PAGES, delay=3.0, ago=5.0)
-    push(one, PAGES, "1", "2")
-    first = take(one, at_once=8)
-    shared.advance(10)
-    assert pop(two, at_once=8) is None
-    end(one, first)
-    one.exchange()
-    shared.advance(2.999)
-    assert pop(two, at_once=8) is None
-    assert two.again == 0.001
-    shared.advance(0.001)
-    assert pop(two, at_once=8) == "2"
-
-
-def test_what_was_not_fetched_delays_nobody(shared: Shared) -> None:
-    """A request that was not sent to the host (refused, or answered from a cache) frees its
-    place at once, without a delay.
-    """
-    worker = shared.worker()
-    know(worker, PAGES, delay=3.0, ago=5.0)
-    push(worker, PAGES, "1", "2")
-    end(worker, take(worker), fetched=False)
-    assert pop(worker) == "2"
-
-
-def test_robotstxt_counts_as_a_request(shared: Shared) -> None:
-    """The first request waits for the delay after the fetch of robots.txt."""
-    worker = shared.worker()
-    know(worker, PAGES, delay=3.0, ago=1.0)
-    push(worker, PAGES, "1")
-    shared.advance(1.999)
-    assert pop(worker) is None
-    shared.advance(0.001)
-    assert pop(worker) == "1"
 
 
 def test_longest_delay_of_a_host(shared: Shared) -> None:
@@ -271,20 +213,6 @@ def test_host_that_is_ready_for_longest_goes_first(shared: Shared) -> None:
         shared.advance(0.001)
         end(worker, popped)
     assert found == sorted(found[:50]) * 3
-
-
-def test_count_is_of_what_is_not_done(shared: Shared) -> None:
-    """A request counts until it is done. To report it twice changes nothing."""
-    one, two = shared.worker(), shared.worker()
-    know(one, PAGES)
-    push(one, PAGES, "1", "2")
-    found = take(one)
-    assert (one.count_all(), two.count_all()) == (2, 2)
-    one.done(found.number)
-    one.exchange()
-    one.done(found.number)
-    one.exchange()
-    assert (one.count_all(), two.count_all()) == (1, 1)
 
 
 def test_nothing_is_left_when_all_is_done(shared: Shared) -> None:

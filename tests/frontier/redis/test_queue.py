@@ -49,22 +49,6 @@ def test_request_that_cant_be_written(shared: Shared) -> None:
     assert len(crawl.queue) == 0
 
 
-def test_request_that_cant_be_read(
-    shared: Shared, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A request that can't be deserialized is removed with one error, and does
-    not block other requests.
-    """
-    WorkerCrawl(shared, obey=False, serializer=AS_JSON).push(f"{A}/1")
-    crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=1)
-    crawl.push(f"{A}/2")
-    crawl.settle()
-    assert crawl.on_network == [f"{A}/2"]
-    assert len(crawl.queue) == 1
-    errors = [one for one in caplog.records if one.levelno >= logging.ERROR]
-    assert [one.getMessage()[:23] for one in errors] == ["Cannot decode a request"]
-
-
 @pytest.mark.parametrize("is_known", [False, True])
 def test_what_cant_be_read_keeps_the_delay(
     shared: Shared, caplog: pytest.LogCaptureFixture, *, is_known: bool
@@ -205,27 +189,6 @@ def test_second_origin_of_a_host_with_a_delay(shared: Shared) -> None:
     assert sent.index("https://a.example/robots.txt") > 5
 
 
-def test_second_origin_that_does_not_answer(shared: Shared) -> None:
-    """While the robots.txt of a second origin is unreachable, requests
-    of the first origin go on.
-    """
-    crawl = WorkerCrawl(shared)
-    text = "User-agent: *\nCrawl-delay: 1"
-    sent = []
-    for step in range(60):
-        crawl.push(f"{A}/{step}" if step != 5 else "https://a.example/secure")
-        for request in list(crawl.downloader.network):
-            sent.append(request.url)
-            if request.url.startswith("https"):
-                crawl.fail(request, OSError("broken"), runs=False)
-            else:
-                crawl.answer(request, text if is_robotstxt(request) else "", runs=False)
-        crawl.settle(1)
-    tries = [number for number, url in enumerate(sent) if url.startswith("https")]
-    assert tries
-    assert sum("robots" not in url for url in sent[tries[0] :]) > 15
-
-
 def test_requests_from_outside_have_their_turn(shared: Shared) -> None:
     """A media request to a host with a Crawl-delay gets its turn before the queue is empty."""
     crawl = WorkerCrawl(shared)
@@ -304,17 +267,6 @@ def test_clear_forgets_what_was_not_sent(shared: Shared) -> None:
     assert len(crawl.queue) == 0
     crawl.send()
     assert crawl.pop() is None
-
-
-def test_nobody_obeys(shared: Shared) -> None:
-    """With ROBOTSTXT_OBEY = False, requests go at once, up to the limit of the slot."""
-    crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=2)
-    for number in range(3):
-        crawl.push(f"{A}/{number}")
-    crawl.run()
-    assert crawl.on_network == [f"{A}/0", f"{A}/1"]
-    crawl.answer(f"{A}/0")
-    assert crawl.on_network == [f"{A}/1", f"{A}/2"]
 
 
 def test_download_delay_over_workers(shared: Shared) -> None:
@@ -521,17 +473,6 @@ def test_duplicates(shared: Shared) -> None:
     assert dropped == [(one, f"{A}/1"), (two, f"{A}/1")]
     assert len(one.queue) == 2
     assert shared.redis.scard(SEEN) == 1
-
-
-def test_duplicates_at_once(shared: Shared) -> None:
-    """If two workers push the same new request at once, one of the two is dropped."""
-    one, two = (WorkerCrawl(shared, obey=False) for _ in range(2))
-    requests = [Request(f"{A}/1"), Request(f"{A}/1")]
-    for crawl, request in zip((one, two), requests, strict=True):
-        assert not crawl.df.request_seen(request)
-    for crawl, request in zip((one, two), requests, strict=True):
-        crawl.push(request)
-    assert len(one.queue) == 1
 
 
 def test_seen_only_when_it_is_in_the_queue(shared: Shared) -> None:

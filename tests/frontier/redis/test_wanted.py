@@ -107,17 +107,6 @@ def test_learned_again_when_it_has_run_out(shared: Shared) -> None:
     assert wanted(worker) == [PAGES]
 
 
-def test_known_when_the_request_comes(shared: Shared) -> None:
-    """A request to a host whose robots.txt is already known goes at once."""
-    worker = shared.worker()
-    push(worker, PAGES, "1")
-    wanted(worker)
-    know(worker, PAGES)
-    end(worker, take(worker))
-    push(worker, PAGES, "2")
-    assert pop(worker) == "2"
-
-
 def test_not_learned(shared: Shared) -> None:
     """If a worker gives up on a robots.txt because its spider closes, another
     worker gets the queue at once.
@@ -240,19 +229,6 @@ def test_refused_while_it_is_unknown(shared: Shared) -> None:
         worker.done(popped.number)
     assert refuse(worker, PAGES) == []
     assert shared.names() == {"number", "count", "workers"}
-
-
-def test_refused_and_not_done(shared: Shared) -> None:
-    """A request that a worker took in order to refuse it comes back if that worker dies."""
-    one, two = shared.worker(), shared.worker(lease=1000.0)
-    push(one, PAGES, "1", "2")
-    wanted(one)
-    refuse(one, PAGES)
-    shared.advance(LEASE)
-    assert renew(two) == 2
-    assert wanted(two) == [PAGES]
-    know(two, PAGES)
-    assert pop_all(two, at_once=8) == ["1", "2"]
 
 
 def test_what_holds_for_ever_is_kept_for_a_day(shared: Shared) -> None:

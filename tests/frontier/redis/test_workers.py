@@ -56,16 +56,6 @@ def test_requests_of_a_dead_worker_come_back(shared: Shared) -> None:
     assert renew(worker) == 0
 
 
-def test_order_after_a_worker_has_died(shared: Shared) -> None:
-    dead, worker = shared.worker(), shared.worker(lease=1000.0)
-    know(worker, PAGES)
-    push(worker, PAGES, "1", "2", "3", "4")
-    pop_all(dead, at_once=2)
-    shared.advance(LEASE)
-    renew(worker)
-    assert pop_all(worker, at_once=9) == ["1", "2", "3", "4"]
-
-
 def test_worker_that_lives_keeps_what_it_has(shared: Shared) -> None:
     """A worker keeps its requests as long as it sends heartbeats, however long they take."""
     one, two = shared.worker(), shared.worker()

@@ -50,8 +50,8 @@ def demo(arguments: list[str]) -> int:
     python = environment(".venv", sys.executable, f"{HERE}[report]")
     scrapy = [python, "-m", "scrapy", "crawl", "demo", *arguments]
     status = run(scrapy, cwd=HERE / "example_project")
-    print("\nTo continue, see example_project/README.md:")
     print(
+        "\nTo continue, see example_project/README.md:\n"
         "$ cd example_project; . ../.venv/bin/activate; scrapy rep report demo.ledger"
     )
     return status
@@ -99,11 +99,9 @@ def docs() -> int:
     tests.
     """
     python = environment(".venv-docs", sys.executable, f"{HERE}[docs]")
-    for module in ("settingspage", "generated"):
-        if run([python, "-m", f"docs._ext.{module}"]):
-            return 1
-    site = HERE / "docs" / "_build"
-    return run([python, "-m", "sphinx", "-W", "--keep-going", "-q", "docs", str(site)])
+    site = ["sphinx", "-W", "--keep-going", "-q", "docs", str(HERE / "docs" / "_build")]
+    modules = [["docs._ext.settingspage"], ["docs._ext.generated"], site]
+    return int(any(run([python, "-m", *module]) for module in modules))
 
 
 def package() -> int:
@@ -187,7 +185,7 @@ def uv() -> str:
     folder = HERE / ".venv-uv"
     if not (folder / "bin" / "uv").exists():
         if not runs(sys.executable):  # On Debian, this module is a package of its own.
-            apt_get("python3-venv")
+            install_one_of("python3-venv")
         print(f"Creating {folder} with {sys.executable}: uv", flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
         pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet"]
@@ -201,27 +199,20 @@ def runs(python: str) -> bool:
     return not subprocess.run(check, check=False, capture_output=True).returncode
 
 
-def install_one_of(*programs: str) -> None:
-    """Install the first of *programs* that can be, if none of them is there. Their Debian
-    packages have the same names.
+def install_one_of(*packages: str) -> None:
+    """If no program has the name of one of *packages*, install the first that can be: on Debian,
+    as root.
     """
-    if not (any(map(shutil.which, programs)) or any(map(apt_get, programs))):
-        print(f"No {programs[0]}: the tests that need it are skipped", flush=True)
-
-
-def apt_get(package: str) -> bool:
-    """Install a package on Debian, as root. Return whether this succeeded."""
-    if not shutil.which("apt-get") or os.getuid():
-        return False
-    print(f"Installing {package} with apt-get", flush=True)
-    quiet = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"]
-    install = ["install", "-y", "--no-install-recommends", package]
-    return not any(
-        subprocess.run(
-            [*quiet, *arguments], check=False, stdout=subprocess.DEVNULL
-        ).returncode
-        for arguments in (["update"], install)
-    )
+    if any(map(shutil.which, packages)):
+        return
+    get = "DEBIAN_FRONTEND=noninteractive apt-get -qq"
+    for package in packages if shutil.which("apt-get") and not os.getuid() else ():
+        print(f"Installing {package} with apt-get", flush=True)
+        install = f"{get} install -y --no-install-recommends {package}"
+        command = f"({get} update && {install}) > /dev/null"
+        if not subprocess.run(command, check=False, shell=True).returncode:
+            return
+    print(f"No {packages[0]}: the tests that need it are skipped", flush=True)
 
 
 if __name__ == "__main__":

@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands import usage
-from scrapy_rep.commands.output import (
-    CLEAN,
-    FOUND,
-    WRONG_USAGE,
-    Output,
-    counted,
-    notify,
-)
+from scrapy_rep.commands.output import CLEAN, FOUND, WRONG_USAGE, Output, notify
 from scrapy_rep.commands.profile import decision_record, profile_of
 from scrapy_rep.commands.sources import Live, OneFile, of_file
 from scrapy_rep.commands.urls import UrlList, opened, parts
@@ -128,7 +121,7 @@ class Checker:
             )
         if bad:
             words += f"; lines that are not URLs: {bad:,}"
-        notify(f"{counted(counts['allowed'] + counts['denied'], 'URL')}: {words}")
+        notify(f"{counts['allowed'] + counts['denied']:,} URLs: {words}")
 
     def _show(self, url: str, rules: Rules) -> None:
         assert rules.followed

@@ -41,7 +41,7 @@ _ROWS = (
 )
 _EXPLANATION_ROWS = (
     "{code:bold}: {severity:word}",
-    ("lines", ("  | {text}",)),
+    ("lines", ("  | {item}",)),
     "  line {line}: {message}",
 )
 
@@ -51,7 +51,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     output = Output(arguments)
     for code in arguments.explain:
         explained = _explanation(code)
-        lines = [{"text": each} for each in explained["example"].splitlines()]
+        lines = explained["example"].splitlines()
         output.show(explained, _EXPLANATION_ROWS, lines=lines)
     if not arguments.files:
         if not arguments.explain:

@@ -123,7 +123,9 @@ class Output(Formatter):
         if isinstance(value, bool):
             value = ("yes" if value else "no") if style != "word" else _VERDICTS[value]
         elif isinstance(value, list):
-            value = shortened(list(map(str, value)), _SHOWN_OF_LIST)
+            more = len(value) - _SHOWN_OF_LIST
+            value = ", ".join(map(str, value[:_SHOWN_OF_LIST]))
+            value += f" and {more} more" if more > 0 else ""
         elif isinstance(value, float):
             value = f"{value:g}"
         text = visible(str(value))
@@ -134,23 +136,12 @@ class Output(Formatter):
         return text
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: ``1 URL``, ``2,000 URLs``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def iso_time(seconds: float | None) -> str | None:
     """Return a time of a ledger as JSON has it: ``2026-11-30T12:00:00Z``."""
     if seconds is None:
         return None
     time = datetime.fromtimestamp(seconds, timezone.utc)
     return time.isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def shortened(texts: list[str], at_most: int) -> str:
-    """Return a list of texts as one text, without those beyond *at_most*."""
-    more = len(texts) - at_most
-    return ", ".join(texts[:at_most]) + (f" and {more} more" if more > 0 else "")
 
 
 def notify(message: str) -> None:

@@ -147,16 +147,17 @@ async def _fetched(
             return None, NOTHING_STATED, NOTHING_STATED
         try:
             response = await web.page(url)
-            location = (response.headers.get("Location") or b"").decode(
-                "utf-8", "replace"
-            )
+            location = response.headers.get("Location")
             if response.status not in _REDIRECTS or not location:
                 break
-            asked = parse_url(urljoin(url, location))
+            target = location.decode("utf-8", "replace")
+            record["redirects"].append(target)
+            asked = parse_url(urljoin(url, target))
         except Exception as error:  # noqa: BLE001  download handlers raise anything
             record["error"] = in_words(error)
             return None, NOTHING_STATED, NOTHING_STATED
-        record["redirects"].append(asked.url if asked else location)
+        if asked:
+            record["redirects"][-1] = asked.url
     else:
         record["error"] = (
             f"redirected to what is not a URL, or more than {_MAX_REDIRECTS} times"

@@ -52,7 +52,7 @@ _FOUND = """
            min(time) AS time, count(*) OVER () AS groups, sum(count(*)) OVER () AS total
     FROM (
         SELECT *, is_asked(url, origin) OR is_asked(form, origin) OR url = :text AS is_own
-        FROM decision WHERE instr(origin, :host) OR instr(page, :host)
+        FROM decision WHERE instr(origin, :host) OR instr(lower(page), :host)
     )
     WHERE is_own OR is_asked(page, NULL)
     GROUP BY {alike} ORDER BY is_own DESC, times DESC, last DESC LIMIT :limit
@@ -80,7 +80,7 @@ _ROWS = (
             "  and {more:some} more such decisions, the last at {last}",
             "  {why} ({layer})",
             "  for {agent}",
-            "  {subject} on the page {page}",
+            "  subject: {subject}, page: {page}",
             "  stated in {source}",
             "  requested via {via}",
             "  crawl {crawl} of {ledger}",
@@ -240,7 +240,7 @@ class _Answer:
         for ledger, row in snapshots:
             if len(self._robotstxts) < limit:
                 self._robotstxt(ledger, row["id"])
-        self.record = {
+        self.record: dict[str, Any] = {
             "asked": asked.text,
             "kind": "url" if is_url else "host",
             "found": total,

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.core import Host, Line, Ready, Scope
     from scrapy_rep.frontier.hosts import Hosts
     from scrapy_rep.frontier.jobfile import JobFile
+    from scrapy_rep.frontier.redis.leased import Leased
     from scrapy_rep.frontier.requests import FileRequests, MemoryRequests
 
 logger = get_logger(__name__)
@@ -95,29 +96,6 @@ class Owner(Protocol):
     def take(self, queue: BackQueue) -> Request | None: ...
     def count_ready(self) -> int: ...
     def count_waiting(self) -> int | None: ...
-
-
-class Leases(Protocol):
-    """The right of one of several workers to send a request to a host with a delay."""
-
-    def has_turn(self, request: Request) -> bool:
-        """Whether *request* got the right when it was popped, and still has it."""
-
-    def acquire(self, host: str) -> bool:
-        """Try to get the right at *host* until it is released. Return True on success."""
-
-    def release(self, host: str, delay: float, *, fetched: bool) -> None:
-        """Let another worker send to *host*, after *delay* seconds if it was *fetched*."""
-
-    def give_up(self, request: Request) -> None:
-        """Give the right of *request* back, if it has it: its host asked for a pause meanwhile."""
-
-    def back_off(self, host: str, pause: float, own: float) -> None:
-        """Tell the other workers that *host* has asked for a pause of *pause* seconds. *own* is
-        the last one that was doubled."""
-
-    def succeeded(self, request: Request) -> None:
-        """Note that a host has answered *request* after a pause, without asking for another."""
 
 
 class BackQueue(Ticket):
@@ -222,7 +200,10 @@ class Frontier:
         """Knows the rules of hosts; None if the crawl ignores robots.txt."""
 
         self.queues: list[Owner] = []
-        self.leases: Leases | None = None
+        self.leases: Leased | None = None
+        """The right of one of several workers to send a request to a host with a delay; None if
+        there are no other workers."""
+
         self.job_file: JobFile | None = None
         """The file of a JOBDIR; None without one, or if it cannot be used."""
 

@@ -16,7 +16,7 @@ from scrapy_rep.ledger.schema import ADDED, ADDED_TABLES, SCHEMA, TABLES
 from scrapy_rep.sqlitefiles import FAILURES, ForeignFile, cause_of, version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 _Kind = TypeVar("_Kind")
 
@@ -39,12 +39,11 @@ _STORED = {
 }
 
 
-def open_ledger(path: str, *, decisions: bool = True) -> sqlite3.Connection:
+def open_ledger(path: str) -> sqlite3.Connection:
     """Open the ledger at *path* read-only, with rows as ``sqlite3.Row``.
 
     A crawl may be writing the ledger. Raises LedgerError for a file that is not a ledger or
-    was written by a later version. If *decisions* is False, the values of that table, which can be
-    a long one, are not checked: :func:`check_values` is for those that the caller reads.
+    was written by a later version, or has a value that no ledger has.
     """
     with reading(path):
         found = Path(path).stat()
@@ -57,7 +56,7 @@ def open_ledger(path: str, *, decisions: bool = True) -> sqlite3.Connection:
             connection.execute("PRAGMA query_only = ON")
             if not version_of(connection, SCHEMA):
                 raise ValueError("it is not a ledger")
-            _check(connection, decisions=decisions)
+            _check(connection)
         except BaseException:
             connection.close()
             raise
@@ -117,7 +116,7 @@ def read_texts(text: str) -> tuple[str, ...]:
     return tuple(map(str, read_json(text, list)))
 
 
-def _check(connection: sqlite3.Connection, *, decisions: bool) -> None:
+def _check(connection: sqlite3.Connection) -> None:
     """Raise ValueError if a table of a ledger is missing, or has a value that no ledger has.
 
     A view or a virtual table is none, since it may have more rows than the file has bytes; nor
@@ -134,8 +133,7 @@ def _check(connection: sqlite3.Connection, *, decisions: bool) -> None:
         for name, *_ in columns:
             if name not in there and name not in ADDED:
                 raise ValueError(f"its table {table!r} has no column {name!r}")
-        if decisions or table != "decision":
-            check_values(connection, table)
+        _check_values(connection, table)
 
 
 def columns_of(connection: sqlite3.Connection, table: str) -> list[str]:
@@ -143,12 +141,7 @@ def columns_of(connection: sqlite3.Connection, table: str) -> list[str]:
     return [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
 
 
-def check_values(
-    connection: sqlite3.Connection,
-    table: str,
-    where: str = "true",
-    values: Mapping[str, object] | None = None,
-) -> None:
+def _check_values(connection: sqlite3.Connection, table: str) -> None:
     """Raise ValueError if a row of a table has a value that no ledger has."""
     there = columns_of(connection, table)
     cases = []
@@ -159,9 +152,9 @@ def check_values(
             cases.append(f"WHEN NOT ({none}{stored}) THEN '{name}'")
     query = (
         f"SELECT CASE {' '.join(cases)} END AS bad FROM {table}"  # noqa: S608
-        f" WHERE ({where}) AND bad IS NOT NULL LIMIT 1"
+        " WHERE bad IS NOT NULL LIMIT 1"
     )
-    if row := connection.execute(query, values or {}).fetchone():
+    if row := connection.execute(query).fetchone():
         raise ValueError(f"its table {table!r} has a bad value in {row[0]!r}")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 
 MASK = "***"
 """The text that replaces user names and passwords."""
@@ -27,17 +26,6 @@ def visible(text: str) -> str:
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode()
         for each in text
-    )
-
-
-def columns(text: str) -> int:
-    """Return the number of terminal columns that *text* takes; it must be visible."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        2 if unicodedata.east_asian_width(each) in "WF" else 1
-        for each in text
-        if not unicodedata.combining(each)
     )
 
 

@@ -175,11 +175,11 @@ def test_everything_of_a_url(rep: Rep) -> None:
     starts = [line[:20] for line in out.splitlines() if line.startswith("1970")]
     assert starts == [f"1970-01-01T00:00:0{n}Z" for n in (1, 2, 3, 4, 9)]
     for words in (
-        "  the rel of the link says so: ugc (rel)\n  for *\n  link on the page http://example.com/from\n",
+        "  the rel of the link says so: ugc (rel)\n  for *\n  subject: link, page: http://example.com/from\n",
         "  the host has asked for a pause, with status 429 or 503: 429, Retry-After: 9 (delay",
-        "  the page must not be in an index: NoIndex (meta)\n  page on the page http://example.com/page\n",
+        "  the page must not be in an index: NoIndex (meta)\n  subject: page, page: http://example.com/page\n",
         "(as http://example.com/page) (robots.txt)\n  for *\n  requested via browser http://a.example/from\n",
-        "  item on the page http://example.com/page\n  stated in tdmrep.json\n",
+        "  subject: item, page: http://example.com/page\n  stated in tdmrep.json\n",
         "  crawl 1 of second\n",
     ):
         assert words in out
@@ -191,7 +191,11 @@ def test_what_was_decided_on_a_page(rep: Rep) -> None:
     """With the decisions on a URL are those on the links, items and files of the page at that
     URL, after them if --limit cuts.
     """
-    page: dict[str, Any] = {"page": f"{ORIGIN}/page", "fetched": None, "line": None}
+    page: dict[str, Any] = {
+        "page": "http://EXAMPLE.com/page",
+        "fetched": None,
+        "line": None,
+    }
     other = "http://b.example"
     on_page = {"origin": other, "layer": "meta", "statement": "nofollow", **page}
     written(
@@ -214,7 +218,7 @@ def test_what_was_decided_on_a_page(rep: Rep) -> None:
     assert record["left_out"]["decisions"] == 4
     assert found(rep, "example.com", "ledger")["found"] == 1
     out = rep("why", f"{ORIGIN}/page", "ledger").out
-    assert "  link on the page http://example.com/page\n" in out
+    assert "  subject: link, page: http://EXAMPLE.com/page\n" in out
 
 
 def test_a_host(rep: Rep) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from scrapy import signals
@@ -65,3 +66,14 @@ class NeedsKeyOfResponses:
 class NeedsKeyOfFailures:
     def process_exception(self, request: Request, exception: Exception) -> None:
         request.meta["wanted"]
+
+
+class CancelRobotsTxt:
+    """A downloader middleware of a project, which is cancelled on the
+    response for robots.txt.
+    """
+
+    async def process_response(self, request: Request, response: Response) -> Response:
+        if request.url.endswith("/robots.txt"):
+            raise asyncio.CancelledError
+        return response

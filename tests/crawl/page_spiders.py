@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,17 @@ class PageSpider(PlanSpider):
                 yield response.follow(
                     link.get(), self.note_response, errback=self.note_error
                 )
+
+
+class TextLinkSpider(PlanSpider):
+    """Makes an item of each response, and follows the URL in the text of data, of any kind."""
+
+    name = "text_links"
+
+    def note_response(self, response: Response) -> Iterator[Any]:
+        yield {"url": response.url}
+        for url in re.findall(r'"link": "([^"]+)"', response.text):
+            yield Request(url, self.note_response)
 
 
 class UsagePageSpider(PageSpider):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -169,14 +168,3 @@ class RobotsSitemapSpider(NotingSpider, SitemapSpider):
 
     def parse(self, response: Response) -> None:
         self.note_response(response)
-
-
-class CancelRobotsTxt:
-    """A downloader middleware of a project, which is cancelled on the
-    response for robots.txt.
-    """
-
-    async def process_response(self, request: Request, response: Response) -> Response:
-        if request.url.endswith("/robots.txt"):
-            raise asyncio.CancelledError
-        return response

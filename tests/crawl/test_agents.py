@@ -40,18 +40,3 @@ def test_requests_by_several_names(site: Site, mode: str) -> None:
     refused = {request["url"] for request in requests} - set(map(host.url, host.pages))
     assert refused == {host.url(f"/{name}?{name}") for name in follows.values()}
     assert len(host.robots_hits) == 1
-
-
-def test_what_is_odd_is_said(site: Site) -> None:
-    """A warning says that RFC 9309 allows no digits in the name of a user agent, and another that
-    ROBOTSTXT_PARSER has no effect.
-    """
-    host = site.add(RULES)
-    parser = "scrapy.robotstxt.PythonRobotParser"
-    settings = {"USER_AGENT": "MJ12bot/1.4", "ROBOTSTXT_PARSER": parser}
-    result = run_crawl([host.url("/MJ12bot"), host.url("/b")], settings=settings)
-    assert host.pages == ["/b"]
-    (name,) = result.lines("WARNING", "RFC 9309")
-    assert "MJ12bot" in name
-    (said,) = result.lines("WARNING", "ROBOTSTXT_PARSER")
-    assert parser in said

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.unmeasured
 
 RULES = "User-agent: *\nDisallow: /private\n"
 DOWN = Answer(status=503)
+NO_PAGE = {"X-Robots-Tag": "noindex, nofollow"}
 
 
 def test_a_project_that_names_scrapys_own(
@@ -51,16 +52,17 @@ def sitemap(host: Host, *paths: str) -> Answer:
     locations = "".join(f"<url><loc>{host.url(path)}</loc></url>" for path in paths)
     space = "http://www.sitemaps.org/schemas/sitemap/0.9"
     body = f'<?xml version="1.0"?><urlset xmlns="{space}">{locations}</urlset>'
-    return Answer(body.encode(), headers={"Content-Type": "application/xml"})
+    headers = {"Content-Type": "application/xml", **NO_PAGE}
+    return Answer(body.encode(), headers=headers)
 
 
 def test_a_sitemap_spider(site: Site, mode: str) -> None:
     """A SitemapSpider that starts at robots.txt finds the pages of the sitemap, with
-    one fetch of robots.txt.
+    one fetch of robots.txt, although both say noindex and nofollow, as SEO plugins let them.
     """
     host = site.add()
     text = f"{RULES}Sitemap: {host.url('/sitemap.xml')}\n"
-    host.answers["/robots.txt"] = robots(text)
+    host.answers["/robots.txt"] = robots(text, headers=NO_PAGE)
     host.answers["/sitemap.xml"] = sitemap(host, "/private", "/public")
     result = run_crawl(
         mode=mode, spider="RobotsSitemapSpider", sitemap_urls=[host.robotstxt]

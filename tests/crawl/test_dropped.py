@@ -156,3 +156,24 @@ def test_the_network_is_no_component(site: Site, mode: str) -> None:
     (line,) = result.lines("WARNING", host.robotstxt)
     assert "component" not in line
     assert result.lines("ERROR") == []
+
+
+def test_a_cancelled_fetch_frees_everyone(site: Site, mode: str) -> None:
+    """If the robots.txt fetch is cancelled, all waiting requests are
+    refused, and none waits on.
+    """
+    host = site.add(robots(RULES, delay=0.3))
+    middleware = {f"{COMPONENTS}.CancelRobotsTxt": 860}
+    result = run_crawl(
+        [host.url(f"/{number}") for number in range(20)],
+        mode=mode,
+        settings={"DOWNLOADER_MIDDLEWARES": middleware},
+    )
+    assert host.pages == []
+    assert len(host.robots_hits) == 1
+    assert len(result.errors) == 20
+    kinds = {error["error"] for error in result.errors}
+    assert kinds <= {"IgnoreRequest", "RobotsDenied"}
+    assert result.stats["finish_reason"] == "finished"
+    assert "Traceback" not in result.log
+    assert "never retrieved" not in result.log

@@ -26,54 +26,58 @@ def pages(*hosts: Host) -> list[str]:
     return [host.url(path) for host in hosts for path in PAGES]
 
 
-def test_one_fetch_for_every_spelling_of_an_origin(site: Site) -> None:
-    """User information and upper case in a URL cause no second fetch of robots.txt."""
-    host = site.add(RULES, name="localhost")
-    result = run_crawl(
-        [host.url("/a"), host.url("/b").replace("localhost", "LOCALHOST")],
-        then=[host.url("/c").replace("//", "//user:word@"), host.url("/private")],
-    )
-    assert len(host.robots_hits) == 1
-    assert "Authorization" not in host.robots_hits[0].headers
-    # Some of Scrapy's download handlers can't fetch a URL with user information.
-    assert host.pages in (["/a", "/b"], ["/a", "/b", "/c"])
-    assert result.stats["robotstxt/request_count"] == 1
-
-
-def test_no_cookies_go_or_come(site: Site) -> None:
-    """The robots.txt fetch sends no cookies of the session, and adds none to it."""
-    host = site.add(robots(RULES, headers={"Set-Cookie": "robots=1"}))
+def test_what_scrapy_does_for_pages(site: Site, mode: str) -> None:
+    """The fetch of robots.txt sends no cookies of the session and adds none to it, AutoThrottle does
+    not learn from it, and its redirects are followed whatever REDIRECT_MAX_TIMES says. User
+    information and upper case in a URL cause no second fetch. The rules of a robots.txt in HTML hold,
+    and its meta refresh is not followed. One that is cut off is not used, even with
+    DOWNLOAD_FAIL_ON_DATALOSS = False. One without an answer is fetched once more, one with status
+    503 is not, whatever RETRY_TIMES says.
+    """
+    cookie = {"Set-Cookie": "robots=1"}
+    host = site.add(robots(RULES, headers=cookie, delay=0.3), name="localhost")
     host.answers["/login"] = Answer(headers={"Set-Cookie": "session=1"})
-    login = {"url": host.url("/login"), "meta": {"dont_obey_robotstxt": True}}
-    run_crawl([login], then=[host.url("/public")])
-    (fetch,) = host.robots_hits
-    assert "Cookie" not in fetch.headers
-    (page,) = host.hits_on("/public")
-    assert page.headers["Cookie"] == "session=1"
-
-
-def test_a_meta_refresh_is_not_followed(site: Site) -> None:
-    """A robots.txt in HTML is read for rules, and its meta refresh is not followed."""
     refresh = '<meta http-equiv="refresh" content="0;url=/elsewhere">\n'
-    body = (refresh + RULES).encode()
-    host = site.add(Answer(body, headers={"Content-Type": "text/html"}))
-    run_crawl(pages(host))
-    assert host.pages == ["/public"]
-    assert len(host.robots_hits) == 1
-
-
-def test_autothrottle_learns_nothing_from_it(site: Site) -> None:
-    """AutoThrottle does not adjust its delay after responses for robots.txt."""
-    host = site.add(robots(RULES, delay=0.3))
-    settings = {
-        "AUTOTHROTTLE_ENABLED": True,
-        "AUTOTHROTTLE_DEBUG": True,
-        "AUTOTHROTTLE_START_DELAY": 0.01,
-    }
-    result = run_crawl(pages(host), settings=settings)
-    assert host.pages == ["/public"]
+    page = site.add(robots(refresh + RULES, headers={"Content-Type": "text/html"}))
+    moved = site.add()
+    moved.chain(3, robots(RULES))
+    broken = Answer(b"User-agent: *\nAllow: /\n", reset="length")
+    recovering, dead = site.add([broken, robots(RULES)]), site.add(broken)
+    overloaded = site.add(robots(RULES, status=503))
+    hosts = [page, moved, recovering, dead, overloaded]
+    login = {"url": host.url("/login"), "meta": {"dont_obey_robotstxt": True}}
+    result = run_crawl(
+        [login],
+        then=[
+            host.url("/public"),
+            host.url("/b").replace("localhost", "LOCALHOST"),
+            host.url("/c").replace("//", "//user:word@"),
+            *pages(*hosts),
+        ],
+        mode=mode,
+        settings={
+            "AUTOTHROTTLE_ENABLED": True,
+            "AUTOTHROTTLE_DEBUG": True,
+            "AUTOTHROTTLE_START_DELAY": 0.01,
+            "DOWNLOAD_FAIL_ON_DATALOSS": False,
+            "REDIRECT_MAX_TIMES": 1,
+            "RETRY_ENABLED": True,
+            "RETRY_TIMES": 7,
+        },
+    )
+    (fetch,) = host.robots_hits
+    assert not {"Cookie", "Authorization"} & fetch.headers.keys()
+    assert host.hits_on("/public")[0].headers["Cookie"] == "session=1"
+    # Some of Scrapy's download handlers can't fetch a URL with user information.
+    assert {"/b", "/public"} <= set(host.pages)
+    assert [[path for path in each.pages if path in PAGES] for each in hosts] == [
+        *[["/public"]] * 3, [], [],
+    ]  # fmt: skip
+    assert [len(each.robots_hits) for each in hosts] == [1, 1, 2, 2, 1]
+    assert page.pages == ["/public"]
+    assert result.stats["robotstxt/request_count"] == 6
     adjusted = [line for line in result.log.splitlines() if "latency:" in line]
-    assert len(adjusted) == 1
+    assert len(adjusted) == len(result.responses)
 
 
 def long_body(padding: bytes = b"# padding\n") -> bytes:
@@ -112,91 +116,53 @@ def test_only_500_kib_are_read(site: Site, mode: str) -> None:
     assert "log_count/ERROR" not in result.stats, result.log
 
 
-def test_retries(site: Site) -> None:
-    """A robots.txt fetch without an answer is repeated once, whatever RETRY_TIMES says.
-    One with status 503 is not.
-    """
-    permits = b"User-agent: *\nAllow: /\n"
-    broken = Answer(permits, reset="length")
-    recovering = site.add([broken, robots(RULES)])
-    dead = site.add(broken)
-    overloaded = site.add(robots(RULES, status=503))
-    result = run_crawl(
-        pages(recovering, dead, overloaded),
-        settings={"RETRY_ENABLED": True, "RETRY_TIMES": 7},
-    )
-    hosts = (recovering, dead, overloaded)
-    assert [len(host.robots_hits) for host in hosts] == [2, 2, 1]
-    assert [host.pages for host in hosts] == [["/public"], [], []]
-    assert result.stats["robotstxt/request_count"] == 3
+WITHOUT_REDIRECTS = {"scrapy.downloadermiddlewares.redirect.RedirectMiddleware": None}
 
 
-def test_half_a_robotstxt_is_none(site: Site) -> None:
-    """A truncated robots.txt is not used, even with DOWNLOAD_FAIL_ON_DATALOSS = False."""
-    host = site.add(Answer(b"User-agent: *\nAllow: /\n", reset="length"))
-    run_crawl(pages(host), settings={"DOWNLOAD_FAIL_ON_DATALOSS": False})
-    assert host.pages == []
-
-
-def test_the_timeout_of_scrapy(site: Site) -> None:
+@pytest.mark.parametrize("attributes", [{}, {"download_timeout": 1}])
+def test_the_timeout_of_scrapy(site: Site, attributes: dict[str, float]) -> None:
     """DOWNLOAD_TIMEOUT, or ``download_timeout`` of the spider, limits the fetch. That of a request
-    limits the request alone.
+    limits the request alone. Redirects are followed also in a project without RedirectMiddleware,
+    whose spider handles those of pages itself.
     """
-    slow, hanging = site.add(robots(RULES, delay=1)), site.add(Answer(hang=True))
-    run_crawl([{"url": url, "meta": {"download_timeout": 0.5}} for url in pages(slow)])
+    slow, hanging = site.add(robots(RULES, delay=0.8)), site.add(Answer(hang=True))
+    moved = site.add()
+    moved.chain(3, robots(RULES))
+    urls = pages(slow, moved, hanging)
+    result = run_crawl(
+        [{"url": url, "meta": {"download_timeout": 0.5}} for url in urls],
+        settings={
+            "DOWNLOAD_TIMEOUT": 60 if attributes else 1,
+            "DOWNLOADER_MIDDLEWARES": WITHOUT_REDIRECTS,
+            "REDIRECT_ENABLED": False,
+        },
+        handle_httpstatus_list=[301],
+        **attributes,
+    )
     assert slow.pages == ["/public"]
-    settings = {"DOWNLOAD_TIMEOUT": 1}
-    result = run_crawl(pages(hanging), settings=settings)
-    assert result.stats["elapsed_time_seconds"] < 30
-    result = run_crawl(pages(hanging), download_timeout=1)
-    assert result.stats["elapsed_time_seconds"] < 30
+    assert [path for path in moved.pages if path in PAGES] == ["/public"]
     assert hanging.pages == []
-    assert len(hanging.robots_hits) == 4
+    assert len(hanging.robots_hits) == 2
+    assert result.stats["elapsed_time_seconds"] < 30
 
 
-def test_a_trickle(site: Site, mode: str) -> None:
-    """The time-out also limits a robots.txt that is sent byte by byte."""
-    host = site.add(robots(RULES + "#" * 100, pace=0.5))
-    settings = {"DOWNLOAD_TIMEOUT": 1}
-    result = run_crawl(pages(host), mode=mode, settings=settings)
-    assert host.pages == []
-    assert result.stats["elapsed_time_seconds"] < 60
-    assert result.stats["rep/robotstxt/unreachable"] == 1
-
-
-ABOUT_REDIRECTS = {
-    "switched off": {"REDIRECT_ENABLED": False},
-    "one at most": {"REDIRECT_MAX_TIMES": 1},
-    "without the middleware": {
-        "DOWNLOADER_MIDDLEWARES": {
-            "scrapy.downloadermiddlewares.redirect.RedirectMiddleware": None
-        }
-    },
-    "handled by the spider": {},
-}
-
-
-@pytest.mark.parametrize("settings", ABOUT_REDIRECTS.values(), ids=ABOUT_REDIRECTS)
-def test_redirects_go_around_redirect_settings(
-    site: Site, settings: dict[str, object]
-) -> None:
-    """Redirects of robots.txt are followed however a project treats those of pages. Otherwise
-    a robots.txt that has moved would allow everything.
+def test_the_proxy_of_the_request(site: Site, mode: str) -> None:
+    """The robots.txt of a host behind a proxy is fetched through that proxy, with its credentials;
+    that of the target of a redirect, too.
     """
-    host = site.add()
-    host.chain(3, robots(RULES))
-    own = {} if settings else {"handle_httpstatus_list": [301, 302, 307, 308]}
-    run_crawl(pages(host), settings=settings, **own)
-    assert [path for path in host.pages if path in PAGES] == ["/public"]
-
-
-def test_a_slow_download_does_not_hold_a_fast_host(site: Site) -> None:
-    """While the robots.txt of one host is fetched, pages of another host are too."""
-    fast = site.add(RULES)
-    slow = site.add(robots(RULES, after=lambda: fast.hits_on("/public")))
-    run_crawl(pages(slow, fast))
-    (slow_page,), (fast_page,) = slow.hits_on("/public"), fast.hits_on("/public")
-    assert fast_page.time < slow_page.time
-    host = site.add(redirect(fast.robotstxt))
-    run_crawl(pages(host))
-    assert host.pages == ["/public"]
+    proxy = site.add()
+    origin, other = "http://one.invalid", "http://two.invalid"
+    proxy.answers[f"{origin}/moved"] = redirect(f"{other}/public")
+    for host in (origin, other):
+        proxy.answers[f"{host}/robots.txt"] = robots(RULES)
+    meta = {"proxy": proxy.origin.replace("//", "//user:word@")}
+    urls = [f"{origin}/moved", f"{origin}/private"]
+    result = run_crawl([{"url": url, "meta": meta} for url in urls], mode=mode)
+    assert len(proxy.hits) == 4
+    asked = {hit.target: hit.headers.get("Proxy-Authorization") for hit in proxy.hits}
+    assert asked.keys() == {
+        *(f"{origin}/moved", f"{origin}/robots.txt"),
+        *(f"{other}/public", f"{other}/robots.txt"),
+    }
+    assert set(asked.values()) == {"Basic dXNlcjp3b3Jk"}
+    assert result.error(f"{origin}/private")["reason"] == "rule"

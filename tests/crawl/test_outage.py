@@ -55,6 +55,7 @@ def check_nothing_lost(hosts: list[Host], result: CrawlResult) -> None:
     assert "log_count/ERROR" not in result.stats, result.log
 
 
+@pytest.mark.slow
 def test_ten_hosts_that_come_back(site: Site, mode: str) -> None:
     """200 requests to 10 hosts whose robots.txt is unreachable for 3 seconds: none is lost,
     and no page is fetched twice or against the rules. Meanwhile, the spider is not idle.
@@ -75,6 +76,7 @@ def test_ten_hosts_that_come_back(site: Site, mode: str) -> None:
         assert len(times) < 10
 
 
+@pytest.mark.slow
 def test_a_clock_that_is_set_forward(site: Site, mode: str) -> None:
     """A clock that is set forward in an outage, as by NTP on a machine without a clock of its
     own, does not end the outage: no forbidden page is fetched.

@@ -189,6 +189,7 @@ def test_switched_off(site: Site, settings: dict[str, object]) -> None:
 
 
 @pytest.mark.newest
+@pytest.mark.slow
 def test_how_long_it_takes(site: Site) -> None:
     """For a host with a Crawl-delay over 10 s and many waiting requests, the log says once
     how long they will take. SIGINT ends the crawl before that.
@@ -280,6 +281,7 @@ def test_what_does_not_come_from_the_queue(site: Site, mode: str) -> None:
     assert result.stats["elapsed_time_seconds"] < 30
 
 
+@pytest.mark.slow
 def test_a_queue_on_a_disk(site: Site, mode: str, tmp_path: Path) -> None:
     """With a JOBDIR, where each popped request is a new object, a crawl keeps the Crawl-delay, and
     can be stopped and resumed, at once: the delay after its last request holds.
@@ -305,6 +307,7 @@ def test_a_queue_on_a_disk(site: Site, mode: str, tmp_path: Path) -> None:
     assert first.errors == second.errors == []
 
 
+@pytest.mark.slow
 def test_a_redirect_to_another_host(site: Site) -> None:
     """The target of a redirect to another host does not wait for the delay of the first
     host, although Scrapy keeps the request in the slot of that host.
@@ -345,6 +348,7 @@ def test_robotstxt_runs_out_while_a_request_has_the_turn(
 HOURS = "User-agent: *\nVisit-time: 1200-1300\nCrawl-delay: 0.2\n"
 
 
+@pytest.mark.slow
 def test_before_it_opens(site: Site, mode: str) -> None:
     """Requests wait until Visit-time begins, without holding up other hosts, and are then
     sent with the Crawl-delay.

@@ -70,15 +70,6 @@ def test_a_redirect_to_a_forbidden_page(site: Site, mode: str, tmp_path: Path) -
         assert len(rows.fetchall()) == 3
 
 
-def test_a_redirect_to_a_host_that_is_down(site: Site, mode: str) -> None:
-    """A tdmrep.json is not fetched from a host whose robots.txt is unreachable."""
-    other = site.add(Answer(status=503))
-    host = moved(site, other.url("/policy"))
-    result = crawl([host], mode)
-    assert other.pages == []
-    assert result.lines("DEBUG", host.url(WELL_KNOWN), "unreachable: status 503")
-
-
 def test_redirects_in_a_circle(site: Site, mode: str) -> None:
     """Two hosts whose tdmrep.json is at the other one do not wait for each other."""
     one, two = site.add(OPEN), site.add(OPEN)

@@ -200,6 +200,7 @@ def test_tdmrep_that_says_nothing(site: Site, mode: str) -> None:
     """A tdmrep.json that is missing, broken, too long or unreachable reserves nothing, and
     delays nothing. Redirects are followed.
     """
+    down = site.add(Answer(status=503))
     answers = {
         "missing": Answer(status=404),
         "broken": Answer(b"[{"),
@@ -207,6 +208,7 @@ def test_tdmrep_that_says_nothing(site: Site, mode: str) -> None:
         "long": Answer(b" " * 600_000 + TDMREP),
         "moved": Answer(status=302, headers={"Location": "/other.json"}),
         "moved away": redirect(site.refusing().url("/other.json")),
+        "moved to a host whose robots.txt is down": redirect(down.url("/other.json")),
     }
     hosts = {name: site.add("User-agent: *\nDisallow:\n") for name in answers}
     for name, answer in answers.items():
@@ -219,14 +221,15 @@ def test_tdmrep_that_says_nothing(site: Site, mode: str) -> None:
         settings={"REP_PURPOSES": ["tdm"]},
     )
     passed = {item["url"] for item in result.items}
-    expected = {"missing", "broken", "failing", "long", "moved away"}
+    expected = answers.keys() - {"moved"}
     assert passed == {hosts[name].url("/mining/a") for name in expected}
     assert result.stats["rep/tdmrep/successful"] == 3
     assert result.stats["rep/tdmrep/unavailable"] == 1
-    assert result.stats["rep/tdmrep/unreachable"] == 2
-    # Scrapy's stats count robots.txt only: of these hosts, and of the one that is away.
-    assert result.stats["robotstxt/request_count"] == len(hosts) + 1
-    assert result.stats["robotstxt/response_count"] == len(hosts)
+    assert result.stats["rep/tdmrep/unreachable"] == 3
+    assert down.pages == []
+    # Scrapy's stats count robots.txt only: of these hosts, and of the two that are away.
+    assert result.stats["robotstxt/request_count"] == len(hosts) + 2
+    assert result.stats["robotstxt/response_count"] == len(hosts) + 1
 
 
 # User agents.

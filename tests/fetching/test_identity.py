@@ -46,14 +46,26 @@ def test_the_header_of_a_request(
     assert Identity.of(fake_crawler(settings)).tokens(request) == tokens
 
 
-def test_this_package_as_the_parser_is_no_news(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"USER_AGENT": "MJ12bot/1.4"}, ("MJ12bot", "RFC 9309")),
+        (
+            {"ROBOTSTXT_PARSER": "scrapy.robotstxt.PythonRobotParser"},
+            ("ROBOTSTXT_PARSER", "scrapy.robotstxt.PythonRobotParser"),
+        ),
+        ({"ROBOTSTXT_PARSER": "scrapy_rep.RobotParser"}, ()),
+    ],
+)
+def test_what_is_odd_is_said(
+    settings: dict[str, str], named: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """ROBOTSTXT_PARSER causes no warning if it is this package's parser."""
-    crawler = fake_crawler(
-        {"USER_AGENT": "a", "ROBOTSTXT_PARSER": "scrapy_rep.RobotParser"}
-    )
+    """One warning says that RFC 9309 allows no digits in the name of a user agent, another that
+    ROBOTSTXT_PARSER has no effect, unless it is this package's parser.
+    """
+    crawler = fake_crawler({"USER_AGENT": "a", **settings})
     identity = Identity.of(crawler)
     crawler.signals.send_catch_log(signals.spider_opened, spider=crawler.spider)
-    assert identity.tokens(None) == ("a",)
-    assert "ROBOTSTXT_PARSER" not in caplog.text
+    assert identity.tokens(None)
+    assert len(caplog.messages) == bool(named)
+    assert all(word in caplog.messages[0] for word in named)

@@ -41,19 +41,16 @@ CHROME = "Chrome/120.0.0.0"
         ("AdsBot-Google (+http://www.google.com/adsbot.html)", ("AdsBot-Google",)),
         ((f"Mozilla/5.0 {WEBKIT}; compatible; bingbot/2.0; "
          f"+http://www.bing.com/bingbot.htm) {CHROME} Safari/537.36"), ("bingbot",)),
-        (f"Mozilla/5.0 {WEBKIT}); compatible; GPTBot/1.1; +https://openai.com/gptbot",
-         ("GPTBot",)),
+        (f"Mozilla/5.0 {WEBKIT}); compatible; GPTBot/1.1; +https://openai.com/gptbot", ("GPTBot",)),
         (f"Mozilla/5.0 {WEBKIT}; compatible; ClaudeBot/1.0; +claudebot@anthropic.com)",
          ("ClaudeBot",)),
         (("Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_5) AppleWebKit/605.1.15 (KHTML, "
          "like Gecko) Version/13.1.1 Safari/605.1.15 "
          "(Applebot/0.1; +http://www.apple.com/go/applebot)"), ("Applebot",)),
-        ("Mozilla/5.0 (compatible; YandexBot/3.0; +http://yandex.com/bots)",
-         ("YandexBot",)),
+        ("Mozilla/5.0 (compatible; YandexBot/3.0; +http://yandex.com/bots)", ("YandexBot",)),
         (("Mozilla/5.0 (compatible; Baiduspider/2.0; "
          "+http://www.baidu.com/search/spider.html)"), ("Baiduspider",)),
-        ("DuckDuckBot/1.1; (+http://duckduckgo.com/duckduckbot.html)",
-         ("DuckDuckBot",)),
+        ("DuckDuckBot/1.1; (+http://duckduckgo.com/duckduckbot.html)", ("DuckDuckBot",)),
         ("facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)",
          ("facebookexternalhit",)),
         ("CCBot/2.0 (https://commoncrawl.org/faq/)", ("CCBot",)),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_rep.protocol.display import columns, visible
+from scrapy_rep.protocol.display import visible
 
 
 @pytest.mark.parametrize(
@@ -41,10 +41,3 @@ def test_nothing_gets_through(text: str) -> None:
         {"Cc", "Cf", "Cs", "Zl", "Zp"}
     )
     shown.encode()
-
-
-def test_columns() -> None:
-    """Wide characters take two columns, and combining characters none."""
-    assert columns("abc") == 3
-    assert columns("日本") == 4
-    assert columns("e\u0301") == 1

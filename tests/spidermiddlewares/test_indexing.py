@@ -15,6 +15,7 @@ from scrapy.http import HtmlResponse
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
+from scrapy_rep.exceptions import ItemDenied
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.spidermiddlewares.indexing import IndexingGateMiddleware
 from tests.fakes import coroutine_test, fake_crawler, records
@@ -167,7 +168,7 @@ async def test_items(
     seen: Deferred[Any] = Deferred()
 
     def receive(item: Any, response: Any, exception: DropItem) -> None:
-        seen.callback((item, response.url, str(exception)))
+        seen.callback((item, response.url, exception))
 
     crawler.signals.connect(receive, signals.item_dropped)
     item = {"a": 1}
@@ -177,7 +178,9 @@ async def test_items(
         return
     assert found == []
     evidence = f"{URL} must not be indexed: {tags[0].decode()} (header)"
-    assert await maybe_deferred_to_future(seen) == (item, URL, evidence)
+    *rest, error = await maybe_deferred_to_future(seen)
+    assert rest == [item, URL]
+    assert (type(error), str(error)) == (ItemDenied, evidence)
     assert crawler.stats.get_value(f"rep/noindex/dropped/{rule}") == 1
 
 
@@ -226,6 +229,13 @@ def test_annotate(item: Any, annotated: bool) -> None:
         assert (rules["index"], rules["max_snippet"]) == (False, 20)
     key = "rep/noindex/annotated" if annotated else "rep/noindex/not_annotated"
     assert crawler.stats.get_value(key) == 1
+
+
+def test_annotate_what_says_nothing() -> None:
+    """With "annotate", the items of pages without rules say that they may be indexed."""
+    mw, _ = gate(REP_NOINDEX="annotate")
+    (found,) = mw.process_spider_output(page(), [{}])
+    assert found["robots"]["index"] is True
 
 
 def test_annotate_pydantic() -> None:

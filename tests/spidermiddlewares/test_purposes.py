@@ -11,6 +11,7 @@ from scrapy.logformatter import LogFormatter
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
+from scrapy_rep.exceptions import UsageDenied
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.usage.preferences import UsagePreferences
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.exceptions import UsageDenied
 
 pytestmark = pytest.mark.newest
 
@@ -100,6 +100,7 @@ async def test_items(
     assert found == []
     dropped, exception = await maybe_deferred_to_future(seen)
     assert dropped is item
+    assert type(exception) is UsageDenied
     assert exception.record.reason == denied
     assert crawler.stats.get_value(f"rep/usage/dropped/{denied}") == 1
     assert ("Dropped: " in caplog.text) is ("LOG_FORMATTER" not in settings)

@@ -221,7 +221,7 @@ class AccessRules:
 
     def crawl_delay(self, agents: str | Sequence[str]) -> float | None:
         """Return the largest effective ``Crawl-delay`` for a crawler in seconds, or None."""
-        return self._rules_for(agents).pace.crawl_delay
+        return self.pace(agents).crawl_delay
 
     def request_rate(self, agents: str | Sequence[str]) -> RequestRate | None:
         """Return the slowest effective ``Request-rate`` for a crawler, or None."""

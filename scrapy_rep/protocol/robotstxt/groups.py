@@ -61,19 +61,6 @@ class Group(NamedTuple):
 _PACE_FIELDS = tuple(field.encode() for field in PACE_FIELDS)
 
 
-class Followed(NamedTuple):
-    """The groups that one crawler follows."""
-
-    agent: str | None
-    """The first of its product tokens that has groups, or ``*``; None if there are none."""
-
-    texts: list[GroupText]
-    """The text of these groups, in file order. Adjacent groups may have one text."""
-
-    records: tuple[OtherRecord, ...]
-    """The delay, rate and window lines for the crawler."""
-
-
 def groups_of(
     lines: Iterable[Line], dialect: Dialect, rule_fields: Collection[str] = RULES
 ) -> tuple[Group, ...]:
@@ -95,9 +82,12 @@ def groups_of(
     return tuple(_group(group, dialect, rule_fields) for group in groups)
 
 
-def follow(body: bytes, agents: Sequence[str], dialect: Dialect) -> Followed:
-    """Return the groups of the first of *agents* that has any, or else the groups of ``*``
-    (RFC 9309, 2.2.1).
+def follow(
+    body: bytes, agents: Sequence[str], dialect: Dialect
+) -> tuple[str | None, list[GroupText], list[OtherRecord]]:
+    """Return the first of *agents* that has groups, or else ``*`` (RFC 9309, 2.2.1); the text of
+    these groups, in file order; and their delay, rate and window lines for the crawler. Without
+    groups, the agent is None. Adjacent groups may have one text.
 
     This reads the user-agent lines, and the delay, rate and window lines of these groups. It
     reads no other lines, except to see where the groups begin and end.
@@ -107,7 +97,7 @@ def follow(body: bytes, agents: Sequence[str], dialect: Dialect) -> Followed:
     tokens = {token for _, names in named_lines for token in names}
     agent, named = followed(agents, tokens, dialect)
     if agent is None:
-        return Followed(None, [], ())
+        return None, [], []
     ours = [not named.isdisjoint(names) for _, names in named_lines]
     starts = [start for start, _ in named_lines]
     texts = list(_texts_of(ours, starts, text, dialect))
@@ -117,7 +107,7 @@ def follow(body: bytes, agents: Sequence[str], dialect: Dialect) -> Followed:
     if dialect.crawl_delay:
         for group, first in texts:
             records += _records_for(named, group, first, dialect)
-    return Followed(agent, texts, tuple(records))
+    return agent, texts, records
 
 
 def rule_lines(texts: Iterable[GroupText], dialect: Dialect) -> Iterator[PlainLine]:

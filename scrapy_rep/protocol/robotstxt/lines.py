@@ -161,12 +161,9 @@ def user_agent_lines(
     found: list[tuple[int, tuple[str, ...]]] = []
     for match in _USER(lowered):
         token, value = match.groups()
-        if token and is_plain:
-            found.append((match.start(), (token.decode(),)))
-            continue
-        if value and is_plain:
-            tokens = agents_of_line(value, dialect)
-            found.append((match.start(), tokens))
+        if is_plain and (token or value):
+            names = (token.decode(),) if token else agents_of_line(value, dialect)
+            found.append((match.start(), names))
             continue
         start = lowered.rfind(b"\n", 0, match.start()) + 1
         line = read_line(0, lowered[start : match.end()], dialect)

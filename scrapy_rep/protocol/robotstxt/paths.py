@@ -86,6 +86,10 @@ class Pattern(NamedTuple):
     rest, in which a ``/`` also matches ``%2F``."""
 
 
+EVERYTHING = Pattern(("",), anchored=False, octets=0)
+"""The shortest pattern, which matches every target."""
+
+
 def target(url: str, dialect: Dialect) -> str:
     """Return the target of *url*: its normalized path and query, to compare with patterns.
 

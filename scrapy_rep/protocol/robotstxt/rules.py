@@ -62,8 +62,6 @@ _FIRST_PART: Callable[[str], re.Match[str]] = re.compile(
 # character would take as long to compile as it saves on a dozen hosts.
 _ALIKE = {each: paths.NORMAL[n % 8 :: 8] for n, each in enumerate(paths.NORMAL)}
 
-_EVERYTHING = paths.Pattern(("",), anchored=False, octets=0)
-
 
 class Rule(NamedTuple):
     """An allow or disallow line (RFC 9309, 2.2.2), or a delay or window line that decided."""
@@ -258,7 +256,7 @@ def effect_of(
     """
     if not value:
         allows_all = not allows and dialect.empty_disallow == "allow-all"
-        return True, [_EVERYTHING] if allows_all else []
+        return True, [paths.EVERYTHING] if allows_all else []
     patterns = [paths.pattern(value, dialect)]
     if dialect.path_encoding == "rfc3986" and "%" in value:
         encoded = paths.percent_encoded(value)

@@ -21,9 +21,6 @@ MAX_COMPARED = 4_000_000
 """How many octets are compared for one target, counted for each pattern that is more than a
 prefix: a target of 1 KB with 4,000 patterns, which takes some hundredths of a second."""
 
-# The pattern of a record without a path: it matches every target, and is the shortest.
-_EVERY_PATH = paths.Pattern(("",), anchored=False, octets=0)
-
 # The size of a record and its statements in memory, in bytes, measured on 30-octet records.
 _WEIGHT = 2_000
 
@@ -45,7 +42,7 @@ class StatementsByPath:
         a URL count."""
 
         for number, (path, statements) in enumerate(records):
-            pattern = _EVERY_PATH
+            pattern = paths.EVERYTHING
             if path:
                 found = paths.pattern(path.decode("latin-1"), dialect)
                 if found is None:

@@ -44,13 +44,11 @@ def test_seconds(value: str, seconds: float) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        "Tue, 14 Nov 2023 22:13:30 GMT",
-        "Tuesday, 14-Nov-23 22:13:30 GMT",
-        "Tue Nov 14 22:13:30 2023",
-        "Tue, 14 Nov 2023 22:13:30 -0000",
+        "Tue, 14 Nov 2023 22:13:30 GMT", "Tuesday, 14-Nov-23 22:13:30 GMT",
+        "Tue Nov 14 22:13:30 2023", "Tue, 14 Nov 2023 22:13:30 -0000",
         "Tue, 14 Nov 2023 23:13:30 +0100",
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu"])
 def test_a_date(value: str, zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All three forms of HTTP-date are in UTC, whatever the time zone of the crawler."""
@@ -97,26 +95,12 @@ def test_a_date_that_is_too_far_away() -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        "",
-        "soon",
-        "-5",
-        "+5",
-        "1e3",
-        "0x10",
-        ".5",
-        "5.",
-        "nan",
-        "inf",
-        "5 seconds",
-        "5;comment",
-        "120, 240",
-        "١٢",
-        "2023-11-14T22:13:30Z",
-        "Tue, 99 Nov 2023 22:13:30 GMT",
-        "Tue, 14 Nov 2023 22:13:30 +99999999999",
+        "", "soon", "-5", "+5", "1e3", "0x10", ".5", "5.", "nan", "inf", "5 seconds",
+        "5;comment", "120, 240", "١٢", "2023-11-14T22:13:30Z",
+        "Tue, 99 Nov 2023 22:13:30 GMT", "Tue, 14 Nov 2023 22:13:30 +99999999999",
         "\0",
     ],
-)
+)  # fmt: skip
 def test_nonsense(value: str) -> None:
     """What is neither a number of seconds nor a date counts as no ``Retry-After``; so does a
     negative number.

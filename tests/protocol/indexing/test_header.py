@@ -19,10 +19,7 @@ def evidence(rules: IndexingRules) -> list[tuple[str | None, int, str]]:
 @pytest.mark.parametrize(
     ("lines", "statements"),
     [
-        (
-            ["mybot: noindex, nofollow"],
-            [("mybot", 1, "noindex"), ("mybot", 1, "nofollow")],
-        ),
+        (["mybot: noindex, nofollow"], [("mybot", 1, "noindex"), ("mybot", 1, "nofollow")]),
         (["other: noindex, nofollow"], []),
         (["noindex, other: nofollow"], [(None, 1, "noindex")]),
         (["other: noindex, mybot: nofollow"], [("mybot", 1, "nofollow")]),
@@ -39,7 +36,7 @@ def evidence(rules: IndexingRules) -> list[tuple[str | None, int, str]]:
         (["*: noindex"], [("*", 1, "noindex")]),
         (["robots: noindex"], [("robots", 1, "noindex")]),
     ],
-)
+)  # fmt: skip
 def test_scope(lines: list[str], statements: list[tuple[str | None, int, str]]) -> None:
     """An agent's scope ends at the next agent or at the end of its line."""
     assert evidence(read(*lines)) == statements
@@ -48,29 +45,19 @@ def test_scope(lines: list[str], statements: list[tuple[str | None, int, str]]) 
 @pytest.mark.parametrize(
     "line",
     [
-        "max-snippet: 5, noindex",
-        "max-image-preview:none, noindex",
+        "max-snippet: 5, noindex", "max-image-preview:none, noindex",
         "max-video-preview: 5, noindex",
         "unavailable_after: 25 Jun 2010 15:00:00 PST, noindex",
-        "MAX-SNIPPET : 5, noindex",
-        "max-snippet: nonsense, noindex",
-        "max-snippet:, noindex",
-        "max-snippet, noindex",
+        "MAX-SNIPPET : 5, noindex", "max-snippet: nonsense, noindex",
+        "max-snippet:, noindex", "max-snippet, noindex",
         "unavailable_after: 15:00, noindex",
-        "unavailable_after: soon, 15:00:00 GMT, noindex",
-        "noindex: yes, nofollow",
-        "all: noindex",
-        "see https://example.com/, noindex",
-        "https://example.com/, noindex",
-        ": noindex, noindex",
-        "\xa0noindex\xa0",
-        "caf\xe9, noindex",
-        "caf\xe9: noindex, noindex",
-        "\0, noindex",
-        ", ,noindex,,",
+        "unavailable_after: soon, 15:00:00 GMT, noindex", "noindex: yes, nofollow",
+        "all: noindex", "see https://example.com/, noindex",
+        "https://example.com/, noindex", ": noindex, noindex", "\xa0noindex\xa0",
+        "caf\xe9, noindex", "caf\xe9: noindex, noindex", "\0, noindex", ", ,noindex,,",
         "\tNoIndex\t",
     ],
-)
+)  # fmt: skip
 def test_noindex_is_not_lost(line: str) -> None:
     """No value, unknown name or empty part is taken for an agent, or hides noindex."""
     assert not read(line).index

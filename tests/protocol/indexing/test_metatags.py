@@ -259,33 +259,14 @@ def test_peers() -> None:
 @pytest.mark.parametrize(
     "unit",
     [
-        "<",
-        "<!--",
-        "<!-->",
-        "</",
-        "<meta",
-        "<meta ",
-        "<meta>",
-        "<meta name='",
-        '<meta name="',
-        "<meta a=\"' b='\"",
-        "<meta a='\" c=' d=' b=\"",
-        "<meta a b c d e f",
-        "<meta name=robots content=noindex>",
-        "<meta name=robots content='unavailable_after:1 1 1 1 1 1 1 1 1'>",
-        "<script>",
-        "<script></script>",
-        "<script><!--",
-        "<title></title>",
-        "</titlex",
-        "<template>",
-        '<a b="',
-        " a='",
-        "name=&",
-        "\0",
-        "\x1b",
+        "<", "<!--", "<!-->", "</", "<meta", "<meta ", "<meta>", "<meta name='",
+        '<meta name="', "<meta a=\"' b='\"", "<meta a='\" c=' d=' b=\"",
+        "<meta a b c d e f", "<meta name=robots content=noindex>",
+        "<meta name=robots content='unavailable_after:1 1 1 1 1 1 1 1 1'>", "<script>",
+        "<script></script>", "<script><!--", "<title></title>", "</titlex",
+        "<template>", '<a b="', " a='", "name=&", "\0", "\x1b",
     ],
-)
+)  # fmt: skip
 @pytest.mark.unmeasured
 def test_hostile_page(unit: str) -> None:
     """Very many incomplete tags take linear time."""

@@ -76,16 +76,10 @@ def test_charset(charset: str, codec: str) -> None:
 @pytest.mark.parametrize(
     "charset",
     [
-        "undefined",
-        "idna",
-        "punycode",
-        "base64",
-        "utf-7",
-        "utf-16",
-        "unicode_escape",
+        "undefined", "idna", "punycode", "base64", "utf-7", "utf-16", "unicode_escape",
         "x",
     ],
-)
+)  # fmt: skip
 def test_no_charset(charset: str) -> None:
     """A charset that pages cannot have is ignored."""
     page = f"<meta charset={charset}><meta name=robots content='noindex, \xe9'>"

@@ -19,6 +19,21 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.unmeasured
 
 
+@pytest.mark.parametrize("count", [1, 50, 5_000])
+@pytest.mark.parametrize("path", ["/ab", "/abz", "/xab7z", f"/{'ab' * 900}z"])
+def test_the_first_answer_is_that_of_all_rules(path: str, count: int) -> None:
+    """The first answer, from the rules that may match, is that of later ones, also if so many
+    may match that the URL is too long to compare with all.
+    """
+    rules = "".join(
+        f"Disallow: /*ba*ababab*q{n}\nAllow: /ab{n}\n" for n in range(count)
+    )
+    body = f"User-agent: *\nDisallow: /*{'a*' * count}b{count}\n{rules}"
+    robots, url = RobotsTxt.parse(body), ORIGIN + path
+    first = robots.is_allowed(url, "bot")
+    assert robots.is_allowed(url, "bot") is first is robots.decide(url, "bot").allowed
+
+
 @given(tail=st.binary(max_size=200), fill=st.sampled_from((0, 1000, 5000)))
 def test_a_packed_body_is_the_same(tail: bytes, fill: int) -> None:
     """A body that is kept compressed is unchanged, and still answers for other crawlers."""

@@ -17,8 +17,7 @@ from tests.protocol.robotstxt.asking import ask, matches
         # The examples: path, encoded path, path to match.
         ("/foo/bar?baz=quz", "/foo/bar?baz=quz", True),
         ("/foo/bar?baz=https://foo.bar", "/foo/bar?baz=https://foo.bar", True),
-        ("/foo/bar?baz=https%3A%2F%2Ffoo.bar", "/foo/bar?baz=https%3a%2f%2ffoo.bar",
-         True),
+        ("/foo/bar?baz=https%3A%2F%2Ffoo.bar", "/foo/bar?baz=https%3a%2f%2ffoo.bar", True),
         ("/foo/bar?baz=https://foo.bar", "/foo/bar?baz=https%3A%2F%2Ffoo.bar", True),
         ("/foo/bar?baz=https%3A%2F%2Ffoo.bar", "/foo/bar?baz=https://foo.bar", True),
         ("/foo/bar/ツ", "/foo/bar/ツ", True),

@@ -38,10 +38,7 @@ Content-Usage: train-ai=y
         ('train-ai;has;parameters="?";', {}),
         ('train-ai;has;parameters="?"', {}),
         # vocab-08, 6.1: all three labels.
-        (
-            "train-ai=n, ai-use=y, search=y",
-            {"train-ai": False, "ai-use": True, "search": True},
-        ),
+        ("train-ai=n, ai-use=y, search=y", {"train-ai": False, "ai-use": True, "search": True}),
         # vocab-08, 6.4: unknown labels and parameters are ignored.
         ("train-ai=n;why=x, new=y", {"train-ai": False}),
         # Labels of earlier revisions (-00 to -07), since removed.
@@ -63,7 +60,7 @@ Content-Usage: train-ai=y
         ("train-ai=y,\ttrain-ai=n", {"train-ai": False}),
         ("train-ai=n ,  train-ai=y", {"train-ai": True}),
     ],
-)
+)  # fmt: skip
 def test_expressions(value: str, expected: dict[str, bool]) -> None:
     """An expression means the same in a header field and in a robots.txt record."""
     assert stated(header(value)) == expected
@@ -176,25 +173,13 @@ def test_paths(records: list[str], path: str, expected: dict[str, bool]) -> None
             "mybot",
             {"train-ai": False, "search": True},
         ),
-        (
-            "User-agent: *\nContent-Usage: train-ai=n\nUser-agent: mybot\nDisallow:",
-            "mybot",
-            {},
-        ),
+        ("User-agent: *\nContent-Usage: train-ai=n\nUser-agent: mybot\nDisallow:", "mybot", {}),
         # Without a group there is no record.
         ("User-agent: a\nContent-Usage: train-ai=n", "mybot", {}),
         ("Content-Usage: train-ai=n\nUser-agent: *\nAllow: /", "mybot", {}),
         # 3: the record is a rule, and ends a run of user-agent lines.
-        (
-            "User-agent: mybot\nContent-Usage: train-ai=n\nUser-agent: b\nAllow: /",
-            "b",
-            {},
-        ),
-        (
-            "User-agent: mybot\nUser-agent: b\nContent-Usage: train-ai=n",
-            "b",
-            {"train-ai": False},
-        ),
+        ("User-agent: mybot\nContent-Usage: train-ai=n\nUser-agent: b\nAllow: /", "b", {}),
+        ("User-agent: mybot\nUser-agent: b\nContent-Usage: train-ai=n", "b", {"train-ai": False}),
         # Other records do not end a group (RFC 9309, 2.2.4).
         (
             "User-agent: a\nCrawl-delay: 1\nUser-agent: b\nContent-Usage: train-ai=n",
@@ -204,7 +189,7 @@ def test_paths(records: list[str], path: str, expected: dict[str, bool]) -> None
         # Field names in any case, with white space around them.
         ("User-agent: *\n  CONTENT-usage\t:train-ai=n", "mybot", {"train-ai": False}),
     ],
-)
+)  # fmt: skip
 def test_groups(body: str, agent: str, expected: dict[str, bool]) -> None:
     assert stated(robots_usage(body, "/", agent)) == expected
 

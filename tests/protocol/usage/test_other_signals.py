@@ -15,10 +15,7 @@ NO_TRAINING = {"search": True, "train-ai": False}
     [
         # contentsignals.org, and blog.cloudflare.com/content-signals-policy.
         ("search=yes, ai-train=no", NO_TRAINING),
-        (
-            "ai-train=no, search=yes, ai-input=yes",
-            {**NO_TRAINING, "ai-use": True},
-        ),
+        ("ai-train=no, search=yes, ai-input=yes", {**NO_TRAINING, "ai-use": True}),
         ("search=yes,ai-train=no", NO_TRAINING),
         # "neither grants nor restricts".
         ("search=yes", {"search": True}),
@@ -36,7 +33,7 @@ NO_TRAINING = {"search": True, "train-ai": False}
         ("search=yes ai-train=no", {}),
         ("", {}),
     ],
-)
+)  # fmt: skip
 def test_content_signal(value: str, expected: dict[str, bool]) -> None:
     """A content signal means the same in a record and in a header field."""
     body = f"User-Agent: *\nContent-Signal: {value}\nAllow: /\n"

@@ -29,15 +29,11 @@ MONTH = 30 * DAY
         (RFC9309, [(START, 404), (DAY, None)], State.STALE),
         (GOOGLE, [(START, 200), (DAY, 503)], State.UNREACHABLE),
         (GOOGLE, [(START, 200), (DAY, 503), (DAY + 12 * HOUR, 503)], State.STALE),
-        (
-            RFC9309,
-            [(START, 200), (DAY, 503), (DAY + MONTH, 503)],
-            State.ASSUMED_UNAVAILABLE,
-        ),
+        (RFC9309, [(START, 200), (DAY, 503), (DAY + MONTH, 503)], State.ASSUMED_UNAVAILABLE),
         (RFC9309, [(START, 200), (DAY, 503), (2 * DAY, 200)], State.SUCCESSFUL),
     ],
     ids=name_of,
-)
+)  # fmt: skip
 def test_states(dialect: Dialect, steps: list, state: State) -> None:
     """Each state follows from the past fetches, and decides which answer is used."""
     entry = after(dialect, *steps)

@@ -24,7 +24,7 @@ from scrapy_rep.protocol.agents import (
     is_rfc_token,
     product_tokens,
 )
-from scrapy_rep.protocol.crawlers import CRAWLERS
+from scrapy_rep.protocol.crawlers import CRAWLERS, Crawler
 from scrapy_rep.protocol.dialect import DIALECTS, GOOGLE
 from scrapy_rep.protocol.grammar import PACE_FIELDS, RULES, SITEMAP, USER_AGENT
 from scrapy_rep.protocol.lint.comparisons import ORIGIN, differences
@@ -272,20 +272,65 @@ def _agent_cut(line: Written, file: File) -> Facts:
     return token.encode(), meant
 
 
-_BY_LETTERS_OF_NAME = {
-    _NO_LETTER.sub("", name): each for name, each in CRAWLERS.items()
-}
+# Shorter names are near to too many others.
+_MIN_NAME = 6
+_BY_NAME = {_NO_LETTER.sub("", name): each for name, each in CRAWLERS.items()}
 _KNOWN_AGENTS = {agent.lower() for each in CRAWLERS.values() for agent in each.agents}
+_OF_LENGTH: dict[int, list[str]] = {}
+for _name in CRAWLERS:
+    if len(_name) >= _MIN_NAME:
+        _OF_LENGTH.setdefault(len(_name), []).append(_name)
 
 
 def _misspelt_agent(line: Written, _file: File) -> Facts:
-    """A name that differs from that of a known crawler in white space and signs only."""
     value = line.value[:_MAX_AGENT].partition(b"/")[0].strip()
-    name = value.decode("utf-8", "replace").lower()
-    meant = _BY_LETTERS_OF_NAME.get(_NO_LETTER.sub("", name))
-    if meant is None or name in _KNOWN_AGENTS:
-        return False
-    return value, meant.operator, meant.token
+    meant = _crawler_meant(value.decode("utf-8", "replace").lower())
+    return meant is not None and (value, meant.operator, meant.token)
+
+
+def _crawler_meant(name: str) -> Crawler | None:
+    """Return the known crawler whose name differs from *name* in one letter, or in nothing but
+    white space, ``-`` and ``_``; None if *name* is itself a known one.
+    """
+    if name in _KNOWN_AGENTS or len(name) > 2 * _MAX_WORD:
+        return None
+    spaced = _BY_NAME.get(_NO_LETTER.sub("", name))
+    if spaced and not set(name) - set(spaced.token.lower()) - set(" -_"):
+        return spaced
+    lengths = range(len(name) - 1, len(name) + 2)
+    near = (each for length in lengths for each in _OF_LENGTH.get(length, ()))
+    return next((CRAWLERS[each] for each in near if _is_near(each, name)), None)
+
+
+def _is_near(name: str, other: str) -> bool:
+    """Whether *other* is *name* with one letter more, less, changed, or swapped with the next."""
+    pairs = enumerate(zip(name, other, strict=False))
+    at = next((place for place, (one, two) in pairs if one != two), None)
+    if at is None:
+        return True
+    rest, others = name[at:], other[at:]
+    swapped = rest[1::-1] + rest[2:]
+    return rest[1:] in {others, others[1:]} or others[1:] == rest or swapped == others
+
+
+def _everything_forbidden(file: File) -> Iterator[Found]:
+    """Yield the line that forbids everything to everyone, if each agent has one and no rule that
+    allows anything.
+    """
+    is_first = file.dialect.rule_choice == "first"
+    whole = {"/", "/*", "*"} if file.dialect.wildcards else {"/"}
+    closed: dict[str, int] = {}
+    open_agents: set[str] = set()
+    for group in file.groups:
+        rules = group.rules[:1] if is_first else group.rules
+        line = next((each.line for each in rules if each.pattern in whole), 0)
+        if any(rule.kind == "allow" and rule.pattern for rule in group.rules):
+            open_agents.update(group.agents)
+        for agent in filter(None, group.agents):
+            if file.dialect.merge_groups or agent not in closed:
+                closed[agent] = closed.get(agent) or line
+    if closed.get(EVERYONE) and all(closed.values()) and not open_agents:
+        yield (closed[EVERYONE],)
 
 
 def _outside_groups(file: File) -> Iterator[Found]:
@@ -300,6 +345,24 @@ def _outside_groups(file: File) -> Iterator[Found]:
             meant = "move it below one"
         if line.number not in inside:
             yield line.number, why, meant
+
+
+def _groups_without_rules(file: File) -> Iterator[Found]:
+    restricted = any(
+        rule.kind == "disallow" and rule.pattern
+        for group in file.groups
+        if EVERYONE in group.agents
+        for rule in group.rules
+    )
+    for group in file.groups:
+        if group.rules or not any(group.agents) or (group.records and not restricted):
+            continue
+        if restricted and EVERYONE not in group.agents:
+            meant = "repeat those rules here"
+            yield group.lines[-1], ", even what the * group forbids", meant
+        else:
+            meant = "write Disallow: / to forbid everything, or an empty Disallow:"
+            yield group.lines[-1], "", meant
 
 
 # Patterns.
@@ -546,6 +609,14 @@ TABLE = (
         "{}, so crawlers ignore this line",
         "{}",
         b"Disallow: /a"),
+    Row("group-without-rules", "warning", _groups_without_rules,
+        "the group has no rules, so it allows everything{}",
+        "{}",
+        b"User-agent: mybot"),
+    Row("everything-forbidden", "warning", _everything_forbidden,
+        "everything is forbidden to everyone: no crawler may fetch any page",
+        "delete this line, if the site is to be found",
+        b"User-agent: *\nDisallow: /"),
     Row("absolute-url", "error", _lines(_absolute_url, *RULES),
         "crawlers compare patterns with paths, and read the host as part of the path",
         "write {}",

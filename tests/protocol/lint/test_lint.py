@@ -35,7 +35,9 @@ def lint(body: str | bytes, dialect: Dialect = RFC9309) -> tuple[Finding, ...]:
 
 
 def codes(body: str | bytes, dialect: Dialect = RFC9309) -> list[str]:
-    return [finding.code for finding in lint(body, dialect)]
+    """Return the codes, without that of a file that forbids everything, as many here do."""
+    found = [finding.code for finding in lint(body, dialect)]
+    return [code for code in found if code != "everything-forbidden"]
 
 
 def rule(pattern: str, kind: str = "Disallow") -> str:
@@ -105,6 +107,8 @@ FIELDS = [
 
 AGENTS = [
     Case("misspelt-agent", "User-agent: Google bot\nDisallow: /a", 1, "Googlebot", "User-agent: Googlebot\nDisallow: /a"),
+    Case("misspelt-agent", "User-agent: Goolgebot\nDisallow: /a", 1, "Google", "User-agent: Googlebot\nDisallow: /a"),
+    Case("misspelt-agent", "User-agent: GPTbots\nDisallow: /a", 1, "GPTBot", "User-agent: gptbot\nDisallow: /a"),
     Case("misspelt-agent", "User-agent: oai_searchbot/1.0\nDisallow: /a", 1, "OAI-SearchBot", "User-agent: OAI-SearchBot\nDisallow: /a"),
     Case("misspelt-agent", "User-agent: CC Bot\nDisallow: /a", 1, "CCBot", "User-agent: CCBot\nDisallow: /a"),
 
@@ -119,6 +123,8 @@ AGENTS = [
     Case("agent-cut", "User-agent: my bot\nDisallow: /", 1, "product token", "User-agent: my-bot\nDisallow: /"),
     Case("agent-cut", "User-agent: mj12bot\nDisallow: /", 1, "of letters, - and _", "User-agent: mjbot\nDisallow: /", GOOGLE),
     Case("agent-cut", "User-agent: * bot\nDisallow: /", 1, "write only *", rule("/")),
+    Case("group-without-rules", "User-agent: a\n", 1, "Disallow: /", "User-agent: a\nDisallow:\n"),
+    Case("group-without-rules", rule("/a") + "User-agent: b\nCrawl-delay: 1", 3, "repeat those rules", rule("") + "User-agent: b\nCrawl-delay: 1"),
     Case("outside-group", "Disallow: /a\n" + ANY + "Allow: /", 1, "move it below", rule("/a")),
     Case("outside-group", "Disallow: /a\n", 1, "User-agent: *", rule("/a")),
     Case("outside-group", ANY + "\nDisallow: /a", 3, "delete the blank line", rule("/a"), CLASSIC),
@@ -140,6 +146,11 @@ PATTERNS = [
 ]  # fmt: skip
 
 RULES = [
+    Case("everything-forbidden", rule("/"), 2, "everyone", rule("/a")),
+    Case("everything-forbidden", "User-agent: a\nDisallow: /*\n\n" + rule("/"), 5, "any page", "User-agent: a\nDisallow: /b\n\n" + rule("/a")),
+    Case("everything-forbidden", rule("/a") + ANY + "Disallow: /", 4, "any page", rule("/a")),
+    Case("everything-forbidden", rule("/"), 2, "any page", ANY + "Disallow: /a", CLASSIC),
+
     Case("shadowed-rule", rule("/a") + "Allow: /a", 2, "line 3", rule("/a", "Allow")),
     Case("shadowed-rule", rule("/a", "Allow") + "Disallow: /a", 3, "allows the URL", rule("/a", "Allow")),
     Case("shadowed-rule", rule("/a") + "Allow: /a", 3, "forbids the URL", rule("/a"), CLASSIC),
@@ -199,12 +210,17 @@ def test_every_code_is_tested() -> None:
 NEAR = [
     ("misspelt-agent", "User-agent: Googlebot-Image\nUser-agent: Yandex\nUser-agent: Slurp\nUser-agent: CBot\nDisallow: /a"),
     ("misspelt-agent", "User-agent: Googlebot/2.1\nUser-agent: *\nUser-agent:\nDisallow: /a"),
+    ("everything-forbidden", rule("/") + "Allow: /a"),
+    ("everything-forbidden", rule("/") + "User-agent: a\nDisallow: /a"),
+    ("everything-forbidden", rule("/") + "User-agent: a\nCrawl-delay: 1"),
+    ("everything-forbidden", "User-agent: a\nDisallow: /"),
     ("misspelt-field", ANY + "Slow: /a\nDial: /a\nDis: /a\nBe so kind\n" + rule("/")),
     ("missing-slash", rule("*a")),
     ("absolute-url", rule("/a?u=https://b") + "Disallow: /http/b.example\n"),
     ("absolute-url", rule("/wwwexample.org/a") + "Disallow: /example.org/a\n"),
     ("fragment-in-pattern", rule("/a# why") + "Disallow: /b #why\nDisallow: /c#\n"),
     ("outside-group", "Content-Signal: ai-train=no\n" + rule("/")),
+    ("group-without-rules", rule("") + "User-agent: b\nCrawl-delay: 1"),
 ]  # fmt: skip
 
 

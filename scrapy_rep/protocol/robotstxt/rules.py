@@ -14,7 +14,7 @@ from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.robotstxt.lines import bare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
     from scrapy_rep.protocol.dialect import Dialect

@@ -253,7 +253,8 @@ local function take(queue, most, host, found)
     local items = call('ZPOPMIN', key_of(queue), most)
     for index = 1, #items, 2 do
         local item, last = items[index], #new_leases
-        local number, lease = string.sub(item, 1, 14), table.concat({ items[index + 1], queue, item }, '\n')
+        local number = string.sub(item, 1, 14)
+        local lease = table.concat({ items[index + 1], queue, item }, '\n')
         new_leases[last + 1], new_leases[last + 2] = '=' .. number, lease
         if host then
             new_leases[last + 3], new_leases[last + 4] = '@' .. number, host

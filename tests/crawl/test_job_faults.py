@@ -194,19 +194,21 @@ def test_two_crawls_on_one_jobdir(site: Site, mode: str, tmp_path: Path) -> None
     host = site.add(RULES)
     urls, paths = numbered(host, 5)
     host.answers["/2"] = Answer(after=lambda: others)
-    others: list[object] = []
+    others: list[bool] = []
     trial = Trial(site, tmp_path, urls, mode=mode)
     crawl = trial.start()
     crawl.until(lambda: host.hits_on("/2"))
     crawl.process.send_signal(signal.SIGSTOP)
-    other = trial.start().result()
+    try:
+        other = trial.start().result(60)
+    finally:
+        crawl.process.send_signal(signal.SIGCONT)
+        others.append(True)
     assert other.stats["finish_reason"] != "finished"
     (line,) = lines_of(other.log, "ERROR")
     assert "Another crawl" in line
     assert str(trial.job) in line
     assert "Traceback" not in other.log
-    crawl.process.send_signal(signal.SIGCONT)
-    others.append(other)
     assert crawl.result().stats["finish_reason"] == "finished"
     trial.finish()
     assert host.pages == sorted(paths)

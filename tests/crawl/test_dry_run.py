@@ -189,7 +189,7 @@ def test_the_log(site: Site, mode: str) -> None:
         "rep/dry_run/seconds": 230.0,
     }
     assert "robotstxt/forbidden" not in result.stats
-    assert result.duration < 30
+    assert result.stats["elapsed_time_seconds"] < 30
 
 
 def test_a_project_that_obeys(site: Site, mode: str, tmp_path: Path) -> None:
@@ -238,31 +238,33 @@ def test_a_robotstxt_that_does_not_answer(site: Site, mode: str) -> None:
 
 
 class ImpatientSpider(PageSpider):
-    """Waits one second for robots.txt files: after the last page, or when it is closed."""
+    """Waits one second for robots.txt files: after the last page, or when it is closed, as
+    ``waits`` says.
+    """
 
     name = "impatient"
 
     @classmethod
     def from_crawler(cls, *args: Any, **kwargs: Any) -> ImpatientSpider:
-        dryrun._END_WAITS = dryrun._CLOSING_WAITS = 1
+        setattr(dryrun, kwargs["waits"], 1)
         return super().from_crawler(*args, **kwargs)
 
 
 @pytest.mark.parametrize(
-    ("limit", "reason"),
-    [({}, "finished"), ({"CLOSESPIDER_PAGECOUNT": 1}, "closespider_pagecount")],
+    ("waits", "reason", "limit"),
+    [("_END_WAITS", "finished", 0), ("_CLOSING_WAITS", "closespider_pagecount", 1)],
 )
 def test_an_end_that_waits_too_long(
-    site: Site, mode: str, limit: dict[str, int], reason: str
+    site: Site, mode: str, waits: str, reason: str, limit: int
 ) -> None:
     """The end of a crawl waits for robots.txt files only so long, also if the spider is closed
     early. What is not judged, is counted.
     """
     host = site.add(Answer(hang=True))
-    settings = {"DOWNLOAD_TIMEOUT": 60, **limit}
+    settings = {"DOWNLOAD_TIMEOUT": 60, "CLOSESPIDER_PAGECOUNT": limit}
     spider = f"{__name__}.ImpatientSpider"
-    result = dry_run([host.url("/")], settings, spider=spider, mode=mode)
-    assert result.duration < 20
+    result = dry_run([host.url("/")], settings, spider=spider, mode=mode, waits=waits)
+    assert result.stats["elapsed_time_seconds"] < 20
     assert result.stats["finish_reason"] == reason
     assert result.stats["rep/dry_run/not_judged"] == 1
     assert len(result.lines("INFO", "not judged: 1.")) == 1

@@ -93,6 +93,8 @@ def _is_partial(call: ast.Call) -> bool:
 def _levels(call: ast.Call, function: ast.AST) -> set[str]:
     """The levels that a call logs at: by its name, its first two arguments, or a variable."""
     written = [call.func, *call.args[:2]]
+    if isinstance(call.func, ast.Name):
+        written += _assigned(call.func.id, function)
     if call.args and isinstance(call.args[0], ast.Name):
         written += _assigned(call.args[0].id, function)
     text = " ".join(map(ast.unparse, written)).replace("logging.", "logger.").lower()

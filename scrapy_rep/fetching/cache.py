@@ -85,7 +85,7 @@ class RobotsTxtCache:
         robots_of: RobotsOf,
     ) -> None:
         self._crawler = crawler
-        self._log = CrawlLog(__name__, crawler)
+        self._logger = CrawlLog(__name__, crawler)
         self._fetcher = fetcher
         self._settings = settings
         self._now = now
@@ -214,7 +214,7 @@ class RobotsTxtCache:
                 # Another component cancelled the fetch. The waiting requests must continue.
                 error = "cancelled"
             except Exception as exception:  # noqa: BLE001  whatever raises ends the fetch
-                self._log.exception(
+                self._logger.exception(
                     "%(url)s counts as unreachable and will be fetched again later: an error "
                     "in this crawler, not of the site, interrupted its fetch",
                     url=url_of(key),
@@ -267,7 +267,7 @@ class RobotsTxtCache:
         result = file.entry.result
         self._crawler.stats.inc_value(stats.TDMREP.format(access=result.access))
         is_read = file.of(TdmRep).is_valid or result.access is not Access.SUCCESSFUL
-        self._log.debug(
+        self._logger.debug(
             "%(url)s is %(access)s (%(result)s)%(finding)s",
             url=url,
             access=result.access,

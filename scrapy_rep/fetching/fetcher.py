@@ -87,7 +87,7 @@ class RobotsTxtFetcher:
         place: Place = lambda _: nullcontext(),
     ) -> None:
         self._crawler = crawler
-        self._log = CrawlLog(__name__, crawler)
+        self._logger = CrawlLog(__name__, crawler)
         self._dialect = settings.dialect
         self._place = place
         self._permits = DeferredSemaphore(MAX_ON_NETWORK)
@@ -224,7 +224,7 @@ class RobotsTxtFetcher:
                 error += ", raised by a component (see REP_REQUEST_META_KEYS)"
                 if not self._has_logged_traceback:
                     self._has_logged_traceback = True
-                    self._log.exception(
+                    self._logger.exception(
                         "%(url)s counts as unreachable: a component of the project raised the "
                         "exception below for its request. If the component needs a key of "
                         "Request.meta that your spider sets, add the key to "

@@ -35,7 +35,7 @@ class Identity:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._log = CrawlLog(__name__, crawler)
+        self._logger = CrawlLog(__name__, crawler)
         settings = RepSettings.of(crawler)
         self._agents = settings.agents
         self._purposes = settings.purposes
@@ -118,7 +118,7 @@ class Identity:
         agents = self.tokens(None)
         unusual = [agent for agent in agents if not is_rfc_token(agent)]
         if unusual:
-            self._log.warning(
+            self._logger.warning(
                 "The product token %(token)r has characters other than letters, '_' and "
                 "'-', the only ones that RFC 9309 (2.2.1) allows. scrapy-rep matches it "
                 "unchanged; some sites and checkers may cut it at such a character.",
@@ -126,14 +126,14 @@ class Identity:
             )
         for name, nearest in unknown_names(self._crawler.settings):
             meant = f" Did you mean {nearest}?" if nearest else ""
-            self._log.warning(
+            self._logger.warning(
                 "%(name)s is not a setting of scrapy-rep and has no effect.%(meant)s",
                 name=name,
                 meant=meant,
             )
         parser = _unused_parser(self._crawler.settings)
         if parser:
-            self._log.warning(
+            self._logger.warning(
                 "%(setting)s = %(parser)r has no effect: scrapy-rep parses robots.txt with "
                 "its own parser. Remove the setting, or use Scrapy's RobotsTxtMiddleware.",
                 setting=PARSER,
@@ -144,7 +144,7 @@ class Identity:
         found = _tokens(header)
         if not found and not self._has_warned:
             self._has_warned = True
-            self._log.warning(
+            self._logger.warning(
                 "The User-Agent %(header)r does not say which crawler this is, so the crawl "
                 "follows only the groups for all crawlers (*). Set %(setting)s to the name "
                 "of your crawler, and include that name in USER_AGENT.",

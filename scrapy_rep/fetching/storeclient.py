@@ -48,7 +48,7 @@ class StoreClient:
 
     def __init__(self, crawler: Crawler, store: Store) -> None:
         self._crawler = crawler
-        self._log = CrawlLog(__name__, crawler)
+        self._logger = CrawlLog(__name__, crawler)
         self._store = store
         self._owner = uuid.uuid4().hex
         self._failures = 0
@@ -140,7 +140,7 @@ class StoreClient:
         # A store that is locked can be read, but not written.
         if self._is_failing and writes:
             self._is_failing = False
-            self._log.info(
+            self._logger.info(
                 "The store of robots.txt files works again, and the crawl uses it again"
             )
         return found
@@ -152,7 +152,7 @@ class StoreClient:
         if not self._is_failing:
             # Any other error is of the store itself: its author needs the traceback.
             is_usual = isinstance(error, StoreError)
-            log = self._log.warning if is_usual else self._log.exception
+            log = self._logger.warning if is_usual else self._logger.exception
             log(
                 "The store of robots.txt files fails: %(error)s. The crawl continues without "
                 "it, and tries it again every few seconds",
@@ -166,7 +166,7 @@ class StoreClient:
         self._crawler.stats.inc_value(stats.STORE_ERRORS)
         if not self._has_warned_of_entry:
             self._has_warned_of_entry = True
-            self._log.warning(
+            self._logger.warning(
                 "The entry of %(url)s in the store of robots.txt files cannot be read "
                 "(%(error)s). It counts as missing: the file is fetched, and replaces it. "
                 "Check who else writes to the store. Later such entries are only counted "

@@ -213,7 +213,7 @@ class RobotsTxtCache:
                     raise
                 # Another component cancelled the fetch. The waiting requests must continue.
                 error = "cancelled"
-            except Exception as exception:  # noqa: BLE001  whatever raises ends the fetch
+            except Exception as exception:
                 self._logger.exception(
                     "%(url)s counts as unreachable and will be fetched again later: an error "
                     "in this crawler, not of the site, interrupted its fetch",

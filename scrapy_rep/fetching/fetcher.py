@@ -214,7 +214,7 @@ class RobotsTxtFetcher:
             error = (
                 _STOPPED if is_dropped else f"took longer than {request.timeout:g} s"
             )
-        except Exception as exception:  # noqa: BLE001  download handlers raise any error
+        except Exception as exception:
             kind = type(exception)
             self._count(stats.EXCEPTION_COUNT.format(type=kind), not fetch.is_judged)
             error, is_dropped = in_words(exception), exception is not fetch.error

@@ -116,7 +116,7 @@ def measure(
         queue = open_queue(kind, url, SERIALIZERS[serializer])
         size = _size_of_one(queue, hosts)
         if isinstance(queue, HostQueue):
-            queue._beat()
+            queue._worker.exchange()
         with in_bulk(queue):
             for request in requests(queue.spider, hosts, count):
                 _see(queue, request)

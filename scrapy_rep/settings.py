@@ -482,7 +482,7 @@ class RepSettings:
     """
 
     queue_lease: float = _SECONDS("REP_QUEUE_LEASE", 60)
-    """The seconds without a heartbeat after which the requests of a worker return to the queue in Redis.
+    """The seconds without a call after which the requests of a worker return to the queue in Redis.
 
     With a smaller value, the requests of a killed worker return to the queue sooner. A worker that is
     blocked for longer than the lease loses its requests to other workers. See

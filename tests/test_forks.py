@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,17 +16,8 @@ from tests.crawl.server import Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-TOLD = """\
-import json, os, sys
-print("to stderr", file=sys.stderr)
-print(json.dumps({
-    "name": __name__, "argv": sys.argv[1:], "path": sys.path[0], "cwd": os.getcwd(),
-    "environ": dict(os.environ), "stdin": sys.stdin.read(),
-    "reactor": "twisted.internet.reactor" in sys.modules,
-}))
-sys.exit(3)
-"""
 LAST_WORDS = """\
 import sys
 class Cycle:
@@ -37,9 +25,6 @@ class Cycle:
     def __del__(self): print("end", file=sys.stderr)
 cycle = Cycle()
 """
-READY = (
-    "import sys, time; print('ready', flush=True); sys.stdin.read(); time.sleep(600)"
-)
 
 
 @pytest.fixture
@@ -49,25 +34,6 @@ def module(tmp_path: Path) -> Callable[[str], str]:
         return "its_module"
 
     return write
-
-
-@pytest.mark.newest
-def test_what_is_given(module: Callable[[str], str], tmp_path: Path) -> None:
-    """The process gets exactly the given arguments, input, folder and environment."""
-    environment = {"A": "1", "B": "ü"}
-    command = [module(TOLD), "one", "two"]
-    done = forks.run(command, given=b"given", cwd=tmp_path, env=environment)
-    assert done.returncode == 3
-    assert done.stderr == b"to stderr\n"
-    assert json.loads(done.stdout) == {
-        "name": "__main__",
-        "argv": ["one", "two"],
-        "path": str(tmp_path),
-        "cwd": str(tmp_path),
-        "environ": environment,
-        "stdin": "given",
-        "reactor": False,
-    }
 
 
 @pytest.mark.newest
@@ -92,36 +58,6 @@ def test_how_it_ends(
     assert done.returncode == status
     assert done.stderr.endswith(said)
     assert done.stderr or not said
-
-
-@pytest.mark.newest
-def test_signals(module: Callable[[str], str], tmp_path: Path) -> None:
-    """A process can be stopped, continued, interrupted and killed by signals."""
-    name = module(READY)
-    with (tmp_path / "out").open("w") as out:
-        first = forks.start([name], cwd=tmp_path, stdout=out)
-        second = forks.start([name], cwd=tmp_path, stdout=out)
-    assert first.pid != second.pid
-    while (tmp_path / "out").read_text().count("ready") < 2:
-        time.sleep(0.01)
-    assert first.poll() is None
-    first.send_signal(signal.SIGSTOP)
-    while state(first.pid) != "T":
-        time.sleep(0.01)
-    first.send_signal(signal.SIGINT)
-    with pytest.raises(subprocess.TimeoutExpired):
-        first.wait(0.05)
-    first.send_signal(signal.SIGCONT)
-    assert first.wait(60) == -signal.SIGINT
-    assert "KeyboardInterrupt" in (tmp_path / "out").read_text()
-    assert second.poll() is None
-    second.kill()
-    assert second.wait() == second.poll() == second.returncode == -signal.SIGKILL
-    second.kill()
-
-
-def state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 @pytest.mark.slow

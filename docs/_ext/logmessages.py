@@ -17,11 +17,9 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(__file__).resolve().parents[2] / "scrapy_rep"
 LEVELS = ("error", "warning", "info", "debug")
-WRAPPERS = {"_log": "info", "_warn": "warning", "log": ""}
-"""Methods that log their arguments, and their level if it is not an argument."""
-
-# Parsing a module is slow, and most modules log nothing.
-MAY_LOG = re.compile(r"\blogger\b|(?:_log|_warn|\blog)\(")
+IS_LOGGER = re.compile("logger|CrawlLog").search
+LOGS = {*LEVELS, "exception", "log", "_log_file", "_warn"}
+"""The methods that log their arguments. The level is their name or their first argument."""
 
 
 class Message(NamedTuple):
@@ -32,75 +30,48 @@ class Message(NamedTuple):
 
 def messages() -> list[Message]:
     """Each message once, by level, logger and text."""
-    found = {
-        message
-        for path in PACKAGE.rglob("*.py")
-        for source in [path.read_text(encoding="utf-8")]
-        if MAY_LOG.search(source)
-        for message in _of_module(path, ast.parse(source))
-    }
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        source = path.read_text(encoding="utf-8")
+        if not IS_LOGGER(source):  # Parsing is slow, and most modules log nothing.
+            continue
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        for function in ast.walk(ast.parse(source)):
+            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                found |= {
+                    Message(level, text, ".".join(parts))
+                    for call in calls(function)
+                    for level in _levels(call, function)
+                    for text in _texts(call, function)
+                }
     return sorted(
         found, key=lambda each: (LEVELS.index(each.level), each.logger, each.text)
     )
 
 
-def _of_module(path: Path, tree: ast.Module) -> Iterator[Message]:
-    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-    logger = ".".join(parts).removesuffix(".__init__")
-    for function in ast.walk(tree):
-        if not isinstance(
-            function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)
-        ):
-            continue
-        for call in calls(function):
-            for level in _levels(call, function):
-                for text in _texts(call, function):
-                    yield Message(level, text, logger)
-
-
 def calls(function: ast.AST) -> Iterator[ast.Call]:
-    """The calls that log, in a function or at the top of a module."""
-    for node in (
-        ast.walk(function) if not isinstance(function, ast.Module) else _top(function)
-    ):
-        if isinstance(node, ast.Call) and isinstance(
-            node.func, (ast.Attribute, ast.Name)
-        ):
-            name = (
-                node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
-            )
-            is_logger = "logger" in ast.unparse(node.func)
-            if (
-                (is_logger and name in (*LEVELS, "exception"))
-                or name in WRAPPERS
-                or _is_partial(node)
+    """The calls that log, in a function."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            owner, name = ast.unparse(node.func.value), node.func.attr
+            if name in LOGS and (
+                IS_LOGGER(owner) or name.startswith("_") or name == "log"
             ):
                 yield node
 
 
-def _top(module: ast.Module) -> Iterator[ast.AST]:
-    for statement in module.body:
-        if not isinstance(
-            statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-        ):
-            yield from ast.walk(statement)
-
-
-def _is_partial(call: ast.Call) -> bool:
-    return bool(call.args) and ast.unparse(call.args[0]).startswith("logger.")
-
-
 def _levels(call: ast.Call, function: ast.AST) -> set[str]:
-    """The levels that a call logs at: by its name, its first two arguments, or a variable."""
-    written = [call.func, *call.args[:2]]
-    if isinstance(call.func, ast.Name):
-        written += _assigned(call.func.id, function)
-    if call.args and isinstance(call.args[0], ast.Name):
-        written += _assigned(call.args[0].id, function)
-    text = " ".join(map(ast.unparse, written)).replace("logging.", "logger.").lower()
-    text = text.replace("logger.exception", "logger.error")
-    found = {level for level in LEVELS if f"logger.{level}" in text}
-    return found or {WRAPPERS[text.split()[0].rpartition(".")[2]]}
+    """The levels that a call logs at."""
+    assert isinstance(call.func, ast.Attribute)
+    name = call.func.attr.lstrip("_").replace("exception", "error")
+    name = "warning" if name == "warn" else name
+    if name in LEVELS:
+        return {name}
+    written = [*call.args[:1]]
+    if isinstance(written[0], ast.Name):
+        written += _assigned(written[0].id, function)
+    text = " ".join(map(ast.unparse, written)).lower()
+    return {level for level in LEVELS if f"logging.{level}" in text}
 
 
 def _texts(call: ast.Call, function: ast.AST) -> set[str]:

@@ -11,7 +11,7 @@ import asyncio
 import re
 import sys
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cache, partial
+from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,13 +32,6 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-_warn = cache(
-    partial(
-        logger.warning,
-        "This version of Scrapy has no attribute %s, so scrapy-rep works without it. Update "
-        "scrapy-rep to a version that supports this Scrapy",
-    )
-)
 
 PROXY_AUTH_META_KEY = "_auth_proxy"
 """The meta key for the proxy to which the ``Proxy-Authorization`` header of a request belongs."""
@@ -256,3 +249,12 @@ def _find(owner: Any, path: str) -> Any:
                 _warn(path)
             owner = getattr(owner, name, None)
         return owner
+
+
+@cache
+def _warn(path: str) -> None:
+    logger.warning(
+        "This version of Scrapy has no attribute %s, so scrapy-rep works without it. Update "
+        "scrapy-rep to a version that supports this Scrapy",
+        path,
+    )

@@ -27,7 +27,7 @@ from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.hostkeys import origin_at
 from scrapy_rep.frontier.reporter import DecisionReporter
 from scrapy_rep.ledger.writer import LedgerWriter, prepare, snapshot
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 from scrapy_rep.record import Layer, Subject, Verdict, made, storable
 from scrapy_rep.settings import OBEY, RepSettings, recorded
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.record import Record
-
-logger = get_logger(__name__)
 
 # Seconds between two checks of the writer.
 _CHECK_INTERVAL = 1.0
@@ -64,6 +62,7 @@ class Ledger:
         if settings.ledger is None:
             raise NotConfigured
         self._crawler = crawler
+        self._logger = CrawlLog(__name__, crawler)
         self._settings = settings
         self._identity = Identity.of(crawler)
         spider = crawler.spider or crawler.spidercls
@@ -162,12 +161,11 @@ class Ledger:
         await run_in_thread(self._writer.close, end)
         self._check_writer()
         if self._writer.digest is not None:
-            logger.info(
-                "Ledger %s: %d decisions, sha256 %s",
-                self._path,
-                self._writer.decisions,
-                self._writer.digest,
-                extra={"spider": self._crawler.spider},
+            self._logger.info(
+                "Ledger %(path)s: %(count)d decisions, sha256 %(digest)s",
+                path=self._path,
+                count=self._writer.decisions,
+                digest=self._writer.digest,
             )
 
     def _check_writer(self) -> None:
@@ -183,22 +181,20 @@ class Ledger:
                 self._crawler.stats.set_value(key, count)
         if writer.error is not None:
             self._warn(
-                "Cannot write to the ledger %s: %s. The crawl continues, keeps up to 32 MiB "
-                "of records in memory, and tries again every two seconds and at its end",
-                self._path,
-                writer.error,
+                "Cannot write to the ledger %(path)s: %(error)s. The crawl continues, keeps up to "
+                "32 MiB of records in memory, and tries again every two seconds and at its end",
+                error=writer.error,
             )
         if writer.dropped:
             self._warn(
-                "Records for the ledger %s are lost, because it could not be written; the "
+                "Records for the ledger %(path)s are lost, because it could not be written; the "
                 "stat rep/ledger/dropped counts them",
-                self._path,
             )
 
-    def _warn(self, message: str, *details: object) -> None:
+    def _warn(self, message: str, **details: object) -> None:
         if message not in self._has_warned:
             self._has_warned.add(message)
-            logger.warning(message, *details, extra={"spider": self._crawler.spider})
+            self._logger.warning(message, path=self._path, **details)
 
 
 def _path(setting: str, spider: str) -> Path:

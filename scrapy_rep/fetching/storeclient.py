@@ -150,14 +150,14 @@ class StoreClient:
             return
         self._crawler.stats.inc_value(stats.STORE_ERRORS)
         if not self._is_failing:
-            # Any other error is of the store itself: its author needs the traceback.
-            is_usual = isinstance(error, StoreError)
-            log = self._logger.warning if is_usual else self._logger.exception
-            log(
+            message = (
                 "The store of robots.txt files fails: %(error)s. The crawl continues without "
-                "it, and tries it again every few seconds",
-                error=error,
+                "it, and tries it again every few seconds"
             )
+            if isinstance(error, StoreError):
+                self._logger.warning(message, error=error)
+            else:  # Of the store itself: its author needs the traceback.
+                self._logger.exception(message, error=error)  # noqa: LOG004  called in a handler
         self._failures += 1
         self._is_failing = True
         self._paused_until = time.monotonic() + _PAUSE

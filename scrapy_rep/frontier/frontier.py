@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Protocol
@@ -44,7 +43,7 @@ from scrapy_rep.frontier.measures import Measures
 from scrapy_rep.frontier.pauses import Pauses, duration
 from scrapy_rep.frontier.refusing import Refusing
 from scrapy_rep.frontier.reporter import DecisionReporter
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import CrawlLog
 from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
@@ -59,8 +58,6 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.jobfile import JobFile
     from scrapy_rep.frontier.redis.leased import Leased
     from scrapy_rep.frontier.requests import FileRequests, MemoryRequests
-
-logger = get_logger(__name__)
 
 # The seconds between two checks for what Scrapy has no signal: whether the spider is closing,
 # and whether requests have ended unseen. Only while requests wait in the downloader.
@@ -181,6 +178,7 @@ class Frontier:
 
     def __init__(self, crawler: Crawler, clock: Clock | None = None) -> None:
         self._crawler = crawler
+        self._logger = CrawlLog(__name__, crawler)
         settings = RepSettings.of(crawler)
         self._obeys_delays = settings.crawl_delay
         self.clock = clock or Clock()
@@ -246,11 +244,8 @@ class Frontier:
             slot = host if was_redirected(request, host) else slot
         origin = request_origin(request)
         host = bare_host(origin) if origin is not None else ""
-        if host in {
-            slot,
-            slot.rstrip("."),
-            f"[{slot}]",
-        }:  # Scrapy's own choice of a slot.
+        # Scrapy's own choice of a slot.
+        if host in {slot, slot.rstrip("."), f"[{slot}]"}:
             slot = host
         if not isinstance(request, RobotsTxtRequest) and is_exempt(request):
             return HostKey(slot, None, is_service=host != slot)
@@ -630,13 +625,13 @@ class Frontier:
         name = "SCHEDULER"
         if settings.getpriority(name) == SETTINGS_PRIORITIES["default"]:
             name = "SCHEDULER_PRIORITY_QUEUE"
-        logger.warning(
+        self._logger.warning(
             "Requests that wait for a robots.txt or for the delay of their host take places "
             "of CONCURRENT_REQUESTS and slow down other hosts, because %(name)s is %(value)s. "
             "To make them wait in the queue, use Scrapy's scheduler with "
             'SCHEDULER_PRIORITY_QUEUE = "scrapy_rep.HostQueue".',
-            {"name": name, "value": settings[name]},
-            extra={"spider": self._crawler.spider},
+            name=name,
+            value=settings[name],
         )
 
     def _log_waiting(self) -> None:
@@ -645,24 +640,19 @@ class Frontier:
         requests, hosts, first = self.core.waiting() if is_idle else (0, 0, None)
         if requests:
             left = 0.0 if first is None else first.next_at - self.clock.monotonic()
-            self._log(
+            self._logger.info(
                 "Nothing to do at the moment: %(requests)d requests wait for %(hosts)d hosts, for "
                 "their robots.txt, delay, visiting hours or a pause that they asked for%(first)s",
                 requests=requests,
                 hosts=hosts,
-                first=(
-                    f". The next request is to {first.key}, in {duration(left)} "
-                    f"({first.reason.value})"
-                    if first is not None and left > 0
-                    else ""
-                ),
+                first=f". The next request is to {first.key}, in {duration(left)} "
+                f"({first.reason.value})"
+                if first is not None and left > 0
+                else "",
             )
         self._popped = 0
         self.measures.waiting(self.queues, len(self._waiters))
         self.alarms.at(self.clock.monotonic() + _LOG_EVERY, self._log_waiting)
-
-    def _log(self, message: str, level: int = logging.INFO, **values: object) -> None:
-        logger.log(level, message, values, extra={"spider": self._crawler.spider})
 
     def _engine_started(self) -> None:
         self._has_started = True
@@ -683,7 +673,7 @@ class Frontier:
             self._crawler.stats.set_value(stats.WAITED, round(waited, 3))
         for each in held_up[:_SLOWEST_NAMED]:
             if each.seconds:
-                self._log(
+                self._logger.info(
                     "%(host)s held up the crawl for %(time)s: %(requests)d requests, with a delay "
                     "of %(delay)g s",
                     host=each.key,

@@ -27,7 +27,7 @@ from scrapy_rep.frontier.core import Hold, Phase
 from scrapy_rep.frontier.frontier import BackQueue, Waiter
 from scrapy_rep.frontier.hostkeys import bare_host
 from scrapy_rep.frontier.pauses import duration
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.access.freshness import pause_asked
 from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.access.results import State
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.pace import Demand, Pace
     from scrapy_rep.protocol.usage.tdmrep import TdmRep
     from scrapy_rep.settings import RepSettings
-
-logger = get_logger(__name__)
 
 # The number of robots.txt files that are looked up or fetched at once.
 _MAX_FETCHING = MAX_ON_NETWORK
@@ -98,6 +96,7 @@ class Hosts:
         reporter: DecisionReporter,
     ) -> None:
         self._crawler = crawler
+        self._logger = CrawlLog(__name__, crawler)
         self._frontier = frontier
         self._core = frontier.core
         self._clock = clock = frontier.clock
@@ -167,11 +166,7 @@ class Hosts:
         self._overrides = tuple(each for each in self._overrides if now < each.ends)
         self._next_end = min((each.ends for each in self._overrides), default=inf)
         for each in ended:
-            logger.warning(
-                "%(notice)s",
-                {"notice": each.end_notice},
-                extra={"spider": self._crawler.spider},
-            )
+            self._logger.warning("%(notice)s", notice=each.end_notice)
 
     def cached(self, origin: Origin) -> Known | None:
         """Return the cached robots.txt of *origin*; None if it is absent or stale. One that is
@@ -228,7 +223,7 @@ class Hosts:
         self._open(host, known.robots, holds=holds, ago=now - known.entry.fetched)
         was_down, host.known, host.causes = host.known is not None, None, None
         if was_down:
-            self._log(
+            self._log_file(
                 logging.INFO,
                 "%(url)s is back after %(time)s (%(result)s): requests to this host continue",
                 known,
@@ -261,10 +256,10 @@ class Hosts:
         opens_at = now + demand.opens_in
         if demand.refusal is None and demand.opens_in:
             if opens_at > scope.next_at + _MIN_HOLDS:
-                logger.info(
+                self._logger.info(
                     "%(origin)s wants no visits for another %(time)s: requests to it wait",
-                    {"origin": origin, "time": duration(demand.opens_in)},
-                    extra={"spider": self._crawler.spider},
+                    origin=origin,
+                    time=duration(demand.opens_in),
                 )
                 self.report_hours(origin, pace)
             scope.hold(opens_at, Hold.VISITING_HOURS)
@@ -450,7 +445,7 @@ class Hosts:
             )
         else:
             return
-        self._log(
+        self._log_file(
             logging.WARNING,
             message,
             known,
@@ -549,50 +544,43 @@ class Hosts:
             return
         if demand.refusal is Reason.CRAWL_DELAY:
             self._crawler.stats.inc_value(stats.SKIPPED_HOSTS)
-            logger.warning(
+            self._logger.warning(
                 "%(origin)s is skipped: it asks for %(delay)g s between requests, more "
                 "than REP_CRAWL_DELAY_MAX (%(most)g). Requests to it are refused; to "
                 "crawl it, raise the setting, or add the host to REP_OVERRIDES",
-                {
-                    "origin": origin,
-                    "delay": demand.delay,
-                    "most": self._settings.crawl_delay_max,
-                },
-                extra={"spider": self._crawler.spider},
+                origin=origin,
+                delay=demand.delay,
+                most=self._settings.crawl_delay_max,
             )
         else:
             opens = self.now() + timedelta(seconds=demand.opens_in)
-            logger.warning(
+            self._logger.warning(
                 "%(origin)s wants no visits before %(opens)s UTC: requests to it are "
                 "refused until %(most)g s before that time (REP_WAIT_MAX). To crawl "
                 "it at any time, add the host to REP_OVERRIDES",
-                {
-                    "origin": origin,
-                    "opens": f"{opens:%H:%M}",
-                    "most": self._settings.wait_max,
-                },
-                extra={"spider": self._crawler.spider},
+                origin=origin,
+                opens=f"{opens:%H:%M}",
+                most=self._settings.wait_max,
             )
 
     def _log_delay(self, scope: Scope) -> None:
         waiting = (scope.parked or {}).values()
         count = sum(len(each) for tickets in waiting for each in tickets)
         if count >= _MANY and scope.delays:
-            logger.info(
+            self._logger.info(
                 "%(host)s asks for %(delay)g s between requests: the %(count)d requests that "
                 "wait for it will take %(time)s",
-                {
-                    "host": scope.key,
-                    "delay": scope.delay,
-                    "count": count,
-                    "time": duration(count * scope.delay),
-                },
-                extra={"spider": self._crawler.spider},
+                host=scope.key,
+                delay=scope.delay,
+                count=count,
+                time=duration(count * scope.delay),
             )
 
-    def _log(self, level: int, message: str, known: Known, **values: object) -> None:
+    def _log_file(
+        self, level: int, message: str, known: Known, **values: object
+    ) -> None:
         values |= {"url": known.origin.robotstxt_url, "result": known.entry.result}
-        logger.log(level, message, values, extra={"spider": self._crawler.spider})
+        self._logger.log(level, message, **values)
 
 
 def _is_new(origin: Origin, seen: set[int]) -> bool:

@@ -12,7 +12,6 @@ from scrapy.pqueues import DownloaderAwarePriorityQueue, ScrapyPriorityQueue
 
 from scrapy_rep.exceptions import JobError
 from scrapy_rep.frontier.requests import pickled
-from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
     from scrapy_rep.frontier.jobfile import JobFile
     from scrapy_rep.frontier.requests import QueueClasses
-
-logger = get_logger(__name__)
 
 NAME = "scrapy_rep.HostQueue"
 """How a state of this package begins."""
@@ -52,12 +49,11 @@ def move_older_queues(
     name = sha256(json.dumps(state).encode()).hexdigest()
     for old in folder.glob(f"{_COPY}*"):  # A run was killed while it moved them.
         rmtree(old, ignore_errors=True)
-    spider = kinds.crawler.spider
     if not file.has_moved(name):
-        logger.info(
+        kinds.logger.info(
             "Moving the requests in %(folder)s to %(file)s",
-            {"folder": folder, "file": file.path.name},
-            extra={"spider": spider},
+            folder=folder,
+            file=file.path.name,
         )
         try:
             # To read a queue changes it, and this process may be killed.
@@ -137,9 +133,8 @@ def _popped(
         try:
             request = queue.pop()
         except Exception:
-            logger.exception(
-                "A request in the queues of an earlier run cannot be read, and is lost",
-                extra={"spider": kinds.crawler.spider},
+            kinds.logger.exception(
+                "A request in the queues of an earlier run cannot be read, and is lost"
             )
         else:
             if request is None:

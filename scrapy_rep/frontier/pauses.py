@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from scrapy_rep import stats
 from scrapy_rep.fetching.fetcher import headers_of
 from scrapy_rep.frontier.hostkeys import origin_at
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.access.freshness import pause_asked
 
 if TYPE_CHECKING:
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.frontier import Frontier
     from scrapy_rep.frontier.reporter import DecisionReporter
     from scrapy_rep.settings import RepSettings
-
-logger = get_logger(__name__)
 
 # The shortest pause, in seconds, that a host can ask for.
 _MIN_ASKED = 1.0
@@ -45,6 +42,7 @@ class Pauses:
         reporter: DecisionReporter,
     ) -> None:
         self._crawler = crawler
+        self._logger = CrawlLog(__name__, crawler)
         self._frontier = frontier
         self._core = frontier.core
         self._clock = frontier.clock
@@ -141,8 +139,7 @@ class Pauses:
         self._core.succeeded(scope, now, sent_at=sent_at)
         if found is not None and found.is_over and not found.was_over:
             found.was_over = True
-            self._log(
-                logging.INFO,
+            self._logger.info(
                 "%(host)s answers again: requests to it continue, one more at a time after each "
                 "success (pauses so far: %(pauses)d)",
                 host=scope.key,
@@ -154,8 +151,7 @@ class Pauses:
         assert found is not None
         if self._core.is_backing_off_too_long(scope, now) and not found.is_long:
             found.is_long = True
-            self._log(
-                logging.WARNING,
+            self._logger.warning(
                 "%(host)s asks for a pause of %(pause)s, and has answered only 429 or 503 for "
                 "%(time)s: requests to it are refused. When the pause is over, one request asks "
                 "whether it is back (REP_WAIT_MAX is %(most)g)",
@@ -165,16 +161,12 @@ class Pauses:
                 most=self._settings.wait_max,
             )
         elif is_first:
-            self._log(
-                logging.INFO,
+            self._logger.info(
                 "%(host)s asks for a pause: it gets no request for %(pause)s, then "
                 "one at a time, and one more after each success (REP_BACKOFF_MAX)",
                 host=scope.key,
                 pause=duration(pause),
             )
-
-    def _log(self, level: int, message: str, **values: object) -> None:
-        logger.log(level, message, values, extra={"spider": self._crawler.spider})
 
 
 def pause_in(response: Response, now: float) -> tuple[float | None, str]:

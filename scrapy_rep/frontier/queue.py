@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from contextlib import suppress
 from math import inf
 from pathlib import Path
@@ -18,7 +17,7 @@ from scrapy_rep.frontier.hostkeys import HostKey
 from scrapy_rep.frontier.jobfile import JobFile
 from scrapy_rep.frontier.oldjobs import NAME, move_older_queues
 from scrapy_rep.frontier.requests import FileRequests, MemoryRequests, QueueClasses
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.origins import written_origin
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.pqueues import QueueProtocol
     from typing_extensions import Self
-
-logger = get_logger(__name__)
 
 _FILE = "requests.sqlite"
 
@@ -79,6 +76,7 @@ class HostQueue:
         is what :meth:`close` returned, of this class, an earlier version, or Scrapy's.
         """
         self._crawler = crawler
+        self._logger = CrawlLog(__name__, crawler)
         self._kinds = QueueClasses(crawler, downstream_queue_cls, start_queue_cls)
         self._frontier = Frontier.of(crawler)
         self._frontier.queues.append(self)
@@ -182,8 +180,7 @@ class HostQueue:
             self._file.close()
             self._file = None
         if self._kinds.unreadable:
-            self._log(
-                logging.ERROR,
+            self._logger.error(
                 "%(count)d requests in the queue could not be read, and were not sent. They stay "
                 "in %(file)s for the next run",
                 count=self._kinds.unreadable,
@@ -240,8 +237,7 @@ class HostQueue:
 
     def _open(self, folder: Path, state: Any) -> None:
         for kind in self._kinds.of_other_packages():
-            self._log(
-                logging.WARNING,
+            self._logger.warning(
                 "%(kind)s is not used: with scrapy_rep.HostQueue, the requests of a JOBDIR are in "
                 "%(file)s. Of SCHEDULER_DISK_QUEUE and SCHEDULER_START_DISK_QUEUE, only the order "
                 "of Scrapy's own classes counts",
@@ -327,17 +323,12 @@ class HostQueue:
             return False
         if error is None:
             if self._failed_at > -inf:
-                self._log(
-                    logging.INFO,
-                    "%(path)s can be written again",
-                    path=file.path,
-                )
+                self._logger.info("%(path)s can be written again", path=file.path)
                 self._failed_at = -inf
                 wake(self._crawler)
             return True
         if self._failed_at == -inf:
-            self._log(
-                logging.WARNING,
+            self._logger.warning(
                 "%(path)s cannot be written: %(error)s. Requests stay in memory meanwhile; while "
                 "%(most)d changes wait, no request is sent. The crawl tries again each second. If it "
                 "ends before that succeeds, the next run fetches the pages again whose end is not in "
@@ -352,14 +343,11 @@ class HostQueue:
 
     def _stop(self, error: JobError) -> None:
         """Close the spider: nothing can be done without the file."""
-        self._log(logging.ERROR, "The crawl stops: %(error)s", error=error)
+        self._logger.error("The crawl stops: %(error)s", error=error)
         if self._file is not None:
             self._file.close()
             self._file = self._frontier.job_file = None
         self._frontier.stop(_REASON)
-
-    def _log(self, level: int, message: str, **values: object) -> None:
-        logger.log(level, message, values, extra={"spider": self._crawler.spider})
 
 
 def _remove_torn_state(crawler: Crawler) -> None:

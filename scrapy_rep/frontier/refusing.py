@@ -15,7 +15,7 @@ from scrapy_rep.compat.internals import fail, is_scraper_full, wake
 from scrapy_rep.frontier.core import Phase
 from scrapy_rep.frontier.hostkeys import request_origin
 from scrapy_rep.frontier.reporter import BACK_OFF, Case
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import CrawlLog
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from scrapy_rep.frontier.frontier import BackQueue, Frontier
     from scrapy_rep.frontier.reporter import DecisionReporter
-
-logger = get_logger(__name__)
 
 # The seconds that one iteration of the event loop may spend here, and the seconds before the next
 # attempt when callbacks cannot keep up, or after an error.
@@ -39,6 +37,7 @@ class Refusing:
         self, crawler: Crawler, frontier: Frontier, reporter: DecisionReporter
     ) -> None:
         self._crawler = crawler
+        self._logger = CrawlLog(__name__, crawler)
         self._frontier = frontier
         self._reporter = reporter
         self._queues: deque[BackQueue] = deque()
@@ -86,11 +85,10 @@ class Refusing:
             if request is not None:
                 self._refuse(request, queue)
         except Exception:
-            logger.exception(
+            self._logger.exception(
                 "Error while refusing a request to %(host)s: its errback may not be called. The "
                 "next request is refused after a pause",
-                {"host": queue.key.origin or queue.key.slot},
-                extra={"spider": self._crawler.spider},
+                host=queue.key.origin or queue.key.slot,
             )
             return False
         return True

@@ -13,7 +13,7 @@ from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.request import request_from_dict
 
 from scrapy_rep.frontier.jobfile import HostEntries
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import CrawlLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from scrapy.pqueues import QueueProtocol
 
     from scrapy_rep.frontier.jobfile import JobFile
-
-logger = get_logger(__name__)
 
 _rank_of = itemgetter(0)
 
@@ -41,6 +39,7 @@ class QueueClasses:
         of_start: type[QueueProtocol] | None,
     ) -> None:
         self.crawler = crawler
+        self.logger = CrawlLog(__name__, crawler)
         self.methods = KnownMethods(crawler)
         self.unreadable = 0
         """The requests of this crawl that could not be read from the file."""
@@ -219,11 +218,12 @@ class FileRequests(HostEntries):
             if is_popped:
                 self._kinds.unreadable += 1
                 if self._kinds.unreadable == 1:
-                    logger.error(
+                    self._kinds.logger.error(
                         "A request to %(host)s in %(path)s cannot be read: %(error)r. It is not "
                         "sent, and stays there for the next run. This is logged once: at its end, "
                         "the crawl logs how many there were",
-                        {"host": self.host, "path": self.file.path, "error": error},
-                        extra={"spider": self._kinds.crawler.spider},
+                        host=self.host,
+                        path=self.file.path,
+                        error=error,
                     )
             return None

@@ -128,7 +128,7 @@ def test_settings_that_scrapy_cannot_start_with(site: Site, tmp_path: Path) -> N
 def test_lint(site: Site, tmp_path: Path) -> None:
     """A URL of a host means its robots.txt; a missing file is clean, an unreachable one not."""
     bad = site.add("User-agent: *\nDisalow: /basket/\n")
-    bad.answers["/old.txt"] = Answer(b"User-agent: *\nDisallow: /\n")
+    bad.answers["/old.txt"] = Answer(b"User-agent: *\nDissallow: /\n")
     none = site.add()
     down = site.add(Answer(status=503))
     ended = scrapy_rep(

@@ -1,8 +1,12 @@
-"""Components of projects that meet requests for robots.txt as well as those of the spider."""
+"""Components of projects that meet requests for robots.txt as well as those of the spider, and a
+spider with fewer rights.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import struct
 from typing import TYPE_CHECKING, Any
 
 from scrapy import signals
@@ -15,6 +19,9 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Headers, Response
+
+
+_VERSION_3 = 0x20080522  # See linux/capability.h.
 
 
 class HtmlOnlySpider(PlanSpider):
@@ -77,3 +84,17 @@ class CancelRobotsTxt:
         if request.url.endswith("/robots.txt"):
             raise asyncio.CancelledError
         return response
+
+
+class PowerlessSpider(PlanSpider):
+    """Drops its capabilities, so that file modes apply to it also if root runs it."""
+
+    name = "powerless"
+
+    @classmethod
+    def from_crawler(
+        cls, crawler: Crawler, *args: Any, **kwargs: Any
+    ) -> PowerlessSpider:
+        none = struct.pack("6I", *[0] * 6)
+        ctypes.CDLL(None).capset(struct.pack("Ii", _VERSION_3, 0), none)
+        return super().from_crawler(crawler, *args, **kwargs)

@@ -96,37 +96,11 @@ class CrawlResult:
         return sorted(response["url"] for response in self.responses)
 
 
-def run_crawl(
-    requests: Iterable[str | Mapping[str, Any]] = (),
-    *,
-    then: Iterable[str | Mapping[str, Any]] = (),
-    mode: str = "asyncio",
-    spider: str = "PlanSpider",
-    settings: Mapping[str, Any] | None = None,
-    enable: Mapping[str, Any] = ADDON,
-    names: Mapping[str, Sequence[str | None]] | None = None,
-    timeout: float = 120,
-    **attributes: Any,
-) -> CrawlResult:
-    """Crawl *requests*, then those of *then*, in *mode*, and return the result.
-
-    A request is a URL, or the keyword arguments of a ``Request``. *spider* is a class in
-    ``tests.crawl.spiders``, or an import path; *attributes* become attributes of the
-    spider. *enable* are the settings that enable this package. *names* are the addresses of
-    host names (see :func:`tests.crawl.names.know`). After *timeout* seconds, the process is
-    killed and the test fails.
+def run_crawl(*args: Any, timeout: float = 120, **kwargs: Any) -> CrawlResult:
+    """Run a crawl with the arguments of :func:`start_crawl`, and return the result. After
+    *timeout* seconds, the process is killed and the test fails.
     """
-    crawl = start_crawl(
-        requests,
-        then=then,
-        mode=mode,
-        spider=spider,
-        settings=settings,
-        enable=enable,
-        names=names,
-        **attributes,
-    )
-    return crawl.result(timeout)
+    return start_crawl(*args, **kwargs).result(timeout)
 
 
 def start_crawl(
@@ -140,7 +114,13 @@ def start_crawl(
     names: Mapping[str, Sequence[str | None]] | None = None,
     **attributes: Any,
 ) -> RunningCrawl:
-    """Start a crawl with the arguments of :func:`run_crawl`, and return at once."""
+    """Start a crawl of *requests*, then those of *then*, in *mode*, and return at once.
+
+    A request is a URL, or the keyword arguments of a ``Request``. *spider* is a class in
+    ``tests.crawl.spiders``, or an import path; *attributes* become attributes of the
+    spider. *enable* are the settings that enable this package. *names* are the addresses of
+    host names (see :func:`tests.crawl.names.know`).
+    """
     steps = [[_request(request) for request in step] for step in (requests, then)]
     spec = {
         "mode": mode,

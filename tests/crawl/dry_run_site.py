@@ -4,7 +4,6 @@ files, and with many ways to most pages.
 
 from __future__ import annotations
 
-import time
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -46,9 +45,6 @@ class SiteSpider(PageSpider):
             }
             for link in response.css("a::attr(href)"):
                 yield response.follow(link.get(), self.note_response)
-
-    def closed(self, reason: str) -> None:
-        self.crawler.stats.set_value("processor_time", time.process_time())
 
 
 def build(site: Site, hosts: int, pages: int) -> tuple[list[Host], list[str]]:

@@ -27,6 +27,8 @@ DATA = {
     "/shop-sitemap.xml": "application/xml",
     "/feed/": "application/rss+xml",
     "/shops.js": "text/javascript",
+    # This is what PHP says if a plugin does not say that it sends JSON.
+    "/wp-admin/admin-ajax.php": "text/html; charset=UTF-8",
 }
 """Documents with the types that WordPress and its plugins send, by path."""
 

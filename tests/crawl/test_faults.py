@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
 RULES = "User-agent: *\nDisallow: /private/\n"
-POWERLESS = "tests.crawl.fault_spiders.PowerlessSpider"
+POWERLESS = "tests.crawl.component_spiders.PowerlessSpider"
 GARBAGE = b"User-agent: *\nDisallow:\n" * 4_000
 
 

@@ -226,7 +226,7 @@ def test_a_worker_that_is_killed(site: Site, server: RedisServer) -> None:
 
 
 def returned(crawls: Iterable[CrawlResult | RunningCrawl]) -> int:
-    """Return how many requests returned from workers without a heartbeat, by
+    """Return how many requests returned from workers whose lease expired, by
     the logs of all workers.
     """
     counts = [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scrapy_rep.frontier.core import Core, Hold, Phase, Scopes, Ticket, Where
+from scrapy_rep.frontier.core import Core, Phase, Scopes, Ticket, Where
 from scrapy_rep.protocol.origins import Origin
 
 if TYPE_CHECKING:
@@ -335,30 +335,6 @@ def test_refused_hosts_that_are_forgotten() -> None:
 
 
 # Places and delays.
-
-
-def test_one_at_a_time_with_a_delay() -> None:
-    """At a host with a delay, one request is in flight, and the next one goes when the longest
-    delay of its origins has passed since the end of the last one; without a delay, if that was
-    not sent.
-    """
-    world = World()
-    world.delay(2)
-    world.delay(5, SECURE)
-    ticket, _ = world.queue(), world.queue()
-    assert world.next() is ticket
-    assert world.next() is None
-    world.pass_time(100)
-    assert world.next() is None
-    world.leave(ticket)
-    world.pass_time(4.9)
-    assert world.next() is None
-    world.pass_time(0.1)
-    other = world.next()
-    assert other is not None
-    world.core.leave(other, world.now, fetched=False)
-    world.core.add(ticket, world.now)
-    assert world.next() is ticket
 
 
 @pytest.mark.parametrize(("ago", "expected"), [(0, 5), (3, 2), (6, 0)])
@@ -717,22 +693,6 @@ def test_a_fetch_that_nothing_waits_for_any_more() -> None:
 
 
 # What holds a host back.
-
-
-def test_requests_that_obey_no_delay_keep_to_pauses() -> None:
-    """A request with ``dont_obey_robotstxt`` goes without the delay and at closed hours, but not
-    within a pause that the host has asked for, whichever ends later.
-    """
-    world = World()
-    world.a.hold(100, Hold.VISITING_HOURS)
-    exempt = world.direct(obeys=False)
-    assert world.granted() == [exempt]
-    world.leave(exempt)
-    world.pause(10, sent=0)
-    exempt = world.direct(obeys=False)
-    assert world.granted() == []
-    world.pass_time(10)
-    assert world.granted() == [exempt]
 
 
 def test_a_long_delay_holds_up_only_those_that_keep_to_it() -> None:

@@ -79,9 +79,14 @@ def test_another_file_is_not_replaced(
 ) -> None:
     """A ledger or a folder is not replaced; an empty file, as from mktemp, is."""
     ledger = ledgers.empty(tmp_path / "ledger")
-    for output in (ledger, tmp_path):
+    another = ledgers.empty(tmp_path / "another")
+    for output, why in (
+        (another, f"{another} exists, and this command did not write it"),
+        (tmp_path, f"{tmp_path}: Is a directory"),
+        (ledger, f"{ledger}: this is an input file"),
+    ):
         assert run(ledger, "-o", output) == 2
-        assert f"{output} exists and is not a report" in capsys.readouterr().err
+        assert why in capsys.readouterr().err
     (tmp_path / "made").touch()
     assert run(ledger, "-o", tmp_path / "made") == 0
 

@@ -192,4 +192,4 @@ def test_differences_on_the_page(
     assert section() == ""
     capsys.readouterr()
     assert run(now, "--against", before, "-o", before) == 2
-    assert "is not a report" in capsys.readouterr().err
+    assert "is an input file" in capsys.readouterr().err

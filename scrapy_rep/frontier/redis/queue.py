@@ -372,7 +372,7 @@ class HostQueue(Base):
     def _log_returned(self, count: int) -> None:
         if count:
             logger.warning(
-                "A worker sent no heartbeat for REP_QUEUE_LEASE seconds: the %(count)d requests "
+                "A worker has not renewed its lease for REP_QUEUE_LEASE seconds: the %(count)d requests "
                 "that it had taken are in the queue again, for any worker",
                 {"count": count},
                 extra={"spider": self.spider},

@@ -88,7 +88,7 @@ def messages(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
 
 def test_no_memory(shared: Shared) -> None:
     """A server that is out of memory refuses pushes, and the worker keeps them. Pops,
-    reports and heartbeats, which free memory, still work.
+    reports and renewals, which free memory, still work.
     """
     one, two = shared.worker(), shared.worker()
     push(one, PAGES, "1", "2", "3")

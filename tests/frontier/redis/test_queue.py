@@ -324,7 +324,7 @@ def test_worker_that_was_killed(
 
 
 def test_turn_of_a_worker_that_was_taken_for_dead(shared: Shared) -> None:
-    """A worker that was taken for dead loses its turns, also after its next heartbeat."""
+    """A worker that was taken for dead loses its turns, also when it renews its lease."""
     crawl, other = WorkerCrawl(shared, obey=False), shared.worker(lease=1000.0)
     crawl.push(f"{A}/1")
     crawl.run()

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.newest
 
 def test_requests_of_a_dead_worker_come_back(shared: Shared) -> None:
     """The requests of a dead worker return to their old positions in the queue, its places
-    at hosts are free, and the heartbeat returns the number of requests.
+    at hosts are free, and the call that finds it returns the number of requests.
     """
     dead, worker = shared.worker(), shared.worker(lease=1000.0)
     know(worker, PAGES)
@@ -57,7 +57,7 @@ def test_requests_of_a_dead_worker_come_back(shared: Shared) -> None:
 
 
 def test_worker_that_lives_keeps_what_it_has(shared: Shared) -> None:
-    """A worker keeps its requests as long as it sends heartbeats, however long they take."""
+    """A worker keeps its requests as long as it renews its lease, however long they take."""
     one, two = shared.worker(), shared.worker()
     know(one, PAGES, holds=9 * HOUR)
     push(one, PAGES, "1")

@@ -67,9 +67,9 @@ _WORDS = {
 _PACE = {Reason.CRAWL_DELAY.value, Reason.VISIT_TIME.value}
 
 _ROWS = ("{words:word}\t{url}\t{why}",)
-_HOST_ROWS = ("{words:word}\t{origin}\t{urls} URLs: {why}",)
+_HOST_ROWS = ("{words:word}\t{origin}\t{urls:=URL}: {why}",)
 _SUMMARY_ROWS = (
-    "{urls} URLs compared",
+    "{urls:=URL} compared",
     *(f"  {words}: {{{kind}:some}}" for kind, words in _WORDS.items()),
 )
 _RULES_ROWS = (

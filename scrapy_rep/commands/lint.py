@@ -29,7 +29,7 @@ _OF_FETCHES = (Access.UNAVAILABLE.value, Access.UNREACHABLE.value)
 """The codes of findings about a robots.txt that could not be fetched."""
 
 _ROWS = (
-    "{file:bold}: {errors} errors, {warnings} warnings, {notes} notes",
+    "{file:bold}: {errors:=error}, {warnings:=warning}, {notes:=note}",
     (
         "findings",
         (

@@ -69,7 +69,8 @@ class Output(Formatter):
     dict, and the rows for each of its values, which may also name values of the dict around it:
     the key in a dict is ``name``, and a value that is no dict is ``item``.
 
-    A format is a style, a width with its direction (``<20``), or both. The styles are ``bold``,
+    A format is a style, a width with its direction (``<20``), or both; or ``=`` and a noun, which
+    follows the number, as in ``2 URLs``. The styles are ``bold``,
     the colours, ``word`` (the colour of a word for a result), and ``some``, with which a row is
     also left out for 0.
     """
@@ -115,6 +116,8 @@ class Output(Formatter):
         """Return a value as it is shown. Control characters are made visible, so that text of
         a site can't control the terminal.
         """
+        if format_spec.startswith("="):
+            return f"{value:,} {format_spec[1:]}{'' if value == 1 else 's'}"
         match = _FORMAT(format_spec)
         assert match
         style, width = match.groups()

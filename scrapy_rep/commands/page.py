@@ -43,13 +43,13 @@ _TAG = "x-robots-tag"
 _ROWS = (
     "{verdict:word<9}  {page:bold}",
     "  redirected to {redirects}",
-    "  {decision[allowed]:word}: {decision[why]}",
+    "  fetching it is {decision[allowed]:word}: {decision[why]}",
     "  robots.txt: {robotstxt}, {access[why]}",
     "  status: {status}",
     "  The page was not fetched: {error}",
     (
         "evidence",
-        ("  {name:bold}", ("item", ("      {text}   ({source} {position})",))),
+        ("  {name:bold}: {value}", ("statements", ("      {text}   ({where})",))),
     ),
     ("findings", ("  [{code}] {message}",)),
     ("dialects", ("  {name:<9}  {verdict:word<9}  {header}",)),
@@ -91,7 +91,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     is_allowed = record["decision"] is None or record["decision"]["allowed"]
     if response is not None:
         record |= _of_response(response, robots, tdmrep, profile, is_allowed=is_allowed)
-    Output(arguments).show(record, _ROWS)
+    Output(arguments).show(record, _ROWS, evidence=_evidence_texts(record))
     may_be_indexed = is_allowed and record["indexable"]
     return CLEAN if may_be_indexed and not record["usage"]["denied"] else FOUND
 
@@ -228,6 +228,26 @@ def _of_response(
         if has_callback
         else None,
     }
+
+
+def _evidence_texts(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return each rule of the page that a statement sets, as the text has it."""
+    return [
+        {
+            "name": name,
+            "value": record["rules"][name],
+            "statements": [{**each, "where": _where(each)} for each in statements],
+        }
+        for name, statements in record.get("evidence", {}).items()
+    ]
+
+
+def _where(statement: dict[str, Any]) -> str:
+    """Return the place of a statement, and the crawlers that it is for."""
+    is_header = statement["source"] == "header"
+    place = "X-Robots-Tag header" if is_header else "meta tag on line"
+    whom = statement["agent"] or "everyone"
+    return f"{place} {statement['position']}, for {whom}"
 
 
 def _effects(

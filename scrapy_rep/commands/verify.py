@@ -24,7 +24,7 @@ _ROWS = (
     "{verdict:word}  {ledger:bold}",
     "  crawl {crawl}: {spider}, started {started}",
     "  ended {ended}: {finish_reason}",
-    ("rows", ("  {name}: {item} rows",)),
+    ("rows", ("  {name}: {item:=row}",)),
     "  sha256 {digest}",
     "  published: {published}",
     ("problems", ("  {table}: {message}",)),

@@ -71,13 +71,13 @@ _BY_RULES = frozenset({"rule", "no-rule", "no-group"})
 """The reasons of decisions that any parser of the robots.txt can check."""
 
 _ROWS = (
-    "{asked:bold}, decisions: {found}",
+    "{asked:bold}: {found:=decision}",
     (
         "decisions",
         (
             "",
             "{time}  {verdict:word}  {url:bold}",
-            "  and {more:some} more such decisions, the last at {last}",
+            "  and {more:some} more like it, the last at {last}",
             "  {why} ({layer})",
             "  for {agent}",
             "  subject: {subject}, page: {page}",

@@ -95,7 +95,7 @@ def test_order(rep: Rep) -> None:
     """
     Path("robots.txt").write_text(MANY)
     first, *lines = rep("lint", "robots.txt").out.splitlines()
-    assert first.startswith("robots.txt: 1 errors, 1 warnings, ")
+    assert first.startswith("robots.txt: 1 error, 1 warning, ")
     heads = [line.split(": ")[1] for line in lines if line.startswith("robots.txt:")]
     assert heads == ["error [misspelt-field] most crawlers ignore the field 'Disalow'",
                      "warning [bad-percent] crawlers differ on a % without two hexadecimal digits after it",

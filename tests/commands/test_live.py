@@ -172,7 +172,7 @@ def test_page(site: Site, tmp_path: Path) -> None:
     assert record["evidence"]["follow"][0]["source"] == "meta"
     ended = scrapy_rep("page", shop.url("/missing.txt"), *AS_MYBOT, cwd=tmp_path)
     assert ended.status == 0
-    assert "  allowed: no rule matches\n" in ended.out
+    assert "  fetching it is allowed: no rule matches\n" in ended.out
 
 
 def test_data_that_says_noindex(site: Site, tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_page_that_robots_txt_forbids(site: Site, tmp_path: Path) -> None:
         ended = scrapy_rep("page", url, *AS_MYBOT, cwd=tmp_path)
         assert ended.status == 1
         assert "The page was not fetched" in ended.out
-        assert "  denied: line 5, Disallow: /basket/\n" in ended.out
+        assert "  fetching it is denied: line 5, Disallow: /basket/\n" in ended.out
     assert shop.pages == []
     ended = scrapy_rep("page", shop.url("/basket/1"), *AS_MYBOT, *JSON, cwd=tmp_path)
     assert ended.records("page")[0]["fetched"] is False

@@ -27,16 +27,16 @@ def test_rules_with_evidence(rep: Rep) -> None:
     assert ended.status == 0
     assert ended.out == (
         "indexable  page.html\n"
-        "  follow\n"
-        "      nofollow   (meta 3)\n"
-        "  archive\n"
-        "      nocache   (meta 2)\n"
-        "  image_index\n"
-        "      noimageindex   (header 1)\n"
-        "  odp\n"
-        "      noodp   (header 1)\n"
-        "  max_snippet\n"
-        "      max-snippet:20   (meta 2)\n"
+        "  follow: no\n"
+        "      nofollow   (meta tag on line 3, for mybot)\n"
+        "  archive: no\n"
+        "      nocache   (meta tag on line 2, for everyone)\n"
+        "  image_index: no\n"
+        "      noimageindex   (X-Robots-Tag header 1, for mybot)\n"
+        "  odp: no\n"
+        "      noodp   (X-Robots-Tag header 1, for mybot)\n"
+        "  max_snippet: 20\n"
+        "      max-snippet:20   (meta tag on line 2, for everyone)\n"
         "  [unknown-name] unknown rule, which has no effect: 'sparkle'\n"
         "  rfc9309    indexable  nofollow, noarchive, noimageindex, noodp, max-snippet:20\n"
         "  google     indexable  nofollow, noimageindex, max-snippet:20\n"
@@ -141,7 +141,7 @@ def test_agent_and_standard_input(rep: Rep) -> None:
     """``--agent`` sets the agent; ``-`` reads HTML from standard input."""
     ended = rep("page", "-", "--agent", "otherbot", stdin=HTML)
     assert ended.status == 1
-    assert "noindex   (meta 3)" in ended.out
+    assert "noindex   (meta tag on line 3, for otherbot)" in ended.out
     ended = rep("page", "-", stdin=HTML, USER_AGENT="Mozilla/5.0")
     assert "no setting names your crawler" in ended.err
 

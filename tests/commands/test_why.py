@@ -74,7 +74,7 @@ def test_a_refused_url(rep: Rep) -> None:
     ended = rep("why", f"{ORIGIN}/basket/1", "ledger")
     assert ended.status == 0
     assert ended.out == (
-        "http://example.com/basket/1, decisions: 1\n"
+        "http://example.com/basket/1: 1 decision\n"
         "\n"
         "1970-01-01T00:00:10Z  refused  http://example.com/basket/1\n"
         "  line 3, Disallow: /basket/ (robots.txt)\n"
@@ -140,7 +140,7 @@ def test_what_is_not_found(rep: Rep) -> None:
     ended = rep("why", f"{ORIGIN}/2", "ledger", "--bundle", "b.zip")
     assert (ended.status, ended.err) == (1, "")
     assert ended.out == (
-        "http://example.com/2, decisions: 0\n"
+        "http://example.com/2: 0 decisions\n"
         "Recorded only what was refused (REP_LEDGER_LEVEL): ledger\n"
     )
     assert not Path("b.zip").exists()
@@ -171,7 +171,7 @@ def test_everything_of_a_url(rep: Rep) -> None:
         "second",
     )  # fmt: skip
     out = rep("why", url, "ledger", "second", "ledger").out
-    assert out.startswith(f"{url}, decisions: 5\n")
+    assert out.startswith(f"{url}: 5 decisions\n")
     starts = [line[:20] for line in out.splitlines() if line.startswith("1970")]
     assert starts == [f"1970-01-01T00:00:0{n}Z" for n in (1, 2, 3, 4, 9)]
     for words in (
@@ -247,7 +247,7 @@ def test_a_host(rep: Rep) -> None:
     assert found(rep, "example.com:443", "ledger")["found"] == 1
     ended = rep("why", "example.com", "ledger", "--limit", "2")
     assert (
-        "  and 39 more such decisions, the last at 1970-01-01T00:00:49Z\n" in ended.out
+        "  and 39 more like it, the last at 1970-01-01T00:00:49Z\n" in ended.out
     )
     assert "Left out with --limit: 6 decisions in 6 groups\n" in ended.out
     record = found(rep, "example.com", "ledger", "--limit", "1")

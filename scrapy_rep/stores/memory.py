@@ -28,8 +28,8 @@ _PARSED_SHARE = 4
 
 # The bytes that Python's objects take besides the text in them, as measured: for a parsed file
 # its key, entry, result and headers; for a packed one its key.
-_PARSED_OVERHEAD = 500
-_PACKED_OVERHEAD = 550
+_PARSED_OVERHEAD = 520
+_PACKED_OVERHEAD = 580
 
 
 class LRU(Generic[V]):

@@ -246,9 +246,7 @@ def test_a_host(rep: Rep) -> None:
     assert found(rep, "http://example.com", "ledger")["found"] == 46
     assert found(rep, "example.com:443", "ledger")["found"] == 1
     ended = rep("why", "example.com", "ledger", "--limit", "2")
-    assert (
-        "  and 39 more like it, the last at 1970-01-01T00:00:49Z\n" in ended.out
-    )
+    assert "  and 39 more like it, the last at 1970-01-01T00:00:49Z\n" in ended.out
     assert "Left out with --limit: 6 decisions in 6 groups\n" in ended.out
     record = found(rep, "example.com", "ledger", "--limit", "1")
     assert record["left_out"] == {"groups": 7, "decisions": 7, "robotstxts": 1}

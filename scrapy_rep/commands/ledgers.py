@@ -102,18 +102,25 @@ class Ledger:
         self.connection = open_ledger(path)
         self.close = self.connection.close
         self.loaded = lru_cache(maxsize=8)(self._loaded)
-        with reading(path):
-            there = columns_of(self.connection, "decision")
-            # Ledgers of earlier versions lack columns.
-            more = "".join(f", NULL AS {name}" for name in ADDED if name not in there)
-            self._with = f"WITH decision AS (SELECT *{more} FROM main.decision)"  # noqa: S608
-            self.crawls = {
-                row["id"]: self._crawl(row)
-                for row in self.connection.execute("SELECT * FROM crawl")
-                if crawl in {None, row["id"]}
-            }
+        try:
+            with reading(path):
+                self._read_crawls(crawl)
+        except BaseException:
+            self.close()
+            raise
+
+    def _read_crawls(self, crawl: int | None) -> None:
+        there = columns_of(self.connection, "decision")
+        # Ledgers of earlier versions lack columns.
+        more = "".join(f", NULL AS {name}" for name in ADDED if name not in there)
+        self._with = f"WITH decision AS (SELECT *{more} FROM main.decision)"  # noqa: S608
+        self.crawls = {
+            row["id"]: self._crawl(row)
+            for row in self.connection.execute("SELECT * FROM crawl")
+            if crawl in {None, row["id"]}
+        }
         if crawl is not None and not self.crawls:
-            raise UsageError(f"{path} has no crawl {crawl}")
+            raise UsageError(f"{self.path} has no crawl {crawl}")
 
     def _crawl(self, row: sqlite3.Row) -> dict[str, Any]:
         """Return a crawl as a JSON object."""

@@ -113,7 +113,8 @@ def test_done_while_nothing_is_popped(site: Site, stops: bool, tmp_path: Path) -
     is full, or while the spider waits for the last answer before it closes.
     """
     host = site.add(RULES)
-    host.answers["/1"] = Answer(hang=True)
+    # The spider begins to close before a place is free for the third page.
+    host.answers |= {"/0": Answer(delay=0.5), "/1": Answer(hang=True)}
     urls = [host.url("/0"), host.url("/1"), host.url("/2")]
     at_once = 2 if stops else 1
     trial = Trial(site, tmp_path, urls, settings={"CONCURRENT_REQUESTS": at_once})

@@ -14,7 +14,6 @@ from twisted.internet.defer import CancelledError
 from scrapy_rep import stats
 from scrapy_rep.compat.versions import run_in_thread, sleep
 from scrapy_rep.exceptions import SpiderClosing, StoreError
-from scrapy_rep.fetching.request import MAX_TIMEOUT
 from scrapy_rep.log import CrawlLog
 from scrapy_rep.stores.entries import KEEP, dumps, loads
 from scrapy_rep.stores.memory import url_of
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# In seconds: as long as a request for robots.txt may take. After that, another worker fetches the
-# file, too: the one with the lock may be dead.
-_LOCK_HOLDS = MAX_TIMEOUT
+# In seconds. A robots.txt seldom takes longer. After that, another worker fetches the file too: the
+# one with the lock may be dead, or have lost the answer of the store.
+_LOCK_HOLDS = 8
 
 # The seconds between two checks whether another worker has fetched a robots.txt. The client
 # polls, since not every kind of store can notify other processes.

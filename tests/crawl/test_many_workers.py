@@ -107,20 +107,19 @@ class Crowd:
         self.site = site
         self.slow = [self._add(f"{RULES}Crawl-delay: {DELAY}\n") for _ in range(slow)]
         self.strict = [self._add(RULES) for _ in range(part)]
-        self.down = [self._add(Answer(status=503)) for _ in range(part)]
+        was_down = [Answer(status=503), Answer(status=503), robots(RULES)]
+        self.down = [self._add(was_down) for _ in range(part)]
         others = count - slow - 2 * part
         self.hosts = [*self.slow, *self.strict, *self.down]
         self.hosts += [self._add(RULES) for _ in range(others)]
-        for host in self.down:
-            site.later(
-                2, partial(host.answers.__setitem__, "/robots.txt", robots(RULES))
-            )
 
-    def _add(self, answer: str | Answer) -> Host:
+    def _add(self, answer: str | Sequence[Answer]) -> Host:
         number = self._number = getattr(self, "_number", 0) + 1
-        return self.site.add(
+        host = self.site.add(
             answer, name=f"127.0.{1 + number // 250}.{number % 250 + 1}"
         )
+        # Slow enough for each worker to have some requests at any time.
+        return limit(host, 0, seconds=0.05)
 
     @property
     def urls(self) -> list[str]:
@@ -266,14 +265,19 @@ def test_a_server_that_fails(site: Site, server: RedisServer, fault: str) -> Non
     """
     crowd = Crowd(site)
     settings = settings_for(server, REP_QUEUE_LEASE=30)
-    crawls = start_workers(crowd, settings, 2, spider="BranchingSpider")
-    total = len(crowd.hosts) * crowd.pages
-    wait_until(lambda: crowd.fetched >= 0.2 * total, LONGEST)
+    crawls: list[RunningCrawl] = []
 
     def seen() -> bool:
         return any("The queue in Redis fails" in crawl.log for crawl in crawls)
 
-    FAULTS[fault](server, partial(wait_until, seen, LONGEST))
+    # So the crawl cannot end before.
+    last = crowd.hosts[-1]
+    last.limit = None
+    last.answers[f"/public/{crowd.pages - 1}"] = Answer(after=seen)
+    crawls += start_workers(crowd, settings, 2, spider="BranchingSpider")
+    total = len(crowd.hosts) * crowd.pages
+    wait_until(lambda: crowd.fetched >= 0.2 * total, LONGEST)
+    FAULTS[fault](server, partial(wait_until, seen))
     results = [crawl.result(LONGEST) for crawl in crawls]
     for result in results:
         assert result.stats["finish_reason"] == "finished", result.log

@@ -179,6 +179,7 @@ class HostQueue(Base):
         self._frontier.settle()
         request = None
         if self._frontier.has_room:
+            self._give_back_old()
             if not self._handed_out:
                 self._ask_if_due()
             request = self._start_next()
@@ -249,6 +250,11 @@ class HostQueue(Base):
         """Note that a host has asked a worker for a pause."""
         self._frontier.pauses.paused_elsewhere(host, *times)
         self._give_back([one for one in self._handed_out if one.host == host])
+
+    def _give_back_old(self) -> None:
+        """Give back what was not popped in time. Its host may have asked for a pause since."""
+        if self._handed_out and self._clock.monotonic() >= self._kept_until:
+            self._give_back(list(self._handed_out))
 
     def _give_back(self, unused: list[Popped]) -> None:
         """Let other workers have requests that this one does not use."""
@@ -350,8 +356,7 @@ class HostQueue(Base):
             self._call_at(self._rests_until)
             return
         wanted = self._room if self._worker.has_reports else 0
-        if now >= self._kept_until:  # The engine does not pop them.
-            self._give_back(list(self._handed_out))
+        self._give_back_old()
         if self._worker.has_reports or now >= self._worker.renews_at:
             self._exchange(wanted)
             self._frontier.flush()

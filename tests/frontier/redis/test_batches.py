@@ -119,6 +119,22 @@ def test_what_is_not_used_is_given_back(shared: Shared) -> None:
     assert len(take_some(other, 8, at_once=8)) == 2
 
 
+def test_what_was_not_used_in_time(shared: Shared) -> None:
+    """A worker that stands still for longer than the pause of a host does not send what it was
+    handed out before: the host gets one request at first.
+    """
+    crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS=4)
+    other = shared.worker(obeys=False)
+    for page in range(3):
+        crawl.push(f"{A}/{page}")
+    crawl.start(crawl.queue.pop())
+    other.back_off("a.example", 1.0, 1.0)
+    crawl.frontier.alarms.stop()  # No timer runs while it stands still.
+    shared.advance(2.0)
+    assert crawl.queue.pop() is None
+    assert not take_some(other, 8, at_once=8)
+
+
 def test_given_back_twice(shared: Shared) -> None:
     """A request that is given back by a worker that does not have it any more stays with the
     worker that has it.

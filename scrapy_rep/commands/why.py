@@ -108,8 +108,8 @@ _ROWS = (
             "  sha256 {digest}",
         ),
     ),
-    "Left out with --limit: {left_out[decisions]:some} decisions in {left_out[groups]} groups",
-    "Left out with --limit: {left_out[robotstxts]:some} robots.txt files fetched earlier",
+    "Decisions left out (--limit): {left_out[decisions]:some}, in groups: {left_out[groups]}",
+    "Earlier robots.txt files left out (--limit): {left_out[robotstxts]:some}",
     "Recorded only what was refused (REP_LEDGER_LEVEL): {only_refusals}",
 )
 

@@ -90,20 +90,22 @@ def test_rules_and_verdicts(rep: Rep) -> None:
     assert ended.status == 1
     assert ended.out == (
         "User-agent: otherbot   (group removed)\n"
-        "  - disallow: /basket/\n"
-        "  - allow: /basket/help\n"
-        "  - crawl-delay: 2\n"
+        "  - Disallow: /basket/   (line 5)\n"
+        "  - Allow: /basket/help   (line 6)\n"
+        "  - Crawl-delay: 2   (line 4)\n"
         "User-agent: mybot   (group changed)\n"
-        "  - crawl-delay: 2\n"
-        "  + disallow: /private/\n"
+        "  - Crawl-delay: 2   (line 4)\n"
+        "  + Disallow: /private/   (line 4)\n"
         "User-agent: newbot   (group added)\n"
-        "  + disallow: \n"
-        "  - sitemap: https://shop.example/sitemap.xml\n"
-        "  + sitemap: https://shop.example/new.xml\n"
+        "  + Disallow:    (line 6)\n"
+        "Outside of the groups\n"
+        "  - Sitemap: https://shop.example/sitemap.xml\n"
+        "  + Sitemap: https://shop.example/new.xml\n"
         "now denied\t/private/\twas: no rule matches; now: line 4, Disallow: /private/\n"
         "now denied\t/private/x\twas: no rule matches; now: line 4, Disallow: /private/\n"
         "8 URLs compared\n"
         "  now denied: 2\n"
+        "  unchanged: 6\n"
     )
 
 
@@ -129,7 +131,7 @@ def test_nothing_changed(rep: Rep) -> None:
     Path("old.txt").write_text(old)
     new = "# New\n\nUser-agent: b\nDisallow: / # all\nUser-agent: *\nDisallow: /a\n"
     ended = rep("diff", "old.txt", "-", stdin=new)
-    assert (ended.status, ended.out) == (0, "4 URLs compared\n")
+    assert (ended.status, ended.out) == (0, "4 URLs compared\n  unchanged: 4\n")
     (summary,) = found(rep, "old.txt", "-", stdin=new)
     assert summary["changed"] is False
 
@@ -233,6 +235,7 @@ def test_what_changed(rep: Rep) -> None:
         "4 URLs compared\n"
         "  now denied: 1\n"
         "  now allowed: 1\n"
+        "  unchanged: 2\n"
     )
     record, _, summary = found(rep, ledger, "robots.txt")
     assert record["old"] == {
@@ -316,6 +319,7 @@ def test_what_is_overridden_now(site: Site, tmp_path: Path) -> None:
         "(overridden: 127.0.0.1: ignore (agreed; until 9000-01-01))\n"
         "2 URLs compared\n"
         "  overridden: 1\n"
+        "  unchanged: 1\n"
     )
     rules = 'REP_OVERRIDES={"127.0.0.1": "User-agent: *\\nDisallow: /tea"}'
     ended = scrapy_rep(*asked, rules, "--json", cwd=tmp_path)
@@ -337,6 +341,7 @@ def test_what_was_refused_for_a_delay(rep: Rep) -> None:
         f"now allowed\t{ALLOWED}\twas: {why}: Crawl-delay: 900; now: no rule matches\n"
         "3 URLs compared\n"
         "  now allowed: 1\n"
+        "  unchanged: 2\n"
     )
     Path("slow.txt").write_text("User-agent: *\nCrawl-delay: 901\n")
     ended = rep("diff", ledger, "slow.txt", "--purge-list", "purge")
@@ -346,6 +351,7 @@ def test_what_was_refused_for_a_delay(rep: Rep) -> None:
         "REP_CRAWL_DELAY_MAX is 180)\n"
         "3 URLs compared\n"
         "  now delayed: 2\n"
+        "  unchanged: 1\n"
     )
 
 
@@ -430,9 +436,9 @@ def test_two_times(rep: Rep) -> None:
     ended = rep("diff", f"{ledger}@1970-01-02", ledger)
     assert ended.status == 1
     assert "User-agent: otherbot, mybot   (group added)\n" in ended.out
-    assert "  - disallow: /coffee\n" in ended.out
+    assert "  - Disallow: /coffee   (line 2)\n" in ended.out
     was = "was: line 3, Disallow: /; now: line 5, Disallow: /basket/"
-    last = f"now denied\t{FORBIDDEN}\t{was}\n2 URLs compared\n  now denied: 1\n"
+    last = f"now denied\t{FORBIDDEN}\t{was}\n2 URLs compared\n  now denied: 1\n  unchanged: 1\n"
     assert ended.out.endswith(last)
     execute(
         ledger,
@@ -467,6 +473,7 @@ def test_list_of_urls_for_a_ledger(rep: Rep) -> None:
         f"unknown\t{cafe}\t2 URLs: no robots.txt of this host is known\n"
         "4 URLs compared\n"
         "  unknown: 2\n"
+        "  unchanged: 2\n"
     )
 
 

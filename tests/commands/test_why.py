@@ -247,11 +247,11 @@ def test_a_host(rep: Rep) -> None:
     assert found(rep, "example.com:443", "ledger")["found"] == 1
     ended = rep("why", "example.com", "ledger", "--limit", "2")
     assert "  and 39 more like it, the last at 1970-01-01T00:00:49Z\n" in ended.out
-    assert "Left out with --limit: 6 decisions in 6 groups\n" in ended.out
+    assert "Decisions left out (--limit): 6, in groups: 6\n" in ended.out
     record = found(rep, "example.com", "ledger", "--limit", "1")
     assert record["left_out"] == {"groups": 7, "decisions": 7, "robotstxts": 1}
     out = rep("why", "example.com", "ledger", "--limit", "1").out
-    assert "Left out with --limit: 1 robots.txt files" in out
+    assert "Earlier robots.txt files left out (--limit): 1\n" in out
 
 
 def test_without_a_file(rep: Rep) -> None:

@@ -78,7 +78,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
         ]
         findings.sort(key=lambda each: SEVERITIES.index(each["severity"]))
         counts = Counter(each["severity"] for each in findings)
-        record = {
+        record: dict[str, Any] = {
             "file": file.result.url,
             "dialect": profile.dialect.name,
             "clean": not counts["error"] + counts["warning"],
@@ -107,9 +107,7 @@ def _findings(file: LoadedRobotsTxt, dialect: Dialect) -> Sequence[Finding]:
     return [Finding(0, code, "note", message, text)]
 
 
-def _texts(
-    file: str, findings: Iterable[dict[str, Any]]
-) -> Iterator[dict[str, Any]]:
+def _texts(file: str, findings: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the findings as the text has them. The notes of one code differ little, so the first
     one stands for all.
     """

@@ -148,7 +148,7 @@ def test_lint(site: Site, tmp_path: Path) -> None:
     assert ended.status == 1, "in the texts of the time, 403 is a prohibition"
     ended = scrapy_rep("lint", none.origin, cwd=tmp_path)
     assert ended.status == 0
-    assert f"{none.robotstxt}:0: note [unavailable] there is no robots.txt" in ended.out
+    assert f"{none.robotstxt}: note [unavailable] there is no robots.txt" in ended.out
 
 
 def page(body: str, **headers: str) -> Answer:

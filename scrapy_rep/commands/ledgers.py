@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.output import iso_time
 from scrapy_rep.commands.sources import LoadedRobotsTxt, Rules
 from scrapy_rep.commands.urls import Asked
 from scrapy_rep.ledger.reader import open_ledger, reading, select
@@ -21,6 +20,7 @@ from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.origins import Origin, written_origin
 from scrapy_rep.protocol.reasons import REASONS, Words
 from scrapy_rep.report.ledgers import crawls_of
+from scrapy_rep.report.shown import iso_time
 
 if TYPE_CHECKING:
     import sqlite3

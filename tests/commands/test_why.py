@@ -83,7 +83,7 @@ def test_a_refused_url(rep: Rep) -> None:
         "  robots.txt 1 below\n"
         "    1  User-agent: *\n"
         "    2  Allow: /basket/help\n"
-        "    3  Disallow: /basket/ # \ufffd no robots\n"
+        "    3  Disallow: /basket/ # \\xff no robots\n"
         "\n"
         "robots.txt 1: http://example.com/robots.txt\n"
         "  fetched 1970-01-01T00:00:05Z: successful (status 200)\n"

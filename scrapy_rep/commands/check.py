@@ -70,6 +70,8 @@ def run(arguments: Namespace, settings: Settings) -> int:
         urls = UrlList(nullcontext(BytesIO(lines)), "argument")
         batches = list(urls)
         if not any(batches):
+            if not urls.bad:
+                raise UsageError("each URL is empty")
             return WRONG_USAGE
     checker.profile.notify()
     ask(

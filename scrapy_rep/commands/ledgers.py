@@ -7,7 +7,7 @@ import math
 from datetime import datetime, timezone
 from functools import lru_cache
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,7 +41,7 @@ _DECISIONS = f"""
 """
 _SNAPSHOT = "SELECT * FROM snapshot LEFT JOIN body USING (sha256) WHERE id = ?"
 _LAST = """
-    SELECT id FROM snapshot WHERE origin = :of AND fetched <= :until
+    SELECT id, fetched FROM snapshot WHERE origin = :of AND fetched <= :until
     AND crawl IN (SELECT id FROM crawl WHERE :crawl IS NULL OR id = :crawl)
     ORDER BY fetched DESC LIMIT 1
 """
@@ -139,10 +139,10 @@ class Ledger:
             result = AccessResult(url=row["url"], status=row["status"], error=error)
         return Rules(LoadedRobotsTxt(result), crawl=self.crawls.get(row["crawl"]))
 
-    def last(self, origin: Origin) -> Rules | None:
-        """Return the last robots.txt of *origin*, and the crawl that used it."""
+    def last(self, origin: Origin) -> tuple[float, int] | None:
+        """Return when the last robots.txt of *origin* was fetched, and its number."""
         row = next(self.rows(_LAST, of=str(origin)), None)
-        return self.loaded(row["id"]) if row else None
+        return (row["fetched"], row["id"]) if row else None
 
 
 class PastCrawls:
@@ -171,11 +171,12 @@ class PastCrawls:
 
     def rules(self, origin: Origin | None) -> Rules:
         """Return the last robots.txt of *origin*, and the crawl that used it."""
-        found = Rules()
-        for each in self._ledgers:
-            if origin is not None:
-                found = each.last(origin) or found
-        return found
+        lasts = [(origin and each.last(origin), each) for each in self._ledgers]
+        known = [(last, each) for last, each in lasts if last]
+        if not known:
+            return Rules()
+        (_, number), ledger = max(known, key=itemgetter(0))
+        return ledger.loaded(number)
 
 
 def _crawl(crawl: dict[str, Any]) -> dict[str, Any]:

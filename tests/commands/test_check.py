@@ -242,6 +242,7 @@ def test_summary_of_a_list(rep: Rep) -> None:
         (["file:///etc/passwd"], "'file:///etc/passwd' is not a URL of http"),
         (["http://["], "is not a URL"),
         (["\udcff"], "is not a URL"),
+        (["", " "], "each URL is empty"),
         ([BASKET, "-"], "- reads all of standard input"),
         (["-", "--robots", "-"], "- reads all of standard input"),
         ([BASKET, "--robots", "nowhere.txt"], "nowhere.txt: No such file"),

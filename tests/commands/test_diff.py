@@ -273,6 +273,11 @@ def test_several_ledgers(rep: Rep) -> None:
     for ledgers in ([first, second], [second, first]):
         records = found(rep, *ledgers, "robots.txt")
         assert changes(records) == [("denied", FORBIDDEN), ("allowed", ALLOWED)]
+    with_robotstxt(first, ROBOTS, at=100)
+    with_robotstxt(second, "User-agent: *\nDisallow:\n", at=200)
+    for ledgers in ([first, second], [second, first]):
+        records = found(rep, *ledgers, "robots.txt", "--urls", "-", stdin=FORBIDDEN)
+        assert changes(records) == [("denied", FORBIDDEN)], "the last robots.txt counts"
 
 
 def test_what_was_overridden(rep: Rep) -> None:

@@ -45,7 +45,7 @@ _ROWS = (
     *usage.ROWS,
     "  sitemaps: {sitemaps}",
     ("dialects", ("  {name:<21}  {allowed:word<7}  {why}",)),
-    ("crawlers", ("  {token:<21}  {allowed:word<7}  {why}",)),
+    ("crawlers", ("  {token:<21}  {allowed:word<7}  {why}   ({operator}, {purpose})",)),
     "",
 )
 _BRIEF_ROWS = (

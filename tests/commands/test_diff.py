@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scrapy_rep.commands import diff, rulechanges
+from scrapy_rep.commands import rulechanges
 from tests.commands.rep import ROBOTS, scrapy_rep, write_ledger
 
 if TYPE_CHECKING:
@@ -107,22 +107,6 @@ def test_rules_and_verdicts(rep: Rep) -> None:
         "  now denied: 2\n"
         "  unchanged: 6\n"
     )
-
-
-def test_json(rep: Rep) -> None:
-    """JSON output has an object for each change, and a summary at the end."""
-    records = found(rep, "robots.txt", "new.txt")
-    groups = [record for record in records if record["kind"] == "rules"]
-    assert [(group["agents"], group["change"]) for group in groups] == [
-        (["otherbot"], "removed"),
-        (["mybot"], "changed"),
-        (["newbot"], "added"),
-        ([], "changed"),
-    ]
-    rule = {"field": "disallow", "value": "/private/", "line": 4}
-    assert rule.items() <= groups[1]["added"][0].items()
-    assert changes(records) == [("denied", "/private/"), ("denied", "/private/x")]
-    assert records[-1]["denied"] == 2
 
 
 def test_nothing_changed(rep: Rep) -> None:
@@ -494,26 +478,6 @@ def test_dialects(rep: Rep) -> None:
     with_robotstxt(ledger, Path("order.txt").read_text())
     assert changes(found(rep, ledger, "google")) == []
     assert changes(found(rep, ledger, "classic")) == [("denied", FORBIDDEN)]
-
-
-class Killed(BaseException):
-    """Raised in place of a signal."""
-
-
-def test_interrupted(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interrupted run keeps the purge list of an earlier run, and leaves no other file."""
-    ledger = shop((FORBIDDEN, "allowed"))
-    Path("purge").write_text("before")
-    before = set(Path().iterdir())
-
-    def killed(*arguments: Any) -> None:
-        raise Killed
-
-    monkeypatch.setattr(diff.Differences, "_compare", killed)
-    with pytest.raises(Killed):
-        rep("diff", ledger, "robots.txt", "--purge-list", "purge")
-    assert Path("purge").read_text() == "before"
-    assert set(Path().iterdir()) == before
 
 
 def test_the_purge_list_is_no_file_that_is_read(rep: Rep) -> None:

@@ -132,15 +132,6 @@ def test_choice_of_findings(rep: Rep) -> None:
         assert (ended.status, ended.out) == (2, "")
 
 
-def test_a_closed_site(rep: Rep) -> None:
-    """A file that forbids everything to everyone is a warning."""
-    ended = rep("lint", "-", stdin="User-agent: *\nDisallow: /\n")
-    assert ended.status == 1
-    assert (
-        "warning [everything-forbidden] everything is forbidden to every" in ended.out
-    )
-
-
 def test_explain(rep: Rep) -> None:
     """A code is explained by an example, without a file; an unknown code is wrong usage."""
     ended = rep("lint", "--explain", "bad-percent", "--explain", "too-large")

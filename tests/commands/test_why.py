@@ -446,17 +446,6 @@ def test_checked_with_protego(
     ]
 
 
-def test_checked_with_robotspy(rep: Rep, two_decisions: str) -> None:
-    """Another parser, given what the page says, decides the same."""
-    robots = pytest.importorskip("robots")
-    files = bundled(rep, "example.com", two_decisions)
-    for decision in json.loads(files["record.json"])["decisions"]:
-        check = decision["check"]
-        text = files[check["file"]].decode("utf-8", "replace")
-        parser = robots.RobotsParser.from_string(text)
-        assert parser.can_fetch(check["agent"], check["url"]) == check["allowed"]
-
-
 def test_the_page_of_a_bundle(rep: Rep, two_decisions: str) -> None:
     """Each step of the page names what there is in the record."""
     files = bundled(rep, "example.com", two_decisions)

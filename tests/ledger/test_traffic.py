@@ -84,18 +84,4 @@ def test_of_an_hour(tmp_path: Path, is_each_alone: bool) -> None:
     writer.close(END)
     assert rows(path, TRAFFIC) == EXPECTED
     assert rows(path, PROGRESS) == EXPECTED_PROGRESS
-
-
-def test_after_a_failure(tmp_path: Path) -> None:
-    """What was counted while the file could not be written is written later, once."""
-    path = tmp_path / "ledger"
-    writer, traffic = started(path)
-    elsewhere = tmp_path / "elsewhere"
-    wait_for(lambda: writer._crawl_id)
-    path.rename(elsewhere)
-    note_all(traffic, lambda: None)
-    wait_for(lambda: writer.errors > 2)
-    elsewhere.rename(path)
-    writer.close(END)
-    assert rows(path, TRAFFIC) == EXPECTED
     assert (writer.recorded, writer.dropped) == (0, 0), "counts are no records"

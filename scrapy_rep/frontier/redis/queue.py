@@ -40,7 +40,7 @@ _NEAR = 0.02
 _GIVE_BACK_AFTER = 0.1
 
 # The most requests that are handed out at once: so many times CONCURRENT_REQUESTS.
-_MOST_AT_ONCE = 4
+_MOST_AT_ONCE = 2
 
 # The seconds after which an idle worker asks the server again. The server does not notify
 # it when another worker pushes a request.

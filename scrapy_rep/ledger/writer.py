@@ -42,9 +42,11 @@ _CLOSE_TIMEOUT = 10.0
 # Seconds to wait for the lock of a file that another process writes.
 _LOCK_TIMEOUT = 5.0
 
-# The approximate limit of records in memory, in bytes, and the memory of one without its texts.
+# The approximate limit of records in memory, in bytes; the memory of one without its texts, and
+# that of what is counted.
 _MAX_WAITING = 32 * 1024 * 1024
 _RECORD = 600
+_COUNT = 250
 
 _RECORDS_A_BATCH = 5_000
 
@@ -203,8 +205,9 @@ def _weight(record: tuple[Any, ...]) -> int:
     if isinstance(record, Record):
         texts = record.url, record.page, record.statement, record.form, record.via
         return _RECORD + sum(map(len, filter(None, texts)))
-    body = None if type(record) in _COUNTED else record[1]
-    return _RECORD + len(body or b"")
+    if type(record) in _COUNTED:
+        return _COUNT
+    return _RECORD + len(record[1] or b"")
 
 
 class LedgerWriter:

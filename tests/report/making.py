@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
 from typing import TYPE_CHECKING
 
-from scrapy.settings import Settings
-
-from scrapy_rep.commands import report
-from scrapy_rep.commands.arguments import SUBCOMMANDS
-from scrapy_rep.commands.output import exit_status
+from tests.commands.rep import execute
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,10 +13,7 @@ if TYPE_CHECKING:
 
 def run(*arguments: object) -> int:
     """Return the exit status of the command."""
-    parser = ArgumentParser()
-    SUBCOMMANDS["report"].add_arguments(parser)
-    given = parser.parse_args(list(map(str, arguments)))
-    return exit_status(report.run, given, Settings(), unknown=[])
+    return execute(["report", *map(str, arguments)], {})
 
 
 def make_report(folder: Path, maker: Callable[[Path], str | list[str]]) -> Path:

@@ -139,9 +139,10 @@ def _texts_of(
     adjoins = dialect.merge_groups and not dialect.blank_line_ends_group
     end = counted = 0
     line = 1
-    while True in ours[end:]:
-        first = ours.index(True, end)
-        end = first + 1
+    for number, is_ours in enumerate(ours):
+        if not is_ours or number < end:
+            continue
+        first, end = number, number + 1
         while first > 0 and not begins_group(first):
             first -= 1
         while end < len(starts) and ((adjoins and ours[end]) or not begins_group(end)):

@@ -167,8 +167,15 @@ class RunningCrawl:
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def until(self, condition: Callable[[], object]) -> None:
-        """Wait until *condition* is true, or the process has ended."""
-        wait_until(lambda: condition() or self.process.poll() is not None)
+        """Wait until *condition* is true. Fail if the process ends before."""
+
+        def is_true() -> bool:
+            has_ended = self.process.poll() is not None
+            found = bool(condition())
+            assert found or not has_ended, f"The process has ended:\n{self.log}"
+            return found
+
+        wait_until(is_true)
 
     def wait(self, timeout: float = 120) -> int:
         """Wait for the process, and return its exit code, also if it was killed."""

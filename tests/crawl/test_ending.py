@@ -30,8 +30,8 @@ RULES = "User-agent: *\nDisallow: /private/\n"
 
 def test_closing_is_no_outage(site: Site, mode: str, tmp_path: Path) -> None:
     """A crawl that is closed while robots.txt files wait for a turn, an answer (also after
-    redirects) or a retry stores no failure for them, and ends soon, as do the many requests that
-    wait for them.
+    redirects) or a retry stores no failure for them, gives back their locks, and ends soon, as do
+    the many requests that wait for them.
     """
     slow = site.add(f"{RULES}Crawl-delay: 60\n", name=named(1))
     strangers = [
@@ -65,7 +65,9 @@ def test_closing_is_no_outage(site: Site, mode: str, tmp_path: Path) -> None:
     assert other.pages == ["/public"]
     stored = SqliteStore(store)
     for host in (*strangers, hanging, moved):
-        assert stored.get(str(origin_of(host.origin))) is None
+        key = str(origin_of(host.origin))
+        assert stored.get(key) is None
+        assert stored.lock(key, "the next crawl", 1)
     assert stored.get(str(origin_of(other.origin))) is not None
     stored.close()
     assert "log_count/ERROR" not in result.stats, result.log

@@ -32,10 +32,10 @@ def test_what_scrapy_does_for_pages(site: Site, mode: str) -> None:
     information and upper case in a URL cause no second fetch. The rules of a robots.txt in HTML hold,
     and its meta refresh is not followed. One that is cut off is not used, even with
     DOWNLOAD_FAIL_ON_DATALOSS = False. One without an answer is fetched once more, one with status
-    503 is not, whatever RETRY_TIMES says.
+    503 is not, whatever RETRY_TIMES says. ``download_timeout`` of a request limits the request alone.
     """
     cookie = {"Set-Cookie": "robots=1"}
-    host = site.add(robots(RULES, headers=cookie, delay=0.3), name="localhost")
+    host = site.add(robots(RULES, headers=cookie, delay=1.2), name="localhost")
     host.answers["/login"] = Answer(headers={"Set-Cookie": "session=1"})
     refresh = '<meta http-equiv="refresh" content="0;url=/elsewhere">\n'
     page = site.add(robots(refresh + RULES, headers={"Content-Type": "text/html"}))
@@ -49,7 +49,7 @@ def test_what_scrapy_does_for_pages(site: Site, mode: str) -> None:
     result = run_crawl(
         [login],
         then=[
-            host.url("/public"),
+            {"url": host.url("/public"), "meta": {"download_timeout": 1}},
             host.url("/b").replace("localhost", "LOCALHOST"),
             host.url("/c").replace("//", "//user:word@"),
             *pages(*hosts),
@@ -121,16 +121,13 @@ WITHOUT_REDIRECTS = {"scrapy.downloadermiddlewares.redirect.RedirectMiddleware":
 
 @pytest.mark.parametrize("attributes", [{}, {"download_timeout": 1}])
 def test_the_timeout_of_scrapy(site: Site, attributes: dict[str, float]) -> None:
-    """DOWNLOAD_TIMEOUT, or ``download_timeout`` of the spider, limits the fetch. That of a request
-    limits the request alone. Redirects are followed also in a project without RedirectMiddleware,
+    """DOWNLOAD_TIMEOUT, or ``download_timeout`` of the spider, limits the fetch. Redirects are followed also in a project without RedirectMiddleware,
     whose spider handles those of pages itself.
     """
-    slow, hanging = site.add(robots(RULES, delay=0.8)), site.add(HANGS)
-    moved = site.add()
+    hanging, moved = site.add(HANGS), site.add()
     moved.chain(3, robots(RULES))
-    urls = pages(slow, moved, hanging)
     result = run_crawl(
-        [{"url": url, "meta": {"download_timeout": 0.5}} for url in urls],
+        pages(moved, hanging),
         settings={
             "DOWNLOAD_TIMEOUT": 60 if attributes else 1,
             "DOWNLOADER_MIDDLEWARES": WITHOUT_REDIRECTS,
@@ -139,7 +136,6 @@ def test_the_timeout_of_scrapy(site: Site, attributes: dict[str, float]) -> None
         handle_httpstatus_list=[301],
         **attributes,
     )
-    assert slow.pages == ["/public"]
     assert [path for path in moved.pages if path in PAGES] == ["/public"]
     assert hanging.pages == []
     assert len(hanging.robots_hits) == 2

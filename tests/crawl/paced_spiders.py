@@ -11,6 +11,7 @@ from tests.crawl.spiders import PlanSpider
 from tests.crawl.waiting_spiders import Clock
 
 if TYPE_CHECKING:
+    from scrapy import Request
     from scrapy.core.downloader import Slot
     from scrapy.crawler import Crawler
 
@@ -52,7 +53,7 @@ class NotingDownloader(Downloader):
 
 
 class VisitingSpider(PlanSpider):
-    """Sets its clock to ``seconds`` before noon (UTC)."""
+    """Sets its clock to ``seconds`` before noon (UTC) whenever it has read a robots.txt."""
 
     name = "visiting"
     seconds: float
@@ -62,6 +63,10 @@ class VisitingSpider(PlanSpider):
         cls, crawler: Crawler, *args: Any, **kwargs: Any
     ) -> VisitingSpider:
         spider = super().from_crawler(crawler, *args, **kwargs)
-        clock = Clock(0)
-        clock.offset = 43_200 - spider.seconds - clock() % 86_400
+        spider.clock = Clock(0)
+        crawler.signals.connect(spider.set_clock, signals.response_downloaded)
         return spider
+
+    def set_clock(self, request: Request) -> None:
+        if request.url.endswith("/robots.txt"):
+            self.clock.offset += 43_200 - self.seconds - self.clock() % 86_400

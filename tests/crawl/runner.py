@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import resource
 import sys
@@ -63,6 +64,9 @@ def report(crawler: Crawler) -> dict[str, Any]:
 def main() -> int:
     spec = json.load(sys.stdin)
     names.know(spec["names"])
+    for path, value in spec["constants"].items():
+        module, _, name = path.rpartition(".")
+        setattr(importlib.import_module(module), name, value)
     crawler, well = run(spec)
     found = json.dumps(report(crawler), default=str)
     Path(sys.argv[1]).write_text(found, encoding="utf-8")

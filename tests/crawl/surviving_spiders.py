@@ -18,7 +18,6 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
 from tests.crawl.spiders import PlanSpider
-from tests.crawl.waiting_spiders import HurriedSpider
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -70,12 +69,6 @@ class SurvivorSpider(PlanSpider):
     def links(self, response: Response) -> Iterator[Request]:
         for link in response.css("a::attr(href)").getall():
             yield response.follow(link, self.note_response, errback=self.note_error)
-
-
-class HurriedSurvivorSpider(SurvivorSpider, HurriedSpider):
-    """It tries an unreachable robots.txt again soon."""
-
-    name = "survivor"
 
 
 class SlowSurvivorSpider(SurvivorSpider):
@@ -237,19 +230,22 @@ class OwnDiskQueue(PickleLifoDiskQueue):
 
 
 class FallbackSpider(SurvivorSpider):
-    """Requests ``fallback`` for each request that fails, half a second later."""
+    """Requests ``fallback`` for each request that fails, ``seconds`` later."""
 
     name = "survivor"
     fallback: str
+    seconds: float
 
     async def note_error(self, failure: Failure) -> AsyncIterator[Request]:
         SurvivorSpider.note_error(self, failure)
-        await sleep(0.5)
+        await sleep(self.seconds)
         yield self.request({"url": self.fallback})
 
 
 class SlowPipeline:
-    """Takes some time for each item, and notes in the journal when it has it."""
+    """Takes the ``seconds`` of the spider for each item, and notes in the journal when it has
+    it, and when it is done.
+    """
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> SlowPipeline:
@@ -258,9 +254,10 @@ class SlowPipeline:
         return pipeline
 
     async def process_item(self, item: dict[str, Any]) -> dict[str, Any]:
-        self.crawler.spider.note("got", item["url"])
-        await sleep(0.5)
-        self.crawler.spider.note("kept", item["url"])
+        spider = self.crawler.spider
+        spider.note("got", item["url"])
+        await sleep(spider.seconds)
+        spider.note("kept", item["url"])
         return item
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import random
 import shutil
@@ -10,6 +11,7 @@ import sqlite3
 import time
 from collections import Counter, defaultdict
 from contextlib import closing, suppress
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,11 +23,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.crawl.crawl import CrawlResult, RunningCrawl
-    from tests.crawl.server import Host, Site
+    from tests.crawl.server import Hit, Host, Site
 
 RULES = "User-agent: *\nDisallow: /private/\n"
 AT_ONCE = 4
 DELAY = 0.7
+
+EXTRA = 6
+"""How many more pages a run may fetch than those after which it is to end."""
 
 RECENT = 0.25
 """Seconds within which a page that is done may not be written yet when its process dies."""
@@ -57,6 +62,31 @@ ENDS: dict[str, Callable[[RunningCrawl, float], None]] = {
     "Ctrl-C twice": interrupt_twice,
     "Ctrl-C, kill -9": interrupt_and_kill,
 }
+
+
+class Gate:
+    """Lets the hosts of *site* answer so many pages, and hold back the others, until it is opened.
+    So a crawl cannot go on before a test has done what it does in the middle of it.
+    """
+
+    def __init__(self, site: Site, most: float) -> None:
+        self.most = most
+        self._site = site
+        self._asked = 0
+        site.limit = self._hold
+
+    def open(self) -> None:
+        self.most = math.inf
+        self._site.limit = None
+
+    def _hold(self, hit: Hit) -> Answer | None:
+        if hit.path == "/robots.txt":
+            return None
+        self._asked = number = self._asked + 1
+        if number <= self.most:
+            return None
+        answer = hit.host.answer(hit.path)
+        return replace(answer, after=lambda: number <= self.most)
 
 
 class Web:
@@ -174,26 +204,38 @@ class Trial:
         hits: int,
         pause: float = 0,
         end: Callable[[RunningCrawl, float], None] = kill,
+        **settings: Any,
     ) -> RunningCrawl:
-        """End a run once it has fetched *hits* pages, after *pause* seconds."""
+        """End a run once it has fetched *hits* pages, after *pause* seconds. However late that
+        is on a busy machine, the crawl is not done before: few more pages are answered.
+        """
         before, began = self.fetched_count, time.monotonic()
-        crawl = self.start()
+        gate = Gate(self.site, hits + EXTRA)
+        crawl = self.start(**settings)
         crawl.until(lambda: self.fetched_count >= before + hits)
         if end is kill:
             time.sleep(pause)
         end(crawl, pause)
         self.runs.append(Run(began, time.monotonic()))
         crawl.wait()
+        gate.open()
         return crawl
 
     def wait_for_file(self, *urls: str) -> None:
-        """Wait until the file of the queue has requests for *urls*, and none whose callback or
-        errback has ended.
+        """Wait until the callbacks of all answered pages but *urls* have ended, and the file of
+        the queue has requests for *urls*, and none whose callback or errback has ended.
         """
         wait_until(lambda: self._has_settled(set(urls)))
 
     def _has_settled(self, urls: set[str]) -> bool:
         ended = {note.url for note in self.notes("end", "error", "rule")}
+        answered = {
+            hit.host.url(hit.path)
+            for hit in list(self.site.log)
+            if hit.path != "/robots.txt" and hit.answer and hit.answer.status == 200
+        }
+        if answered - ended - urls:
+            return False
         path = self.job / "requests.queue" / "requests.sqlite"
         # If the writer is at work, the next look finds what it has written.
         with suppress(sqlite3.OperationalError), closing(sqlite3.connect(path)) as file:

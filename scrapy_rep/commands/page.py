@@ -143,7 +143,7 @@ async def _fetched(
             "decision": decision_record(decision, profile),
         }
         if not (decision.allowed or force):
-            record["error"] = "robots.txt forbids it, so its rules are unknown"
+            record["error"] = "robots.txt does not allow it, so its rules are unknown"
             return None, NOTHING_STATED, NOTHING_STATED
         try:
             response = await web.page(url)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
-import socket
 import sqlite3
-import threading
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -149,7 +146,7 @@ def test_lint(site: Site, tmp_path: Path) -> None:
     assert ended.status == 1, "in the texts of the time, 403 is a prohibition"
     ended = scrapy_rep("lint", none.origin, cwd=tmp_path)
     assert ended.status == 0
-    assert f"{none.robotstxt}:0: note [unavailable] there is no robots.txt" in ended.out
+    assert f"{none.robotstxt}: note [unavailable] there is no robots.txt" in ended.out
 
 
 def page(body: str, **headers: str) -> Answer:
@@ -258,24 +255,6 @@ def test_page_that_the_server_cannot_send(site: Site, tmp_path: Path) -> None:
     assert (ended.status, record["status"], record["indexable"]) == (1, 503, False)
     assert record["crawl"] is None
     assert not any(each["indexable"] for each in record["dialects"].values())
-
-
-def test_a_server_that_closes(tmp_path: Path) -> None:
-    """The output says why a fetch failed, also if the server only closes the connection."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
-
-        def close() -> None:
-            with contextlib.suppress(OSError):  # It is closed at the end of the test.
-                while True:
-                    server.accept()[0].close()
-
-        threading.Thread(target=close, daemon=True).start()
-        ended = scrapy_rep("check", url, cwd=tmp_path)
-        server.shutdown(socket.SHUT_RDWR)
-    assert ended.status == 1
-    why = "unreachable (no answer: connection closed by the server)"
-    assert f"  robots.txt: {url}robots.txt, {why}\n" in ended.out
 
 
 def test_diff(site: Site, tmp_path: Path) -> None:

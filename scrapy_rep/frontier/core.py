@@ -230,6 +230,7 @@ class Host:
     since: float = -inf
     until: float = -inf
     retry_at: float = -inf
+    """The time from which robots.txt may be fetched."""
 
     alarm_at: float = inf
     """The time of its entry in the heap of alarms."""
@@ -240,6 +241,10 @@ class Host:
 
     known: Any = None
     """The last result, while DOWN or REFUSED."""
+
+    @property
+    def is_down(self) -> bool:
+        return self.phase is Phase.DOWN or self.phase is Phase.REFUSED
 
 
 class Ticket:
@@ -658,22 +663,21 @@ class Core:
             self._look_up(host)
         if host.phase is Phase.OPEN:
             self.place(ticket, now)
-        elif host.phase is Phase.REFUSED:
+            return
+        if host.phase is Phase.UNKNOWN:
+            host.phase = Phase.WANTED
+        if host.phase is Phase.REFUSED or (host.is_down and not ticket.is_patient):
             self._refuse(ticket)
-            self.need(host, now)
         else:
             ticket.where = Where.AT_HOST
             if host.waiting:
                 host.waiting.append(ticket)
             else:
                 host.waiting = [ticket]
-            if host.phase is Phase.UNKNOWN:
-                host.phase = Phase.WANTED
-            if host.phase is Phase.WANTED:
-                self._want(host, is_urgent=ticket.line.is_direct)
-            elif not ticket.is_patient:
-                self.need(host, now)
-                self._refuse_impatient(host)
+        if now >= host.retry_at:
+            self._want(host, is_urgent=ticket.line.is_direct)
+        else:
+            self._alarms.set(host, host.retry_at)
 
     def next(self, ready: Ready, now: float) -> Ticket | None:
         """Return a ticket of *ready* whose next request may go, with its places; None if there
@@ -819,7 +823,7 @@ class Core:
     def known(self, host: Host, now: float, expires: float) -> None:
         """Note that the rules of *host* are known until the time *expires*."""
         host.is_fetching = False
-        host.phase, host.expires = Phase.OPEN, expires
+        host.phase, host.expires, host.retry_at = Phase.OPEN, expires, -inf
         self._given_up.pop(host, None)
         self._empty(host, now)
 
@@ -833,7 +837,7 @@ class Core:
         host.is_fetching = False
         if self.hosts.get(host.origin) is not host:
             return  # Nothing waits for it any more.
-        if host.phase not in {Phase.DOWN, Phase.REFUSED}:
+        if not host.is_down:
             host.since, host.until = now, now + wait
         if not is_asked and now < host.until:
             retry_at = min(retry_at, host.until)
@@ -851,7 +855,9 @@ class Core:
         else:
             host.phase = Phase.DOWN
             self._alarms.set(host, retry_at)
-            self._refuse_impatient(host)
+            for ticket in [each for each in host.waiting if not each.is_patient]:
+                self._refuse(ticket)
+            host.waiting = [each for each in host.waiting if each.is_patient]
 
     def stale(self, host: Host) -> None:
         """Note that the rules of *host* are not known any more, before they expire."""
@@ -868,15 +874,6 @@ class Core:
         elif host.phase is Phase.WANTED:
             host.phase = Phase.UNKNOWN
         self._forget(host)
-
-    def need(self, host: Host, now: float) -> None:
-        """Note that a request that does not wait needs robots.txt of *host*, which is DOWN or
-        REFUSED: it is fetched again when that is due.
-        """
-        if now >= host.retry_at:
-            self._want_for_waiting(host)
-        else:
-            self._alarms.set(host, host.retry_at)
 
     def is_refused(self, ticket: Ticket, now: float) -> bool:
         """Whether the requests of *ticket* are still refused."""
@@ -895,21 +892,11 @@ class Core:
                 self.place(ticket, now)
         self._forget(host)
 
-    def _refuse_impatient(self, host: Host) -> None:
-        impatient = [each for each in host.waiting if not each.is_patient]
-        if impatient:
-            host.waiting = [each for each in host.waiting if each.is_patient]
-            for ticket in impatient:
-                self._refuse(ticket)
-
     def _refuse(self, ticket: Ticket) -> None:
         ticket.where = Where.REFUSED
         self.refused[ticket] = None
 
-    def _want_for_waiting(self, host: Host) -> None:
-        self._want(host, is_urgent=any(each.line.is_direct for each in host.waiting))
-
-    def _want(self, host: Host, *, is_urgent: bool = False) -> None:
+    def _want(self, host: Host, *, is_urgent: bool) -> None:
         if host.is_fetching:
             return
         if is_urgent:
@@ -919,8 +906,7 @@ class Core:
         host.is_wanted = True
 
     def _forget(self, host: Host) -> None:
-        is_down = host.phase in {Phase.DOWN, Phase.REFUSED}
-        if host.tickets or is_down:
+        if host.tickets or host.is_down:
             return
         # Also while it is fetched: that may be cancelled, so the next ticket needs a new fetch.
         host.is_wanted = False
@@ -1044,10 +1030,12 @@ class Core:
         """Do what is due."""
         self.scopes.tick(now)
         for host in self._alarms.due(now):
-            if host.phase in {Phase.DOWN, Phase.REFUSED}:
-                self.need(host, now)
-            elif host.waiting:
-                self._want_for_waiting(host)
+            if now < host.retry_at:
+                self._alarms.set(host, host.retry_at)
+            elif host.waiting or host.is_down:
+                self._want(
+                    host, is_urgent=any(each.line.is_direct for each in host.waiting)
+                )
 
     # What the log says.
 

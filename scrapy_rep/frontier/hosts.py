@@ -412,7 +412,7 @@ class Hosts:
     # Unreachable.
 
     def _note_unreachable(self, host: Host, known: Known) -> None:
-        was_down = host.phase in {Phase.DOWN, Phase.REFUSED}
+        was_down = host.is_down
         was_refused = host.phase is Phase.REFUSED
         host.known, count = known, sum(map(len, host.waiting))
         result, clock = known.entry.result, self._clock

@@ -31,7 +31,7 @@ REFUSED   unreachable for too long; its     a ticket comes after ``retry_at``: f
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 from heapq import heappop, heappush
 from itertools import count
@@ -64,9 +64,6 @@ _ANSWER_REMEMBERED = 30.0
 
 # Beyond this number, the hosts that have held up the crawl least are forgotten.
 _MAX_HELD_UP = 1_000
-
-# A line is cleaned only if it has more outdated entries than this.
-_STALE_AT_LEAST = 64
 
 
 class Hold(Enum):
@@ -320,22 +317,21 @@ class Direct:
 
 
 class Ready:
-    """The queues whose next request may go. The scope with the fewest requests in flight comes
-    first; of several, the one that has waited longest. Each operation costs O(1).
+    """The queues whose next request may go. The download slot with the fewest requests in flight
+    comes first; of several, the one that has waited longest. Each operation costs O(1).
     """
 
     is_direct = False
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        self._by_scope: dict[Scope, _OfScope] = {}
+        self._by_slot: dict[Scope, deque[Ticket]] = {}
+        self._rows: list[OrderedDict[Scope, None]] = []
+        """These slots by the number of requests in flight."""
+
         self._others: Counter[Scope] = Counter()
         """How many tickets here have a scope that is not their download slot."""
 
-        self._rows: list[deque[tuple[int, _OfScope]]] = []
-        """By the number of requests in flight. Some entries are outdated."""
-
-        self._entries = 0
         self._size = 0
 
     def __len__(self) -> int:
@@ -343,95 +339,58 @@ class Ready:
 
     def add(self, ticket: Ticket) -> None:
         ticket.where = Where.READY
-        scope = ticket.scopes[-1]
-        found = self._by_scope.get(scope)
-        if found is None:
-            found = self._by_scope[scope] = _OfScope(scope)
-            self._enter(found)
-        found.tickets.append(ticket)
+        slot = ticket.scopes[-1]
+        tickets = self._by_slot.get(slot)
+        if tickets is None:
+            tickets = self._by_slot[slot] = deque()
+            self._enter(slot)
+        tickets.append(ticket)
         self._size += 1
         for other in ticket.scopes[:-1]:
             self._others[other] += 1
 
     def has(self, scope: Scope) -> bool:
         """Whether a ticket of *scope* is here."""
-        return scope in self._by_scope or scope in self._others
+        return scope in self._by_slot or scope in self._others
 
-    def has_less(self, scope: Scope) -> None:
-        """Note that *scope* has one request less in flight."""
-        found = self._by_scope.get(scope)
-        if found is not None:
-            self._enter(found)
+    def moved(self, scope: Scope, before: int) -> None:
+        """Note that the number of requests of *scope* in flight has changed."""
+        if scope in self._by_slot:
+            del self._rows[before][scope]
+            self._enter(scope)
 
     def discard(self, ticket: Ticket) -> None:
         """Remove *ticket*, which is here."""
-        found = self._by_scope[ticket.scopes[-1]]
-        found.tickets.remove(ticket)
-        self._removed(ticket, found)
-
-    def first(self) -> Ticket | None:
-        found = self._first()
-        return None if found is None else found.tickets[0]
-
-    def pop(self) -> Ticket | None:
-        """Remove and return the next ticket, if there is one."""
-        found = self._first()
-        if found is None:
-            return None
-        ticket = found.tickets.popleft()
-        if found.tickets:
-            self._enter(found)
-        self._removed(ticket, found)
-        return ticket
-
-    def _removed(self, ticket: Ticket, found: _OfScope) -> None:
+        slot = ticket.scopes[-1]
+        tickets = self._by_slot[slot]
+        tickets.remove(ticket)
         self._size -= 1
         for other in ticket.scopes[:-1]:
             self._others[other] -= 1
             if not self._others[other]:
                 del self._others[other]
-        if not found.tickets:
-            del self._by_scope[found.scope]
-            found.entry = None
+        if not tickets:
+            del self._by_slot[slot]
+            del self._rows[slot.in_flight][slot]
 
-    def _first(self) -> _OfScope | None:
-        for number, row in enumerate(self._rows):
-            while row:
-                entry = row[0]
-                found = entry[1]
-                is_current = found.entry is entry
-                if is_current and found.scope.in_flight == number:
-                    return found
-                row.popleft()
-                self._entries -= 1
-                if is_current:  # It has more in flight than when it was added.
-                    self._enter(found)
-        return None
+    def first(self) -> Ticket | None:
+        row = next(filter(None, self._rows), None)
+        return None if row is None else self._by_slot[next(iter(row))][0]
 
-    def _enter(self, found: _OfScope) -> None:
-        number = found.scope.in_flight
+    def pop(self) -> Ticket | None:
+        """Remove and return the next ticket, if there is one."""
+        ticket = self.first()
+        if ticket is not None:
+            slot = ticket.scopes[-1]
+            self._rows[slot.in_flight].move_to_end(slot)
+            self.discard(ticket)
+        return ticket
+
+    def _enter(self, slot: Scope) -> None:
+        number = slot.in_flight
         while len(self._rows) <= number:
-            self._rows.append(deque())
-        found.entry = (number, found)
-        self._rows[number].append(found.entry)
-        self._entries += 1
-        if self._entries > 2 * len(self._by_scope) + _STALE_AT_LEAST:
-            for each in self._rows:
-                current = [entry for entry in each if entry[1].entry is entry]
-                each.clear()
-                each.extend(current)
-            self._entries = sum(map(len, self._rows))
-
-
-@dataclass(slots=True, eq=False)
-class _OfScope:
-    """The ready tickets of a scope."""
-
-    scope: Scope
-    tickets: deque[Ticket] = field(default_factory=deque)
-
-    entry: tuple[int, _OfScope] | None = None
-    """The current entry; other entries of the scope are outdated."""
+            self._rows.append(OrderedDict())
+        self._rows[number][slot] = None
 
 
 _T = TypeVar("_T", Scope, Host)
@@ -494,15 +453,19 @@ class Scopes:
             self.release(scope, now)
             self.forget(scope, now)
 
+    def take(self, scope: Scope, number: int) -> None:
+        """Take a *number* of places of *scope*, which may be negative."""
+        scope.in_flight += number
+        for ready in self.ready:
+            ready.moved(scope, scope.in_flight - number)
+
     def leave(self, scope: Scope, now: float, *, fetched: bool) -> None:
-        scope.in_flight -= 1
+        self.take(scope, -1)
         if fetched:
             scope.sent -= 1
             scope.answered_at = now
             if scope.delays:
                 scope.hold(now + scope.delay, Hold.DELAY)
-        for ready in self.ready:
-            ready.has_less(scope)
 
     def park(self, ticket: Ticket, scope: Scope, now: float) -> None:
         """Have *ticket* wait for *scope*."""
@@ -704,7 +667,7 @@ class Core:
             if scope.delays:
                 self._note_held_up(scope, now)
             scope.waiting_since = None
-            scope.in_flight += 1
+            self.scopes.take(scope, 1)
             scope.unsent += not ticket.line.is_direct
             scope.taken_at = now
             scope.taken_by = ticket.line

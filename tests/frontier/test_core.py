@@ -786,19 +786,6 @@ def test_the_fewest_in_flight_first_and_then_in_turn() -> None:
     assert [world.next() for _ in range(4)] == [b2, a2, a1, None]
 
 
-def test_what_is_outdated_takes_no_memory() -> None:
-    """Requests of the downloader itself to hosts whose queues are ready use up no memory."""
-    world = World(places=inf)
-    names = [str(number) for number in range(10)]
-    for name in names:
-        world.queue(None, name)
-    for number in range(10_000):
-        ticket = world.direct(names[number % 10])
-        assert world.granted() == [ticket]
-        world.leave(ticket)
-    assert sum(map(len, world.ready._rows)) <= 2 * 10 + 65
-
-
 def test_crawls_take_turns() -> None:
     """Of several crawls that wait for one host with a delay, the one that went last is told
     last that it may go.

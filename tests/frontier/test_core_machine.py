@@ -268,7 +268,7 @@ class CoreMachine(RuleBasedStateMachine):
 
     def pop_one(self, crawl: Crawl, ready: Ready) -> bool:
         before = {name: self.model(name).in_flight for name in NAMES}
-        was_ready = set(ready._by_scope)
+        was_ready = set(ready._by_slot)
         item = crawl.core.next(ready, self.now)
         if item is None:
             assert not len(ready)
@@ -301,7 +301,7 @@ class CoreMachine(RuleBasedStateMachine):
         """
         served = item.scopes[-1]
         for scope in was_ready - {served}:
-            if scope not in ready._by_scope:
+            if scope not in ready._by_slot:
                 continue
             assert before[scope.key] >= before[served.key], "Another has fewer"
             if before[scope.key] == before[served.key]:

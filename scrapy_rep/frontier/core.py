@@ -107,9 +107,6 @@ class Where(Enum):
 class BackOff:
     """What a scope remembers of the answers 429 and 503 until all of its places are back."""
 
-    began: float
-    """The first such answer."""
-
     since: float
     """The first such answer since the last success."""
 
@@ -124,9 +121,6 @@ class BackOff:
     places: int = 1
     """The requests that may be in flight now."""
 
-    is_over: bool = False
-    """Whether a request has succeeded since the last pause."""
-
     # For the log.
     is_long: bool = False
     """Whether requests were refused for it."""
@@ -140,6 +134,11 @@ class BackOff:
 
     asked_at: float = -inf
     """When it was asked for."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a request has succeeded since the last pause."""
+        return self.places > 1
 
 
 @dataclass(slots=True, eq=False)
@@ -911,9 +910,9 @@ class Core:
         """
         found = scope.back_off
         if found is None:
-            found = scope.back_off = BackOff(began=now, since=now)
+            found = scope.back_off = BackOff(since=now)
         elif found.is_over:
-            found.since, found.own, found.is_over = now, 0.0, False
+            found.since = now
         is_new = sent_at >= found.until
         if is_new:
             found.pauses += 1
@@ -930,10 +929,10 @@ class Core:
         """
         found = scope.back_off
         if found is None:
-            found = scope.back_off = BackOff(began=since, since=since)
+            found = scope.back_off = BackOff(since)
         elif until <= found.until + _SAME_PAUSE:
             return
-        found.since, found.own, found.is_over = since, own, False
+        found.since, found.own = since, own
         found.pauses += 1
         self._pause(scope, found, until, now)
 
@@ -959,7 +958,7 @@ class Core:
         found = scope.back_off
         if found is None or sent_at < found.until:
             return
-        found.is_over, found.own = True, 0.0
+        found.own = 0.0
         found.places += 1
         places, _ = self._slot(scope)
         if found.places >= places:

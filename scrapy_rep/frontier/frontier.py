@@ -124,9 +124,6 @@ class BackQueue(Ticket):
         except Exception:  # noqa: BLE001  pop() raises the error
             return None
 
-    def take(self) -> Request | None:
-        return self.owner.take(self)
-
 
 class Waiter(Ticket):
     """A request that is in the downloader already."""
@@ -139,11 +136,10 @@ class Waiter(Ticket):
         host: Host | None,
         scopes: tuple[Scope, ...],
         request: Request,
-        *,
-        obeys: bool = True,
-        is_patient: bool = True,
+        **flags: bool,
     ) -> None:
-        super().__init__(line, host, scopes, obeys=obeys, is_patient=is_patient)
+        """*flags* are those of :class:`Ticket`."""
+        super().__init__(line, host, scopes, **flags)
         self.request = request
         self.is_granted: bool | None = None
         """Whether it may go, or is refused; None while it waits."""
@@ -394,8 +390,8 @@ class Frontier:
             ticket.wake()
 
     def _on_alarm(self, at: float) -> None:
-        if self.core.wake_at() > self.clock.monotonic() and at != self._alarm_at:
-            return  # A later alarm has taken the place of this one.
+        if at != self._alarm_at:
+            return  # An earlier one has done this.
         self._alarm_at = inf
         self.core.tick(self.clock.monotonic())
         self.flush()

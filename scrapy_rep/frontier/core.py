@@ -39,7 +39,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from scrapy_rep.protocol.origins import Origin
 
@@ -170,7 +170,7 @@ class Scope:
     """The crawl delay of each origin that has one, in seconds, as each crawl has found it."""
 
     back_off: BackOff | None = None
-    parked: dict[Lane, deque[Ticket]] | None = None
+    parked: dict[Lane, OrderedDict[Ticket, None]] | None = None
     """The tickets that wait here, the first of each lane first."""
 
     taken_by: Line | None = None
@@ -431,6 +431,8 @@ class Scopes:
         self._scopes: dict[str, Scope] = {}
         self.alarms: _Alarms[Scope] = _Alarms()
         self.ready: list[Ready] = []
+        self.on_pause: list[Callable[[Scope], None]] = []
+        """What each crawl calls when a pause begins, or becomes longer."""
 
     def __len__(self) -> int:
         return len(self._scopes)
@@ -472,7 +474,7 @@ class Scopes:
         if scope.parked is None:
             scope.parked = {}
         lane = (ticket.line, ticket.obeys)
-        scope.parked.setdefault(lane, deque()).append(ticket)
+        scope.parked.setdefault(lane, OrderedDict())[ticket] = None
         if not scope.in_flight and scope.waiting_since is None:
             scope.waiting_since = now
 
@@ -488,18 +490,15 @@ class Scopes:
         for lane, waiting in lanes:
             line = lane[0]
             while waiting and not line.has(scope):
-                ticket = waiting[0]
-                if ticket.where is Where.AT_SCOPE:
-                    at = line.core.free_at(scope, ticket)
-                    if at > now:
-                        if at < inf:
-                            self.alarms.set(scope, at)
-                        break
-                    waiting.popleft()
-                    line.core.place(ticket, now)
-                    line.core.changed()
-                else:  # It was cancelled.
-                    waiting.popleft()
+                ticket = next(iter(waiting))
+                at = line.core.free_at(scope, ticket)
+                if at > now:
+                    if at < inf:
+                        self.alarms.set(scope, at)
+                    break
+                del waiting[ticket]
+                line.core.place(ticket, now)
+                line.core.changed()
             if not waiting and scope.parked is not None:
                 scope.parked.pop(lane, None)
         if not scope.parked:
@@ -698,6 +697,11 @@ class Core:
         ticket.where = Where.NOWHERE
         if was is Where.READY:
             ticket.line.discard(ticket)
+        elif was is Where.AT_SCOPE:
+            lane = ticket.line, ticket.obeys
+            for parked in [each.parked for each in ticket.scopes if each.parked]:
+                if lane in parked:
+                    parked[lane].pop(ticket, None)
         elif ticket in self.refused:
             del self.refused[ticket]
         elif ticket in self.granted:
@@ -945,11 +949,12 @@ class Core:
         for (line, _), waiting in (scope.parked or {}).items():
             if line.core.is_backing_off_too_long(scope, now):
                 for ticket in waiting:
-                    if ticket.where is Where.AT_SCOPE:  # Else it was cancelled.
-                        line.core._refuse(ticket)
+                    line.core._refuse(ticket)
                 waiting.clear()
                 line.core.changed()
         self.scopes.changed(scope, now)
+        for paused in list(self.scopes.on_pause):
+            paused(scope)
 
     def succeeded(self, scope: Scope, now: float, *, sent_at: float) -> None:
         """Note that a host of *scope* has answered a request, sent at *sent_at*, without asking
@@ -1005,23 +1010,18 @@ class Core:
         """Return how many requests wait, for how many hosts, and the scope of those that may be
         sent first.
         """
-        lists = [host.waiting for host in self.hosts.values()]
-        scopes = []
+        lists: list[Collection[Ticket]] = [
+            host.waiting for host in self.hosts.values() if host.waiting
+        ]
+        first = None
         for scope in self.scopes.all():
-            ours = [
-                [each for each in waiting if each.where is Where.AT_SCOPE]
-                for (line, _), waiting in (scope.parked or {}).items()
-                if line.core is self
-            ]
-            lists += ours
-            if any(ours):
-                scopes.append(scope)
-        first = min(scopes, key=lambda scope: scope.next_at, default=None)
-        return (
-            sum(len(each) for one in lists for each in one),
-            sum(map(bool, lists)),
-            first,
-        )
+            for (line, _), parked in (scope.parked or {}).items():
+                if line.core is self:
+                    lists.append(parked)
+                    if first is None or scope.next_at < first.next_at:
+                        first = scope
+        requests = sum(len(ticket) for tickets in lists for ticket in tickets)
+        return requests, len(lists), first
 
     def held_up(self) -> list[HeldUp]:
         """Return what has held up the crawl, the longest first."""

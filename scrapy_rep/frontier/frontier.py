@@ -188,6 +188,7 @@ class Frontier:
             changed=self._changed,
         )
         self._reporter = reporter = DecisionReporter.of(crawler)
+        self.core.scopes.on_pause.append(self._hold_back)
         self.pauses = Pauses(crawler, self, settings, reporter)
         self.measures = Measures(self.clock, reporter.traffic)
         self.refusing = Refusing(crawler, self, reporter)
@@ -573,7 +574,7 @@ class Frontier:
             self.pauses.back_off(scope, delay, cap, self.clock.monotonic())
         self.flush()
 
-    def hold_back(self, scope: Scope) -> None:
+    def _hold_back(self, scope: Scope) -> None:
         """Let the requests that wait in their download slots wait until the pause of *scope* is
         over, if they are to its hosts.
         """
@@ -712,6 +713,7 @@ class Frontier:
                     requests=each.requests,
                     delay=each.delay,
                 )
+        self.core.scopes.on_pause.remove(self._hold_back)
         self.core.scopes.drop(self.core, self.clock.monotonic())
 
 

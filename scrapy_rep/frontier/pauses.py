@@ -97,7 +97,6 @@ class Pauses:
             self._paused.add(scope.key)
             collected.inc_value(stats.BACK_OFF_HOSTS)
         self._log_pause(scope, pause, is_first=is_first)
-        self._frontier.hold_back(scope)
         return is_new
 
     def paused_elsewhere(
@@ -109,7 +108,6 @@ class Pauses:
         now, scope = self._clock.monotonic(), self._core.scopes.get(key)
         until, since = now + pause, now - lasted
         self._core.paused_elsewhere(scope, now, until=until, own=own, since=since)
-        self._frontier.hold_back(scope)
 
     def resume(self, pauses: Iterable[tuple[str, float]]) -> None:
         """Continue the *pauses* of an earlier run: scopes, each with the seconds that are left."""

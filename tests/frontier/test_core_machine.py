@@ -644,9 +644,8 @@ class CoreMachine(RuleBasedStateMachine):
         """The first of each kind waits for something that comes by itself, and is announced."""
         found: list[Ticket] = []
         for lane in (scope.parked or {}).values():
-            waiting = [each for each in lane if each.where is Where.AT_SCOPE]
-            found += waiting
-            for item in waiting[:1]:
+            found += lane
+            for item in list(lane)[:1]:
                 assert isinstance(item, Item)
                 if item.line.has(scope):
                     continue

@@ -414,6 +414,32 @@ def test_two_crawls(site: Site, mode: str) -> None:
     assert not done.stderr
 
 
+def test_in_a_download_slot(site: Site, mode: str) -> None:
+    """With a DOWNLOAD_DELAY, one request waits in Scrapy's download slot. If its host asks for a
+    pause meanwhile, it is sent after the pause, or refused if that is too long.
+    """
+    host = limit(site.add(RULES), 1, busy(429, "1", delay=0.3), seconds=0)
+    day = site.add(RULES, name="127.0.0.2")
+    limit(day, 1, busy(503, str(DAY), delay=0.3))
+    result = run_crawl(
+        [*pages(host, 4), *pages(day, 4)],
+        mode=mode,
+        settings={
+            **SETTINGS,
+            "DOWNLOAD_DELAY": 0.5,
+            "RANDOMIZE_DOWNLOAD_DELAY": False,
+        },
+    )
+    _, asking, after, *_ = host.hits
+    assert after.time > asking.answered + 0.99
+    check_fetched(host, *pages(host, 4))
+    check_fetched(day)
+    assert sorted(error["url"] for error in result.errors) == pages(day, 4)
+    assert {error.get("reason") for error in result.errors} == {"back-off"}
+    assert len(day.hits) == 2
+    assert result.stats["rep/denied/back-off"] == 4
+
+
 def test_a_page_that_asks_for_a_pause(site: Site, mode: str) -> None:
     """A spider that calls ``back_off`` for a page with status 200 pauses that host, and no other.
     Its pages are all fetched in the end.

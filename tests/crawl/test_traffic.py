@@ -95,23 +95,3 @@ def test_a_pause_that_was_kept(site: Site, mode: str, tmp_path: Path) -> None:
     asking, after = (hit for hit in host.hits if hit.path == "/0")
     assert (found["pages"], found["pauses"], found["pause"]) == (2, 1, 1.0)
     assert 1.0 <= found["resumed"] <= after.time - asking.time + 0.001
-
-
-def test_a_pause_that_was_not_kept(site: Site, tmp_path: Path) -> None:
-    """A request that waits in Scrapy's download slot for DOWNLOAD_DELAY is sent although the host
-    has asked for a pause meanwhile. The ledger does not hide it.
-    """
-    host = site.add("User-agent: *\nDisallow:\n")
-    host.answers["/0"] = busy(503, "5")
-    path = tmp_path / "ledger"
-    settings = {
-        "REP_LEDGER": str(path),
-        "REP_BACKOFF_MAX": 60,
-        "REP_WAIT_MAX": 1,
-        "DOWNLOAD_DELAY": 1,
-        "RANDOMIZE_DOWNLOAD_DELAY": False,
-    }
-    run_crawl(urls(host, 4), settings=settings)
-    found = traffic(path, host)
-    within = [hit for hit in host.hits if hit.path not in ("/0", "/robots.txt")]
-    assert (found["resumed"] == 0.0) == bool(within)

@@ -293,6 +293,21 @@ def test_a_fetch_without_a_result_is_repeated() -> None:
     assert world.granted() == [ticket]
 
 
+def test_a_fetch_without_a_result_while_nothing_waits() -> None:
+    """A request that comes after a fetch without a result has robots.txt fetched again, also if the
+    host is down and nothing waited for it meanwhile.
+    """
+    world = World()
+    first = world.queue(A)
+    host = world.fail(A, 100)
+    world.pass_time(100)
+    assert world.wanted() is host
+    world.end(first)
+    world.core.unknown(host, world.now)
+    world.queue(A)
+    assert world.wanted() is host
+
+
 def test_a_refused_host_that_is_back() -> None:
     """REFUSED: a ticket is refused at once. Only if one comes, robots.txt is fetched again, when
     that is due; if it is known then, tickets go.
@@ -741,8 +756,8 @@ def test_a_retry_that_was_planned_before_the_host_was_back() -> None:
     world = World()
     world.queue(A)
     host = world.fail(A, 100, wait=0)
+    world.queue(A)
     world.refused()
-    world.core.need(host, 0)
     world.pass_time(50)
     world.core.known(host, world.now, 51)
     world.pass_time(10)
@@ -769,19 +784,6 @@ def test_the_fewest_in_flight_first_and_then_in_turn() -> None:
     assert len(world.ready) == 3
     assert world.ready.first() is b2
     assert [world.next() for _ in range(4)] == [b2, a2, a1, None]
-
-
-def test_what_is_outdated_takes_no_memory() -> None:
-    """Requests of the downloader itself to hosts whose queues are ready use up no memory."""
-    world = World(places=inf)
-    names = [str(number) for number in range(10)]
-    for name in names:
-        world.queue(None, name)
-    for number in range(10_000):
-        ticket = world.direct(names[number % 10])
-        assert world.granted() == [ticket]
-        world.leave(ticket)
-    assert sum(map(len, world.ready._rows)) <= 2 * 10 + 65
 
 
 def test_crawls_take_turns() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from scrapy_rep.frontier.core import Phase, Where
+from scrapy_rep.frontier.core import Where
 from scrapy_rep.frontier.frontier import BackQueue
 from scrapy_rep.frontier.redis.worker import Terms
 from scrapy_rep.protocol.robotstxt.decisions import Reason
@@ -106,8 +106,7 @@ class Wanted:
         under_way = len(self._queues)
         if under_way >= _MAX_FETCHING:
             under_way -= sum(
-                queue.host is not None
-                and queue.host.phase in {Phase.DOWN, Phase.REFUSED}
+                queue.host is not None and queue.host.is_down
                 for queue in self._queues.values()
             )
         return max(min(_MAX_FETCHING - under_way, _AT_ONCE), 0)

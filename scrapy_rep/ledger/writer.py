@@ -42,9 +42,11 @@ _CLOSE_TIMEOUT = 10.0
 # Seconds to wait for the lock of a file that another process writes.
 _LOCK_TIMEOUT = 5.0
 
-# The approximate limit of records in memory, in bytes, and the memory of one without its texts.
+# The approximate limit of records in memory, in bytes; the memory of one without its texts, and
+# that of what is counted.
 _MAX_WAITING = 32 * 1024 * 1024
 _RECORD = 600
+_COUNT = 250
 
 _RECORDS_A_BATCH = 5_000
 
@@ -78,18 +80,18 @@ _SHORTEST = ", ".join(
     for pair in (("delay", "gap"), ("pause", "resumed"))
     for column in pair
 )
-_TRAFFIC = "INSERT INTO traffic (crawl, origin, hour, pages, bytes, delay, gap, pauses, pause, resumed) VALUES "
-_TRAFFIC_MERGED = (
-    " ON CONFLICT DO UPDATE SET pages = pages + excluded.pages, bytes = bytes + excluded.bytes,"
-    f" pauses = pauses + excluded.pauses, {_SHORTEST}"
-)
-_PROGRESS = "INSERT INTO progress (crawl, minute, pages, bytes, waiting) VALUES "
-_PROGRESS_MERGED = (
-    " ON CONFLICT DO UPDATE SET pages = pages + excluded.pages, bytes = bytes + excluded.bytes,"
-    " waiting = max(coalesce(waiting, 0), coalesce(excluded.waiting, waiting))"
-)
-
-_COUNTED = OfHour, OfMinute
+_ADDED_UP = "pages = pages + excluded.pages, bytes = bytes + excluded.bytes"
+_COUNTED: dict[type[OfHour | OfMinute], tuple[str, str]] = {
+    OfHour: (
+        "traffic",
+        f"{_ADDED_UP}, pauses = pauses + excluded.pauses, {_SHORTEST}",
+    ),
+    OfMinute: (
+        "progress",
+        f"{_ADDED_UP}, waiting = max(coalesce(waiting, 0), coalesce(excluded.waiting, waiting))",
+    ),
+}
+"""The table of each kind of row that is counted, and how it is added to one that is there."""
 
 # Rows in one statement. Each statement releases and takes the interpreter lock, which costs
 # the crawl more than the row itself. Older versions of SQLite allow 999 values at most.
@@ -203,8 +205,9 @@ def _weight(record: tuple[Any, ...]) -> int:
     if isinstance(record, Record):
         texts = record.url, record.page, record.statement, record.form, record.via
         return _RECORD + sum(map(len, filter(None, texts)))
-    body = None if isinstance(record, _COUNTED) else record[1]
-    return _RECORD + len(body or b"")
+    if type(record) in _COUNTED:
+        return _COUNT
+    return _RECORD + len(record[1] or b"")
 
 
 class LedgerWriter:
@@ -310,7 +313,7 @@ class LedgerWriter:
         with self._lock:
             self._waiting -= sum(map(_weight, self._batch))
             if is_written:
-                counts = sum(isinstance(each, _COUNTED) for each in self._batch)
+                counts = sum(type(each) in _COUNTED for each in self._batch)
                 self.recorded += len(self._batch) - counts
             else:
                 self.dropped += len(self._batch)
@@ -326,10 +329,8 @@ class LedgerWriter:
         crawl = self._crawl_id or connection.execute(_CRAWL, self._crawl).lastrowid
         assert crawl is not None
         decisions = []
-        counted: dict[type, list[tuple[Any, ...]]] = {kind: [] for kind in _COUNTED}
         for record in batch:
-            if isinstance(record, _COUNTED):
-                counted[type(record)].append(record)
+            if type(record) in _COUNTED:
                 continue
             if isinstance(record, Record):
                 at_origin = record.origin, record.fetched
@@ -344,10 +345,12 @@ class LedgerWriter:
                 connection.execute(_BODY, (row[-1], body))
             connection.execute(_SNAPSHOT.format(crawl), row)
         _insert(connection, _DECISION, _DECIDED.format(crawl, crawl), decisions)
-        values = f"({crawl}, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        _insert(connection, _TRAFFIC, values, counted[OfHour], _TRAFFIC_MERGED)
-        values = f"({crawl}, ?, ?, ?, ?)"
-        _insert(connection, _PROGRESS, values, counted[OfMinute], _PROGRESS_MERGED)
+        for kind, (table, merged) in _COUNTED.items():
+            rows = [each for each in batch if type(each) is kind]
+            columns = ", ".join(kind._fields)
+            statement = f"INSERT INTO {table} (crawl, {columns}) VALUES "  # noqa: S608
+            values = f"({crawl}{', ?' * len(kind._fields)})"
+            _insert(connection, statement, values, rows, merged)
         if end is not None:
             connection.execute(_END, (*end, crawl))
         hashes = seal(connection, crawl, self._hashes, is_end=end is not None)
@@ -378,5 +381,7 @@ def _insert(
 ) -> None:
     for at in range(0, len(rows), _ROWS_AT_ONCE):
         some = rows[at : at + _ROWS_AT_ONCE]
-        sql = f"{statement}{', '.join([values] * len(some))}{merged}"
+        sql = statement + ", ".join([values] * len(some))
+        if merged:
+            sql += f" ON CONFLICT DO UPDATE SET {merged}"
         connection.execute(sql, list(chain.from_iterable(some)))

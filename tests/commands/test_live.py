@@ -173,31 +173,6 @@ def test_page(site: Site, tmp_path: Path) -> None:
     assert "  fetching it is allowed: no rule matches\n" in ended.out
 
 
-def test_data_that_says_noindex(site: Site, tmp_path: Path) -> None:
-    """JSON, a sitemap and a robots.txt that say noindex must not be in an index, and a crawl
-    drops nothing of them; of a PDF that says so, it drops the items.
-    """
-    host = site.add()
-    tag = {"X-Robots-Tag": "noindex, nofollow"}
-    for path, content_type, items in (
-        ("/wp-json/shops", "application/json; charset=UTF-8", "kept"),
-        ("/sitemap.xml", "application/xml", "kept"),
-        ("/robots.txt", "text/plain", "kept"),
-        ("/list.pdf", "application/pdf", "dropped"),
-    ):
-        host.answers[path] = Answer(headers={"Content-Type": content_type, **tag})
-        url = host.url(path)
-        ended = scrapy_rep("page", url, *AS_MYBOT, cwd=tmp_path)
-        assert ended.status == 1
-        assert ended.out.startswith(f"noindex    {url}\n")
-        assert f"  in a crawl: items are {items}, links are " in ended.out
-        assert ("drop nothing" in ended.out) is (items == "kept")
-        ended = scrapy_rep("page", url, *AS_MYBOT, *JSON, cwd=tmp_path)
-        (record,) = ended.records("page")
-        assert record["document"] is (items == "dropped")
-        assert record["crawl"]["items"] == items
-
-
 def test_page_that_robots_txt_forbids(site: Site, tmp_path: Path) -> None:
     """A forbidden page is not fetched, even after a redirect; --force fetches both."""
     shop = site.add(ROBOTS)
@@ -231,8 +206,8 @@ def test_page_that_cannot_be_had(site: Site, tmp_path: Path) -> None:
     host.answers["/bracket"] = redirect("http://[")
     host.answers["/broken"] = stages(Then.RESET)["in the body"]
     for path, why in (
-        ("/loop", "or more than 20 times"),
-        ("/nowhere", "redirected to gopher://"),
+        ("/loop", "The page was not fetched: redirected more than 20 times"),
+        ("/nowhere", "The page was not fetched: redirected to what is not a URL"),
         ("/bracket", "redirected to http://[\n"),
         ("/broken", "The page was not fetched: connection closed by the server"),
     ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -247,15 +248,25 @@ class RobotsTxtCache:
         # Otherwise, another worker has just stored it.
         if file and before and file.entry.fetched == before.fetched:
             elapsed = self._monotonic() - file.learned
-        return renew(
+        dialect, bounds = self._settings.dialect, self._settings.bounds
+        entry = renew(
             result,
             before,
-            dialect=self._settings.dialect,
-            bounds=self._settings.bounds,
+            dialect=dialect,
+            bounds=bounds,
             now=self._now(),
             elapsed=elapsed,
             jitter=random.random(),  # noqa: S311
         )
+        # Requests wait until a robots.txt is back, but for no other file, nor if a copy replaces
+        # it. Then a short Retry-After could end before a request has its turn, after a delay: the
+        # file would be fetched again and again, and the request would never be sent.
+        is_waited_for = isinstance(key, Origin)
+        is_waited_for &= entry.state(dialect) is State.UNREACHABLE
+        if result.access is Access.UNREACHABLE and not is_waited_for:
+            expires = max(entry.expires, entry.fetched + bounds.min_age)
+            entry = replace(entry, expires=expires)
+        return entry
 
     def _keep(self, key: Key, entry: Entry) -> File:
         file = self._memory.get(key)

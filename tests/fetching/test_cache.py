@@ -287,6 +287,29 @@ async def test_an_outage_that_several_workers_see() -> None:
             assert outage(known.entry) <= hours * HOUR
 
 
+@pytest.mark.parametrize(
+    ("hours", "state", "holds"), [(1, State.UNREACHABLE, 1), (13, State.STALE, 300)]
+)
+@coroutine_test
+async def test_when_an_unreachable_robotstxt_is_fetched_again(
+    hours: int, state: State, holds: int
+) -> None:
+    """A short Retry-After decides while requests wait for robots.txt, but not while the last good
+    copy is used: a request whose turn comes later would need another fetch, each time.
+    """
+    cached = Cached(REP_DIALECT="google")
+    soon = replace(DOWN, headers=(("retry-after", "1"),))
+    before = replace(
+        entry(ROBOTS_URL, b"", age=120), result=soon, copy=result(ROBOTS_URL, ROBOTS)
+    )
+    since = before.fetched - hours * HOUR
+    cached.keep(ORIGIN, replace(before, unreachable_since=since))
+    cached.fetcher.answers[ROBOTS_URL] = soon
+    known = await cached.learn()
+    assert known.state is state
+    assert round(known.entry.expires - known.entry.fetched) == holds
+
+
 # tdmrep.json.
 
 

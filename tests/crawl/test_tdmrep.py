@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crawl.answers import HANGS, Answer, redirect
+from tests.crawl.answers import HANGS, Answer, busy, redirect
 from tests.crawl.crawl import CrawlResult, run_crawl
 
 if TYPE_CHECKING:
@@ -122,3 +122,13 @@ def test_agents_and_overrides(site: Site) -> None:
     assert other.pages == overridden.pages == ["/secret"]
     assert overridden.robots_hits == []
     assert result.items == []
+
+
+def test_one_that_is_unreachable_at_a_host_with_a_delay(site: Site) -> None:
+    """A page does not wait until a tdmrep.json is back, also if that is fetched again sooner than
+    the page may be sent.
+    """
+    host = site.add("User-agent: *\nCrawl-delay: 2\n")
+    host.answers[WELL_KNOWN] = busy(503, "1")
+    crawl([host], CLOSESPIDER_TIMEOUT=60)
+    assert host.pages == [WELL_KNOWN, "/page"]

@@ -218,6 +218,7 @@ class Trial:
         end(crawl, pause)
         self.runs.append(Run(began, time.monotonic()))
         crawl.wait()
+        self.site.settle()
         gate.open()
         return crawl
 

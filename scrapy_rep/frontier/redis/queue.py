@@ -18,7 +18,7 @@ from scrapy_rep.frontier.redis.leased import Leased
 from scrapy_rep.frontier.redis.wanted import Wanted, name_of
 from scrapy_rep.frontier.redis.worker import AT_ONCE, Link, Worker, leases_of
 from scrapy_rep.frontier.requests import KnownMethods
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import CrawlLog
 from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.frontier import BackQueue
     from scrapy_rep.frontier.redis.dupefilter import DupeFilter
     from scrapy_rep.frontier.redis.worker import Popped
-
-logger = get_logger(__name__)
 
 # The seconds after which the end of a request is reported, and new requests are pushed, unless
 # a pop does it before.
@@ -42,7 +40,7 @@ _NEAR = 0.02
 _GIVE_BACK_AFTER = 0.1
 
 # The most requests that are handed out at once: so many times CONCURRENT_REQUESTS.
-_MOST_AT_ONCE = 4
+_MOST_AT_ONCE = 2
 
 # The seconds after which an idle worker asks the server again. The server does not notify
 # it when another worker pushes a request.
@@ -81,6 +79,7 @@ class HostQueue(Base):
         assert crawler is not None
         settings = RepSettings.of(crawler)
         self._crawler = crawler
+        self._logger = CrawlLog(__name__, crawler)
         self._frontier = Frontier.of(crawler)
         self._frontier.queues.append(self)
         self._clock, self._alarms = self._frontier.clock, self._frontier.alarms
@@ -315,11 +314,10 @@ class HostQueue(Base):
         try:
             found: Request = self._decode_request(popped.data)
         except Exception:  # A serialiser can raise any error.
-            logger.exception(
+            self._logger.exception(
                 "Cannot decode a request, so it is removed from the queue in Redis, and "
                 "is not sent: %(data).200r",
-                {"data": popped.data},
-                extra={"spider": self.spider},
+                data=popped.data,
             )
             if popped.has_place:
                 self._worker.left(popped.number, popped.host, fetched=False)
@@ -376,11 +374,10 @@ class HostQueue(Base):
 
     def _log_returned(self, count: int) -> None:
         if count:
-            logger.warning(
-                "A worker has not renewed its lease for REP_QUEUE_LEASE seconds: the %(count)d requests "
-                "that it had taken are in the queue again, for any worker",
-                {"count": count},
-                extra={"spider": self.spider},
+            self._logger.warning(
+                "A worker has not renewed its lease for REP_QUEUE_LEASE seconds: the %(count)d "
+                "requests that it had taken are in the queue again, for any worker",
+                count=count,
             )
 
     # The spider.
@@ -397,10 +394,9 @@ class HostQueue(Base):
         self._leased.settle()
         self._worker.exchange(retires=True)
         if self._worker.unsent:
-            logger.error(
+            self._logger.error(
                 "%(count)d requests are lost: they were in the memory of this worker, and the "
                 "queue in Redis had not worked again when the worker ended",
-                {"count": self._worker.unsent},
-                extra={"spider": self.spider},
+                count=self._worker.unsent,
             )
         self._link.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import uuid
 from collections import deque
 from functools import cache
@@ -17,7 +16,7 @@ from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
 from redis.retry import Retry
 
 from scrapy_rep.frontier.frontier import Frontier
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import CrawlLog
 from scrapy_rep.stores.redis import without_handshake
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.frontier.clock import Clock
-
-logger = get_logger(__name__)
 
 # In seconds. Like all of scrapy-redis, calls of the queue block the event loop.
 _TIMEOUT = 3.0
@@ -147,7 +144,7 @@ class Link:
     """
 
     def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
+        self.logger = CrawlLog(__name__, crawler)
         self._clock = Frontier.of(crawler).clock
         self._client: Any = None
         self._script: Any = None
@@ -254,22 +251,16 @@ class Link:
         """Note that the server works, and has taken all requests that waited for it."""
         if self.is_failing:
             self.is_failing = False
-            self.log(logging.INFO, "The queue in Redis works again")
+            self.logger.info("The queue in Redis works again")
 
     def _failed(self, error: Exception) -> None:
         if not self.is_failing:
             self.is_failing = True
-            self.log(
-                logging.WARNING,
+            self.logger.warning(
                 "The queue in Redis fails (%(error)s): this worker keeps new requests in "
                 "memory, and takes requests again when the server works again",
                 error=f"{type(error).__name__}: {error}",
             )
-
-    def log(self, level: int, message: str, **values: object) -> None:
-        # An empty mapping must not be passed as the argument of a message without values.
-        extra = {"spider": self._crawler.spider}
-        logger.log(level, message, *([values] if values else []), extra=extra)
 
 
 @cache
@@ -543,8 +534,7 @@ class Worker:
         seen, self._count, is_healed, is_new, *found = found
         self.generation += is_new
         if is_healed:
-            self._link.log(
-                logging.WARNING,
+            self._link.logger.warning(
                 "A counter of the queue in Redis was lost or garbled, and was set again: no "
                 "request is lost",
             )

@@ -219,6 +219,7 @@ def _redirects(site: Site) -> Iterator[Lie]:
     for name, location in nowhere.items():
         host = site.add(redirect(location, body=FORBIDS))
         yield Lie(f"a redirect to {name}", host, UNAVAILABLE, ALL)
+    # Any address, as for pages: SECURITY.md says how to keep a crawl out of one's own network.
     other = site.add(robots(RULES.decode()), name="localhost")
     host = site.add(redirect(other.robotstxt))
     yield Lie("a redirect to another host", host, SUCCESSFUL, BY_RULES)

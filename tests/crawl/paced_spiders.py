@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 class CollectingSpider(PlanSpider):
     """Deletes idle download slots after each response, instead of each minute."""
 
-    name = "collecting"
-
     @classmethod
     def from_crawler(
         cls, crawler: Crawler, *args: Any, **kwargs: Any
@@ -55,7 +53,6 @@ class NotingDownloader(Downloader):
 class VisitingSpider(PlanSpider):
     """Sets its clock to ``seconds`` before noon (UTC) whenever it has read a robots.txt."""
 
-    name = "visiting"
     seconds: float
 
     @classmethod

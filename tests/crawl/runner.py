@@ -16,6 +16,7 @@ from scrapy.crawler import AsyncCrawlerProcess, CrawlerProcess
 from scrapy.utils.misc import load_object
 
 from tests.crawl import names
+from tests.crawl.spiders import SEEN
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -25,7 +26,6 @@ MODE_SETTINGS = {
     "select": {"TWISTED_REACTOR": "twisted.internet.selectreactor.SelectReactor"},
     "reactorless": {"TWISTED_REACTOR_ENABLED": False},
 }
-SEEN = ("responses", "errors", "items", "denied", "parsed", "sent", "read")
 
 
 def run(spec: dict[str, Any]) -> tuple[Crawler, bool]:

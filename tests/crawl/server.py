@@ -175,6 +175,15 @@ class Site:
         host.port = taken.getsockname()[1]
         return host
 
+    def settle(self) -> None:
+        """Wait until all that was sent is in the log, also by processes that have ended since."""
+
+        async def read() -> None:
+            for _ in range(20):
+                await asyncio.sleep(0.001)
+
+        asyncio.run_coroutine_threadsafe(read(), self._loop).result(timeout=120)
+
     def plain_on_https(self) -> Host:
         """Return a host that has https URLs but does not speak TLS."""
         host = self.add()

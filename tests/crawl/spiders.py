@@ -150,14 +150,12 @@ class PlanSpider(NotingSpider):
 class MozillaSpider(PlanSpider):
     """A spider with its own ``user_agent``."""
 
-    name = "mozilla"
     user_agent = "Mozilla/5.0 (compatible; spiderbot/1.0; +https://example.com/)"
 
 
 class FilesSpider(PlanSpider):
     """Makes an item of each page, with the URLs of files for FilesPipeline."""
 
-    name = "files"
     file_urls: list[str]
 
     def note_response(self, response: Response) -> Iterator[dict[str, Any]]:

@@ -74,8 +74,6 @@ class SurvivorSpider(PlanSpider):
 class SlowSurvivorSpider(SurvivorSpider):
     """Its callbacks take some time, before the item and between the links."""
 
-    name = "survivor"
-
     async def note_response(self, response: Response) -> AsyncIterator[Any]:
         self.note("begin", response.url)
         PlanSpider.note_response(self, response)
@@ -92,7 +90,6 @@ class LimitedSurvivorSpider(SurvivorSpider):
     ``first`` to number ``last``.
     """
 
-    name = "survivor"
     limit: int
     first: int
     last: int
@@ -113,8 +110,6 @@ class FailingSpider(SurvivorSpider):
     spider, that of ``/stops`` stops the crawler, each once it has yielded all links.
     """
 
-    name = "survivor"
-
     def note_response(self, response: Response) -> Iterator[Any]:
         yield from super().note_response(response)
         if response.url.endswith("/fails"):
@@ -130,8 +125,6 @@ class FailingSpider(SurvivorSpider):
 class UnpicklableSpider(SurvivorSpider):
     """Half of the links of a page have a callback that cannot be serialized."""
 
-    name = "survivor"
-
     def links(self, response: Response) -> Iterator[Request]:
         for number, request in enumerate(super().links(response)):
             if number % 2:
@@ -143,8 +136,6 @@ class UnpicklableSpider(SurvivorSpider):
 class CountingStateSpider(SurvivorSpider):
     """Counts its pages in ``state``."""
 
-    name = "survivor"
-
     def note_response(self, response: Response) -> Iterator[Any]:
         self.state["pages"] = self.state.get("pages", 0) + 1
         self.note(f"state-{self.state['pages']}", response.url)
@@ -154,7 +145,6 @@ class CountingStateSpider(SurvivorSpider):
 class ProxiedSpider(SurvivorSpider):
     """Sends all requests through ``proxy``, as the environment may ask for."""
 
-    name = "survivor"
     proxy: str
 
     @classmethod
@@ -215,8 +205,6 @@ class OwnFilter:
 class EchoSpider(SurvivorSpider):
     """Records the meta and the size of the body of each request."""
 
-    name = "survivor"
-
     def note_response(self, response: Response) -> Iterator[Any]:
         yield from super().note_response(response)
         request = response.request
@@ -232,7 +220,6 @@ class OwnDiskQueue(PickleLifoDiskQueue):
 class FallbackSpider(SurvivorSpider):
     """Requests ``fallback`` for each request that fails, ``seconds`` later."""
 
-    name = "survivor"
     fallback: str
     seconds: float
 
@@ -264,7 +251,6 @@ class SlowPipeline:
 class DownloadingSurvivorSpider(SurvivorSpider):
     """Downloads ``more`` itself in each callback."""
 
-    name = "survivor"
     more: str
 
     async def note_response(self, response: Response) -> AsyncIterator[Any]:
@@ -278,8 +264,6 @@ class DownloadingSurvivorSpider(SurvivorSpider):
 
 class StartUrlsSpider(SurvivorSpider):
     """Begins as Scrapy's own spiders do."""
-
-    name = "survivor"
 
     async def start(self) -> AsyncIterator[Request]:
         self.start_urls = [each["url"] for each in self.steps.pop(0)]

@@ -348,8 +348,6 @@ def test_a_retry(site: Site, delay: float) -> None:
 class RaisingSpider(PageSpider):
     """Raises after the first link of each page."""
 
-    name = "raising"
-
     def note_response(self, response: Response) -> Iterator[Any]:
         for output in super().note_response(response):
             yield output
@@ -359,8 +357,6 @@ class RaisingSpider(PageSpider):
 
 class CopyingSpider(PageSpider):
     """Follows links with the meta of the page, as many spiders do."""
-
-    name = "copying"
 
     def note_response(self, response: Response) -> Iterator[Any]:
         for output in super().note_response(response):

@@ -54,7 +54,7 @@ def kill_while_it_hangs(trial: Trial, host: Host, path: str, in_file: str = "") 
         host.answers[path] = HANGS
     crawl = trial.start()
     crawl.until(lambda: len(host.hits_on(path)) == 1 + has_several)
-    trial.wait_for_file(host.url(in_file or path))
+    trial.wait_for_file(crawl, host.url(in_file or path))
     kill(crawl, 0)
     crawl.wait()
     del host.answers[path]
@@ -298,7 +298,7 @@ def test_stopped_while_hosts_wait(
     crawl = trial.start(**closing)
     if not closing:
         crawl.until(lambda: len(trial.notes("end")) == 5 and silent.robots_hits)
-        trial.wait_for_file(*pages(down, 5), *pages(silent, 5))
+        trial.wait_for_file(crawl, *pages(down, 5), *pages(silent, 5))
     if stop == "SIGINT":
         crawl.process.send_signal(signal.SIGINT)
     elif stop == "SIGINT twice":
@@ -328,7 +328,7 @@ def test_an_errback_that_takes_time(site: Site, mode: str, tmp_path: Path) -> No
     )
     crawl = trial.start()
     crawl.until(lambda: trial.notes("unreachable"))
-    trial.wait_for_file(host.url("/page"))
+    trial.wait_for_file(crawl, host.url("/page"))
     kill(crawl, 0)
     crawl.wait()
     assert not other.pages

@@ -126,7 +126,7 @@ def test_done_while_nothing_is_popped(site: Site, stops: bool, tmp_path: Path) -
         crawl.until(lambda: "Closing spider (shutdown)" in crawl.log)
         closing.append(True)
     crawl.until(lambda: trial.notes("end"))
-    trial.wait_for_file(host.url("/1"))
+    trial.wait_for_file(crawl, host.url("/1"))
     kill(crawl, 0)
     crawl.wait()
     del host.answers["/1"]

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.crawl.answers import Answer
-from tests.crawl.crawl import run_crawl, start_crawl, wait_until
+from tests.crawl.crawl import run_crawl, start_crawl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -218,14 +218,15 @@ class Trial:
         end(crawl, pause)
         self.runs.append(Run(began, time.monotonic()))
         crawl.wait()
+        self.site.settle()
         gate.open()
         return crawl
 
-    def wait_for_file(self, *urls: str) -> None:
+    def wait_for_file(self, crawl: RunningCrawl, *urls: str) -> None:
         """Wait until the callbacks of all answered pages but *urls* have ended, and the file of
         the queue has requests for *urls*, and none whose callback or errback has ended.
         """
-        wait_until(lambda: self._has_settled(set(urls)))
+        crawl.until(lambda: self._has_settled(set(urls)))
 
     def _has_settled(self, urls: set[str]) -> bool:
         ended = {note.url for note in self.notes("end", "error", "rule")}
@@ -298,7 +299,6 @@ class Trial:
     def _check_repeated(self, hits: dict[str, list[float]]) -> None:
         repeated: Counter[Run] = Counter()
         begun, ended = self._by_url("begin"), self._by_url("end")
-        in_flight, lags = self._in_flight(), []
         for url, times in hits.items():
             for time_, again in pairwise(times):
                 run = self._run_of(time_)
@@ -308,17 +308,9 @@ class Trial:
                 assert not done or done[0] > run.ended - RECENT, (
                     f"{url} was done {run.ended - done[0]:.3f} s before its process died"
                 )
-                if done:
-                    lags.append(round(run.ended - done[0], 3))
                 repeated[run] += 1
         assert begun.keys() >= ended.keys()
-        counts = [f"{repeated[run]}/{in_flight[run]}" for run in in_flight]
-        # ``pytest -rP`` shows it.
-        print(
-            f"{self.how['mode']}: fetched again of those in flight: {counts}; "
-            f"of those, done these seconds before: {sorted(lags)}"
-        )
-        for run, most in in_flight.items():
+        for run, most in self._in_flight().items():
             assert repeated[run] <= most
 
     def _in_flight(self) -> dict[Run, int]:

@@ -40,7 +40,6 @@ class ClockSpider(PlanSpider):
     response.
     """
 
-    name = "clock"
     offset: float = 0
     moves: dict[str, float] = {}
     later: list[float] = []
@@ -83,7 +82,6 @@ class ClockSpider(PlanSpider):
 class DownloadingSpider(PlanSpider):
     """Downloads ``more`` itself, in parallel, in the callback of each page."""
 
-    name = "downloading"
     more: list[str]
 
     async def note_response(self, response: Response) -> AsyncIterator[dict[str, Any]]:

@@ -38,8 +38,6 @@ class WorkerSpider(PlanSpider):
 class BranchingSpider(WorkerSpider):
     """Lets each page link to the next ones, so that requests are pushed all the time."""
 
-    name = "worker"
-
     def first_page(self, response: Response) -> Iterator[Request]:
         self.note_response(response)
         yield from self.branch(self.links)

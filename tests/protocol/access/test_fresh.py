@@ -23,9 +23,7 @@ def holds(dialect: Dialect, bounds: Bounds = ANY, **headers: str) -> float:
     return lifetime(result(200, **headers).headers, dialect, bounds, NOW)
 
 
-@pytest.mark.parametrize(
-    ("dialect", "days"), [(RFC9309, 1), (GOOGLE, 1), (CLASSIC, 7)], ids=str
-)
+@pytest.mark.parametrize(("dialect", "days"), [(RFC9309, 1), (GOOGLE, 1), (CLASSIC, 7)])
 def test_without_a_word_from_the_server(dialect: Dialect, days: int) -> None:
     """Without caching headers, a result is fresh for a day; in the 1996 draft, for a week."""
     for status in (200, 404):

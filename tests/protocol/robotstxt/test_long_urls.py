@@ -121,19 +121,6 @@ def test_too_many_comparisons_are_refused() -> None:
     assert robots.is_allowed(f"{ORIGIN}/{words[:800]}", "bot")
 
 
-@pytest.mark.parametrize(
-    ("path", "is_allowed"),
-    [("/ab", True), ("/abb", False), ("/ba", True), ("/acd", False)],
-)
-def test_text_after_a_star_matches_behind_the_text_before_it(
-    path: str, is_allowed: bool
-) -> None:
-    """The text after a ``*`` must match behind the text before it."""
-    robots = parse(["Disallow: /ab*b", "Disallow: /a*d"])
-    for _ in range(4):
-        assert robots.is_allowed(ORIGIN + path, "bot") is is_allowed
-
-
 # Agreement
 
 

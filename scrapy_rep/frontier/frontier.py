@@ -450,12 +450,12 @@ class Frontier:
         """Wait until *ticket* may go, or is refused. Return whether it has waited. Raises
         SpiderClosing if the spider closes meanwhile.
         """
+        self._waiters[ticket] = None
         self.core.add(ticket, self.clock.monotonic())
         self.flush()
         if ticket.is_granted is not None:
             return False
         ticket.call = Deferred()
-        self._waiters[ticket] = None
         self.watch()
         try:
             await maybe_deferred_to_future(ticket.call)
@@ -475,6 +475,15 @@ class Frontier:
         """
         if self._leave(request):
             self.flush()
+
+    def waits_for(self, request: Request, other: Request) -> bool:
+        """Whether *request* is not sent before *other* has ended, as far as is known: it waits for
+        its robots.txt, or a component of the project holds it back.
+        """
+        if request in self._gave_way:
+            return True
+        waiting = (waiter.request for waiter in self._waiters)
+        return isinstance(other, RobotsTxtRequest) and request in waiting
 
     def is_patient(self, request: Request) -> bool:
         """Whether *request* may wait while robots.txt is unreachable.
@@ -510,7 +519,7 @@ class Frontier:
         is_alone = scope.delays or scope.back_off is not None
         if self.leases is None or not is_alone or self.leases.has_turn(request):
             return True
-        if self.leases.acquire(scope.key):
+        if self.leases.acquire(request, scope.key):
             self._in_flight[request].lease = scope.key
             return True
         pause = min(max(scope.delay * _PART_OF_LEASE, _MIN_PAUSE), _MAX_PAUSE)

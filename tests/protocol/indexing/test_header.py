@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scrapy_rep.protocol.indexing.rules import IndexingRules
-from scrapy_rep.protocol.indexing.statements import MAX_STATEMENTS, MAX_TEXT
+from scrapy_rep.protocol.indexing.statements import MAX_TEXT
 
 
 def read(*lines: str, agents: tuple[str, ...] = ("mybot",)) -> IndexingRules:
@@ -127,11 +127,3 @@ def test_finding(line: str, code: str) -> None:
 def test_no_findings_about_others() -> None:
     """Statements to other agents give no findings."""
     assert read("other: noindx, max-snippet: many").findings == ()
-
-
-def test_bounds() -> None:
-    """A very long header takes a bounded amount of memory."""
-    rules = read(*["a," * MAX_TEXT] * 3, "noindex")
-    assert len(rules.statements) == MAX_STATEMENTS
-    assert len(rules.findings) <= MAX_STATEMENTS + 1
-    assert rules.index

@@ -205,7 +205,7 @@ def test_rules_that_are_stale() -> None:
     assert world.next() is None
     assert ticket.where is Where.AT_HOST
     world.learn(A, holds=10)
-    world.core.stale(world.core.host(A))
+    world.core.host(A).expires = 0
     world.known[A] = 100
     assert world.next() is ticket
 

@@ -565,8 +565,8 @@ class Core:
         """*slot* returns the places of a download slot and the time before which none may be
         taken. Tickets wait for a host that asks for a pause for at most *wait_max* seconds.
         *look_up* may call :meth:`known` or :meth:`unreachable` at once for a host whose phase is
-        UNKNOWN or REFUSED. *changed* is called when a ticket of this crawl may go or is refused, which may
-        be by an event of another crawl.
+        UNKNOWN or REFUSED. *changed* is called when a ticket of this crawl may go or is refused,
+        which may be by an event of another crawl.
         """
         self.scopes = scopes
         self._slot = slot

@@ -589,8 +589,7 @@ class Frontier:
         """
         for request, found in list(self._in_flight.items()):
             if found.is_sent and scope in found.ticket.scopes:
-                slot = found.ticket.scopes[-1].key
-                go_on = withdraw(self._crawler, slot, request)
+                go_on = withdraw(self._crawler, request)
                 if go_on is not None:
                     waits = self._wait_again(request, found.ticket, go_on)
                     deferred_from_coro(waits)

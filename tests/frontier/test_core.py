@@ -540,7 +540,7 @@ def test_each_pause_has_its_slow_start() -> None:
     world.pass_time(10)
     for _ in range(2):
         world.core.succeeded(world.a, world.now, sent_at=world.now)
-    for _ in range(4):
+    for _ in range(5):
         world.queue()
     in_flight = [world.next() for _ in range(3)]
     assert None not in in_flight
@@ -583,7 +583,8 @@ def test_a_pause_that_is_too_long() -> None:
 
 def test_a_host_that_answers_429_for_ever() -> None:
     """A host that has answered nothing else for REP_WAIT_MAX has its requests refused, except one
-    at the end of each pause, which finds out whether it is back.
+    at the end of each pause, which finds out whether it is back. Then they go again, and the time
+    counts from the next pause.
     """
     world = World()
     first = world.queue()
@@ -609,6 +610,9 @@ def test_a_host_that_answers_429_for_ever() -> None:
     world.core.succeeded(world.a, world.now, sent_at=world.now)
     world.core.add(first, world.now)
     assert world.next() is first
+    world.pause(sent=world.now)
+    world.leave(first)
+    world.core.add(first, world.now)
     assert not world.core.refused
 
 

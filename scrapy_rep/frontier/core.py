@@ -424,7 +424,7 @@ class Scopes:
         self.alarms: _Alarms[Scope] = _Alarms()
         self.ready: list[Ready] = []
         self.on_pause: list[Callable[[Scope], None]] = []
-        """What each crawl calls when a pause begins, or becomes longer."""
+        """What each crawl wants called when a host asks for a pause."""
 
     def __len__(self) -> int:
         return len(self._scopes)

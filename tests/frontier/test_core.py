@@ -432,6 +432,20 @@ def test_requests_in_the_downloader_go_first() -> None:
     assert world.next() is busy
 
 
+def test_a_request_that_a_component_holds_back() -> None:
+    """While a request from a queue has not reached the downloader, its place of the slot is free
+    for one that is there already: a component may hold the first one back until it has the second.
+    """
+    world = World(places=1)
+    held = world.queue()
+    assert world.next() is held
+    waited_for = world.direct()
+    assert world.granted() == [waited_for]
+    world.core.leave(waited_for, world.now, fetched=False)
+    world.core.sent(held)
+    assert world.direct().where is Where.AT_SCOPE
+
+
 def test_what_has_held_up_the_crawl() -> None:
     """A host holds up the crawl while requests wait for it and none is in flight. The hosts that
     did so least are forgotten.

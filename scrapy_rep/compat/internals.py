@@ -134,14 +134,15 @@ def slot_state(crawler: Crawler, key: str) -> SlotState | None:
 
 
 def withdraw(
-    crawler: Crawler, key: str, request: Request
+    crawler: Crawler, request: Request
 ) -> Callable[[Exception | None], None] | None:
-    """Take *request* out of the download slot *key*, in which it waits to be sent. Return a
-    function that puts it back, or fails it with an error; None if it does not wait there.
+    """Take *request* out of its download slot, in which it waits to be sent. Return a function
+    that puts it back, or fails it with an error; None if it does not wait there.
     """
     downloader = _find(crawler.engine, "downloader")
     process_queue = _find(downloader, "_process_queue")
-    slot: Any = (_find(downloader, "slots") or {}).get(key)
+    slots: Any = _find(downloader, "slots") or {}
+    slot = slots.get(download_slot(crawler, request))
     waiting = () if slot is None or process_queue is None else slot.queue
     entry = next((each for each in waiting if each[0] is request), None)
     if entry is None:

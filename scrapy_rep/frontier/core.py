@@ -36,7 +36,7 @@ from enum import Enum, auto
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -279,51 +279,44 @@ class Ticket:
         return 1
 
 
-class Line(Protocol):
-    """Where tickets of one kind stand that may go now."""
+class Line:
+    """Where tickets of one kind come that may go now."""
 
-    core: Core
-
-    is_direct: bool
+    is_direct = False
     """Whether its tickets go at once: each is one request, which is in the downloader."""
 
-    def add(self, ticket: Ticket) -> None: ...
-    def discard(self, ticket: Ticket) -> None: ...
-    def has(self, scope: Scope) -> bool: ...
+    def __init__(self, core: Core) -> None:
+        self.core = core
+
+    def add(self, ticket: Ticket) -> None:
+        raise NotImplementedError
+
+    def has(self, scope: Scope) -> bool:
+        """Whether a ticket of *scope* is here."""
+        return False
 
 
 Lane: TypeAlias = "tuple[Line, bool]"
 """A line, and whether its tickets obey robots.txt: the others need not wait for a delay."""
 
 
-class Direct:
+class Direct(Line):
     """The line of requests that are in the downloader already: they go at once."""
 
     is_direct = True
-
-    def __init__(self, core: Core) -> None:
-        self.core = core
 
     def add(self, ticket: Ticket) -> None:
         ticket.where = Where.NOWHERE
         self.core.granted[ticket] = None
 
-    def discard(self, ticket: Ticket) -> None:
-        pass  # None is here: they go at once.
 
-    def has(self, scope: Scope) -> bool:
-        return False
-
-
-class Ready:
+class Ready(Line):
     """The queues whose next request may go. The download slot with the fewest requests in flight
     comes first; of several, the one that has waited longest. Each operation costs O(1).
     """
 
-    is_direct = False
-
     def __init__(self, core: Core) -> None:
-        self.core = core
+        super().__init__(core)
         self._by_slot: dict[Scope, deque[Ticket]] = {}
         self._rows: list[OrderedDict[Scope, None]] = []
         """These slots by the number of requests in flight."""
@@ -349,7 +342,6 @@ class Ready:
             self._others[other] += 1
 
     def has(self, scope: Scope) -> bool:
-        """Whether a ticket of *scope* is here."""
         return scope in self._by_slot or scope in self._others
 
     def moved(self, scope: Scope, before: int) -> None:
@@ -432,7 +424,7 @@ class Scopes:
         self.alarms: _Alarms[Scope] = _Alarms()
         self.ready: list[Ready] = []
         self.on_pause: list[Callable[[Scope], None]] = []
-        """What each crawl calls when a pause begins, or becomes longer."""
+        """What each crawl wants called when a host asks for a pause."""
 
     def __len__(self) -> int:
         return len(self._scopes)
@@ -573,8 +565,8 @@ class Core:
         """*slot* returns the places of a download slot and the time before which none may be
         taken. Tickets wait for a host that asks for a pause for at most *wait_max* seconds.
         *look_up* may call :meth:`known` or :meth:`unreachable` at once for a host whose phase is
-        UNKNOWN or REFUSED. *changed* is called when a ticket of this crawl may go or is refused, which may
-        be by an event of another crawl.
+        UNKNOWN or REFUSED. *changed* is called when a ticket of this crawl may go or is refused,
+        which may be by an event of another crawl.
         """
         self.scopes = scopes
         self._slot = slot
@@ -696,6 +688,7 @@ class Core:
         host, was = ticket.host, ticket.where
         ticket.where = Where.NOWHERE
         if was is Where.READY:
+            assert isinstance(ticket.line, Ready)
             ticket.line.discard(ticket)
         elif was is Where.AT_SCOPE:
             lane = ticket.line, ticket.obeys
@@ -824,11 +817,6 @@ class Core:
             for ticket in [each for each in host.waiting if not each.is_patient]:
                 self._refuse(ticket)
             host.waiting = [each for each in host.waiting if each.is_patient]
-
-    def stale(self, host: Host) -> None:
-        """Note that the rules of *host* are not known any more, before they expire."""
-        if host.phase is Phase.OPEN:
-            host.phase = Phase.UNKNOWN
 
     def unknown(self, host: Host, now: float) -> None:
         """Note that the fetch of robots.txt of *host* has ended without a result. If tickets wait

@@ -298,7 +298,7 @@ class Frontier:
     @property
     def has_room(self) -> bool:
         """Whether the downloader has room for another request from a queue."""
-        return self.hosts is None or self.hosts.leaves_room
+        return self.hosts is None or self.hosts.fetcher.leaves_room
 
     def add(self, queue: BackQueue) -> None:
         """Note that *queue* has requests."""
@@ -315,8 +315,8 @@ class Frontier:
         self.core.end(queue, self.clock.monotonic())
 
     def note_cause(self, key: HostKey, request: Request) -> None:
-        """Note the proxy of *request*, which was pushed."""
-        if self.hosts is not None and key.origin is not None:
+        """Note the proxy of *request*, which was pushed, if it has one."""
+        if "proxy" in request.meta and self.hosts and key.origin is not None:
             self.hosts.note_cause(key.origin, request)
 
     def popped(self, ticket: Ticket, request: Request | None) -> None:
@@ -589,8 +589,7 @@ class Frontier:
         """
         for request, found in list(self._in_flight.items()):
             if found.is_sent and scope in found.ticket.scopes:
-                slot = found.ticket.scopes[-1].key
-                go_on = withdraw(self._crawler, slot, request)
+                go_on = withdraw(self._crawler, request)
                 if go_on is not None:
                     waits = self._wait_again(request, found.ticket, go_on)
                     deferred_from_coro(waits)

@@ -103,10 +103,10 @@ class Hosts:
         self._settings = settings
         self._reporter = reporter
         self._identity = identity = Identity.of(crawler)
-        self._fetcher = RobotsTxtFetcher(crawler, settings, self._place)
+        self.fetcher = RobotsTxtFetcher(crawler, settings, self._place)
         self.cache = RobotsTxtCache(
             crawler,
-            self._fetcher,
+            self.fetcher,
             settings,
             now=clock.time,
             monotonic=clock.monotonic,
@@ -134,11 +134,6 @@ class Hosts:
         crawler.signals.connect(self._end_overrides, signals.spider_opened)
         self._delayed: set[int] = set()
         self._skipped: set[int] = set()
-
-    @property
-    def leaves_room(self) -> bool:
-        """Whether the downloader has room for a page."""
-        return self._fetcher.leaves_room
 
     @property
     def is_fetching(self) -> bool:
@@ -468,7 +463,7 @@ class Hosts:
             if known is not None:
                 return known
             host = self._core.host(origin)
-            self._core.stale(host)
+            host.expires = -inf
             ticket = Waiter(self._core.direct, host, (), request, is_patient=is_patient)
             self._add_cause(host, request)
             try:

@@ -205,7 +205,7 @@ def test_rules_that_are_stale() -> None:
     assert world.next() is None
     assert ticket.where is Where.AT_HOST
     world.learn(A, holds=10)
-    world.core.stale(world.core.host(A))
+    world.core.host(A).expires = 0
     world.known[A] = 100
     assert world.next() is ticket
 
@@ -432,6 +432,20 @@ def test_requests_in_the_downloader_go_first() -> None:
     assert world.next() is busy
 
 
+def test_a_request_that_a_component_holds_back() -> None:
+    """While a request from a queue has not reached the downloader, its place of the slot is free
+    for one that is there already: a component may hold the first one back until it has the second.
+    """
+    world = World(places=1)
+    held = world.queue()
+    assert world.next() is held
+    waited_for = world.direct()
+    assert world.granted() == [waited_for]
+    world.core.leave(waited_for, world.now, fetched=False)
+    world.core.sent(held)
+    assert world.direct().where is Where.AT_SCOPE
+
+
 def test_what_has_held_up_the_crawl() -> None:
     """A host holds up the crawl while requests wait for it and none is in flight. The hosts that
     did so least are forgotten.
@@ -540,7 +554,7 @@ def test_each_pause_has_its_slow_start() -> None:
     world.pass_time(10)
     for _ in range(2):
         world.core.succeeded(world.a, world.now, sent_at=world.now)
-    for _ in range(4):
+    for _ in range(5):
         world.queue()
     in_flight = [world.next() for _ in range(3)]
     assert None not in in_flight
@@ -583,7 +597,8 @@ def test_a_pause_that_is_too_long() -> None:
 
 def test_a_host_that_answers_429_for_ever() -> None:
     """A host that has answered nothing else for REP_WAIT_MAX has its requests refused, except one
-    at the end of each pause, which finds out whether it is back.
+    at the end of each pause, which finds out whether it is back. Then they go again, and the time
+    counts from the next pause.
     """
     world = World()
     first = world.queue()
@@ -609,6 +624,9 @@ def test_a_host_that_answers_429_for_ever() -> None:
     world.core.succeeded(world.a, world.now, sent_at=world.now)
     world.core.add(first, world.now)
     assert world.next() is first
+    world.pause(sent=world.now)
+    world.leave(first)
+    world.core.add(first, world.now)
     assert not world.core.refused
 
 

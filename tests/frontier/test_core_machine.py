@@ -518,7 +518,7 @@ class CoreMachine(RuleBasedStateMachine):
         host = crawl.core.hosts.get(origin)
         if host is not None and host.phase is Phase.OPEN:
             crawl.model(host).expires = -inf
-            crawl.core.stale(host)
+            host.expires = -inf
 
     # Scopes.
 

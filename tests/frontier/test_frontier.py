@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scrapy_rep.exceptions import SpiderClosing
 from tests.frontier.fakes import Crawl, FakeClock, page
 
 RULES = "User-agent: *\nDisallow: /private/\n"
@@ -94,3 +95,19 @@ def test_a_pause_that_another_crawl_has_seen() -> None:
     result.cancel()
     second.pass_time(100)
     assert waiting not in second.sent
+
+
+def test_a_spider_that_closes_within_a_pause() -> None:
+    """A request that waited in its download slot when its host asked for a pause does not keep a
+    closing spider open.
+    """
+    crawl = Crawl(obey=False, DOWNLOAD_DELAY=10)
+    for number in range(2):
+        crawl.push(f"http://a.example/{number}")
+    crawl.run()
+    crawl.pass_time(1)
+    (asking,) = crawl.sent
+    (waiting,) = crawl.downloader.active - {asking}
+    crawl.answer(asking, status=429, Retry_After="100")
+    crawl.close()
+    assert isinstance(crawl.ended[waiting], SpiderClosing)

@@ -25,7 +25,7 @@ from tests.commands.rep import (
     plain_environment,
     scrapy_rep,
 )
-from tests.crawl.answers import Answer
+from tests.crawl.answers import HANGS
 
 if TYPE_CHECKING:
     from tests.commands.conftest import Rep
@@ -156,8 +156,8 @@ def test_results_come_before_the_list_ends(robots: str, tmp_path: Path) -> None:
 def test_ctrl_c_while_fetching(site: Site, tmp_path: Path) -> None:
     """Ctrl-C immediately ends a run that waits for a server."""
     asked = threading.Event()
-    host = site.add(Answer(hang=True))
-    host.answer = lambda path: asked.set() or Answer(hang=True)
+    host = site.add(HANGS)
+    host.answer = lambda path: asked.set() or HANGS
     with forks.start(
         [*COMMAND, "check", host.url("/")],
         stdout=subprocess.DEVNULL,

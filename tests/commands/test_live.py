@@ -11,7 +11,8 @@ import pytest
 from scrapy.settings import default_settings
 
 from tests.commands.rep import ROBOTS, ROOT, scrapy_rep, write_ledger
-from tests.crawl.answers import Answer, redirect
+from tests.crawl.answers import Answer, Then, redirect
+from tests.crawl.lies import stages
 from tests.crawl.server import PAGE
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ def test_page_that_cannot_be_had(site: Site, tmp_path: Path) -> None:
     host.answers["/loop"] = redirect("/loop")
     host.answers["/nowhere"] = redirect("gopher://\x80[")
     host.answers["/bracket"] = redirect("http://[")
-    host.answers["/broken"] = Answer(b"x", reset="length")
+    host.answers["/broken"] = stages(Then.RESET)["in the body"]
     for path, why in (
         ("/loop", "The page was not fetched: redirected more than 20 times"),
         ("/nowhere", "The page was not fetched: redirected to what is not a URL"),

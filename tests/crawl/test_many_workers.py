@@ -323,11 +323,12 @@ def test_pauses_over_workers(
     hosts = [site.add(RULES, name=f"127.0.3.{number}") for number in range(1, 4)]
     limited, other, _ = hosts
     limit(limited, 9, busy(429, "2") if asks else busy(503), each=True)
-    for host in hosts[1:]:  # Slow enough for all three workers to begin meanwhile.
+    for host in hosts[1:]:
         limit(host, 0)
     urls = [host.url(f"/{page}") for page in range(40) for host in hosts]
     settings = settings_for(server, RETRY_TIMES=50, REP_WAIT_MAX=600)
     settings |= {"RETRY_ENABLED": True, "REP_BACKOFF_MAX": 60}
+    settings["CONCURRENT_REQUESTS"] = 4  # One worker cannot have all of them.
     crowd = SimpleNamespace(urls=urls, site=site)
     results = [
         crawl.result(LONGEST) for crawl in start_workers(crowd, settings, 3, mode=mode)

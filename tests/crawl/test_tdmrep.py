@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crawl.answers import Answer, busy, redirect
+from tests.crawl.answers import HANGS, Answer, busy, redirect
 from tests.crawl.crawl import CrawlResult, run_crawl
 
 if TYPE_CHECKING:
@@ -87,9 +87,9 @@ def test_a_spider_that_closes(site: Site, mode: str) -> None:
     """A spider that closes does not wait for a tdmrep.json that never comes, nor for the
     robots.txt of a host to which it is redirected.
     """
-    silent = site.add(Answer(hang=True))
+    silent = site.add(HANGS)
     slow, host = site.add(OPEN), moved(site, silent.url("/policy"))
-    slow.answers[WELL_KNOWN] = Answer(hang=True)
+    slow.answers[WELL_KNOWN] = HANGS
     pages = [
         {"url": one.url("/page"), "meta": {"rep_purposes": ["tdm"]}}
         for one in (slow, host)

@@ -99,15 +99,17 @@ class Leased:
         lease = self._leases.get(request)
         return lease is not None and self._is_held(lease)
 
-    def acquire(self, host: str) -> bool:
-        """Try to get the place at *host* until it is released. Return True on success."""
+    def acquire(self, request: Request, host: str) -> bool:
+        """Try to get the place at *host* for *request*, which did not come from a queue, until it
+        is released. Return True on success.
+        """
         self.settle()
         if any(
-            lease.host == host and self._is_held(lease)
-            for lease in self._leases.values()
+            lease.host == host
+            and self._is_held(lease)
+            and self._frontier.waits_for(other, request)
+            for other, lease in self._leases.items()
         ):
-            # The request with the place waits for its robots.txt anyway, and then for the
-            # delay after that.
             return True
         number = uuid.uuid4().hex
         answer = self._worker.exchange(acquire=(number, host))

@@ -21,6 +21,7 @@ from tests.frontier.redis.shared import (
     renew,
     retire,
     take,
+    take_some,
 )
 from tests.frontier.redis.test_faults import no_memory
 
@@ -203,6 +204,35 @@ def test_pause_while_the_server_is_full(shared: Shared) -> None:
     assert pop(two) is None
     shared.advance(5)
     assert sorted(pop_all(two)) == ["1", "b"]
+
+
+def test_places_after_a_pause_are_not_shared(shared: Shared) -> None:
+    """After a pause and one success, the host has two places: with two pages in flight, one of each
+    worker, an image waits.
+    """
+    crawl, other = WorkerCrawl(shared), shared.worker()
+    crawl.push(f"{A}/1")
+    crawl.settle(0.1)
+    crawl.answer(f"{A}/robots.txt")
+    crawl.settle(0.1)
+    busy(crawl, f"{A}/1", **{"Retry-After": "5"})
+    for page in "234":
+        crawl.push(f"{A}/{page}")
+    crawl.settle(5.5)
+    (first,) = crawl.on_network
+    crawl.engine.scraper.is_full = True
+    crawl.answer(first)
+    crawl.settle(0.1)
+    assert take_some(other, 1, at_once=4)
+    crawl.engine.scraper.is_full = False
+    crawl.settle(0.6)
+    (second,) = crawl.on_network
+    crawl.outside(f"{A}/image")
+    crawl.settle(1)
+    assert crawl.on_network == [second]
+    crawl.answer(second)
+    crawl.settle(3)
+    assert crawl.on_network == []
 
 
 def busy(crawl: WorkerCrawl, url: str, **headers: str) -> None:

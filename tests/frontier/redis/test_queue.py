@@ -242,18 +242,17 @@ def test_refused_and_in_its_errback(shared: Shared) -> None:
     assert shared.count() == 0
 
 
-def test_a_place_that_was_left_is_not_shared(shared: Shared) -> None:
-    """A request that is not from the queue does not use the place of one that has ended, even if
-    the worker has not asked the server since.
+def test_a_place_is_not_shared(shared: Shared) -> None:
+    """A request that is not from the queue does not use the place of one that is in flight, or has
+    ended a moment ago.
     """
     crawl = WorkerCrawl(shared, obey=False)
     crawl.push(f"{A}/1")
     (popped,) = crawl.run()
-    places = crawl.frontier.leases
-    assert places.acquire("a.example")
-    assert places.places == places.requests
+    places, image = crawl.frontier.leases, Request(f"{A}/image")
+    assert not places.acquire(image, "a.example")
     crawl.answer(popped, runs=False)
-    assert places.acquire("a.example")
+    assert places.acquire(image, "a.example")
     assert places.places != places.requests
 
 

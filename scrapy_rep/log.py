@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.protocol.display import visible, without_credentials
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
+
+    _Adapter = logging.LoggerAdapter[logging.Logger]
+else:  # Python 3.10 has no type parameter for it.
+    _Adapter = logging.LoggerAdapter
 
 _ITEM = "item"
 """The name of an item in log records: unchanged, as Scrapy writes it on several lines."""
@@ -38,46 +42,32 @@ class _Visible(logging.Filter):
 _visible = _Visible()
 
 
-class CrawlLog:
+class CrawlLog(_Adapter):
     """The log of a module in a crawl. The records name the spider, as Scrapy's do. The values of
     a message are the keyword arguments: ``logger.info("%(url)s is back", url=url)``.
     """
 
     def __init__(self, name: str, crawler: Crawler) -> None:
-        self._logger = get_logger(name)
+        super().__init__(get_logger(name), {})
         self._crawler = crawler
 
-    def debug(self, message: str, **values: object) -> None:
-        self._write(logging.DEBUG, message, values)
-
-    def info(self, message: str, **values: object) -> None:
-        self._write(logging.INFO, message, values)
-
-    def warning(self, message: str, **values: object) -> None:
-        self._write(logging.WARNING, message, values)
-
-    def error(self, message: str, **values: object) -> None:
-        self._write(logging.ERROR, message, values)
-
-    def exception(self, message: str, **values: object) -> None:
-        """Log an error with the traceback of the exception that is handled."""
-        self._write(logging.ERROR, message, values, exc_info=True)
-
-    def log(self, level: int, message: str, **values: object) -> None:
-        self._write(level, message, values)
-
-    def _write(
+    def log(
         self,
         level: int,
-        message: str,
-        values: dict[str, object],
-        *,
-        exc_info: bool = False,
+        msg: object,
+        *args: object,
+        exc_info: Any = None,
+        **values: Any,
     ) -> None:
-        extra = {"spider": self._crawler.spider}
-        arguments = [values] if values else []
-        self._logger.log(
-            level, message, *arguments, exc_info=exc_info, extra=extra, stacklevel=3
+        """Log *msg*. All other methods call this one."""
+        self.logger.log(
+            level,
+            msg,
+            *args,
+            *([values] if values else []),
+            exc_info=exc_info,
+            extra={"spider": self._crawler.spider},
+            stacklevel=2,
         )
 
 

@@ -10,7 +10,7 @@ import time
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import scrapy
 import twisted
@@ -192,7 +192,7 @@ class Ledger:
                 "stat rep/ledger/dropped counts them",
             )
 
-    def _warn(self, message: str, **details: object) -> None:
+    def _warn(self, message: str, **details: Any) -> None:
         if message not in self._has_warned:
             self._has_warned.add(message)
             self._logger.warning(message, path=self._path, **details)

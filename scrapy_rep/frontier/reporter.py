@@ -185,8 +185,8 @@ class DecisionReporter:
         """Report that a request is refused. Return the error for its errback."""
         denied = RobotsDenied(case.message(decision), case.record(decision))
         if self._reach is None:
-            values = {"denied": denied, "request": case.request}
-            self._logger.debug("%(denied)s: %(request)s", **values)
+            message = "%(denied)s: %(request)s"
+            self._logger.debug(message, denied=denied, request=case.request)
             self._crawler.stats.inc_value(stats.FORBIDDEN)
         self.decided(denied.record, case.request)
         return denied

@@ -82,7 +82,13 @@ def _change(
 ) -> dict[str, Any]:
     def only(these: _Records, those: _Records) -> list[dict[str, Any]]:
         return [
-            {"field": field, "value": value, "line": line, "rule": f"{field}: {value}"}
+            {
+                "field": field,
+                "value": value,
+                "line": line,
+                "rule": f"{field.capitalize()}: {value}"
+                + (f"   (line {line})" if line else ""),
+            }
             for (field, value), line in these.items()
             if (field, value) not in those
         ]

@@ -133,6 +133,35 @@ def slot_state(crawler: Crawler, key: str) -> SlotState | None:
     return None if concurrency is None else SlotState(concurrency, delay=delay)
 
 
+def withdraw(
+    crawler: Crawler, request: Request
+) -> Callable[[Exception | None], None] | None:
+    """Take *request* out of its download slot, in which it waits to be sent. Return a function
+    that puts it back, or fails it with an error; None if it does not wait there.
+    """
+    downloader = _find(crawler.engine, "downloader")
+    process_queue = _find(downloader, "_process_queue")
+    slots: Any = _find(downloader, "slots") or {}
+    slot = slots.get(download_slot(crawler, request))
+    waiting = () if slot is None or process_queue is None else slot.queue
+    entry = next((each for each in waiting if each[0] is request), None)
+    if entry is None:
+        return None
+    slot.queue.remove(entry)
+    _, result = entry
+
+    def go_on(error: Exception | None) -> None:
+        if result.called:
+            return  # The request was cancelled.
+        if error is not None:
+            result.errback(error)
+        else:
+            slot.queue.appendleft(entry)
+            process_queue(slot)
+
+    return go_on
+
+
 def has_headers(request: Request) -> bool:
     """Whether *request* may have header fields. Since Scrapy 2.19, reading ``Request.headers``
     makes an object of 400 bytes where there is none.

@@ -31,15 +31,15 @@ REFUSED   unreachable for too long; its     a ticket comes after ``retry_at``: f
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from scrapy_rep.protocol.origins import Origin
 
@@ -64,9 +64,6 @@ _ANSWER_REMEMBERED = 30.0
 
 # Beyond this number, the hosts that have held up the crawl least are forgotten.
 _MAX_HELD_UP = 1_000
-
-# A line is cleaned only if it has more outdated entries than this.
-_STALE_AT_LEAST = 64
 
 
 class Hold(Enum):
@@ -110,9 +107,6 @@ class Where(Enum):
 class BackOff:
     """What a scope remembers of the answers 429 and 503 until all of its places are back."""
 
-    began: float
-    """The first such answer."""
-
     since: float
     """The first such answer since the last success."""
 
@@ -127,9 +121,6 @@ class BackOff:
     places: int = 1
     """The requests that may be in flight now."""
 
-    is_over: bool = False
-    """Whether a request has succeeded since the last pause."""
-
     # For the log.
     is_long: bool = False
     """Whether requests were refused for it."""
@@ -143,6 +134,11 @@ class BackOff:
 
     asked_at: float = -inf
     """When it was asked for."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a request has succeeded since the last pause."""
+        return self.places > 1
 
 
 @dataclass(slots=True, eq=False)
@@ -174,7 +170,7 @@ class Scope:
     """The crawl delay of each origin that has one, in seconds, as each crawl has found it."""
 
     back_off: BackOff | None = None
-    parked: dict[Lane, deque[Ticket]] | None = None
+    parked: dict[Lane, OrderedDict[Ticket, None]] | None = None
     """The tickets that wait here, the first of each lane first."""
 
     taken_by: Line | None = None
@@ -230,6 +226,7 @@ class Host:
     since: float = -inf
     until: float = -inf
     retry_at: float = -inf
+    """The time from which robots.txt may be fetched."""
 
     alarm_at: float = inf
     """The time of its entry in the heap of alarms."""
@@ -240,6 +237,10 @@ class Host:
 
     known: Any = None
     """The last result, while DOWN or REFUSED."""
+
+    @property
+    def is_down(self) -> bool:
+        return self.phase is Phase.DOWN or self.phase is Phase.REFUSED
 
 
 class Ticket:
@@ -278,59 +279,51 @@ class Ticket:
         return 1
 
 
-class Line(Protocol):
-    """Where tickets of one kind stand that may go now."""
+class Line:
+    """Where tickets of one kind come that may go now."""
 
-    core: Core
-
-    is_direct: bool
+    is_direct = False
     """Whether its tickets go at once: each is one request, which is in the downloader."""
 
-    def add(self, ticket: Ticket) -> None: ...
-    def discard(self, ticket: Ticket) -> None: ...
-    def has(self, scope: Scope) -> bool: ...
+    def __init__(self, core: Core) -> None:
+        self.core = core
+
+    def add(self, ticket: Ticket) -> None:
+        raise NotImplementedError
+
+    def has(self, scope: Scope) -> bool:
+        """Whether a ticket of *scope* is here."""
+        return False
 
 
 Lane: TypeAlias = "tuple[Line, bool]"
 """A line, and whether its tickets obey robots.txt: the others need not wait for a delay."""
 
 
-class Direct:
+class Direct(Line):
     """The line of requests that are in the downloader already: they go at once."""
 
     is_direct = True
-
-    def __init__(self, core: Core) -> None:
-        self.core = core
 
     def add(self, ticket: Ticket) -> None:
         ticket.where = Where.NOWHERE
         self.core.granted[ticket] = None
 
-    def discard(self, ticket: Ticket) -> None:
-        pass  # None is here: they go at once.
 
-    def has(self, scope: Scope) -> bool:
-        return False
-
-
-class Ready:
-    """The queues whose next request may go. The scope with the fewest requests in flight comes
-    first; of several, the one that has waited longest. Each operation costs O(1).
+class Ready(Line):
+    """The queues whose next request may go. The download slot with the fewest requests in flight
+    comes first; of several, the one that has waited longest. Each operation costs O(1).
     """
 
-    is_direct = False
-
     def __init__(self, core: Core) -> None:
-        self.core = core
-        self._by_scope: dict[Scope, _OfScope] = {}
+        super().__init__(core)
+        self._by_slot: dict[Scope, deque[Ticket]] = {}
+        self._rows: list[OrderedDict[Scope, None]] = []
+        """These slots by the number of requests in flight."""
+
         self._others: Counter[Scope] = Counter()
         """How many tickets here have a scope that is not their download slot."""
 
-        self._rows: list[deque[tuple[int, _OfScope]]] = []
-        """By the number of requests in flight. Some entries are outdated."""
-
-        self._entries = 0
         self._size = 0
 
     def __len__(self) -> int:
@@ -338,95 +331,57 @@ class Ready:
 
     def add(self, ticket: Ticket) -> None:
         ticket.where = Where.READY
-        scope = ticket.scopes[-1]
-        found = self._by_scope.get(scope)
-        if found is None:
-            found = self._by_scope[scope] = _OfScope(scope)
-            self._enter(found)
-        found.tickets.append(ticket)
+        slot = ticket.scopes[-1]
+        tickets = self._by_slot.get(slot)
+        if tickets is None:
+            tickets = self._by_slot[slot] = deque()
+            self._enter(slot)
+        tickets.append(ticket)
         self._size += 1
         for other in ticket.scopes[:-1]:
             self._others[other] += 1
 
     def has(self, scope: Scope) -> bool:
-        """Whether a ticket of *scope* is here."""
-        return scope in self._by_scope or scope in self._others
+        return scope in self._by_slot or scope in self._others
 
-    def has_less(self, scope: Scope) -> None:
-        """Note that *scope* has one request less in flight."""
-        found = self._by_scope.get(scope)
-        if found is not None:
-            self._enter(found)
+    def moved(self, scope: Scope, before: int) -> None:
+        """Note that the number of requests of *scope* in flight has changed."""
+        if scope in self._by_slot:
+            del self._rows[before][scope]
+            self._enter(scope)
 
     def discard(self, ticket: Ticket) -> None:
         """Remove *ticket*, which is here."""
-        found = self._by_scope[ticket.scopes[-1]]
-        found.tickets.remove(ticket)
-        self._removed(ticket, found)
-
-    def first(self) -> Ticket | None:
-        found = self._first()
-        return None if found is None else found.tickets[0]
-
-    def pop(self) -> Ticket | None:
-        """Remove and return the next ticket, if there is one."""
-        found = self._first()
-        if found is None:
-            return None
-        ticket = found.tickets.popleft()
-        if found.tickets:
-            self._enter(found)
-        self._removed(ticket, found)
-        return ticket
-
-    def _removed(self, ticket: Ticket, found: _OfScope) -> None:
+        slot = ticket.scopes[-1]
+        tickets = self._by_slot[slot]
+        tickets.remove(ticket)
         self._size -= 1
         for other in ticket.scopes[:-1]:
             self._others[other] -= 1
             if not self._others[other]:
                 del self._others[other]
-        if not found.tickets:
-            del self._by_scope[found.scope]
-            found.entry = None
+        if not tickets:
+            del self._by_slot[slot]
+            del self._rows[slot.in_flight][slot]
 
-    def _first(self) -> _OfScope | None:
-        for number, row in enumerate(self._rows):
-            while row:
-                entry = row[0]
-                found = entry[1]
-                is_current = found.entry is entry
-                if is_current and found.scope.in_flight == number:
-                    return found
-                row.popleft()
-                self._entries -= 1
-                if is_current:  # It has more in flight than when it was added.
-                    self._enter(found)
-        return None
+    def first(self) -> Ticket | None:
+        row = next(filter(None, self._rows), None)
+        return None if row is None else self._by_slot[next(iter(row))][0]
 
-    def _enter(self, found: _OfScope) -> None:
-        number = found.scope.in_flight
+    def pop(self) -> Ticket | None:
+        """Remove and return the next ticket, if there is one."""
+        ticket = self.first()
+        if ticket is not None:
+            slot = ticket.scopes[-1]
+            self._rows[slot.in_flight].move_to_end(slot)
+            self.discard(ticket)
+        return ticket
+
+    def _enter(self, slot: Scope) -> None:
+        number = slot.in_flight
         while len(self._rows) <= number:
-            self._rows.append(deque())
-        found.entry = (number, found)
-        self._rows[number].append(found.entry)
-        self._entries += 1
-        if self._entries > 2 * len(self._by_scope) + _STALE_AT_LEAST:
-            for each in self._rows:
-                current = [entry for entry in each if entry[1].entry is entry]
-                each.clear()
-                each.extend(current)
-            self._entries = sum(map(len, self._rows))
-
-
-@dataclass(slots=True, eq=False)
-class _OfScope:
-    """The ready tickets of a scope."""
-
-    scope: Scope
-    tickets: deque[Ticket] = field(default_factory=deque)
-
-    entry: tuple[int, _OfScope] | None = None
-    """The current entry; other entries of the scope are outdated."""
+            self._rows.append(OrderedDict())
+        self._rows[number][slot] = None
 
 
 _T = TypeVar("_T", Scope, Host)
@@ -468,6 +423,8 @@ class Scopes:
         self._scopes: dict[str, Scope] = {}
         self.alarms: _Alarms[Scope] = _Alarms()
         self.ready: list[Ready] = []
+        self.on_pause: list[Callable[[Scope], None]] = []
+        """What each crawl wants called when a host asks for a pause."""
 
     def __len__(self) -> int:
         return len(self._scopes)
@@ -489,15 +446,19 @@ class Scopes:
             self.release(scope, now)
             self.forget(scope, now)
 
+    def take(self, scope: Scope, number: int) -> None:
+        """Take a *number* of places of *scope*, which may be negative."""
+        scope.in_flight += number
+        for ready in self.ready:
+            ready.moved(scope, scope.in_flight - number)
+
     def leave(self, scope: Scope, now: float, *, fetched: bool) -> None:
-        scope.in_flight -= 1
+        self.take(scope, -1)
         if fetched:
             scope.sent -= 1
             scope.answered_at = now
             if scope.delays:
                 scope.hold(now + scope.delay, Hold.DELAY)
-        for ready in self.ready:
-            ready.has_less(scope)
 
     def park(self, ticket: Ticket, scope: Scope, now: float) -> None:
         """Have *ticket* wait for *scope*."""
@@ -505,7 +466,7 @@ class Scopes:
         if scope.parked is None:
             scope.parked = {}
         lane = (ticket.line, ticket.obeys)
-        scope.parked.setdefault(lane, deque()).append(ticket)
+        scope.parked.setdefault(lane, OrderedDict())[ticket] = None
         if not scope.in_flight and scope.waiting_since is None:
             scope.waiting_since = now
 
@@ -521,18 +482,15 @@ class Scopes:
         for lane, waiting in lanes:
             line = lane[0]
             while waiting and not line.has(scope):
-                ticket = waiting[0]
-                if ticket.where is Where.AT_SCOPE:
-                    at = line.core.free_at(scope, ticket)
-                    if at > now:
-                        if at < inf:
-                            self.alarms.set(scope, at)
-                        break
-                    waiting.popleft()
-                    line.core.place(ticket, now)
-                    line.core.changed()
-                else:  # It was cancelled.
-                    waiting.popleft()
+                ticket = next(iter(waiting))
+                at = line.core.free_at(scope, ticket)
+                if at > now:
+                    if at < inf:
+                        self.alarms.set(scope, at)
+                    break
+                del waiting[ticket]
+                line.core.place(ticket, now)
+                line.core.changed()
             if not waiting and scope.parked is not None:
                 scope.parked.pop(lane, None)
         if not scope.parked:
@@ -607,8 +565,8 @@ class Core:
         """*slot* returns the places of a download slot and the time before which none may be
         taken. Tickets wait for a host that asks for a pause for at most *wait_max* seconds.
         *look_up* may call :meth:`known` or :meth:`unreachable` at once for a host whose phase is
-        UNKNOWN or REFUSED. *changed* is called when a ticket of this crawl may go or is refused, which may
-        be by an event of another crawl.
+        UNKNOWN or REFUSED. *changed* is called when a ticket of this crawl may go or is refused,
+        which may be by an event of another crawl.
         """
         self.scopes = scopes
         self._slot = slot
@@ -658,22 +616,21 @@ class Core:
             self._look_up(host)
         if host.phase is Phase.OPEN:
             self.place(ticket, now)
-        elif host.phase is Phase.REFUSED:
+            return
+        if host.phase is Phase.UNKNOWN:
+            host.phase = Phase.WANTED
+        if host.phase is Phase.REFUSED or (host.is_down and not ticket.is_patient):
             self._refuse(ticket)
-            self.need(host, now)
         else:
             ticket.where = Where.AT_HOST
             if host.waiting:
                 host.waiting.append(ticket)
             else:
                 host.waiting = [ticket]
-            if host.phase is Phase.UNKNOWN:
-                host.phase = Phase.WANTED
-            if host.phase is Phase.WANTED:
-                self._want(host, is_urgent=ticket.line.is_direct)
-            elif not ticket.is_patient:
-                self.need(host, now)
-                self._refuse_impatient(host)
+        if now >= host.retry_at:
+            self._want(host, is_urgent=ticket.line.is_direct)
+        else:
+            self._alarms.set(host, host.retry_at)
 
     def next(self, ready: Ready, now: float) -> Ticket | None:
         """Return a ticket of *ready* whose next request may go, with its places; None if there
@@ -700,7 +657,7 @@ class Core:
             if scope.delays:
                 self._note_held_up(scope, now)
             scope.waiting_since = None
-            scope.in_flight += 1
+            self.scopes.take(scope, 1)
             scope.unsent += not ticket.line.is_direct
             scope.taken_at = now
             scope.taken_by = ticket.line
@@ -731,7 +688,13 @@ class Core:
         host, was = ticket.host, ticket.where
         ticket.where = Where.NOWHERE
         if was is Where.READY:
+            assert isinstance(ticket.line, Ready)
             ticket.line.discard(ticket)
+        elif was is Where.AT_SCOPE:
+            lane = ticket.line, ticket.obeys
+            for parked in [each.parked for each in ticket.scopes if each.parked]:
+                if lane in parked:
+                    parked[lane].pop(ticket, None)
         elif ticket in self.refused:
             del self.refused[ticket]
         elif ticket in self.granted:
@@ -819,7 +782,7 @@ class Core:
     def known(self, host: Host, now: float, expires: float) -> None:
         """Note that the rules of *host* are known until the time *expires*."""
         host.is_fetching = False
-        host.phase, host.expires = Phase.OPEN, expires
+        host.phase, host.expires, host.retry_at = Phase.OPEN, expires, -inf
         self._given_up.pop(host, None)
         self._empty(host, now)
 
@@ -833,7 +796,7 @@ class Core:
         host.is_fetching = False
         if self.hosts.get(host.origin) is not host:
             return  # Nothing waits for it any more.
-        if host.phase not in {Phase.DOWN, Phase.REFUSED}:
+        if not host.is_down:
             host.since, host.until = now, now + wait
         if not is_asked and now < host.until:
             retry_at = min(retry_at, host.until)
@@ -851,12 +814,9 @@ class Core:
         else:
             host.phase = Phase.DOWN
             self._alarms.set(host, retry_at)
-            self._refuse_impatient(host)
-
-    def stale(self, host: Host) -> None:
-        """Note that the rules of *host* are not known any more, before they expire."""
-        if host.phase is Phase.OPEN:
-            host.phase = Phase.UNKNOWN
+            for ticket in [each for each in host.waiting if not each.is_patient]:
+                self._refuse(ticket)
+            host.waiting = [each for each in host.waiting if each.is_patient]
 
     def unknown(self, host: Host, now: float) -> None:
         """Note that the fetch of robots.txt of *host* has ended without a result. If tickets wait
@@ -868,15 +828,6 @@ class Core:
         elif host.phase is Phase.WANTED:
             host.phase = Phase.UNKNOWN
         self._forget(host)
-
-    def need(self, host: Host, now: float) -> None:
-        """Note that a request that does not wait needs robots.txt of *host*, which is DOWN or
-        REFUSED: it is fetched again when that is due.
-        """
-        if now >= host.retry_at:
-            self._want_for_waiting(host)
-        else:
-            self._alarms.set(host, host.retry_at)
 
     def is_refused(self, ticket: Ticket, now: float) -> bool:
         """Whether the requests of *ticket* are still refused."""
@@ -895,21 +846,11 @@ class Core:
                 self.place(ticket, now)
         self._forget(host)
 
-    def _refuse_impatient(self, host: Host) -> None:
-        impatient = [each for each in host.waiting if not each.is_patient]
-        if impatient:
-            host.waiting = [each for each in host.waiting if each.is_patient]
-            for ticket in impatient:
-                self._refuse(ticket)
-
     def _refuse(self, ticket: Ticket) -> None:
         ticket.where = Where.REFUSED
         self.refused[ticket] = None
 
-    def _want_for_waiting(self, host: Host) -> None:
-        self._want(host, is_urgent=any(each.line.is_direct for each in host.waiting))
-
-    def _want(self, host: Host, *, is_urgent: bool = False) -> None:
+    def _want(self, host: Host, *, is_urgent: bool) -> None:
         if host.is_fetching:
             return
         if is_urgent:
@@ -919,8 +860,7 @@ class Core:
         host.is_wanted = True
 
     def _forget(self, host: Host) -> None:
-        is_down = host.phase in {Phase.DOWN, Phase.REFUSED}
-        if host.tickets or is_down:
+        if host.tickets or host.is_down:
             return
         # Also while it is fetched: that may be cancelled, so the next ticket needs a new fetch.
         host.is_wanted = False
@@ -962,9 +902,9 @@ class Core:
         """
         found = scope.back_off
         if found is None:
-            found = scope.back_off = BackOff(began=now, since=now)
+            found = scope.back_off = BackOff(since=now)
         elif found.is_over:
-            found.since, found.own, found.is_over = now, 0.0, False
+            found.since = now
         is_new = sent_at >= found.until
         if is_new:
             found.pauses += 1
@@ -981,10 +921,10 @@ class Core:
         """
         found = scope.back_off
         if found is None:
-            found = scope.back_off = BackOff(began=since, since=since)
+            found = scope.back_off = BackOff(since)
         elif until <= found.until + _SAME_PAUSE:
             return
-        found.since, found.own, found.is_over = since, own, False
+        found.since, found.own = since, own
         found.pauses += 1
         self._pause(scope, found, until, now)
 
@@ -997,11 +937,12 @@ class Core:
         for (line, _), waiting in (scope.parked or {}).items():
             if line.core.is_backing_off_too_long(scope, now):
                 for ticket in waiting:
-                    if ticket.where is Where.AT_SCOPE:  # Else it was cancelled.
-                        line.core._refuse(ticket)
+                    line.core._refuse(ticket)
                 waiting.clear()
                 line.core.changed()
         self.scopes.changed(scope, now)
+        for paused in list(self.scopes.on_pause):
+            paused(scope)
 
     def succeeded(self, scope: Scope, now: float, *, sent_at: float) -> None:
         """Note that a host of *scope* has answered a request, sent at *sent_at*, without asking
@@ -1010,7 +951,7 @@ class Core:
         found = scope.back_off
         if found is None or sent_at < found.until:
             return
-        found.is_over, found.own = True, 0.0
+        found.own = 0.0
         found.places += 1
         places, _ = self._slot(scope)
         if found.places >= places:
@@ -1044,10 +985,12 @@ class Core:
         """Do what is due."""
         self.scopes.tick(now)
         for host in self._alarms.due(now):
-            if host.phase in {Phase.DOWN, Phase.REFUSED}:
-                self.need(host, now)
-            elif host.waiting:
-                self._want_for_waiting(host)
+            if now < host.retry_at:
+                self._alarms.set(host, host.retry_at)
+            elif host.waiting or host.is_down:
+                self._want(
+                    host, is_urgent=any(each.line.is_direct for each in host.waiting)
+                )
 
     # What the log says.
 
@@ -1055,23 +998,18 @@ class Core:
         """Return how many requests wait, for how many hosts, and the scope of those that may be
         sent first.
         """
-        lists = [host.waiting for host in self.hosts.values()]
-        scopes = []
+        lists: list[Collection[Ticket]] = [
+            host.waiting for host in self.hosts.values() if host.waiting
+        ]
+        first = None
         for scope in self.scopes.all():
-            ours = [
-                [each for each in waiting if each.where is Where.AT_SCOPE]
-                for (line, _), waiting in (scope.parked or {}).items()
-                if line.core is self
-            ]
-            lists += ours
-            if any(ours):
-                scopes.append(scope)
-        first = min(scopes, key=lambda scope: scope.next_at, default=None)
-        return (
-            sum(len(each) for one in lists for each in one),
-            sum(map(bool, lists)),
-            first,
-        )
+            for (line, _), parked in (scope.parked or {}).items():
+                if line.core is self:
+                    lists.append(parked)
+                    if first is None or scope.next_at < first.next_at:
+                        first = scope
+        requests = sum(len(ticket) for tickets in lists for ticket in tickets)
+        return requests, len(lists), first
 
     def held_up(self) -> list[HeldUp]:
         """Return what has held up the crawl, the longest first."""

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from scrapy import signals
 from scrapy.http.request import NO_CALLBACK
 from scrapy.settings import SETTINGS_PRIORITIES
-from scrapy.utils.defer import maybe_deferred_to_future
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep import stats
@@ -23,6 +23,7 @@ from scrapy_rep.compat.internals import (
     is_closing,
     slot_state,
     wake,
+    withdraw,
 )
 from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.exceptions import BackingOff, SpiderClosing
@@ -42,12 +43,12 @@ from scrapy_rep.frontier.hostkeys import (
 from scrapy_rep.frontier.measures import Measures
 from scrapy_rep.frontier.pauses import Pauses, duration
 from scrapy_rep.frontier.refusing import Refusing
-from scrapy_rep.frontier.reporter import DecisionReporter
+from scrapy_rep.frontier.reporter import BACK_OFF, Case, DecisionReporter
 from scrapy_rep.log import CrawlLog
 from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -124,9 +125,6 @@ class BackQueue(Ticket):
         except Exception:  # noqa: BLE001  pop() raises the error
             return None
 
-    def take(self) -> Request | None:
-        return self.owner.take(self)
-
 
 class Waiter(Ticket):
     """A request that is in the downloader already."""
@@ -139,11 +137,10 @@ class Waiter(Ticket):
         host: Host | None,
         scopes: tuple[Scope, ...],
         request: Request,
-        *,
-        obeys: bool = True,
-        is_patient: bool = True,
+        **flags: bool,
     ) -> None:
-        super().__init__(line, host, scopes, obeys=obeys, is_patient=is_patient)
+        """*flags* are those of :class:`Ticket`."""
+        super().__init__(line, host, scopes, **flags)
         self.request = request
         self.is_granted: bool | None = None
         """Whether it may go, or is refused; None while it waits."""
@@ -190,9 +187,10 @@ class Frontier:
             look_up=self._look_up,
             changed=self._changed,
         )
-        reporter = DecisionReporter.of(crawler)
+        self._reporter = reporter = DecisionReporter.of(crawler)
+        self.core.scopes.on_pause.append(self._hold_back)
         self.pauses = Pauses(crawler, self, settings, reporter)
-        self.measures = Measures(crawler, self.clock, reporter.traffic)
+        self.measures = Measures(self.clock, reporter.traffic)
         self.refusing = Refusing(crawler, self, reporter)
         self.hosts: Hosts | None = None
         """Knows the rules of hosts; None if the crawl ignores robots.txt."""
@@ -300,7 +298,7 @@ class Frontier:
     @property
     def has_room(self) -> bool:
         """Whether the downloader has room for another request from a queue."""
-        return self.hosts is None or self.hosts.leaves_room
+        return self.hosts is None or self.hosts.fetcher.leaves_room
 
     def add(self, queue: BackQueue) -> None:
         """Note that *queue* has requests."""
@@ -317,8 +315,8 @@ class Frontier:
         self.core.end(queue, self.clock.monotonic())
 
     def note_cause(self, key: HostKey, request: Request) -> None:
-        """Note the proxy of *request*, which was pushed."""
-        if self.hosts is not None and key.origin is not None:
+        """Note the proxy of *request*, which was pushed, if it has one."""
+        if "proxy" in request.meta and self.hosts and key.origin is not None:
             self.hosts.note_cause(key.origin, request)
 
     def popped(self, ticket: Ticket, request: Request | None) -> None:
@@ -394,8 +392,8 @@ class Frontier:
             ticket.wake()
 
     def _on_alarm(self, at: float) -> None:
-        if self.core.wake_at() > self.clock.monotonic() and at != self._alarm_at:
-            return  # A later alarm has taken the place of this one.
+        if at != self._alarm_at:
+            return  # An earlier one has done this.
         self._alarm_at = inf
         self.core.tick(self.clock.monotonic())
         self.flush()
@@ -540,6 +538,9 @@ class Frontier:
         if request not in self._in_flight and request in self._gave_way:
             self.started(self.key_of(request), request)
         self._gave_way.discard(request)
+        self._note_sent(request)
+
+    def _note_sent(self, request: Request) -> None:
         found = self._in_flight.get(request)
         if found is not None and not found.is_sent:
             found.is_sent = True
@@ -581,6 +582,36 @@ class Frontier:
             scope = self.core.scopes.get(key)
             self.pauses.back_off(scope, delay, cap, self.clock.monotonic())
         self.flush()
+
+    def _hold_back(self, scope: Scope) -> None:
+        """Let the requests that wait in their download slots wait until the pause of *scope* is
+        over, if they are to its hosts.
+        """
+        for request, found in list(self._in_flight.items()):
+            if found.is_sent and scope in found.ticket.scopes:
+                go_on = withdraw(self._crawler, request)
+                if go_on is not None:
+                    waits = self._wait_again(request, found.ticket, go_on)
+                    deferred_from_coro(waits)
+
+    async def _wait_again(
+        self,
+        request: Request,
+        ticket: Ticket,
+        go_on: Callable[[Exception | None], None],
+    ) -> None:
+        is_stranger = ticket.line is self.core.strangers
+        try:
+            await self.place(request, obeys=ticket.obeys, is_stranger=is_stranger)
+        except SpiderClosing as error:
+            go_on(error)
+        except BackingOff as error:
+            case = Case(request, request_origin(request), why=str(error))
+            is_own = isinstance(request, RobotsTxtRequest)
+            go_on(error if is_own else self._reporter.refused(case, BACK_OFF))
+        else:
+            self._note_sent(request)
+            go_on(None)
 
     # What Scrapy has no signal for.
 
@@ -690,6 +721,7 @@ class Frontier:
                     requests=each.requests,
                     delay=each.delay,
                 )
+        self.core.scopes.on_pause.remove(self._hold_back)
         self.core.scopes.drop(self.core, self.clock.monotonic())
 
 

@@ -103,15 +103,16 @@ class Hosts:
         self._settings = settings
         self._reporter = reporter
         self._identity = identity = Identity.of(crawler)
-        self._fetcher = RobotsTxtFetcher(crawler, settings, self._place)
+        self.fetcher = RobotsTxtFetcher(crawler, settings, self._place)
         self.cache = RobotsTxtCache(
             crawler,
-            self._fetcher,
+            self.fetcher,
             settings,
             now=clock.time,
             monotonic=clock.monotonic,
             may_fetch=identity.may_fetch,
             robots_of=self._robots_of,
+            learned=reporter.learned,
         )
         self._fetches: dict[Host, Deferred[None]] = {}
         self._tdmrep_fetches: set[Deferred[TdmRep | None]] = set()
@@ -133,11 +134,6 @@ class Hosts:
         crawler.signals.connect(self._end_overrides, signals.spider_opened)
         self._delayed: set[int] = set()
         self._skipped: set[int] = set()
-
-    @property
-    def leaves_room(self) -> bool:
-        """Whether the downloader has room for a page."""
-        return self._fetcher.leaves_room
 
     @property
     def is_fetching(self) -> bool:
@@ -184,28 +180,22 @@ class Hosts:
         """
         override = self.override(origin)
         if override is not None:
-            return override.robots, self._holds(override), inf
+            return override.robots, self._left(override.ends), inf
         known = self.cached(origin)
         if known is None:
             return None, 0.0, 0.0
-        now = self._clock.time()
-        holds = max(known.entry.expires - now, _MIN_HOLDS)
-        return known.robots, holds, max(now - known.entry.fetched, 0.0)
+        ago = self._clock.time() - known.entry.fetched
+        return known.robots, self._left(known.entry.expires), max(ago, 0.0)
 
-    def _holds(self, override: Override) -> float:
-        """Return the seconds for which *override* applies."""
-        return max(override.ends - self._clock.time(), _MIN_HOLDS)
+    def _left(self, until: float) -> float:
+        """Return the seconds until a time at which rules end."""
+        return max(until - self._clock.time(), _MIN_HOLDS)
 
     def look_up(self, host: Host) -> None:
         """Tell the core at once what is known of *host*."""
         override = self.override(host.origin)
         if override is not None:
-            holds = self._holds(override)
-            if override.robots is not None:
-                self._open(host, override.robots, holds=holds, ago=inf)
-            else:
-                now = self._clock.monotonic()
-                self._core.known(host, now, now + holds)
+            self._open(host, override.robots, override.ends, fetched=-inf)
             return
         known = self.cache.cached(host.origin)
         if known is None:
@@ -218,9 +208,7 @@ class Hosts:
         if known.state is State.UNREACHABLE:
             self._note_unreachable(host, known)
             return
-        now = self._clock.time()
-        holds = max(known.entry.expires - now, _MIN_HOLDS)
-        self._open(host, known.robots, holds=holds, ago=now - known.entry.fetched)
+        self._open(host, known.robots, known.entry.expires, known.entry.fetched)
         was_down, host.known, host.causes = host.known is not None, None, None
         if was_down:
             self._log_file(
@@ -230,26 +218,32 @@ class Hosts:
                 time=duration(self._clock.monotonic() - host.since),
             )
 
-    def _open(self, host: Host, robots: RobotsTxt, *, holds: float, ago: float) -> None:
-        pace = self._identity.pace(robots)
+    def _open(
+        self, host: Host, robots: RobotsTxt | None, until: float, fetched: float
+    ) -> None:
         scope = self._core.scopes.find(bare_host(host.origin))
-        now = self._clock.monotonic()
-        if scope is not None and (pace.records or scope.delays):
-            demand = self.keep_pace(scope, host.origin, pace, ago)
-            if pace.changes:
-                holds = min(holds, demand.opens_in + _CHANGES_AFTER)
+        holds, now = self._left(until), self._clock.monotonic()
+        if robots is not None and scope is not None:
+            pace = self._identity.pace(robots)
+            if pace.records or scope.delays:
+                demand = self.keep_pace(scope, host.origin, pace, fetched)
+                if pace.changes:
+                    holds = min(holds, demand.opens_in + _CHANGES_AFTER)
         self._core.known(host, now, now + holds)
 
-    def keep_pace(self, scope: Scope, origin: Origin, pace: Pace, ago: float) -> Demand:
+    def keep_pace(
+        self, scope: Scope, origin: Origin, pace: Pace, fetched: float
+    ) -> Demand:
         """Have *scope* keep to the delay and visiting hours of *origin*, by a robots.txt that was
-        fetched *ago* seconds ago, unless the middleware refuses its requests for them. Return
-        what *pace* demands.
+        *fetched* at this time, unless the middleware refuses its requests for them. Return what
+        *pace* demands.
         """
         demand = self.demand(pace)
         now = self._clock.monotonic()
         delay = demand.delay if demand.refusal is not Reason.CRAWL_DELAY else 0.0
         # *ago* is negative if a clock is wrong.
-        since = max(now - max(ago, 0.0), self._resumed_at)
+        ago = max(self._clock.time() - fetched, 0.0)
+        since = max(now - ago, self._resumed_at)
         self._core.set_delay(scope, origin, delay, now, since=since)
         if delay and self.report_delay(origin, pace, delay) and delay > _LONG_DELAY:
             self._frontier.alarms.at(now + _LOG_AFTER, self._log_delay, scope)
@@ -357,8 +351,7 @@ class Hosts:
         known = None
         try:
             stale = None if host.known is None else host.known.entry
-            known, is_new = await self.cache.learn(host.origin, causes, stale=stale)
-            await self._reporter.learned(known, causes[0], is_new=is_new)
+            known = await self.cache.learn(host.origin, causes, stale=stale)
         except (SpiderClosing, CancelledError, asyncio.CancelledError):
             pass
         finally:
@@ -381,10 +374,7 @@ class Hosts:
         """
         if self.override(origin) is not None:
             return None
-        known, is_new = await self.cache.robots(origin, causes)
-        if is_new:
-            await self._reporter.learned(known, causes[0], is_new=True)
-        return known
+        return await self.cache.robots(origin, causes)
 
     @asynccontextmanager
     async def _place(self, request: RobotsTxtRequest) -> AsyncIterator[None]:
@@ -412,7 +402,7 @@ class Hosts:
     # Unreachable.
 
     def _note_unreachable(self, host: Host, known: Known) -> None:
-        was_down = host.phase in {Phase.DOWN, Phase.REFUSED}
+        was_down = host.is_down
         was_refused = host.phase is Phase.REFUSED
         host.known, count = known, sum(map(len, host.waiting))
         result, clock = known.entry.result, self._clock
@@ -473,7 +463,7 @@ class Hosts:
             if known is not None:
                 return known
             host = self._core.host(origin)
-            self._core.stale(host)
+            host.expires = -inf
             ticket = Waiter(self._core.direct, host, (), request, is_patient=is_patient)
             self._add_cause(host, request)
             try:
@@ -503,8 +493,7 @@ class Hosts:
         frontier = self._frontier
         if self._settings.crawl_delay and pace.records:
             scope = frontier.scopes_of(frontier.key_of(request))[0]
-            ago = self._clock.time() - fetched
-            if self.keep_pace(scope, origin, pace, ago).opens_in:
+            if self.keep_pace(scope, origin, pace, fetched).opens_in:
                 frontier.left(request)
         return await frontier.place(request, obeys=self._settings.crawl_delay)
 

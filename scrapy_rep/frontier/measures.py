@@ -5,14 +5,12 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from scrapy_rep.compat.internals import slot_state
 from scrapy_rep.frontier.hostkeys import origin_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scrapy import Request
-    from scrapy.crawler import Crawler
 
     from scrapy_rep.frontier.clock import Clock
     from scrapy_rep.frontier.core import Ticket
@@ -23,8 +21,7 @@ if TYPE_CHECKING:
 class Measures:
     """Notes in *traffic* what is measured; without it, nothing is."""
 
-    def __init__(self, crawler: Crawler, clock: Clock, traffic: Traffic | None) -> None:
-        self._crawler = crawler
+    def __init__(self, clock: Clock, traffic: Traffic | None) -> None:
         self._clock = clock
         self._traffic = traffic
 
@@ -55,12 +52,7 @@ class Measures:
         traffic, found = self._traffic, ticket.scopes[0].back_off
         if traffic is None or found is None or found.until <= until_before:
             return
-        origin, time = _origin_text(request), self._clock.time()
-        traffic.note_pause(origin, found.asked, time)
-        slot = slot_state(self._crawler, ticket.scopes[-1].key)
-        if slot is not None and slot.is_queueing:
-            # Scrapy sends the requests that wait in its download slot.
-            traffic.note_resumed(origin, found.asked, 0.0, time)
+        traffic.note_pause(_origin_text(request), found.asked, self._clock.time())
 
     def waiting(self, queues: Iterable[Owner], in_downloader: int) -> None:
         """Note how many requests wait in *queues* and in the downloader, if that is known."""

@@ -102,8 +102,8 @@ class Pauses:
     def paused_elsewhere(
         self, key: str, pause: float, own: float, lasted: float
     ) -> None:
-        """Note that another worker has seen a host ask for a pause, of which *pause* seconds are
-        left. Its back-off has *lasted* so long, and *own* is the last pause that was doubled.
+        """Note that another worker, or an earlier run, has seen a host ask for a pause, of which
+        *pause* seconds are left. Its back-off has *lasted* so long, and *own* is the last pause that was doubled.
         """
         now, scope = self._clock.monotonic(), self._core.scopes.get(key)
         until, since = now + pause, now - lasted
@@ -111,10 +111,8 @@ class Pauses:
 
     def resume(self, pauses: Iterable[tuple[str, float]]) -> None:
         """Continue the *pauses* of an earlier run: scopes, each with the seconds that are left."""
-        now = self._clock.monotonic()
         for key, left in pauses if self._settings.backoff_max else ():
-            scope = self._core.scopes.get(key)
-            self._core.back_off(scope, now, delay=left, cap=left, sent_at=now)
+            self.paused_elsewhere(key, left, own=0.0, lasted=0.0)
 
     def holds(self, ticket: Ticket) -> bool:
         """Whether a host of *ticket* has asked for a pause that is not over."""

@@ -81,7 +81,7 @@ class Refusing:
     def _refuse_one(self, queue: BackQueue) -> bool:
         """Refuse one request. Return False after an error."""
         try:
-            request = queue.take()
+            request = queue.owner.take(queue)
             if request is not None:
                 self._refuse(request, queue)
         except Exception:

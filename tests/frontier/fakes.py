@@ -200,7 +200,7 @@ class FakeDownloader:
         answer = self.network.pop(request)
         slot = self.slots[self.get_slot_key(request)]
         slot.transferring.remove(request)
-        self._process(slot)
+        self._process_queue(slot)
         for listener in self.on_end:
             listener(request)
         if not isinstance(result, Exception):
@@ -241,13 +241,13 @@ class FakeDownloader:
         )
         answer: Deferred[Response] = Deferred()
         slot.queue.append((request, answer))
-        self._process(slot)
+        self._process_queue(slot)
         try:
             return await maybe_deferred_to_future(answer)
         finally:
             slot.active.remove(request)
 
-    def _process(self, slot: DownloadSlot) -> None:
+    def _process_queue(self, slot: DownloadSlot) -> None:
         if slot.later is not None:
             return
         now = self._clock.monotonic()
@@ -263,12 +263,12 @@ class FakeDownloader:
             for listener in self.on_send:
                 listener(request)
             if slot.delay:
-                self._process(slot)
+                self._process_queue(slot)
                 break
 
     def _later(self, slot: DownloadSlot) -> None:
         slot.later = None
-        self._process(slot)
+        self._process_queue(slot)
 
 
 class FakeScraper:

@@ -193,11 +193,14 @@ class CoreMachine(RuleBasedStateMachine):
         names: str,
         *,
         obeys: bool,
+        is_patient: bool = True,
         size: int = 1,
     ) -> None:
         host = crawl.core.host(origin) if origin is not None else None
+        if host is not None and crawl.model(host).is_down:
+            crawl.needed.add(host)
         scopes = tuple(map(self.scopes.get, names))
-        item = Item(crawl, line, host, scopes, obeys=obeys)
+        item = Item(crawl, line, host, scopes, obeys=obeys, is_patient=is_patient)
         item.size = size
         for name in names:
             model = self.model(name)
@@ -249,11 +252,12 @@ class CoreMachine(RuleBasedStateMachine):
         obeys = obeys or is_stranger
         self.add(self.crawls[number], line, None, names, obeys=obeys)
 
-    @rule(number=crawls, origin=origins)
-    def ask(self, number: int, origin: Origin) -> None:
+    @rule(number=crawls, origin=origins, is_patient=st.booleans())
+    def ask(self, number: int, origin: Origin, is_patient: bool) -> None:
         """A request in the downloader waits for robots.txt."""
         crawl = self.crawls[number]
-        self.add(crawl, crawl.core.direct, origin, "", obeys=True)
+        direct = crawl.core.direct
+        self.add(crawl, direct, origin, "", obeys=True, is_patient=is_patient)
 
     @rule(number=crawls, line=crawls, times=st.integers(1, 5))
     def pop(self, number: int, line: int, times: int) -> None:
@@ -264,7 +268,7 @@ class CoreMachine(RuleBasedStateMachine):
 
     def pop_one(self, crawl: Crawl, ready: Ready) -> bool:
         before = {name: self.model(name).in_flight for name in NAMES}
-        was_ready = set(ready._by_scope)
+        was_ready = set(ready._by_slot)
         item = crawl.core.next(ready, self.now)
         if item is None:
             assert not len(ready)
@@ -297,7 +301,7 @@ class CoreMachine(RuleBasedStateMachine):
         """
         served = item.scopes[-1]
         for scope in was_ready - {served}:
-            if scope not in ready._by_scope:
+            if scope not in ready._by_slot:
                 continue
             assert before[scope.key] >= before[served.key], "Another has fewer"
             if before[scope.key] == before[served.key]:
@@ -412,8 +416,10 @@ class CoreMachine(RuleBasedStateMachine):
     def is_refused(self, item: Item) -> bool:
         models = [self.model(scope.key) for scope in item.scopes]
         is_too_long = any(each.is_too_long(self.now, WAIT_MAX) for each in models)
-        host = item.host
-        return is_too_long or (host is not None and item.crawl.model(host).is_refused)
+        if item.host is None:
+            return is_too_long
+        host = item.crawl.model(item.host)
+        return is_too_long or host.is_refused or (host.is_down and not item.is_patient)
 
     def settle(self, crawl: Crawl) -> None:
         """Do what the cores have decided in an event of *crawl*."""
@@ -507,21 +513,12 @@ class CoreMachine(RuleBasedStateMachine):
         self.crawls[number].cached[origin] = self.now + holds
 
     @rule(number=crawls, origin=origins)
-    def need(self, number: int, origin: Origin) -> None:
-        crawl = self.crawls[number]
-        host = crawl.core.hosts.get(origin)
-        if host is not None and crawl.model(host).is_down:
-            crawl.needed.add(host)
-            crawl.core.need(host, self.now)
-            self.settle(crawl)
-
-    @rule(number=crawls, origin=origins)
     def stale(self, number: int, origin: Origin) -> None:
         crawl = self.crawls[number]
         host = crawl.core.hosts.get(origin)
         if host is not None and host.phase is Phase.OPEN:
             crawl.model(host).expires = -inf
-            crawl.core.stale(host)
+            host.expires = -inf
 
     # Scopes.
 
@@ -647,9 +644,8 @@ class CoreMachine(RuleBasedStateMachine):
         """The first of each kind waits for something that comes by itself, and is announced."""
         found: list[Ticket] = []
         for lane in (scope.parked or {}).values():
-            waiting = [each for each in lane if each.where is Where.AT_SCOPE]
-            found += waiting
-            for item in waiting[:1]:
+            found += lane
+            for item in list(lane)[:1]:
                 assert isinstance(item, Item)
                 if item.line.has(scope):
                     continue

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.frontier.fakes import Crawl, page
+from scrapy_rep.exceptions import SpiderClosing
+from tests.frontier.fakes import Crawl, FakeClock, page
 
 RULES = "User-agent: *\nDisallow: /private/\n"
 
@@ -69,3 +70,44 @@ def test_a_download_delay() -> None:
         (slot,) = crawl.downloader.slots.values()
         assert len(slot.queue) <= 1
     assert [sent.count(number) for number in (1, 2, 3, 4)] == [9, 10, 10, 10]
+
+
+def test_a_pause_that_another_crawl_has_seen() -> None:
+    """A request that waits in its download slot is not sent within a pause that its host has asked
+    another crawl of the process for. If it is cancelled meanwhile, it is not sent at all.
+    """
+    clock = FakeClock()
+    first, second = (
+        Crawl(obey=False, clock=clock, DOWNLOAD_DELAY=10) for _ in range(2)
+    )
+    asking = first.push("http://a.example/0")
+    first.run()
+    for number in (1, 2):
+        second.push(f"http://a.example/{number}")
+    for _ in range(3):
+        second.pass_time(1)
+    (slot,) = second.downloader.slots.values()
+    ((waiting, result),) = slot.queue
+    first.answer(asking, status=429, Retry_After="100")
+    assert not slot.queue
+    second.pass_time(99)
+    assert len(second.sent) == 1
+    result.cancel()
+    second.pass_time(100)
+    assert waiting not in second.sent
+
+
+def test_a_spider_that_closes_within_a_pause() -> None:
+    """A request that waited in its download slot when its host asked for a pause does not keep a
+    closing spider open.
+    """
+    crawl = Crawl(obey=False, DOWNLOAD_DELAY=10)
+    for number in range(2):
+        crawl.push(f"http://a.example/{number}")
+    crawl.run()
+    crawl.pass_time(1)
+    (asking,) = crawl.sent
+    (waiting,) = crawl.downloader.active - {asking}
+    crawl.answer(asking, status=429, Retry_After="100")
+    crawl.close()
+    assert isinstance(crawl.ended[waiting], SpiderClosing)

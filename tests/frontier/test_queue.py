@@ -156,7 +156,7 @@ def test_resumed(tmp_path: Path, obey: bool, disk_queue: Any) -> None:
     assert len(again) == len(requests())
     assert contents(again) == expected()
     again.close()
-    assert rows(tmp_path, "requests") == 0
+    assert rows(tmp_path, "requests") == rows(tmp_path, "in_flight") == 0
 
 
 def kill(queue: Any) -> None:
@@ -190,16 +190,6 @@ def test_a_process_that_was_killed(tmp_path: Path) -> None:
     popped = [again.pop() for _ in range(8)]
     assert [one.url for one in popped[:2]] == [one.url for one in in_flight]
     kill(again)
-
-
-def test_the_file_is_empty_at_the_end(tmp_path: Path) -> None:
-    """The file of a queue that is closed after its last request has none."""
-    queue = on_disk(Crawl(obey=False), tmp_path)
-    for request in requests():
-        queue.push(request)
-    assert contents(queue) == expected()
-    queue.close()
-    assert rows(tmp_path, "requests") == rows(tmp_path, "in_flight") == 0
 
 
 def test_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -430,15 +420,6 @@ def test_peek(tmp_path: Path) -> None:
             assert (peeked.url, peeked.meta) == (popped.url, popped.meta)
 
 
-def test_peek_and_push(tmp_path: Path) -> None:
-    """``peek`` does not damage requests on disk, nor those pushed after it."""
-    queue = on_disk(Crawl(obey=False), tmp_path)
-    for number in range(3):
-        queue.push(Request(f"http://a.example/{number}"))
-        assert queue.peek().url[-1] == str(number)
-    assert [queue.pop().url[-1] for _ in range(3)] == ["2", "1", "0"]
-
-
 def test_peek_after_the_last_of_a_priority() -> None:
     """After the last request of a priority, ``peek`` returns start requests of the next one."""
     crawl = Crawl(obey=False, starts_apart=True)
@@ -447,21 +428,6 @@ def test_peek_after_the_last_of_a_priority() -> None:
     queue = crawl.queues[0]
     assert queue.pop() is first
     assert queue.peek().url == "http://a.example/start"
-
-
-def test_in_turn() -> None:
-    """Hosts without requests under way take turns; after that, the one
-    with the fewest goes first.
-    """
-    crawl = Crawl(obey=False, CONCURRENT_REQUESTS=100, CONCURRENT_REQUESTS_PER_DOMAIN=2)
-    for host in "abc":
-        for number in range(3):
-            crawl.push(f"http://{host}.example/{number}")
-    popped = [request.url[7] for request in crawl.run()]
-    assert "".join(popped) == "abcabc"
-    crawl.answer("http://b.example/1")
-    assert [request.url[7] for request in crawl.run()] == []
-    assert crawl.on_network[-1] == "http://b.example/0"
 
 
 def test_a_queue_that_costs_little(tmp_path: Path) -> None:

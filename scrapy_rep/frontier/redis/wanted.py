@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from scrapy_rep.frontier.core import Phase, Where
+from scrapy_rep.frontier.core import Line, Where
 from scrapy_rep.frontier.frontier import BackQueue
 from scrapy_rep.frontier.redis.worker import Terms
 from scrapy_rep.protocol.robotstxt.decisions import Reason
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
-    from scrapy_rep.frontier.core import Scope, Ticket
+    from scrapy_rep.frontier.core import Ticket
     from scrapy_rep.frontier.frontier import Frontier, Owner
     from scrapy_rep.frontier.hostkeys import HostKey
     from scrapy_rep.frontier.redis.worker import Popped, Worker
@@ -66,13 +66,11 @@ class RemoteQueue(BackQueue):
         return self._first
 
 
-class Wanted:
+class Wanted(Line):
     """Lets the frontier fetch the robots.txt of queues, and reports it to the Redis server.
 
     It is the line of these queues: they come here when their robots.txt is known.
     """
-
-    is_direct = False
 
     def __init__(
         self,
@@ -81,7 +79,7 @@ class Wanted:
         owner: Owner,
         read: Callable[[Popped], Request | None],
     ) -> None:
-        self.core = frontier.core
+        super().__init__(frontier.core)
         self.owner = owner
         self._frontier = frontier
         self._worker = worker
@@ -106,8 +104,7 @@ class Wanted:
         under_way = len(self._queues)
         if under_way >= _MAX_FETCHING:
             under_way -= sum(
-                queue.host is not None
-                and queue.host.phase in {Phase.DOWN, Phase.REFUSED}
+                queue.host is not None and queue.host.is_down
                 for queue in self._queues.values()
             )
         return max(min(_MAX_FETCHING - under_way, _AT_ONCE), 0)
@@ -135,14 +132,7 @@ class Wanted:
             # The request for robots.txt waits for it too.
             hosts.set_delay(key, delay)
         frontier.add(queue)
-        if "proxy" in request.meta:
-            frontier.note_cause(key, request)
-
-    def has(self, scope: Scope) -> bool:
-        return False
-
-    def discard(self, ticket: Ticket) -> None:
-        """Does nothing: no queue stays here."""
+        frontier.note_cause(key, request)
 
     def add(self, ticket: Ticket) -> None:
         """Report the robots.txt of a queue to the Redis server."""

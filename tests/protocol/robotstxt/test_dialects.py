@@ -251,3 +251,11 @@ def test_1996_name_is_a_beginning(value: str, agent: str, named: bool) -> None:
     """A record is for crawlers whose name begins with the record's name, in any case."""
     decision = ask(f"User-agent: {value}\nDisallow: /", "/", agent, CLASSIC)
     assert (decision.agent == agent) is named
+
+
+def test_1996_the_first_record_alone_is_followed() -> None:
+    """A user-agent line after a rule begins a record, even without a blank line; the second record
+    of that name has no effect.
+    """
+    body = "User-agent: a\nDisallow: /a\nUser-agent: a\nDisallow: /b"
+    assert [ask(body, path, "a", CLASSIC).line for path in ("/a", "/b")] == [2, 0]

@@ -29,6 +29,9 @@ MAX_URL = 4096
 MAX_TEXT = 1024
 """The most characters of a rule, a statement, a header value or an error to keep."""
 
+CUT = "…"
+"""The end of a text that was cut."""
+
 _OF_PACE = frozenset({Reason.BACK_OFF, Reason.CRAWL_DELAY, Reason.VISIT_TIME})
 
 
@@ -238,7 +241,7 @@ def url_text(url: str) -> str:
 def storable(written: str, at_most: int = MAX_TEXT) -> str:
     """Return *written* as SQLite can store it, cut at *at_most* characters."""
     if len(written) > at_most:
-        written = written[: at_most - 1] + "…"
+        written = written[: at_most - 1] + CUT
     if written.isascii():
         return written
     # SQLite stores no lone surrogates.

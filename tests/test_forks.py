@@ -75,6 +75,7 @@ def test_crawl_from_the_start(mode: str, tmp_path: Path) -> None:
             "settings": {**QUIET, **ADDON},
             "attributes": {"steps": [[{"url": url} for url in urls], []]},
             "names": {},
+            "constants": {},
         }
         report = tmp_path / "report.json"
         done = subprocess.run(

@@ -139,9 +139,10 @@ class Route:
 class BrowserRequest:
     """A request of the browser; without a *frame*, that of a service worker."""
 
-    def __init__(self, url: str, frame: Any = None) -> None:
+    def __init__(self, url: str, frame: Any = None, *, is_page: bool = True) -> None:
         self.url = url
         self._frame = frame
+        self._is_page = is_page
 
     @property
     def frame(self) -> Any:
@@ -152,11 +153,11 @@ class BrowserRequest:
         return self._frame
 
     def is_navigation_request(self) -> bool:
-        return True
+        return self._is_page
 
 
-async def is_aborted(url: str, frame: Any = None) -> bool:
-    request: Any = BrowserRequest(url, frame)
+async def is_aborted(url: str, frame: Any = None, *, is_page: bool = True) -> bool:
+    request: Any = BrowserRequest(url, frame, is_page=is_page)
     return await abort_forbidden(request)
 
 
@@ -276,7 +277,8 @@ async def answers(session: Session, *events: dict[str, Any]) -> list[str]:
 @coroutine_test
 async def test_a_browser_with_a_session() -> None:
     """One DevTools session with the browser decides about the requests of all its pages, and
-    Playwright about none. If the page itself is refused, the errback gets the refusal.
+    Playwright about none. If the page itself is refused, and not only an image of it, the errback
+    gets the refusal.
     """
     mw, crawler = crawl(**OURS)
     browser = Browser()
@@ -296,9 +298,12 @@ async def test_a_browser_with_a_session() -> None:
         {"request": {"url": PUBLIC}},
         {"request": {"url": PRIVATE}, "frameId": "unknown"},
     ) == ["Fetch.failRequest", "Fetch.continueRequest", "Fetch.failRequest"]
-    with pytest.raises(RobotsDenied):
+    with pytest.raises(RobotsDenied, match=f"by a browser from {PUBLIC}$"):
         mw.process_exception(request, RuntimeError("net::ERR_BLOCKED_BY_CLIENT"))
     assert crawler.stats.get_value("rep/browser/aborted") == 2
+    image = {"request": {"url": PRIVATE}, "resourceType": "Image"}
+    assert await answers(session, image) == ["Fetch.failRequest"]
+    mw.process_exception(request, RuntimeError("net::ERR_TIMED_OUT"))
 
 
 @pytest.mark.parametrize(
@@ -335,6 +340,8 @@ async def test_a_browser_without_a_session() -> None:
     page: Any = Page(Context())
     request = await watched(mw, page)
     assert not await is_aborted(PUBLIC, page)
+    assert await is_aborted(PRIVATE, page, is_page=False)
+    mw.process_exception(request, RuntimeError("timed out"))
     assert await is_aborted(PRIVATE, page)
     with pytest.raises(RobotsDenied):
         mw.process_exception(request, RuntimeError("aborted"))

@@ -37,11 +37,10 @@ class RepCommand(ScrapyCommand):
             title="subcommands", dest="subcommand", metavar="SUBCOMMAND",
             prog="scrapy rep", required=True,
         )  # fmt: skip
-        for name, subcommand in SUBCOMMANDS.items():
-            subparser = subcommands.add_parser(
-                name, help=subcommand.help, description=subcommand.help
-            )
-            subcommand.add_arguments(subparser)
+        for name, (text, arguments) in SUBCOMMANDS.items():
+            subparser = subcommands.add_parser(name, help=text, description=text)
+            for names, how in arguments:
+                subparser.add_argument(*names.split(), **how)
             # Scrapy's own options (-s, --nolog, ...) come after the subcommand.
             super().add_options(subparser)
 

@@ -6,34 +6,21 @@ the module of a subcommand is imported when the subcommand runs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, TypeAlias
 
-if TYPE_CHECKING:
-    from argparse import ArgumentParser
-
-
-class Subcommand(NamedTuple):
-    """A module of this package with a function ``run``."""
-
-    help: str
-    arguments: tuple[dict[str, Any], ...]
-    """For each of them, the keyword arguments of ``add_argument``, and its ``names``."""
-
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        for argument in self.arguments:
-            named = dict(argument)
-            parser.add_argument(*named.pop("names").split(), **named)
+_Argument: TypeAlias = "tuple[str, dict[str, Any]]"
+"""The names of an argument, separated by a space, and how ``add_argument`` adds it."""
 
 
-def _value(names: str, metavar: str, text: str, **how: Any) -> dict[str, Any]:
-    return {"names": names, "metavar": metavar, "help": text, **how}
+def _value(names: str, metavar: str, text: str, **how: Any) -> _Argument:
+    return names, {"metavar": metavar, "help": text, **how}
 
 
-def _flag(names: str, text: str) -> dict[str, Any]:
-    return {"names": names, "help": text, "action": "store_true"}
+def _flag(names: str, text: str) -> _Argument:
+    return names, {"help": text, "action": "store_true"}
 
 
-def _list(names: str, metavar: str, text: str) -> dict[str, Any]:
+def _list(names: str, metavar: str, text: str) -> _Argument:
     """An option that can be repeated."""
     return _value(names, metavar, text, action="append", default=[])
 
@@ -65,8 +52,8 @@ _PROFILE = (_AGENT, _DIALECT, _PURPOSE, _JSON)
 _LEDGERS = _value("ledgers", "LEDGER", "a crawl's ledger (REP_LEDGER)", nargs="+")
 
 
-SUBCOMMANDS = {
-    "check": Subcommand(
+SUBCOMMANDS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
+    "check": (
         "Say whether URLs may be fetched, and show the rule that decides",
         (
             _value("urls", "URL", "a URL, or - for a list on standard input", nargs="+"),
@@ -77,7 +64,7 @@ SUBCOMMANDS = {
             _flag("--brief", "print only verdict, URL and reason, separated by tabs"),
         ),
     ),
-    "lint": Subcommand(
+    "lint": (
         "Show what is wrong with robots.txt files, and what to write instead",
         (
             _value("files", "FILE|URL", "a file, a URL, or - for standard input", nargs="*"),
@@ -92,7 +79,7 @@ SUBCOMMANDS = {
             _list("--explain", "CODE", "show an example of this code, and what is wrong in it"),
         ),
     ),
-    "page": Subcommand(
+    "page": (
         "Show the indexing rules of a page, and the statement behind each",
         (
             _value("page", "URL|FILE", "a URL, an HTML file, or - for HTML on standard input"),
@@ -104,7 +91,7 @@ SUBCOMMANDS = {
             _flag("--force", "fetch the page even if robots.txt forbids it"),
         ),
     ),
-    "diff": Subcommand(
+    "diff": (
         "Show what changes between two sources of rules: rules, and verdicts on URLs",
         (
             _value(
@@ -127,7 +114,7 @@ SUBCOMMANDS = {
             _value("--purge-list", "FILE", "write to this file the URLs that OLD allows and NEW denies"),
         ),
     ),
-    "report": Subcommand(
+    "report": (
         "Write a report on past crawls: as one HTML file, as CSV files, or as JSON",
         (
             _LEDGERS,
@@ -147,7 +134,7 @@ SUBCOMMANDS = {
             ),
         ),
     ),
-    "why": Subcommand(
+    "why": (
         "Show everything that ledgers have on a URL or a host, with the robots.txt of that time",
         (
             _value("asked", "URL|HOST", "a URL; or a host, such as shop.example or https://shop.example"),
@@ -161,7 +148,7 @@ SUBCOMMANDS = {
             _JSON,
         ),
     ),
-    "verify": Subcommand(
+    "verify": (
         "Say whether a ledger is as the crawls wrote it",
         (
             _value("ledger", "LEDGER", "a crawl's ledger (REP_LEDGER)"),
@@ -170,4 +157,6 @@ SUBCOMMANDS = {
         ),
     ),
 }  # fmt: skip
-"""Each subcommand, by its name."""
+"""The help and the arguments of each subcommand, by its name, which is that of a module of this
+package with a function ``run``.
+"""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import nullcontext
 from datetime import datetime, timezone
-from functools import lru_cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from scrapy_rep.commands.sources import Live, OneFile, of_file
 from scrapy_rep.commands.urls import UrlList, opened, parts
 from scrapy_rep.commands.web import ask
 from scrapy_rep.protocol.crawlers import CRAWLERS
-from scrapy_rep.protocol.robotstxt.lines import decoded_text
+from scrapy_rep.report.robotstxt import lines_of
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.sources import LoadedRobotsTxt, Rules
     from scrapy_rep.commands.urls import Asked
     from scrapy_rep.commands.web import Web
-    from scrapy_rep.protocol.robots import RobotsTxt
+    from scrapy_rep.protocol.dialect import Dialect
 
 EXCERPT = ("context", ("{line:blue>5}  {text}",))
 """The rows for the lines of :func:`lines_around`."""
@@ -46,7 +45,7 @@ _ROWS = (
     *usage.ROWS,
     "  sitemaps: {sitemaps}",
     ("dialects", ("  {name:<21}  {allowed:word<7}  {why}",)),
-    ("crawlers", ("  {token:<21}  {allowed:word<7}  {why}",)),
+    ("crawlers", ("  {token:<21}  {allowed:word<7}  {why}   ({operator}, {purpose})",)),
     "",
 )
 _BRIEF_ROWS = (
@@ -71,6 +70,8 @@ def run(arguments: Namespace, settings: Settings) -> int:
         urls = UrlList(nullcontext(BytesIO(lines)), "argument")
         batches = list(urls)
         if not any(batches):
+            if not urls.bad:
+                raise UsageError("each URL is empty")
             return WRONG_USAGE
     checker.profile.notify()
     ask(
@@ -148,7 +149,7 @@ class Checker:
             "url": url,
             **profile.record,
             **decision_record(decision, profile),
-            "context": lines_around(robots, decision.line),
+            "context": lines_around(robots.body, robots.dialect, decision.line),
             "robotstxt": loaded.result.url,
             "access": loaded.access,
             "crawl_delay": robots.crawl_delay(profile.agents),
@@ -190,20 +191,13 @@ def _of_crawlers(url: str, loaded: LoadedRobotsTxt) -> list[dict[str, Any]]:
     ]
 
 
-def lines_around(robots: RobotsTxt, line: int) -> list[dict[str, Any]]:
-    """Return a line, with two before and two after it."""
+def lines_around(body: bytes, dialect: Dialect, line: int) -> list[dict[str, Any]]:
+    """Return a line of a robots.txt, with two before and two after it."""
     if not line:
         return []
     first = max(line - 2, 1)
+    around = lines_of(body, dialect)[first - 1 : line + 2]
     return [
         {"line": number, "text": text[:_KEPT_OF_LINE]}
-        for number, text in enumerate(_lines(robots)[first - 1 : line + 2], first)
+        for number, text in enumerate(around, first)
     ]
-
-
-# Many URLs of a list may be judged by one file.
-@lru_cache(maxsize=8)
-def _lines(robots: RobotsTxt) -> list[str]:
-    # Split as the dialect splits lines, so that the line numbers agree.
-    read = decoded_text(robots.body, robots.dialect).decode("utf-8", "replace")
-    return read.removesuffix("\n").split("\n")

@@ -71,9 +71,11 @@ _HOST_ROWS = ("{words:word}\t{origin}\t{urls:=URL}: {why}",)
 _SUMMARY_ROWS = (
     "{urls:=URL} compared",
     *(f"  {words}: {{{kind}:some}}" for kind, words in _WORDS.items()),
+    "  unchanged: {unchanged:some}",
 )
 _RULES_ROWS = (
     "User-agent: {agents:bold}   (group {change})",
+    "{place:bold}",
     ("removed", ("  - {rule:red}",)),
     ("added", ("  + {rule:green}",)),
 )
@@ -278,7 +280,8 @@ class Differences:
         changes, is_all = rule_changes(old, new)
         self._have_rules_changed = bool(changes) or not is_all
         for change in changes:
-            self._output.show({"kind": "rules", **change}, _RULES_ROWS)
+            place = "" if change["agents"] else "Outside of the groups"
+            self._output.show({"kind": "rules", **change}, _RULES_ROWS, place=place)
         if not is_all:
             notify(
                 "the files have too many groups to compare; not all changes are shown"
@@ -374,7 +377,7 @@ class Differences:
             "complete_crawls": complete,
             "changed": has_changed,
         }
-        self._output.show(record, _SUMMARY_ROWS)
+        self._output.show(record, _SUMMARY_ROWS, unchanged=self._counts[""])
         if left := len(crawls) - complete:
             notify(
                 f"{left:,} of {len(crawls):,} crawls recorded only what was refused or "

@@ -7,27 +7,20 @@ import math
 from datetime import datetime, timezone
 from functools import lru_cache
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.output import iso_time
 from scrapy_rep.commands.sources import LoadedRobotsTxt, Rules
 from scrapy_rep.commands.urls import Asked
-from scrapy_rep.ledger.reader import (
-    columns_of,
-    open_ledger,
-    read_json,
-    read_texts,
-    reading,
-)
-from scrapy_rep.ledger.schema import ADDED
+from scrapy_rep.ledger.reader import open_ledger, reading, select
 from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.origins import Origin, written_origin
 from scrapy_rep.protocol.reasons import REASONS, Words
-from scrapy_rep.settings import DEFAULTS, LEDGER_LEVEL
+from scrapy_rep.report.ledgers import crawls_of
+from scrapy_rep.report.shown import iso_time
 
 if TYPE_CHECKING:
     import sqlite3
@@ -48,7 +41,7 @@ _DECISIONS = f"""
 """
 _SNAPSHOT = "SELECT * FROM snapshot LEFT JOIN body USING (sha256) WHERE id = ?"
 _LAST = """
-    SELECT id FROM snapshot WHERE origin = :of AND fetched <= :until
+    SELECT id, fetched FROM snapshot WHERE origin = :of AND fetched <= :until
     AND crawl IN (SELECT id FROM crawl WHERE :crawl IS NULL OR id = :crawl)
     ORDER BY fetched DESC LIMIT 1
 """
@@ -104,43 +97,23 @@ class Ledger:
         self.loaded = lru_cache(maxsize=8)(self._loaded)
         try:
             with reading(path):
-                self._read_crawls(crawl)
+                rows = select(self.connection, "decision")
+                self.connection.execute(f"CREATE TEMP VIEW decision AS {rows}")
+                self.crawls = {
+                    each["id"]: _crawl(each)
+                    for each in crawls_of(self.connection, path)
+                    if crawl in {None, each["id"]}
+                }
+            if crawl is not None and not self.crawls:
+                raise UsageError(f"{path} has no crawl {crawl}")
         except BaseException:
             self.close()
             raise
 
-    def _read_crawls(self, crawl: int | None) -> None:
-        there = columns_of(self.connection, "decision")
-        # Ledgers of earlier versions lack columns.
-        more = "".join(f", NULL AS {name}" for name in ADDED if name not in there)
-        self._with = f"WITH decision AS (SELECT *{more} FROM main.decision)"  # noqa: S608
-        self.crawls = {
-            row["id"]: self._crawl(row)
-            for row in self.connection.execute("SELECT * FROM crawl")
-            if crawl in {None, row["id"]}
-        }
-        if crawl is not None and not self.crawls:
-            raise UsageError(f"{self.path} has no crawl {crawl}")
-
-    def _crawl(self, row: sqlite3.Row) -> dict[str, Any]:
-        """Return a crawl as a JSON object."""
-        level = read_json(row["settings"], dict).get(LEDGER_LEVEL)
-        return {
-            "ledger": self.path,
-            "crawl": row["id"],
-            "spider": row["spider"],
-            "user_agent": row["user_agent"],
-            "agents": list(read_texts(row["agents"])),
-            "dialect": row["dialect"],
-            "every_decision": (level or DEFAULTS[LEDGER_LEVEL]) == "all",
-            "started": iso_time(row["started"]),
-            "ended": iso_time(row["ended"]),
-        }
-
     def rows(self, sql: str, **values: Any) -> Iterator[sqlite3.Row]:
         """Yield the rows of a query, in which the table ``decision`` has all of its columns."""
         with reading(self.path):
-            yield from self.connection.execute(self._with + sql, self._asked | values)
+            yield from self.connection.execute(sql, self._asked | values)
 
     def decisions(self, origin: str | None) -> Iterator[Past]:
         """Yield the last decision on each URL, sorted by origin and URL."""
@@ -166,10 +139,10 @@ class Ledger:
             result = AccessResult(url=row["url"], status=row["status"], error=error)
         return Rules(LoadedRobotsTxt(result), crawl=self.crawls.get(row["crawl"]))
 
-    def last(self, origin: Origin) -> Rules | None:
-        """Return the last robots.txt of *origin*, and the crawl that used it."""
+    def last(self, origin: Origin) -> tuple[float, int] | None:
+        """Return when the last robots.txt of *origin* was fetched, and its number."""
         row = next(self.rows(_LAST, of=str(origin)), None)
-        return self.loaded(row["id"]) if row else None
+        return (row["fetched"], row["id"]) if row else None
 
 
 class PastCrawls:
@@ -198,11 +171,25 @@ class PastCrawls:
 
     def rules(self, origin: Origin | None) -> Rules:
         """Return the last robots.txt of *origin*, and the crawl that used it."""
-        found = Rules()
-        for each in self._ledgers:
-            if origin is not None:
-                found = each.last(origin) or found
-        return found
+        lasts = [(origin and each.last(origin), each) for each in self._ledgers]
+        known = [(last, each) for last, each in lasts if last]
+        if not known:
+            return Rules()
+        (_, number), ledger = max(known, key=itemgetter(0))
+        return ledger.loaded(number)
+
+
+def _crawl(crawl: dict[str, Any]) -> dict[str, Any]:
+    """Return a crawl as a JSON object."""
+    same = "spider", "user_agent", "dialect", "every_decision"
+    return {
+        "ledger": crawl["path"],
+        "crawl": crawl["id"],
+        **{name: crawl[name] for name in same},
+        "agents": list(crawl["agents"]),
+        "started": iso_time(crawl["started"]),
+        "ended": iso_time(crawl["ended"]),
+    }
 
 
 def why(row: sqlite3.Row) -> str:

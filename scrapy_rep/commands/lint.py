@@ -33,9 +33,9 @@ _ROWS = (
     (
         "findings",
         (
-            "{file:bold}:{line}: {severity:word} [{code}] {message}",
+            "{place:bold}: {severity:word} [{code}] {message}",
             "    {text}",
-            "    and {more} more with this code, on lines {lines}",
+            "    and {more:some} more with this code, in line {lines}",
         ),
     ),
 )
@@ -78,14 +78,14 @@ def run(arguments: Namespace, settings: Settings) -> int:
         ]
         findings.sort(key=lambda each: SEVERITIES.index(each["severity"]))
         counts = Counter(each["severity"] for each in findings)
-        record = {
+        record: dict[str, Any] = {
             "file": file.result.url,
             "dialect": profile.dialect.name,
             "clean": not counts["error"] + counts["warning"],
             **{f"{each}s": counts[each] for each in SEVERITIES},
             "findings": findings,
         }
-        texts = list(_texts(findings))
+        texts = list(_texts(record["file"], findings))
         output.show(record, _ROWS, findings=texts)
         if not record["clean"]:
             status = max(status, FOUND)
@@ -107,7 +107,7 @@ def _findings(file: LoadedRobotsTxt, dialect: Dialect) -> Sequence[Finding]:
     return [Finding(0, code, "note", message, text)]
 
 
-def _texts(findings: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _texts(file: str, findings: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the findings as the text has them. The notes of one code differ little, so the first
     one stands for all.
     """
@@ -118,6 +118,7 @@ def _texts(findings: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for first, *others in together.values():
         yield {
             **first,
+            "place": f"{file}:{first['line']}" if first["line"] else file,
             "text": first["text"][:200],
             "more": len(others),
             "lines": [each["line"] for each in others],

@@ -7,7 +7,6 @@ import os
 import re
 import sys
 from contextlib import contextmanager, suppress
-from datetime import datetime, timezone
 from io import TextIOWrapper
 from pathlib import Path
 from string import Formatter
@@ -137,14 +136,6 @@ class Output(Formatter):
         if style in _STYLES and self._has_colours:
             return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
         return text
-
-
-def iso_time(seconds: float | None) -> str | None:
-    """Return a time of a ledger as JSON has it: ``2026-11-30T12:00:00Z``."""
-    if seconds is None:
-        return None
-    time = datetime.fromtimestamp(seconds, timezone.utc)
-    return time.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def notify(message: str) -> None:

@@ -14,7 +14,7 @@ from scrapy_rep.commands import usage
 from scrapy_rep.commands.output import CLEAN, FOUND, Output
 from scrapy_rep.commands.profile import decision_record, profile_of
 from scrapy_rep.commands.sources import Live
-from scrapy_rep.commands.urls import is_url, parse_argument, parse_url, read_file
+from scrapy_rep.commands.urls import is_url, parse_argument, read_file
 from scrapy_rep.commands.web import ask
 from scrapy_rep.fetching.cache import tdmrep_url
 from scrapy_rep.fetching.failures import in_words
@@ -84,10 +84,15 @@ def run(arguments: Namespace, settings: Settings) -> int:
         )
     else:
         asked = parse_argument(arguments.page)
-        response, robots, tdmrep = ask(
-            profile,
-            lambda web: _fetched(asked, profile, web, record, force=arguments.force),
-        )
+        try:
+            response, robots, tdmrep = ask(
+                profile,
+                lambda web: _fetched(
+                    asked, profile, web, record, force=arguments.force
+                ),
+            )
+        except _NotFetchedError as error:
+            response, record["error"] = None, str(error)
     is_allowed = record["decision"] is None or record["decision"]["allowed"]
     if response is not None:
         record |= _of_response(response, robots, tdmrep, profile, is_allowed=is_allowed)
@@ -113,22 +118,26 @@ def _response_of_file(path: str, written: Sequence[str]) -> Response:
     return HtmlResponse("file:///", headers=Headers(fields), body=read_file(path))
 
 
+class _NotFetchedError(Exception):
+    """Says why a page was not fetched."""
+
+
 async def _fetched(
-    asked: Asked | None,
+    asked: Asked,
     profile: Profile,
     web: Web | None,
     record: dict[str, Any],
     *,
     force: bool,
-) -> tuple[Response | None, UsagePreferences, UsagePreferences]:
+) -> tuple[Response, UsagePreferences, UsagePreferences]:
     """Fetch a page, and follow its redirects. Return the response, and what robots.txt and
-    tdmrep.json state about its use. Note the rest in *record*.
+    tdmrep.json state about its use. Note the rest in *record*. Raises _NotFetchedError.
 
     Without *force*, a page or redirect target that robots.txt forbids is not fetched.
     """
     assert web
     present = Live(profile, web)
-    while asked is not None and len(record["redirects"]) <= _MAX_REDIRECTS:
+    for _ in range(_MAX_REDIRECTS + 1):
         url, origin = asked.url, asked.origin
         assert origin
         await present.load([origin])
@@ -143,26 +152,24 @@ async def _fetched(
             "decision": decision_record(decision, profile),
         }
         if not (decision.allowed or force):
-            record["error"] = "robots.txt forbids it, so its rules are unknown"
-            return None, NOTHING_STATED, NOTHING_STATED
+            raise _NotFetchedError(
+                "robots.txt does not allow it, so its rules are unknown"
+            )
         try:
             response = await web.page(url)
-            location = response.headers.get("Location")
-            if response.status not in _REDIRECTS or not location:
-                break
-            target = location.decode("utf-8", "replace")
-            record["redirects"].append(target)
-            asked = parse_url(urljoin(url, target))
         except Exception as error:  # noqa: BLE001  download handlers raise anything
-            record["error"] = in_words(error)
-            return None, NOTHING_STATED, NOTHING_STATED
-        if asked:
-            record["redirects"][-1] = asked.url
+            raise _NotFetchedError(in_words(error)) from None
+        location = response.headers.get("Location")
+        if response.status not in _REDIRECTS or not location:
+            break
+        record["redirects"].append(location.decode("utf-8", "replace"))
+        try:
+            asked = parse_argument(urljoin(url, record["redirects"][-1]))
+        except (UsageError, ValueError):
+            raise _NotFetchedError("redirected to what is not a URL") from None
+        record["redirects"][-1] = asked.url
     else:
-        record["error"] = (
-            f"redirected to what is not a URL, or more than {_MAX_REDIRECTS} times"
-        )
-        return None, NOTHING_STATED, NOTHING_STATED
+        raise _NotFetchedError(f"redirected more than {_MAX_REDIRECTS} times")
     record["status"], tdmrep = response.status, NOTHING_STATED
     is_wanted = not MINING.isdisjoint(profile.rep.purposes)
     if is_wanted and profile.decide(robots, tdmrep_url(origin)).allowed:

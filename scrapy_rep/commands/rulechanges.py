@@ -82,7 +82,13 @@ def _change(
 ) -> dict[str, Any]:
     def only(these: _Records, those: _Records) -> list[dict[str, Any]]:
         return [
-            {"field": field, "value": value, "line": line, "rule": f"{field}: {value}"}
+            {
+                "field": field,
+                "value": value,
+                "line": line,
+                "rule": f"{field.capitalize()}: {value}"
+                + (f"   (line {line})" if line else ""),
+            }
             for (field, value), line in these.items()
             if (field, value) not in those
         ]
@@ -93,10 +99,11 @@ def _change(
 
 def _of_no_group(robots: RobotsTxt) -> _Records:
     """Return the sitemaps, and the usage records before the first group."""
-    groups = usage_groups(lines(robots.body, robots.dialect), robots.dialect)
+    read = [*lines(robots.body, robots.dialect)]
+    for_all, _ = usage_groups(read, robots.dialect)
     found = {
         (line.field, line.value.decode("utf-8", "replace")): line.number
-        for line in groups.for_all
+        for line in for_all
     }
     return found | {(SITEMAP, url): 0 for url in robots.sitemaps}
 

@@ -67,7 +67,7 @@ def parse_argument(text: str) -> Asked:
     found = parse_url(text)
     if found is None:
         raise UsageError(
-            f"{text[:200]!r} is not a URL of http, https or ftp, such as https://shop.example/"
+            f"{text[:200]!r} is not a URL of http, https or ftp; a URL begins with https://"
         )
     return found
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.output import CLEAN, FOUND, Output, iso_time, notify
+from scrapy_rep.commands.output import CLEAN, FOUND, Output, notify
 from scrapy_rep.ledger.reader import open_ledger, reading
 from scrapy_rep.ledger.seals import check
+from scrapy_rep.report.shown import iso_time
 
 if TYPE_CHECKING:
     import sqlite3

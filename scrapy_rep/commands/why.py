@@ -12,7 +12,7 @@ from scrapy.exceptions import UsageError
 from scrapy_rep.commands.bundle import write_bundle
 from scrapy_rep.commands.check import EXCERPT, lines_around
 from scrapy_rep.commands.ledgers import Ledger, why
-from scrapy_rep.commands.output import CLEAN, FOUND, Output, iso_time
+from scrapy_rep.commands.output import CLEAN, FOUND, Output
 from scrapy_rep.commands.urls import is_url, parse_url
 from scrapy_rep.ledger.reader import read_json, read_texts, reading
 from scrapy_rep.ledger.seals import sealed_digest
@@ -20,8 +20,8 @@ from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.origins import origin_of, written_origin
 from scrapy_rep.protocol.reasons import outcome
-from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.record import url_text
+from scrapy_rep.record import CUT, url_text
+from scrapy_rep.report.shown import iso_time
 
 if TYPE_CHECKING:
     import sqlite3
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-    from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.origins import Origin
 
 # The columns of a decision that are shown as they are.
@@ -63,9 +62,6 @@ _SNAPSHOTS = """
     WHERE is_asked(url, origin) AND NOT :is_url
     ORDER BY fetched DESC LIMIT :limit
 """
-
-_CUT = "…"
-"""The end of a URL that was cut for the ledger."""
 
 _BY_RULES = frozenset({"rule", "no-rule", "no-group"})
 """The reasons of decisions that any parser of the robots.txt can check."""
@@ -108,8 +104,8 @@ _ROWS = (
             "  sha256 {digest}",
         ),
     ),
-    "Left out with --limit: {left_out[decisions]:some} decisions in {left_out[groups]} groups",
-    "Left out with --limit: {left_out[robotstxts]:some} robots.txt files fetched earlier",
+    "Decisions left out (--limit): {left_out[decisions]:some}, in groups: {left_out[groups]}",
+    "Earlier robots.txt files left out (--limit): {left_out[robotstxts]:some}",
     "Recorded only what was refused (REP_LEDGER_LEVEL): {only_refusals}",
 )
 
@@ -269,7 +265,7 @@ class _Answer:
         # The line of an override is one of the user's text.
         if body is not None and row["line"] and row["layer"] != "override":
             dialect = DIALECTS.get(crawl["dialect"], RFC9309) if crawl else RFC9309
-            context = lines_around(_parsed(body, dialect), row["line"])
+            context = lines_around(body, dialect, row["line"])
         return {
             "ledger": ledger.path,
             "crawl": row["crawl"],
@@ -327,11 +323,6 @@ def _robotstxt_record(row: sqlite3.Row) -> dict[str, Any]:
     }
 
 
-@lru_cache(maxsize=8)
-def _parsed(body: bytes, dialect: Dialect) -> RobotsTxt:
-    return RobotsTxt.parse(body, dialect)
-
-
 def _check(
     row: sqlite3.Row,
     crawl: dict[str, Any] | None,
@@ -344,7 +335,7 @@ def _check(
     is_by_rules = row["layer"] == "robots.txt" and row["reason"] in _BY_RULES
     if not (is_by_rules and crawl and robotstxt and robotstxt["file"]):
         return None
-    if row["subject"] not in {"request", None} or url.endswith(_CUT):
+    if row["subject"] not in {"request", None} or url.endswith(CUT):
         return None
     agent = row["agent"] or next(iter(crawl["agents"]), "*")
     allowed = row["verdict"] == "allowed"

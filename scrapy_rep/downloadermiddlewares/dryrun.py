@@ -240,10 +240,7 @@ class DryRun:
         causes, cases = self._waiting[origin]
         cache, known = self._hosts.cache, None
         try:
-            found = cache.cached(origin)
-            if found is None:
-                found, is_new = await cache.learn(origin, causes)
-                await self._reporter.learned(found, causes[0], is_new=is_new)
+            found = cache.cached(origin) or await cache.learn(origin, causes)
             if any(
                 self._judge.lacks_file(each._replace(known=found)) for each in cases
             ):

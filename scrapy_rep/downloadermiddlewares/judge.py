@@ -8,7 +8,6 @@ from scrapy_rep.fetching.identity import Identity, pace_for
 from scrapy_rep.frontier.hostkeys import is_exempt, request_origin
 from scrapy_rep.frontier.reporter import BAD_URL, BY_USER, ROBOTS_TXT, Case
 from scrapy_rep.protocol.request_target import decide, is_allowed
-from scrapy_rep.protocol.robotstxt.pace import Pace
 from scrapy_rep.responses.purposes import Purposes
 
 if TYPE_CHECKING:
@@ -22,9 +21,8 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.decisions import Decision
+    from scrapy_rep.protocol.robotstxt.pace import Pace
     from scrapy_rep.settings import RepSettings
-
-_NO_PACE = Pace.of(())
 
 
 class Judge:
@@ -49,13 +47,16 @@ class Judge:
         self, request: Request, via: Via | None = None, *, exempt: bool | None = None
     ) -> Case:
         """Return *request* with what decides about it, as far as that is known now. Whether it is
-        *exempt* from robots.txt is in its meta, unless that is given.
+        *exempt* from robots.txt is in its meta, unless that is given. Raises ValueError if the
+        purposes in its meta are invalid.
         """
         origin = request_origin(request)
         if is_exempt(request) if exempt is None else exempt:
             return Case(request, origin, via=via, is_exempt=True)
         if origin is None:
             return Case(request, origin, via=via)
+        # Now, and not after it has waited: in a dry run, others are judged together with it.
+        self._identity.purposes(request)
         override = self._hosts.override(origin)
         known = None if override is not None else self._hosts.cached(origin)
         return Case(request, origin, known, override, via)

@@ -71,6 +71,8 @@ class Ledger:
         self._writer: LedgerWriter | None = None
         self._has_warned: set[str] = set()
         self._reporter = DecisionReporter.of(crawler)
+        assert self._reporter.traffic is not None
+        self._traffic = self._reporter.traffic
         self._has_all = settings.ledger_level == "all"
         self._recorded: set[tuple[str, str, str | None]] = set()
         self._checking = create_looping_call(self._check_writer)
@@ -94,7 +96,8 @@ class Ledger:
             json.dumps(_versions()),
             time.time(),
         )
-        self._writer = LedgerWriter(self._path, crawl, self._reporter.traffic)
+        self._writer = LedgerWriter(self._path, crawl)
+        self._traffic.write = self._writer.write
         connect = self._crawler.signals.connect
         connect(self._robotstxt_known, ours.robotstxt_known)
         connect(self._decided, ours.rep_decided)
@@ -112,9 +115,7 @@ class Ledger:
         origin = origin_at(response.url, request)
         if origin is None or isinstance(request, RobotsTxtRequest):
             return
-        traffic = self._reporter.traffic
-        assert traffic is not None
-        traffic.note_page(str(origin), len(response.body), time.time())
+        self._traffic.note_page(str(origin), len(response.body), time.time())
 
     def _decided(self, record: Record) -> None:
         assert self._writer is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -34,8 +35,9 @@ from scrapy_rep.stores import MEMORY, open_store
 from scrapy_rep.stores.memory import Key, Memory, url_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
+    from scrapy import Request
     from scrapy.crawler import Crawler
 
     from scrapy_rep.fetching.fetcher import RobotsOf, RobotsTxtFetcher
@@ -69,8 +71,9 @@ class RobotsTxtCache:
     If TDMRep has a label for a purpose of the crawl, an origin counts as known only when
     its tdmrep.json is known too. The cache fetches that file if *may_fetch* says that
     robots.txt allows it. *robots_of* finds what judges the requests for it, also after
-    redirects; it calls :meth:`robots`. *now* returns the seconds since the epoch, *monotonic*
-    those of a clock that nobody sets.
+    redirects; it calls :meth:`robots`. *learned* reports a robots.txt with a request that waits for
+    it, and whether it was fetched, not read from the store. *now* returns the seconds since the
+    epoch, *monotonic* those of a clock that nobody sets.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class RobotsTxtCache:
         monotonic: Callable[[], float],
         may_fetch: Callable[[RobotsTxt, str], bool],
         robots_of: RobotsOf,
+        learned: Callable[[Known, Request, bool], Awaitable[None]],
     ) -> None:
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
@@ -92,6 +96,7 @@ class RobotsTxtCache:
         self._monotonic = monotonic
         self._may_fetch = may_fetch
         self._robots_of = robots_of
+        self._learned = learned
         self._needs_tdmrep = not MINING.isdisjoint(settings.purposes)
         self._store, max_bytes = _opened(crawler, settings)
         self._memory = Memory(max_bytes, self._parse)
@@ -118,29 +123,26 @@ class RobotsTxtCache:
 
     async def learn(
         self, origin: Origin, causes: Causes, *, stale: Entry | None = None
-    ) -> tuple[Known, bool]:
-        """The files of *origin*, from the store or its server, and whether its robots.txt was
-        just fetched.
+    ) -> Known:
+        """The files of *origin*, from the store or its server.
 
         *causes* are of the requests that wait for it. *stale* is an entry that must be fetched
         again even if it has not expired. Raises SpiderClosing or a cancellation, and stores
         nothing, if the spider closes meanwhile. After any other error robots.txt counts as
         unreachable.
         """
-        file, is_new = await self._obtain(origin, causes, stale)
+        file = await self._obtain(origin, causes, stale)
         known = _known(origin, file)
         if self._needs_tdmrep and known.state is not State.UNREACHABLE:
             known = known._replace(tdmrep=await self.tdmrep(known, causes))
             # robots.txt may have expired meanwhile, but the waiting requests still use it.
             file.arrived = self._now()
-        return known, is_new
+        return known
 
-    async def robots(self, origin: Origin, causes: Causes) -> tuple[Known, bool]:
+    async def robots(self, origin: Origin, causes: Causes) -> Known:
         """The robots.txt of *origin* alone, as :meth:`learn` returns it, or from memory."""
-        file, is_new = self._fresh(origin), False
-        if file is None:
-            file, is_new = await self._obtain(origin, causes)
-        return _known(origin, file), is_new
+        file = self._fresh(origin) or await self._obtain(origin, causes)
+        return _known(origin, file)
 
     def lacks_tdmrep(self, known: Known) -> bool:
         """Whether the tdmrep.json of an origin is not cached, and may be fetched."""
@@ -154,11 +156,7 @@ class RobotsTxtCache:
         url = tdmrep_url(known.origin)
         if not self._may_fetch(known.robots, url):
             return None
-        file = self._fresh(url)
-        if file is None:
-            file, is_new = await self._obtain(url, causes)
-            if is_new:
-                self._report_tdmrep(url, file)
+        file = self._fresh(url) or await self._obtain(url, causes)
         return file.of(TdmRep)
 
     # One file.
@@ -185,9 +183,9 @@ class RobotsTxtCache:
 
     async def _obtain(
         self, key: Key, causes: Causes, stale: Entry | None = None
-    ) -> tuple[File, bool]:
-        """The file of *key*, from the store or its server, and whether this call fetched it.
-        Calls for the same file share one fetch.
+    ) -> File:
+        """The file of *key*, from the store or its server. Calls for the same file share one
+        fetch, which is reported once.
 
         Raises SpiderClosing or a cancellation if the spider closes meanwhile, and a
         cancellation if no request waits any more. After any other error the file counts as
@@ -197,31 +195,36 @@ class RobotsTxtCache:
         async with held(self._locks.setdefault(key, DeferredLock())):
             file = self._memory.get(key)
             if file is not None and (before is None or file.entry != before.entry):
-                return file, False
+                return file
             known = None if file is None else file.entry
             try:
                 if self._store is not None:
                     known = await self._store.get(key) or known
                 is_wrong = known and stale and known.fetched <= stale.fetched
                 if known is not None and known.is_fresh(self._now()) and not is_wrong:
-                    return self._keep(key, known), False
-                return await self._fetch(key, causes, known)
+                    found, is_new = self._keep(key, known), False
+                else:
+                    found, is_new = await self._fetch(key, causes, known)
             except SpiderClosing:
                 raise
             except (CancelledError, asyncio.CancelledError):
                 if is_closing(self._crawler) or not causes:
                     raise
                 # Another component cancelled the fetch. The waiting requests must continue.
-                error = "cancelled"
+                found, is_new = self._failed(key, "cancelled", known), True
             except Exception as exception:
                 self._logger.exception(
                     "%(url)s counts as unreachable and will be fetched again later: an error "
                     "in this crawler, not of the site, interrupted its fetch",
                     url=url_of(key),
                 )
-                error = in_words(exception)
-            result = AccessResult(url=url_of(key), status=None, error=error)
-            return self._keep(key, self._renewed(key, result, known)), True
+                found, is_new = self._failed(key, in_words(exception), known), True
+        if not isinstance(key, Origin):
+            if is_new:
+                self._report_tdmrep(key, found)
+        elif found is not file:
+            await self._learned(_known(key, found), causes[0], is_new)
+        return found
 
     async def _fetch(
         self, key: Key, causes: Causes, known: Entry | None
@@ -242,20 +245,35 @@ class RobotsTxtCache:
                 await self._store.put(key, entry)
             return self._keep(key, entry), True
 
+    def _failed(self, key: Key, error: str, known: Entry | None) -> File:
+        """The file of *key* after an *error* that is not of its server."""
+        result = AccessResult(url=url_of(key), status=None, error=error)
+        return self._keep(key, self._renewed(key, result, known))
+
     def _renewed(self, key: Key, result: AccessResult, before: Entry | None) -> Entry:
         file, elapsed = self._memory.get(key), 0.0
         # Otherwise, another worker has just stored it.
         if file and before and file.entry.fetched == before.fetched:
             elapsed = self._monotonic() - file.learned
-        return renew(
+        dialect, bounds = self._settings.dialect, self._settings.bounds
+        entry = renew(
             result,
             before,
-            dialect=self._settings.dialect,
-            bounds=self._settings.bounds,
+            dialect=dialect,
+            bounds=bounds,
             now=self._now(),
             elapsed=elapsed,
             jitter=random.random(),  # noqa: S311
         )
+        # Requests wait until a robots.txt is back, but for no other file, nor if a copy replaces
+        # it. Then a short Retry-After could end before a request has its turn, after a delay: the
+        # file would be fetched again and again, and the request would never be sent.
+        is_waited_for = isinstance(key, Origin)
+        is_waited_for &= entry.state(dialect) is State.UNREACHABLE
+        if result.access is Access.UNREACHABLE and not is_waited_for:
+            expires = max(entry.expires, entry.fetched + bounds.min_age)
+            entry = replace(entry, expires=expires)
+        return entry
 
     def _keep(self, key: Key, entry: Entry) -> File:
         file = self._memory.get(key)

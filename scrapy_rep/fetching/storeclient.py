@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
@@ -55,6 +55,7 @@ class StoreClient:
         self._paused_until = -inf
         self._has_warned_of_entry = False
         self._is_closed = False
+        self._locked: set[str] = set()
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
     async def get(self, key: Key) -> Entry | None:
@@ -103,11 +104,14 @@ class StoreClient:
             if has_lock or newer is not None:
                 break
             await sleep(_POLL_EVERY)
+        if has_lock:
+            self._locked.add(where)
         try:
             yield newer
         finally:
             if has_lock:
                 await self._call(lambda: self._store.unlock(where, self._owner), None)
+                self._locked.discard(where)
 
     async def _call(
         self, function: Callable[[], _T], otherwise: _T, *, writes: bool = True
@@ -175,10 +179,23 @@ class StoreClient:
                 stat=stats.STORE_ERRORS,
             )
 
-    def _spider_closed(self) -> None:
-        # Cancelled fetches may still unlock after this.
+    async def _spider_closed(self) -> None:
+        """Give back the locks of the fetches that the end of the crawl has cancelled, so that the
+        next crawl does not wait for them, and close the store.
+        """
         self._is_closed = True
-        self._store.close()
+        try:
+            if self._locked and not self._is_failing:
+                await run_in_thread(self._unlock, list(self._locked))
+        finally:
+            self._store.close()
+
+    def _unlock(self, keys: list[str]) -> None:
+        end = time.monotonic() + _LOCK_HOLDS  # Then they have ended by themselves.
+        with suppress(Exception):  # As above, a store may raise anything.
+            for where in keys:
+                if time.monotonic() < end:
+                    self._store.unlock(where, self._owner)
 
 
 class _NotCalled(Exception):

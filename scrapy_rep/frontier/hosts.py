@@ -112,6 +112,7 @@ class Hosts:
             monotonic=clock.monotonic,
             may_fetch=identity.may_fetch,
             robots_of=self._robots_of,
+            learned=reporter.learned,
         )
         self._fetches: dict[Host, Deferred[None]] = {}
         self._tdmrep_fetches: set[Deferred[TdmRep | None]] = set()
@@ -350,8 +351,7 @@ class Hosts:
         known = None
         try:
             stale = None if host.known is None else host.known.entry
-            known, is_new = await self.cache.learn(host.origin, causes, stale=stale)
-            await self._reporter.learned(known, causes[0], is_new=is_new)
+            known = await self.cache.learn(host.origin, causes, stale=stale)
         except (SpiderClosing, CancelledError, asyncio.CancelledError):
             pass
         finally:
@@ -374,10 +374,7 @@ class Hosts:
         """
         if self.override(origin) is not None:
             return None
-        known, is_new = await self.cache.robots(origin, causes)
-        if is_new:
-            await self._reporter.learned(known, causes[0], is_new=True)
-        return known
+        return await self.cache.robots(origin, causes)
 
     @asynccontextmanager
     async def _place(self, request: RobotsTxtRequest) -> AsyncIterator[None]:

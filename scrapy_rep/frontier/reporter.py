@@ -282,7 +282,7 @@ class DecisionReporter:
             )
 
     async def learned(
-        self, known: Known, request: Request | None, *, is_new: bool
+        self, known: Known, request: Request | None, is_new: bool
     ) -> None:
         """Report a robots.txt that was fetched (*is_new*) or read from the store."""
         entry, url = known.entry, known.origin.robotstxt_url

@@ -53,7 +53,6 @@ def open_ledger(path: str) -> sqlite3.Connection:
         connection = sqlite3.connect(uri, uri=True)
         try:
             bound(connection, found.st_size)
-            connection.execute("PRAGMA query_only = ON")
             if not version_of(connection, SCHEMA):
                 raise ValueError("it is not a ledger")
             _check(connection)
@@ -129,33 +128,40 @@ def _check(connection: sqlite3.Connection) -> None:
             continue
         if (found or [0])[0] == 0:
             raise ValueError(f"it has no table {table!r}")
-        there = columns_of(connection, table)
-        for name, *_ in columns:
-            if name not in there and name not in ADDED:
-                raise ValueError(f"its table {table!r} has no column {name!r}")
-        _check_values(connection, table)
-
-
-def columns_of(connection: sqlite3.Connection, table: str) -> list[str]:
-    """Return the columns of a table. Ledgers of earlier versions lack some."""
-    return [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
-
-
-def _check_values(connection: sqlite3.Connection, table: str) -> None:
-    """Raise ValueError if a row of a table has a value that no ledger has."""
-    there = columns_of(connection, table)
-    cases = []
-    for name, kind, is_required in _tables()[table]:
-        if name in there:
+        there = _there(connection, table)
+        cases = []
+        for name, kind, is_required in columns:
             stored = _STORED[kind].format(name)
             none = "" if is_required else f"{name} IS NULL OR "
-            cases.append(f"WHEN NOT ({none}{stored}) THEN '{name}'")
-    query = (
-        f"SELECT CASE {' '.join(cases)} END AS bad FROM {table}"  # noqa: S608
-        " WHERE bad IS NOT NULL LIMIT 1"
+            if name in there:
+                cases.append(f"WHEN NOT ({none}{stored}) THEN '{name}'")
+            elif name not in ADDED:
+                raise ValueError(f"its table {table!r} has no column {name!r}")
+        query = (
+            f"SELECT CASE {' '.join(cases)} END AS bad FROM {table}"  # noqa: S608
+            " WHERE bad IS NOT NULL LIMIT 1"
+        )
+        if row := connection.execute(query).fetchone():
+            raise ValueError(f"its table {table!r} has a bad value in {row[0]!r}")
+
+
+def select(connection: sqlite3.Connection, table: str, file: str = "main") -> str:
+    """Return a SELECT for the rows of a table in a *file*, as SQL names it. Ledgers of earlier
+    versions lack tables, which are empty, and columns, which are NULL.
+    """
+    there = _there(connection, table, file)
+    columns = ", ".join(
+        name if name in there else f"NULL AS {name}" for name, *_ in _tables()[table]
     )
-    if row := connection.execute(query).fetchone():
-        raise ValueError(f"its table {table!r} has a bad value in {row[0]!r}")
+    return f"SELECT {columns} " + (f"FROM {file}.{table}" if there else "WHERE false")
+
+
+def _there(
+    connection: sqlite3.Connection, table: str, file: str = "main"
+) -> frozenset[str]:
+    """Return the columns of a table that a file has."""
+    info = connection.execute(f"PRAGMA {file}.table_info({table})")
+    return frozenset(row[1] for row in info)
 
 
 @cache

@@ -2,43 +2,55 @@
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _HOUR, _MINUTE = 3600, 60
 
-# The most rows to keep, while the ledger cannot be written.
-_MAX_ROWS = 100_000
 
-Row: TypeAlias = "tuple[str | float | None, ...]"
-"""The columns of the table ``traffic`` but the crawl, or those of the table ``progress``, which
-are fewer. The ledger adds up the rows of an hour or a minute.
-"""
+class OfHour(NamedTuple):
+    """What is added to a row of the table ``traffic``; its columns but the crawl."""
 
-PROGRESS_COLUMNS = 4
+    origin: str
+    hour: int
+    pages: int = 0
+    bytes: int = 0
+    delay: float | None = None
+    gap: float | None = None
+    pauses: int = 0
+    pause: float | None = None
+    resumed: float | None = None
+
+
+class OfMinute(NamedTuple):
+    """What is added to a row of the table ``progress``; its columns but the crawl."""
+
+    minute: int
+    pages: int = 0
+    bytes: int = 0
+    waiting: int | None = None
 
 
 class Traffic:
-    """What was sent and received since the writer of the ledger, in its thread, has last taken it.
+    """Passes what is counted and measured to the ledger.
 
-    Each method of the crawl has the time ``now``, in seconds since the epoch.
+    Each method has the time ``now``, in seconds since the epoch.
     """
 
     def __init__(self) -> None:
-        self.dropped = 0
-        """What was not counted, since the ledger could not be written for long."""
-
-        self._rows: deque[Row] = deque()
+        self.write: Callable[[OfHour | OfMinute], object] = lambda _: None
+        """The method of the writer, while the ledger is open."""
 
     def note_page(self, origin: str, octets: int, now: float) -> None:
         """Note a response, with the length of its body."""
-        hour, minute = _begin(now, _HOUR), _begin(now, _MINUTE)
-        self._add((origin, hour, 1, octets, None, None, 0, None, None))
-        self._add((minute, 1, octets, None))
+        self.write(OfHour(origin, _begin(now, _HOUR), 1, octets))
+        self.write(OfMinute(_begin(now, _MINUTE), 1, octets))
 
     def note_waiting(self, requests: int, now: float) -> None:
         """Note how many requests wait."""
-        self._add((_begin(now, _MINUTE), 0, 0, requests))
+        self.write(OfMinute(_begin(now, _MINUTE), waiting=requests))
 
     def note_gap(
         self, origin: str, delay: float, gap: float | None, now: float
@@ -47,12 +59,11 @@ class Traffic:
         answer; None if that is not known.
         """
         known = None if gap is None else round(gap, 6)
-        hour = _begin(now, _HOUR)
-        self._add((origin, hour, 0, 0, delay, known, 0, None, None))
+        self.write(OfHour(origin, _begin(now, _HOUR), delay=delay, gap=known))
 
     def note_pause(self, origin: str, pause: float, now: float) -> None:
         """Note that an origin asks for a *pause*."""
-        self._add((origin, _begin(now, _HOUR), 0, 0, None, None, 1, pause, None))
+        self.write(OfHour(origin, _begin(now, _HOUR), pauses=1, pause=pause))
 
     def note_resumed(
         self, origin: str, pause: float, resumed: float, now: float
@@ -61,17 +72,7 @@ class Traffic:
         that asked for it.
         """
         hour, known = _begin(now, _HOUR), round(resumed, 6)
-        self._add((origin, hour, 0, 0, None, None, 0, pause, known))
-
-    def take(self) -> list[Row]:
-        """Return the rows, and forget them."""
-        return [self._rows.popleft() for _ in range(len(self._rows))]
-
-    def _add(self, row: Row) -> None:
-        if len(self._rows) < _MAX_ROWS:
-            self._rows.append(row)
-        else:
-            self.dropped += 1
+        self.write(OfHour(origin, hour, pause=pause, resumed=known))
 
 
 def _begin(now: float, seconds: int) -> int:

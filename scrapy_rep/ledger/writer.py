@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.ledger.schema import ADDED, ADDED_TABLES, SCHEMA
 from scrapy_rep.ledger.seals import digest, seal
-from scrapy_rep.ledger.traffic import PROGRESS_COLUMNS, Traffic
+from scrapy_rep.ledger.traffic import OfHour, OfMinute
 from scrapy_rep.protocol.access.results import Access, State
 from scrapy_rep.protocol.display import without_credentials
 from scrapy_rep.record import Record, storable, url_text
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scrapy_rep.ledger.seals import Hash
-    from scrapy_rep.ledger.traffic import Row
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.dialect import Dialect
 
@@ -43,9 +42,11 @@ _CLOSE_TIMEOUT = 10.0
 # Seconds to wait for the lock of a file that another process writes.
 _LOCK_TIMEOUT = 5.0
 
-# The approximate limit of records in memory, in bytes, and the memory of one without its texts.
+# The approximate limit of records in memory, in bytes; the memory of one without its texts, and
+# that of what is counted.
 _MAX_WAITING = 32 * 1024 * 1024
 _RECORD = 600
+_COUNT = 250
 
 _RECORDS_A_BATCH = 5_000
 
@@ -79,16 +80,18 @@ _SHORTEST = ", ".join(
     for pair in (("delay", "gap"), ("pause", "resumed"))
     for column in pair
 )
-_TRAFFIC = "INSERT INTO traffic (crawl, origin, hour, pages, bytes, delay, gap, pauses, pause, resumed) VALUES "
-_TRAFFIC_MERGED = (
-    " ON CONFLICT DO UPDATE SET pages = pages + excluded.pages, bytes = bytes + excluded.bytes,"
-    f" pauses = pauses + excluded.pauses, {_SHORTEST}"
-)
-_PROGRESS = "INSERT INTO progress (crawl, minute, pages, bytes, waiting) VALUES "
-_PROGRESS_MERGED = (
-    " ON CONFLICT DO UPDATE SET pages = pages + excluded.pages, bytes = bytes + excluded.bytes,"
-    " waiting = max(coalesce(waiting, 0), coalesce(excluded.waiting, waiting))"
-)
+_ADDED_UP = "pages = pages + excluded.pages, bytes = bytes + excluded.bytes"
+_COUNTED: dict[type[OfHour | OfMinute], tuple[str, str]] = {
+    OfHour: (
+        "traffic",
+        f"{_ADDED_UP}, pauses = pauses + excluded.pauses, {_SHORTEST}",
+    ),
+    OfMinute: (
+        "progress",
+        f"{_ADDED_UP}, waiting = max(coalesce(waiting, 0), coalesce(excluded.waiting, waiting))",
+    ),
+}
+"""The table of each kind of row that is counted, and how it is added to one that is there."""
 
 # Rows in one statement. Each statement releases and takes the interpreter lock, which costs
 # the crawl more than the row itself. Older versions of SQLite allow 999 values at most.
@@ -202,6 +205,8 @@ def _weight(record: tuple[Any, ...]) -> int:
     if isinstance(record, Record):
         texts = record.url, record.page, record.statement, record.form, record.via
         return _RECORD + sum(map(len, filter(None, texts)))
+    if type(record) in _COUNTED:
+        return _COUNT
     return _RECORD + len(record[1] or b"")
 
 
@@ -213,15 +218,8 @@ class LedgerWriter:
     or can't be written before the end of the crawl, are counted in ``dropped``.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        crawl: tuple[Any, ...],
-        traffic: Traffic | None = None,
-    ) -> None:
-        """*crawl* has the columns of the table, from ``spider`` to ``started``. What *traffic*
-        has counted is written with the records.
-        """
+    def __init__(self, path: str | os.PathLike[str], crawl: tuple[Any, ...]) -> None:
+        """*crawl* has the columns of the table, from ``spider`` to ``started``."""
         self.errors = self.recorded = self.dropped = 0
         self.error: Exception | None = None
         self.digest: str | None = None
@@ -234,9 +232,6 @@ class LedgerWriter:
         self._end: tuple[Any, ...] | None = None
         self._queue: deque[tuple[Any, ...]] = deque()
         self._batch: list[tuple[Any, ...]] = []
-        self._traffic = traffic or Traffic()
-        self._counts: list[Row] = []
-        """What was taken from it, and is not written yet."""
         self._lock = Lock()
         self._waiting = 0
         """The weight of the records in the queue and the batch."""
@@ -253,8 +248,8 @@ class LedgerWriter:
         self._thread.start()
 
     def write(self, record: tuple[Any, ...]) -> None:
-        """Queue a Record, or what :func:`snapshot` returned, to be written within a second, unless
-        the queue is full.
+        """Queue a Record, what :func:`snapshot` returned, or what was counted, to be written within
+        a second, unless the queue is full.
         """
         weight = _weight(record)
         with self._lock:
@@ -272,7 +267,6 @@ class LedgerWriter:
         self._closing.set()
         self._thread.join(_CLOSE_TIMEOUT)
         self.dropped += len(self._batch) + len(self._queue)
-        self.dropped += len(self._counts) + self._traffic.dropped
 
     # The methods below run in the other thread.
 
@@ -286,17 +280,13 @@ class LedgerWriter:
 
     def _write_all(self) -> bool:
         """Write all queued records. Return whether that succeeded."""
-        # The crawl goes on counting: only what was counted until now is written.
-        self._counts = self._counts or self._traffic.take()
         while True:
             if not self._batch:
                 count = min(len(self._queue), _RECORDS_A_BATCH)
                 self._batch = [self._queue.popleft() for _ in range(count)]
             # All records are in the queue when the end is set.
             end = None if len(self._queue) else self._end
-            if end is not None:
-                self._counts += self._traffic.take()
-            elif not (self._batch or self._counts) and self._crawl_id is not None:
+            if not self._batch and end is None and self._crawl_id is not None:
                 return True
             try:
                 self._commit(self._batch, end)
@@ -312,18 +302,21 @@ class LedgerWriter:
                 return False
             self.error = None
             self._done(is_written=True)
-            if end is not None:
+            # What the crawl has added since then has time until the next call.
+            if end is not None or (
+                self._end is None and len(self._queue) < _RECORDS_A_BATCH
+            ):
                 return True
 
     def _done(self, *, is_written: bool) -> None:
         """Let the batch go, to make room for others."""
-        counted, self._counts = len(self._counts), []
         with self._lock:
             self._waiting -= sum(map(_weight, self._batch))
             if is_written:
-                self.recorded += len(self._batch)
+                counts = sum(type(each) in _COUNTED for each in self._batch)
+                self.recorded += len(self._batch) - counts
             else:
-                self.dropped += len(self._batch) + counted
+                self.dropped += len(self._batch)
             self._batch = []
 
     def _commit(
@@ -337,7 +330,9 @@ class LedgerWriter:
         assert crawl is not None
         decisions = []
         for record in batch:
-            if type(record) is Record:
+            if type(record) in _COUNTED:
+                continue
+            if isinstance(record, Record):
                 at_origin = record.origin, record.fetched
                 row = *record[:_FETCHED], *at_origin, *record[_FETCHED + 1 :]
                 decisions.append(row)
@@ -350,13 +345,12 @@ class LedgerWriter:
                 connection.execute(_BODY, (row[-1], body))
             connection.execute(_SNAPSHOT.format(crawl), row)
         _insert(connection, _DECISION, _DECIDED.format(crawl, crawl), decisions)
-        counted = [row for row in self._counts if len(row) != PROGRESS_COLUMNS]
-        progress = [row for row in self._counts if len(row) == PROGRESS_COLUMNS]
-        values = f"({crawl}, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        _insert(connection, _TRAFFIC, values, counted, _TRAFFIC_MERGED)
-        _insert(
-            connection, _PROGRESS, f"({crawl}, ?, ?, ?, ?)", progress, _PROGRESS_MERGED
-        )
+        for kind, (table, merged) in _COUNTED.items():
+            rows = [each for each in batch if type(each) is kind]
+            columns = ", ".join(kind._fields)
+            statement = f"INSERT INTO {table} (crawl, {columns}) VALUES "  # noqa: S608
+            values = f"({crawl}{', ?' * len(kind._fields)})"
+            _insert(connection, statement, values, rows, merged)
         if end is not None:
             connection.execute(_END, (*end, crawl))
         hashes = seal(connection, crawl, self._hashes, is_end=end is not None)
@@ -387,5 +381,7 @@ def _insert(
 ) -> None:
     for at in range(0, len(rows), _ROWS_AT_ONCE):
         some = rows[at : at + _ROWS_AT_ONCE]
-        sql = f"{statement}{', '.join([values] * len(some))}{merged}"
+        sql = statement + ", ".join([values] * len(some))
+        if merged:
+            sql += f" ON CONFLICT DO UPDATE SET {merged}"
         connection.execute(sql, list(chain.from_iterable(some)))

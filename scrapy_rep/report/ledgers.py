@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from contextlib import ExitStack, closing
 from functools import partial
@@ -12,14 +11,21 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scrapy_rep.ledger.reader import bound, open_ledger, read_json, read_texts, reading
+from scrapy_rep.ledger.reader import (
+    bound,
+    open_ledger,
+    read_json,
+    read_texts,
+    reading,
+    select,
+)
 from scrapy_rep.protocol.agents import product_tokens
 from scrapy_rep.report.robotstxt import note_facts
 from scrapy_rep.settings import DEFAULTS, DRY_RUN, LEDGER_LEVEL
 from scrapy_rep.stats import RESPONSE_COUNT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 IN_PLACE = 9
 """The most ledgers that are read in place. SQLite attaches ten files at most; each further
@@ -31,15 +37,12 @@ TEXT_LIMIT = 2**18
 
 _VIEWS = files("scrapy_rep").joinpath("report/views.sql")
 
-# The rows of one ledger that the views read. "file" is its name in SQL. What a dry run would have
-# refused or dropped counts as if it had; the headline says so.
+# The rows of one ledger that the views read, made from all "rows" of a table in it. "file" is its
+# name in SQL. What a dry run would have refused or dropped counts as if it had; the headline says so.
+_ALL = "SELECT {ledger} AS ledger, * FROM ({rows})"
 _ROWS = {
-    "body": "SELECT {ledger} AS ledger, sha256, body FROM {file}.body",
-    "snapshot": """
-SELECT {ledger} AS ledger, crawl, origin, url, redirects, access, status, error, fetched,
-       copy_of, sha256
-FROM {file}.snapshot
-""",
+    "body": _ALL,
+    "snapshot": _ALL,
     "decision": """
 SELECT {ledger} AS ledger, t.id AS id, t.crawl AS crawl, t.time AS time, t.origin AS origin,
        t.url AS url, t.page AS page, t.agent AS agent, t.layer AS layer,
@@ -47,21 +50,11 @@ SELECT {ledger} AS ledger, t.id AS id, t.crawl AS crawl, t.time AS time, t.origi
        AS verdict, t.reason AS reason, t.snapshot AS snapshot, t.line AS line,
        t.statement AS statement, t.source AS source, t.via AS via, s.sha256 AS sha256,
        t.time - coalesce(s.copy_of, s.fetched) AS age
-FROM {file}.decision AS t LEFT JOIN {file}.snapshot AS s ON s.id = t.snapshot
+FROM ({rows}) AS t LEFT JOIN {file}.snapshot AS s ON s.id = t.snapshot
 """,
-    "traffic": """
-SELECT {ledger} AS ledger, t.crawl AS crawl, t.origin AS origin, t.hour AS hour,
-       t.pages AS pages, t.bytes AS bytes, t.delay AS delay, t.gap AS gap, t.pauses AS pauses,
-       t.pause AS pause, t.resumed AS resumed
-FROM {file}.traffic AS t
-""",
-    "progress": """
-SELECT {ledger} AS ledger, t.crawl AS crawl, t.minute AS minute, t.pages AS pages,
-       t.bytes AS bytes, t.waiting AS waiting
-FROM {file}.progress AS t
-""",
+    "traffic": _ALL,
+    "progress": _ALL,
 }
-_COLUMN = re.compile(r"\bt\.(\w+)")
 
 # The columns by which the views look up single rows.
 _KEYS = {"body": "ledger, sha256", "decision": "ledger, id"}
@@ -93,14 +86,12 @@ class Ledgers:
         """Raises LedgerError for a file that is damaged or is not a ledger."""
         self.limits = limits
         self.crawls: list[dict[str, Any]] = []
-        """The rows of the table ``crawl``, the earliest first, with the values of columns in
-        JSON, the ``path`` of the ledger, and whether it has ``every_decision``.
-        """
+        """What :func:`crawls_of` yields, the earliest first, with the number of the ``ledger``."""
         for number, path in enumerate(paths):
             with closing(open_ledger(path)) as ledger, reading(path):
                 ledger.text_factory = partial(str, encoding="utf-8", errors="replace")
-                rows = ledger.execute("SELECT * FROM crawl")
-                self.crawls += [_crawl(number, path, row) for row in rows]
+                for crawl in crawls_of(ledger, path):
+                    self.crawls.append({**crawl, "ledger": number})
         self.crawls.sort(key=itemgetter("started"))
         with ExitStack() as opened, reading(", ".join(paths)):
             connection = sqlite3.connect("", uri=True, isolation_level=None)
@@ -172,43 +163,38 @@ class Ledgers:
                 self.database.execute(f"CREATE INDEX {key}")
 
     def _attach(self, number: int, path: str) -> dict[str, str]:
-        """Attach a ledger, and return a SELECT for its rows of each table. Ledgers of earlier
-        versions lack tables and columns.
-        """
+        """Attach a ledger, and return a SELECT for its rows of each table."""
         file = f"ledger{min(number, IN_PLACE)}"
         address = Path(path).resolve().as_uri() + "?mode=ro"
         self.database.execute(f"ATTACH ? AS {file}", (address,))
-        selects = {}
-        for table, template in _ROWS.items():
-            info = self.database.execute(f"PRAGMA {file}.table_info({table})")
-            there = {row["name"] for row in info}
-            select = template.format(ledger=number, file=file)
-            select = _COLUMN.sub(
-                lambda found, there=there: found[0] if found[1] in there else "NULL",  # type: ignore[misc]
-                select,
+        return {
+            table: template.format(
+                ledger=number, file=file, rows=select(self.database, table, file)
             )
-            if not there:
-                select = f"{select.partition('FROM')[0]} WHERE false"
-            selects[table] = select
-        return selects
+            for table, template in _ROWS.items()
+        }
 
 
 def _text(octets: bytes) -> str:
     return octets[:TEXT_LIMIT].decode("utf-8", "replace")
 
 
-def _crawl(ledger: int, path: str, row: sqlite3.Row) -> dict[str, Any]:
-    settings = read_json(row["settings"], dict)
-    return {
-        **row,
-        "ledger": ledger,
-        "path": path,
-        "agents": read_texts(row["agents"]),
-        "settings": settings,
-        "versions": read_json(row["versions"], dict),
-        "counts": read_json(row["counts"] or "{}", dict),
-        "every_decision": settings.get(LEDGER_LEVEL, DEFAULTS[LEDGER_LEVEL]) == "all",
-    }
+def crawls_of(ledger: sqlite3.Connection, path: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the table ``crawl``, with the values of columns in JSON, the *path* of the
+    ledger, and whether it has ``every_decision``.
+    """
+    for row in ledger.execute("SELECT * FROM crawl"):
+        settings = read_json(row["settings"], dict)
+        level = settings.get(LEDGER_LEVEL) or DEFAULTS[LEDGER_LEVEL]
+        yield {
+            **row,
+            "path": path,
+            "agents": read_texts(row["agents"]),
+            "settings": settings,
+            "versions": read_json(row["versions"], dict),
+            "counts": read_json(row["counts"] or "{}", dict),
+            "every_decision": level == "all",
+        }
 
 
 def _row(crawl: dict[str, Any]) -> tuple[object, ...]:

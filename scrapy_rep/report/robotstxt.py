@@ -14,6 +14,7 @@ from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.request_target import is_allowed
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.lines import decoded_text
+from scrapy_rep.record import CUT
 
 if TYPE_CHECKING:
     import sqlite3
@@ -32,9 +33,6 @@ _EVERYTHING = frozenset({"/", "*", "/*"})
 """Patterns that match each path."""
 
 _FILE = itemgetter("ledger", "sha256")
-
-_CUT = "…"
-"""The end of a URL that was cut for the ledger."""
 
 EXAMPLES = 10
 
@@ -131,7 +129,7 @@ def check(ledgers: Ledgers) -> dict[str, Any]:
         robots = parsed(*file, dialects.get((file[0], crawl)))
         for row in requests:
             url = row["url"]
-            if robots is None or url.endswith(_CUT):
+            if robots is None or url.endswith(CUT):
                 counts["unchecked"] += 1
                 continue
             counts["checked"] += 1
@@ -139,6 +137,14 @@ def check(ledgers: Ledgers) -> dict[str, Any]:
                 counts["forbidden"] += 1
                 examples += [url][: EXAMPLES - len(examples)]
     return {**counts, "examples": examples}
+
+
+# Many URLs may be judged by one file.
+@lru_cache(maxsize=8)
+def lines_of(body: bytes, dialect: Dialect) -> list[str]:
+    """Return the lines of a robots.txt as the dialect splits them, so that their numbers agree."""
+    text = decoded_text(body, dialect).decode("utf-8", "backslashreplace")
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 def excerpt(
@@ -152,12 +158,9 @@ def excerpt(
     # The dialect of the crawl decides where a line ends.
     dialect = DIALECTS.get(version["dialect"], RFC9309)
     body = ledgers.body(*_FILE(version)) or b""
-    text = decoded_text(body, dialect).decode("utf-8", "backslashreplace")
-    lines = text.split("\n")
-    if lines[-1] == "":
-        lines.pop()
+    lines = lines_of(body, dialect)
     numbers: Sequence[int] = range(1, len(lines) + 1)
-    if len(text) > WHOLE or len(lines) > WHOLE // 16:
+    if sum(map(len, lines)) > WHOLE or len(lines) > WHOLE // 16:
         chosen = set(numbers[:_BEGINNING])
         most = sorted(marks, key=itemgetter("times"), reverse=True)
         for mark in most[:_MARKED]:

@@ -48,13 +48,21 @@ def duration(seconds: float | None) -> str:
     return f"{written} {rest} {smaller_unit}" if rest else written
 
 
-def moment(seconds: float) -> str:
-    """``2026-11-21 09:30``, in UTC."""
+def iso_time(seconds: float | None) -> str | None:
+    """``2026-11-21T09:30:00Z``; None for no time, or one that no date has."""
+    if seconds is None:
+        return None
     try:
         time = datetime.fromtimestamp(seconds, timezone.utc)
     except (ValueError, OverflowError, OSError):
-        return "–"
-    return f"{time:%Y-%m-%d %H:%M}"
+        return None
+    return time.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def moment(seconds: float) -> str:
+    """``2026-11-21 09:30``, in UTC."""
+    time = iso_time(seconds)
+    return "–" if time is None else time[:16].replace("T", " ")
 
 
 def span(first: float, last: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from datetime import datetime, timezone
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from scrapy.settings import default_settings
 from scrapy_rep.protocol.display import visible
 from scrapy_rep.report.answers import answers, headline
 from scrapy_rep.report.robotstxt import check
+from scrapy_rep.report.shown import iso_time
 from scrapy_rep.settings import DEFAULTS, OBEY
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def overall(ledgers: Ledgers, now: float) -> dict[str, Any]:
     (total,), checked = ledgers.view("total"), check(ledgers)
     same = "spider", "user_agent", "agents", "dialect", "versions", "path"
     return {
-        "made_at": _moment(now),
+        "made_at": iso_time(now),
         **headline(total, checked),
         "answers": answers(ledgers, total),
         "figures": dict(total),
@@ -68,8 +68,8 @@ def overall(ledgers: Ledgers, now: float) -> dict[str, Any]:
         "crawls": [
             {
                 **{name: crawl[name] for name in same},
-                "started_at": _moment(crawl["started"]),
-                "ended_at": _moment(crawl["ended"]),
+                "started_at": iso_time(crawl["started"]),
+                "ended_at": iso_time(crawl["ended"]),
                 "finish_reason": crawl["finish_reason"],
                 "has_every_decision": crawl["every_decision"],
             }
@@ -95,7 +95,7 @@ def rows(ledgers: Ledgers, table: str) -> Iterator[dict[str, Any]]:
     """Yield the rows of a table, by column."""
     for row in ledgers.view(TABLES[table]):
         yield {
-            name: _moment(row[name]) if name.endswith("_at") else row[name]
+            name: iso_time(row[name]) if name.endswith("_at") else row[name]
             for name in columns(row.keys())
         }
 
@@ -113,16 +113,6 @@ def as_csv(ledgers: Ledgers, table: str) -> Iterator[str]:
     yield _line(columns(names))
     for row in rows(ledgers, table):
         yield _line([_cell(value) for value in row.values()])
-
-
-def _moment(seconds: float | None) -> str | None:
-    if seconds is None:
-        return None
-    try:
-        moment = datetime.fromtimestamp(seconds, timezone.utc)
-    except (ValueError, OverflowError, OSError):
-        return None  # No crawl was at that time.
-    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _cell(value: Any) -> Any:

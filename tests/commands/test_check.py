@@ -242,6 +242,7 @@ def test_summary_of_a_list(rep: Rep) -> None:
         (["file:///etc/passwd"], "'file:///etc/passwd' is not a URL of http"),
         (["http://["], "is not a URL"),
         (["\udcff"], "is not a URL"),
+        (["", " "], "each URL is empty"),
         ([BASKET, "-"], "- reads all of standard input"),
         (["-", "--robots", "-"], "- reads all of standard input"),
         ([BASKET, "--robots", "nowhere.txt"], "nowhere.txt: No such file"),
@@ -407,7 +408,10 @@ def test_known_crawlers(rep: Rep) -> None:
     assert crawlers["CCBot"]["source"] == "https://commoncrawl.org/ccbot"
     ended = rep("check", f"{TEA}.html", *FILE, "--agents")
     assert ended.status == 1, "a delay of 900 s is too long for our crawler, by default"
-    assert "  GPTBot                 denied   line 2, Disallow: /\n" in ended.out
+    assert (
+        "  GPTBot                 denied   line 2, Disallow: /   (OpenAI, AI training)\n"
+        in ended.out
+    )
     brief = rep("check", TEA, *FILE, "--agents", "--brief").out
     assert f"\ndenied\t{TEA}\tline 2, Disallow: /\tGPTBot\n" in brief
 

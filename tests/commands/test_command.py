@@ -25,7 +25,7 @@ from tests.commands.rep import (
     plain_environment,
     scrapy_rep,
 )
-from tests.crawl.answers import Answer
+from tests.crawl.answers import HANGS
 
 if TYPE_CHECKING:
     from tests.commands.conftest import Rep
@@ -94,23 +94,6 @@ def test_outside_of_a_project(robots: str, tmp_path: Path) -> None:
     assert ended == scrapy_rep(*arguments, cwd=tmp_path)
 
 
-def test_in_a_project(robots: str) -> None:
-    """In a project, its settings count: the example's crawler is demobot."""
-    text = Path(robots).read_text().replace("otherbot", "demobot")
-    Path(robots).write_text(text)
-    ended = scrapy_rep("check", BASKET, "--robots", robots, "--brief", cwd=PROJECT)
-    assert ended == Ended(1, f"denied\t{BASKET}\tline 5, Disallow: /basket/\n", "")
-
-
-def test_scrapys_own_options(robots: str, tmp_path: Path) -> None:
-    """Scrapy's options are accepted after the subcommand, as with Scrapy's other commands."""
-    ended = scrapy_rep(
-        "check", BASKET, "--robots", robots, "--brief",
-        "-s", "ROBOTSTXT_USER_AGENT=mybot", "--nolog", cwd=tmp_path,
-    )  # fmt: skip
-    assert ended == Ended(1, f"denied\t{BASKET}\tline 5, Disallow: /basket/\n", "")
-
-
 def test_help(rep: Rep) -> None:
     """The help names every subcommand; a missing or unknown subcommand is wrong usage."""
     ended = rep("-h")
@@ -173,8 +156,8 @@ def test_results_come_before_the_list_ends(robots: str, tmp_path: Path) -> None:
 def test_ctrl_c_while_fetching(site: Site, tmp_path: Path) -> None:
     """Ctrl-C immediately ends a run that waits for a server."""
     asked = threading.Event()
-    host = site.add(Answer(hang=True))
-    host.answer = lambda path: asked.set() or Answer(hang=True)
+    host = site.add(HANGS)
+    host.answer = lambda path: asked.set() or HANGS
     with forks.start(
         [*COMMAND, "check", host.url("/")],
         stdout=subprocess.DEVNULL,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import sqlite3
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scrapy_rep.ledger import reader
-from tests.commands.rep import ROBOTS, write_ledger
+from tests.commands.rep import write_ledger
 
 if TYPE_CHECKING:
     from tests.commands.conftest import Rep
@@ -198,23 +197,17 @@ def test_what_does_no_harm(rep: Rep, ledger: Path, name: str) -> None:
     check(rep, "verify", statuses={1})
 
 
-@pytest.mark.parametrize(
-    "kind", ["empty", "folder", "pipe", "device", "missing", "text"]
-)
+@pytest.mark.parametrize("kind", ["empty", "pipe", "device"])
 def test_what_is_no_file_of_sqlite(rep: Rep, kind: str) -> None:
-    """A folder, a pipe without a writer and a device are refused without waiting."""
+    """An empty file, a pipe without a writer and a device are refused without waiting."""
     path = Path("ledger")
     match kind:
         case "empty":
             path.touch()
-        case "folder":
-            path.mkdir()
         case "pipe":
             os.mkfifo(path)
         case "device":
             path.symlink_to("/dev/zero")
-        case "text":
-            path.write_text(ROBOTS * 100)
     assert "ledger" in check(rep, "report", "why", statuses={2})
 
 
@@ -259,12 +252,3 @@ def test_text_that_is_no_utf_8(rep: Rep, ledger: Path) -> None:
     change(ledger, "UPDATE decision SET url = CAST(x'687474703a2f2f612fff' AS TEXT)")
     check(rep, "report", statuses={0})
     check(rep, "diff", statuses={2})
-
-
-def test_json_of_our_own(rep: Rep, ledger: Path) -> None:
-    """Settings with the deepest nesting that a ledger can contain are read."""
-    value: object = "x"
-    for _ in range(20):
-        value = {"a": [value]}
-    change(ledger, as_json("crawl", "settings", json.dumps({"A": value})))
-    check(rep, "report", statuses={0})

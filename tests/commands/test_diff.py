@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scrapy_rep.commands import diff, rulechanges
+from scrapy_rep.commands import rulechanges
 from tests.commands.rep import ROBOTS, scrapy_rep, write_ledger
 
 if TYPE_CHECKING:
@@ -90,37 +90,23 @@ def test_rules_and_verdicts(rep: Rep) -> None:
     assert ended.status == 1
     assert ended.out == (
         "User-agent: otherbot   (group removed)\n"
-        "  - disallow: /basket/\n"
-        "  - allow: /basket/help\n"
-        "  - crawl-delay: 2\n"
+        "  - Disallow: /basket/   (line 5)\n"
+        "  - Allow: /basket/help   (line 6)\n"
+        "  - Crawl-delay: 2   (line 4)\n"
         "User-agent: mybot   (group changed)\n"
-        "  - crawl-delay: 2\n"
-        "  + disallow: /private/\n"
+        "  - Crawl-delay: 2   (line 4)\n"
+        "  + Disallow: /private/   (line 4)\n"
         "User-agent: newbot   (group added)\n"
-        "  + disallow: \n"
-        "  - sitemap: https://shop.example/sitemap.xml\n"
-        "  + sitemap: https://shop.example/new.xml\n"
+        "  + Disallow:    (line 6)\n"
+        "Outside of the groups\n"
+        "  - Sitemap: https://shop.example/sitemap.xml\n"
+        "  + Sitemap: https://shop.example/new.xml\n"
         "now denied\t/private/\twas: no rule matches; now: line 4, Disallow: /private/\n"
         "now denied\t/private/x\twas: no rule matches; now: line 4, Disallow: /private/\n"
         "8 URLs compared\n"
         "  now denied: 2\n"
+        "  unchanged: 6\n"
     )
-
-
-def test_json(rep: Rep) -> None:
-    """JSON output has an object for each change, and a summary at the end."""
-    records = found(rep, "robots.txt", "new.txt")
-    groups = [record for record in records if record["kind"] == "rules"]
-    assert [(group["agents"], group["change"]) for group in groups] == [
-        (["otherbot"], "removed"),
-        (["mybot"], "changed"),
-        (["newbot"], "added"),
-        ([], "changed"),
-    ]
-    rule = {"field": "disallow", "value": "/private/", "line": 4}
-    assert rule.items() <= groups[1]["added"][0].items()
-    assert changes(records) == [("denied", "/private/"), ("denied", "/private/x")]
-    assert records[-1]["denied"] == 2
 
 
 def test_nothing_changed(rep: Rep) -> None:
@@ -129,7 +115,7 @@ def test_nothing_changed(rep: Rep) -> None:
     Path("old.txt").write_text(old)
     new = "# New\n\nUser-agent: b\nDisallow: / # all\nUser-agent: *\nDisallow: /a\n"
     ended = rep("diff", "old.txt", "-", stdin=new)
-    assert (ended.status, ended.out) == (0, "4 URLs compared\n")
+    assert (ended.status, ended.out) == (0, "4 URLs compared\n  unchanged: 4\n")
     (summary,) = found(rep, "old.txt", "-", stdin=new)
     assert summary["changed"] is False
 
@@ -233,6 +219,7 @@ def test_what_changed(rep: Rep) -> None:
         "4 URLs compared\n"
         "  now denied: 1\n"
         "  now allowed: 1\n"
+        "  unchanged: 2\n"
     )
     record, _, summary = found(rep, ledger, "robots.txt")
     assert record["old"] == {
@@ -270,6 +257,11 @@ def test_several_ledgers(rep: Rep) -> None:
     for ledgers in ([first, second], [second, first]):
         records = found(rep, *ledgers, "robots.txt")
         assert changes(records) == [("denied", FORBIDDEN), ("allowed", ALLOWED)]
+    with_robotstxt(first, ROBOTS, at=100)
+    with_robotstxt(second, "User-agent: *\nDisallow:\n", at=200)
+    for ledgers in ([first, second], [second, first]):
+        records = found(rep, *ledgers, "robots.txt", "--urls", "-", stdin=FORBIDDEN)
+        assert changes(records) == [("denied", FORBIDDEN)], "the last robots.txt counts"
 
 
 def test_what_was_overridden(rep: Rep) -> None:
@@ -316,6 +308,7 @@ def test_what_is_overridden_now(site: Site, tmp_path: Path) -> None:
         "(overridden: 127.0.0.1: ignore (agreed; until 9000-01-01))\n"
         "2 URLs compared\n"
         "  overridden: 1\n"
+        "  unchanged: 1\n"
     )
     rules = 'REP_OVERRIDES={"127.0.0.1": "User-agent: *\\nDisallow: /tea"}'
     ended = scrapy_rep(*asked, rules, "--json", cwd=tmp_path)
@@ -337,6 +330,7 @@ def test_what_was_refused_for_a_delay(rep: Rep) -> None:
         f"now allowed\t{ALLOWED}\twas: {why}: Crawl-delay: 900; now: no rule matches\n"
         "3 URLs compared\n"
         "  now allowed: 1\n"
+        "  unchanged: 2\n"
     )
     Path("slow.txt").write_text("User-agent: *\nCrawl-delay: 901\n")
     ended = rep("diff", ledger, "slow.txt", "--purge-list", "purge")
@@ -346,6 +340,7 @@ def test_what_was_refused_for_a_delay(rep: Rep) -> None:
         "REP_CRAWL_DELAY_MAX is 180)\n"
         "3 URLs compared\n"
         "  now delayed: 2\n"
+        "  unchanged: 1\n"
     )
 
 
@@ -430,9 +425,9 @@ def test_two_times(rep: Rep) -> None:
     ended = rep("diff", f"{ledger}@1970-01-02", ledger)
     assert ended.status == 1
     assert "User-agent: otherbot, mybot   (group added)\n" in ended.out
-    assert "  - disallow: /coffee\n" in ended.out
+    assert "  - Disallow: /coffee   (line 2)\n" in ended.out
     was = "was: line 3, Disallow: /; now: line 5, Disallow: /basket/"
-    last = f"now denied\t{FORBIDDEN}\t{was}\n2 URLs compared\n  now denied: 1\n"
+    last = f"now denied\t{FORBIDDEN}\t{was}\n2 URLs compared\n  now denied: 1\n  unchanged: 1\n"
     assert ended.out.endswith(last)
     execute(
         ledger,
@@ -467,6 +462,7 @@ def test_list_of_urls_for_a_ledger(rep: Rep) -> None:
         f"unknown\t{cafe}\t2 URLs: no robots.txt of this host is known\n"
         "4 URLs compared\n"
         "  unknown: 2\n"
+        "  unchanged: 2\n"
     )
 
 
@@ -482,26 +478,6 @@ def test_dialects(rep: Rep) -> None:
     with_robotstxt(ledger, Path("order.txt").read_text())
     assert changes(found(rep, ledger, "google")) == []
     assert changes(found(rep, ledger, "classic")) == [("denied", FORBIDDEN)]
-
-
-class Killed(BaseException):
-    """Raised in place of a signal."""
-
-
-def test_interrupted(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interrupted run keeps the purge list of an earlier run, and leaves no other file."""
-    ledger = shop((FORBIDDEN, "allowed"))
-    Path("purge").write_text("before")
-    before = set(Path().iterdir())
-
-    def killed(*arguments: Any) -> None:
-        raise Killed
-
-    monkeypatch.setattr(diff.Differences, "_compare", killed)
-    with pytest.raises(Killed):
-        rep("diff", ledger, "robots.txt", "--purge-list", "purge")
-    assert Path("purge").read_text() == "before"
-    assert set(Path().iterdir()) == before
 
 
 def test_the_purge_list_is_no_file_that_is_read(rep: Rep) -> None:

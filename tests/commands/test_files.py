@@ -45,6 +45,22 @@ def test_a_folder_in_the_place_of_the_output(tmp_path: Path) -> None:
     assert list(path.iterdir()) == []
 
 
+def test_interrupted(tmp_path: Path) -> None:
+    """An interrupted run keeps the file of an earlier run, and leaves no other file."""
+    path = tmp_path / "urls"
+    path.write_text("before")
+
+    def write() -> None:
+        with output_file(str(path), "--purge-list", []) as write_text:
+            write_text("text")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write()
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
 @needs_it
 def test_a_file_that_cannot_be_read() -> None:
     """A read error is a UsageError with the path of the file."""

@@ -140,9 +140,9 @@ def test_diff(rep: Rep) -> None:
     )
     ended = rep("diff", "old.txt", "new.txt")
     assert ended.status == 1
-    assert "  - content-usage: /a/ train-ai=y\n" in ended.out
-    assert "  + content-usage: /a/ train-ai=n\n" in ended.out
-    assert "  + content-signal: search=yes\n" in ended.out
+    assert "  - Content-usage: /a/ train-ai=y   (line 2)\n" in ended.out
+    assert "  + Content-usage: /a/ train-ai=n   (line 3)\n" in ended.out
+    assert "  + Content-signal: search=yes   (line 1)\n" in ended.out
     assert (
         "use changes\t/a/\ttrain-ai was allowed by Content-Usage: /a/ train-ai=y "
         "(robots.txt, line 2), is now disallowed by Content-Usage: /a/ train-ai=n "
@@ -179,7 +179,7 @@ def test_diff_of_a_crawl(rep: Rep) -> None:
         "train-ai=n (robots.txt, line 2)\n"
         f"use changes\t{urls[2]}\ttrain-ai was disallowed by Content-Signal: /c/ ai-train=no "
         "(robots.txt, line 1), is now unknown\n"
-        "3 URLs compared\n  use changes: 2\n"
+        "3 URLs compared\n  use changes: 2\n  unchanged: 1\n"
     )
     *records, summary = rep("diff", ledger, "robots.txt", "--json").records("diff")
     assert [each["new"] for each in records if each["kind"] == "usage"] == [

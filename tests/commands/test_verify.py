@@ -129,17 +129,6 @@ def test_what_no_ledger_has(rep: Rep, script: str, words: str) -> None:
     assert words in ended.err
 
 
-def test_truncated(rep: Rep) -> None:
-    """A truncated file is no ledger, or its rows are missing."""
-    crawled(Path("ledger"), 3000)
-    whole = Path("ledger").read_bytes()
-    for share in (0.1, 0.5, 0.9, 0.99):
-        Path("ledger").write_bytes(whole[: int(len(whole) * share)])
-        ended = rep("verify", "ledger")
-        assert ended.status in {1, 2}
-        assert "Traceback" not in ended.err
-
-
 def test_what_is_no_digest(rep: Rep) -> None:
     crawled(Path("ledger"))
     ended = rep("verify", "ledger", "abc")

@@ -22,13 +22,9 @@ class Then(Enum):
 class Answer:
     """The answer of a host for one path.
 
-    ``announced`` is the Content-Length sent instead of the true one. ``reset`` breaks the
-    connection within the body, after a part of the announced length (``"length"``) or after
-    a bad chunk (``"chunks"``). ``hang`` never answers. ``endless`` goes on after the body
-    until the client closes the connection. ``pace`` is the seconds between two bytes of the
-    body. The host waits until ``after`` returns true, for at most a minute, so that the
-    crawl ends in any case. ``raw`` replaces all of that: its parts are sent one by one,
-    byte for byte, and then the connection is closed.
+    The host waits for ``delay`` seconds, and until ``after`` returns true, for at most a minute,
+    so that the crawl ends in any case. Instead of a whole answer, it sends the parts of ``raw``
+    one by one, byte for byte, and then closes the connection.
     """
 
     body: bytes = b""
@@ -36,12 +32,11 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
     delay: float = 0
     after: Callable[[], object] | None = None
-    pace: float = 0
-    announced: int | None = None
-    reset: str | None = None
-    hang: bool = False
-    endless: bool = False
     raw: Callable[[], Iterable[bytes | Then]] | None = None
+
+
+HANGS = Answer(raw=lambda: (Then.STOP,))
+"""No answer."""
 
 
 @dataclass(frozen=True)

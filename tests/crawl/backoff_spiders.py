@@ -25,7 +25,6 @@ class EveryWaySpider(DownloadingSpider):
     itself, in parallel, and makes an item with those in ``files`` for FilesPipeline.
     """
 
-    name = "every-way"
     follow: dict[str, list[dict[str, Any]]] = {}
     more: dict[str, list[str]] = {}
     files: dict[str, list[str]] = {}
@@ -48,7 +47,6 @@ class EveryWaySpider(DownloadingSpider):
 class SlowDownSpider(PlanSpider):
     """Asks for a pause of ``pause`` seconds, and repeats the request, if a page says so."""
 
-    name = "slow-down"
     pause: float | None = 1.0
 
     def note_response(self, response: Response) -> Iterator[Request]:

@@ -18,8 +18,6 @@ class BrowserSpider(PlanSpider):
     state that it must reach, by default that it requests nothing more.
     """
 
-    name = "browser"
-
     def request(self, arguments: dict[str, Any]) -> Request:
         # Playwright may not be installed where this module is imported.
         from scrapy_playwright.page import PageMethod  # noqa: PLC0415

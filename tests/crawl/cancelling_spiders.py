@@ -29,7 +29,6 @@ class CancellingSpider(DownloadingSpider):
     notes in the stats what is left of their places.
     """
 
-    name = "cancelling"
     cancel_after: Sequence[float | None] = ()
     is_one_object = False
     """Whether all downloads are of one Request object, for the first URL."""

@@ -29,7 +29,6 @@ class HtmlOnlySpider(PlanSpider):
     argument *fails* of StopDownload.
     """
 
-    name = "html-only"
     stops_in = "headers_received"
     fails = False
 
@@ -53,8 +52,6 @@ class HtmlOnlySpider(PlanSpider):
 
 class HtmlOnlyPageSpider(HtmlOnlySpider, PageSpider):
     """Makes an item of each page, too."""
-
-    name = "html-only-pages"
 
 
 class NeedsKey:
@@ -88,8 +85,6 @@ class CancelRobotsTxt:
 
 class PowerlessSpider(PlanSpider):
     """Drops its capabilities, so that file modes apply to it also if root runs it."""
-
-    name = "powerless"
 
     @classmethod
     def from_crawler(

@@ -47,6 +47,12 @@ QUIET = {
     "TELNETCONSOLE_ENABLED": False,
     "USER_AGENT": "testbot",
 }
+RETRIED_SOON = {
+    "scrapy_rep.protocol.access.freshness._FIRST_RETRY": 0.5,
+    "scrapy_rep.protocol.access.freshness._LAST_RETRY": 1.0,
+}
+"""Constants with which an unreachable robots.txt is soon tried again."""
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -112,6 +118,7 @@ def start_crawl(
     settings: Mapping[str, Any] | None = None,
     enable: Mapping[str, Any] = ADDON,
     names: Mapping[str, Sequence[str | None]] | None = None,
+    constants: Mapping[str, float] | None = None,
     **attributes: Any,
 ) -> RunningCrawl:
     """Start a crawl of *requests*, then those of *then*, in *mode*, and return at once.
@@ -119,7 +126,8 @@ def start_crawl(
     A request is a URL, or the keyword arguments of a ``Request``. *spider* is a class in
     ``tests.crawl.spiders``, or an import path; *attributes* become attributes of the
     spider. *enable* are the settings that enable this package. *names* are the addresses of
-    host names (see :func:`tests.crawl.names.know`).
+    host names (see :func:`tests.crawl.names.know`). *constants* replace those of modules, by
+    their import paths.
     """
     steps = [[_request(request) for request in step] for step in (requests, then)]
     spec = {
@@ -127,6 +135,7 @@ def start_crawl(
         "spider": spider if "." in spider else f"tests.crawl.spiders.{spider}",
         "settings": {**QUIET, **enable, **(settings or {})},
         "names": names or {},
+        "constants": constants or {},
         "attributes": {**attributes, "steps": steps},
     }
     return RunningCrawl(spec)
@@ -158,8 +167,15 @@ class RunningCrawl:
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def until(self, condition: Callable[[], object]) -> None:
-        """Wait until *condition* is true, or the process has ended."""
-        wait_until(lambda: condition() or self.process.poll() is not None)
+        """Wait until *condition* is true. Fail if the process ends before."""
+
+        def is_true() -> bool:
+            has_ended = self.process.poll() is not None
+            found = bool(condition())
+            assert found or not has_ended, f"The process has ended:\n{self.log}"
+            return found
+
+        wait_until(is_true)
 
     def wait(self, timeout: float = 120) -> int:
         """Wait for the process, and return its exit code, also if it was killed."""

@@ -34,8 +34,6 @@ ROBOTS = [
 class SiteSpider(PageSpider):
     """Makes an item of each page, with its images, and follows all its links."""
 
-    name = "site"
-
     def note_response(self, response: Response) -> Iterator[Any]:
         if hasattr(response, "selector"):
             images = response.css("img::attr(src)").getall()

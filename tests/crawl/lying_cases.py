@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from itertools import repeat
+from itertools import chain, cycle, repeat
 from typing import TYPE_CHECKING
 
 from tests.crawl.answers import Answer, Then, redirect, robots
@@ -152,8 +152,9 @@ def _slow_and_endless(site: Site) -> Iterator[Lie]:
     yield Lie("byte by byte", host, SUCCESSFUL, BY_RULES)
     host = site.add(byte_by_byte(head() + RULES))
     yield Lie("byte by byte, without a length", host, SUCCESSFUL, BY_RULES)
-    host = site.add(robots(PERMITS.decode(), pace=60))
-    yield Lie("a byte a minute", host, UNREACHABLE, NONE, lasts=True)
+    drips = chain([head()], cycle([b"#", Then.PAUSE]))
+    host = site.add(Answer(raw=lambda: drips))
+    yield Lie("a byte now and then, without end", host, UNREACHABLE, NONE, lasts=True)
     host = site.add(endless(head() + RULES, b"#" * 65536))
     yield Lie("an endless body", host, SUCCESSFUL, BY_RULES)
     filling = chunk(b"#" * 65536)
@@ -218,6 +219,7 @@ def _redirects(site: Site) -> Iterator[Lie]:
     for name, location in nowhere.items():
         host = site.add(redirect(location, body=FORBIDS))
         yield Lie(f"a redirect to {name}", host, UNAVAILABLE, ALL)
+    # Any address, as for pages: SECURITY.md says how to keep a crawl out of one's own network.
     other = site.add(robots(RULES.decode()), name="localhost")
     host = site.add(redirect(other.robotstxt))
     yield Lie("a redirect to another host", host, SUCCESSFUL, BY_RULES)

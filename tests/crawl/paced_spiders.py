@@ -11,14 +11,13 @@ from tests.crawl.spiders import PlanSpider
 from tests.crawl.waiting_spiders import Clock
 
 if TYPE_CHECKING:
+    from scrapy import Request
     from scrapy.core.downloader import Slot
     from scrapy.crawler import Crawler
 
 
 class CollectingSpider(PlanSpider):
     """Deletes idle download slots after each response, instead of each minute."""
-
-    name = "collecting"
 
     @classmethod
     def from_crawler(
@@ -52,9 +51,8 @@ class NotingDownloader(Downloader):
 
 
 class VisitingSpider(PlanSpider):
-    """Sets its clock to ``seconds`` before noon (UTC)."""
+    """Sets its clock to ``seconds`` before noon (UTC) whenever it has read a robots.txt."""
 
-    name = "visiting"
     seconds: float
 
     @classmethod
@@ -62,6 +60,10 @@ class VisitingSpider(PlanSpider):
         cls, crawler: Crawler, *args: Any, **kwargs: Any
     ) -> VisitingSpider:
         spider = super().from_crawler(crawler, *args, **kwargs)
-        clock = Clock(0)
-        clock.offset = 43_200 - spider.seconds - clock() % 86_400
+        spider.clock = Clock(0)
+        crawler.signals.connect(spider.set_clock, signals.response_downloaded)
         return spider
+
+    def set_clock(self, request: Request) -> None:
+        if request.url.endswith("/robots.txt"):
+            self.clock.offset += 43_200 - self.seconds - self.clock() % 86_400

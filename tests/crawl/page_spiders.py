@@ -33,10 +33,16 @@ class PageSpider(PlanSpider):
                 )
 
 
+class LiedToSpider(PlanSpider):
+    """Makes an item of each page, whatever its size."""
+
+    def note_response(self, response: Response) -> Iterator[dict[str, Any]]:
+        # Without ``super()``, which would let Scrapy parse the large pages for the report.
+        yield {"url": response.url}
+
+
 class TextLinkSpider(PlanSpider):
     """Makes an item of each response, and follows the URL in the text of data, of any kind."""
-
-    name = "text_links"
 
     def note_response(self, response: Response) -> Iterator[Any]:
         yield {"url": response.url}
@@ -46,8 +52,6 @@ class TextLinkSpider(PlanSpider):
 
 class UsagePageSpider(PageSpider):
     """A PageSpider whose items include the usage preferences of the page."""
-
-    name = "usage_pages"
 
     def note_response(self, response: Response) -> Iterator[Any]:
         for output in super().note_response(response):
@@ -59,8 +63,6 @@ class UsagePageSpider(PageSpider):
 class AsyncPageSpider(PageSpider):
     """A PageSpider whose callback is an asynchronous generator."""
 
-    name = "async_pages"
-
     async def note_response(self, response: Response) -> AsyncIterator[Any]:
         for output in PageSpider.note_response(self, response):
             yield output
@@ -68,8 +70,6 @@ class AsyncPageSpider(PageSpider):
 
 class ListPageSpider(PageSpider):
     """A PageSpider whose callback returns a list."""
-
-    name = "list_pages"
 
     def note_response(self, response: Response) -> list[Any]:
         return list(super().note_response(response))
@@ -99,8 +99,6 @@ class MediaPageSpider(PageSpider):
     links for FilesPipeline.
     """
 
-    name = "media_pages"
-
     def note_response(self, response: Response) -> Iterator[Any]:
         yield {
             "url": response.url,
@@ -119,8 +117,6 @@ class FrozenItem:
 
 class ManyPipelinesSpider(PageSpider):
     """Makes two items of each page, for the pipelines of ``tests.crawl.image_pipelines``."""
-
-    name = "many_pipelines"
 
     def note_response(self, response: Response) -> Iterator[Any]:
         first, second, third = response.css("img::attr(src)").getall()

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 class PoetSpider(PlanSpider):
     """Fetches two more pages for each page, with the HttpClient of scrapy-poet."""
 
-    name = "poet"
-
     def request(self, arguments: dict[str, Any]) -> Request:
         # scrapy-poet may not be installed where this module is imported.
         from web_poet import HttpClient  # noqa: PLC0415

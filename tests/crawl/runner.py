@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import resource
 import sys
@@ -15,6 +16,7 @@ from scrapy.crawler import AsyncCrawlerProcess, CrawlerProcess
 from scrapy.utils.misc import load_object
 
 from tests.crawl import names
+from tests.crawl.spiders import SEEN
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -24,7 +26,6 @@ MODE_SETTINGS = {
     "select": {"TWISTED_REACTOR": "twisted.internet.selectreactor.SelectReactor"},
     "reactorless": {"TWISTED_REACTOR_ENABLED": False},
 }
-SEEN = ("responses", "errors", "items", "denied", "parsed", "sent", "read")
 
 
 def run(spec: dict[str, Any]) -> tuple[Crawler, bool]:
@@ -63,6 +64,9 @@ def report(crawler: Crawler) -> dict[str, Any]:
 def main() -> int:
     spec = json.load(sys.stdin)
     names.know(spec["names"])
+    for path, value in spec["constants"].items():
+        module, _, name = path.rpartition(".")
+        setattr(importlib.import_module(module), name, value)
     crawler, well = run(spec)
     found = json.dumps(report(crawler), default=str)
     Path(sys.argv[1]).write_text(found, encoding="utf-8")

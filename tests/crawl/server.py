@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.crawl.answers import Answer, Then, redirect
+from tests.crawl.answers import HANGS, Answer, Then, redirect
 from tests.crawl.certificate import write_certificate
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 PAGE = b"<html><head><title>A page</title></head><body>A page</body></html>"
-FILLER = (b"#" + b"-" * 1022 + b"\n") * 64
-ENDLESS_LIMIT = 64 * 1024 * 1024
 TLS_HANDSHAKE = b"\x16"
 
 
@@ -40,7 +38,6 @@ class Hit:
     method: str
     target: str
     headers: dict[str, str]
-    sent: int = 0
     answer: Answer | None = None
     answered: float | None = None
     """When the host began to send the answer."""
@@ -59,7 +56,6 @@ class Host:
         self.name = name
         self.scheme = "https" if tls else "http"
         self.port = 0
-        self.taken: socket.socket | None = None
         self.answers: dict[str, Answer | Sequence[Answer]] = {}
         """By path, or by a virtual host with a path."""
         self.limit: Callable[[Hit], Answer | None] | None = None
@@ -131,6 +127,8 @@ class Site:
 
     def __init__(self) -> None:
         self.log: list[Hit] = []
+        self.limit: Callable[[Hit], Answer | None] | None = None
+        """As that of a host, for all hosts: it is asked first."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._stack = contextlib.ExitStack()
@@ -172,18 +170,19 @@ class Site:
         connections are refused.
         """
         host = Host(self, "127.0.0.1", tls=False)
-        host.taken = self._stack.enter_context(socket.socket())
-        host.taken.bind(("127.0.0.1", 0))
-        host.port = host.taken.getsockname()[1]
+        taken = self._stack.enter_context(socket.socket())
+        taken.bind(("127.0.0.1", 0))
+        host.port = taken.getsockname()[1]
         return host
 
-    def later(self, seconds: float, do: Callable[[], object]) -> None:
-        """Call *do* after *seconds*, in the server's thread."""
-        self._loop.call_soon_threadsafe(self._loop.call_later, seconds, do)
+    def settle(self) -> None:
+        """Wait until all that was sent is in the log, also by processes that have ended since."""
 
-    def open_later(self, seconds: float, host: Host) -> None:
-        """Let a host that refuses connections accept them after *seconds*."""
-        self.later(seconds, lambda: self._loop.create_task(self._listen(host)))
+        async def read() -> None:
+            for _ in range(20):
+                await asyncio.sleep(0.001)
+
+        asyncio.run_coroutine_threadsafe(read(), self._loop).result(timeout=120)
 
     def plain_on_https(self) -> Host:
         """Return a host that has https URLs but does not speak TLS."""
@@ -214,7 +213,6 @@ class Site:
         if host.scheme == "https":
             context = self._tls = self._tls or self._tls_context()
         address = host.name if host.name.startswith("127.") else "127.0.0.1"
-        where = {"sock": host.taken} if host.taken else {"host": address, "port": 0}
 
         def connected(
             reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -223,7 +221,7 @@ class Site:
             return _serve(host, reader, writer)
 
         server = await asyncio.start_server(
-            connected, **where, ssl=context, backlog=256
+            connected, address, 0, ssl=context, backlog=256
         )
         self._servers.append(server)
         return server.sockets[0].getsockname()[1]
@@ -251,8 +249,10 @@ async def _serve(
             while (hit := await _read_request(host, reader, writer)) is not None:
                 host.site.log.append(hit)
                 named = hit.headers.get("Host", "") + hit.path
-                answer = host.limit(hit) if host.limit else None
-                if answer is None:
+                for limit in (host.site.limit, host.limit):
+                    if limit and (answer := limit(hit)):
+                        break
+                else:
                     answer = host.answer(named if named in host.answers else hit.path)
                 host.under_way += 1
                 host.at_once = max(host.at_once, host.under_way)
@@ -260,14 +260,12 @@ async def _serve(
                     await _wait(answer)
                 finally:
                     host.under_way -= 1
-                if answer.hang:
-                    await reader.read()
-                    return None
-                hit.answer, hit.answered = answer, time.monotonic()
+                if answer is not HANGS:
+                    hit.answer, hit.answered = answer, time.monotonic()
                 if answer.raw is not None:
                     return await _send_raw(answer.raw(), reader, writer)
-                if not await _send(answer, hit, writer):
-                    return None
+                writer.write(_head(answer) + answer.body)
+                await writer.drain()
         finally:
             writer.close()
 
@@ -318,46 +316,13 @@ async def _read_request(
     return Hit(time.monotonic(), host, method, target, headers)
 
 
-async def _send(answer: Answer, hit: Hit, writer: asyncio.StreamWriter) -> bool:
-    """Send *answer*. Return whether the connection can be reused."""
-    chunked = answer.reset == "chunks" or (answer.endless and answer.announced is None)
-    writer.write(_head(answer, chunked))
-    body = b"%x\r\n%b\r\n" % (len(answer.body), answer.body) if chunked else answer.body
-    for part in _parts(body, answer.pace):
-        writer.write(part)
-        await writer.drain()
-        await asyncio.sleep(answer.pace)
-    hit.sent += len(answer.body)
-    if answer.reset:
-        if chunked:
-            writer.write(b"not a length\r\n")
-        await writer.drain()
-        await asyncio.sleep(0.05)  # Lets the last part arrive first.
-        _reset(writer)
-        return False
-    while answer.endless and hit.sent < ENDLESS_LIMIT:
-        writer.write(b"%x\r\n%b\r\n" % (len(FILLER), FILLER) if chunked else FILLER)
-        await writer.drain()
-        hit.sent += len(FILLER)
-    return not answer.endless and answer.announced is None
-
-
-def _head(answer: Answer, chunked: bool) -> bytes:
-    length = len(answer.body) if answer.announced is None else answer.announced
-    if answer.reset == "length":
-        length += 1000
+def _head(answer: Answer) -> bytes:
     headers = dict(answer.headers)
-    if chunked:
-        headers["Transfer-Encoding"] = "chunked"
-    elif answer.status != 204:
-        headers["Content-Length"] = str(length)
+    if answer.status != 204:
+        headers["Content-Length"] = str(len(answer.body))
     lines = [f"HTTP/1.1 {answer.status} Reason"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
-
-
-def _parts(body: bytes, pace: float) -> list[bytes]:
-    return [body[at : at + 1] for at in range(len(body))] if pace else [body]
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

@@ -36,6 +36,7 @@ class NotingSpider(Spider):
         connect(spider.note_item, signals.item_scraped)
         connect(spider.note_sent, signals.request_reached_downloader)
         connect(spider.note_read, signals.response_downloaded)
+        connect(spider.note_idle, signals.spider_idle)
         if hasattr(signals, "robots_parsed"):
             connect(spider.note_parsed, signals.robots_parsed)
         try:
@@ -52,6 +53,8 @@ class NotingSpider(Spider):
                 "status": response.status,
                 "flags": response.flags,
                 "body": response.body[:2000].decode("latin-1"),
+                "dont_filter": response.request.dont_filter,
+                "meta": list(response.meta),
             }
         )
 
@@ -65,6 +68,9 @@ class NotingSpider(Spider):
                 **_evidence(getattr(error, "record", None)),
             }
         )
+
+    def note_idle(self) -> None:
+        self.crawler.stats.inc_value("idle")
 
     def note_item(self, item: dict[str, Any]) -> None:
         self.seen["items"].append(item)
@@ -144,14 +150,12 @@ class PlanSpider(NotingSpider):
 class MozillaSpider(PlanSpider):
     """A spider with its own ``user_agent``."""
 
-    name = "mozilla"
     user_agent = "Mozilla/5.0 (compatible; spiderbot/1.0; +https://example.com/)"
 
 
 class FilesSpider(PlanSpider):
     """Makes an item of each page, with the URLs of files for FilesPipeline."""
 
-    name = "files"
     file_urls: list[str]
 
     def note_response(self, response: Response) -> Iterator[dict[str, Any]]:

@@ -18,7 +18,6 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
 from tests.crawl.spiders import PlanSpider
-from tests.crawl.waiting_spiders import HurriedSpider
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -72,16 +71,8 @@ class SurvivorSpider(PlanSpider):
             yield response.follow(link, self.note_response, errback=self.note_error)
 
 
-class HurriedSurvivorSpider(SurvivorSpider, HurriedSpider):
-    """It tries an unreachable robots.txt again soon."""
-
-    name = "survivor"
-
-
 class SlowSurvivorSpider(SurvivorSpider):
     """Its callbacks take some time, before the item and between the links."""
-
-    name = "survivor"
 
     async def note_response(self, response: Response) -> AsyncIterator[Any]:
         self.note("begin", response.url)
@@ -99,7 +90,6 @@ class LimitedSurvivorSpider(SurvivorSpider):
     ``first`` to number ``last``.
     """
 
-    name = "survivor"
     limit: int
     first: int
     last: int
@@ -120,8 +110,6 @@ class FailingSpider(SurvivorSpider):
     spider, that of ``/stops`` stops the crawler, each once it has yielded all links.
     """
 
-    name = "survivor"
-
     def note_response(self, response: Response) -> Iterator[Any]:
         yield from super().note_response(response)
         if response.url.endswith("/fails"):
@@ -137,8 +125,6 @@ class FailingSpider(SurvivorSpider):
 class UnpicklableSpider(SurvivorSpider):
     """Half of the links of a page have a callback that cannot be serialized."""
 
-    name = "survivor"
-
     def links(self, response: Response) -> Iterator[Request]:
         for number, request in enumerate(super().links(response)):
             if number % 2:
@@ -150,8 +136,6 @@ class UnpicklableSpider(SurvivorSpider):
 class CountingStateSpider(SurvivorSpider):
     """Counts its pages in ``state``."""
 
-    name = "survivor"
-
     def note_response(self, response: Response) -> Iterator[Any]:
         self.state["pages"] = self.state.get("pages", 0) + 1
         self.note(f"state-{self.state['pages']}", response.url)
@@ -161,7 +145,6 @@ class CountingStateSpider(SurvivorSpider):
 class ProxiedSpider(SurvivorSpider):
     """Sends all requests through ``proxy``, as the environment may ask for."""
 
-    name = "survivor"
     proxy: str
 
     @classmethod
@@ -222,8 +205,6 @@ class OwnFilter:
 class EchoSpider(SurvivorSpider):
     """Records the meta and the size of the body of each request."""
 
-    name = "survivor"
-
     def note_response(self, response: Response) -> Iterator[Any]:
         yield from super().note_response(response)
         request = response.request
@@ -237,19 +218,21 @@ class OwnDiskQueue(PickleLifoDiskQueue):
 
 
 class FallbackSpider(SurvivorSpider):
-    """Requests ``fallback`` for each request that fails, half a second later."""
+    """Requests ``fallback`` for each request that fails, ``seconds`` later."""
 
-    name = "survivor"
     fallback: str
+    seconds: float
 
     async def note_error(self, failure: Failure) -> AsyncIterator[Request]:
         SurvivorSpider.note_error(self, failure)
-        await sleep(0.5)
+        await sleep(self.seconds)
         yield self.request({"url": self.fallback})
 
 
 class SlowPipeline:
-    """Takes some time for each item, and notes in the journal when it has it."""
+    """Takes the ``seconds`` of the spider for each item, and notes in the journal when it has
+    it, and when it is done.
+    """
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> SlowPipeline:
@@ -258,16 +241,16 @@ class SlowPipeline:
         return pipeline
 
     async def process_item(self, item: dict[str, Any]) -> dict[str, Any]:
-        self.crawler.spider.note("got", item["url"])
-        await sleep(0.5)
-        self.crawler.spider.note("kept", item["url"])
+        spider = self.crawler.spider
+        spider.note("got", item["url"])
+        await sleep(spider.seconds)
+        spider.note("kept", item["url"])
         return item
 
 
 class DownloadingSurvivorSpider(SurvivorSpider):
     """Downloads ``more`` itself in each callback."""
 
-    name = "survivor"
     more: str
 
     async def note_response(self, response: Response) -> AsyncIterator[Any]:
@@ -281,8 +264,6 @@ class DownloadingSurvivorSpider(SurvivorSpider):
 
 class StartUrlsSpider(SurvivorSpider):
     """Begins as Scrapy's own spiders do."""
-
-    name = "survivor"
 
     async def start(self) -> AsyncIterator[Request]:
         self.start_urls = [each["url"] for each in self.steps.pop(0)]

@@ -10,7 +10,7 @@ import pytest
 
 from tests import effort
 from tests.browser import CHROMIUM, PATIENCE
-from tests.crawl.answers import Answer, redirect
+from tests.crawl.answers import HANGS, Answer, redirect
 from tests.crawl.crawl import run_crawl
 from tests.report.making import run
 
@@ -401,8 +401,8 @@ def test_a_page_that_waits_for_robotstxt_in_vain(site: Site, tmp_path: Path) -> 
     later.
     """
     host = site.add(RULES)
-    silent = site.add([Answer(hang=True), Answer(RULES.encode())], name="127.0.0.2")
-    away = site.add(Answer(hang=True), name="127.0.0.3")
+    silent = site.add([HANGS, Answer(RULES.encode())], name="127.0.0.2")
+    away = site.add(HANGS, name="127.0.0.3")
     host.answers["/page"] = html(
         f'<img src="{silent.url("/image")}"><iframe src="{away.url("/frame")}"></iframe>'
         f'<script>fetch("{away.url("/fetch")}").catch(() => 0)</script>'

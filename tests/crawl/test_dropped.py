@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crawl.answers import Answer, redirect, robots
+from tests.crawl.answers import Answer, Then, redirect, robots
 from tests.crawl.crawl import run_crawl
+from tests.crawl.lies import stages
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -146,7 +147,7 @@ def test_the_network_is_no_component(site: Site, mode: str) -> None:
     """An error of the network is not taken for one of a component, also beside a middleware
     that looks at it.
     """
-    host = site.add(Answer(b"User-agent: *\nAllow: /\n", reset="length"))
+    host = site.add(stages(Then.RESET)["in the body"])
     settings = {"DOWNLOADER_MIDDLEWARES": {f"{COMPONENTS}.NeedsKeyOfFailures": 700}}
     settings["REP_REQUEST_META_KEYS"] = ["wanted"]
     requests = [{"url": url, "meta": {"wanted": 1}} for url in pages(host)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from scrapy.core.scheduler import BaseScheduler
 
 from scrapy_rep.downloadermiddlewares import dryrun
 from tests import effort
-from tests.crawl.answers import Answer, busy, redirect, robots
+from tests.crawl.answers import HANGS, Answer, busy, redirect, robots
 from tests.crawl.crawl import ADDON, CrawlResult, run_crawl
 from tests.crawl.dry_run_site import build
 from tests.crawl.page_spiders import PageSpider
@@ -223,31 +224,25 @@ def test_a_robotstxt_that_does_not_answer(site: Site, mode: str) -> None:
     """No page waits for it, also where the host gets one request at a time. The end of the crawl
     waits, so that all requests are judged.
     """
-    host = site.add(Answer(hang=True))
-    host.answers["/"] = links(*[f"/{number}" for number in range(10)])
-    settings = {"CONCURRENT_REQUESTS_PER_DOMAIN": 1, "DOWNLOAD_TIMEOUT": 1}
+    host = site.add()
+    paths = [f"/{number}" for number in range(10)]
+
+    def all_pages_came() -> bool:
+        last = max(
+            (hit.time for path in paths for hit in host.hits_on(path)), default=0
+        )
+        return set(paths) < set(host.pages) and time.monotonic() > last + 0.5
+
+    host.answers["/robots.txt"] = Answer(status=503, after=all_pages_came)
+    host.answers["/"] = links(*paths)
+    settings = {"CONCURRENT_REQUESTS_PER_DOMAIN": 1}
     result = dry_run([host.url("/")], settings, mode=mode)
-    first, second = host.robots_hits
-    assert (
-        max(hit.time for hit in host.hits_on("/9")) < first.time + 1 < second.time + 0.5
-    )
+    (asked,) = host.robots_hits
+    assert max(hit.time for hit in host.hits) < asked.answered - 0.4
     assert result.stats["rep/dry_run/denied/unreachable"] == 1
     # All others were found on that page.
     assert result.stats["rep/dry_run/not_met"] == 10
     assert result.stats["rep/dry_run/not_judged"] == 0
-
-
-class ImpatientSpider(PageSpider):
-    """Waits one second for robots.txt files: after the last page, or when it is closed, as
-    ``waits`` says.
-    """
-
-    name = "impatient"
-
-    @classmethod
-    def from_crawler(cls, *args: Any, **kwargs: Any) -> ImpatientSpider:
-        setattr(dryrun, kwargs["waits"], 1)
-        return super().from_crawler(*args, **kwargs)
 
 
 @pytest.mark.parametrize(
@@ -260,11 +255,11 @@ def test_an_end_that_waits_too_long(
     """The end of a crawl waits for robots.txt files only so long, also if the spider is closed
     early. What is not judged, is counted.
     """
-    host = site.add(Answer(hang=True))
+    host = site.add(HANGS)
     settings = {"DOWNLOAD_TIMEOUT": 60, "CLOSESPIDER_PAGECOUNT": limit}
-    spider = f"{__name__}.ImpatientSpider"
-    result = dry_run([host.url("/")], settings, spider=spider, mode=mode, waits=waits)
-    assert result.stats["elapsed_time_seconds"] < 20
+    constants = {f"{dryrun.__name__}.{waits}": 1.0}
+    result = dry_run([host.url("/")], settings, mode=mode, constants=constants)
+    assert result.stats["elapsed_time_seconds"] < 50
     assert result.stats["finish_reason"] == reason
     assert result.stats["rep/dry_run/not_judged"] == 1
     assert len(result.lines("INFO", "not judged: 1.")) == 1
@@ -324,7 +319,9 @@ def test_components_of_the_project(
     """Also with HostQueue in the settings of the project, or a scheduler of its own, nothing
     waits: not for robots.txt, not for a delay, and not for a pause.
     """
-    host = site.add(robots("User-agent: *\nCrawl-delay: 60\n", delay=1))
+    host = site.add(
+        robots("User-agent: *\nCrawl-delay: 60\n", after=lambda: host.hits_on("/2"))
+    )
     host.answers |= {"/": links("/1", "/2"), "/1": busy(503, "60")}
     settings = {
         **component,
@@ -333,7 +330,7 @@ def test_components_of_the_project(
     }
     result = dry_run([host.url("/")], settings, mode=mode)
     assert sorted(paths(host)) == ["/", "/1", "/2"]
-    assert host.hits_on("/2")[0].time < host.robots_hits[0].time + 1
+    assert host.hits_on("/2")[0].time < host.robots_hits[0].answered
     # Each of the three requests, and the pause.
     assert result.stats["rep/dry_run/seconds"] == 240
 
@@ -351,8 +348,6 @@ def test_a_retry(site: Site, delay: float) -> None:
 class RaisingSpider(PageSpider):
     """Raises after the first link of each page."""
 
-    name = "raising"
-
     def note_response(self, response: Response) -> Iterator[Any]:
         for output in super().note_response(response):
             yield output
@@ -362,8 +357,6 @@ class RaisingSpider(PageSpider):
 
 class CopyingSpider(PageSpider):
     """Follows links with the meta of the page, as many spiders do."""
-
-    name = "copying"
 
     def note_response(self, response: Response) -> Iterator[Any]:
         for output in super().note_response(response):

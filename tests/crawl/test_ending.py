@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,8 +14,8 @@ import pytest
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.stores.sqlite import SqliteStore
 from tests import forks
-from tests.crawl.answers import Answer, redirect, robots
-from tests.crawl.crawl import ADDON, ROOT, run_crawl
+from tests.crawl.answers import HANGS, Answer, redirect, robots
+from tests.crawl.crawl import ADDON, RETRIED_SOON, ROOT, run_crawl, start_crawl
 from tests.crawl.test_frontier import named, pages
 
 if TYPE_CHECKING:
@@ -29,37 +30,44 @@ RULES = "User-agent: *\nDisallow: /private/\n"
 
 def test_closing_is_no_outage(site: Site, mode: str, tmp_path: Path) -> None:
     """A crawl that is closed while robots.txt files wait for a turn, an answer (also after
-    redirects) or a retry stores no failure for them, and ends soon, as do the many requests that
-    wait for them.
+    redirects) or a retry stores no failure for them, gives back their locks, and ends soon, as do
+    the many requests that wait for them.
     """
     slow = site.add(f"{RULES}Crawl-delay: 60\n", name=named(1))
     strangers = [
         site.add(redirect(slow.url("/stranger"), delay=0.2), name=named(number))
         for number in range(2, 8)
     ]
-    hanging, moved = site.add(Answer(hang=True)), site.add()
-    moved.chain(2, Answer(hang=True))
+    hanging, moved = site.add(HANGS), site.add()
+    moved.chain(2, HANGS)
     other = site.add(RULES)
     urls = [one.url(f"/{number}") for one in (hanging, moved) for number in range(40)]
     store = tmp_path / "robotstxt.sqlite"
-    result = run_crawl(
+    crawl = start_crawl(
         [*urls, *(host.url("/public") for host in (slow, *strangers, other))],
         mode=mode,
-        settings={
-            "CLOSESPIDER_TIMEOUT": 1,
-            "REP_STORE": f"sqlite:///{store}",
-            "REP_WAIT_MAX": 600,
-        },
+        settings={"REP_STORE": f"sqlite:///{store}", "REP_WAIT_MAX": 600},
     )
+    crawl.until(
+        lambda: (
+            hanging.robots_hits
+            and len(moved.hits) == 3
+            and other.pages
+            and all(host.robots_hits for host in strangers)
+        )
+    )
+    crawl.process.send_signal(signal.SIGINT)
+    result = crawl.result(60)
     assert result.exit_code == 0
-    assert result.stats["finish_reason"] == "closespider_timeout"
-    assert result.stats["elapsed_time_seconds"] < 60
+    assert result.stats["finish_reason"] == "shutdown"
     assert (hanging.pages, moved.pages) == ([], ["/hop-1", "/hop-2"])
     assert len(hanging.robots_hits) == 1
     assert other.pages == ["/public"]
     stored = SqliteStore(store)
     for host in (*strangers, hanging, moved):
-        assert stored.get(str(origin_of(host.origin))) is None
+        key = str(origin_of(host.origin))
+        assert stored.get(key) is None
+        assert stored.lock(key, "the next crawl", 1)
     assert stored.get(str(origin_of(other.origin))) is not None
     stored.close()
     assert "log_count/ERROR" not in result.stats, result.log
@@ -108,8 +116,7 @@ def test_a_clock_that_is_set(site: Site, mode: str, tmp_path: Path) -> None:
     """If the clock is set back and forth, an outage ends at its time, and a host with a
     Crawl-delay goes on, with its turns in a SQLite store.
     """
-    down = site.add(Answer(status=503), name=named(1))
-    site.later(2, lambda: down.answers.update({"/robots.txt": robots(RULES)}))
+    down = site.add([*[Answer(status=503)] * 3, robots(RULES)], name=named(1))
     slow = site.add(f"{RULES}Crawl-delay: 0.2\n", name=named(2))
     hours = {"/1": 25, "/2": -50, "/3": 25, "/4": -1}
     run_crawl(
@@ -120,7 +127,7 @@ def test_a_clock_that_is_set(site: Site, mode: str, tmp_path: Path) -> None:
             "REP_WAIT_MAX": 60,
             "REP_STORE": f"sqlite:///{tmp_path / 'robotstxt.sqlite'}",
         },
-        retries=(0.5, 1.0),
+        constants=RETRIED_SOON,
         moves={path: 3600.0 * by for path, by in hours.items()},
     )
     assert len(down.pages) == 5

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +14,7 @@ from tests.crawl.answers import Answer
 from tests.crawl.crawl import ROOT, run_crawl, wait_until
 from tests.crawl.disks import fill, forbid, free, make_read_only, small_disk
 from tests.crawl.test_faults import POWERLESS
-from tests.crawl.trials import ENDS, RULES, Trial, Web, check_whole, kill
+from tests.crawl.trials import ENDS, RULES, Gate, Trial, Web, check_whole, kill
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,10 +31,9 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-def numbered(host: Host, count: int, delay: float = 0) -> tuple[list[str], set[str]]:
-    """Return the URLs and the paths of *count* pages, whose answers take *delay* seconds."""
+def numbered(host: Host, count: int) -> tuple[list[str], set[str]]:
+    """Return the URLs and the paths of *count* pages."""
     paths = [f"/{number}" for number in range(count)]
-    host.answers |= dict.fromkeys(paths, Answer(delay=delay))
     return [host.url(path) for path in paths], set(paths)
 
 
@@ -67,25 +65,25 @@ def test_a_disk_that_is_full_for_a_while(
     what was written before.
     """
     web = Web(site, 4, 50)
-    for host in web.hosts:
-        for path, answer in host.answers.items():
-            host.answers[path] = replace(answer, delay=0.05)
     trial = Trial(site, tmp_path, web.start_urls, mode=mode)
     put_on(disk, trial)
+    gate = Gate(site, 20)
     crawl = trial.start()
     crawl.until(lambda: trial.fetched_count > 20)
     fill(disk)
+    gate.most = 120
     crawl.until(lambda: "cannot be written" in crawl.log)
-    before = trial.fetched_count
-    crawl.until(lambda: trial.fetched_count > before + 20)
+    crawl.until(lambda: trial.fetched_count > 120)
     most = 1
     if then == "is killed":
         most = 2
         kill(crawl, 0)
         crawl.wait()
         free(disk)
+        gate.open()
     else:
         free(disk)
+        gate.open()
         result = crawl.result()
         assert result.stats["finish_reason"] == "finished"
         check_one_warning(result.log, str(disk), "full")
@@ -127,12 +125,14 @@ def test_a_disk_that_is_full_at_the_end(site: Site, disk: Path, tmp_path: Path) 
     has written no whole state of its queue.
     """
     host = site.add(RULES)
-    urls, paths = numbered(host, 40, delay=0.05)
+    urls, paths = numbered(host, 40)
     trial = Trial(site, tmp_path, urls)
     put_on(disk, trial)
+    gate = Gate(site, 6)
     crawl = trial.start(CLOSESPIDER_PAGECOUNT=12)
     crawl.until(lambda: len(host.pages) > 6)
     fill(disk)
+    gate.open()
     crawl.result()
     assert len(host.pages) < 40
     free(disk)
@@ -243,7 +243,7 @@ def test_two_jobdirs_in_one_process(site: Site, mode: str, tmp_path: Path) -> No
     host = site.add(RULES)
     parts = [[f"/{crawl}/{n}" for n in range(20)] for crawl in "ab"]
     paths = {path for part in parts for path in part}
-    host.answers |= dict.fromkeys(paths, Answer(delay=0.05))
+    gate = Gate(site, 12)
     crawls = [
         [{"JOBDIR": str(tmp_path / name), "CONCURRENT_REQUESTS": 4}, *map(host.url, part)]
         for name, part in zip("ab", parts, strict=True)
@@ -254,6 +254,7 @@ def test_two_jobdirs_in_one_process(site: Site, mode: str, tmp_path: Path) -> No
     process.send_signal(signal.SIGKILL)
     process.wait(60)
     assert len(host.pages) < 40
+    gate.open()
     done = forks.run(command, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert set(host.pages) == paths

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from tests.crawl.answers import Answer, redirect
+from tests.crawl.answers import HANGS, Answer, redirect
+from tests.crawl.crawl import RETRIED_SOON
 from tests.crawl.server import PAGE
 from tests.crawl.trials import HTML, RULES, Trial, interrupt_twice, kill
 
@@ -24,7 +25,9 @@ MIDDLEWARES = {
     f"{SPIDERS}{name}": 600 for name in ("DropSome", "AnswerSome", "ReplaceSome")
 }
 RETRIES = {"RETRY_ENABLED": True, "RETRY_TIMES": 2, "RETRY_HTTP_CODES": [500]}
-BROKEN, HANGS = Answer(status=500), Answer(hang=True)
+BROKEN = Answer(status=500)
+LONG = 600.0
+"""Seconds that no run lasts."""
 
 
 def links(*paths: str) -> Answer:
@@ -51,7 +54,7 @@ def kill_while_it_hangs(trial: Trial, host: Host, path: str, in_file: str = "") 
         host.answers[path] = HANGS
     crawl = trial.start()
     crawl.until(lambda: len(host.hits_on(path)) == 1 + has_several)
-    trial.wait_for_file(host.url(in_file or path))
+    trial.wait_for_file(crawl, host.url(in_file or path))
     kill(crawl, 0)
     crawl.wait()
     del host.answers[path]
@@ -287,14 +290,15 @@ def test_stopped_while_hosts_wait(
         tmp_path,
         urls,
         mode=mode,
-        spider="HurriedSurvivorSpider",
         settings={"REP_WAIT_MAX": 60},
+        # A crawl that is stopped twice does not give back its locks.
+        constants={**RETRIED_SOON, "scrapy_rep.fetching.storeclient._LOCK_HOLDS": 1.0},
     )
     closing = {"CLOSESPIDER_TIMEOUT": 1} if stop == "CLOSESPIDER_TIMEOUT" else {}
     crawl = trial.start(**closing)
     if not closing:
         crawl.until(lambda: len(trial.notes("end")) == 5 and silent.robots_hits)
-        trial.wait_for_file(*pages(down, 5), *pages(silent, 5))
+        trial.wait_for_file(crawl, *pages(down, 5), *pages(silent, 5))
     if stop == "SIGINT":
         crawl.process.send_signal(signal.SIGINT)
     elif stop == "SIGINT twice":
@@ -320,13 +324,15 @@ def test_an_errback_that_takes_time(site: Site, mode: str, tmp_path: Path) -> No
         mode=mode,
         spider="FallbackSpider",
         fallback=other.url("/fallback"),
+        seconds=LONG,
     )
     crawl = trial.start()
     crawl.until(lambda: trial.notes("unreachable"))
-    trial.wait_for_file(host.url("/page"))
+    trial.wait_for_file(crawl, host.url("/page"))
     kill(crawl, 0)
     crawl.wait()
     assert not other.pages
+    trial.how["seconds"] = 0
     trial.finish()
     assert other.pages == ["/fallback"]
 
@@ -341,12 +347,13 @@ def test_a_pipeline_that_takes_time(site: Site, mode: str, tmp_path: Path) -> No
         "ITEM_PIPELINES": {f"{SPIDERS}SlowPipeline": 1},
         "ROBOTSTXT_OBEY": False,
     }
-    trial = Trial(site, tmp_path, urls, mode=mode, settings=settings)
+    trial = Trial(site, tmp_path, urls, mode=mode, settings=settings, seconds=LONG)
     crawl = trial.start()
     crawl.until(lambda: len(trial.notes("got")) == 4)
     kill(crawl, 0)
     crawl.wait()
     assert not trial.notes("kept")
+    trial.how["seconds"] = 0
     trial.finish()
     assert {note.url for note in trial.notes("kept")} == set(urls)
     assert not host.robots_hits

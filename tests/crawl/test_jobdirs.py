@@ -10,8 +10,8 @@ import pytest
 
 from tests import effort
 from tests.crawl.answers import Answer, robots
-from tests.crawl.crawl import run_crawl, start_crawl
-from tests.crawl.trials import HTML, RULES, Trial, check_whole, kill, moments
+from tests.crawl.crawl import run_crawl
+from tests.crawl.trials import HTML, RULES, Trial, check_whole, moments
 
 if TYPE_CHECKING:
     from tests.crawl.server import Host, Site
@@ -189,11 +189,8 @@ def test_killed_stock_scrapy(site: Site, tmp_path: Path) -> None:
     host = site.add(RULES)
     urls = [host.url(f"/{page}") for page in range(60)]
     trial = Trial(site, tmp_path, urls)
-    settings = {**trial.settings, "SCHEDULER_PRIORITY_QUEUE": STOCK[SLOT_BY_SLOT]}
-    crawl = start_crawl(urls, enable={}, settings=settings, **trial.how)
-    crawl.until(lambda: len(host.pages) > 10)
-    kill(crawl, 0)
-    crawl.wait()
+    stock = {"SCHEDULER_PRIORITY_QUEUE": STOCK[SLOT_BY_SLOT]}
+    trial.run_until(10, **stock, ADDONS={})
     assert not (trial.job / "requests.queue" / "active.json").exists()
     trial.finish()
     assert set(trial.hits()) == set(urls)

@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections import Counter
-from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,9 +14,8 @@ import pytest
 from scrapy_rep.ledger.reader import open_ledger
 from scrapy_rep.ledger.seals import check
 from tests.crawl.answers import Answer, image, robots
-from tests.crawl.crawl import BY_HAND, run_crawl, start_crawl, wait_until
+from tests.crawl.crawl import BY_HAND, run_crawl, start_crawl
 from tests.crawl.disks import fill, free, small_disk
-from tests.crawl.ledger_spiders import PermittedSpider
 from tests.crawl.test_indexing import html, meta
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 RULES = "User-agent: *\nDisallow: /private/\nAllow: /private/open\n"
 PAGES = "tests.crawl.page_spiders.PageSpider"
 ENDLESS = "tests.crawl.ledger_spiders.EndlessSpider"
-PERMITTED = "tests.crawl.ledger_spiders.PermittedSpider"
 COLUMNS = ("page", "layer", "verdict", "reason", "agent", "line", "statement")
 
 
@@ -58,6 +56,11 @@ def intact_digests(path: Path) -> list[str | None]:
         ledger.close()
     assert [each.problems for each in found] == [[]] * len(found)
     return [each.digest for each in found]
+
+
+def has_rows(path: Path) -> bool:
+    """Whether the crawl has created its ledger."""
+    return path.exists() and path.stat().st_size > 0
 
 
 def allowed(path: Path) -> Counter[str]:
@@ -334,16 +337,14 @@ def test_from_the_store_and_in_an_outage(site: Site, tmp_path: Path) -> None:
 
 
 def test_killed(site: Site, tmp_path: Path) -> None:
-    """After a kill with SIGKILL, the ledger is intact and has all
-    decisions up to some moment.
+    """After a kill with SIGKILL, the ledger is intact and has all decisions up to some moment, and
+    how much was fetched until then.
     """
     host = site.add(RULES)
     path = tmp_path / "ledger.sqlite"
     settings = {"REP_LEDGER": str(path), "REP_LEDGER_LEVEL": "all"}
     crawl = start_crawl(spider=ENDLESS, origin=host.origin, settings=settings)
-    wait_until(
-        lambda: path.exists() and path.stat().st_size and len(allowed(path)) > 20
-    )
+    crawl.until(lambda: has_rows(path) and len(allowed(path)) > 20)
     crawl.process.kill()
     crawl.wait()
     assert rows(path, "PRAGMA integrity_check") == [{"integrity_check": "ok"}]
@@ -352,6 +353,8 @@ def test_killed(site: Site, tmp_path: Path) -> None:
     assert seen == [host.url(f"/{number}") for number in range(len(seen))]
     # The last page may not have been requested yet.
     assert len(host.pages) >= len(seen) - 1
+    [traffic] = rows(path, "SELECT sum(pages) AS pages FROM traffic")
+    assert 0 < traffic["pages"] <= len(host.pages)
     [one] = rows(path, "SELECT * FROM crawl")
     assert (one["ended"], one["finish_reason"], one["counts"]) == (None, None, None)
     # The next crawl continues the file.
@@ -373,20 +376,20 @@ def test_a_full_disk(site: Site, tmp_path: Path) -> None:
         crawl = start_crawl(
             spider=ENDLESS, origin=host.origin, stop=stop, settings=settings
         )
-        wait_until(lambda: path.exists() and path.stat().st_size and allowed(path))
+        crawl.until(lambda: has_rows(path) and allowed(path))
 
         def is_stuck() -> bool:
             # This also fills the space that SQLite frees when it fails.
             fill(disk)
             before, hits = sum(allowed(path).values()), len(host.hits)
-            wait_until(lambda: len(host.hits) > hits + 20)
+            crawl.until(lambda: len(host.hits) > hits + 20)
             return sum(allowed(path).values()) == before
 
-        wait_until(lambda: "Cannot write to the ledger" in crawl.log or is_stuck())
-        wait_until(is_stuck)
+        crawl.until(lambda: "Cannot write to the ledger" in crawl.log or is_stuck())
+        crawl.until(is_stuck)
         before = sum(allowed(path).values())
         free(disk)
-        wait_until(lambda: sum(allowed(path).values()) > before)
+        crawl.until(lambda: sum(allowed(path).values()) > before)
         host.answer = lambda path: html(stop)
         result = crawl.result()
         assert result.stats["finish_reason"] == "stopped"
@@ -427,13 +430,16 @@ def test_an_override_that_ends_in_a_crawl(site: Site, tmp_path: Path) -> None:
     has the override before, the robots.txt after, and a warning names the override once.
     """
     host, path = site.add(RULES), tmp_path / "ledger.sqlite"
-    slow = replace(html(), delay=PermittedSpider.PERMITTED + 1)
-    host.answers["/private/1"] = slow
+    until = (datetime.now(timezone.utc) + timedelta(hours=1)).isoformat()
     urls = [host.url(f"/private/{number}") for number in (1, 2, 3)]
     result = run_crawl(
         [*urls, host.url("/public")],
-        spider=PERMITTED,
+        spider="tests.crawl.waiting_spiders.ClockSpider",
+        moves={"/private/1": 7200},
         settings={
+            "REP_OVERRIDES": {
+                "127.0.0.1": {"obey": False, "reason": "agreed", "until": until}
+            },
             "REP_LEDGER": str(path),
             "REP_LEDGER_LEVEL": "all",
             "CONCURRENT_REQUESTS": 1,

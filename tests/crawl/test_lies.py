@@ -92,7 +92,7 @@ def start(
             "comes-late.test",
             "nosuchhost.invalid",
         ],
-        spider="tests.crawl.lie_spiders.LiedToSpider",
+        spider="tests.crawl.page_spiders.LiedToSpider",
         settings={**SETTINGS, "DOWNLOAD_TIMEOUT": patience},
         names=FEW_FAILURES,
     )

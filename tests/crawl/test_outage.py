@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crawl.answers import Answer, robots
-from tests.crawl.crawl import run_crawl
+from tests.crawl.answers import HANGS, Answer, busy, robots
+from tests.crawl.crawl import RETRIED_SOON, run_crawl
 
 if TYPE_CHECKING:
     from tests.crawl.crawl import CrawlResult
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.unmeasured
 
 RULES = "User-agent: *\nDisallow: /private/\n"
-SPIDER = "tests.crawl.waiting_spiders.HurriedSpider"
 ALLOWED = [f"/public/{number}" for number in range(12)]
 FORBIDDEN = [f"/private/{number}" for number in range(8)]
 DOWN = Answer(status=503)
@@ -26,14 +23,6 @@ WAITING = {
     "CONCURRENT_REQUESTS": 16,
     "REP_WAIT_MAX": 30,
 }
-
-
-def down_for(site: Site, seconds: float, answer: Answer) -> Host:
-    """Add a host whose robots.txt fails with *answer* for *seconds*."""
-    host = site.add(answer)
-    back = partial(host.answers.__setitem__, "/robots.txt", robots(RULES))
-    site.later(seconds, back)
-    return host
 
 
 def all_urls(hosts: list[Host]) -> list[str]:
@@ -57,23 +46,24 @@ def check_nothing_lost(hosts: list[Host], result: CrawlResult) -> None:
 
 @pytest.mark.slow
 def test_ten_hosts_that_come_back(site: Site, mode: str) -> None:
-    """200 requests to 10 hosts whose robots.txt is unreachable for 3 seconds: none is lost,
+    """200 requests to 10 hosts whose robots.txt is unreachable two or three times: none is lost,
     and no page is fetched twice or against the rules. Meanwhile, the spider is not idle.
     """
-    asked = Answer(status=503, headers={"Retry-After": "2"})
-    late = Answer(status=429)
-    answers = [DOWN, asked, DOWN, asked, DOWN, late, late, asked, DOWN]
-    hosts = [down_for(site, 3, answer) for answer in [*answers, Answer(hang=True)]]
+    asked, late = busy(503, "2"), Answer(status=429)
+    # A robots.txt without an answer is fetched once more at once.
+    failures = [*[[DOWN] * 3] * 4, *[[asked]] * 3, *[[late] * 2] * 2, [HANGS] * 2]
+    hosts = [site.add([*failed, robots(RULES)]) for failed in failures]
     settings = {**WAITING, "DOWNLOAD_TIMEOUT": 1}
-    result = run_crawl(all_urls(hosts), mode=mode, spider=SPIDER, settings=settings)
+    result = run_crawl(
+        all_urls(hosts), mode=mode, settings=settings, constants=RETRIED_SOON
+    )
     check_nothing_lost(hosts, result)
     assert result.stats["idle"] == 1  # Not while requests wait.
-    for host, answer in zip(hosts, answers, strict=False):
-        times = [hit.time for hit in host.robots_hits]
-        pauses = [after - before for before, after in pairwise(times)]
-        if answer is asked:
-            assert min(pauses[:-1], default=2) > 1.9
-        assert len(times) < 10
+    for host, failed in zip(hosts, failures, strict=True):
+        assert len(host.robots_hits) == len(failed) + 1
+        if failed == [asked]:
+            first, second = host.robots_hits
+            assert second.time - first.time >= 2
 
 
 @pytest.mark.slow
@@ -81,17 +71,17 @@ def test_a_clock_that_is_set_forward(site: Site, mode: str) -> None:
     """A clock that is set forward in an outage, as by NTP on a machine without a clock of its
     own, does not end the outage: no forbidden page is fetched.
     """
-    hosts = [down_for(site, 3, DOWN)]
+    hosts = [site.add([DOWN, DOWN, robots(RULES)])]
     result = run_crawl(
         all_urls(hosts),
         mode=mode,
         spider="tests.crawl.waiting_spiders.ClockSpider",
         settings=WAITING,
-        retries=(0.5, 1.0),
+        constants=RETRIED_SOON,
         moves={"/robots.txt": 31 * 24 * 3600.0},
     )
     check_nothing_lost(hosts, result)
-    assert len(hosts[0].robots_hits) > 2
+    assert len(hosts[0].robots_hits) == 3
 
 
 @pytest.mark.newest
@@ -102,13 +92,7 @@ def test_giving_up(site: Site, mode: str) -> None:
     """
     host = site.add(DOWN)
     urls = list(map(host.url, ALLOWED))
-    result = run_crawl(
-        urls,
-        mode=mode,
-        spider=SPIDER,
-        settings={**WAITING, "REP_WAIT_MAX": 2},
-        retries=(60.0, 60.0),
-    )
+    result = run_crawl(urls, mode=mode, settings={**WAITING, "REP_WAIT_MAX": 2})
     assert host.pages == []
     assert len(host.robots_hits) == 2
     assert {error["error"] for error in result.errors} == {"RobotsDenied"}
@@ -133,9 +117,7 @@ def test_nobody_answers(site: Site, mode: str) -> None:
     result = run_crawl(
         [*urls, other.url("/page")],
         mode=mode,
-        spider=SPIDER,
         settings={**WAITING, "REP_WAIT_MAX": 600},
-        retries=(60.0, 60.0),
     )
     assert other.pages == ["/page"]
     assert {error["reason"] for error in result.errors} == {"unreachable"}
@@ -165,7 +147,6 @@ def test_what_a_callback_downloads_itself(site: Site, mode: str) -> None:
             "DOWNLOADER_MIDDLEWARES": {"tests.crawl.waiting_spiders.CountPasses": 594},
         },
         more=list(map(down.url, ALLOWED)),
-        retries=(60, 60),  # So that the crawl ends before a retry.
     )
     assert down.pages == []
     assert [item["error"] for item in result.items] == ["RobotsDenied"] * len(ALLOWED)

@@ -9,7 +9,6 @@ import pytest
 from scrapy.settings import default_settings
 
 from tests.crawl import own_resolver
-from tests.crawl.answers import Answer
 from tests.crawl.crawl import ROOT, run_crawl
 
 if TYPE_CHECKING:
@@ -44,12 +43,3 @@ def test_a_resolver_that_refuses(site: Site) -> None:
     assert [host.hits for host in hosts] == [[], []]
     assert len(result.errors) == 4
     assert result.lines("WARNING", "the host name could not be resolved")
-
-
-def test_without_it(site: Site, mode: str) -> None:
-    """Otherwise, a robots.txt is redirected to any address, as a page is."""
-    inside = site.add(name="localhost")
-    inside.answers["/secret"] = Answer(b"User-agent: *\nDisallow: /private\n")
-    host = site.add(Answer(status=302, headers={"Location": inside.url("/secret")}))
-    run_crawl([host.url(path) for path in ("/private", "/public")], mode=mode)
-    assert (host.pages, inside.pages) == (["/public"], ["/secret"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crawl.answers import Answer, redirect, robots
-from tests.crawl.crawl import run_crawl, start_crawl, wait_until
+from tests.crawl.crawl import run_crawl, start_crawl
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -195,8 +195,9 @@ def test_how_long_it_takes(site: Site) -> None:
     how long they will take. SIGINT ends the crawl before that.
     """
     host = site.add(DELAY.format(60))
-    crawl = start_crawl(pages(host, 61), settings=IMPATIENT)
-    wait_until(lambda: "61 requests that wait" in crawl.log)
+    constants = {"scrapy_rep.frontier.hosts._LOG_AFTER": 1.0}
+    crawl = start_crawl(pages(host, 61), settings=IMPATIENT, constants=constants)
+    crawl.until(lambda: "61 requests that wait" in crawl.log)
     crawl.process.send_signal(signal.SIGINT)
     result = crawl.result()
     (line,) = result.lines("INFO", "asks for 60 s")
@@ -208,36 +209,27 @@ def test_how_long_it_takes(site: Site) -> None:
 
 
 @pytest.mark.newest
-@pytest.mark.slow
-def test_a_new_robotstxt(site: Site) -> None:
+@pytest.mark.parametrize("is_slow_at_first", [True, False])
+def test_a_new_robotstxt(site: Site, is_slow_at_first: bool) -> None:
     """A Crawl-delay that is new in a refreshed robots.txt holds from the refresh on. One
     that is dropped no longer holds.
     """
-
-    def answer(text: str) -> Answer:
-        return robots(text, headers={"Cache-Control": "max-age=1"})
-
-    free = "User-agent: *\nDisallow: /private/\n"
-    host = site.add([answer(DELAY.format(0.4)), answer(free)])
-    late = site.add([answer(free), answer(DELAY.format(0.4))], name="127.0.0.2")
-    settings = {
-        **IMPATIENT,
-        "REP_MAX_AGE": 1,
-        # This is slow enough that the first robots.txt becomes stale before all pages are
-        # sent.
-        "DOWNLOAD_DELAY": 0.05,
-        "RANDOMIZE_DOWNLOAD_DELAY": False,
-    }
-    result = run_crawl(pages(host, 24) + pages(late, 24), settings=settings)
-    check_all_fetched(result, 48)
-    for one, is_slow_at_first in ((host, True), (late, False)):
-        refreshed = [hit.time for hit in one.robots_hits]
-        times = [hit.time for hit in one.hits]
-        before = [b - a for a, b in pairwise(times) if b <= refreshed[1]]
-        after = [b - a for a, b in pairwise(times) if a >= refreshed[1]]
-        slow, quick = (before, after) if is_slow_at_first else (after, before)
-        assert min(slow) >= 0.4
-        assert min(quick) < 0.2
+    slow, free = robots(DELAY.format(0.4)), robots("User-agent: *\nDisallow: /no/\n")
+    host = site.add([slow, free] if is_slow_at_first else [free, slow])
+    result = run_crawl(
+        pages(host, 8),
+        spider="tests.crawl.waiting_spiders.ClockSpider",
+        moves={"/page/4": 25 * 3600},
+        settings={**IMPATIENT, "CONCURRENT_REQUESTS": 1},
+    )
+    check_all_fetched(result, 8)
+    (_, refreshed) = host.robots_hits
+    times = [hit.time for hit in host.hits]
+    before = [b - a for a, b in pairwise(times) if b < refreshed.time]
+    after = [b - a for a, b in pairwise(times) if a >= refreshed.time]
+    delayed, quick = (before, after) if is_slow_at_first else (after, before)
+    assert min(delayed) >= 0.4
+    assert min(quick) < 0.4
 
 
 def test_cached_pages_wait_for_nobody(site: Site, tmp_path: Path) -> None:
@@ -286,21 +278,20 @@ def test_a_queue_on_a_disk(site: Site, mode: str, tmp_path: Path) -> None:
     """With a JOBDIR, where each popped request is a new object, a crawl keeps the Crawl-delay, and
     can be stopped and resumed, at once: the delay after its last request holds.
     """
-    host = site.add(DELAY.format(2))
-    spider = "tests.crawl.waiting_spiders.HurriedSpider"
+    host = site.add(DELAY.format(1))
     settings = {**IMPATIENT, "JOBDIR": str(tmp_path)}
     urls = pages(host, 3)
-    crawl = start_crawl(urls, mode=mode, spider=spider, settings=settings)
+    crawl = start_crawl(urls, mode=mode, settings=settings)
     crawl.until(lambda: host.pages)
     crawl.process.send_signal(signal.SIGINT)
     first = crawl.result()
     assert first.stats["finish_reason"] == "shutdown"
-    second = run_crawl(urls, mode=mode, spider=spider, settings=settings)
+    second = run_crawl(urls, mode=mode, settings=settings)
     assert first.responses
     assert second.responses
     assert host.pages == ["/page/0", "/page/1", "/page/2"]
     assert len(host.robots_hits) == 1
-    assert min(host.gaps) >= 2
+    assert min(host.gaps) >= 1
     for response in first.responses + second.responses:
         assert response["dont_filter"] is False
         assert not [key for key in response["meta"] if key.startswith("_rep")]
@@ -360,11 +351,10 @@ def test_before_it_opens(site: Site, mode: str) -> None:
         mode=mode,
         spider=SPIDERS + "VisitingSpider",
         settings={**IMPATIENT, "REP_WAIT_MAX": 3600, "CONCURRENT_REQUESTS": 4},
-        seconds=4,
+        seconds=2,
     )
     check_all_fetched(result, 15)
-    # The clock of the crawl starts with its process.
-    assert host.gaps[0] > 1
+    assert host.gaps[0] >= 2
     assert min(host.gaps[1:]) >= 0.2
     assert max(hit.time for hit in other.hits) < host.hits[1].time
     (line,) = result.lines("INFO", "wants no visits for another 0:00:0")

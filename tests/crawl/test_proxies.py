@@ -52,7 +52,7 @@ def test_failures(site: Site, mode: str) -> None:
     lost = [f"{origin}/public/{n}" for origin in (alone, https) for n in range(3)]
     through(bad, *lost[:3])
     through(tunnel, *lost[3:])
-    result = run_crawl(requests, mode=mode, settings={"REP_WAIT_MAX": 5})
+    result = run_crawl(requests, mode=mode, settings={"REP_WAIT_MAX": 1})
     assert good.pages == sorted(fetched)
     assert {path for path in bad.pages if "alone" in path} == {f"{alone}/robots.txt"}
     assert {hit.method for hit in tunnel.hits} == {"CONNECT"}

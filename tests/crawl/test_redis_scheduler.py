@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.crawl.crawl import run_crawl, start_crawl, wait_until
+from tests.crawl.crawl import run_crawl, start_crawl
 from tests.stores.redis_server import BINARY, RedisServer
 
 pytest.importorskip("scrapy_redis")
@@ -110,7 +110,7 @@ def check_flush_on_start(host: Host, redis: Redis) -> None:
         **plan(redis, SCHEDULER_FLUSH_ON_START=True, CLOSESPIDER_PAGECOUNT=3),
     )
     # Start URLs may be pushed at any time.
-    wait_until(lambda: redis.exists("{links:requests}:workers"))
+    crawl.until(lambda: redis.exists("{links:requests}:workers"))
     assert not redis.exists("links:seen")
     redis.rpush("links:start_urls", json.dumps({"url": host.url("/again")}))
     result = crawl.result()

@@ -1,6 +1,6 @@
 """A robots.txt that becomes stale within a crawl, whose clock is moved on.
 
-tests/protocol/access/states has how long it holds, and what holds in an outage, for each dialect;
+tests/protocol/access has how long it holds, and what holds in an outage, for each dialect;
 tests/fetching/test_cache.py how long an outage has lasted.
 """
 

@@ -27,7 +27,9 @@ def test_a_crawl_and_its_report(site: Site, tmp_path: Path) -> None:
     """The report has the actual gap between requests, the hosts without a robots.txt, the
     unreachable host, and the refused and overridden URLs of the crawl.
     """
-    slow = site.add(f"User-agent: *\nDisallow: /no\nCrawl-delay: {DELAY}\n")
+    slow = site.add(
+        f"User-agent: *\nDisallow: /no\nCrawl-delay: {DELAY}\n", name="127.0.0.2"
+    )
     none, closed = site.add(), site.add(Answer(status=403))
     loop = site.add(redirect("/robots.txt", 301))
     owned, refused = site.add("User-agent: *\nDisallow: /\n"), site.refusing()

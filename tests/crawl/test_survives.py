@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests import effort
-from tests.crawl.answers import Answer
+from tests.crawl.answers import HANGS, Answer
 from tests.crawl.trials import (
     AT_ONCE,
     ENDS,
@@ -95,7 +95,7 @@ def test_one_page_is_in_flight_all_the_time(site: Site, tmp_path: Path) -> None:
     trial = Trial(
         site, tmp_path, map(host.url, paths), settings={"CONCURRENT_REQUESTS": 1}
     )
-    host.answers["/0"] = Answer(hang=True)
+    host.answers["/0"] = HANGS
     for times in range(1, 4):
         crawl = trial.start()
         crawl.until(lambda: len(host.hits_on("/0")) == times)  # noqa: B023
@@ -113,8 +113,9 @@ def test_done_while_nothing_is_popped(site: Site, stops: bool, tmp_path: Path) -
     is full, or while the spider waits for the last answer before it closes.
     """
     host = site.add(RULES)
+    closing: list[bool] = []
     # The spider begins to close before a place is free for the third page.
-    host.answers |= {"/0": Answer(delay=0.5), "/1": Answer(hang=True)}
+    host.answers |= {"/0": Answer(after=lambda: closing or not stops), "/1": HANGS}
     urls = [host.url("/0"), host.url("/1"), host.url("/2")]
     at_once = 2 if stops else 1
     trial = Trial(site, tmp_path, urls, settings={"CONCURRENT_REQUESTS": at_once})
@@ -122,8 +123,10 @@ def test_done_while_nothing_is_popped(site: Site, stops: bool, tmp_path: Path) -
     crawl.until(lambda: host.hits_on("/1"))
     if stops:
         crawl.process.send_signal(signal.SIGINT)
+        crawl.until(lambda: "Closing spider (shutdown)" in crawl.log)
+        closing.append(True)
     crawl.until(lambda: trial.notes("end"))
-    trial.wait_for_file(host.url("/1"))
+    trial.wait_for_file(crawl, host.url("/1"))
     kill(crawl, 0)
     crawl.wait()
     del host.answers["/1"]

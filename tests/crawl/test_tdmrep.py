@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crawl.answers import Answer, redirect
+from tests.crawl.answers import HANGS, Answer, busy, redirect
 from tests.crawl.crawl import CrawlResult, run_crawl
 
 if TYPE_CHECKING:
@@ -87,9 +87,9 @@ def test_a_spider_that_closes(site: Site, mode: str) -> None:
     """A spider that closes does not wait for a tdmrep.json that never comes, nor for the
     robots.txt of a host to which it is redirected.
     """
-    silent = site.add(Answer(hang=True))
+    silent = site.add(HANGS)
     slow, host = site.add(OPEN), moved(site, silent.url("/policy"))
-    slow.answers[WELL_KNOWN] = Answer(hang=True)
+    slow.answers[WELL_KNOWN] = HANGS
     pages = [
         {"url": one.url("/page"), "meta": {"rep_purposes": ["tdm"]}}
         for one in (slow, host)
@@ -122,3 +122,13 @@ def test_agents_and_overrides(site: Site) -> None:
     assert other.pages == overridden.pages == ["/secret"]
     assert overridden.robots_hits == []
     assert result.items == []
+
+
+def test_one_that_is_unreachable_at_a_host_with_a_delay(site: Site) -> None:
+    """A page does not wait until a tdmrep.json is back, also if that is fetched again sooner than
+    the page may be sent.
+    """
+    host = site.add("User-agent: *\nCrawl-delay: 2\n")
+    host.answers[WELL_KNOWN] = busy(503, "1")
+    crawl([host], CLOSESPIDER_TIMEOUT=60)
+    assert host.pages == [WELL_KNOWN, "/page"]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.crawl.answers import Answer, busy
-from tests.crawl.crawl import run_crawl, start_crawl, wait_until
-from tests.crawl.test_ledger import ENDLESS, rows
+from tests.crawl.crawl import run_crawl
+from tests.crawl.test_ledger import rows
 from tests.crawl.test_politeness import DELAY, NOTING_SLOTS
 
 if TYPE_CHECKING:
@@ -95,21 +95,3 @@ def test_a_pause_that_was_kept(site: Site, mode: str, tmp_path: Path) -> None:
     asking, after = (hit for hit in host.hits if hit.path == "/0")
     assert (found["pages"], found["pauses"], found["pause"]) == (2, 1, 1.0)
     assert 1.0 <= found["resumed"] <= after.time - asking.time + 0.001
-
-
-def test_a_crawl_that_is_killed(site: Site, tmp_path: Path) -> None:
-    """A crawl that is killed has what it had fetched until then, but for the last moment."""
-    host = site.add("User-agent: *\nDisallow:\n")
-    path = tmp_path / "ledger"
-    settings = {"REP_LEDGER": str(path)}
-    crawl = start_crawl(spider=ENDLESS, origin=host.origin, settings=settings)
-
-    def pages() -> int:
-        is_there = path.exists() and path.stat().st_size
-        found = rows(path, "SELECT sum(pages) AS n FROM traffic") if is_there else []
-        return found[0]["n"] or 0 if found else 0
-
-    wait_until(lambda: pages() > 20)
-    crawl.process.kill()
-    crawl.wait()
-    assert 20 < pages() <= len(host.pages)

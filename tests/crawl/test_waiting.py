@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.unmeasured
 
 RULES = "User-agent: *\nDisallow: /private\n"
-SPIDER = "tests.crawl.waiting_spiders.HurriedSpider"
 # Hosts that differ only in their port share a download slot, so it has room for all.
 FOUR = {"CONCURRENT_REQUESTS": 4}
 COUNTING = {"DOWNLOADER_MIDDLEWARES": {"tests.crawl.waiting_spiders.CountPasses": 594}}
@@ -95,7 +94,6 @@ def test_requests_are_what_they_were(site: Site, mode: str) -> None:
     result = run_crawl(
         [{"url": host.url(path), "dont_filter": path == "/forced"} for path in paths],
         mode=mode,
-        spider=SPIDER,
         settings=FOUR,
         allowed_domains=["127.0.0.1"],
     )

@@ -1,22 +1,15 @@
-"""Spiders and components for crawls that wait for robots.txt, with
-changed clocks and signals.
-"""
+"""Spiders and components for crawls that wait for robots.txt, and with changed clocks."""
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, signals
 from scrapy.exceptions import DontCloseSpider, IgnoreRequest
 from scrapy.http.request import NO_CALLBACK
-from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
-from scrapy_rep.frontier import frontier, hosts
-from scrapy_rep.protocol.access import freshness
 from tests.crawl.spiders import PlanSpider
 
 if TYPE_CHECKING:
@@ -24,67 +17,6 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
-
-
-class HurriedSpider(PlanSpider):
-    """Retries an unreachable robots.txt soon, and records details of responses.
-
-    ``retries`` are the seconds until the first retry, and the longest pause between two.
-    ``kills`` are signals that it sends to its own process, with the seconds after which it
-    does so.
-    """
-
-    name = "hurried"
-    retries: tuple[float, float] | None = (0.5, 1.0)
-    kills: dict[str, float] = {}
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> HurriedSpider:
-        spider = super().from_crawler(crawler, *args, **kwargs)
-        if spider.retries:
-            freshness._FIRST_RETRY, freshness._LAST_RETRY = spider.retries
-        crawler.signals.connect(spider.send_signals, signals.spider_opened)
-        crawler.signals.connect(spider.note_idle, signals.spider_idle)
-        return spider
-
-    def note_idle(self) -> None:
-        """Count the ``spider_idle`` signals."""
-        self.crawler.stats.inc_value("idle")
-
-    def send_signals(self) -> None:
-        for name, seconds in self.kills.items():
-            call_later(seconds, os.kill, os.getpid(), getattr(signal, name))
-
-    def note_response(self, response: Response) -> None:
-        super().note_response(response)
-        self.seen["responses"][-1].update(
-            dont_filter=response.request.dont_filter, meta=list(response.meta)
-        )
-
-
-class FewFetchesSpider(HurriedSpider):
-    """Fetches few robots.txt files at once."""
-
-    name = "few-fetches"
-
-    @classmethod
-    def from_crawler(
-        cls, crawler: Crawler, *args: Any, **kwargs: Any
-    ) -> FewFetchesSpider:
-        hosts._MAX_FETCHING = 10
-        return super().from_crawler(crawler, *args, **kwargs)
-
-
-class TellingSpider(HurriedSpider):
-    """Logs what it waits for every 0.2 seconds instead of every minute."""
-
-    name = "telling"
-    retries = None
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> TellingSpider:
-        frontier._LOG_EVERY = 0.2
-        return super().from_crawler(crawler, *args, **kwargs)
 
 
 class Clock:
@@ -99,7 +31,7 @@ class Clock:
         return self._time() + self.offset
 
 
-class ClockSpider(HurriedSpider):
+class ClockSpider(PlanSpider):
     """A spider that sets its clock forward.
 
     It does so by ``offset`` seconds at the start, by those in ``moves`` after the page at
@@ -108,8 +40,6 @@ class ClockSpider(HurriedSpider):
     response.
     """
 
-    name = "clock"
-    retries = None
     offset: float = 0
     moves: dict[str, float] = {}
     later: list[float] = []
@@ -149,14 +79,13 @@ class ClockSpider(HurriedSpider):
         raise DontCloseSpider
 
 
-class DownloadingSpider(HurriedSpider):
+class DownloadingSpider(PlanSpider):
     """Downloads ``more`` itself, in parallel, in the callback of each page."""
 
-    name = "downloading"
     more: list[str]
 
     async def note_response(self, response: Response) -> AsyncIterator[dict[str, Any]]:
-        HurriedSpider.note_response(self, response)
+        PlanSpider.note_response(self, response)
         # Deferreds exist in every mode, and run in parallel.
         downloads = [deferred_from_coro(self.download(url)) for url in self.more]
         for download in downloads:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tests.crawl.waiting_spiders import HurriedSpider
+from scrapy_rep.protocol.access import freshness
+from tests.crawl.spiders import PlanSpider
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,11 +14,16 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
 
-class WorkerSpider(HurriedSpider):
-    """Follows ``links`` from the first page."""
+class WorkerSpider(PlanSpider):
+    """Follows ``links`` from the first page, and tries an unreachable robots.txt again soon."""
 
     name = "worker"
     links: list[str] = []
+
+    @classmethod
+    def from_crawler(cls, *args: Any, **kwargs: Any) -> WorkerSpider:
+        freshness._FIRST_RETRY, freshness._LAST_RETRY = 0.5, 1.0
+        return super().from_crawler(*args, **kwargs)
 
     def request(self, arguments: dict[str, str]) -> Request:
         request = super().request(arguments)
@@ -32,8 +38,6 @@ class WorkerSpider(HurriedSpider):
 class BranchingSpider(WorkerSpider):
     """Lets each page link to the next ones, so that requests are pushed all the time."""
 
-    name = "worker"
-
     def first_page(self, response: Response) -> Iterator[Request]:
         self.note_response(response)
         yield from self.branch(self.links)
@@ -45,7 +49,7 @@ class BranchingSpider(WorkerSpider):
         middle = len(urls) // 2
         for part in (urls[:middle], urls[middle:]):
             if part:
-                request = HurriedSpider.request(self, {"url": part[0]})
+                request = PlanSpider.request(self, {"url": part[0]})
                 # Only this part: whole lists would take most of the queue's memory.
                 meta = {"links": part[1:]}
                 yield request.replace(callback=self.next_page, meta=meta)

@@ -81,6 +81,8 @@ class Cached:
         """The seconds by which the clock was set forward, and the seconds that have passed."""
         self.crawler: Crawler = fake_crawler({"USER_AGENT": "mybot", **settings})
         self.fetcher: Any = Fetcher()
+        self.reported: list[bool] = []
+        """Whether each robots.txt that was reported was fetched, not read from the store."""
         with patch.object(cache, "open_store", return_value=(store, 10_000_000)):
             self.cache = self._cache()
 
@@ -93,19 +95,22 @@ class Cached:
             monotonic=lambda: self.passed,
             may_fetch=lambda robots, url: robots.is_allowed(url, ("mybot",)),
             robots_of=self.robots_of,
+            learned=self.learned,
         )
 
+    async def learned(self, known: Known, cause: Request, is_new: bool) -> None:
+        assert (known.origin, cause.url) == (ORIGIN, PAGE)
+        self.reported.append(is_new)
+
     async def robots_of(self, origin: Origin, causes: Causes) -> Known:
-        known, _ = await self.cache.robots(origin, causes)
-        return known
+        return await self.cache.robots(origin, causes)
 
     def keep(self, key: Key, entry: Entry) -> None:
         """Put *entry* into the memory of this process."""
         self.cache._memory.put(key, entry, 0.0)
 
-    async def learn(self) -> Any:
-        known, _ = await self.cache.learn(ORIGIN, CAUSES)
-        return known
+    async def learn(self, stale: Entry | None = None) -> Any:
+        return await self.cache.learn(ORIGIN, CAUSES, stale=stale)
 
 
 def entry(url: str, body: bytes, age: float = 0, **fields: Any) -> Entry:
@@ -130,9 +135,8 @@ async def test_an_entry_in_memory() -> None:
     again = cached.cache.cached(ORIGIN)
     assert again is not None
     assert again.robots is known.robots
-    learned, is_new = await cached.cache.learn(ORIGIN, CAUSES)
-    assert (learned.entry, is_new) == (known.entry, False)
-    assert cached.fetcher.asked == []
+    assert (await cached.learn()).entry == known.entry
+    assert cached.fetcher.asked == cached.reported == []
 
 
 @coroutine_test
@@ -141,11 +145,10 @@ async def test_an_entry_that_is_too_new_to_be_stale() -> None:
     cached = Cached()
     before = entry(ROBOTS_URL, ROBOTS, age=30)
     cached.keep(ORIGIN, before)
-    known, is_new = await cached.cache.learn(ORIGIN, CAUSES, stale=before)
-    assert is_new
-    again, is_new = await cached.cache.learn(ORIGIN, CAUSES, stale=before)
-    assert (again.entry, is_new) == (known.entry, False)
+    known, again = await cached.learn(before), await cached.learn(before)
+    assert again.entry == known.entry
     assert cached.fetcher.asked == [ROBOTS_URL]
+    assert cached.reported == [True]
 
 
 @coroutine_test
@@ -156,7 +159,8 @@ async def test_a_store_that_loses_everything() -> None:
     cached = Cached(store)
     await cached.learn()
     store.kept.clear()
-    assert (await cached.cache.learn(ORIGIN, CAUSES))[1] is False
+    await cached.learn()
+    assert cached.fetcher.asked == [ROBOTS_URL]
     cached.passed = 2 * DAY
     cached.fetcher.answers[ROBOTS_URL] = DOWN
     known = await cached.learn()
@@ -179,10 +183,10 @@ async def test_another_worker_was_faster() -> None:
 
     store = FasterStore()
     cached = Cached(store)
-    known, is_new = await cached.cache.learn(ORIGIN, CAUSES)
+    known = await cached.learn()
     assert known.robots.is_allowed("http://example.com/private", ("mybot",))
     assert not known.robots.is_allowed("http://example.com/other", ("mybot",))
-    assert not is_new
+    assert cached.reported == [False]
     assert cached.fetcher.asked == []
     # The lock is released.
     assert store.locks == {}
@@ -196,10 +200,10 @@ async def test_a_fetch_that_is_cancelled(error: BaseException) -> None:
     """
     cached = Cached()
     cached.fetcher.answers[ROBOTS_URL] = error
-    known, is_new = await cached.cache.learn(ORIGIN, CAUSES)
+    known = await cached.learn()
     assert known.state is State.UNREACHABLE
     assert known.entry.result.error == "cancelled"
-    assert is_new
+    assert cached.reported == [True]
     cached.crawler.engine._slot.closing = True
     cached.passed = DAY
     with pytest.raises(type(error)):
@@ -287,6 +291,29 @@ async def test_an_outage_that_several_workers_see() -> None:
             assert outage(known.entry) <= hours * HOUR
 
 
+@pytest.mark.parametrize(
+    ("hours", "state", "holds"), [(1, State.UNREACHABLE, 1), (13, State.STALE, 300)]
+)
+@coroutine_test
+async def test_when_an_unreachable_robotstxt_is_fetched_again(
+    hours: int, state: State, holds: int
+) -> None:
+    """A short Retry-After decides while requests wait for robots.txt, but not while the last good
+    copy is used: a request whose turn comes later would need another fetch, each time.
+    """
+    cached = Cached(REP_DIALECT="google")
+    soon = replace(DOWN, headers=(("retry-after", "1"),))
+    before = replace(
+        entry(ROBOTS_URL, b"", age=120), result=soon, copy=result(ROBOTS_URL, ROBOTS)
+    )
+    since = before.fetched - hours * HOUR
+    cached.keep(ORIGIN, replace(before, unreachable_since=since))
+    cached.fetcher.answers[ROBOTS_URL] = soon
+    known = await cached.learn()
+    assert known.state is state
+    assert round(known.entry.expires - known.entry.fetched) == holds
+
+
 # tdmrep.json.
 
 
@@ -300,6 +327,7 @@ async def test_a_robotstxt_without_its_tdmrep_is_not_cached() -> None:
     assert cached.cache.cached(ORIGIN) is None
     known = await cached.learn()
     assert cached.fetcher.asked == [TDMREP_URL]
+    assert cached.reported == []
     assert not cached.cache.lacks_tdmrep(known)
     assert cached.cache.cached(ORIGIN) == known
     assert bool(known.tdmrep.usage(PAGE))
@@ -344,11 +372,9 @@ async def test_a_robotstxt_that_is_needed_twice_is_fetched_once() -> None:
     for _ in range(100):
         await asyncio.sleep(0)
     landing.callback(result(ROBOTS_URL, ROBOTS))
-    (first, is_new), (second, again), third = [
-        await maybe_deferred_to_future(one) for one in waiting
-    ]
+    first, second, third = [await maybe_deferred_to_future(one) for one in waiting]
     assert first == second == third
-    assert (is_new, again) == (True, False)
+    assert cached.reported == [True]
     assert cached.fetcher.asked == [ROBOTS_URL]
 
 
@@ -370,9 +396,9 @@ async def test_a_stale_robotstxt_is_not_shared() -> None:
     cached.fetcher.answers[ROBOTS_URL] = result(ROBOTS_URL, b"")
     causes.clear()
     first.cancel()
-    known, is_new = await asyncio.wait_for(second, 10)
+    known = await asyncio.wait_for(second, 10)
     assert known.entry.result.body == b""
-    assert is_new
+    assert cached.reported == [True, True]
 
 
 @coroutine_test

@@ -9,7 +9,6 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scrapy import signals
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
 from scrapy_rep.exceptions import SpiderClosing, StoreError
@@ -145,12 +144,10 @@ async def test_one_of_many_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_closed_while_another_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that waits for another one does not fetch after its spider has closed."""
     monkeypatch.setattr(storeclient, "_POLL_EVERY", 0.01)
-    client, store, crawler = shared()
+    client, store, _ = shared()
     assert store.lock(NAME, "another worker", 60)
     waiting = deferred_from_coro(is_first(client))
-    crawler.signals.send_catch_log(
-        signals.spider_closed, spider=crawler.spider, reason="shutdown"
-    )
+    await client._spider_closed()
     assert store.is_closed
     with pytest.raises(SpiderClosing):
         await maybe_deferred_to_future(waiting)

@@ -174,8 +174,3 @@ def test_a_ledger_of_an_earlier_version(tmp_path: Path) -> None:
         assert len(found.execute("SELECT * FROM body").fetchall()) == 1
         for table in ADDED_TABLES:
             assert found.execute(f"SELECT * FROM {table}").fetchall() == []
-
-
-def test_a_statement_for_each_table() -> None:
-    """The tables are created one by one, with a statement for each."""
-    assert all(sqlite3.complete_statement(f"{one};") for one in TABLES.split(";\n"))

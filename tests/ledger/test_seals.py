@@ -25,8 +25,8 @@ RULES = b"User-agent: *\nDisallow: /\n"
 
 def crawled(path: Path, decisions: int = 30) -> LedgerWriter:
     """Write a crawl in several transactions."""
-    traffic = Traffic()
-    writer = LedgerWriter(path, CRAWL, traffic)
+    writer, traffic = LedgerWriter(path, CRAWL), Traffic()
+    traffic.write = writer.write
     writer.write(snapshot(RULES))
     for number in range(decisions):
         traffic.note_page(ORIGIN, 100, float(number))
@@ -226,8 +226,8 @@ def test_without_seals(path: Path) -> None:
 def test_killed(tmp_path: Path) -> None:
     """What a killed crawl has written is sealed: all but the tables whose rows may change."""
     path = tmp_path / "ledger.sqlite"
-    traffic = Traffic()
-    writer = LedgerWriter(path, CRAWL, traffic)
+    writer, traffic = LedgerWriter(path, CRAWL), Traffic()
+    traffic.write = writer.write
     traffic.note_page(ORIGIN, 100, 1.0)
     writer.write(snapshot())
     for number in range(3):

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scrapy_rep.ledger import traffic as counted
 from scrapy_rep.ledger import writer as module
 from scrapy_rep.ledger.traffic import Traffic
 from scrapy_rep.ledger.writer import LedgerWriter
@@ -28,6 +27,13 @@ PROGRESS = "SELECT minute, pages, bytes, waiting FROM progress"
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_WRITE_INTERVAL", 0.01)
     monkeypatch.setattr(module, "_RETRY_AFTER", 0.01)
+
+
+def started(path: Path) -> tuple[LedgerWriter, Traffic]:
+    writer, traffic = LedgerWriter(path, CRAWL), Traffic()
+    writer.start()
+    traffic.write = writer.write
+    return writer, traffic
 
 
 def note_all(traffic: Traffic, between: Callable[[], object]) -> None:
@@ -67,51 +73,15 @@ def test_of_an_hour(tmp_path: Path, is_each_alone: bool) -> None:
     """Of the gaps of an hour, the shortest for its delay is kept; so is that of the pauses. The
     same is in the ledger if it was written after each event, while the crawl ran.
     """
-    path, traffic = tmp_path / "ledger", Traffic()
-    writer = LedgerWriter(path, CRAWL, traffic)
-    writer.start()
+    path = tmp_path / "ledger"
+    writer, traffic = started(path)
 
     def wait() -> None:
         if is_each_alone:
-            wait_for(lambda: is_written(writer, traffic))
+            wait_for(lambda: not writer._waiting)
 
     note_all(traffic, wait)
     writer.close(END)
     assert rows(path, TRAFFIC) == EXPECTED
     assert rows(path, PROGRESS) == EXPECTED_PROGRESS
-
-
-def is_written(writer: LedgerWriter, traffic: Traffic) -> bool:
-    return not (traffic._rows or writer._counts)
-
-
-def test_after_a_failure(tmp_path: Path) -> None:
-    """What was counted while the file could not be written is written later, once."""
-    path, traffic = tmp_path / "ledger", Traffic()
-    writer = LedgerWriter(path, CRAWL, traffic)
-    writer.start()
-    elsewhere = tmp_path / "elsewhere"
-    wait_for(lambda: writer._crawl_id)
-    path.rename(elsewhere)
-    note_all(traffic, lambda: None)
-    wait_for(lambda: writer.errors > 2)
-    elsewhere.rename(path)
-    writer.close(END)
-    assert (rows(path, TRAFFIC), writer.dropped) == (EXPECTED, 0)
-
-
-def test_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the file cannot be written, the memory for counts is limited; what is lost is counted."""
-    monkeypatch.setattr(counted, "_MAX_ROWS", 3)
-    traffic = Traffic()
-    for minute in range(4):
-        traffic.note_waiting(minute, 60.0 * minute)
-    writer = LedgerWriter(tmp_path / "ledger", CRAWL, traffic)
-    writer.start()
-    writer.close(END)
-    assert rows(tmp_path / "ledger", "SELECT waiting FROM progress") == [
-        (0,),
-        (1,),
-        (2,),
-    ]
-    assert writer.dropped == 1
+    assert (writer.recorded, writer.dropped) == (0, 0), "counts are no records"

@@ -179,23 +179,6 @@ def test_a_file_that_fails_for_a_while(path: Path) -> None:
     assert rows(path, "SELECT count(*) FROM crawl") == [(1,)]
 
 
-def test_a_batch_that_fails_in_its_middle(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A batch that fails halfway is rolled back, and written again as a whole."""
-    monkeypatch.setattr(module, "_DECISION", "INSERT INTO missing VALUES ")
-    writer = LedgerWriter(path, CRAWL)
-    writer.start()
-    writer.write(snapshot())
-    writer.write(decided(1))
-    wait_for(lambda: writer.errors)
-    monkeypatch.undo()
-    writer.close(END)
-    assert (writer.recorded, writer.dropped) == (2, 0)
-    assert rows(path, "SELECT count(*), max(snapshot) FROM decision") == [(1, 1)]
-    assert rows(path, "SELECT count(*) FROM snapshot") == [(1,)]
-
-
 def test_a_file_that_fails_to_the_end(path: Path) -> None:
     """If the file fails to the end, the unwritten records are counted."""
     path.mkdir()

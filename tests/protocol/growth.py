@@ -37,13 +37,14 @@ def steps(task: Callable[[], object]) -> int:
     return count
 
 
-def assert_linear(do: Callable[[T], object], make: Callable[[int], T]) -> None:
+def assert_linear(
+    do: Callable[[T], object], make: Callable[[int], T], size: int = 64 * 1_024
+) -> None:
     """Assert that the time of *do* grows in proportion to the size of its input.
 
     *make* makes the input from a size in octets. The test compares processor time, the
     best of four runs each.
     """
-    size = 64 * 1_024
     short, long = make(size // TIMES), make(size)
     of_short = of_long = float("inf")
     for _ in range(4):

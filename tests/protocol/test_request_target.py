@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from urllib.parse import urlsplit
 
 import pytest
@@ -23,6 +22,7 @@ from scrapy_rep.protocol.request_target import (
 )
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.decisions import Reason
+from tests.protocol.growth import assert_linear
 
 HOST = "http://host.test"
 _PIECES = (
@@ -255,14 +255,8 @@ def test_have_same_target(one: str, other: str, same: bool) -> None:
 @pytest.mark.unmeasured
 def test_hostile_urls_cost_what_they_are_long(piece: str) -> None:
     """The time for a URL grows linearly with its length."""
-
-    def seconds(count: int) -> float:
-        url = HOST + "/" + piece * count
-        best = float("inf")
-        for _ in range(3):
-            start = time.process_time()
-            forms(url, frozenset({AIOHTTP}))
-            best = min(best, time.process_time() - start)
-        return best
-
-    assert seconds(30_000) < 40 * seconds(3_000) + 0.01
+    aiohttp = frozenset({AIOHTTP})
+    assert_linear(
+        lambda url: forms(url, aiohttp),
+        lambda size: f"{HOST}/{piece * (size // len(piece))}",
+    )

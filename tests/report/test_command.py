@@ -91,17 +91,6 @@ def test_another_file_is_not_replaced(
     assert run(ledger, "-o", tmp_path / "made") == 0
 
 
-def test_what_is_no_ledger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The message names the file that is no ledger; an older report stays unchanged."""
-    html = make_report(tmp_path, ledgers.brief)
-    before = html.read_bytes()
-    (tmp_path / "text").write_text("User-agent: *\n" * 100)
-    for name in ("text", "missing"):
-        assert run(tmp_path / "brief.rep", tmp_path / name, "-o", html) == 2
-        assert str(tmp_path / name) in capsys.readouterr().err
-    assert html.read_bytes() == before
-
-
 def test_damage_that_shows_late(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -136,39 +136,33 @@ def _parse(pattern: str, value: object, dialect: Dialect) -> Override:
     port = int(match[2]) if match and match[2] else None
     if match is None or (port is not None and not 0 < port <= _MAX_PORT):
         raise OverrideError((), pattern, ALLOWED_PATTERN)
-    reason, until, ends = "", "", inf
+    # Each short form is a long one with one key.
     if isinstance(value, dict):
-        value, reason, until, ends = _parse_long(pattern, value)
-    if value == "obey" or value == "ignore":  # noqa: PLR1714  for the type checker
-        return Override(pattern, value, None, match[1], port, reason, until, ends)
-    # A robots.txt has a colon; a misspelt keyword does not.
-    if not isinstance(value, str) or ":" not in value:
-        raise OverrideError((pattern,), value, ALLOWED_OVERRIDE)
-    robots = RobotsTxt.parse(value.encode("utf-8", "replace"), dialect)
-    return Override(pattern, "robotstxt", robots, match[1], port, reason, until, ends)
-
-
-def _parse_long(
-    pattern: str, written: dict[Any, object]
-) -> tuple[object, str, str, float]:
-    """Read the long form. Return its short form, the reason, and the end, as written and in
-    seconds since the epoch.
-    """
+        written: dict[Any, object] = value
+    elif value in ("obey", "ignore"):
+        written = {"obey": value == "obey"}
+    else:
+        written = {"robotstxt": value}
 
     def wrong(key: str) -> OverrideError:
+        if written is not value:
+            return OverrideError((pattern,), value, ALLOWED_OVERRIDE)
         return OverrideError((pattern, key), written[key], _KEYS[key])
 
-    has_one = ("obey" in written) != ("robotstxt" in written)
-    if not has_one or not written.keys() <= _KEYS.keys():
-        raise OverrideError((pattern,), written, ALLOWED_OVERRIDE)
+    if ("obey" in written) == ("robotstxt" in written) or written.keys() - _KEYS.keys():
+        raise OverrideError((pattern,), value, ALLOWED_OVERRIDE)
+    kind: Literal["obey", "ignore", "robotstxt"] = "robotstxt"
+    robots = None
     if "obey" in written:
         if not isinstance(written["obey"], bool):
             raise wrong("obey")
-        value: object = "obey" if written["obey"] else "ignore"
+        kind = "obey" if written["obey"] else "ignore"
     else:
-        value = written["robotstxt"]
-        if not isinstance(value, str) or ":" not in value:
+        text = written["robotstxt"]
+        # A robots.txt has a colon; a misspelt keyword does not.
+        if not isinstance(text, str) or ":" not in text:
             raise wrong("robotstxt")
+        robots = RobotsTxt.parse(text.encode("utf-8", "replace"), dialect)
     reason, until, ends = written.get("reason", ""), written.get("until"), inf
     if not isinstance(reason, str):
         raise wrong("reason")
@@ -177,7 +171,8 @@ def _parse_long(
             ends = _end(until)
         except (OverflowError, TypeError, ValueError):
             raise wrong("until") from None
-    return value, " ".join(reason.split()), str(until or ""), ends
+    reason, until = " ".join(reason.split()), str(until or "")
+    return Override(pattern, kind, robots, match[1], port, reason, until, ends)
 
 
 def _end(until: object) -> float:

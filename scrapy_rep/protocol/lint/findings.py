@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from scrapy_rep.protocol.grammar import PACE_FIELDS, RULES, SITEMAP, USER_AGENT
 from scrapy_rep.protocol.robotstxt.groups import groups_of
-from scrapy_rep.protocol.robotstxt.lines import decoded_text, lines, read_line
+from scrapy_rep.protocol.robotstxt.lines import decoded_text, read_line
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.robotstxt.lines import Line
 
 Severity = Literal["error", "warning", "note"]
 
@@ -80,7 +81,6 @@ class File:
         self.url = url
         """The URL that it was fetched from, or None for a local file."""
 
-        self.groups = groups_of(lines(body, dialect), dialect)
         self._texts = decoded_text(body, dialect).split(b"\n")
         self.last_line = len(self._texts)
 
@@ -93,11 +93,18 @@ class File:
             self.page_line = first + 1
 
         self.lines: list[Written] = []
+        self.read: list[Line] = []
+        """The lines that crawlers read."""
+
         for number, raw in enumerate(self._texts, 1):
             line = read_line(number, raw, dialect)
+            if line:
+                self.read.append(line)
             field, value = line[1:] if line else ("", b"")
             if raw and (field in KNOWN_FIELDS or not self.page_line):
                 self.lines.append(Written(number, raw, field, value))
+
+        self.groups = groups_of(self.read, dialect)
 
         self.meant: dict[str, str | None] = {}
         """The fields that misspelt ones stand for, as far as known."""

@@ -37,7 +37,6 @@ from scrapy_rep.protocol.lint.findings import (
 )
 from scrapy_rep.protocol.robotstxt import pace, paths
 from scrapy_rep.protocol.robotstxt.accessrules import AccessRules
-from scrapy_rep.protocol.robotstxt.lines import Line, lines
 from scrapy_rep.protocol.usage.robotstxt import (
     expression_of,
     statements_of,
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.lint.findings import Severity, Written
+    from scrapy_rep.protocol.robotstxt.lines import Line
     from scrapy_rep.protocol.robotstxt.rules import Rule
 
     Facts = bool | tuple[object, ...]
@@ -507,7 +507,7 @@ def _wrong_preference(line: Written) -> tuple[str, str] | None:
     is_label = b"=" in first or rest.lstrip().startswith((b"=", b","))
     if b"=" in rest and not is_label and not first.startswith(b"/"):
         return f"{quoted(first)} is no path", f"write {quoted(b'/' + first)}"
-    signal, expression = expression_of(Line(line.number, line.field, line.value))
+    signal, expression = expression_of(line.field, line.value)
     rows = [row for row in ROWS if row.signal is signal]
     labels = [row.label for row in rows]
     # All labels but one have the values of the first.
@@ -529,7 +529,7 @@ def _contradictions(file: File) -> Iterator[Found]:
     dialect = file.dialect
     if not file.lines_of(*_PREFERENCES):
         return
-    for_all, groups = usage_groups(lines(file.body, dialect), dialect)
+    for_all, groups = usage_groups(file.read, dialect)
     together: dict[object, list[Line]] = {None: for_all}
     for place, (names, records) in enumerate(groups):
         # Crawlers merge groups with the same names.

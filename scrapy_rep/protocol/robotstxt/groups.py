@@ -61,10 +61,17 @@ class Group(NamedTuple):
 _PACE_FIELDS = tuple(field.encode() for field in PACE_FIELDS)
 
 
-def groups_of(
-    lines: Iterable[Line], dialect: Dialect, rule_fields: Collection[str] = RULES
-) -> tuple[Group, ...]:
-    """Return the groups among *lines*. *rule_fields* are the fields of rules."""
+def groups_of(lines: Iterable[Line], dialect: Dialect) -> tuple[Group, ...]:
+    return tuple(_group(group, dialect) for group in lines_by_group(lines))
+
+
+def lines_by_group(
+    lines: Iterable[Line], rule_fields: Collection[str] = RULES
+) -> list[list[Line]]:
+    """Return the lines of each group, from its first user-agent line on, without sitemaps.
+
+    *rule_fields* are the fields of rules: a user-agent line behind one begins the next group.
+    """
     groups: list[list[Line]] = []
     is_in_group = has_rules = False
     for line in lines:
@@ -79,7 +86,7 @@ def groups_of(
             # Rules before any group are in none (RFC 2.2.2).
             has_rules = has_rules or line.field in rule_fields
             groups[-1].append(line)
-    return tuple(_group(group, dialect, rule_fields) for group in groups)
+    return groups
 
 
 def follow(
@@ -139,9 +146,10 @@ def _texts_of(
     adjoins = dialect.merge_groups and not dialect.blank_line_ends_group
     end = counted = 0
     line = 1
-    while True in ours[end:]:
-        first = ours.index(True, end)
-        end = first + 1
+    for number, is_ours in enumerate(ours):
+        if not is_ours or number < end:
+            continue
+        first, end = number, number + 1
         while first > 0 and not begins_group(first):
             first -= 1
         while end < len(starts) and ((adjoins and ours[end]) or not begins_group(end)):
@@ -173,9 +181,7 @@ def sitemap_urls(lines: Iterable[Line], url: str | None) -> Iterator[str]:
             yield absolute
 
 
-def _group(
-    lines: Iterable[Line], dialect: Dialect, rule_fields: Collection[str]
-) -> Group:
+def _group(lines: Iterable[Line], dialect: Dialect) -> Group:
     agents: list[tuple[str, int, int]] = []
     rules: list[Rule] = []
     records: list[OtherRecord] = []
@@ -187,7 +193,7 @@ def _group(
             continue
         run = 0
         text = value.decode("utf-8", "replace")
-        if field in rule_fields:
+        if field in RULES:
             rules.append(Rule(field, text, number))
         else:
             records.append(OtherRecord(field, text, number, latest_run))

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import sys
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from scrapy_rep.protocol.agents import followed
-from scrapy_rep.protocol.grammar import RULES
-from scrapy_rep.protocol.robotstxt.groups import groups_of
+from scrapy_rep.protocol.agents import agents_of_line, followed
+from scrapy_rep.protocol.grammar import RULES, USER_AGENT
+from scrapy_rep.protocol.robotstxt.groups import lines_by_group
 from scrapy_rep.protocol.robotstxt.lines import decoded_text, lines
 from scrapy_rep.protocol.usage.bypath import StatementsByPath
 from scrapy_rep.protocol.usage.preferences import NOTHING_STATED, UsagePreferences
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.robotstxt.lines import Line
     from scrapy_rep.protocol.usage.statements import Expression
+
+    UsageGroup = tuple[set[str], list[Line]]
 
 _BY_PATH = (Signal.CONTENT_USAGE, Signal.CONTENT_SIGNAL)
 _SIGNALS = {signal.lower(): signal for signal in (*_BY_PATH, Signal.LICENSE)}
@@ -65,7 +67,7 @@ class UsageRecords:
         self, body: bytes, agents: str | tuple[str, ...], dialect: Dialect
     ) -> None:
         tokens = (agents,) if isinstance(agents, str) else agents
-        for_all, groups = usage_groups(lines(body, dialect), dialect)
+        for_all, groups = usage_groups([*lines(body, dialect)], dialect)
         agent, ours = _followed(groups, tokens, dialect)
         self._by_path: list[StatementsByPath] = []
         self._licenses: tuple[UsageStatement, ...] = ()
@@ -101,40 +103,26 @@ class UsageRecords:
         return UsagePreferences(limited(found)) if found else NOTHING_STATED
 
 
-class UsageGroups(NamedTuple):
-    """The usage records of a robots.txt, by group."""
-
-    for_all: list[Line]
-    """The records before the first group, which apply to all crawlers."""
-
-    groups: list[tuple[tuple[str, ...], list[Line]]]
-    """The agents of each group, and its records."""
-
-
-def usage_groups(read: Iterable[Line], dialect: Dialect) -> UsageGroups:
-    """Return the usage records among the lines of a robots.txt."""
-    read = list(read)
-    groups = groups_of(read, dialect, _RULES)
-    records = {line.number: line for line in read if line.field in FIELDS}
-    by_group = []
-    for group in groups:
-        numbers = {rule.line for rule in group.rules}
-        numbers |= {record.line for record in group.records}
-        ours = [records[number] for number in sorted(numbers & records.keys())]
-        by_group.append((group.agents, ours))
-    first = groups[0].lines[0] if groups else sys.maxsize
-    for_all = [
-        line
-        for line in records.values()
-        if line.number < first and line.field not in _RULES
-    ]
-    return UsageGroups(for_all, by_group)
+def usage_groups(
+    read: list[Line], dialect: Dialect
+) -> tuple[list[Line], list[UsageGroup]]:
+    """Return the usage records among the lines of a robots.txt: those before the first group,
+    which apply to all crawlers; and the agents and records of each group.
+    """
+    by_group = lines_by_group(read, _RULES)
+    first = by_group[0][0].number if by_group else sys.maxsize
+    of_all = FIELDS - _RULES
+    for_all = [line for line in read if line.number < first and line.field in of_all]
+    groups = []
+    for group in by_group:
+        named = [line.value for line in group if line.field == USER_AGENT]
+        agents = {name for value in named for name in agents_of_line(value, dialect)}
+        groups.append((agents, [line for line in group if line.field in FIELDS]))
+    return for_all, groups
 
 
 def _followed(
-    groups: list[tuple[tuple[str, ...], list[Line]]],
-    agents: tuple[str, ...],
-    dialect: Dialect,
+    groups: list[UsageGroup], agents: tuple[str, ...], dialect: Dialect
 ) -> tuple[str | None, list[Line]]:
     """Return the first of *agents*, or ``*``, that has a group, and its records."""
     tokens = {token for names, _ in groups for token in names}
@@ -155,13 +143,13 @@ def _within_limit(records: list[Line]) -> list[Line]:
 
 def statements_of(line: Line, agent: str | None) -> Iterable[UsageStatement]:
     """Return the statements of a record for *agent*, or for all crawlers if that is None."""
-    signal, expression = expression_of(line)
+    signal, expression = expression_of(line.field, line.value)
     text = f"{signal}: {line.value.decode('utf-8', 'replace')}"
     place = Source.ROBOTS_TXT, signal, agent, line.number
     return statements_at(place, text, expression.pairs)
 
 
-def expression_of(line: Line) -> tuple[Signal, Expression]:
+def expression_of(field: str, value: bytes) -> tuple[Signal, Expression]:
     """Return the signal of a record, and its parsed labels and values without the path."""
-    signal = _SIGNALS[line.field]
-    return signal, read_expression(signal, split_path(line.value)[1])
+    signal = _SIGNALS[field]
+    return signal, read_expression(signal, split_path(value)[1])

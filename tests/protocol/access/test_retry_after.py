@@ -11,6 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scrapy_rep.protocol.access.freshness import pause_asked, retry_delay
+from scrapy_rep.protocol.access.results import renew
+from scrapy_rep.protocol.dialect import RFC9309
+from tests.protocol.access.test_states import after, result
 
 NOW = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT
 LONGEST = 2.0**31
@@ -129,3 +132,32 @@ def test_whatever_a_server_sends(value: str, date: str, now: float) -> None:
     found = pause_asked(headers, now)
     assert found is None or (math.isfinite(found) and 0 <= found <= LONGEST)
     assert 1 <= retry_delay(headers, 1, 0.0, now) <= 86_400
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("120", 120), ("0", 1), ("9999999999", 24 * 3600), ("soon", 30), ("", 30),
+        (formatdate(NOW + 600, usegmt=True), 600), (formatdate(NOW - 9, usegmt=True), 1),
+    ],
+)  # fmt: skip
+def test_when_robots_txt_is_fetched_again(value: str, seconds: float) -> None:
+    """Retry-After is respected between a second and a day; without it, there is a back-off."""
+    failed = result(503, retry_after=value)
+    assert retry_delay(failed.headers, 1, 0.0, NOW) == seconds
+    entry = renew(failed, None, dialect=RFC9309, now=NOW)
+    assert entry.expires == NOW + seconds
+
+
+def test_back_off() -> None:
+    """The back-off doubles with each attempt, up to an hour. Jitter spreads the retries of hosts
+    that failed at the same moment.
+    """
+    delays = [retry_delay((), attempts, 0.0, 0) for attempts in (1, 2, 3, 4, 11)]
+    assert delays == [30, 60, 120, 240, 3600]
+    assert retry_delay((), 10**9, 1.0, 0) == 3600 * 1.5
+    assert [retry_delay((), 3, jitter / 4, 0) for jitter in range(5)] == [
+        120, 135, 150, 165, 180,
+    ]  # fmt: skip
+    entry = after(RFC9309, (0, 503), (40 * 86_400, 503))
+    assert entry.expires - entry.fetched == 60

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scrapy_rep.protocol.indexing.rules import IndexingRules
-from scrapy_rep.protocol.indexing.statements import MAX_STATEMENTS, MAX_TEXT
+from scrapy_rep.protocol.indexing.statements import MAX_TEXT
 
 
 def read(*lines: str, agents: tuple[str, ...] = ("mybot",)) -> IndexingRules:
@@ -127,67 +127,3 @@ def test_finding(line: str, code: str) -> None:
 def test_no_findings_about_others() -> None:
     """Statements to other agents give no findings."""
     assert read("other: noindx, max-snippet: many").findings == ()
-
-
-def test_bounds() -> None:
-    """A very long header takes a bounded amount of memory."""
-    rules = read(*["a," * MAX_TEXT] * 3, "noindex")
-    assert len(rules.statements) == MAX_STATEMENTS
-    assert len(rules.findings) <= MAX_STATEMENTS + 1
-    assert rules.index
-
-
-@pytest.mark.parametrize(
-    ("line", "agents"),
-    [
-        # VIPnytt takes the first element for the scope of the line, and the name of an
-        # unknown value for a bot.
-        ("noindex, otherbot: nofollow", ()),
-        ("max-snippet: 10, noindex", ()),
-        # spatie takes text before a colon for a bot if there are one or two colons.
-        ("noindex, max-snippet: 50", ()),
-        ("noindex, max-snippet: 50, max-video-preview: 5", ()),
-        # robot-directives takes any first name before a colon for a bot, but knows few
-        # bots.
-        ("max-snippet: 0, noindex", ()),
-        ("mybot: noindex", ("mybot",)),
-        # img2dataset splits at the first colon, whatever precedes it.
-        ("noindex, max-snippet: 10", ()),
-        ("unavailable_after: 1 Jan 2099 00:00:00 GMT, noindex", ()),
-        # datadiligence applies an agent to the first statement only, and is
-        # case-sensitive.
-        ("mybot: nofollow, noindex", ("mybot",)),
-        ("NoIndex", ()),
-        # StormCrawler drops the agent, and splits at commas if there is one line.
-        ("nofollow,noindex", ()),
-    ],
-)
-def test_noindex_that_other_parsers_lose(line: str, agents: tuple[str, ...]) -> None:
-    """noindex counts in header values that other parsers misread."""
-    assert not read(line, agents=agents).index
-
-
-def test_noindex_that_other_parsers_invent() -> None:
-    """Values that other parsers take for noindex or for this crawler's rules have no effect."""
-    # Nutch looks for "none" anywhere.
-    assert read("max-image-preview:none") == IndexingRules(max_image_preview="none")
-    # StormCrawler applies statements for Googlebot to everyone.
-    assert read("googlebot: nofollow, noindex") == IndexingRules()
-
-
-def test_every_field_line_counts() -> None:
-    """Every field line counts, while other parsers keep the first or the last."""
-    assert read("noindex", "nofollow", "mybot: noai", "mybot: noarchive") == (
-        IndexingRules(
-            index=False, index_embedded=False, follow=False, ai=False, archive=False
-        )
-    )
-
-
-def test_image_opt_outs() -> None:
-    """noai counts beside statements with colons, where img2dataset loses it."""
-    for line in (
-        "noai, max-snippet: 10",
-        "unavailable_after: 1 Jan 2099 00:00:00 GMT, noai, noimageai",
-    ):
-        assert not read(line).ai

@@ -138,14 +138,6 @@ def test_own_vocabulary() -> None:
     assert not IndexingRules.parse([b"noarchive"], dialect=dialect).archive
 
 
-def test_silence_is_shared() -> None:
-    """Responses without statements share one object."""
-    silence = IndexingRules.parse()
-    assert silence is IndexingRules.parse([b"otherbot: noindex"], b"<p>", ["mybot"])
-    assert silence is IndexingRules.parse([b" , "], b'<meta name="robot" content="x">')
-    assert silence == IndexingRules()
-
-
 def test_value_object() -> None:
     """Rules that allow the same are equal and hash alike; they are picklable and immutable."""
     rules = IndexingRules.parse([b"none"])

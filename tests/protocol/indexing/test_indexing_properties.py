@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
@@ -36,22 +36,6 @@ NOISE = st.sampled_from(
 STATEMENTS = st.lists(st.one_of(RESTRICTIONS, PERMISSIONS, NOISE), max_size=8)
 SPACES = st.text(" \t", max_size=3)
 DIALECTS = st.sampled_from([RFC9309, GOOGLE, CLASSIC])
-
-# Bytes that resemble statements.
-WORDS = (
-    b"noindex none max-snippet unavailable_after -1 2020-01-01 15:00:00 PST Fri mybot"
-)
-MARKS = b"<meta| name=|robots| content=|\"|'|>|<!--|<script>|&#|&#x|;|:|,| |\0|\x1b$B"
-CODES = b"\xff\xfe|\xfe\xff|<meta charset=|utf-16|iso-2022-jp|utf-32|big5"
-FRAGMENTS = st.lists(
-    st.one_of(
-        st.sampled_from(WORDS.split(b" ")),
-        st.sampled_from(MARKS.split(b"|")),
-        st.sampled_from(CODES.split(b"|")),
-        st.binary(max_size=5),
-    ),
-    max_size=30,
-).map(b"".join)
 
 
 def read(lines: list[str]) -> IndexingRules:
@@ -142,33 +126,3 @@ def test_date_round_trip(date: datetime, limit: int | None) -> None:
     """Every date and limit that rules can have is kept in the header."""
     rules = IndexingRules(unavailable_after=date, max_snippet=limit)
     assert IndexingRules.parse([rules.to_header().encode()]) == rules
-
-
-@given(
-    st.lists(st.one_of(st.binary(), FRAGMENTS), max_size=4),
-    st.one_of(st.binary(), FRAGMENTS),
-    st.lists(st.one_of(st.text(max_size=5), st.just("mybot")), max_size=2),
-    DIALECTS,
-    st.one_of(
-        st.none(), st.text(max_size=8), st.sampled_from(["utf-16", "big5", "idna"])
-    ),
-)
-@example([], b"<meta name=robots content='&#99999999999999;'>", [], RFC9309, None)
-@example(
-    [], b"<meta charset=undefined><meta name=robots content=\xff>", [], GOOGLE, None
-)
-@example([], b"<meta name=robots content=\xff>", ["", "\ud800"], GOOGLE, "\0")
-def test_anything_parses(
-    headers: list[bytes],
-    html: bytes,
-    agents: list[str],
-    dialect: object,
-    encoding: str | None,
-) -> None:
-    """Any bytes parse without an exception, and the resulting rules are complete."""
-    assert isinstance(dialect, type(RFC9309))
-    rules = IndexingRules.parse(headers, html, agents, dialect, encoding)
-    assert IndexingRules.parse(headers, html, agents, dialect, encoding) == rules
-    assert isinstance(rules.to_dict(), dict)
-    assert repr(rules)
-    assert IndexingRules.parse([rules.to_header().encode()], dialect=dialect) == rules

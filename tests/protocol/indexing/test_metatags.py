@@ -239,23 +239,6 @@ def test_tags_of_use() -> None:
     assert read("<meta name=tdm-reservation><link rel=license>").tags == ()
 
 
-def test_peers() -> None:
-    """Statements that other parsers miss in pages, or invent."""
-    # Nutch looks for "none" and "noindex" anywhere in the content.
-    html = '<meta name="robots" content="max-image-preview:none">'
-    assert read(html) == IndexingRules(max_image_preview="none")
-    # Nutch reads only the head; Norconex, StormCrawler and spatie only the first tag.
-    html = "<meta name=robots content=nofollow><body><meta name=robots content=noindex>"
-    assert not read(html).index
-    # StormCrawler takes any name that contains "robots".
-    assert read('<meta name="otherrobots" content="noindex">').index
-    # spatie ignores "none" in a meta tag.
-    assert not read('<meta name="robots" content="none">').index
-    # Norconex ignores the header if there is a meta tag.
-    rules = IndexingRules.parse([b"noindex"], b'<meta name="robots" content="index">')
-    assert not rules.index
-
-
 @pytest.mark.parametrize(
     "unit",
     [

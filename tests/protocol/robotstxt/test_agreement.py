@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
 from scrapy_rep.protocol.robots import RobotsTxt
-from tests.effort import few
 from tests.protocol.corpus import agents_for, read_corpus, urls_for
 from tests.protocol.reference import BOM, USER_AGENT, Reference, Verdict, level
 from tests.protocol.strategies import cases, urls
@@ -211,24 +210,6 @@ def test_generated_files_are_read_as_the_published_parser_reads_them(
     body, url, agents = case
     # The spelling determines the number of octets of a pattern, so the file uses one.
     assert_agrees_with_the_port("", as_the_port_can_read(body), [url], agents)
-
-
-@pytest.mark.slow
-@few()
-@given(
-    field=st.sampled_from((b"Disallow: ", b"Allow: ", b"# ", b"Disallow ")),
-    extra=st.integers(-3, 3),
-    tail=st.sampled_from((b"$", b"*", b"b", b"%41", b"\xc3\xa9", b" ", b"#")),
-)
-def test_long_lines_are_read_as_the_published_parser_reads_them(
-    field: bytes, extra: int, tail: bytes
-) -> None:
-    """Lines about as long as the limit are cut where Google's parser cuts them."""
-    pytest.importorskip("gpyrobotstxt")
-    path = b"/" + b"a" * (GOOGLE.line_limit - len(field) - 1 + extra)
-    body = b"User-agent: *\nDisallow: /\n" + field + path + tail
-    urls = [f"https://example.com{path[:i].decode()}" for i in (None, -1, -2, -3, -4)]
-    assert_agrees_with_the_port("", body, urls, ["bot"])
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ from datetime import datetime, time, timezone
 
 import pytest
 
-from scrapy_rep.protocol.dialect import GOOGLE
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 
@@ -63,36 +62,6 @@ def test_crawl_delay(value: str, seconds: float | None) -> None:
     assert RobotsTxt.parse(body).crawl_delay("bot") == seconds
 
 
-PACE = b"""\
-Crawl-delay: 99
-User-agent: a
-Crawl-delay: 1
-User-agent: b
-Disallow: /
-Crawl-delay: 3
-Crawl-delay: x
-Request-rate: 1/5
-User-agent: *
-Crawl-delay: 7
-Visit-time: 0600-0845
-User-agent: c
-User-agent: A
-Disallow: /
-Crawl-delay: 2.5
-"""
-
-
-def test_crawl_delay_is_that_of_the_groups_followed() -> None:
-    """Crawl-delay applies to the run of user-agent lines above it; the largest delay counts."""
-    robots = RobotsTxt.parse(PACE)
-    delays = [robots.crawl_delay(agent) for agent in ("a", "b", "c", ["x", "b"])]
-    assert delays == [2.5, 3.0, 2.5, 3.0]
-    assert robots.crawl_delay("x") == 7.0
-    assert robots.request_rate("b") is not None
-    assert robots.request_rate("c") is None
-    assert robots.visit_time("b") is None
-
-
 @pytest.mark.parametrize(
     ("body", "delays"),
     [
@@ -122,31 +91,6 @@ def test_a_delay_is_that_of_the_user_agent_lines_above_it(
     """A group shares its rules; a delay is only for the user-agent lines above it."""
     robots = RobotsTxt.parse(body.encode())
     assert {agent: robots.crawl_delay(agent) for agent in delays} == delays
-
-
-def test_rates_and_times_are_those_of_the_lines_above_them_too() -> None:
-    """Request-rate and Visit-time apply to the user-agent lines above them, like Crawl-delay."""
-    body = b"User-agent: a\nRequest-rate: 1/5\nVisit-time: 0600-0700\nUser-agent: b\nDisallow: /"
-    robots = RobotsTxt.parse(body)
-    assert robots.request_rate("a").delay == 5
-    assert robots.visit_time("a").start == time(6)
-    assert robots.request_rate("b") is robots.visit_time("b") is None
-    assert not robots.is_allowed("https://example.com/", "a")
-
-
-def test_google_ignores_all_three() -> None:
-    """The Google dialect ignores Crawl-delay, Request-rate and Visit-time."""
-    body = b"User-agent: *\nCrawl-delay: 5\nRequest-rate: 1/5\nVisit-time: 0600-0700"
-    robots = RobotsTxt.parse(body, GOOGLE)
-    assert robots.crawl_delay("a") is robots.request_rate("a") is None
-    assert robots.visit_time("a") is None
-    assert robots.pace("a").records == ()
-
-
-def test_group_without_a_delay_does_not_borrow_one() -> None:
-    """A crawler with a group of its own does not take the delay of the group for everyone."""
-    body = b"User-agent: *\nCrawl-delay: 7\nDisallow:\nUser-agent: bot\nDisallow:"
-    assert RobotsTxt.parse(body).crawl_delay("bot") is None
 
 
 @pytest.mark.parametrize(

@@ -95,14 +95,6 @@ def test_example_of_robots_txt(
     assert stated(robots_usage(EXAMPLE, path, agent)) == expected
 
 
-def test_example_with_a_root_path() -> None:
-    """The examples of attach-04, 1.2 and 3.4, where a path was still required."""
-    body = EXAMPLE.replace("Content-Usage: train", "Content-Usage: / train")
-    assert stated(robots_usage(body, "/test", "other")) == {"train-ai": False}
-    assert stated(robots_usage(body, "/ai-ok/test", "other")) == {"train-ai": True}
-    assert stated(robots_usage(body, "/test", "examplebot")) == {"train-ai": True}
-
-
 def test_evidence_of_a_record() -> None:
     statement = robots_usage(EXAMPLE, "/ai-ok/x").because("train-ai")
     assert statement is not None
@@ -239,12 +231,6 @@ def test_utf_16() -> None:
 def test_combination(one: str, other: str, combined: dict[str, bool]) -> None:
     assert stated(header(one) | header(other)) == combined
     assert stated(header(other) | header(one)) == combined
-
-
-def test_search_is_judged_by_itself() -> None:
-    """The search category overrides the other categories for search (vocab-08, 4.3)."""
-    assert header("train-ai=n, ai-use=n, search=y").get("search") is True
-    assert header("train-ai=n, ai-use=n").get("search") is None
 
 
 def test_too_long_a_field_says_nothing() -> None:

@@ -31,25 +31,6 @@ PREFERENCES = st.lists(STATEMENTS, max_size=8).map(
     lambda found: UsagePreferences(tuple(found))
 )
 
-VALUES = st.sampled_from(
-    ["train-ai=n", "train-ai=y", "search=n, ai-use=y", "search=y", "x=1", "Bad=n", "",
-     "ai-train=no", "ai-train=yes, search=no", "use=immediate", "/a train-ai=n",
-     "/a/b train-ai=y", "/*b train-ai=y, search=n", "/a ai-train=yes", "https://e.com/l"]
-)  # fmt: skip
-FIELDS = st.sampled_from(
-    [
-        "Content-Usage",
-        "Content-Signal",
-        "License",
-        "Allow",
-        "Disallow",
-        "User-agent",
-        "x",
-    ]
-)
-LINES = st.lists(st.tuples(FIELDS, VALUES), max_size=12)
-PATHS = st.sampled_from(["/", "/a", "/a/b", "/c"])
-
 # How restrictive an answer is.
 RANK = {None: 0, True: 1, False: 2}
 
@@ -76,27 +57,11 @@ def test_combination_is_associative(
     assert set(((a | b) | c).statements) == set((a | (b | c)).statements)
 
 
-@given(PREFERENCES)
-def test_combination_with_itself_and_with_nothing(a: UsagePreferences) -> None:
-    assert a | a == a == a | UsagePreferences() == UsagePreferences() | a
-
-
 @given(PREFERENCES, PREFERENCES)
 def test_more_statements_never_loosen(a: UsagePreferences, b: UsagePreferences) -> None:
     """One more statement never allows a disallowed category, or makes a known value unknown."""
     both = outcome(a | b)
     assert both == [max(pair) for pair in zip(outcome(a), outcome(b), strict=True)]
-
-
-@given(PREFERENCES)
-def test_the_evidence_says_what_the_answer_is(a: UsagePreferences) -> None:
-    for category in CATEGORIES:
-        statement = a.because(category)
-        value = a.get(category)
-        assert (statement is None) == (value is None)
-        if statement is not None:
-            assert (statement.category, statement.value) == (category, value)
-            assert statement in a.statements
 
 
 TEXT = st.text("ab/*?$[=", max_size=5) | st.sampled_from(
@@ -121,19 +86,3 @@ def test_a_path_counts_as_in_a_rule(
         url = "https://example.com" + path
         counting = [each.position for each in records.usage(url, "mybot").statements]
         assert (counting or [0])[0] == rules.decide(url, "mybot").line
-
-
-@given(LINES, PATHS)
-def test_records_for_a_path_never_loosen_it(
-    lines: list[tuple[str, str]], path: str
-) -> None:
-    """One more record for a path that already has one only makes it stricter."""
-    usage = [
-        f"Content-Usage: {value}" for field, value in lines if field == "Content-Usage"
-    ]
-    before = "\n".join(["User-agent: *", *usage, f"Content-Usage: {path}$ search=y"])
-    after = f"{before}\nContent-Usage: {path}$ train-ai=n"
-    url = "https://example.com" + path
-    one = outcome(RobotsTxt.parse(before.encode()).usage(url, "mybot"))
-    two = outcome(RobotsTxt.parse(after.encode()).usage(url, "mybot"))
-    assert all(more >= less for more, less in zip(two, one, strict=True))

@@ -24,17 +24,6 @@ def of(location: str, reservation: Any = 1, **more: Any) -> dict[str, Any]:
     return {"location": location, "tdm-reservation": reservation, **more}
 
 
-def test_header_examples() -> None:
-    """The examples of the section "TDM Header Field in HTTP Responses"."""
-    found = UsagePreferences.parse([("tdm-reservation", b"1")])
-    assert stated(found) == RESERVED
-    found = UsagePreferences.parse(
-        [("tdm-reservation", b"1"), ("tdm-policy", POLICY.encode())]
-    )
-    assert stated(found) == RESERVED
-    assert found.licenses == (POLICY,)
-
-
 def test_html_example() -> None:
     """The example of the section "TDM Metadata in HTML Content"."""
     html = f"""<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">

@@ -372,8 +372,6 @@ class Ready(Line):
         """Remove and return the next ticket, if there is one."""
         ticket = self.first()
         if ticket is not None:
-            slot = ticket.scopes[-1]
-            self._rows[slot.in_flight].move_to_end(slot)
             self.discard(ticket)
         return ticket
 

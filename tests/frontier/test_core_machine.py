@@ -197,7 +197,8 @@ class CoreMachine(RuleBasedStateMachine):
         size: int = 1,
     ) -> None:
         host = crawl.core.host(origin) if origin is not None else None
-        if host is not None and crawl.model(host).is_down:
+        is_fetching = host in crawl.fetching
+        if host is not None and crawl.model(host).is_down and not is_fetching:
             crawl.needed.add(host)
         scopes = tuple(map(self.scopes.get, names))
         item = Item(crawl, line, host, scopes, obeys=obeys, is_patient=is_patient)

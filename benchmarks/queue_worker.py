@@ -103,7 +103,8 @@ def _stop_frontier(crawler: Crawler) -> None:
     def nothing(*_: object) -> None: ...
 
     frontier.hosts = SimpleNamespace(
-        leaves_room=True, is_fetching=False, begin_fetches=nothing, close=nothing,
+        fetcher=SimpleNamespace(leaves_room=True), is_fetching=False,
+        begin_fetches=nothing, close=nothing,
         look_up=nothing, note_cause=nothing, override=nothing,
     )  # fmt: skip
 

@@ -421,7 +421,8 @@ class RepSettings:
 
     An upper limit for `Cache-Control` and the default of a day. After that time the robots.txt is
     fetched again when the next request needs it. A robots.txt with `Cache-Control: max-age=0` is used
-    for five minutes, or for as long as this setting says if that is less.
+    for five minutes, or for as long as this setting says if that is less; but always until the first
+    request has waited for its `Crawl-delay`.
 
     Example: `REP_MAX_AGE = 3600`
     """

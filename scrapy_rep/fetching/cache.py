@@ -71,7 +71,8 @@ class RobotsTxtCache:
     If TDMRep has a label for a purpose of the crawl, an origin counts as known only when
     its tdmrep.json is known too. The cache fetches that file if *may_fetch* says that
     robots.txt allows it. *robots_of* finds what judges the requests for it, also after
-    redirects; it calls :meth:`robots`. *learned* reports a robots.txt with a request that waits for
+    redirects; it calls :meth:`robots`. *delay_of* returns the seconds that a request waits after that
+    for its robots.txt. *learned* reports a robots.txt with a request that waits for
     it, and whether it was fetched, not read from the store. *now* returns the seconds since the
     epoch, *monotonic* those of a clock that nobody sets.
     """
@@ -86,6 +87,7 @@ class RobotsTxtCache:
         monotonic: Callable[[], float],
         may_fetch: Callable[[RobotsTxt, str], bool],
         robots_of: RobotsOf,
+        delay_of: Callable[[RobotsTxt], float],
         learned: Callable[[Known, Request, bool], Awaitable[None]],
     ) -> None:
         self._crawler = crawler
@@ -96,6 +98,7 @@ class RobotsTxtCache:
         self._monotonic = monotonic
         self._may_fetch = may_fetch
         self._robots_of = robots_of
+        self._delay_of = delay_of
         self._learned = learned
         self._needs_tdmrep = not MINING.isdisjoint(settings.purposes)
         self._store, max_bytes = _opened(crawler, settings)
@@ -265,15 +268,21 @@ class RobotsTxtCache:
             elapsed=elapsed,
             jitter=random.random(),  # noqa: S311
         )
-        # Requests wait until a robots.txt is back, but for no other file, nor if a copy replaces
-        # it. Then a short Retry-After could end before a request has its turn, after a delay: the
-        # file would be fetched again and again, and the request would never be sent.
-        is_waited_for = isinstance(key, Origin)
-        is_waited_for &= entry.state(dialect) is State.UNREACHABLE
-        if result.access is Access.UNREACHABLE and not is_waited_for:
-            expires = max(entry.expires, entry.fetched + bounds.min_age)
-            entry = replace(entry, expires=expires)
-        return entry
+        is_robots = isinstance(key, Origin)
+        if is_robots and entry.state(dialect) is State.UNREACHABLE:
+            return entry  # Requests wait until it is back.
+        # A file that ends before a request has its turn, after a delay, would be fetched again and
+        # again, and the request would never be sent.
+        holds = 0.0
+        if result.access is Access.UNREACHABLE:
+            holds = bounds.min_age
+        elif (
+            is_robots and entry.expires < entry.fetched + self._settings.crawl_delay_max
+        ):
+            robots = self._parse(key, entry)
+            assert isinstance(robots, RobotsTxt)
+            holds = self._delay_of(robots) + _JUST_NOW
+        return replace(entry, expires=max(entry.expires, entry.fetched + holds))
 
     def _keep(self, key: Key, entry: Entry) -> File:
         file = self._memory.get(key)

@@ -112,6 +112,7 @@ class Hosts:
             monotonic=clock.monotonic,
             may_fetch=identity.may_fetch,
             robots_of=self._robots_of,
+            delay_of=self._delay_of,
             learned=reporter.learned,
         )
         self._fetches: dict[Host, Deferred[None]] = {}
@@ -292,6 +293,13 @@ class Hosts:
     def demand(self, pace: Pace) -> Demand:
         """Return what *pace* demands now."""
         return self._settings.demand(pace, self.now())
+
+    def _delay_of(self, robots: RobotsTxt) -> float:
+        """Return the delay that the crawl keeps to by *robots*, in seconds."""
+        if not self._settings.crawl_delay:
+            return 0.0
+        demand = self.demand(self._identity.pace(robots))
+        return 0.0 if demand.refusal else demand.delay
 
     def now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.time(), timezone.utc)

@@ -150,6 +150,20 @@ def test_the_longer_delay_holds(site: Site) -> None:
 
 
 @pytest.mark.newest
+def test_a_delay_longer_than_the_robotstxt_holds(site: Site) -> None:
+    """A robots.txt holds until a request has its turn, also if it holds for a shorter time than
+    its Crawl-delay.
+    """
+    host = site.add(DELAY.format(1.2))
+    urls = [host.url("/1"), host.url("/2")]
+    settings = {"REP_MAX_AGE": 0.5, "CLOSESPIDER_TIMEOUT": 60}
+    result = run_crawl(urls, settings=settings)
+    assert result.fetched() == urls
+    assert len(host.robots_hits) <= 2
+    assert min(host.gaps) >= 1.2
+
+
+@pytest.mark.newest
 def test_too_long(site: Site) -> None:
     """A host whose Crawl-delay exceeds REP_CRAWL_DELAY_MAX gets no requests after
     robots.txt. One warning names the setting, and each errback gets the reason.

@@ -95,6 +95,7 @@ class Cached:
             monotonic=lambda: self.passed,
             may_fetch=lambda robots, url: robots.is_allowed(url, ("mybot",)),
             robots_of=self.robots_of,
+            delay_of=lambda robots: robots.crawl_delay(("mybot",)) or 0.0,
             learned=self.learned,
         )
 

@@ -714,8 +714,8 @@ class Frontier:
         for each in held_up[:_SLOWEST_NAMED]:
             if each.seconds:
                 self._logger.info(
-                    "%(host)s held up the crawl for %(time)s: %(requests)d requests, with a delay "
-                    "of %(delay)g s",
+                    "%(host)s held up the crawl for %(time)s, with a delay of %(delay)g s "
+                    "(requests: %(requests)d)",
                     host=each.key,
                     time=duration(each.seconds),
                     requests=each.requests,

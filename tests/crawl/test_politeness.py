@@ -113,7 +113,7 @@ def test_pace(site: Site, mode: str) -> None:
     assert result.stats["rep/crawl_delay/waited"] > 3
     lines = result.lines("INFO", "held up the crawl")
     assert len(lines) == 5
-    assert "11 requests, with a delay of 0.2 s" in " ".join(lines)
+    assert "with a delay of 0.2 s (requests: 11)" in " ".join(lines)
 
 
 def test_scrapys_own_delays_only_lengthen(site: Site, mode: str) -> None:

@@ -322,7 +322,7 @@ def test_pauses_over_workers(
     """
     hosts = [site.add(RULES, name=f"127.0.3.{number}") for number in range(1, 4)]
     limited, other, _ = hosts
-    limit(limited, 9, busy(429, "2") if asks else busy(503), each=True)
+    limit(limited, 9, busy(429, "1") if asks else busy(503), each=True)
     for host in hosts[1:]:
         limit(host, 0)
     urls = [host.url(f"/{page}") for page in range(40) for host in hosts]

@@ -154,13 +154,13 @@ def test_a_delay_longer_than_the_robotstxt_holds(site: Site) -> None:
     """A robots.txt holds until a request has its turn, also if it holds for a shorter time than
     its Crawl-delay.
     """
-    host = site.add(DELAY.format(1.2))
+    host = site.add(DELAY.format(0.6))
     urls = [host.url("/1"), host.url("/2")]
-    settings = {"REP_MAX_AGE": 0.5, "CLOSESPIDER_TIMEOUT": 60}
+    settings = {"REP_MAX_AGE": 0.2, "CLOSESPIDER_TIMEOUT": 60}
     result = run_crawl(urls, settings=settings)
     assert result.fetched() == urls
     assert len(host.robots_hits) <= 2
-    assert min(host.gaps) >= 1.2
+    assert min(host.gaps) >= 0.6
 
 
 @pytest.mark.newest

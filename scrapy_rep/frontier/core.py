@@ -871,12 +871,12 @@ class Core:
         self, scope: Scope, origin: Origin, delay: float, now: float, *, since: float
     ) -> None:
         """Set the *delay* of *origin*, a host of *scope*, in seconds; 0 removes it. A new delay
-        begins at the time *since*, when robots.txt was fetched.
+        begins at the time *since*, when robots.txt was fetched, or with the last answer.
         """
         delays = scope.delays or {}
         if delay:
             if (self, origin) not in delays:
-                scope.hold(since + delay, Hold.DELAY)
+                scope.hold(max(since, scope.answered_at) + delay, Hold.DELAY)
             delays[self, origin] = delay
         else:
             delays.pop((self, origin), None)

@@ -366,6 +366,22 @@ def test_a_delay_counts_from_the_fetch_of_robotstxt(
     assert expected == 0 or world.next() is not None
 
 
+def test_a_delay_counts_from_the_last_answer() -> None:
+    """If the host has answered a request since robots.txt was fetched, the next one waits for the
+    whole delay after that answer.
+    """
+    world = World()
+    world.queue()
+    world.queue()
+    first = world.next()
+    world.pass_time(10)
+    world.leave(first)
+    world.core.set_delay(world.a, A, 5, world.now, since=0)
+    assert world.next() is None
+    world.pass_time(5)
+    assert world.next() is not None
+
+
 def test_a_delay_that_is_taken_back() -> None:
     """When a host drops its delay, its requests go in parallel."""
     world = World()

@@ -541,14 +541,15 @@ class CoreMachine(RuleBasedStateMachine):
         self, crawl: Crawl, origin: Origin, delay: float, ago: float
     ) -> None:
         model = self.model(origin.host)
+        scope = self.scopes.get(origin.host)
+        since = self.now - ago
         if not delay:
             model.delays.pop((crawl, origin), None)
         else:
             if (crawl, origin) not in model.delays:
-                model.not_before = max(model.not_before, self.now - ago + delay)
+                begins = max(since, scope.answered_at)
+                model.not_before = max(model.not_before, begins + delay)
             model.delays[crawl, origin] = delay
-        scope = self.scopes.get(origin.host)
-        since = self.now - ago
         crawl.core.set_delay(scope, origin, delay, self.now, since=since)
 
     @rule(name=st.sampled_from(NAMES), seconds=st.sampled_from([5.0, 50.0]))

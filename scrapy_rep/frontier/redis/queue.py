@@ -226,7 +226,6 @@ class HostQueue(Base):
         if generation != self._worker.generation:
             self._handed_out.clear()  # Other workers have them.
         if answer is not None:
-            self._log_returned(answer.returned)
             self._wanted.begin(answer.wanted)
             self._handed_out.extend(answer.found)
         if answer is not None and answer.found:
@@ -371,14 +370,6 @@ class HostQueue(Base):
             self._call_at(self._kept_until)
         if self._ask_at > now:
             self._call_at(self._ask_at)
-
-    def _log_returned(self, count: int) -> None:
-        if count:
-            self._logger.warning(
-                "A worker has not renewed its lease for REP_QUEUE_LEASE seconds: the %(count)d "
-                "requests that it had taken are in the queue again, for any worker",
-                count=count,
-            )
 
     # The spider.
 

@@ -565,6 +565,12 @@ class Worker:
         *items: Sequence[Any],
     ) -> Answer:
         self.last_pause, self.again = last_pause, again / 1000
+        if returned:
+            self._link.logger.warning(
+                "A worker has not renewed its lease for REP_QUEUE_LEASE seconds: the %(count)d "
+                "requests that it had taken are in the queue again, for any worker",
+                count=returned,
+            )
         for host, *times in pauses:
             self._on_paused(host.decode(), *(each / 1000 for each in times))
         found, refused, wanted = items

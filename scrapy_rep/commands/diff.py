@@ -281,7 +281,12 @@ class Differences:
         self._have_rules_changed = bool(changes) or not is_all
         for change in changes:
             place = "" if change["agents"] else "Outside of the groups"
-            self._output.show({"kind": "rules", **change}, _RULES_ROWS, place=place)
+            texts = {
+                kind: [{"rule": _with_line(**each)} for each in change[kind]]
+                for kind in ("removed", "added")
+            }
+            record = {"kind": "rules", **change}
+            self._output.show(record, _RULES_ROWS, place=place, **texts)
         if not is_all:
             notify(
                 "the files have too many groups to compare; not all changes are shown"
@@ -402,3 +407,8 @@ def _kind(old: Judged, new: Judged) -> str:
     if new.is_fetched:
         return "allowed"
     return "delayed" if new.record["reason"] in _PACE else "denied"
+
+
+def _with_line(rule: str, line: int, **_: object) -> str:
+    """Return a rule or record as the text has it. The line of a sitemap is not known."""
+    return f"{rule}   (line {line})" if line else rule

@@ -86,8 +86,7 @@ def _change(
                 "field": field,
                 "value": value,
                 "line": line,
-                "rule": f"{field.capitalize()}: {value}"
-                + (f"   (line {line})" if line else ""),
+                "rule": f"{field.capitalize()}: {value}",
             }
             for (field, value), line in these.items()
             if (field, value) not in those

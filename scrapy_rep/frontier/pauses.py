@@ -103,7 +103,8 @@ class Pauses:
         self, key: str, pause: float, own: float, lasted: float
     ) -> None:
         """Note that another worker, or an earlier run, has seen a host ask for a pause, of which
-        *pause* seconds are left. Its back-off has *lasted* so long, and *own* is the last pause that was doubled.
+        *pause* seconds are left. Its back-off has *lasted* so long, and *own* is the last pause that
+        was doubled.
         """
         now, scope = self._clock.monotonic(), self._core.scopes.get(key)
         until, since = now + pause, now - lasted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -107,6 +108,15 @@ def test_rules_and_verdicts(rep: Rep) -> None:
         "  now denied: 2\n"
         "  unchanged: 6\n"
     )
+
+
+def test_rules_as_json(rep: Rep) -> None:
+    """A changed rule is a field, a value and a line, apart from each other."""
+    first, *_ = map(
+        json.loads, rep("diff", "robots.txt", "new.txt", "--json").out.splitlines()
+    )
+    rule = {"field": "disallow", "value": "/basket/", "rule": "Disallow: /basket/"}
+    assert first["removed"][0] == rule | {"line": 5}
 
 
 def test_nothing_changed(rep: Rep) -> None:

@@ -272,6 +272,29 @@ def test_a_worker_that_starts_after_a_pause(shared: Shared) -> None:
     assert two.on_network == [f"{A}/image"]
 
 
+def test_two_requests_that_may_go_at_once(shared: Shared) -> None:
+    """If an image and a page of one worker may go in the same moment after a pause, one of them
+    goes, and none is lost.
+    """
+    crawl = WorkerCrawl(shared)
+    crawl.push(f"{A}/1")
+    crawl.settle(0.1)
+    crawl.answer(f"{A}/robots.txt")
+    crawl.settle(0.1)
+    busy(crawl, f"{A}/1", **{"Retry-After": "5"})
+    crawl.outside(f"{A}/image")
+    crawl.push(f"{A}/2")
+    # The engine asks for a request before the timers of that time have been called.
+    shared.clock._now += 5.1
+    crawl.engine.wake()
+    crawl.run()
+    assert crawl.on_network == [f"{A}/2"]
+    assert shared.count() == 1
+    crawl.answer(f"{A}/2")
+    crawl.settle(3)
+    assert crawl.on_network == [f"{A}/image"]
+
+
 def busy(crawl: WorkerCrawl, url: str, **headers: str) -> None:
     """Let the host of *url* answer 429."""
     (request,) = [each for each in crawl.downloader.network if each.url == url]

@@ -64,15 +64,17 @@ class HoldBack:
 
     def __init__(self) -> None:
         self._held: list[Deferred[None]] = []
+        self._may_go = False
 
     async def process_request(self, request: Request) -> None:
-        if "/held" in request.url:
+        if "/held" in request.url and not self._may_go:
             waiting: Deferred[None] = Deferred()
             self._held.append(waiting)
             await maybe_deferred_to_future(waiting)
 
     def process_response(self, request: Request, response: Response) -> Response:
         if request.url.endswith("/go"):
+            self._may_go = True
             for waiting in self._held:
                 waiting.callback(None)
         return response

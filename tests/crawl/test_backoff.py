@@ -444,7 +444,7 @@ def test_held_back_by_a_component(site: Site, mode: str) -> None:
     """Requests that another middleware holds back until a pause of their host is over go one by
     one after it, although they had their places before it.
     """
-    host = limit(site.add(RULES), 1, busy(503, "1"))
+    host = limit(site.add(RULES), 1, busy(503, "1", delay=0.3))
     other = site.add(RULES, name="127.0.0.2")
     other.answers["/go"] = Answer(delay=1.8)
     urls = [host.url("/asks"), other.url("/go"), *pages(host, 3, "held")]

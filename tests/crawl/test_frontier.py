@@ -299,7 +299,6 @@ def test_what_a_crawl_waits_for(site: Site) -> None:
 
 
 @pytest.mark.newest
-@pytest.mark.unmeasured
 def test_rules_that_take_memory(site: Site) -> None:
     """Of 12 parsed robots.txt files that take 18 MB of memory each, only as many are kept
     as the memory of REP_STORE allows.

@@ -26,7 +26,6 @@ pytest.importorskip("scrapy_playwright", reason="scrapy-playwright is not instal
 pytestmark = [
     pytest.mark.newest,
     pytest.mark.slow,
-    pytest.mark.unmeasured,
     pytest.mark.skipif(CHROMIUM is None, reason="There is no Chromium"),
 ]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.crawl.server import Host, Site
 
-pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
+pytestmark = pytest.mark.newest
 
 SPIDERS = "tests.crawl.surviving_spiders."
 MIDDLEWARES = {

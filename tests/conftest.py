@@ -79,7 +79,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for mark in marks_of_package(item):
             item.add_marker(mark)
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    places = mixed(list(dict.fromkeys(item.path.as_posix() for item in items)))
+    items.sort(
+        key=lambda item: (
+            item.get_closest_marker("slow") is None,
+            places[item.path.as_posix()],
+        )
+    )
+
+
+def mixed(files: list[str]) -> dict[str, float]:
+    """Return the places of *files* in an order that mixes crawls, which wait most of the time, with
+    tests that compute.
+    """
+    crawls = [file for file in files if "/tests/crawl/" in file]
+    others = [file for file in files if "/tests/crawl/" not in file]
+    return {
+        file: number / len(each)
+        for each in (crawls, others)
+        for number, file in enumerate(each)
+    }
 
 
 def pytest_collection_finish() -> None:

@@ -128,12 +128,12 @@ class BackOff:
     was_over: bool = False
     """Whether a request has succeeded since the first pause."""
 
+    asked_at: float = -inf
+    """When the last pause was asked for, or when this process learned of it."""
+
     # For the ledger.
     asked: float = 0.0
     """The seconds of the pause after which no request was sent yet; 0 if there is none."""
-
-    asked_at: float = -inf
-    """When it was asked for."""
 
     @property
     def is_over(self) -> bool:
@@ -928,7 +928,7 @@ class Core:
 
     def _pause(self, scope: Scope, found: BackOff, until: float, now: float) -> None:
         if until > found.until:
-            found.asked, found.asked_at = round(until - now, 3), now
+            found.asked, found.asked_at = round(max(until - now, 0.0), 3), now
             found.until = until
         found.places = 1
         scope.hold(found.until, Hold.BACK_OFF)

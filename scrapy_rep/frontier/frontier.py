@@ -420,8 +420,9 @@ class Frontier:
         *is_stranger*: it is for the robots.txt of another host, which redirects it. Raises
         SpiderClosing, or BackingOff if its host has asked for too long a pause.
         """
-        if request in self._in_flight:
-            if not self.pauses.holds(self._in_flight[request].ticket):
+        found = self._in_flight.get(request)
+        if found is not None:
+            if not self.pauses.hold(found.ticket, found.since):
                 return False
             self.left(request)
             if self.leases is not None:

@@ -103,8 +103,8 @@ class Pauses:
         self, key: str, pause: float, own: float, lasted: float
     ) -> None:
         """Note that another worker, or an earlier run, has seen a host ask for a pause, of which
-        *pause* seconds are left. Its back-off has *lasted* so long, and *own* is the last pause that
-        was doubled.
+        *pause* seconds are left (less than 0 after it). Its back-off has *lasted* so long, and *own*
+        is the last pause that was doubled.
         """
         now, scope = self._clock.monotonic(), self._core.scopes.get(key)
         until, since = now + pause, now - lasted
@@ -115,10 +115,13 @@ class Pauses:
         for key, left in pauses if self._settings.backoff_max else ():
             self.paused_elsewhere(key, left, own=0.0, lasted=0.0)
 
-    def holds(self, ticket: Ticket) -> bool:
-        """Whether a host of *ticket* has asked for a pause that is not over."""
+    def hold(self, ticket: Ticket, since: float) -> bool:
+        """Whether a pause holds the request back that has had the places of *ticket* *since* then:
+        it is not over, or began later. After a pause there are fewer places.
+        """
         pauses = [each.back_off for each in ticket.scopes if each.back_off is not None]
-        return any(each.until > self._clock.monotonic() for each in pauses)
+        now = self._clock.monotonic()
+        return any(each.until > now or each.asked_at > since for each in pauses)
 
     def why_refused(self, ticket: Ticket) -> str:
         """Return why the requests of *ticket* are refused, for a message."""

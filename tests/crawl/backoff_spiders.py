@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import Deferred
 
 from scrapy_rep import back_off
 from tests.crawl.spiders import PlanSpider
@@ -54,3 +55,26 @@ class SlowDownSpider(PlanSpider):
         if response.body == b"slow down":
             back_off(self.crawler, urlsplit(response.url).hostname, self.pause)
             yield response.request.replace(dont_filter=True)
+
+
+class HoldBack:
+    """A downloader middleware that holds all requests for ``/held`` pages back until a page
+    ``/go`` has come.
+    """
+
+    def __init__(self) -> None:
+        self._held: list[Deferred[None]] = []
+        self._may_go = False
+
+    async def process_request(self, request: Request) -> None:
+        if "/held" in request.url and not self._may_go:
+            waiting: Deferred[None] = Deferred()
+            self._held.append(waiting)
+            await maybe_deferred_to_future(waiting)
+
+    def process_response(self, request: Request, response: Response) -> Response:
+        if request.url.endswith("/go"):
+            self._may_go = True
+            for waiting in self._held:
+                waiting.callback(None)
+        return response

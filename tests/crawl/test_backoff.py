@@ -440,6 +440,27 @@ def test_in_a_download_slot(site: Site, mode: str) -> None:
     assert result.stats["rep/denied/back-off"] == 4
 
 
+def test_held_back_by_a_component(site: Site, mode: str) -> None:
+    """Requests that another middleware holds back until a pause of their host is over go one by
+    one after it, although they had their places before it.
+    """
+    host = limit(site.add(RULES), 1, busy(503, "1", delay=0.3))
+    other = site.add(RULES, name="127.0.0.2")
+    other.answers["/go"] = Answer(delay=1.8)
+    urls = [host.url("/asks"), other.url("/go"), *pages(host, 3, "held")]
+    run_crawl(
+        urls,
+        mode=mode,
+        settings={
+            **SETTINGS,
+            "DOWNLOADER_MIDDLEWARES": {"tests.crawl.backoff_spiders.HoldBack": 50},
+            "REP_WAIT_MAX": 30,
+        },
+    )
+    check_kept(host)
+    check_fetched(host, host.url("/asks"), *pages(host, 3, "held"))
+
+
 def test_a_page_that_asks_for_a_pause(site: Site, mode: str) -> None:
     """A spider that calls ``back_off`` for a page with status 200 pauses that host, and no other.
     Its pages are all fetched in the end.

@@ -499,7 +499,7 @@ end
 
 -- What the worker gets.
 
--- The pauses that the worker does not know.
+-- The pauses that the worker does not know, also those that are over, if there was no success since.
 local function newer_pauses()
     local found = {}
     local newer = call('ZRANGEBYSCORE', pauses, '(' .. order.last_pause, '+inf', 'WITHSCORES',
@@ -507,7 +507,7 @@ local function newer_pauses()
     for index = 1, #newer, 2 do
         local host = host_named(newer[index])
         order.last_pause = tonumber(newer[index + 1])
-        if host.paused > now then
+        if host.paused > now or host.own > 0 then
             found[#found + 1] = { host.name, host.paused - now, host.own, now - host.since }
         end
     end

@@ -175,15 +175,16 @@ class HostQueue(Base):
         spider stays open for *timeout* seconds without a request.
         """
         self._idle_seconds = timeout
-        self._frontier.settle()
-        request = None
-        if self._frontier.has_room:
+        frontier = self._frontier
+        frontier.settle()
+        if frontier.has_room:
             self._give_back_old()
             if not self._handed_out:
                 self._ask_if_due()
-            request = self._start_next()
-        self._frontier.flush()
-        return request
+        # What continues now may report which requests have ended: one that is popped, but not
+        # in the engine yet, would look as if it had.
+        frontier.flush()
+        return self._start_next() if frontier.has_room else None
 
     def _ask_if_due(self) -> None:
         """Ask the server for requests, unless it has said that none is ready yet."""

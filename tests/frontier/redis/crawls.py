@@ -14,7 +14,7 @@ from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.frontier.redis import HostQueue
 from scrapy_rep.frontier.redis.dupefilter import DupeFilter
 from scrapy_rep.frontier.redis.worker import Link
-from tests.frontier.fakes import Crawl, FakeStoreClient
+from tests.frontier.fakes import Crawl, FakeClock, FakeStoreClient
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -31,6 +31,18 @@ class ErrbackSpider(Spider):
         """A method, since requests on disk or on a server can call
         only methods of the spider.
         """
+
+
+class OwnClock:
+    """The clock that all crawls share, as the clock of another process: crawls of one process
+    share delays and pauses without the server.
+    """
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._clock, name)
 
 
 class WorkerCrawl(Crawl):
@@ -50,7 +62,7 @@ class WorkerCrawl(Crawl):
         if not hasattr(shared, "store_client"):
             shared.store_client = FakeStoreClient()
         super().__init__(
-            clock=shared.clock, store_client=shared.store_client, **settings
+            clock=OwnClock(shared.clock), store_client=shared.store_client, **settings
         )
         self.df = DupeFilter.from_spider(self.crawler.spider)
         if opens:

@@ -92,8 +92,10 @@ def test_success_of_what_was_sent_before(shared: Shared) -> None:
 
 
 def test_pauses_are_told(shared: Shared) -> None:
-    """Each worker learns of each pause once, also one that starts later."""
-    told: list[list[tuple[object, ...]]] = [[], [], []]
+    """Each worker learns of each pause once, also one that starts later: even after the pause, as
+    long as the host has not succeeded since.
+    """
+    told: list[list[tuple[object, ...]]] = [[], [], [], [], []]
 
     def worker(number: int) -> Worker:
         return shared.worker(on_paused=lambda *each: told[number].append(each))
@@ -103,14 +105,24 @@ def test_pauses_are_told(shared: Shared) -> None:
     shared.advance(1)
     for each in (one, two, two):
         each.exchange()
-    assert told == [[(HOST, 7.0, 2.0, 0.0)], [(HOST, 6.0, 2.0, 1.0)], []]
+    assert told[:2] == [[(HOST, 7.0, 2.0, 0.0)], [(HOST, 6.0, 2.0, 1.0)]]
     one.back_off("b.example", 3.0, 1.0)
     one.back_off(HOST, 9.0, 2.0)
     two.exchange()
     assert told[1][1:] == [("b.example", 3.0, 1.0, 0.0), (HOST, 9.0, 2.0, 1.0)]
     shared.advance(5)
     worker(2)
-    assert told[2] == [(HOST, 4.0, 2.0, 6.0)]
+    assert told[2] == [("b.example", -2.0, 1.0, 5.0), (HOST, 4.0, 2.0, 6.0)]
+    shared.advance(5)
+    know(one, PAGES)
+    push(one, PAGES, "1")
+    probe = take(one)
+    worker(3)
+    assert told[3][1:] == [(HOST, -1.0, 2.0, 11.0)]
+    end(one, probe, pause=one.last_pause)
+    one.exchange()
+    worker(4)
+    assert [host for host, *_ in told[4]] == ["b.example"]
 
 
 def test_longest_pause_of_several_workers(shared: Shared) -> None:
@@ -233,6 +245,54 @@ def test_places_after_a_pause_are_not_shared(shared: Shared) -> None:
     crawl.answer(second)
     crawl.settle(3)
     assert crawl.on_network == []
+
+
+def test_a_worker_that_starts_after_a_pause(shared: Shared) -> None:
+    """After a pause, a worker that has started since sends nothing to the host beside the request of
+    another one.
+    """
+    one = WorkerCrawl(shared)
+    one.push(f"{A}/1")
+    one.settle(0.1)
+    one.answer(f"{A}/robots.txt")
+    one.settle(0.1)
+    busy(one, f"{A}/1", **{"Retry-After": "5"})
+    one.push(f"{A}/2")
+    one.settle(5.5)
+    assert one.on_network == [f"{A}/2"]
+    two = WorkerCrawl(shared)
+    two.settle(0.6)
+    two.outside(f"{A}/image")
+    two.settle(2)
+    one.settle(0.1)
+    assert two.on_network == []
+    one.answer(f"{A}/2")
+    one.settle(0.1)
+    two.settle(3)
+    assert two.on_network == [f"{A}/image"]
+
+
+def test_two_requests_that_may_go_at_once(shared: Shared) -> None:
+    """If an image and a page of one worker may go in the same moment after a pause, one of them
+    goes, and none is lost.
+    """
+    crawl = WorkerCrawl(shared)
+    crawl.push(f"{A}/1")
+    crawl.settle(0.1)
+    crawl.answer(f"{A}/robots.txt")
+    crawl.settle(0.1)
+    busy(crawl, f"{A}/1", **{"Retry-After": "5"})
+    crawl.outside(f"{A}/image")
+    crawl.push(f"{A}/2")
+    # The engine asks for a request before the timers of that time have been called.
+    shared.clock._now += 5.1
+    crawl.engine.wake()
+    crawl.run()
+    assert crawl.on_network == [f"{A}/2"]
+    assert shared.count() == 1
+    crawl.answer(f"{A}/2")
+    crawl.settle(3)
+    assert crawl.on_network == [f"{A}/image"]
 
 
 def busy(crawl: WorkerCrawl, url: str, **headers: str) -> None:

@@ -190,6 +190,7 @@ async def test_another_worker_was_faster() -> None:
     assert not known.robots.is_allowed("http://example.com/other", ("mybot",))
     assert cached.reported == [False]
     assert cached.fetcher.asked == []
+    await cached.cache._store._spider_closed()
     # The lock is released.
     assert store.locks == {}
 
@@ -352,7 +353,7 @@ async def test_what_this_crawler_has_dropped_is_not_stored() -> None:
     """
     store = SharedMemory()
     before = dumps(entry(ROBOTS_URL, ROBOTS, age=3600))
-    store.put(str(ORIGIN), before, 0, "")
+    store.put(str(ORIGIN), before, 0, "writer")
     cached = Cached(store)
     dropped = replace(result(ROBOTS_URL, status=None), is_dropped=True)
     cached.fetcher.answers[ROBOTS_URL] = dropped

@@ -137,7 +137,6 @@ async def test_entries_that_can_not_be_read(
     do, and each is counted."""
     client, store, crawler = shared()
     store.kept[NAME] = data
-    assert await get(client) is None
     assert await is_first(client)
     [warning] = caplog.messages
     assert f"The entry of {NAME}/robots.txt in the store" in warning

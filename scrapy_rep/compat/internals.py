@@ -16,7 +16,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy.utils.defer import deferred_from_coro
-from twisted.python.failure import Failure
 
 from scrapy_rep.compat.versions import slot_moment
 from scrapy_rep.log import get_logger
@@ -244,25 +243,6 @@ def fingerprints_of(dupefilter: RFPDupeFilter) -> set[bytes]:
         *(each for each in found if isinstance(each, bytes)),
         *(bytes.fromhex(match[0]) for match in written if match),
     }
-
-
-def fail(
-    crawler: Crawler, request: Request, error: Exception, on_end: Callable[[], object]
-) -> None:
-    """Call the errback of *request* with *error*, as if its download had failed. Call *on_end*
-    when the errback has ended.
-    """
-    enqueue = _find(crawler.engine, "scraper.enqueue_scrape")
-    if request.errback is None or enqueue is None:
-        on_end()
-        return
-
-    def ended(_: object) -> None:
-        on_end()
-        # The engine checks for the end of the crawl only after a download; there was none.
-        wake(crawler)
-
-    enqueue(Failure(error), request).addBoth(ended)
 
 
 _getter = cache(attrgetter)

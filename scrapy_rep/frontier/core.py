@@ -98,7 +98,7 @@ class Where(Enum):
     """It waits for a place, or for the ``next_at`` of a scope."""
 
     READY = auto()
-    """A queue whose next request may go."""
+    """A queue whose next request may go, or is refused."""
 
     REFUSED = auto()
 
@@ -345,7 +345,9 @@ class Ready(Line):
         return scope in self._by_slot or scope in self._others
 
     def moved(self, scope: Scope, before: int) -> None:
-        """Note that the number of requests of *scope* in flight has changed."""
+        """Note that the number of requests of *scope* in flight has changed, or that it had its
+        turn without that.
+        """
         if scope in self._by_slot:
             del self._rows[before][scope]
             self._enter(scope)
@@ -580,7 +582,7 @@ class Core:
         """The tickets of requests in the downloader that may go now, with their places."""
 
         self.refused: OrderedDict[Ticket, None] = OrderedDict()
-        """The tickets whose requests are refused: see :meth:`is_refused`."""
+        """The tickets of requests in the downloader that are refused."""
 
         self._urgent: deque[Host] = deque()
         self._wanted: deque[Host] = deque()
@@ -631,8 +633,9 @@ class Core:
             self._alarms.set(host, host.retry_at)
 
     def next(self, ready: Ready, now: float) -> Ticket | None:
-        """Return a ticket of *ready* whose next request may go, with its places; None if there
-        is none. If it has more requests, it must be added again.
+        """Return a ticket of *ready* whose next request may go, with its places, or is refused, if
+        the ticket is at ``Where.REFUSED``; None if there is none. If it has more requests, it must be
+        added again.
         """
         while (ticket := ready.pop()) is not None:
             ticket.where = Where.NOWHERE
@@ -640,12 +643,15 @@ class Core:
             is_known = host is None or (host.phase is Phase.OPEN and now < host.expires)
             if is_known and self._is_free(ticket, now):
                 self.take(ticket, now)
+            elif self._is_refused(ticket, now):
+                ticket.where, slot = Where.REFUSED, ticket.scopes[-1]
+                ready.moved(slot, slot.in_flight)
             else:
                 self.add(ticket, now)
             for scope in ticket.scopes:
                 if scope.parked is not None:
                     self.scopes.release(scope, now)
-            if ticket.where is Where.NOWHERE:
+            if ticket.where in {Where.NOWHERE, Where.REFUSED}:
                 return ticket
         return None
 
@@ -827,8 +833,8 @@ class Core:
             host.phase = Phase.UNKNOWN
         self._forget(host)
 
-    def is_refused(self, ticket: Ticket, now: float) -> bool:
-        """Whether the requests of *ticket* are still refused."""
+    def _is_refused(self, ticket: Ticket, now: float) -> bool:
+        """Whether the requests of *ticket* are refused."""
         if ticket.host is not None and ticket.host.phase is Phase.REFUSED:
             return True
         return self.backs_off_too_long(ticket, now) is not None
@@ -845,8 +851,11 @@ class Core:
         self._forget(host)
 
     def _refuse(self, ticket: Ticket) -> None:
-        ticket.where = Where.REFUSED
-        self.refused[ticket] = None
+        if ticket.line.is_direct:
+            ticket.where = Where.REFUSED
+            self.refused[ticket] = None
+        else:
+            ticket.line.add(ticket)
 
     def _want(self, host: Host, *, is_urgent: bool) -> None:
         if host.is_fetching:

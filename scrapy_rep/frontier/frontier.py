@@ -30,7 +30,7 @@ from scrapy_rep.exceptions import BackingOff, SpiderClosing
 from scrapy_rep.fetching.middleware import FetchMiddleware
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.clock import Alarms, Clock
-from scrapy_rep.frontier.core import Core, Hold, Scopes, Ticket
+from scrapy_rep.frontier.core import Core, Hold, Scopes, Ticket, Where
 from scrapy_rep.frontier.hostkeys import (
     HostKey,
     bare_host,
@@ -42,7 +42,6 @@ from scrapy_rep.frontier.hostkeys import (
 )
 from scrapy_rep.frontier.measures import Measures
 from scrapy_rep.frontier.pauses import Pauses, duration
-from scrapy_rep.frontier.refusing import Refusing
 from scrapy_rep.frontier.reporter import BACK_OFF, Case, DecisionReporter
 from scrapy_rep.log import CrawlLog
 from scrapy_rep.settings import RepSettings
@@ -91,7 +90,6 @@ class Owner(Protocol):
     """A queue of the scheduler, which owns tickets."""
 
     def push(self, request: Request, *, is_exempt: bool = False) -> None: ...
-    def take(self, queue: BackQueue) -> Request | None: ...
     def count_ready(self) -> int: ...
     def count_waiting(self) -> int | None: ...
 
@@ -191,7 +189,6 @@ class Frontier:
         self.core.scopes.on_pause.append(self._hold_back)
         self.pauses = Pauses(crawler, self, settings, reporter)
         self.measures = Measures(self.clock, reporter.traffic)
-        self.refusing = Refusing(crawler, self, reporter)
         self.hosts: Hosts | None = None
         """Knows the rules of hosts; None if the crawl ignores robots.txt."""
 
@@ -305,7 +302,7 @@ class Frontier:
         self.core.add(queue, self.clock.monotonic())
 
     def next(self, ready: Ready) -> BackQueue | None:
-        """Return a queue of *ready* whose next request may go, with its places."""
+        """Return a queue of *ready* whose next request may go, with its places, or is refused."""
         queue = self.core.next(ready, self.clock.monotonic())
         assert queue is None or isinstance(queue, BackQueue)
         return queue
@@ -321,8 +318,10 @@ class Frontier:
 
     def popped(self, ticket: Ticket, request: Request | None) -> None:
         """Note that *request*, for which *ticket* has its places, goes to the downloader; None if
-        there is none after all.
+        there is none after all. If it is refused, it has no places: the middleware refuses it.
         """
+        if ticket.where is Where.REFUSED:
+            return
         if request is None:
             self.core.leave(ticket, self.clock.monotonic(), fetched=False)
         else:
@@ -374,12 +373,9 @@ class Frontier:
             ended.append(ticket)
         while core.refused:
             refused, _ = core.refused.popitem(last=False)
-            if isinstance(refused, Waiter):
-                self._end(refused, is_granted=False)
-                ended.append(refused)
-            else:
-                assert isinstance(refused, BackQueue)
-                self.refusing.add(refused)
+            assert isinstance(refused, Waiter)
+            self._end(refused, is_granted=False)
+            ended.append(refused)
         at = core.wake_at()
         if at < self._alarm_at:
             self._alarm_at = at

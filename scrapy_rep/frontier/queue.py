@@ -189,13 +189,6 @@ class HostQueue:
 
     # For the frontier.
 
-    def take(self, queue: BackQueue) -> Request | None:
-        try:
-            return self._take(queue)
-        finally:
-            if not queue:
-                self._drop(queue)
-
     def count_waiting(self) -> int:
         """Return the number of requests in this queue."""
         return self._count
@@ -279,7 +272,6 @@ class HostQueue:
         if self._watch is not None and self._watch.is_cancelled:
             return False
         ended = file.in_flight.keys() - requests_in_progress(self._crawler)
-        ended -= self._frontier.refusing.failing
         for request in ended:
             taken = file.in_flight.pop(request)
             if request not in self._frontier.closed_unsent:

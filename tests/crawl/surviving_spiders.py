@@ -12,7 +12,6 @@ from scrapy import Request, Spider
 from scrapy.exceptions import CloseSpider, IgnoreRequest
 from scrapy.http import TextResponse
 from scrapy.http.request import NO_CALLBACK
-from scrapy.squeues import PickleLifoDiskQueue
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import Deferred
@@ -211,10 +210,6 @@ class EchoSpider(SurvivorSpider):
         self.seen["responses"][-1].update(
             meta=dict(request.meta), size=len(request.body)
         )
-
-
-class OwnDiskQueue(PickleLifoDiskQueue):
-    """A disk queue of a project."""
 
 
 class FallbackSpider(SurvivorSpider):

@@ -26,6 +26,7 @@ pytest.importorskip("scrapy_playwright", reason="scrapy-playwright is not instal
 pytestmark = [
     pytest.mark.newest,
     pytest.mark.slow,
+    pytest.mark.unmeasured,
     pytest.mark.skipif(CHROMIUM is None, reason="There is no Chromium"),
 ]
 

@@ -82,7 +82,7 @@ def test_compared_with_both_runs(site: Site, mode: str, tmp_path: Path) -> None:
     """A dry run sends the same requests and makes the same items as the crawl without this
     package, and its ledger has exactly what the ledger of a real run has.
     """
-    size = (200, 100) if effort.is_long else (16, 25)
+    size = (200, 100) if effort.is_long else (8, 25)
     hosts, starts = build(site, *size)
     settings: dict[str, Any] = {
         "ITEM_PIPELINES": {"scrapy.pipelines.images.ImagesPipeline": 1},

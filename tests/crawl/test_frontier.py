@@ -268,18 +268,16 @@ def test_download_delay(site: Site, mode: str) -> None:
 
 
 def test_many_requests_of_a_host_that_is_given_up(site: Site) -> None:
-    """The requests of a host that is given up are refused in the queue: none passes through
-    the downloader, and errbacks are called.
+    """The requests of a host that is given up are all refused, with their errbacks, while those
+    of another host are sent.
     """
-    host = site.refusing()
-    result = run_crawl(
-        [host.url(f"/{number}") for number in range(500)],
-        settings={"LOG_LEVEL": "INFO"},
-    )
+    host, other = site.refusing(), site.add(RULES)
+    dead = [host.url(f"/{number}") for number in range(500)]
+    alive = [other.url(f"/{number}") for number in range(10)]
+    result = run_crawl([*dead, *alive], settings={"LOG_LEVEL": "INFO"})
     assert len(result.errors) == 500
-    assert result.stats["rep/given_up"] == 500
     assert result.stats["robotstxt/forbidden"] == 500
-    assert "scheduler/dequeued" not in result.stats
+    assert len(other.pages) == 10
     assert result.stats["finish_reason"] == "finished"
 
 
@@ -302,7 +300,6 @@ def test_what_a_crawl_waits_for(site: Site) -> None:
 
 
 @pytest.mark.newest
-@pytest.mark.unmeasured
 def test_rules_that_take_memory(site: Site) -> None:
     """Of 12 parsed robots.txt files that take 18 MB of memory each, only as many are kept
     as the memory of REP_STORE allows.

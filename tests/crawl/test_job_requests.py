@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.crawl.server import Host, Site
 
-pytestmark = pytest.mark.newest
+pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
 SPIDERS = "tests.crawl.surviving_spiders."
 MIDDLEWARES = {

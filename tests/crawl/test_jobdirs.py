@@ -16,7 +16,7 @@ from tests.crawl.trials import HTML, RULES, Trial, check_whole, moments
 if TYPE_CHECKING:
     from tests.crawl.server import Host, Site
 
-pytestmark = pytest.mark.newest
+pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
 FIXTURES = Path(__file__).parent / "jobdirs"
 OLD = {

@@ -40,7 +40,7 @@ def check_nothing_lost(hosts: list[Host], result: CrawlResult) -> None:
     assert len(result.errors) == len(FORBIDDEN) * len(hosts)
     assert len(result.responses) == len(ALLOWED) * len(hosts)
     assert result.stats["finish_reason"] == "finished"
-    assert "rep/given_up" not in result.stats
+    assert "rep/denied/unreachable" not in result.stats
     assert "log_count/ERROR" not in result.stats, result.log
 
 
@@ -99,7 +99,7 @@ def test_giving_up(site: Site, mode: str) -> None:
     assert {error["reason"] for error in result.errors} == {"unreachable"}
     assert "status 503" in result.errors[0]["message"]
     assert sorted(error["url"] for error in result.errors) == sorted(urls)
-    assert result.stats["rep/given_up"] == len(urls)
+    assert result.stats["rep/denied/unreachable"] == len(urls)
     assert 2 <= result.stats["elapsed_time_seconds"]
     first, last = result.lines("WARNING", host.robotstxt)
     assert "wait for up to 0:00:02" in first

@@ -68,7 +68,7 @@ def test_when_it_becomes_stale(site: Site, mode: str) -> None:
     assert {error["reason"] for error in result.errors} == {"rule"}
     assert result.stats["rep/denied/rule"] == 40
     assert len(changed.robots_hits) == len(kept.robots_hits) == 2
-    assert "rep/given_up" not in result.stats
+    assert "rep/denied/unreachable" not in result.stats
 
 
 def test_nobody_passes_while_it_is_refreshed(site: Site, mode: str) -> None:

@@ -12,7 +12,7 @@ from tests.crawl.crawl import run_crawl
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.crawl.server import Host, Site
+    from tests.crawl.server import Site
 
 pytestmark = pytest.mark.unmeasured
 
@@ -20,14 +20,6 @@ RULES = "User-agent: *\nDisallow: /private\n"
 # Hosts that differ only in their port share a download slot, so it has room for all.
 FOUR = {"CONCURRENT_REQUESTS": 4}
 COUNTING = {"DOWNLOADER_MIDDLEWARES": {"tests.crawl.waiting_spiders.CountPasses": 594}}
-
-
-def healthy(site: Site) -> tuple[Host, list[str]]:
-    """Add a host whose 40 pages take 100 ms each."""
-    host = site.add(RULES)
-    paths = [f"/public/{number}" for number in range(40)]
-    host.answers = {**host.answers, **dict.fromkeys(paths, Answer(delay=0.1))}
-    return host, [host.url(path) for path in paths]
 
 
 def test_healthy_hosts_do_not_stall(site: Site, mode: str) -> None:

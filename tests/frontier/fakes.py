@@ -23,7 +23,7 @@ from scrapy.squeues import FifoMemoryQueue, LifoMemoryQueue
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.test import get_crawler
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred
 
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy_rep.fetching import cache
@@ -271,22 +271,9 @@ class FakeDownloader:
 
 
 class FakeScraper:
-    """Records the calls of errbacks."""
-
     def __init__(self) -> None:
         self.is_full = False
-        self.failed: list[tuple[Request, Exception]] = []
-        self.on_failed: list[Callable[[Request], None]] = []
-        self.errback_ended: Deferred[None] | None = None
-        """When the errbacks end; None if they end at once."""
-
         self.slot = SimpleNamespace(needs_backout=lambda: self.is_full)
-
-    def enqueue_scrape(self, failure: Failure, request: Request) -> Deferred[None]:
-        self.failed.append((request, failure.value))
-        for listener in self.on_failed:
-            listener(request)
-        return self.errback_ended or succeed(None)
 
 
 class FakeEngine:

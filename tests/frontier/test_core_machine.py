@@ -114,7 +114,6 @@ class Crawl:
         self.hosts: dict[Host, HostModel] = {}
         self.fetching: list[Host] = []
         self.tickets: list[Item] = []
-        self.refusing: list[Item] = []
         self.in_flight: list[InFlight] = []
         self.needed: set[Host] = set()
         self.is_woken = False
@@ -277,10 +276,13 @@ class CoreMachine(RuleBasedStateMachine):
             return False
         assert isinstance(item, Item)
         assert not item.is_over
-        assert item.where is Where.NOWHERE
-        self.check_goes(item)
+        if item.where is Where.REFUSED:
+            assert self.is_refused(item), "A ticket is refused that need not be"
+        else:
+            assert item.where is Where.NOWHERE
+            self.check_goes(item)
+            self.take(item)
         self.check_fair(crawl, ready, item, before, was_ready)
-        self.take(item)
         item.size -= 1
         if item.size:
             crawl.core.add(item, self.now)
@@ -298,11 +300,15 @@ class CoreMachine(RuleBasedStateMachine):
         was_ready: set[Scope],
     ) -> None:
         """The fewest requests in flight go first; no scope goes twice before one that has had as
-        few in flight for as long.
+        few in flight for as long. After a request that is refused, a scope may be ready again that
+        was not free.
         """
         served = item.scopes[-1]
+        is_refused = item.where is Where.REFUSED
         for scope in was_ready - {served}:
             if scope not in ready._by_slot:
+                continue
+            if is_refused and before[scope.key] < before[served.key]:
                 continue
             assert before[scope.key] >= before[served.key], "Another has fewer"
             if before[scope.key] == before[served.key]:
@@ -351,8 +357,6 @@ class CoreMachine(RuleBasedStateMachine):
     @rule(number=which)
     def cancel(self, number: int) -> None:
         item = self.pick([one for each in self.crawls for one in each.tickets], number)
-        if item in item.crawl.refusing:
-            item.crawl.refusing.remove(item)
         self.end_ticket(item)
         self.settle(item.crawl)
 
@@ -398,22 +402,6 @@ class CoreMachine(RuleBasedStateMachine):
         item.crawl.core.leave(item, self.now, fetched=found.is_sent)
         self.settle(item.crawl)
 
-    @precondition(lambda self: any(each.refusing for each in self.crawls))
-    @rule(number=which)
-    def refuse_one(self, number: int) -> None:
-        item = self.pick([one for each in self.crawls for one in each.refusing], number)
-        crawl = item.crawl
-        is_refused = crawl.core.is_refused(item, self.now)
-        assert is_refused == self.is_refused(item)
-        item.size -= is_refused
-        if not item.size or not is_refused:
-            crawl.refusing.remove(item)
-        if not item.size:
-            self.end_ticket(item)
-        elif not is_refused:
-            crawl.core.add(item, self.now)
-        self.settle(crawl)
-
     def is_refused(self, item: Item) -> bool:
         models = [self.model(scope.key) for scope in item.scopes]
         is_too_long = any(each.is_too_long(self.now, WAIT_MAX) for each in models)
@@ -451,10 +439,8 @@ class CoreMachine(RuleBasedStateMachine):
                 assert not item.is_over, "A cancelled ticket is refused"
                 assert self.is_refused(item), "A ticket is refused that need not be"
                 assert item.where is Where.REFUSED
-                if item.line.is_direct:
-                    self.end_ticket(item)
-                else:
-                    each.refusing.append(item)
+                assert item.line.is_direct
+                self.end_ticket(item)
         for each in self.crawls:
             if each.core.wake_at() <= self.now:
                 each.core.tick(self.now)
@@ -673,10 +659,9 @@ class CoreMachine(RuleBasedStateMachine):
                 assert not host.is_wanted or crawl.core.has_wanted
             elif item.where is Where.AT_SCOPE:
                 assert counts[id(item)] == 1
-            elif item.where is Where.READY:
-                assert item.line in crawl.lines
             else:
-                assert item in crawl.refusing, f"{item.where}: it is lost"
+                assert item.where is Where.READY, f"{item.where}: it is lost"
+                assert item.line in crawl.lines
         for host in crawl.needed & set(crawl.core.hosts.values()):
             model = crawl.model(host)
             if model.is_down and not host.is_wanted and host not in crawl.fetching:
@@ -699,8 +684,6 @@ class CoreMachine(RuleBasedStateMachine):
                 for ready in crawl.lines:
                     while self.pop_one(crawl, ready):
                         pass
-            while any(each.refusing for each in self.crawls):
-                self.refuse_one(0)
             self.leave_all()
             self.every_ticket_is_where_it_waits_for_something()
             at = min(each.core.wake_at() for each in self.crawls)

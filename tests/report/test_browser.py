@@ -30,6 +30,7 @@ pytest.importorskip("axe_playwright_python")
 pytestmark = [
     pytest.mark.skipif(not CHROMIUM, reason="there is no chromium"),
     pytest.mark.unmeasured,
+    pytest.mark.slow,
 ]
 
 

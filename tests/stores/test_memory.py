@@ -145,6 +145,7 @@ def test_rules_that_take_memory() -> None:
 
 
 @pytest.mark.unmeasured
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "count"), [(0, 1_500), (100, 1_000), (3_000, 300)])
 @pytest.mark.parametrize("limit", [300_000, 10**9], ids=["packed", "parsed"])
 def test_bytes_are_true(size: int, count: int, limit: int) -> None:

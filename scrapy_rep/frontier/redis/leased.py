@@ -87,11 +87,6 @@ class Leased:
             worker.last_pause,
         )
 
-    def add_refused(self, request: Request, popped: Popped) -> None:
-        """Add a request that needs no place: it ends with its errback."""
-        self.add(request, popped._replace(has_place=False), "")
-        self._leases[request].is_sent = True
-
     # Places.
 
     def has_turn(self, request: Request) -> bool:
@@ -180,11 +175,10 @@ class Leased:
         """Find out which requests have ended, for the next report to the Redis server."""
         active = active_requests(self._crawler)
         in_progress = requests_in_progress(self._crawler)
-        failing = self._frontier.refusing.failing
         for request, lease in list(self._leases.items()):
             if lease.has_place and (lease.is_sent or request not in active):
                 self._leave(lease, gap=self._gap_of(lease))
-            if request not in in_progress and request not in failing:
+            if request not in in_progress:
                 del self._leases[request]
                 if lease.is_sent or not is_closing(self._crawler):
                     self._worker.done(lease.number, lease.pushed)

@@ -22,9 +22,10 @@ from scrapy_rep.log import CrawlLog
 from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from scrapy import Spider
 
-    from scrapy_rep.frontier.frontier import BackQueue
     from scrapy_rep.frontier.redis.dupefilter import DupeFilter
     from scrapy_rep.frontier.redis.worker import Popped
 
@@ -104,6 +105,12 @@ class HostQueue(Base):
         self._handed_out: deque[Popped] = deque()
         """The requests that the server has handed out, and that are popped next."""
 
+        self._generation = 0
+        """The generation of the worker in which the server has done that."""
+
+        self._has_refused = False
+        """Whether the last ones are refused."""
+
         self._keeps_for = _GIVE_BACK_AFTER
         self._kept_until = self._ask_at = self._called_at = float("-inf")
         """Until when those are kept; from when the server is asked for more; and the last call."""
@@ -179,12 +186,31 @@ class HostQueue(Base):
         frontier.settle()
         if frontier.has_room:
             self._give_back_old()
-            if not self._handed_out:
+            if not self._handed_out and not self._take_refused():
                 self._ask_if_due()
         # What continues now may report which requests have ended: one that is popped, but not
         # in the engine yet, would look as if it had.
         frontier.flush()
         return self._start_next() if frontier.has_room else None
+
+    def _take_refused(self) -> bool:
+        """Take some requests to refuse, if the last ones were to be sent. Return whether there are
+        any.
+        """
+        found = () if self._has_refused else self._wanted.take_refused()
+        self._has_refused = bool(found)
+        self._hand_out(found)
+        return self._has_refused
+
+    def _hand_out(self, found: Sequence[Popped]) -> None:
+        """Keep what the server has handed out, to be popped next."""
+        if self._generation != self._worker.generation:
+            # Other workers have got what it had handed out before.
+            self._handed_out.clear()
+            self._generation = self._worker.generation
+        self._handed_out.extend(found)
+        if found:
+            self._kept_until = self._clock.monotonic() + self._keeps_for
 
     def _ask_if_due(self) -> None:
         """Ask the server for requests, unless it has said that none is ready yet."""
@@ -217,29 +243,26 @@ class HostQueue(Base):
             self._worker.limits = self._leased.limits
             quota = self._wanted.quota
             order = {"wanted": wanted, "quota": quota, "enough": self._enough}
-        began, generation = self._clock.monotonic(), self._worker.generation
+        began = self._clock.monotonic()
         answer = self._worker.exchange(**order)
         now = self._clock.monotonic()
         took = now - began
         self._called_at, self._keeps_for = now, max(2 * took, _GIVE_BACK_AFTER)
         self._rests_until = now + took if took > _NEAR else now
         self._calls_at = float("inf")
-        if generation != self._worker.generation:
-            self._handed_out.clear()  # Other workers have them.
+        found = () if answer is None else answer.found
+        self._hand_out(found)
         if answer is not None:
             self._wanted.begin(answer.wanted)
-            self._handed_out.extend(answer.found)
-        if answer is not None and answer.found:
-            self._kept_until = now + self._keeps_for
-        elif wanted:
+        if wanted and not found:
             self._ask_at = now + min(self._worker.again, _ASK_EVERY)
         self._schedule()
 
     def _start_next(self) -> Request | None:
         """Start the next request that was handed out, if there is one that can be read."""
-        while (
-            self._handed_out and self._worker.is_alive
-        ):  # Else other workers may have it.
+        self._hand_out(())
+        # Else other workers may have it.
+        while self._handed_out and self._worker.is_alive:
             request = self._start(self._handed_out.popleft())
             if request is not None:
                 return request
@@ -271,17 +294,6 @@ class HostQueue(Base):
 
     # For the frontier.
 
-    def take(self, queue: BackQueue) -> Request | None:
-        """Pop a request to refuse, of a host that was given up; None if there is none."""
-        popped = self._wanted.take(queue)
-        if popped is None:
-            return None
-        self._call_soon()
-        request = self._read(popped)
-        if request is not None:
-            self._leased.add_refused(request, popped)
-        return request
-
     def count_waiting(self) -> None:
         """Return None: only Redis knows how many requests wait."""
 
@@ -301,7 +313,8 @@ class HostQueue(Base):
         if not _OWN_SLOT.isdisjoint(request.meta):
             key = self._frontier.key_of(request)
         self._leased.add(request, popped, key.slot)
-        self._frontier.started(key, request)
+        if popped.has_place:  # Otherwise the middleware refuses it.
+            self._frontier.started(key, request)
         self._last_request = self._clock.monotonic()
         return request
 
@@ -328,7 +341,7 @@ class HostQueue(Base):
     def _has(self) -> list[str]:
         """What this worker has, for the server after a lost answer."""
         numbers = [each.number for each in self._handed_out]
-        requests = [*self._leased.requests, *self._wanted.taken, *numbers]
+        requests = [*self._leased.requests, *numbers]
         # The server ignores the places of requests that have none.
         places = [*self._leased.places, *numbers]
         return [*leases_of(requests, places), *self._wanted.queues]

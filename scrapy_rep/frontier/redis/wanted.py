@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from scrapy_rep.frontier.core import Line, Where
+from scrapy_rep.frontier.core import Line, Phase, Where
 from scrapy_rep.frontier.frontier import BackQueue
 from scrapy_rep.frontier.redis.worker import Terms
 from scrapy_rep.protocol.robotstxt.decisions import Reason
@@ -33,11 +33,9 @@ _CHANGES_AFTER = 60.0
 
 
 class RemoteQueue(BackQueue):
-    """A back queue on the Redis server. Its first request is known here, and those that were
-    taken to be refused.
-    """
+    """A back queue on the Redis server. Its first request is known here."""
 
-    __slots__ = ("_first", "is_empty", "name", "taken")
+    __slots__ = ("_first", "name")
 
     def __init__(
         self,
@@ -55,12 +53,9 @@ class RemoteQueue(BackQueue):
         self.owner = wanted.owner
         self.name = name
         self._first = first
-        self.taken: deque[Popped] = deque()
-        self.is_empty = False
-        """Whether the server had no more requests when it was last asked."""
 
     def __len__(self) -> int:
-        return len(self.taken) + (not self.is_empty)
+        return 1  # At least; the server does not say.
 
     def peek(self) -> Request:
         return self._first
@@ -85,6 +80,7 @@ class Wanted(Line):
         self._worker = worker
         self._read = read
         self._queues: dict[str, RemoteQueue] = {}
+        self._refused: deque[RemoteQueue] = deque()
         self.on_change: Callable[[], None] = lambda: None
         """Called when there is something to report."""
 
@@ -92,11 +88,6 @@ class Wanted(Line):
     def queues(self) -> list[str]:
         """The names of the queues whose robots.txt this worker fetches."""
         return list(self._queues)
-
-    @property
-    def taken(self) -> list[str]:
-        """The numbers of the requests that wait to be refused."""
-        return [each.number for queue in self._queues.values() for each in queue.taken]
 
     @property
     def quota(self) -> int:
@@ -135,12 +126,12 @@ class Wanted(Line):
         frontier.note_cause(key, request)
 
     def add(self, ticket: Ticket) -> None:
-        """Report the robots.txt of a queue to the Redis server."""
+        """Report the robots.txt of a queue to the Redis server, unless its requests are refused."""
         assert isinstance(ticket, RemoteQueue)
         ticket.where = Where.NOWHERE
-        for popped in ticket.taken:  # Its host was refused, and has answered after all.
-            self._worker.back(popped.number)
-        if self._end(ticket):
+        if ticket.host is not None and ticket.host.phase is Phase.REFUSED:
+            self._refused.append(ticket)
+        elif self._end(ticket):
             terms = self._terms(ticket.key.origin)
             if terms is None:
                 self._worker.unknown(ticket.name)
@@ -175,18 +166,23 @@ class Wanted(Line):
             holds = min(holds, opens + _CHANGES_AFTER)
         return Terms(holds, demand.delay, ago, opens)
 
-    def take(self, queue: BackQueue) -> Popped | None:
-        """Pop a request of a queue whose host was given up; None if there is none."""
-        assert isinstance(queue, RemoteQueue)
-        if not queue.taken:
-            answer = self._worker.exchange(refuses=queue.name)
+    def take_refused(self) -> Sequence[Popped]:
+        """Take some requests of a queue whose host is refused, for this worker to refuse them."""
+        while self._refused:
+            queue = self._refused[0]
+            answer = None
+            if queue.host is not None and queue.host.phase is Phase.REFUSED:
+                answer = self._worker.exchange(refuses=queue.name)
+                if answer is None:
+                    return ()
+            self._refused.popleft()
+            if answer is not None and not answer.found:
+                self._end(queue)
+                continue
+            self._frontier.add(queue)  # It comes here again, or its host is back.
             if answer is not None:
-                queue.taken.extend(answer.found)
-                queue.is_empty = not answer.found
-        popped = queue.taken.popleft() if queue.taken else None
-        if not queue:
-            self._end(queue)
-        return popped
+                return answer.found
+        return ()
 
 
 def name_of(key: HostKey) -> str:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scrapy import Request, signals
 from scrapy.exceptions import DontCloseSpider
-from twisted.internet.defer import Deferred
 
+from scrapy_rep.exceptions import RobotsDenied
 from tests.frontier.fakes import is_robotstxt
 from tests.frontier.redis.crawls import SEEN, WorkerCrawl, keys_of
 from tests.frontier.redis.shared import HOUR, LEASE, renew
@@ -103,7 +103,7 @@ def test_refused_and_cant_be_read(
         crawl.settle(1)
         for url in crawl.on_network:
             crawl.fail(url, OSError("broken"), runs=False)
-    assert len(crawl.engine.scraper.failed) == 1
+    assert len(denied(crawl)) == 1
     assert len(crawl.queue) == 0
     errors = [one for one in caplog.records if one.levelno >= logging.ERROR]
     assert [one.getMessage()[:23] for one in errors] == ["Cannot decode a request"]
@@ -219,27 +219,13 @@ def test_unreachable_host_is_given_up(shared: Shared) -> None:
             for url in crawl.on_network:
                 crawl.fail(url, OSError("broken"), runs=False)
             crawl.settle(2)
-    failed = one.engine.scraper.failed + two.engine.scraper.failed
-    assert len(failed) == 10
+    assert len(denied(one) + denied(two)) == 10
     assert len(one.queue) == 0
 
 
-def test_refused_and_in_its_errback(shared: Shared) -> None:
-    """A refused request is done when its errback has ended: until then, it comes back if its
-    worker dies.
-    """
-    crawl = WorkerCrawl(shared, REP_WAIT_MAX=10)
-    errback_ended = crawl.engine.scraper.errback_ended = Deferred()
-    crawl.push(f"{A}/1")
-    for _ in range(12):
-        for url in crawl.on_network:
-            crawl.fail(url, OSError("broken"), runs=False)
-        crawl.settle(2)
-    assert len(crawl.engine.scraper.failed) == 1
-    assert shared.count() == 1
-    errback_ended.callback(None)
-    crawl.settle(1)
-    assert shared.count() == 0
+def denied(crawl: WorkerCrawl) -> list[Request]:
+    """The requests that were refused."""
+    return [one for one, each in crawl.ended.items() if isinstance(each, RobotsDenied)]
 
 
 def test_a_place_is_not_shared(shared: Shared) -> None:

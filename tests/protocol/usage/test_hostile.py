@@ -15,7 +15,7 @@ from tests.protocol.usage.asking import stated
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-pytestmark = pytest.mark.unmeasured
+pytestmark = [pytest.mark.unmeasured, pytest.mark.slow]
 
 # Far more than any input needs, far less than a quadratic input would take.
 SECONDS = 5.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
@@ -200,14 +201,22 @@ class RobotsTxtCache:
             if file is not None and (before is None or file.entry != before.entry):
                 return file
             known = None if file is None else file.entry
+
+            def serves(entry: Entry) -> bool:
+                is_wrong = stale is not None and entry.fetched <= stale.fetched
+                return entry.is_fresh(self._now()) and not is_wrong
+
             try:
-                if self._store is not None:
-                    known = await self._store.get(key) or known
-                is_wrong = known and stale and known.fetched <= stale.fetched
-                if known is not None and known.is_fresh(self._now()) and not is_wrong:
-                    found, is_new = self._keep(key, known), False
-                else:
-                    found, is_new = await self._fetch(key, causes, known)
+                async with (
+                    self._store.entry_or_lock(key, serves)
+                    if self._store is not None
+                    else nullcontext()
+                ) as stored:
+                    known = stored or known
+                    if known is not None and serves(known):
+                        found, is_new = self._keep(key, known), False
+                    else:
+                        found, is_new = await self._fetch(key, causes, known), True
             except SpiderClosing:
                 raise
             except (CancelledError, asyncio.CancelledError):
@@ -229,24 +238,14 @@ class RobotsTxtCache:
             await self._learned(_known(key, found), causes[0], is_new)
         return found
 
-    async def _fetch(
-        self, key: Key, causes: Causes, known: Entry | None
-    ) -> tuple[File, bool]:
-        """Fetch a file, and store it if its server has decided the result; or take it from the
-        store if another worker is faster. Return it, and whether this call fetched it.
-        """
+    async def _fetch(self, key: Key, causes: Causes, known: Entry | None) -> File:
+        """Fetch a file, and store it if its server has decided the result."""
         judge = None if isinstance(key, Origin) else self._robots_of
-        if self._store is None:
-            result = await self._fetcher.fetch(url_of(key), causes, robots_of=judge)
-            return self._keep(key, self._renewed(key, result, known)), True
-        async with self._store.newer_or_lock(key, known) as newer:
-            if newer is not None:
-                return self._keep(key, newer), False
-            result = await self._fetcher.fetch(url_of(key), causes, robots_of=judge)
-            entry = self._renewed(key, result, known)
-            if not result.is_dropped:
-                await self._store.put(key, entry)
-            return self._keep(key, entry), True
+        result = await self._fetcher.fetch(url_of(key), causes, robots_of=judge)
+        entry = self._renewed(key, result, known)
+        if self._store is not None and not result.is_dropped:
+            self._store.put(key, entry)
+        return self._keep(key, entry)
 
     def _failed(self, key: Key, error: str, known: Entry | None) -> File:
         """The file of *key* after an *error* that is not of its server."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 import uuid
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
 from scrapy import signals
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep import stats
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from scrapy.crawler import Crawler
+    from twisted.internet.defer import Deferred
 
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.stores import Store
@@ -56,62 +59,69 @@ class StoreClient:
         self._has_warned_of_entry = False
         self._is_closed = False
         self._locked: set[str] = set()
+        self._releasing: set[Deferred[None]] = set()
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
-    async def get(self, key: Key) -> Entry | None:
-        """The entry of *key*, if it has not expired too long ago to be of use."""
-        data = await self._call(lambda: self._store.get(str(key)), None, writes=False)
-        if data is None:
-            return None
+    @asynccontextmanager
+    async def entry_or_lock(
+        self, key: Key, serves: Callable[[Entry], bool]
+    ) -> AsyncIterator[Entry | None]:
+        """Look up *key*, and wait for its lock if no entry *serves*, or for another worker to store
+        one that does.
+
+        Return the entry, if it has not expired too long ago to be of use. If it does not serve,
+        this worker must fetch the file, and has the lock until it puts an entry, or the context
+        ends. Raises SpiderClosing if the spider closes meanwhile.
+        """
+        where, is_stale = str(key), False
+        while True:
+            look_up = partial(
+                self._store.look_up, where, self._owner, _LOCK_HOLDS, is_stale=is_stale
+            )
+            # While the store fails, every worker fetches for itself.
+            otherwise: tuple[bytes | None, bool] = None, True
+            data, has_lock = await self._call(look_up, otherwise, writes=False)
+            if self._is_closed:
+                # The closed store is not called, so the lock was not really acquired.
+                why = f"The spider closes, so the file of {key} is not fetched"
+                raise SpiderClosing(why)
+            entry = None if data is None else self._read(key, data)
+            if has_lock or (entry is not None and serves(entry)):
+                break
+            if is_stale or data is None:  # Another worker has the lock.
+                await sleep(_POLL_EVERY)
+            is_stale = data is not None
+        if has_lock:
+            self._locked.add(where)
+        try:
+            yield entry
+        finally:
+            if where in self._locked:
+                self._release(where, partial(self._store.unlock, where, self._owner))
+
+    def put(self, key: Key, entry: Entry) -> None:
+        """Store *entry*, and release the lock of *key*. Its users do not wait for that."""
+        try:
+            data = dumps(entry)
+        except ValueError:
+            return  # It is too long. Each worker fetches this file for itself.
+        where, until = str(key), entry.expires + KEEP
+        self._release(where, partial(self._store.put, where, data, until, self._owner))
+
+    def _release(self, where: str, call: Callable[[], None]) -> None:
+        """Begin a *call* that releases the lock of *where*."""
+        self._locked.discard(where)
+        begun = deferred_from_coro(self._call(call, None))
+        self._releasing.add(begun)
+        begun.addBoth(lambda _: self._releasing.discard(begun))
+
+    def _read(self, key: Key, data: bytes) -> Entry | None:
         try:
             entry = loads(data, url_of(key))
         except ValueError as error:
             self._warn_of_entry(key, error)
             return None
         return entry if time.time() < entry.expires + KEEP else None
-
-    async def put(self, key: Key, entry: Entry) -> None:
-        try:
-            data = dumps(entry)
-        except ValueError:
-            return  # It is too long. Each worker fetches this file for itself.
-        until = entry.expires + KEEP
-        await self._call(lambda: self._store.put(str(key), data, until), None)
-
-    @asynccontextmanager
-    async def newer_or_lock(
-        self, key: Key, known: Entry | None
-    ) -> AsyncIterator[Entry | None]:
-        """Wait for the lock of *key*, or for another worker to fetch its file.
-
-        Return the fresh entry, newer than *known*, that another worker has stored; or None
-        if this worker must fetch the file, and has the lock until the context ends. Raises
-        SpiderClosing if the spider closes meanwhile.
-        """
-        where = str(key)
-        while True:
-            # While the store fails, every worker fetches for itself.
-            has_lock = await self._call(
-                lambda: self._store.lock(where, self._owner, _LOCK_HOLDS), True
-            )
-            if self._is_closed:
-                # The closed store is not called, so the lock was not really acquired.
-                why = f"The spider closes, so the file of {key} is not fetched"
-                raise SpiderClosing(why)
-            # Another worker may have stored the file just before it released the lock.
-            entry = await self.get(key)
-            newer = entry if _is_newer(entry, known) else None
-            if has_lock or newer is not None:
-                break
-            await sleep(_POLL_EVERY)
-        if has_lock:
-            self._locked.add(where)
-        try:
-            yield newer
-        finally:
-            if has_lock:
-                await self._call(lambda: self._store.unlock(where, self._owner), None)
-                self._locked.discard(where)
 
     async def _call(
         self, function: Callable[[], _T], otherwise: _T, *, writes: bool = True
@@ -183,6 +193,8 @@ class StoreClient:
         """Give back the locks of the fetches that the end of the crawl has cancelled, so that the
         next crawl does not wait for them, and close the store.
         """
+        for begun in list(self._releasing):
+            await maybe_deferred_to_future(begun)
         self._is_closed = True
         try:
             if self._locked and not self._is_failing:
@@ -200,9 +212,3 @@ class StoreClient:
 
 class _NotCalled(Exception):
     """The store was not called, since it failed just before."""
-
-
-def _is_newer(entry: Entry | None, known: Entry | None) -> bool:
-    if entry is None or not entry.is_fresh(time.time()):
-        return False
-    return known is None or entry.fetched > known.fetched

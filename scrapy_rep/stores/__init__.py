@@ -30,19 +30,22 @@ class Store(ABC):
     """
 
     @abstractmethod
-    def get(self, key: str) -> bytes | None:
-        """The data of *key*; None if there is none."""
+    def look_up(
+        self, key: str, owner: str, seconds: float, *, is_stale: bool = False
+    ) -> tuple[bytes | None, bool]:
+        """Return the data of *key*, None if there is none; and whether *owner* has the lock now.
+
+        If there are data, the key is locked only if the caller says that they are out of date
+        (*is_stale*). No owner gets the lock of another one. The lock expires after *seconds*. A
+        call by its owner renews it for *seconds*. To an owner that gets the lock, return the data
+        that are there after that.
+        """
 
     @abstractmethod
-    def put(self, key: str, data: bytes, until: float) -> None:
+    def put(self, key: str, data: bytes, until: float, owner: str) -> None:
         """Keep *data*, at most 1 MiB, as the data of *key*, at least until the time *until* (in
-        seconds since the epoch), and replace the data before."""
-
-    @abstractmethod
-    def lock(self, key: str, owner: str, seconds: float) -> bool:
-        """Lock *key* for *owner*, unless another owner has the lock. Return whether *owner* has it.
-
-        The lock expires after *seconds*. A call by its owner renews it for *seconds*.
+        seconds since the epoch), and replace the data before. Then release the lock of *key*, if
+        *owner* has it.
         """
 
     @abstractmethod

@@ -6,7 +6,7 @@ import math
 import time
 from contextlib import suppress
 from inspect import signature
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.exceptions import StoreError, StoreNotInstalled
 from scrapy_rep.protocol.display import address_without_credentials
@@ -14,24 +14,22 @@ from scrapy_rep.stores import Store
 from scrapy_rep.stores.entries import MAX_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from redis import Redis
 
-_T = TypeVar("_T")
-
-# Without a number of milliseconds, the owner releases the lock.
-_LOCK = """
-local owner = redis.call('GET', KEYS[1])
-if owner and owner ~= ARGV[1] then
-    return 0
-elseif ARGV[2] then
-    redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-else
-    redis.call('DEL', KEYS[1])
-end
-return 1
+# The keys of a script are those of an entry and of its lock, and its first argument is the owner.
+# It reads no more than an entry may have; an empty one is none.
+_LOOK_UP = f"""
+local data = redis.call('GETRANGE', KEYS[1], 0, {MAX_SIZE})
+if data ~= '' and ARGV[3] == 'no' then return {{ data, 0 }} end
+local owner = redis.call('GET', KEYS[2])
+if owner and owner ~= ARGV[1] then return {{ data, 0 }} end
+redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
+return {{ data, 1 }}
 """
+_UNLOCK = """
+if redis.call('GET', KEYS[2]) == ARGV[1] then redis.call('DEL', KEYS[2]) end
+"""
+_PUT = "redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])" + _UNLOCK
 
 
 class RedisStore(Store):
@@ -59,35 +57,30 @@ class RedisStore(Store):
             ) from error
         self._failures = (RedisError, OSError, ValueError)
 
-    def get(self, key: str) -> bytes | None:
-        # No more than an entry may have; nothing is empty.
-        name = f"{self._prefix}:file:{key}"
-        data = self._ask(lambda: self._redis.getrange(name, 0, MAX_SIZE))
-        return data if data and isinstance(data, bytes) else None
+    def look_up(
+        self, key: str, owner: str, seconds: float, *, is_stale: bool = False
+    ) -> tuple[bytes | None, bool]:
+        life, word = _milliseconds(seconds), "yes" if is_stale else "no"
+        data, has_lock = self._run(_LOOK_UP, key, owner, life, word)
+        return data or None, has_lock == 1
 
-    def put(self, key: str, data: bytes, until: float) -> None:
+    def put(self, key: str, data: bytes, until: float, owner: str) -> None:
         # By the difference, so that the clocks of server and crawler need not agree.
-        life = _milliseconds(until - time.time())
-        self._ask(lambda: self._redis.set(f"{self._prefix}:file:{key}", data, px=life))
-
-    def lock(self, key: str, owner: str, seconds: float) -> bool:
-        return self._lock(key, owner, _milliseconds(seconds)) == 1
+        self._run(_PUT, key, owner, data, _milliseconds(until - time.time()))
 
     def unlock(self, key: str, owner: str) -> None:
-        self._lock(key, owner)
+        self._run(_UNLOCK, key, owner)
 
     def close(self) -> None:
         with suppress(*self._failures):
             self._redis.close()
 
-    def _lock(self, key: str, *arguments: str | int) -> object:
-        keys = [f"{self._prefix}:lock:{key}"]
-        # With its text, since it is short: by its digest, the first call takes three round trips.
-        return self._ask(lambda: self._redis.eval(_LOCK, 1, *keys, *arguments))
-
-    def _ask(self, function: Callable[[], _T]) -> _T:
+    def _run(self, script: str, key: str, *arguments: str | bytes | int) -> Any:
+        """Run *script*, in one round trip."""
+        keys = [f"{self._prefix}:{kind}:{key}" for kind in ("file", "lock")]
         try:
-            return function()
+            # With its text, since it is short: by its digest, the first call takes three.
+            return self._redis.eval(script, 2, *keys, *arguments)
         except self._failures as error:
             raise StoreError(self._where, error) from error
 

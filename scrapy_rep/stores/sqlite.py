@@ -76,23 +76,22 @@ class SqliteStore(Store):
         self._written = 0
         self._is_closed = False
 
-    def get(self, key: str) -> bytes | None:
-        rows, _ = self._execute(_GET, (MAX_SIZE, key))
-        return rows[0][0] if rows else None
+    def look_up(
+        self, key: str, owner: str, seconds: float, *, is_stale: bool = False
+    ) -> tuple[bytes | None, bool]:
+        data = None if is_stale else self._get(key)
+        if data is not None:
+            return data, False
+        has_lock = self._lock(key, owner, seconds)
+        # Another owner may have put data just before it released the lock.
+        return self._get(key), has_lock
 
-    def put(self, key: str, data: bytes, until: float) -> None:
+    def put(self, key: str, data: bytes, until: float, owner: str) -> None:
         if self._written % _SWEPT_EVERY == 0:
             self._execute(_SWEEP, (time.time(),))
         self._written += 1
         self._execute("REPLACE INTO entries VALUES (?, ?, ?)", (key, until, data))
-
-    def lock(self, key: str, owner: str, seconds: float) -> bool:
-        now = time.time()
-        until = now + seconds
-        values = {"key": _lock(key), "owner": owner, "until": until, "now": now}
-        # A lock that expires later than this was made before the clock was set back.
-        values["latest"] = until + MAX_AHEAD
-        return self._execute(_LOCK, values)[1] > 0
+        self.unlock(key, owner)
 
     def unlock(self, key: str, owner: str) -> None:
         sql = "DELETE FROM entries WHERE key = ? AND data = ?"
@@ -102,6 +101,18 @@ class SqliteStore(Store):
         with self._mutex:
             self._is_closed = True
             self._disconnect()
+
+    def _get(self, key: str) -> bytes | None:
+        rows, _ = self._execute(_GET, (MAX_SIZE, key))
+        return rows[0][0] if rows else None
+
+    def _lock(self, key: str, owner: str, seconds: float) -> bool:
+        now = time.time()
+        until = now + seconds
+        values = {"key": _lock(key), "owner": owner, "until": until, "now": now}
+        # A lock that expires later than this was made before the clock was set back.
+        values["latest"] = until + MAX_AHEAD
+        return self._execute(_LOCK, values)[1] > 0
 
     def _execute(self, sql: str, values: Any) -> tuple[list[Any], int]:
         """Execute one statement, which is a transaction of its own. Return the rows, and the

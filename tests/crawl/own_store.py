@@ -25,15 +25,18 @@ class FolderStore(Store):
     def from_crawler(cls, crawler: Crawler) -> FolderStore:
         return cls(crawler.settings["ROBOTSTXT_FOLDER"])
 
-    def get(self, key: str) -> bytes | None:
+    def look_up(
+        self, key: str, owner: str, seconds: float, *, is_stale: bool = False
+    ) -> tuple[bytes | None, bool]:
+        # No other crawl uses the folder: whoever asks has the lock.
         try:
-            return self._path(key).read_bytes()
+            return self._path(key).read_bytes(), True
         except FileNotFoundError:
-            return None
+            return None, True
         except OSError as error:
             raise StoreError(str(self._folder), error) from error
 
-    def put(self, key: str, data: bytes, until: float) -> None:
+    def put(self, key: str, data: bytes, until: float, owner: str) -> None:
         # Another thread must not read half of it.
         written = self._folder / uuid4().hex
         try:
@@ -41,9 +44,6 @@ class FolderStore(Store):
             written.replace(self._path(key))
         except OSError as error:
             raise StoreError(str(self._folder), error) from error
-
-    def lock(self, key: str, owner: str, seconds: float) -> bool:
-        return True  # No other crawl uses the folder.
 
     def unlock(self, key: str, owner: str) -> None:
         pass

@@ -13,6 +13,7 @@ import pytest
 
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.stores.sqlite import SqliteStore
+from scrapy_rep.stores.testing import lock, read
 from tests import forks
 from tests.crawl.answers import HANGS, Answer, redirect, robots
 from tests.crawl.crawl import ADDON, RETRIED_SOON, ROOT, run_crawl, start_crawl
@@ -66,9 +67,9 @@ def test_closing_is_no_outage(site: Site, mode: str, tmp_path: Path) -> None:
     stored = SqliteStore(store)
     for host in (*strangers, hanging, moved):
         key = str(origin_of(host.origin))
-        assert stored.get(key) is None
-        assert stored.lock(key, "the next crawl", 1)
-    assert stored.get(str(origin_of(other.origin))) is not None
+        assert read(stored, key) is None
+        assert lock(stored, key, "the next crawl", 1)
+    assert read(stored, str(origin_of(other.origin))) is not None
     stored.close()
     assert "log_count/ERROR" not in result.stats, result.log
     for bad in ("is unreachable", "Traceback", "never retrieved"):

@@ -10,6 +10,7 @@ import pytest
 
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.stores.sqlite import SqliteStore
+from scrapy_rep.stores.testing import lock
 from tests.crawl.answers import HANGS, Answer, redirect, robots
 from tests.crawl.crawl import RETRIED_SOON, run_crawl, start_crawl
 from tests.crawl.test_politeness import NOTING_SLOTS, slot_gaps
@@ -166,7 +167,7 @@ def test_hosts_that_wait_take_no_place(site: Site, mode: str, tmp_path: Path) ->
     store = SqliteStore(file)
     locked = [site.add(RULES) for _ in range(30)]
     for host in locked:
-        assert store.lock(str(origin_of(host.origin)), "another worker", 250)
+        assert lock(store, str(origin_of(host.origin)), "another worker", 250)
     store.close()
     hanging = [site.add(HANGS, name=named(n)) for n in range(30)]
     slow, their_ports = (

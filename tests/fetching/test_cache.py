@@ -177,10 +177,11 @@ async def test_another_worker_was_faster() -> None:
     class FasterStore(SharedMemory):
         """A store in which another worker puts an entry right before it releases the lock."""
 
-        def lock(self, key: str, owner: str, seconds: float) -> bool:
+        def look_up(self, key: str, *args: Any, **kwargs: Any) -> Any:
+            _, has_lock = super().look_up(key, *args, **kwargs)
             body = b"User-agent: *\nDisallow: /other\n"
-            self.put(key, dumps(entry(ROBOTS_URL, body)), 0)
-            return super().lock(key, owner, seconds)
+            self.put(key, dumps(entry(ROBOTS_URL, body)), 0, "another")
+            return self.kept[key], has_lock
 
     store = FasterStore()
     cached = Cached(store)
@@ -189,6 +190,7 @@ async def test_another_worker_was_faster() -> None:
     assert not known.robots.is_allowed("http://example.com/other", ("mybot",))
     assert cached.reported == [False]
     assert cached.fetcher.asked == []
+    await cached.cache._store._spider_closed()
     # The lock is released.
     assert store.locks == {}
 
@@ -351,7 +353,7 @@ async def test_what_this_crawler_has_dropped_is_not_stored() -> None:
     """
     store = SharedMemory()
     before = dumps(entry(ROBOTS_URL, ROBOTS, age=3600))
-    store.put(str(ORIGIN), before, 0)
+    store.put(str(ORIGIN), before, 0, "writer")
     cached = Cached(store)
     dropped = replace(result(ROBOTS_URL, status=None), is_dropped=True)
     cached.fetcher.answers[ROBOTS_URL] = dropped

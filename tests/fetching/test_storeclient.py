@@ -16,11 +16,14 @@ from scrapy_rep.fetching import storeclient
 from scrapy_rep.fetching.storeclient import StoreClient
 from scrapy_rep.protocol.access.results import AccessResult, Entry
 from scrapy_rep.protocol.origins import Origin
+from scrapy_rep.stores.testing import lock
 from tests.fakes import coroutine_test, fake_crawler
 from tests.stores.places import SharedMemory
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
+
+    from scrapy_rep.stores.memory import Key
 
 WHERE = Origin("http", "example.com", 80)
 NAME = "http://example.com"
@@ -31,15 +34,10 @@ class Shared(SharedMemory):
 
     error: Exception | None = None
 
-    def get(self, key: str) -> bytes | None:
+    def look_up(self, *args: Any, **kwargs: Any) -> tuple[bytes | None, bool]:
         if self.error:
             raise self.error
-        return super().get(key)
-
-    def lock(self, *args: Any) -> bool:
-        if self.error:
-            raise self.error
-        return super().lock(*args)
+        return super().look_up(*args, **kwargs)
 
     def unlock(self, *args: Any) -> None:
         if self.error:
@@ -61,10 +59,39 @@ def shared() -> tuple[StoreClient, Shared, Crawler]:
     return StoreClient(crawler, store), store, crawler
 
 
+async def put(client: StoreClient, key: Key, entry: Entry) -> None:
+    client.put(key, entry)
+    await released(client)
+
+
+async def get(client: StoreClient, key: Key = WHERE) -> Entry | None:
+    async with client.entry_or_lock(key, lambda _: True) as found:
+        pass
+    await released(client)
+    return found
+
+
+async def released(client: StoreClient) -> None:
+    """Wait until the store has released the locks."""
+    for begun in list(client._releasing):
+        await maybe_deferred_to_future(begun)
+
+
 async def is_first(client: StoreClient, known: Entry | None = None) -> bool:
     """Return whether this worker must fetch the file, which takes no time."""
-    async with client.newer_or_lock(WHERE, known) as newer:
-        return newer is None
+    found = await get_newer(client, known)
+    await released(client)
+    return found is None
+
+
+async def get_newer(client: StoreClient, known: Entry | None) -> Entry | None:
+    """Return an entry that is fresh and not *known*, if another worker has stored it."""
+
+    def serves(entry: Entry) -> bool:
+        return entry.is_fresh(time.time()) and entry != known
+
+    async with client.entry_or_lock(WHERE, serves) as found:
+        return found if found is not None and serves(found) else None
 
 
 @coroutine_test
@@ -72,12 +99,12 @@ async def test_kept() -> None:
     """A put entry can be read, by its URL."""
     client, store, _ = shared()
     known = entry()
-    await client.put(WHERE, known)
-    assert await client.get(WHERE) == known
+    await put(client, WHERE, known)
+    assert await get(client) == known
     url = f"{NAME}/.well-known/tdmrep.json"
     other = replace(known, result=replace(known.result, url=url))
-    await client.put(url, other)
-    assert await client.get(url) == other
+    await put(client, url, other)
+    assert await get(client, url) == other
     assert set(store.kept) == {NAME, url}
 
 
@@ -86,15 +113,15 @@ async def test_no_longer_of_use() -> None:
     """An entry is of use for 30 days after it has expired."""
     client, _, _ = shared()
     for days, is_kept in ((29.9, True), (30.1, False)):
-        await client.put(WHERE, entry(age=days * 24 * 3600, holds=0))
-        assert bool(await client.get(WHERE)) is is_kept
+        await put(client, WHERE, entry(age=days * 24 * 3600, holds=0))
+        assert bool(await get(client)) is is_kept
 
 
 @coroutine_test
 async def test_too_long() -> None:
     """An entry that is too long for a store is not stored."""
     client, store, crawler = shared()
-    await client.put(WHERE, replace(entry(), result=result(b"x" * 2**20)))
+    await put(client, WHERE, replace(entry(), result=result(b"x" * 2**20)))
     assert store.kept == {}
     assert crawler.stats.get_value("rep/store/errors") is None
 
@@ -110,14 +137,13 @@ async def test_entries_that_can_not_be_read(
     do, and each is counted."""
     client, store, crawler = shared()
     store.kept[NAME] = data
-    assert await client.get(WHERE) is None
     assert await is_first(client)
     [warning] = caplog.messages
     assert f"The entry of {NAME}/robots.txt in the store" in warning
     assert "Check who else writes to the store" in warning
     assert crawler.stats.get_value("rep/store/errors") == 2
-    await client.put(WHERE, entry())
-    assert await client.get(WHERE) is not None
+    await put(client, WHERE, entry())
+    assert await get(client) is not None
 
 
 @coroutine_test
@@ -128,14 +154,10 @@ async def test_one_of_many_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
     second = StoreClient(fake_crawler(), store)
     brought = entry()
 
-    async def wait() -> Entry | None:
-        async with second.newer_or_lock(WHERE, None) as newer:
-            return newer
-
-    async with first.newer_or_lock(WHERE, None) as newer:
-        assert newer is None
-        waiting = deferred_from_coro(wait())
-        await first.put(WHERE, brought)
+    async with first.entry_or_lock(WHERE, lambda _: True) as found:
+        assert found is None
+        waiting = deferred_from_coro(get_newer(second, None))
+        await put(first, WHERE, brought)
     assert await maybe_deferred_to_future(waiting) == brought
     assert store.locks == {}
 
@@ -145,7 +167,7 @@ async def test_closed_while_another_fetches(monkeypatch: pytest.MonkeyPatch) -> 
     """A worker that waits for another one does not fetch after its spider has closed."""
     monkeypatch.setattr(storeclient, "_POLL_EVERY", 0.01)
     client, store, _ = shared()
-    assert store.lock(NAME, "another worker", 60)
+    assert lock(store, NAME, "another worker", 60)
     waiting = deferred_from_coro(is_first(client))
     await client._spider_closed()
     assert store.is_closed
@@ -158,7 +180,7 @@ async def test_one_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> Non
     """The lock of a worker expires, and another one fetches."""
     monkeypatch.setattr(storeclient, "_POLL_EVERY", 0.01)
     client, store, _ = shared()
-    assert store.lock(NAME, "a worker that dies", 0.1)
+    assert lock(store, NAME, "a worker that dies", 0.1)
     assert await is_first(client)
 
 
@@ -167,7 +189,7 @@ async def test_what_is_known_is_no_news() -> None:
     """An entry that has expired, or is known already, does not prevent a fetch."""
     client, _, _ = shared()
     for kept in (entry(age=10, holds=5), entry()):
-        await client.put(WHERE, kept)
+        await put(client, WHERE, kept)
         assert await is_first(client, kept)
 
 
@@ -178,24 +200,24 @@ async def test_a_store_that_fails(
     """A failing store causes one warning and a stat, is skipped for a while, and comes back."""
     caplog.set_level("INFO")
     client, store, crawler = shared()
-    await client.put(WHERE, entry())
+    await put(client, WHERE, entry())
     store.error = StoreError("shared", "gone")
-    assert await client.get(WHERE) is None
+    assert await get(client) is None
     store.error = None
-    assert await client.get(WHERE) is None  # The store is not called.
+    assert await get(client) is None  # The store is not called.
     client._paused_until = -inf
     monkeypatch.setattr(storeclient, "_PAUSE", 0)
     store.error = StoreError("shared", "gone")
-    assert await client.get(WHERE) is None
+    assert await get(client) is None
     assert await is_first(client)
     warnings = [line for line in caplog.messages if "shared: gone" in line]
     assert len(warnings) == 1
     assert crawler.stats.get_value("rep/store/errors") == 5
     store.error = None
-    assert await client.get(WHERE) is not None
+    assert await get(client) is not None
     # The write failed before, so a successful read does not prove that the store works.
     assert not any("works again" in line for line in caplog.messages)
-    await client.put(WHERE, entry())
+    await put(client, WHERE, entry())
     assert any("works again" in line for line in caplog.messages)
 
 
@@ -204,7 +226,7 @@ async def test_calls_that_wait_for_a_thread(monkeypatch: pytest.MonkeyPatch) -> 
     """Calls that wait for a thread while the store fails do not call it, nor do they say that it
     works again."""
     client, store, crawler = shared()
-    await client.put(WHERE, entry())
+    await put(client, WHERE, entry())
     calls: list[Any] = []
 
     async def queued(function: Any) -> Any:
@@ -214,12 +236,12 @@ async def test_calls_that_wait_for_a_thread(monkeypatch: pytest.MonkeyPatch) -> 
     async def wait(function: Any) -> Any:
         store.error = StoreError("shared", "gone")
         monkeypatch.setattr(storeclient, "run_in_thread", queued)
-        await client.get(WHERE)
+        await get(client)
         store.error = None
         return function()
 
     monkeypatch.setattr(storeclient, "run_in_thread", wait)
-    assert await client.get(WHERE) is None
+    assert await get(client) is None
     assert crawler.stats.get_value("rep/store/errors") == 1
 
 

@@ -124,15 +124,14 @@ class FakeStoreClient:
     def __init__(self) -> None:
         self._entries: dict[Key, Entry] = {}
 
-    async def get(self, key: Key) -> Entry | None:
-        return self._entries.get(key)
-
-    async def put(self, key: Key, entry: Entry) -> None:
+    def put(self, key: Key, entry: Entry) -> None:
         self._entries[key] = entry
 
     @asynccontextmanager
-    async def newer_or_lock(self, key: Key, known: Entry | None) -> AsyncIterator[None]:
-        yield
+    async def entry_or_lock(
+        self, key: Key, serves: Callable[[Entry], bool]
+    ) -> AsyncIterator[Entry | None]:
+        yield self._entries.get(key)
 
 
 @dataclass(eq=False)

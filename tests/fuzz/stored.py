@@ -14,6 +14,7 @@ from scrapy_rep.exceptions import StoreError
 from scrapy_rep.protocol.access.results import AccessResult, Entry, renew, robots_of
 from scrapy_rep.stores.entries import MAX_SIZE, dumps, loads
 from scrapy_rep.stores.sqlite import SqliteStore
+from scrapy_rep.stores.testing import lock, read
 from tests.fuzz.inputs import bounded, fast_folder, written_over
 
 ORIGIN = "https://example.com"
@@ -64,14 +65,14 @@ def sqlite(data: bytes) -> None:
 
 def _use(store: SqliteStore) -> None:
     with suppress(StoreError):
-        data: Any = store.get(ORIGIN)
+        data: Any = read(store, ORIGIN)
         with suppress(ValueError):
             if data is not None:
                 loads(data, URL)
-        store.put(ORIGIN, _entry(), NOW)
+        store.put(ORIGIN, _entry(), NOW, "writer")
         # In a damaged file, a new entry may not be found again.
-        assert store.get(ORIGIN) in {None, _entry()}
-        if store.lock(ORIGIN, "me", 60):
+        assert read(store, ORIGIN) in {None, _entry()}
+        if lock(store, ORIGIN, "me", 60):
             store.unlock(ORIGIN, "me")
 
 
@@ -88,7 +89,9 @@ def _whole_store() -> bytes:
         path = Path(folder) / "store"
         store = SqliteStore(path)
         for number in range(4):
-            store.put(f"{ORIGIN}:{number}" if number else ORIGIN, _entry(), NOW)
-        store.lock(ORIGIN, "another", 60)
+            store.put(
+                f"{ORIGIN}:{number}" if number else ORIGIN, _entry(), NOW, "writer"
+            )
+        lock(store, ORIGIN, "another", 60)
         store.close()
         return path.read_bytes()

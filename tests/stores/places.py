@@ -33,20 +33,22 @@ class SharedMemory(Store):
         self.locks: dict[str, tuple[str, float]] = {}
         self.is_closed = False
 
-    def get(self, key: str) -> bytes | None:
-        return self.kept.get(key)
-
-    def put(self, key: str, data: bytes, until: float) -> None:
-        self.kept[key] = data
-
-    def lock(self, key: str, owner: str, seconds: float) -> bool:
+    def look_up(
+        self, key: str, owner: str, seconds: float, *, is_stale: bool = False
+    ) -> tuple[bytes | None, bool]:
         now = time.time()
+        if key in self.kept and not is_stale:
+            return self.kept[key], False
         taken = self.locks.setdefault(key, (owner, now + seconds))
         # A lock that expires much later was made before the clock was set back.
         if taken[0] != owner and now < taken[1] <= now + seconds + MAX_AHEAD:
-            return False
+            return self.kept.get(key), False
         self.locks[key] = owner, now + seconds
-        return True
+        return self.kept.get(key), True
+
+    def put(self, key: str, data: bytes, until: float, owner: str) -> None:
+        self.kept[key] = data
+        self.unlock(key, owner)
 
     def unlock(self, key: str, owner: str) -> None:
         if self.locks.get(key, ("", 0.0))[0] == owner:

@@ -19,6 +19,7 @@ import pytest
 from scrapy_rep.exceptions import StoreError
 from scrapy_rep.stores.entries import MAX_SIZE
 from scrapy_rep.stores.sqlite import SCHEMA, SqliteStore
+from scrapy_rep.stores.testing import lock, read
 from tests import forks
 from tests.stores.places import ORIGIN
 
@@ -77,9 +78,9 @@ print("ready", flush=True)
 sys.stdin.readline()
 for number in range(40):
     origin = f"http://{number}.example"
-    if store.lock(origin, sys.argv[2], 30):
+    if lock(store, origin, sys.argv[2], 30):
         print(number)
-        store.put(origin, sys.argv[2].encode() * 1000, UNTIL)
+        store.put(origin, sys.argv[2].encode() * 1000, UNTIL, "writer")
 """
 
     @pytest.mark.slow
@@ -99,12 +100,12 @@ for number in range(40):
         with closing(SqliteStore(path)) as store:
             for name, numbers in won.items():
                 for number in numbers:
-                    found = store.get(f"http://{number}.example")
+                    found = read(store, f"http://{number}.example")
                     assert found == name.encode() * 1000
 
     WRITE = """
 for number in range(int(sys.argv[2]), 1_000_000):
-    store.put(f"http://{number}.example", b"%d\\n" % number * 3000, UNTIL)
+    store.put(f"http://{number}.example", b"%d\\n" % number * 3000, UNTIL, "writer")
     print(number, flush=True)
 """
 
@@ -121,7 +122,7 @@ for number in range(int(sys.argv[2]), 1_000_000):
             written += len(writer.communicate(timeout=120)[0].splitlines())
             with closing(SqliteStore(path)) as store:
                 for number in range(written):
-                    found = store.get(f"http://{number}.example")
+                    found = read(store, f"http://{number}.example")
                     assert found == b"%d\n" % number * 3000
         assert sql(path, "PRAGMA integrity_check") == "ok"
 
@@ -130,30 +131,30 @@ for number in range(int(sys.argv[2]), 1_000_000):
         writes again once the lock is free.
         """
         with closing(SqliteStore(path, timeout=0.01)) as store:
-            store.put(ORIGIN, DATA, UNTIL)
+            store.put(ORIGIN, DATA, UNTIL, "writer")
             with closing(sqlite3.connect(path, isolation_level=None)) as other:
                 other.execute("BEGIN IMMEDIATE")
                 with pytest.raises(StoreError, match="database is locked"):
-                    store.put(ORIGIN, b"after", UNTIL)
+                    store.put(ORIGIN, b"after", UNTIL, "writer")
                 with pytest.raises(StoreError, match="database is locked"):
-                    store.lock(ORIGIN, "one", 30)
-                assert store.get(ORIGIN) == DATA
-            assert store.lock(ORIGIN, "one", 30)
-            store.put(ORIGIN, b"after", UNTIL)
-            assert store.get(ORIGIN) == b"after"
+                    lock(store, ORIGIN, "one", 30)
+                assert read(store, ORIGIN) == DATA
+            assert lock(store, ORIGIN, "one", 30)
+            store.put(ORIGIN, b"after", UNTIL, "writer")
+            assert read(store, ORIGIN) == b"after"
 
     def test_calls_that_wait_for_one_that_waits(self, path: Path) -> None:
         """While the file is locked, the calls that queue behind one another do not each wait for
         the file as long as the first one."""
         count, timeout = 8, 0.5
         with closing(SqliteStore(path, timeout=timeout)) as store:
-            store.put(ORIGIN, DATA, UNTIL)
+            store.put(ORIGIN, DATA, UNTIL, "writer")
             ready = threading.Barrier(count)
 
             def put(_: int) -> str:
                 ready.wait(60)
                 with pytest.raises(StoreError) as raised:
-                    store.put(ORIGIN, b"after", UNTIL)
+                    store.put(ORIGIN, b"after", UNTIL, "writer")
                 return str(raised.value)
 
             with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -165,39 +166,39 @@ for number in range(int(sys.argv[2]), 1_000_000):
             assert sum("another call takes too long" in each for each in errors) > 0
             assert sum("is locked" in each for each in errors) > 0
             assert took < count * timeout
-            store.put(ORIGIN, b"after", UNTIL)
-            assert store.get(ORIGIN) == b"after"
+            store.put(ORIGIN, b"after", UNTIL, "writer")
+            assert read(store, ORIGIN) == b"after"
 
     def test_a_lock_from_before_the_clock_was_set_back(self, path: Path) -> None:
         """A lock that expires much later than any made now is not waited for."""
         with closing(SqliteStore(path)) as store:
-            assert store.lock(ORIGIN, "one", 30)
-            assert not store.lock(ORIGIN, "other", 30)
+            assert lock(store, ORIGIN, "one", 30)
+            assert not lock(store, ORIGIN, "other", 30)
             sql(path, "UPDATE entries SET until = until + 301")
-            assert store.lock(ORIGIN, "other", 30)
+            assert lock(store, ORIGIN, "other", 30)
 
     def test_a_call_after_closing(self, path: Path) -> None:
         """A thread that was about to call a store as it was closed does not open it again."""
         store = SqliteStore(path)
-        store.put(ORIGIN, DATA, UNTIL)
+        store.put(ORIGIN, DATA, UNTIL, "writer")
         store.close()
         with pytest.raises(StoreError, match="it is closed"):
-            store.get(ORIGIN)
+            read(store, ORIGIN)
 
 
 class TestFile:
     def test_it_is_kept(self, path: Path) -> None:
         """Entries are there when the file is opened again, and no other file is left."""
         with closing(SqliteStore(path)) as store:
-            store.put(ORIGIN, DATA, UNTIL)
+            store.put(ORIGIN, DATA, UNTIL, "writer")
         assert [file.name for file in path.parent.iterdir()] == ["robots.db"]
         with closing(SqliteStore(path)) as store:
-            assert store.get(ORIGIN) == DATA
+            assert read(store, ORIGIN) == DATA
 
     def test_it_writes_ahead(self, path: Path) -> None:
         """The file is in WAL mode, so readers do not wait for the writer."""
         with closing(SqliteStore(path)) as store:
-            store.put(ORIGIN, DATA, UNTIL)
+            store.put(ORIGIN, DATA, UNTIL, "writer")
         assert sql(path, "PRAGMA journal_mode") == "wal"
 
     def test_no_folder(self, path: Path) -> None:
@@ -205,25 +206,25 @@ class TestFile:
         path.write_text("a file")
         with closing(SqliteStore(path / "robots.db")) as store:
             with pytest.raises(StoreError) as raised:
-                store.get(ORIGIN)
+                read(store, ORIGIN)
             assert str(raised.value).startswith(f"{path / 'robots.db'}: ")
             path.unlink()
-            store.put(ORIGIN, DATA, UNTIL)
-            assert store.get(ORIGIN) == DATA
+            store.put(ORIGIN, DATA, UNTIL, "writer")
+            assert read(store, ORIGIN) == DATA
 
     def test_removed_while_it_is_open(self, path: Path) -> None:
         """SQLite would go on writing to the deleted file. Instead the call fails, and the
         next one creates the file again.
         """
         with closing(SqliteStore(path)) as store:
-            store.put(ORIGIN, DATA, UNTIL)
+            store.put(ORIGIN, DATA, UNTIL, "writer")
             path.unlink()
             with pytest.raises(StoreError, match="it was moved or removed"):
-                store.get(ORIGIN)
-            assert store.get(ORIGIN) is None
-            store.put(ORIGIN, DATA, UNTIL)
+                read(store, ORIGIN)
+            assert read(store, ORIGIN) is None
+            store.put(ORIGIN, DATA, UNTIL, "writer")
             with closing(SqliteStore(path)) as other:
-                assert other.get(ORIGIN) == DATA
+                assert read(other, ORIGIN) == DATA
 
     def test_names_that_are_no_text(self, path: Path) -> None:
         """An origin that cannot be encoded is a StoreError."""
@@ -231,25 +232,25 @@ class TestFile:
             closing(SqliteStore(path)) as store,
             pytest.raises(StoreError, match="surrogates not allowed"),
         ):
-            store.put("http://\udc80", DATA, UNTIL)
+            store.put("http://\udc80", DATA, UNTIL, "writer")
 
     FILL = """
 import resource
-store.put(ORIGIN, DATA, UNTIL)
+store.put(ORIGIN, DATA, UNTIL, "writer")
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
 failed = 0
 for number in range(200):
     body = b"".join(b"%d" % (line ** 3 * number) for line in range(1000))
     try:
-        store.put(f"http://{number}.example", body, UNTIL)
+        store.put(f"http://{number}.example", body, UNTIL, "writer")
     except StoreError as error:
         failed += 1
         message = str(error)
-assert store.get(ORIGIN) == DATA
+assert read(store, ORIGIN) == DATA
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-store.put(ORIGIN, b"after", UNTIL)
-assert store.get(ORIGIN) == b"after"
+store.put(ORIGIN, b"after", UNTIL, "writer")
+assert read(store, ORIGIN) == b"after"
 print(failed, message)
 """
 
@@ -270,10 +271,10 @@ class TestDamage:
         """Return the result of each call, or its StoreError; other errors are raised."""
         came_to: list[object] = []
         for call in (
-            lambda: store.get(ORIGIN),
-            lambda: store.get("http://50.example"),
-            lambda: store.put(ORIGIN, b"after", UNTIL),
-            lambda: store.lock(ORIGIN, "one", 30),
+            lambda: read(store, ORIGIN),
+            lambda: read(store, "http://50.example"),
+            lambda: store.put(ORIGIN, b"after", UNTIL, "writer"),
+            lambda: lock(store, ORIGIN, "one", 30),
             lambda: store.unlock(ORIGIN, "one"),
         ):
             try:
@@ -285,8 +286,8 @@ class TestDamage:
     def filled(self, path: Path) -> bytes:
         with closing(SqliteStore(path)) as store:
             for number in range(100):
-                store.put(f"http://{number}.example", DATA, UNTIL)
-            store.put(ORIGIN, DATA, UNTIL)
+                store.put(f"http://{number}.example", DATA, UNTIL, "writer")
+            store.put(ORIGIN, DATA, UNTIL, "writer")
         return path.read_bytes()
 
     def test_something_else(self, path: Path) -> None:
@@ -294,7 +295,7 @@ class TestDamage:
         path.write_bytes(b"User-agent: *\n" * 1000)
         with closing(SqliteStore(path)) as store:
             with pytest.raises(StoreError, match=r"robots\.db: file is not a database"):
-                store.get(ORIGIN)
+                read(store, ORIGIN)
             assert self.calls(store) == [StoreError] * 5
             path.unlink()
             assert self.calls(store) == [None, None, None, True, None]
@@ -322,7 +323,7 @@ class TestDamage:
             tracemalloc.start()
             try:
                 with closing(SqliteStore(path)) as store:
-                    assert store.get(ORIGIN) == found
+                    assert read(store, ORIGIN) == found
                 assert tracemalloc.get_traced_memory()[1] < 10 * MAX_SIZE
             finally:
                 tracemalloc.stop()
@@ -333,16 +334,16 @@ class TestDamage:
         self.filled(path)
         sql(path, f"UPDATE entries SET data = {value}")
         with closing(SqliteStore(path)) as store:
-            store.get(ORIGIN)
-            store.put(ORIGIN, DATA, UNTIL)
-            assert store.get(ORIGIN) == DATA
+            read(store, ORIGIN)
+            store.put(ORIGIN, DATA, UNTIL, "writer")
+            assert read(store, ORIGIN) == DATA
 
 
 class TestSchema:
     def test_a_later_version(self, path: Path) -> None:
         """A file of a later version stays unchanged, and the error says so."""
         with closing(SqliteStore(path)) as store:
-            store.put(ORIGIN, DATA, UNTIL)
+            store.put(ORIGIN, DATA, UNTIL, "writer")
         sql(path, f"PRAGMA user_version = {SCHEMA.version + 1}")
         before = path.read_bytes()
         sentence = (
@@ -353,7 +354,7 @@ class TestSchema:
             closing(SqliteStore(path)) as store,
             pytest.raises(StoreError, match=sentence),
         ):
-            store.put(ORIGIN, b"after", UNTIL)
+            store.put(ORIGIN, b"after", UNTIL, "writer")
         assert path.read_bytes() == before
 
     def test_an_earlier_version(self, path: Path) -> None:
@@ -368,9 +369,9 @@ class TestSchema:
             "PRAGMA user_version = 1",
         )
         with closing(SqliteStore(path)) as store:
-            assert store.get(ORIGIN) is None
-            store.put(ORIGIN, DATA, UNTIL)
-            assert store.get(ORIGIN) == DATA
+            assert read(store, ORIGIN) is None
+            store.put(ORIGIN, DATA, UNTIL, "writer")
+            assert read(store, ORIGIN) == DATA
         assert sql(path, "PRAGMA user_version") == SCHEMA.version
         assert sql(path, "SELECT count(*) FROM sqlite_master WHERE type = 'table'") == 1
 
@@ -382,28 +383,28 @@ class TestSchema:
             closing(SqliteStore(path)) as store,
             pytest.raises(StoreError, match="it is a database of another program"),
         ):
-            store.put(ORIGIN, DATA, UNTIL)
+            store.put(ORIGIN, DATA, UNTIL, "writer")
         assert path.read_bytes() == before
 
     def test_an_empty_file(self, path: Path) -> None:
         """An empty file is used like a missing one."""
         path.touch()
         with closing(SqliteStore(path)) as store:
-            store.put(ORIGIN, DATA, UNTIL)
-            assert store.get(ORIGIN) == DATA
+            store.put(ORIGIN, DATA, UNTIL, "writer")
+            assert read(store, ORIGIN) == DATA
 
 
 def test_what_is_out_of_use_goes(path: Path) -> None:
     """Entries and locks whose time is over are removed, a bounded number at once."""
     with closing(SqliteStore(path)) as store:
         for number in range(700):
-            store.put(f"http://{number}.example", DATA, UNTIL)
-            store.lock(f"http://{number}.example", "dead", 30)
+            store.put(f"http://{number}.example", DATA, UNTIL, "writer")
+            lock(store, f"http://{number}.example", "dead", 30)
         sql(path, "UPDATE entries SET until = 1800000")
     with closing(SqliteStore(path)) as store:
         for left in (900, 400, 0):
-            store.put(ORIGIN, DATA, UNTIL)
+            store.put(ORIGIN, DATA, UNTIL, "writer")
             assert sql(path, "SELECT count(*) FROM entries") == left + 1
             for _ in range(99):
-                store.put(ORIGIN, DATA, UNTIL)
-        assert store.get(ORIGIN) == DATA
+                store.put(ORIGIN, DATA, UNTIL, "writer")
+        assert read(store, ORIGIN) == DATA

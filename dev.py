@@ -73,8 +73,8 @@ def test(arguments: list[str]) -> int:
     # than cores. Slow tests start first.
     cores = os.cpu_count() or 1
     parallel = ["-m", "pytest", "--dist", "loadscope", "--no-loadscope-reorder", "-n"]
-    on_newest = [newest, *parallel, str(2 * cores)]
-    on_oldest = [oldest, *parallel, str(cores), "-m", "not newest"]
+    on_newest = [newest, *parallel, str(2 * cores + 1)]
+    on_oldest = [oldest, *parallel, str(cores + 1), "-m", "not newest"]
     if arguments:
         return run_together([*on_newest, *arguments], [*on_oldest, *arguments])
     collect = ["-m", "pytest", "--collect-only", "-qq"]

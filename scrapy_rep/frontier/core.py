@@ -2,8 +2,8 @@
 
 Events come in as calls, with the time ``now`` in seconds on any clock that only goes forward. Answers
 are which ticket may go (:meth:`Core.next`, :attr:`Core.granted`), which requests are refused
-(:attr:`Core.refused`), which robots.txt to fetch (:meth:`Core.next_wanted`), and when to call
-:meth:`Core.tick` (:meth:`Core.wake_at`).
+(:meth:`Core.next`, :attr:`Core.refused`), which robots.txt to fetch (:meth:`Core.next_wanted`), and
+when to call :meth:`Core.tick` (:meth:`Core.wake_at`).
 
 A *scope* is what requests share: a host name, or a download slot of another name. A request may go
 when each of its scopes has a place for it and the time is past its ``next_at``. Whatever holds a host
@@ -633,9 +633,9 @@ class Core:
             self._alarms.set(host, host.retry_at)
 
     def next(self, ready: Ready, now: float) -> Ticket | None:
-        """Return a ticket of *ready* whose next request may go, with its places, or is refused, if
-        the ticket is at ``Where.REFUSED``; None if there is none. If it has more requests, it must be
-        added again.
+        """Return a ticket of *ready* whose next request may go, with its places, or is refused, without
+        places, if the ticket is at ``Where.REFUSED``; None if there is none. If it has more requests,
+        it must be added again.
         """
         while (ticket := ready.pop()) is not None:
             ticket.where = Where.NOWHERE
@@ -651,7 +651,7 @@ class Core:
             for scope in ticket.scopes:
                 if scope.parked is not None:
                     self.scopes.release(scope, now)
-            if ticket.where in {Where.NOWHERE, Where.REFUSED}:
+            if ticket.where is Where.NOWHERE or ticket.where is Where.REFUSED:
                 return ticket
         return None
 

@@ -301,10 +301,11 @@ class Worker:
     ) -> None:
         """*on_paused* is called for each pause of a host that any worker has reported: with the
         name of the host, the seconds that are left (less than 0 after the pause), the last pause
-        that was doubled, and for how long the host has asked for pauses. Requests that would wait longer than *wait_max* are
-        handed out during a pause, to be refused. *has* is called after a lost answer: it returns
-        what this worker has, as :func:`leases_of` and the names of queues whose robots.txt it
-        fetches. Everything else that the server has recorded for it returns to the queue.
+        that was doubled, and for how long the host has asked for pauses. Requests that would wait
+        longer than *wait_max* are handed out during a pause, to be refused. *has* is called after a
+        lost answer: it returns what this worker has, as :func:`leases_of` and the names of queues
+        whose robots.txt it fetches. Everything else that the server has recorded for it returns to
+        the queue.
         """
         self._link = link
         self._clock = clock

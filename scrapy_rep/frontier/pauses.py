@@ -120,6 +120,8 @@ class Pauses:
         it is not over, or began later. After a pause there are fewer places.
         """
         pauses = [each.back_off for each in ticket.scopes if each.back_off is not None]
+        if not pauses:
+            return False
         now = self._clock.monotonic()
         return any(each.until > now or each.asked_at > since for each in pauses)
 

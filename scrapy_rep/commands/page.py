@@ -25,6 +25,7 @@ from scrapy_rep.protocol.usage.preferences import NOTHING_STATED, UsagePreferenc
 from scrapy_rep.protocol.usage.tdmrep import TdmRep
 from scrapy_rep.protocol.usage.vocabulary import MINING
 from scrapy_rep.responses.documents import has_document
+from scrapy_rep.responses.effects import effects
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.profile import Profile
     from scrapy_rep.commands.urls import Asked
     from scrapy_rep.commands.web import Web
+    from scrapy_rep.responses.effects import Effects
+    from scrapy_rep.settings import RepSettings
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS = 20
@@ -216,7 +219,11 @@ def _of_response(
         }  # fmt: skip
     own = dialects[profile.dialect.name]
     is_document = has_document(response)
-    has_callback = (is_allowed or profile.is_off) and not is_error
+    crawl = None
+    if (is_allowed or profile.is_off) and not is_error:
+        rep, is_data = profile.rep, bool(rules.statements) and not is_document
+        found = effects(rep, response, rules, stated, rep.purposes)
+        crawl = _effects(found, rep, is_data=is_data)
     return {
         "fetched": True,
         "verdict": own["verdict"],
@@ -231,9 +238,7 @@ def _of_response(
         "statements": [each._asdict() for each in rules.statements],
         "findings": [each._asdict() for each in rules.findings],
         "dialects": dialects,
-        "crawl": _effects(profile, rules, stated, now, is_document=is_document)
-        if has_callback
-        else None,
+        "crawl": crawl,
     }
 
 
@@ -257,34 +262,16 @@ def _where(statement: dict[str, Any]) -> str:
     return f"{place} {statement['position']}, for {whom}"
 
 
-def _effects(
-    profile: Profile,
-    rules: IndexingRules,
-    preferences: UsagePreferences,
-    now: datetime,
-    *,
-    is_document: bool,
-) -> dict[str, str]:
-    """Return what a crawl with these settings does with the items and the links that a callback
-    makes from the page.
+def _effects(found: Effects, rep: RepSettings, *, is_data: bool) -> dict[str, str]:
+    """Return what happens in a crawl to the items and the links that a callback makes from the
+    page, as a part of a JSON object. *is_data* says whether it is data that states rules.
     """
-    rep = profile.rep
-    may_drop = rep.noindex == "drop" and is_document
-    is_dropped = may_drop and not rules.indexable(now)
-    items = "kept"
-    if is_dropped or (rep.usage == "drop" and usage.is_denied(preferences, profile)):
-        items = "dropped"
-    elif (
-        rep.noindex == "annotate"
-        or (may_drop and rules.unavailable_after is not None)
-        or (rep.usage == "annotate" and rep.purposes)
-    ):
-        items = "annotated"
-    drops_links = rep.nofollow == "drop" and is_document and not rules.follow
-    words = f"items are {items}, links are {'not ' if drops_links else ''}followed"
-    if rep.rel and not drops_links:
+    items = "annotated" if found.rules or found.usage else "kept"
+    items = "dropped" if found.items else items
+    links = "dropped" if found.links else "followed"
+    words = f"items are {items}, links are {'not ' if found.links else ''}followed"
+    if rep.rel and not found.links:
         words += f", except with rel={', '.join(sorted(rep.rel))}"
-    if not is_document and rules.statements:
+    if is_data:
         words += ". This is data, not a document: noindex and nofollow drop nothing"
-    links = "dropped" if drops_links else "followed"
     return {"items": items, "links": links, "why": words}

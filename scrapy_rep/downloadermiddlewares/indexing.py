@@ -22,6 +22,7 @@ from scrapy_rep.frontier.reporter import DecisionReporter
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.record import Subject, Verdict, forbidden
 from scrapy_rep.responses.documents import has_document
+from scrapy_rep.responses.effects import effects
 from scrapy_rep.responses.parsecommand import warn_of_drops
 from scrapy_rep.responses.purposes import Purposes
 from scrapy_rep.settings import NOFOLLOW, NOINDEX, RepSettings
@@ -80,10 +81,17 @@ class IndexingMiddleware:
         if self._settings.ledger is not None:
             self.report(request, response, rules, preferences)
         if is_parse_command(self._crawler):
-            denial = self._purposes.denial(request, preferences)
             # The engine sets this, but only after all middlewares.
             response.request = request
-            warn_of_drops(self._crawler, response, rules, denial)
+            found = effects(
+                self._settings,
+                response,
+                rules,
+                preferences,
+                self._identity.purposes(request),
+                is_exempt=bool(request.meta.get(meta.DONT_OBEY_NOINDEX)),
+            )
+            warn_of_drops(self._crawler, response, found, self._settings.rel)
         if request.callback is NO_CALLBACK:
             if self._reach is not None and self._reach.is_pending(request):
                 light = response.replace(body=b"")

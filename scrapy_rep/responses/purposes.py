@@ -143,18 +143,6 @@ class Purposes:
         unknown = self._settings.usage_unknown
         return preferences.denial(purposes, unknown=unknown, image=image)
 
-    def summary(
-        self, request: Request | None, *, image: bool = False
-    ) -> dict[str, bool]:
-        """Whether the response to *request*, or with *image* its images, may be used, by
-        purpose.
-        """
-        found, unknown = stated(request), self._settings.usage_unknown
-        return {
-            purpose: found.denial([purpose], unknown=unknown, image=image) is None
-            for purpose in self._identity.purposes(request)
-        }
-
 
 def stated(request: Request | None) -> UsagePreferences:
     """The usage preferences that IndexingMiddleware read for the response to *request*;

@@ -15,7 +15,6 @@ from scrapy_rep.frontier.reporter import DecisionReporter
 from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.indexing.statements import Statement
 from scrapy_rep.record import Subject, Verdict
-from scrapy_rep.responses.documents import has_document
 from scrapy_rep.responses.links import only_marked
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.spidermiddlewares.items import ItemGate
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from scrapy_rep.protocol.indexing.rules import IndexingRules
-    from scrapy_rep.spidermiddlewares.items import Handling
+    from scrapy_rep.responses.effects import Effects
 
 
 class IndexingGateMiddleware:
@@ -69,23 +68,16 @@ class IndexingGateMiddleware:
                 yield output
 
     def _page(self, response: Response) -> _Page:
-        settings = self._settings
         # Without a request, response.meta raises AttributeError.
         rules: IndexingRules | None = None
         if response.request is not None:
             rules = response.meta.get(meta.INDEXING)
-        page = _Page(response, rules)
-        if (
-            settings.nofollow == "drop"
-            and rules is not None
-            and not rules.follow
-            and has_document(response)
-        ):
-            page.nofollow = rules.because("nofollow")
-        if settings.rel:
-            page.marked = only_marked(response, settings.rel)
-        if self._reach is None:
-            page.handling = self._items.handling(response, rules)
+        # In a dry run, items are judged when robots.txt is known.
+        is_late = self._reach is not None
+        found = self._items.effects(response, rules, of_use=not is_late)
+        page = _Page(response, rules, found)
+        if self._settings.rel:
+            page.marked = only_marked(response, self._settings.rel)
         return page
 
     def _passes(self, output: Any, page: _Page) -> bool:
@@ -99,8 +91,7 @@ class IndexingGateMiddleware:
             return True
         if is_request:
             return self._may_follow(output, page)
-        handling = page.handling
-        return handling is None or self._items.may_keep(output, page.response, handling)
+        return self._items.may_keep(output, page.response, page.effects)
 
     def _judge(self, output: Any, page: _Page, reach: Reach) -> None:
         """Judge *output* in a dry run, where it passes whatever the verdict is."""
@@ -147,23 +138,20 @@ class _Page:
     response: Response
     rules: IndexingRules | None
 
-    nofollow: Statement | None = None
-    """Why none of its links may be followed."""
+    effects: Effects
+    """What happens to its items and links."""
 
     marked: Mapping[str, str] = field(default_factory=dict)
     """The canonical URLs that may not be followed, with the ``rel`` of their links."""
-
-    handling: Handling | None = None
-    """What happens to its items; None if they pass as they are."""
 
     def why_not_follow(self, request: Request) -> Statement | str | None:
         """Return why *request* must not be followed: the statement of its page, or the ``rel`` of
         its link; None if it may be followed.
         """
-        if self.nofollow is None and not self.marked:
+        if self.effects.links is None and not self.marked:
             return None
         if request.meta.get(meta.DONT_OBEY_NOFOLLOW):
             return None
         if request.url == self.response.url:
             return None  # A retry of the page itself, which follows no link.
-        return self.nofollow or self.marked.get(canonicalize_url(request.url))
+        return self.effects.links or self.marked.get(canonicalize_url(request.url))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from copy import copy, deepcopy
 from dataclasses import replace
-from datetime import datetime, timezone
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, signals
 from scrapy.utils.defer import deferred_from_coro
@@ -20,46 +19,20 @@ from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.frontier.reporter import DecisionReporter
 from scrapy_rep.log import get_logger
 from scrapy_rep.record import Layer, Subject, Verdict, forbidden
-from scrapy_rep.responses.documents import has_document
+from scrapy_rep.responses.effects import effects
 from scrapy_rep.responses.purposes import Purposes, stated
 from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
     from scrapy_rep.frontier.reach import Reach
     from scrapy_rep.protocol.indexing.rules import IndexingRules
     from scrapy_rep.record import Because, Record
-
-    # A rule or a purpose, and the statement that denies it.
-    Denied: TypeAlias = tuple[str, Because]
+    from scrapy_rep.responses.effects import Effects
 
 logger = get_logger(__name__)
-
-
-class Handling(NamedTuple):
-    """What happens to the items of a page."""
-
-    denied: Denied | None
-    """Why they are dropped; None if they are not."""
-
-    images: Denied | None
-    """Why the URLs of images are removed from them."""
-
-    notes: dict[str, Any]
-    """What is written into their field ``REP_ITEM_FIELD``."""
-
-    noted: list[Denied]
-    """What these notes say that is denied."""
-
-    stats: list[str]
-    """What is counted for each item that has the notes."""
-
-    is_expiring: bool
-    """Whether they may be indexed until a date."""
 
 
 class ItemGate:
@@ -79,90 +52,46 @@ class ItemGate:
         self._purposes = Purposes.of(crawler)
         self._reporter = DecisionReporter.of(crawler)
 
-    def handling(
-        self, response: Response, rules: IndexingRules | None
-    ) -> Handling | None:
-        """Return what happens to the items of *response*; None if all pass as they are."""
-        settings, request = self._settings, response.request
-        denied: Denied | None = None
-        images: Denied | None = None
-        notes: dict[str, Any] = {}
-        noted: list[Denied | None] = []
-        counted: list[str] = []
-        is_expiring = False
-        if rules is not None and self._have_effect(rules, response):
-            now, until = datetime.now(timezone.utc), rules.unavailable_after
-            why = rules.why_not_indexable(now)
-            not_indexable = (why, rules.because(why)) if why else None
-            is_expiring = until is not None and now <= until
-            if settings.noindex == "drop":
-                denied = not_indexable
-                if not rules.image_index:
-                    images = "noimageindex", rules.because("noimageindex")
-            else:
-                noted.append(not_indexable)
-            if settings.noindex == "annotate" or is_expiring:
-                notes |= rules.to_dict()
-                counted.append(stats.ANNOTATED)
-        has_purpose = request is not None and bool(self._identity.purposes(request))
-        if has_purpose and settings.usage != "ignore":
-            denial = self._denial(response)
-            if settings.usage == "drop":
-                denied = denied or denial
-                images = images or self._denial(response, image=True)
-            else:
-                noted.append(denial)
-                notes |= self._summary(request)
-                counted.append(stats.USAGE_ANNOTATED)
-        if not (denied or images or notes):
-            return None
-        said = [each for each in noted if each is not None]
-        return Handling(denied, images, notes, said, counted, is_expiring)
+    def effects(
+        self, response: Response, rules: IndexingRules | None, *, of_use: bool = True
+    ) -> Effects:
+        """Return what happens to the items and the links of *response*: with *of_use*, also what
+        follows from usage preferences.
+        """
+        request, is_exempt = response.request, False
+        purposes: tuple[str, ...] = ()
+        if request is not None:
+            is_exempt = bool(request.meta.get(meta.DONT_OBEY_NOINDEX))
+            purposes = self._identity.purposes(request) if of_use else ()
+        return effects(
+            self._settings,
+            response,
+            rules,
+            stated(request),
+            purposes,
+            is_exempt=is_exempt,
+        )
 
-    def may_keep(self, item: Any, response: Response, handling: Handling) -> bool:
-        """Whether *item* may pass. Changes it as *handling* says."""
-        if handling.denied is not None:
-            self._drop(item, *handling.denied, response)
+    def may_keep(self, item: Any, response: Response, found: Effects) -> bool:
+        """Whether *item* may pass. Changes it as the effects *found* say."""
+        if found.items is not None:
+            self._drop(item, *found.items, response)
             return False
-        if handling.notes:
-            self._annotate(item, handling)
-        for denied in handling.noted:
+        self._annotate(item, found)
+        for denied in found.noted:
             self._decided(Verdict.ANNOTATED, *denied, response)
-        if handling.is_expiring:
+        if found.is_expiring:
             self._crawler.stats.inc_value(stats.EXPIRING)
-        if handling.images is None:
+        if found.images is None:
             return True
         try:
             urls = _take_image_urls(item, self._crawler)
         except (AttributeError, TypeError, ValueError):
-            self._drop(item, *handling.images, response)
+            self._drop(item, *found.images, response)
             return False
         for url in urls:
-            self._decided(Verdict.DROPPED, *handling.images, response, url)
+            self._decided(Verdict.DROPPED, *found.images, response, url)
         return True
-
-    def _have_effect(self, rules: IndexingRules, response: Response) -> bool:
-        """Whether *rules* have an effect on the items of *response*."""
-        policy = self._settings.noindex
-        if policy == "drop":
-            says_nothing = rules.index and rules.image_index
-            if says_nothing and rules.unavailable_after is None:
-                return False  # As most pages.
-        if policy == "ignore" or response.meta.get(meta.DONT_OBEY_NOINDEX):
-            return False
-        return policy == "annotate" or has_document(response)
-
-    def _denial(self, response: Response, *, image: bool = False) -> Denied | None:
-        request = response.request
-        found = self._purposes.denial(request, stated(request), image=image)
-        return found and (found.purpose, found.statement)
-
-    def _summary(self, request: Request | None) -> dict[str, Any]:
-        found = {"usage": self._purposes.summary(request)}
-        of_images = self._purposes.summary(request, image=True)
-        if of_images != found["usage"]:
-            found["usage_of_images"] = of_images
-        return found
 
     # Dry runs.
 
@@ -198,8 +127,7 @@ class ItemGate:
             # When it was read for the response, robots.txt was perhaps not known.
             usage = self._purposes.read(page, response.headers, rules)
             page.meta[meta.USAGE] = usage
-        handling = self.handling(response, rules)
-        if handling is not None and not self.may_keep(item, response, handling):
+        if not self.may_keep(item, response, self.effects(response, rules)):
             return
         for url in _urls_in(item, image_fields(self._crawler, with_files=True)):
             if file := files.get(url):
@@ -210,24 +138,28 @@ class ItemGate:
 
     # What is done.
 
-    def _annotate(self, item: Any, handling: Handling) -> None:
-        """Write the notes into the field ``REP_ITEM_FIELD`` of *item*."""
+    def _annotate(self, item: Any, found: Effects) -> None:
+        """Write what *found* says into the field ``REP_ITEM_FIELD`` of *item*."""
+        if self._settings.dry_run or not (found.rules or found.usage):
+            return
         # Imported here: it loads the libraries of all item types, which take megabytes.
         from itemadapter import ItemAdapter  # noqa: PLC0415
 
-        if self._settings.dry_run:
-            return
-        name, notes = self._settings.item_field, deepcopy(handling.notes)
+        name, count = self._settings.item_field, self._crawler.stats.inc_value
+        rules = found.rules.to_dict() if found.rules else {}
+        notes = {**rules, **deepcopy(found.usage or {})}
         try:
             adapter = ItemAdapter(item)
             before = adapter.get(name)
             adapter[name] = {**before, **notes} if isinstance(before, dict) else notes
         except (KeyError, TypeError, ValueError):
             # The item type does not have the field, or does not accept the value.
-            self._crawler.stats.inc_value(stats.NOT_ANNOTATED)
-        else:
-            for stat in handling.stats:
-                self._crawler.stats.inc_value(stat)
+            count(stats.NOT_ANNOTATED)
+            return
+        if found.rules:
+            count(stats.ANNOTATED)
+        if found.usage:
+            count(stats.USAGE_ANNOTATED)
 
     def _decided(
         self,

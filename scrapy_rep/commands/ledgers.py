@@ -18,7 +18,7 @@ from scrapy_rep.commands.urls import Asked
 from scrapy_rep.ledger.reader import open_ledger, reading, select
 from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.origins import Origin, written_origin
-from scrapy_rep.protocol.reasons import REASONS, Words
+from scrapy_rep.protocol.reasons import evidence, words_of
 from scrapy_rep.report.ledgers import crawls_of
 from scrapy_rep.report.shown import iso_time
 
@@ -194,15 +194,15 @@ def _crawl(crawl: dict[str, Any]) -> dict[str, Any]:
 
 def why(row: sqlite3.Row) -> str:
     """Return the reason of a decision in words."""
-    reason, statement = row["reason"], row["statement"]
-    key = "rel" if row["layer"] == "rel" else reason
-    key = "pause" if (reason, row["verdict"]) == ("back-off", "noted") else key
-    words = REASONS.get(key, Words(reason)).text
-    if row["line"] and statement and row["layer"] == "robots.txt":
-        words = f"line {row['line']}, {statement}"
-    elif statement:
-        words = f"{words}: {statement}"
-    return f"{words} (as {row['form']})" if row["form"] else words
+    layer, line = row["layer"], row["line"]
+    words = words_of(row["reason"], layer, row["verdict"]).text
+    if layer == "robots.txt" and line and row["statement"]:
+        words = ""
+    elif layer != "delay":
+        line = (
+            None  # Of the text of an override, or of a statement that names its place.
+        )
+    return evidence(words, row["statement"], line, row["form"])
 
 
 def ledger_of(argument: str) -> Ledger | None:

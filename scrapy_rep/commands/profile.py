@@ -13,7 +13,7 @@ from scrapy_rep.exceptions import SettingError
 from scrapy_rep.fetching.identity import default_header
 from scrapy_rep.protocol.agents import EVERYONE, product_tokens
 from scrapy_rep.protocol.dialect import DIALECTS
-from scrapy_rep.protocol.reasons import REASONS, Words
+from scrapy_rep.protocol.reasons import evidence, words_of
 from scrapy_rep.protocol.request_target import decide
 from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
 from scrapy_rep.settings import DEFAULTS, OBEY, USER_AGENT, RepSettings
@@ -116,18 +116,13 @@ def decision_record(
 
 def _why(decision: Decision, profile: Profile | None) -> str:
     """Return the reason of a decision in words, on one line."""
-    rule, reason = decision.rule, str(decision.reason)
-    words, setting = REASONS.get(reason, Words(reason))
-    if reason in {Reason.CRAWL_DELAY, Reason.VISIT_TIME}:
-        if profile is not None:
-            value = profile.settings.get(setting, DEFAULTS[setting])
-            words += f"; {setting} is {value}"
-        words = f" ({words})"
-    elif rule is not None:
-        words = ""
-    if rule is not None:
-        words = f"line {rule.line}, {rule}".rstrip() + words
-    return f"{words} (as {decision.form})" if decision.form else words
+    rule, (words, setting) = decision.rule, words_of(decision.reason)
+    if decision.reason not in {Reason.CRAWL_DELAY, Reason.VISIT_TIME}:
+        words = "" if rule else words
+    elif profile is not None:
+        words += f"; {setting} is {profile.settings.get(setting, DEFAULTS[setting])}"
+    statement = None if rule is None else str(rule)
+    return evidence(words, statement, rule and rule.line, decision.form)
 
 
 def profile_of(arguments: Namespace, settings: Settings) -> Profile:

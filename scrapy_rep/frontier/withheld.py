@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 
 from scrapy_rep.log import CrawlLog
-from scrapy_rep.protocol.reasons import REASONS, Words
-from scrapy_rep.protocol.robotstxt.decisions import Reason
-from scrapy_rep.record import IN_DRY_RUN, Layer, Record, Subject, Verdict
+from scrapy_rep.protocol.reasons import words_of
+from scrapy_rep.record import IN_DRY_RUN, Record, Subject, Verdict
 from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
@@ -63,7 +62,12 @@ class Withheld:
 
     def note(self, record: Record, request: Request | None) -> None:
         """Count *record*, a decision about *request* or about what its page has."""
-        key = record.subject, record.verdict, record.reason, _words(record).setting
+        key = (
+            record.subject,
+            record.verdict,
+            record.reason,
+            words_of(record.reason, record.layer, record.verdict).setting,
+        )
         count, first = self._found.get(key, (0, record))
         self._found[key] = count + 1, first
         if record.verdict in IN_DRY_RUN.values():
@@ -100,7 +104,7 @@ class Withheld:
         # A warning is for what was withheld of pages that were fetched.
         is_fetched = record.subject is not Subject.REQUEST
         level = logging.WARNING if is_fetched else logging.INFO
-        why, setting = _words(record)
+        why, setting = words_of(record.reason, record.layer, record.verdict)
         changes = f"; {setting} changes this" if setting else ""
         message = f"{what}, because %(why)s (%(reason)s){changes}. Example: %(url)s"
         if record.statement:
@@ -110,13 +114,3 @@ class Withheld:
         named = ", ".join(f"{origin} ({count:,})" for origin, count in most)
         values = record._asdict() | {"why": why, "most": named}
         self._logger.log(level, message, **values)
-
-
-def _words(record: Record) -> Words:
-    """Return the reason of *record* in words, and the setting that changes it."""
-    reason = record.reason
-    if record.layer is Layer.REL:
-        reason = "rel"
-    elif record.verdict is Verdict.NOTED and reason == Reason.BACK_OFF:
-        reason = "pause"
-    return REASONS.get(reason, Words(reason))

@@ -71,6 +71,29 @@ REASONS = {
 in the layer of that name, and ``pause``, the reason ``back-off`` of a pause that is kept."""
 
 
+def words_of(reason: str, layer: str = "", verdict: str = "") -> Words:
+    """The words for the *reason* of a decision with this *layer* and *verdict*."""
+    if layer == "rel":
+        reason = layer
+    elif (reason, verdict) == ("back-off", "noted"):
+        reason = "pause"
+    return REASONS.get(reason, Words(reason))
+
+
+def evidence(
+    words: str, statement: str | None, line: int | None, form: str | None
+) -> str:
+    """Why a decision was made, on one line: a reason in *words*; the *statement* that decided, and
+    its *line* in robots.txt; and the *form* of the URL that it is about. A statement with a line
+    may need no words.
+    """
+    if statement and line:
+        text = f"line {line}, {statement}".rstrip() + (f" ({words})" if words else "")
+    else:
+        text = f"{words}: {statement}" if statement else words
+    return f"{text} (as {form})" if form else text
+
+
 def outcome(access: str) -> str:
     """The result of a fetch of robots.txt, as an operator reads it. By the words of RFC 9309,
     everything is allowed when it is *unavailable*, and forbidden when it is *unreachable*.

@@ -337,7 +337,8 @@ def test_what_was_refused_for_a_delay(rep: Rep) -> None:
     Path("fast.txt").write_text("User-agent: *\nCrawl-delay: 1\n")
     why = "the host asks for a longer delay than the crawl accepts"
     assert rep("diff", ledger, "fast.txt").out == (
-        f"now allowed\t{ALLOWED}\twas: {why}: Crawl-delay: 900; now: no rule matches\n"
+        f"now allowed\t{ALLOWED}\twas: line 2, Crawl-delay: 900 ({why}); "
+        "now: no rule matches\n"
         "3 URLs compared\n"
         "  now allowed: 1\n"
         "  unchanged: 2\n"

@@ -9,6 +9,7 @@ from unittest import mock
 
 import pytest
 
+from scrapy_rep.frontier.redis.worker import leases_of
 from tests.frontier.redis.shared import (
     EXEMPT,
     HOUR,
@@ -544,17 +545,20 @@ def test_answer_that_was_lost(shared: Shared) -> None:
     """
     one, two = shared.worker(), shared.worker()
     know(one, PAGES)
-    push(one, PAGES, "1", "2")
-    push(one, EXEMPT, "done")
-    end(one, take(one, at_once=3))
-    one.exchange()
-    first, lost = take(one, at_once=3), take(one, at_once=3)
-    assert acquire(one, "x", "d.example")
-    end(one, first)
-    lose_an_answer(one)
-    assert [each.encode() for each in pop_all(two, at_once=3)] == [lost.data]
+    push(one, PAGES, "1", "2", "3")
+    push(one, OTHER, "o")
+    held, done = take(one, at_once=3), take(one, at_once=3)
+    assert pop(one, at_once=3) == "3"  # The answers to this,
+    (lost,) = wanted(one)  # to this,
+    assert acquire(one, "x", "d.example")  # and to this are lost.
+    end(one, done)
+    lose_an_answer(one, *leases_of([held.number], [held.number]))
+    assert pop_all(two, at_once=3) == ["3"]
+    assert wanted(two) == [lost]
     assert acquire(two, "y", "d.example")
-    assert shared.count() == 1
+    end(one, held)
+    one.exchange()
+    assert shared.count() == 2
 
 
 def test_late_call(shared: Shared) -> None:

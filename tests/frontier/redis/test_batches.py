@@ -114,7 +114,7 @@ def test_what_is_not_used_is_given_back(shared: Shared) -> None:
     crawl.engine.scraper.is_full = True
     crawl.clock.advance(0.2)
     assert not crawl.queue._handed_out
-    assert len(take_some(other, 8, at_once=8)) == 2
+    assert len(take_some(other, 8, at_once=3)) == 2
 
 
 def test_what_was_not_used_in_time(shared: Shared) -> None:

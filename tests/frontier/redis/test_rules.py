@@ -51,7 +51,7 @@ HOST = "a.example"
 
 def test_best_first_then_oldest(shared: Shared) -> None:
     """Of one host, the request of the highest priority goes first, then the oldest, by its number
-    and not by the digits of it. Any text comes back as it was.
+    and not by the digits of it, also after the counter was lost. Any text comes back as it was.
     """
     worker = shared.worker()
     know(worker, PAGES)
@@ -59,7 +59,9 @@ def test_best_first_then_oldest(shared: Shared) -> None:
     push(worker, PAGES, "", "\r\n\0", "2", "3")
     push(worker, PAGES, "best", "next", priority=1)
     push(worker, PAGES, "last", priority=-1)
-    assert pop_all(worker, 8) == ["best", "next", "", "\r\n\0", "2", "3", "last"]
+    shared.redis.delete(shared.key("number"))
+    push(worker, PAGES, "4")
+    assert pop_all(worker, 8) == ["best", "next", "", "\r\n\0", "2", "3", "4", "last"]
 
 
 def test_host_that_is_ready_for_longest_goes_first(shared: Shared) -> None:
@@ -518,7 +520,7 @@ def test_worker_that_was_taken_for_dead_comes_back(shared: Shared) -> None:
     assert found.data == had.data
     end(stopped, had)
     stopped.back(had.number)
-    renew(stopped)
+    assert stopped.exchange() is not None
     assert (shared.count(), shared.host(HOST)["in_flight"]) == (2, 1)
     assert pop(worker) is None
     end(worker, found)

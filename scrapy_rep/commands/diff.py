@@ -311,7 +311,7 @@ class Differences:
         if not kind:
             return
         origin = str(
-            asked.origin or (asked.past and asked.past.origin) or self._new.name
+            asked.origin or (asked.past and asked.past.row["origin"]) or self._new.name
         )
         if kind in {"delayed", "unknown"}:
             side = old if new.is_known and kind == "unknown" else new

@@ -74,7 +74,7 @@ _ROWS = (
         (
             "",
             "{time}  {verdict:word}  {url:bold}",
-            "  and {more:some} more like it, the last at {last}",
+            "  the first of {times} like it, the last at {last}",
             "  {why} ({layer})",
             "  for {agent}",
             "  subject: {subject}, page: {page}",
@@ -125,8 +125,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     is_found = bool(record["decisions"] or record["robotstxts"])
     if is_found and arguments.bundle is not None:
         write_bundle(arguments.bundle, record, answer.bodies, arguments.ledgers)
-    decisions = [{**each, "more": each["times"] - 1} for each in record["decisions"]]
-    Output(arguments).show(record, _ROWS, decisions=decisions)
+    Output(arguments).show(record, _ROWS)
     return CLEAN if is_found else FOUND
 
 
@@ -251,7 +250,7 @@ class _Answer:
             "ledger": ledger.path,
             "crawl": row["crawl"],
             "time": iso_time(row["time"]),
-            "last": iso_time(group["last"]),
+            "last": iso_time(group["last"]) if group["times"] > 1 else None,
             "times": group["times"],
             **{name: row[name] for name in _SHOWN},
             "why": why(row),

@@ -168,8 +168,10 @@ def test_page(site: Site, tmp_path: Path) -> None:
     assert record["redirects"] == [shop.url("/tea")]
     assert (record["status"], record["decision"]["allowed"]) == (200, True)
     assert record["access"]["outcome"] == "successful"
-    assert record["evidence"]["index"][0]["source"] == "header"
-    assert record["evidence"]["follow"][0]["source"] == "meta"
+    sources = {
+        each["rule"]: each["statements"][0]["source"] for each in record["evidence"]
+    }
+    assert (sources["index"], sources["follow"]) == ("header", "meta")
     purposes = record["usage"]["purposes"]
     assert {name: each["why"] for name, each in purposes.items()} == {
         "tdm": "disallowed by /tea: tdm-reservation 1 (tdmrep.json, rule 1)",

@@ -61,8 +61,8 @@ def test_verdict(rep: Rep, tag: str, word: str, evidence: set[str]) -> None:
     assert rep(*asked).status == (word != "indexable")
     record = rep.record(*asked)
     assert (record["verdict"], record["indexable"]) == (word, word == "indexable")
-    assert set(record["evidence"]) == evidence
-    assert all(record["evidence"].values())
+    assert {each["rule"] for each in record["evidence"]} == evidence
+    assert all(each["statements"] for each in record["evidence"])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -20,6 +21,8 @@ ORIGIN = "https://shop.example"
 FORBIDDEN = f"{ORIGIN}/basket/1"
 ALLOWED = f"{ORIGIN}/tea"
 CAFE = "https://cafe.example"
+ADDRESS = "http://127.0.0.1:8080"
+VIRTUAL_HOST = f"{ADDRESS}#Host:v.example"
 
 NEW = """\
 User-agent: mybot
@@ -44,6 +47,7 @@ TEXTS = {
     "old usage.txt": OLD_USAGE,
     "new usage.txt": NEW_USAGE,
     "urls": f"{ORIGIN}/private/1\n{CAFE}/private/2\n/private/3\n",
+    "basket": FORBIDDEN,
 }
 
 
@@ -92,6 +96,47 @@ def decide(ledger: str, url: str, layer: str, reason: str, **columns: object) ->
 def files(rep: Rep) -> None:
     for name, text in TEXTS.items():
         Path(name).write_text(text)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a folder of ledgers of which the URLs, the hosts, the times or the rules matter."""
+    folder = tmp_path_factory.mktemp("ledgers")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        make_ledgers()
+    return folder
+
+
+@pytest.fixture
+def ledgers(files: None, made: Path) -> None:
+    shutil.copytree(made, ".", dirs_exist_ok=True)
+
+
+def make_ledgers() -> None:
+    ours = f"{ORIGIN}/private/4", "allowed"
+    shop(ours, path="one")
+    shop(ours, (f"{CAFE}/private/5", "allowed"), path="two")
+    odd = shop((FORBIDDEN, "allowed"), ("nonsense://a/b", "allowed"), path="odd")
+    decide(odd, f"{FORBIDDEN}/page", "override", "REP_NOINDEX", page=FORBIDDEN)
+    virtual = shop(*[(f"{ADDRESS}/basket/", "allowed")] * 2, path="virtual")
+    execute(virtual, "UPDATE decision SET origin = ? WHERE id = 1", VIRTUAL_HOST)
+    ordered = shop((FORBIDDEN, "allowed"), path="ordered")
+    with_robotstxt(ordered, TEXTS["order.txt"])
+    first = [(FORBIDDEN, "allowed"), (ALLOWED, "allowed")]
+    with_robotstxt(shop(*first, path="first", time=100), ROBOTS, at=100)
+    last = [(ALLOWED, "refused"), (FORBIDDEN, "refused"), (FORBIDDEN, "allowed")]
+    second = shop(*last, path="second", time=200)
+    with_robotstxt(second, TEXTS["open.txt"], at=200)
+    times = shop(*first, path="times", time=1000)
+    with_robotstxt(times, "User-agent: *\nDisallow: /coffee\n", at=1000)
+    with_robotstxt(times, ROBOTS, at=100_000)
+    execute(
+        times,
+        "INSERT INTO crawl SELECT 2, spider, user_agent, agents, dialect, settings, versions,"
+        " started, ended, finish_reason, counts FROM crawl",
+    )
+    with_robotstxt(times, "User-agent: *\nDisallow: /tea\n", at=200_000, crawl=2)
 
 
 # Files.
@@ -172,26 +217,73 @@ def test_many_agents(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
 # The URLs.
 
 
+DENIED = [("denied", FORBIDDEN)]
+PRIVATE = [("denied", f"{ORIGIN}/private/4")]
+
+
+@pytest.mark.usefixtures("ledgers")
 @pytest.mark.parametrize(
-    ("options", "denied"),
+    ("arguments", "expected"),
     [
-        ("--urls urls", ["/private/1", "/private/2", "/private/3"]),
-        (f"--urls urls --origin {ORIGIN}/", ["/private/1", "/private/3"]),
-        (f"--urls two --origin {ORIGIN}", ["/private/4"]),
-        ("--urls one", ["/private/4"]),
+        pytest.param(
+            "robots.txt new.txt --urls urls",
+            [
+                ("denied", f"{ORIGIN}/private/1"),
+                ("denied", f"{CAFE}/private/2"),
+                ("denied", "/private/3"),
+            ],
+            id="a list of URLs and paths",
+        ),
+        pytest.param(
+            f"robots.txt new.txt --urls urls --origin {ORIGIN}/",
+            [("denied", f"{ORIGIN}/private/1"), ("denied", "/private/3")],
+            id="a list, but one host",
+        ),
+        pytest.param("robots.txt new.txt --urls one", PRIVATE, id="URLs of a ledger"),
+        pytest.param(f"robots.txt new.txt --urls two --origin {ORIGIN}", PRIVATE,
+                     id="URLs of a ledger, but one host"),
+        pytest.param("odd google", [("unknown", ORIGIN), ("unknown", "nonsense://a")],
+                     id="a host without a robots.txt, and an invalid origin"),
+        pytest.param(f"odd robots.txt --origin {ORIGIN}", DENIED, id="no decisions on pages"),
+        pytest.param(f"virtual robots.txt --origin {ADDRESS}", [("denied", f"{ADDRESS}/basket/")],
+                     id="a host, but no virtual one"),
+        pytest.param(f"virtual robots.txt --origin {VIRTUAL_HOST}", [("denied", f"{ADDRESS}/basket/")],
+                     id="a virtual host"),
+        pytest.param("first second robots.txt", [*DENIED, ("allowed", ALLOWED)],
+                     id="the last decision of several ledgers"),
+        pytest.param("second first robots.txt", [*DENIED, ("allowed", ALLOWED)],
+                     id="the last decision, in any order"),
+        pytest.param("first second robots.txt --urls basket", DENIED,
+                     id="the last robots.txt of several ledgers"),
+        pytest.param("times@1970-01-01 times", [], id="a time before the first URL"),
+        pytest.param("times#1 times#1", DENIED, id="the last robots.txt of a crawl"),
+        pytest.param("times#1 times#2", [("denied", ALLOWED)], id="two crawls"),
+        pytest.param("times#1 times", [("denied", ALLOWED)], id="one crawl and all"),
+        pytest.param("ordered google", [], id="a dialect that reads a ledger alike"),
+        pytest.param("ordered classic", DENIED, id="a dialect that reads a ledger otherwise"),
     ],
-)
-def test_urls(rep: Rep, options: str, denied: list[str]) -> None:
-    """The URLs are those of a list of URLs or paths, or of a ledger; with an origin, URLs of other
-    origins are ignored.
+)  # fmt: skip
+def test_what_is_compared(
+    rep: Rep, arguments: str, expected: list[tuple[str, str]]
+) -> None:
+    """The URLs are those of a list or a ledger, and the rules those of the files, of the crawls or
+    of the part of the crawls that is named.
     """
-    ours = f"{ORIGIN}/private/4", "allowed"
-    shop(ours, path="one")
-    shop(ours, (f"{CAFE}/private/5", "allowed"), path="two")
-    records = rep.records("diff", "robots.txt", "new.txt", *options.split())
-    found = changes(records)
-    assert [kind for kind, _ in found] == ["denied"] * len(denied)
-    assert [url[url.index("/private") :] for _, url in found] == denied
+    assert changes(rep.records("diff", *arguments.split())) == expected
+
+
+@pytest.mark.usefixtures("ledgers")
+def test_two_times(rep: Rep) -> None:
+    """The rules that changed between two times are shown, with what becomes of the URLs."""
+    ended = rep("diff", "times#1@1970-01-02", "times#1")
+    assert ended.status == 2, "a crawl or a time"
+    ended = rep("diff", "times@1970-01-02", "times@1970-01-03")
+    assert ended.status == 1
+    assert "User-agent: otherbot, mybot   (group added)\n" in ended.out
+    assert "  - Disallow: /coffee   (line 2)\n" in ended.out
+    was = "was: line 3, Disallow: /; now: line 5, Disallow: /basket/"
+    last = f"now denied\t{FORBIDDEN}\t{was}\n2 URLs compared\n  now denied: 1\n  unchanged: 1\n"
+    assert ended.out.endswith(last)
 
 
 def test_a_list_with_what_is_no_url(rep: Rep) -> None:
@@ -246,23 +338,6 @@ def test_what_changed(rep: Rep) -> None:
     assert (record["new"]["rule"], record["new"]["time"]) == (rule, None)
     counts = {"denied": 2, "allowed": 1, "usage": 0, "crawls": 1, "complete_crawls": 1}
     assert counts.items() <= summary.items()
-
-
-def test_several_ledgers(rep: Rep) -> None:
-    """Several ledgers are read as one: each URL counts once, with its last decision, and each host
-    with its last robots.txt.
-    """
-    first = shop((FORBIDDEN, "allowed"), (ALLOWED, "allowed"), path="first", time=100)
-    last = [(ALLOWED, "refused"), (FORBIDDEN, "refused"), (FORBIDDEN, "allowed")]
-    second = shop(*last, path="second", time=200)
-    with_robotstxt(first, ROBOTS, at=100)
-    with_robotstxt(second, "User-agent: *\nDisallow:\n", at=200)
-    for ledgers in ([first, second], [second, first]):
-        asked = ("diff", *ledgers, "robots.txt")
-        found = changes(rep.records(*asked))
-        assert found == [("denied", FORBIDDEN), ("allowed", ALLOWED)]
-        found = changes(rep.records(*asked, "--urls", "-", stdin=FORBIDDEN))
-        assert found == [("denied", FORBIDDEN)]
 
 
 def test_what_was_overridden(rep: Rep) -> None:
@@ -387,18 +462,6 @@ def test_crawls_that_recorded_refusals_alone(
     assert (summary["complete_crawls"] < summary["crawls"]) is bool(said)
 
 
-def test_what_can_not_be_judged(rep: Rep) -> None:
-    """Only decisions on requests are compared, not those on pages. A host without a robots.txt in
-    the ledger is unknown, and so is an invalid origin.
-    """
-    ledger = shop((FORBIDDEN, "allowed"), ("nonsense://a/b", "allowed"))
-    decide(ledger, f"{FORBIDDEN}/page", "override", "REP_NOINDEX", page=FORBIDDEN)
-    expected = [("unknown", ORIGIN), ("unknown", "nonsense://a")]
-    assert changes(rep.records("diff", ledger, "google")) == expected
-    records = rep.records("diff", ledger, "robots.txt", "--origin", ORIGIN)
-    assert changes(records) == [("denied", FORBIDDEN)]
-
-
 @pytest.mark.parametrize(
     ("options", "crawl", "denied"),
     [
@@ -423,45 +486,6 @@ def test_as_whom(
     assert rep("diff", ledger, "robots.txt", *options).status == denied
 
 
-def test_a_virtual_host(rep: Rep) -> None:
-    """With --origin, only the URLs of one host count: also of a virtual host, as the ledger names
-    it.
-    """
-    address = "http://127.0.0.1:8080"
-    virtual_host = f"{address}#Host:v.example"
-    ledger = shop(*[(f"{address}/basket/", "allowed")] * 2)
-    execute(ledger, "UPDATE decision SET origin = ? WHERE id = 1", virtual_host)
-    for origin in (address, virtual_host):
-        record, _ = rep.records("diff", ledger, "robots.txt", "--origin", origin)
-        assert (record["kind"], record["origin"]) == ("denied", origin)
-
-
-def test_two_times(rep: Rep) -> None:
-    """The rules of a ledger are those that its crawls used: all, those of one crawl, or those
-    until a time. The rules that changed are shown, and the URLs of the old side.
-    """
-    ledger = shop((FORBIDDEN, "allowed"), (ALLOWED, "allowed"), time=1000)
-    with_robotstxt(ledger, "User-agent: *\nDisallow: /coffee\n", at=1000)
-    with_robotstxt(ledger, ROBOTS, at=100_000)
-    ended = rep("diff", f"{ledger}@1970-01-02", ledger)
-    assert ended.status == 1
-    assert "User-agent: otherbot, mybot   (group added)\n" in ended.out
-    assert "  - Disallow: /coffee   (line 2)\n" in ended.out
-    was = "was: line 3, Disallow: /; now: line 5, Disallow: /basket/"
-    last = f"now denied\t{FORBIDDEN}\t{was}\n2 URLs compared\n  now denied: 1\n  unchanged: 1\n"
-    assert ended.out.endswith(last)
-    execute(
-        ledger,
-        "INSERT INTO crawl SELECT 2, spider, user_agent, agents, dialect, settings, versions,"
-        " started, ended, finish_reason, counts FROM crawl",
-    )
-    with_robotstxt(ledger, "User-agent: *\nDisallow: /tea\n", at=200_000, crawl=2)
-    for new, url in (("#1", FORBIDDEN), ("#2", ALLOWED), ("", ALLOWED)):
-        records = rep.records("diff", f"{ledger}#1", f"{ledger}{new}")
-        assert changes(records) == [("denied", url)]
-    assert rep("diff", f"{ledger}@1970-01-01", ledger).status == 0, "no URL yet"
-
-
 def test_list_of_urls_for_a_ledger(rep: Rep) -> None:
     """URLs of a list are judged by the robots.txt files of a ledger, as whom it crawled."""
     ledger = shop((ALLOWED, "allowed"), agents=("otherbot",))
@@ -481,14 +505,10 @@ def test_list_of_urls_for_a_ledger(rep: Rep) -> None:
     )
 
 
-def test_dialects(rep: Rep) -> None:
-    """A dialect reads the rules of the other side: of a file, or of a ledger."""
-    for sides, kind in (
-        (("order.txt", "classic"), "denied"),
-        (("classic", "order.txt"), "allowed"),
-    ):
-        assert (kind, "/basket/1") in changes(rep.records("diff", *sides))
-    ledger = shop((FORBIDDEN, "allowed"))
-    with_robotstxt(ledger, TEXTS["order.txt"])
-    assert changes(rep.records("diff", ledger, "google")) == []
-    assert changes(rep.records("diff", ledger, "classic")) == [("denied", FORBIDDEN)]
+@pytest.mark.parametrize(
+    ("sides", "kind"),
+    [("order.txt classic", "denied"), ("classic order.txt", "allowed")],
+)
+def test_dialects(rep: Rep, sides: str, kind: str) -> None:
+    """A dialect reads the rules of the file on the other side."""
+    assert (kind, "/basket/1") in changes(rep.records("diff", *sides.split()))

@@ -46,7 +46,7 @@ def test_a_file_is_written_as_a_whole(
             path.unlink()
             path.mkdir()
 
-    with pytest.raises(error, match="^$|--purge"):
+    with pytest.raises(error, match=r"^$|--purge"):
         write()
     assert list(tmp_path.iterdir()) == [path]
     assert path.is_dir() or path.read_text() == "before"

@@ -337,6 +337,13 @@ def two_decisions(rep: Rep) -> str:
             on("/basket/1", **REFUSED),
             on("/basket/help", **ALLOWED),
             on("/free", verdict="allowed", reason="no-rule", line=None, statement=None),
+            on(
+                "/own",
+                verdict="allowed",
+                layer="override",
+                reason="override",
+                line=None,
+            ),
         ]
     )
 
@@ -349,7 +356,9 @@ def test_a_bundle(rep: Rep, two_decisions: str) -> None:
     assert files["robots-1.txt"] == RULES
     record = json.loads(files["record.json"])
     assert record == found(rep, "example.com", two_decisions)
-    assert [each["check"] for each in record["decisions"]] == [
+    *checks, of_override = (each["check"] for each in record["decisions"])
+    assert of_override is None
+    assert checks == [
         {"file": "robots-1.txt", "url": f"{ORIGIN}{path}", "agent": "*", "allowed": allowed}
         for path, allowed in (
             ("/basket/1", False), ("/basket/help", True), ("/free", True)

@@ -88,17 +88,6 @@ def test_a_store_of_ones_own(value: Any) -> None:
     assert recorded["REP_STORE"] == f"{__name__}.OwnStore"
 
 
-@pytest.mark.parametrize(
-    "value", [f"{__name__}.MINE", f"{__name__}.Missing", "redis", "no.such.module", 3]
-)
-def test_what_is_no_store(value: Any) -> None:
-    """A REP_STORE that is neither an address nor the path of a Store stops
-    the start with an error.
-    """
-    with pytest.raises(SettingError, match=r"or the import path of a Store\.$"):
-        read(REP_STORE=value)
-
-
 def test_a_store_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that needs a missing package raises SettingError, which names the package and
     hides the password.
@@ -170,6 +159,10 @@ def test_agents(value: Any, agents: tuple[str, ...]) -> None:
         ("REP_AGENTS", "mybot", "by purpose"),
         ("REP_AGENTS", {"training": "mybot"}, "by purpose"),
         ("REP_AGENTS", {"train-ai": ""}, "by purpose"),
+        *(
+            ("REP_STORE", value, "or the import path of a Store.")
+            for value in (f"{__name__}.MINE", f"{__name__}.Missing", "redis", "a.b", 3)
+        ),
         ("ROBOTSTXT_USER_AGENT", 5, "letters"),
         ("ROBOTSTXT_USER_AGENT", b"mybot", "letters"),
         ("ROBOTSTXT_USER_AGENT", {"mybot": 1}, "letters"),
@@ -194,11 +187,15 @@ def test_2_2_1_what_can_not_be(name: str, value: Any, allowed: str) -> None:
     assert "\n" not in message
 
 
+def of(entry: object) -> dict[str, object]:
+    return {"a.example": entry}
+
+
 @pytest.mark.parametrize(
-    ("written", "where", "value", "allowed"),
+    ("name", "written", "where", "value", "allowed"),
     [
         *(
-            ({"a.example": value}, "REP_OVERRIDES['a.example']", value, '"obey", ')
+            ("REP_OVERRIDES", of(value), "['a.example']", value, '"obey", ')
             for value in (
                 "ignor",
                 True,
@@ -208,13 +205,14 @@ def test_2_2_1_what_can_not_be(name: str, value: Any, allowed: str) -> None:
             )
         ),
         *(
-            ({key: "obey"}, "A key of REP_OVERRIDES", key, "a host pattern: ")
+            ("REP_OVERRIDES", {key: "obey"}, None, key, "a host pattern: ")
             for key in ("http://a.example/", "", "a.example:65536", "a.example:0")
         ),
         *(
             (
-                {"a.example": {"obey": False, name: value}},
-                f"REP_OVERRIDES['a.example'][{name!r}]",
+                "REP_OVERRIDES",
+                of({"obey": False, name: value}),
+                f"['a.example'][{name!r}]",
                 value,
                 allowed,
             )
@@ -230,21 +228,27 @@ def test_2_2_1_what_can_not_be(name: str, value: Any, allowed: str) -> None:
             )
         ),
         (
-            {"a.example": {"robotstxt": "ignore"}},
-            "REP_OVERRIDES['a.example']['robotstxt']",
+            "REP_OVERRIDES",
+            of({"robotstxt": "ignore"}),
+            "['a.example']['robotstxt']",
             "ignore",
             "the text ",
         ),
-        ({3: "ignore"}, "REP_OVERRIDES", {3: "ignore"}, "a dict of "),
+        ("REP_OVERRIDES", {3: "ignore"}, "", {3: "ignore"}, "a dict of "),
+        *(
+            ("REP_AGENTS", {"search": "a", "tdm": value}, "['tdm']", value, "")
+            for value in ("my bot", 3, [""])
+        ),
     ],
 )
-def test_the_override_that_can_not_be(
-    written: Any, where: str, value: object, allowed: str
+def test_a_part_that_can_not_be(
+    name: str, written: Any, where: str | None, value: object, allowed: str
 ) -> None:
-    """The error for an invalid override names its key."""
+    """The error for a part of an invalid setting names that part, or its key."""
     with pytest.raises(SettingError) as caught:
-        read(REP_OVERRIDES=written)
-    sentence = f"{where} is {value!r}, but it must be {allowed}"
+        read(**{name: written})
+    place = f"A key of {name}" if where is None else f"{name}{where}"
+    sentence = f"{place} is {value!r}, but it must be {allowed}"
     assert str(caught.value).startswith(sentence)
 
 
@@ -431,16 +435,6 @@ def test_a_bad_store_is_shown_without_its_password(uri: Any, shown: Any) -> None
     with pytest.raises(SettingError) as caught:
         read(REP_STORE=uri)
     assert str(caught.value).startswith(f"REP_STORE is {shown!r}, ")
-
-
-def test_the_purpose_whose_name_can_not_be() -> None:
-    """The error for the crawler name of a purpose names the purpose."""
-    for wrong in ("my bot", 3, [""]):
-        with pytest.raises(SettingError) as caught:
-            read(REP_AGENTS={"search": "mybot", "train-ai": wrong})
-        assert str(caught.value).startswith(
-            f"REP_AGENTS['train-ai'] is {wrong!r}, but "
-        )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The middleware that reads indexing rules, with fake responses."""
+"""The middleware that reads what responses allow, with fake responses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
 from scrapy_rep.exceptions import FileDenied
 from scrapy_rep.fetching.request import RobotsTxtRequest
-from tests.fakes import fake_crawler
+from tests.fakes import fake_crawler, records
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 URL = "http://example.com/page"
 NOINDEX_TAG = b'<meta name="robots" content="noindex">'
+CLASSES = {"text/html": HtmlResponse, "text/plain": TextResponse}
 
 
 def middleware(**settings: Any) -> tuple[IndexingMiddleware, Crawler]:
@@ -29,33 +30,36 @@ def middleware(**settings: Any) -> tuple[IndexingMiddleware, Crawler]:
     return IndexingMiddleware.from_crawler(crawler), crawler
 
 
-def page(body: bytes = b"", *tags: str, content_type: str = "text/html") -> Response:
-    classes = {"text/html": HtmlResponse, "text/plain": TextResponse}
-    response_class = classes.get(content_type.partition(";")[0], Response)
-    headers = {"Content-Type": content_type, "X-Robots-Tag": list(tags)}
+def page(
+    body: bytes = b"", *tags: str, content_type: str = "text/html", **fields: str
+) -> Response:
+    response_class = CLASSES.get(content_type.partition(";")[0], Response)
+    headers = {"Content-Type": content_type, "X-Robots-Tag": list(tags), **fields}
     return response_class(URL, body=body, headers=headers)
 
 
-def read(
-    response: Response, request: Request | None = None, **settings: Any
-) -> tuple[IndexingRules, list[str]]:
+def read(response: Response, **settings: Any) -> tuple[IndexingRules, list[str]]:
     mw, _ = middleware(**settings)
-    request = request or Request(URL, headers={"User-Agent": "mybot"})
+    request = Request(URL, headers={"User-Agent": "mybot"})
     mw.process_response(request, response)
     return request.meta["rep_indexing"], response.flags
 
 
-def test_header_and_meta_are_added_up() -> None:
-    """Rules of both sources are combined, and the flags of the response summarize them."""
-    rules, flags = read(page(NOINDEX_TAG, "nofollow", "max-snippet: 20"))
-    assert (rules.index, rules.follow, rules.max_snippet) == (False, False, 20)
-    assert flags == ["noindex", "nofollow"]
-
-
-def test_a_response_that_says_nothing() -> None:
-    """Spider code can read the rules of every response."""
-    rules, flags = read(page(b"<html>"))
-    assert (rules.index, rules.follow, flags) == (True, True, [])
+@pytest.mark.parametrize(
+    ("body", "tags", "expected"),
+    [
+        (b"<html>", [], (True, True, None)),
+        # Rules of both sources are combined.
+        (NOINDEX_TAG, ["nofollow", "max-snippet: 20"], (False, False, 20)),
+    ],
+)
+def test_rules_of_a_page(
+    body: bytes, tags: list[str], expected: tuple[bool, bool, int | None]
+) -> None:
+    """Spider code can read the rules of every response, and its flags summarize them."""
+    rules, flags = read(page(body, *tags))
+    assert (rules.index, rules.follow, rules.max_snippet) == expected
+    assert flags == ["noindex"] * (not rules.index) + ["nofollow"] * (not rules.follow)
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/pdf", "image/png"])
@@ -66,13 +70,27 @@ def test_only_pages_have_meta_tags(content_type: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "index"),
-    [({}, False), ({"ROBOTSTXT_USER_AGENT": "other"}, True)],
+    ("settings", "addressed"),
+    [
+        ({}, {"mybot"}),
+        ({"ROBOTSTXT_USER_AGENT": "searcher"}, {"searcher"}),
+        # A purpose without its own token has that of the crawler.
+        (
+            {
+                "REP_PURPOSES": ["search", "train-ai", "tdm"],
+                "REP_AGENTS": {"search": "searcher", "train-ai": "trainer"},
+            },
+            {"mybot", "searcher", "trainer"},
+        ),
+    ],
 )
-def test_whose_statements(settings: dict[str, Any], index: bool) -> None:
-    """Statements for the crawler's own token count, and those for others do not."""
-    rules, _ = read(page(b"", "mybot: noindex"), **settings)
-    assert rules.index is index
+def test_whose_statements(settings: dict[str, Any], addressed: set[str]) -> None:
+    """Statements for the crawler's own tokens, with those of its purposes, count; those for others
+    do not.
+    """
+    for name in ("mybot", "searcher", "trainer", "other"):
+        rules, _ = read(page(b"", f"{name}: noindex"), **settings)
+        assert rules.index is (name not in addressed)
 
 
 def test_declared_encoding() -> None:
@@ -84,53 +102,61 @@ def test_declared_encoding() -> None:
 
 def test_our_own_requests_are_not_read() -> None:
     """The package's own requests for robots.txt are not read as pages."""
-    request = RobotsTxtRequest(URL)
     mw, _ = middleware()
     response = page(b"", "noindex")
-    mw.process_response(request, response)
+    mw.process_response(RobotsTxtRequest(URL), response)
     assert response.flags == []
 
 
+PDF = "application/pdf"
+TRAINING = {"REP_PURPOSES": ["train-ai"]}
+DENIES = {"Content-Usage": "train-ai=n"}
+
+
 @pytest.mark.parametrize(
-    ("settings", "meta", "refused"),
+    ("fields", "settings", "meta", "refused"),
     [
-        ({}, {}, True),
-        ({}, {"dont_obey_noindex": True}, False),
-        ({"REP_NOINDEX": "annotate"}, {}, False),
-        ({"REP_NOINDEX": "ignore"}, {}, False),
+        ({"X-Robots-Tag": "noindex", "Content-Type": PDF}, {}, {}, "noindex"),
+        ({"X-Robots-Tag": "noindex"}, {}, {"dont_obey_noindex": True}, None),
+        ({"X-Robots-Tag": "noindex"}, {"REP_NOINDEX": "annotate"}, {}, None),
+        ({"X-Robots-Tag": "noindex"}, {"REP_NOINDEX": "ignore"}, {}, None),
+        ({"X-Robots-Tag": "noimageindex"}, {}, {}, "noimageindex"),
+        ({"X-Robots-Tag": "noimageindex", "Content-Type": PDF}, {}, {}, None),
+        (DENIES, TRAINING, {}, "train-ai"),
+        (DENIES, {"REP_PURPOSES": ["search"]}, {}, None),
+        (DENIES, {}, {}, None),
+        (DENIES, {**TRAINING, "REP_USAGE": "annotate"}, {}, None),
+        ({"tdm-reservation": "1"}, {"REP_PURPOSES": ["search", "tdm"]}, {}, "tdm"),
+        ({"X-Robots-Tag": "noimageai"}, TRAINING, {}, "train-ai"),
+        ({"X-Robots-Tag": "noimageai", "Content-Type": PDF}, TRAINING, {}, None),
+        ({}, {"REP_PURPOSES": ["search"], "REP_USAGE_UNKNOWN": "deny"}, {}, "search"),
     ],
 )
-def test_media_with_noindex(
-    settings: dict[str, Any], meta: dict[str, Any], refused: bool
+def test_files_for_pipelines(
+    fields: dict[str, str],
+    settings: dict[str, Any],
+    meta: dict[str, Any],
+    refused: str | None,
 ) -> None:
-    """A file with noindex does not reach the pipeline."""
+    """A media pipeline does not get a file whose own headers say noindex, an image that says
+    noimageindex, nor a file that must not serve a purpose of the crawl. Spiders get them.
+    """
     mw, crawler = middleware(**settings)
-    request = Request(URL, callback=NO_CALLBACK, meta=meta)
-    response = page(b"%PDF", "noindex", content_type="application/pdf")
-    if refused:
-        with pytest.raises(FileDenied) as caught:
-            mw.process_response(request, response)
-        assert isinstance(caught.value, IgnoreRequest)
-        assert caught.value.record.reason == "noindex"
-    else:
-        assert mw.process_response(request, response) is response
-    count = crawler.stats.get_value("rep/noindex/media/noindex")
-    assert count == (1 if refused else None)
-
-
-@pytest.mark.parametrize(
-    ("content_type", "refused"), [("image/png", True), ("application/pdf", False)]
-)
-def test_an_image_that_says_noimageindex(content_type: str, refused: bool) -> None:
-    """An image whose own header says noimageindex does not reach the pipeline."""
-    mw, crawler = middleware()
-    response = page(b"", "noimageindex", content_type=content_type)
+    seen = records(crawler)
+    response = Response(URL, headers={"Content-Type": "image/png", **fields})
     assert mw.process_response(Request(URL), response) is response
-    request = Request(URL, callback=NO_CALLBACK)
-    if refused:
-        with pytest.raises(FileDenied, match="noimageindex"):
-            mw.process_response(request, response)
-    else:
+    request = Request(URL, callback=NO_CALLBACK, meta=meta)
+    if refused is None:
         assert mw.process_response(request, response) is response
-    count = crawler.stats.get_value("rep/noindex/media/noimageindex")
-    assert count == (1 if refused else None)
+        assert seen == []
+        return
+    with pytest.raises(FileDenied) as caught:
+        mw.process_response(request, response)
+    assert isinstance(caught.value, IgnoreRequest)
+    (record,) = seen
+    assert record is caught.value.record
+    assert (record.reason, record.verdict, record.url) == (refused, "dropped", URL)
+    is_rule = refused.startswith("no")
+    assert (record.layer == "usage") is not is_rule
+    kind = "noindex" if is_rule else "usage"
+    assert crawler.stats.get_value(f"rep/{kind}/media/{refused}") == 1

@@ -1,12 +1,12 @@
-"""Fakes of Scrapy's parts, without network, threads or a real clock: the
-test triggers each event.
+"""Crawls with Scrapy's downloader, but without engine, network, threads or a real clock: the test
+triggers each event.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
 from ipaddress import ip_address
 from itertools import count
@@ -16,12 +16,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from unittest import mock
 
 from scrapy import Request, signals
+from scrapy.core import downloader as downloading
+from scrapy.core.downloader import Downloader
+from scrapy.core.downloader import middleware as managing
 from scrapy.http import Response, TextResponse
 from scrapy.http.request import NO_CALLBACK
+from scrapy.settings import default_settings
 from scrapy.spiders import Spider
 from scrapy.squeues import FifoMemoryQueue, LifoMemoryQueue
+from scrapy.utils import defer, signal
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.test import get_crawler
 from twisted.internet.defer import Deferred
 
@@ -35,13 +39,19 @@ from scrapy_rep.frontier.queue import HostQueue
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from scrapy.crawler import Crawler
     from twisted.python.failure import Failure
 
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.stores.memory import Key
 
 LOOPBACK = ip_address("127.0.0.1")
+NO_JITTER = (
+    "DOWNLOAD_DELAY_JITTER"
+    if hasattr(default_settings, "DOWNLOAD_DELAY_JITTER")
+    else "RANDOMIZE_DOWNLOAD_DELAY"
+)
+"""The setting that switches off the random part of a DOWNLOAD_DELAY."""
+
 NOON = 1_704_110_400.0
 """The first of January 2024, 12:00 UTC."""
 
@@ -49,19 +59,50 @@ NOON = 1_704_110_400.0
 @contextmanager
 def no_event_loop() -> Iterator[None]:
     """Run coroutines without an event loop, as under a Twisted reactor other than
-    asyncio's: each one runs at once, up to its first wait.
+    asyncio's: each one runs at once, up to its first wait. The downloader has the time of the
+    last :class:`FakeClock`.
     """
     with ExitStack() as patches:
-        for module in ("defer", "signal"):
-            name = f"scrapy.utils.{module}.is_asyncio_available"
-            patches.enter_context(mock.patch(name, return_value=False))
+
+        def replace(module: Any, **names: Any) -> None:
+            """Replace those of the *names* that the *module* of this Scrapy has."""
+            for name, value in names.items():
+                if hasattr(module, name):
+                    patches.enter_context(mock.patch.object(module, name, value))
+
+        for module in (defer, signal):
+            replace(module, is_asyncio_available=lambda: False)
+        for module in (managing, downloading):
+            replace(module, _process_pending_io=_at_once, _defer_sleep_async=_at_once)
+        replace(
+            downloading,
+            monotonic=_now,
+            time=_now,
+            call_later=_call_later,
+            create_looping_call=mock.Mock(),
+        )
         yield
+
+
+async def _at_once() -> None:
+    """Wait for nothing."""
+
+
+def _now() -> float:
+    return FakeClock.last.monotonic()
+
+
+def _call_later(seconds: float, function: Callable[..., None], *given: Any) -> Timer:
+    return FakeClock.last.call_later(seconds, partial(function, *given))
 
 
 class FakeClock(Clock):
     """A clock that stands still until the test calls :meth:`advance`."""
 
+    last: ClassVar[FakeClock]
+
     def __init__(self) -> None:
+        FakeClock.last = self
         self._now = 1000.0
         self._timers: list[tuple[float, int, Timer]] = []
         self._number = count()
@@ -134,140 +175,46 @@ class FakeStoreClient:
         yield self._entries.get(key)
 
 
-@dataclass(eq=False)
-class DownloadSlot:
-    """A download slot as in Scrapy, but without a random part in its delay."""
+class Lingering:
+    """A downloader middleware of a project, after that of this package: it holds requests back."""
 
-    concurrency: int
-    delay: float
-    active: set[Request] = field(default_factory=set)
-    queue: deque[tuple[Request, Deferred[Response]]] = field(default_factory=deque)
-    transferring: set[Request] = field(default_factory=set)
-    lastseen: float = 0
-    later: Timer | None = None
+    def __init__(self) -> None:
+        self.requests: dict[Request, Deferred[None]] = {}
+
+    async def process_request(self, request: Request) -> None:
+        if request.meta.get("fate") == "lingers":
+            self.requests[request] = Deferred()
+            try:
+                await maybe_deferred_to_future(self.requests[request])
+            finally:
+                del self.requests[request]
 
 
-class FakeDownloader:
-    """Takes requests through this package's downloader middleware and through download
-    slots, as Scrapy's downloader does, to a fake network, on which tests answer them.
-    """
+class Network:
+    """Takes requests from Scrapy's downloader, for the test to answer them."""
 
-    def __init__(self, crawler: Crawler, clock: FakeClock) -> None:
-        settings = crawler.settings
-        self.total_concurrency = settings.getint("CONCURRENT_REQUESTS")
-        self.domain_concurrency = settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
-        self.per_slot_settings = settings.getdict("DOWNLOAD_SLOTS")
-        self._delay = settings.getfloat("DOWNLOAD_DELAY")
-        self.active: set[Request] = set()
-        self.slots: dict[str, DownloadSlot] = {}
-        self.network: dict[Request, Deferred[Response]] = {}
-        self.lingering: dict[Request, Deferred[None]] = {}
-        """Requests that a middleware after this package's holds back."""
-
+    def __init__(self) -> None:
+        self.requests: dict[Request, Deferred[Response]] = {}
         self.on_send: list[Callable[[Request], None]] = []
         self.on_end: list[Callable[[Request], None]] = []
-        self.on_gone: list[Callable[[Request], None]] = []
-        """Called when a request has left the downloader, with any result."""
 
-        self.middleware: RobotsTxtMiddleware | None = None
-        self._signals = crawler.signals
-        self._clock = clock
-
-    def get_slot_key(self, request: Request) -> str:
-        slot: str | None = request.meta.get("download_slot")
-        return (urlparse_cached(request).hostname or "") if slot is None else slot
-
-    async def fetch(self, request: Request) -> Response:
-        self.active.add(request)
+    async def download_request_async(self, request: Request) -> Response:
+        """Called by the downloader, of which this replaces all download handlers."""
+        self.requests[request] = Deferred()
+        for listener in self.on_send:
+            listener(request)
         try:
-            try:
-                response = await self._through(request)
-            except Exception as exception:
-                if self.middleware is not None:
-                    self.middleware.process_exception(request, exception)
-                raise
-            if self.middleware is not None:
-                await self.middleware.process_response(request, response)
-            return response
+            return await maybe_deferred_to_future(self.requests[request])
         finally:
-            self.active.remove(request)
-            for listener in self.on_gone:
+            del self.requests[request]
+            for listener in self.on_end:
                 listener(request)
 
     def end(self, request: Request, result: Response | Exception) -> None:
         """Answer *request* with a response, or fail it with an exception."""
-        answer = self.network.pop(request)
-        slot = self.slots[self.get_slot_key(request)]
-        slot.transferring.remove(request)
-        self._process_queue(slot)
-        for listener in self.on_end:
-            listener(request)
-        if not isinstance(result, Exception):
-            self._signals.send_catch_log(
-                signals.response_downloaded, response=result, request=request
-            )
-        self._signals.send_catch_log(signals.request_left_downloader, request=request)
-        answer.errback(result) if isinstance(result, Exception) else answer.callback(
-            result
-        )
-
-    async def _through(self, request: Request) -> Response:
-        if self.middleware is not None:
-            response = await self.middleware.process_request(request)
-            if response is not None:
-                return response
-        if request.meta.get("fate") == "lingers":
-            self.lingering[request] = Deferred()
-            try:
-                await maybe_deferred_to_future(self.lingering[request])
-            finally:
-                del self.lingering[request]
-        return await self._enqueue(request)
-
-    async def _enqueue(self, request: Request) -> Response:
-        key = self.get_slot_key(request)
-        request.meta["download_slot"] = key
-        if key not in self.slots:
-            own = self.per_slot_settings.get(key, {})
-            self.slots[key] = DownloadSlot(
-                own.get("concurrency", self.domain_concurrency),
-                own.get("delay", self._delay),
-            )
-        slot = self.slots[key]
-        slot.active.add(request)
-        self._signals.send_catch_log(
-            signals.request_reached_downloader, request=request
-        )
-        answer: Deferred[Response] = Deferred()
-        slot.queue.append((request, answer))
-        self._process_queue(slot)
-        try:
-            return await maybe_deferred_to_future(answer)
-        finally:
-            slot.active.remove(request)
-
-    def _process_queue(self, slot: DownloadSlot) -> None:
-        if slot.later is not None:
-            return
-        now = self._clock.monotonic()
-        wait = slot.delay - now + slot.lastseen
-        if slot.delay and wait > 0:
-            slot.later = self._clock.call_later(wait, lambda: self._later(slot))
-            return
-        while slot.queue and len(slot.transferring) < slot.concurrency:
-            slot.lastseen = now
-            request, answer = slot.queue.popleft()
-            slot.transferring.add(request)
-            self.network[request] = answer
-            for listener in self.on_send:
-                listener(request)
-            if slot.delay:
-                self._process_queue(slot)
-                break
-
-    def _later(self, slot: DownloadSlot) -> None:
-        slot.later = None
-        self._process_queue(slot)
+        answer = self.requests[request]
+        is_error = isinstance(result, Exception)
+        answer.errback(result) if is_error else answer.callback(result)
 
 
 class FakeScraper:
@@ -281,8 +228,12 @@ class FakeEngine:
     after a call of ``wake``.
     """
 
-    def __init__(self, downloader: FakeDownloader) -> None:
-        self.downloader = downloader
+    downloader: Downloader
+
+    def __init__(self) -> None:
+        self.on_gone: list[Callable[[Request], None]] = []
+        """Called when a request has left the downloader, with any result."""
+
         self.scraper = FakeScraper()
         self.is_woken = False
         self.wakes = 0
@@ -307,10 +258,10 @@ class FakeEngine:
 
     async def download_async(self, request: Request) -> Response:
         try:
-            return await maybe_deferred_to_future(
-                deferred_from_coro(self.downloader.fetch(request))
-            )
+            return await maybe_deferred_to_future(self.downloader.fetch(request))
         finally:
+            for listener in self.on_gone:
+                listener(request)
             self.wake()
 
 
@@ -347,21 +298,23 @@ class Crawl:
             "ROBOTSTXT_OBEY": obey,
             "ROBOTSTXT_USER_AGENT": "bot",
             "EXTENSIONS_BASE": {},
+            "DOWNLOADER_MIDDLEWARES_BASE": {},
+            "DOWNLOADER_MIDDLEWARES": {RobotsTxtMiddleware: 595, Lingering: 700},
+            NO_JITTER: 0,
         }
         self.crawler = get_crawler(self.spider_class, {**own, **settings})
         self.crawler.spider = self.spider_class.from_crawler(self.crawler, "fake")
         self.clock = clock or FakeClock()
-        self.downloader = FakeDownloader(self.crawler, self.clock)
-        self.engine = self.crawler.engine = FakeEngine(self.downloader)
-        self.store_client = store_client
+        self.engine = self.crawler.engine = FakeEngine()
         self.frontier = Frontier(self.crawler, self.clock)
         components = vars(self.crawler).setdefault("_scrapy_rep_components", {})
         components[Frontier] = self.frontier
-        if obey:
-            self._obey()
+        with mock.patch.object(cache, "_opened", return_value=(store_client, 10**8)):
+            self.downloader = self.engine.downloader = Downloader(self.crawler)
+        self.network = self.downloader.handlers = Network()
         self.queues: list[Any] = self._open_queues(starts_apart=starts_apart)
         self.sent: list[Request] = []
-        self.downloader.on_send.append(self.sent.append)
+        self.network.on_send.append(self.sent.append)
         self.ended: dict[Request, Response | Exception] = {}
         """The results of requests that were popped, or downloaded from outside."""
 
@@ -374,10 +327,12 @@ class Crawl:
             for _ in range(2)
         ]
 
-    def _obey(self) -> None:
-        opened = self.store_client, 100_000_000
-        with mock.patch.object(cache, "_opened", return_value=opened):
-            self.downloader.middleware = RobotsTxtMiddleware(self.crawler)
+    @property
+    def lingering(self) -> dict[Request, Deferred[None]]:
+        """The requests that a middleware after this package's holds back."""
+        managed = self.downloader.middleware.middlewares
+        (found,) = (each for each in managed if isinstance(each, Lingering))
+        return found.requests
 
     # The side of the crawler.
 
@@ -435,7 +390,7 @@ class Crawl:
     @property
     def on_network(self) -> list[str]:
         """The URLs of the requests under way, in the order in which they were sent."""
-        return [request.url for request in self.downloader.network]
+        return [request.url for request in self.network.requests]
 
     def answer(
         self,
@@ -455,19 +410,19 @@ class Crawl:
             # With an address, redirects need no DNS lookup.
             ip_address=LOOPBACK,
         )  # fmt: skip
-        self.downloader.end(request, response)
+        self.network.end(request, response)
         return self.run() if runs else []
 
     def fail(
         self, request: Request | str, error: Exception, *, runs: bool = True
     ) -> list[Request]:
-        self.downloader.end(self._find(request), error)
+        self.network.end(self._find(request), error)
         return self.run() if runs else []
 
     def _find(self, request: Request | str) -> Request:
         if isinstance(request, Request):
             return request
-        return next(one for one in self.downloader.network if one.url == request)
+        return next(one for one in self.network.requests if one.url == request)
 
     def opened(self) -> None:
         self.crawler.signals.send_catch_log(
@@ -480,9 +435,7 @@ class Crawl:
         self.clock.advance(seconds)
 
     def closed(self) -> None:
-        for slot in self.downloader.slots.values():
-            if slot.later is not None:
-                slot.later.cancel()
+        self.downloader.close()
         self.crawler.signals.send_catch_log(
             signals.spider_closed, spider=self.crawler.spider, reason=""
         )

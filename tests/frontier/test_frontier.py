@@ -46,13 +46,13 @@ def test_room_that_a_robotstxt_has_left() -> None:
 
     crawl.run()
     assert len(crawl.on_network) == 2 + len(others)
-    crawl.downloader.on_gone.append(ask_again)
+    crawl.engine.on_gone.append(ask_again)
     pages = [*first, *others]
     for request in others:
         crawl.answer(f"{request.url}robots.txt", RULES)
         assert sum(page in crawl.downloader.active for page in pages) == 2
     while len(crawl.ended) < 1 + len(pages):
-        crawl.answer(next(page for page in pages if page in crawl.downloader.network))
+        crawl.answer(next(page for page in pages if page in crawl.network.requests))
         assert sum(page in crawl.downloader.active for page in pages) <= 2
 
 

@@ -36,7 +36,7 @@ def test_a_slot_is_remembered_while_its_last_request_is_under_way() -> None:
     assert crawl.run() == [first]
     second = crawl.push("http://a.example/2")
     assert crawl.run() == []
-    crawl.downloader.lingering[first].callback(None)
+    crawl.lingering[first].callback(None)
     assert crawl.answer(first) == [second]
 
 

@@ -297,8 +297,8 @@ def test_two_requests_that_may_go_at_once(shared: Shared) -> None:
 
 def busy(crawl: WorkerCrawl, url: str, **headers: str) -> None:
     """Let the host of *url* answer 429."""
-    (request,) = [each for each in crawl.downloader.network if each.url == url]
-    crawl.downloader.end(request, Response(url, 429, headers=headers))
+    (request,) = [each for each in crawl.network.requests if each.url == url]
+    crawl.network.end(request, Response(url, 429, headers=headers))
     crawl.settle(0.1)
 
 

@@ -65,15 +65,13 @@ def test_what_cant_be_read_keeps_the_delay(
     def work(times: int) -> None:
         for _ in range(times):
             for crawl in crawls:
-                for request in list(crawl.downloader.network):
+                for request in list(crawl.network.requests):
                     body = text if is_robotstxt(request) else ""
                     crawl.answer(request, body, runs=False)
                 crawl.settle(0.25)
 
     for crawl in crawls:
-        crawl.downloader.on_send.append(
-            lambda _: starts.append(shared.clock.monotonic())
-        )
+        crawl.network.on_send.append(lambda _: starts.append(shared.clock.monotonic()))
     if is_known:
         crawls[0].push(f"{A}/0")
         work(8)
@@ -147,13 +145,13 @@ def test_delay_over_workers(shared: Shared, *, has_store: bool) -> None:
     clock = shared.clock
     spans: list[list[float]] = []
     for crawl in crawls:
-        crawl.downloader.on_send.append(lambda _: spans.append([clock.monotonic()]))
-        crawl.downloader.on_end.append(lambda _: spans[-1].append(clock.monotonic()))
+        crawl.network.on_send.append(lambda _: spans.append([clock.monotonic()]))
+        crawl.network.on_end.append(lambda _: spans[-1].append(clock.monotonic()))
     for number in range(6):
         crawls[number % 3].push(f"{A}/{number}")
     for _ in range(60):
         for crawl in crawls:
-            for request in list(crawl.downloader.network):
+            for request in list(crawl.network.requests):
                 shared.advance(0.3)
                 text = "User-agent: *\nCrawl-delay: 2" if is_robotstxt(request) else ""
                 crawl.answer(request, text, runs=False)
@@ -175,8 +173,8 @@ def test_second_origin_of_a_host_with_a_delay(shared: Shared) -> None:
         crawl.push(f"{A}/{step}")
         if step == 10:
             crawl.push("https://a.example/secure")
-        for request in list(crawl.downloader.network):
-            assert len(crawl.downloader.network) == 1
+        for request in list(crawl.network.requests):
+            assert len(crawl.network.requests) == 1
             sent.append(request.url)
             if request.url == "https://a.example/robots.txt" and number < 2:
                 number += 1
@@ -198,8 +196,8 @@ def test_requests_from_outside_have_their_turn(shared: Shared) -> None:
         crawl.push(f"{A}/{step}")
         if step == 20:
             crawl.outside(f"{A}/image")
-        for request in list(crawl.downloader.network):
-            assert len(crawl.downloader.network) == 1
+        for request in list(crawl.network.requests):
+            assert len(crawl.network.requests) == 1
             sent.append(request.url)
             crawl.answer(request, text if is_robotstxt(request) else "", runs=False)
         crawl.settle(1)
@@ -259,7 +257,6 @@ def test_download_delay_over_workers(shared: Shared) -> None:
     settings = {
         "DOWNLOAD_DELAY": 1.0,
         "DOWNLOAD_SLOTS": {"b.example": {"concurrency": 8, "delay": 0}},
-        "RANDOMIZE_DOWNLOAD_DELAY": False,
     }
     one, two = (WorkerCrawl(shared, obey=False, **settings) for _ in range(2))
     for number in range(4):
@@ -392,14 +389,14 @@ def test_spider_that_closes(shared: Shared) -> None:
         crawl.settle()
     assert crawl.on_network == [f"{A}/1", f"{A}/3"]
     crawl.close()
-    crawl.downloader.lingering.popitem()[1].errback(OSError("closing"))
+    crawl.lingering.popitem()[1].errback(OSError("closing"))
     for url in crawl.on_network:
         crawl.answer(url, runs=False)
     crawl.closed()
     assert len(crawl.queue) == 1
     other = WorkerCrawl(shared)
     other.settle()
-    assert [request.url for request in other.downloader.lingering] == [f"{A}/2"]
+    assert [request.url for request in other.lingering] == [f"{A}/2"]
 
 
 def test_idle_before_close(shared: Shared) -> None:
@@ -491,7 +488,7 @@ def test_keys_that_stay(shared: Shared) -> None:
         for number in range(3):
             crawl.push(f"http://{host}.example/{number}")
     while len(crawl.queue):
-        for request in list(crawl.downloader.network):
+        for request in list(crawl.network.requests):
             text = "User-agent: *\nCrawl-delay: 1" if "//b" in request.url else ""
             crawl.answer(request, text if is_robotstxt(request) else "", runs=False)
         crawl.settle(0.5)

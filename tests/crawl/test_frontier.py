@@ -12,7 +12,6 @@ from scrapy_rep.stores.sqlite import SqliteStore
 from scrapy_rep.stores.testing import lock
 from tests.crawl.answers import HANGS, Answer, redirect, robots
 from tests.crawl.crawl import RETRIED_SOON, run_crawl
-from tests.crawl.test_politeness import NOTING_SLOTS, slot_gaps
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -181,33 +180,3 @@ def test_a_busy_host_does_not_fill_the_downloader(site: Site, mode: str) -> None
     assert max(hit.time for hit in other.hits) < busy.hits[3].time
     assert result.stats["scheduler/enqueued"] == 30
     assert result.stats["scheduler/dequeued"] == 30
-
-
-def test_download_delay(site: Site, mode: str) -> None:
-    """A host with a DOWNLOAD_DELAY keeps it, and takes one place in the downloader. The next
-    request is sent after the delay, even if the previous one has no answer yet.
-    """
-    slow, other, late = (site.add(RULES, name=named(number)) for number in range(3))
-    # The first page of the slow host is answered when the other host has received all requests.
-    slow.answers |= dict.fromkeys(
-        [f"/public/{number}" for number in range(4)],
-        Answer(after=lambda: len(other.pages) == 10),
-    )
-    unanswered = Answer(after=lambda: late.at_once == 2)
-    late.answers |= {f"/public/{number}": unanswered for number in range(4)}
-    settings = {
-        **NOTING_SLOTS,
-        "CONCURRENT_REQUESTS": 6,
-        "CONCURRENT_REQUESTS_PER_DOMAIN": 4,
-        "DOWNLOAD_SLOTS": {
-            slow.name: {"delay": 0.3, "concurrency": 1},
-            late.name: {"delay": 0.1, "concurrency": 2},
-        },
-        "RANDOMIZE_DOWNLOAD_DELAY": False,
-    }
-    first = [{"url": url, "priority": 1} for url in pages(slow, 4) + pages(late, 4)]
-    result = run_crawl([*first, *pages(other, 10)], mode=mode, settings=settings)
-    assert (len(slow.pages), len(late.pages)) == (4, 4)
-    assert min(slot_gaps(result, slow)) >= 0.3
-    assert max(hit.time for hit in other.hits) < slow.hits[2].time
-    assert late.at_once == 2

@@ -152,8 +152,9 @@ class ItemGate:
             adapter = ItemAdapter(item)
             before = adapter.get(name)
             adapter[name] = {**before, **notes} if isinstance(before, dict) else notes
-        except (KeyError, TypeError, ValueError):
-            # The item type does not have the field, or does not accept the value.
+        except (AttributeError, KeyError, TypeError, ValueError):
+            # The item type does not have the field, or does not accept the value, or its items
+            # cannot be changed.
             count(stats.NOT_ANNOTATED)
             return
         if found.rules:

@@ -1,8 +1,9 @@
-"""Spiders for crawls with scrapy-redis."""
+"""Spiders for crawls with scrapy-redis, and a ``SCHEDULER_SERIALIZER`` that writes JSON."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 from scrapy_redis.spiders import RedisSpider
 
@@ -31,3 +32,17 @@ class StartUrlSpider(RedisSpider, LinkSpider):
     """Gets its start URLs from a list on the Redis server."""
 
     redis_key = "links:start_urls"
+
+
+def dumps(request: dict[str, Any]) -> str:
+    headers = {
+        name.decode("latin-1"): [value.decode("latin-1") for value in values]
+        for name, values in request["headers"].items()
+    }
+    body = request["body"].decode("latin-1")
+    return json.dumps({**request, "headers": headers, "body": body})
+
+
+def loads(text: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text)
+    return {**found, "body": found["body"].encode("latin-1")}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -84,26 +83,6 @@ class SlowSurvivorSpider(SurvivorSpider):
         self.note("end", response.url)
 
 
-class LimitedSurvivorSpider(SurvivorSpider):
-    """No file that its process writes may grow beyond ``limit`` octets, from its page number
-    ``first`` to number ``last``.
-    """
-
-    limit: int
-    first: int
-    last: int
-    pages = 0
-
-    def note_response(self, response: Response) -> Iterator[Any]:
-        self.pages += 1
-        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-        if self.pages == self.first:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (self.limit, hard))
-        elif self.pages == self.last:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-        yield from super().note_response(response)
-
-
 class FailingSpider(SurvivorSpider):
     """The callback of ``/fails`` yields one link and raises, that of ``/closes`` closes the
     spider, that of ``/stops`` stops the crawler, each once it has yielded all links.
@@ -130,15 +109,6 @@ class UnpicklableSpider(SurvivorSpider):
                 yield request.replace(callback=partial(self.note_response))
             else:
                 yield request
-
-
-class CountingStateSpider(SurvivorSpider):
-    """Counts its pages in ``state``."""
-
-    def note_response(self, response: Response) -> Iterator[Any]:
-        self.state["pages"] = self.state.get("pages", 0) + 1
-        self.note(f"state-{self.state['pages']}", response.url)
-        yield from super().note_response(response)
 
 
 class ProxiedSpider(SurvivorSpider):

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crawl.answers import Answer, Then, busy
+from tests.crawl.answers import Answer, Then
 from tests.crawl.crawl import run_crawl
-from tests.crawl.test_backoff import MEDIA_PLACES, check_kept
 
 if TYPE_CHECKING:
-    from tests.crawl.server import Hit, Site
+    from tests.crawl.server import Site
 
 pytestmark = pytest.mark.unmeasured
 
@@ -19,7 +18,6 @@ SPIDER = "tests.crawl.cancelling_spiders.CancellingSpider"
 PART = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"
 """The start of a response, after which no client tries again by itself."""
 
-BACK_OFF = {"REP_BACKOFF_MAX": 60, "REP_WAIT_MAX": 60}
 DELAY = "User-agent: *\nCrawl-delay: {}\n"
 
 
@@ -53,25 +51,6 @@ def test_cancelled_downloads_keep_no_places(site: Site, mode: str) -> None:
     assert min(host.gaps) > 0.19, host.gaps
 
 
-def test_a_cancelled_download_that_was_refused(site: Site, mode: str) -> None:
-    """A download that is cancelled in the moment in which it is refused is counted once."""
-    start = site.add(name="127.0.0.2")
-    host = site.add(DELAY.format(0.5), name="127.0.0.3")
-    host.limit = lambda hit: busy(429, "3600") if hit.path == "/0" else None
-    more = [host.url(f"/{number}") for number in range(30)]
-    after = [0.52 + 0.002 * number for number in range(30)]
-    result = run_crawl(
-        [start.url("/")],
-        spider=SPIDER,
-        mode=mode,
-        more=more,
-        cancel_after=after,
-        settings=BACK_OFF,
-    )
-    assert set(result.stats["in_flight"]) == {0}
-    assert set(result.stats["tickets"]) <= {0, 1}, result.stats["tickets"]
-
-
 def test_one_request_object_for_many_downloads(site: Site, mode: str) -> None:
     """A spider may download the same Request object several times at once."""
     start = site.add(name="127.0.0.2")
@@ -98,29 +77,6 @@ def test_a_hidden_error_begins_the_delay(site: Site, mode: str) -> None:
     result = run_crawl(urls, mode=mode, settings={"DOWNLOADER_MIDDLEWARES": hide})
     assert [one["status"] for one in result.responses] == [418] * 3
     assert min(host.gaps) > 0.29, host.gaps
-
-
-def test_downloads_in_a_slot_wait_for_a_pause(site: Site, mode: str) -> None:
-    """Downloads of which a spider starts more at once than the download slot of their host has
-    places are not sent within a pause for which the first of them is asked.
-    """
-    start = site.add(name="127.0.0.2")
-    host = site.add(name="127.0.0.3")
-
-    def limit(hit: Hit) -> Answer | None:
-        is_first = host.hits_on("/robots.txt")[-1:] == host.hits[:-1]
-        if hit.path == "/robots.txt":
-            return None
-        return busy(429, "1") if is_first else Answer(b"x", delay=0.05)
-
-    host.limit = limit
-    more = [host.url(f"/{number}") for number in range(20)]
-    settings = {**BACK_OFF, "CONCURRENT_REQUESTS_PER_DOMAIN": 4}
-    result = run_crawl(
-        [start.url("/")], spider=SPIDER, mode=mode, more=more, settings=settings
-    )
-    assert len(host.pages) == 20
-    check_kept(host, result=result, places=MEDIA_PLACES)
 
 
 def test_a_component_downloads_first(site: Site) -> None:

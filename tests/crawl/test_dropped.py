@@ -11,8 +11,6 @@ from tests.crawl.crawl import run_crawl
 from tests.crawl.lies import stages
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.crawl.server import Host, Site
 
 pytestmark = pytest.mark.unmeasured
@@ -125,21 +123,6 @@ def test_a_middleware_that_gets_its_key(site: Site) -> None:
     result = run_crawl(requests, settings=settings)
     assert host.pages == ["/public"]
     assert result.lines("ERROR") == []
-
-
-@pytest.mark.newest
-def test_what_a_component_dropped_is_not_stored(site: Site, tmp_path: Path) -> None:
-    """The store keeps nothing of a component's error, so a crawl works as soon as the user has
-    corrected the component.
-    """
-    host = site.add(RULES)
-    store = {"REP_STORE": f"sqlite:///{tmp_path}/store"}
-    broken = {"DOWNLOADER_MIDDLEWARES": {f"{COMPONENTS}.NeedsKey": 700}}
-    requests = [{"url": url, "meta": {"wanted": 1}} for url in pages(host)]
-    run_crawl(requests, settings={**store, **broken})
-    assert host.hits == []
-    run_crawl(requests, settings=store)
-    assert host.pages == ["/public"]
 
 
 @pytest.mark.newest

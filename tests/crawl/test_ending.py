@@ -15,9 +15,9 @@ from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.stores.sqlite import SqliteStore
 from scrapy_rep.stores.testing import lock, read
 from tests import forks
-from tests.crawl.answers import HANGS, Answer, redirect, robots
-from tests.crawl.crawl import ADDON, RETRIED_SOON, ROOT, run_crawl, start_crawl
-from tests.crawl.test_frontier import named, pages
+from tests.crawl.answers import HANGS, redirect
+from tests.crawl.crawl import ADDON, ROOT, start_crawl
+from tests.crawl.test_frontier import named
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,26 +110,3 @@ task.react(lambda reactor: defer.Deferred.fromCoroutine(main(reactor)))
         ["three_crawls"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
     assert b"alive: 0" in done.stdout, (done.stdout + done.stderr).decode()
-
-
-@pytest.mark.slow
-def test_a_clock_that_is_set(site: Site, mode: str, tmp_path: Path) -> None:
-    """If the clock is set back and forth, an outage ends at its time, and a host with a
-    Crawl-delay goes on, with its turns in a SQLite store.
-    """
-    down = site.add([*[Answer(status=503)] * 3, robots(RULES)], name=named(1))
-    slow = site.add(f"{RULES}Crawl-delay: 0.2\n", name=named(2))
-    hours = {"/1": 25, "/2": -50, "/3": 25, "/4": -1}
-    run_crawl(
-        [*pages(down, 5), *pages(slow, 6)],
-        mode=mode,
-        spider="tests.crawl.waiting_spiders.ClockSpider",
-        settings={
-            "REP_WAIT_MAX": 60,
-            "REP_STORE": f"sqlite:///{tmp_path / 'robotstxt.sqlite'}",
-        },
-        constants=RETRIED_SOON,
-        moves={path: 3600.0 * by for path, by in hours.items()},
-    )
-    assert len(down.pages) == 5
-    assert len(slow.pages) == 6

@@ -13,6 +13,7 @@ from tests.crawl.crawl import run_crawl
 from tests.crawl.disks import fill, forbid, make_read_only, small_disk
 from tests.crawl.server import PAGE
 from tests.crawl.test_stores import check_obeyed, urls
+from tests.stores.redis_server import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,18 +46,25 @@ def crawl(hosts: list[Host], name: str, **settings: Any) -> CrawlResult:
     return run_crawl(urls(hosts, name), spider=POWERLESS, settings=settings)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", [*FAULTS, "no folder", "no server"])
 def test_a_store(site: Site, disk: Path, fault: str) -> None:
-    """If the store fails, the crawl still obeys each robots.txt, and warns once. Entries of
-    an earlier crawl are read if possible.
+    """If the store fails, or cannot be opened, the crawl still obeys each robots.txt, which it
+    fetches once, and warns once. Entries of an earlier crawl are read if possible.
     """
     hosts = [site.add(RULES) for _ in range(3)]
-    store = f"sqlite:///{disk / 'robotstxt.sqlite'}"
-    crawl(hosts, "first", REP_STORE=store)
-    FAULTS[fault](disk)
+    folder = disk / "file" if fault == "no folder" else disk
+    store = f"sqlite:///{folder / 'robotstxt.sqlite'}"
+    if fault in FAULTS:
+        crawl(hosts, "first", REP_STORE=store)
+        FAULTS[fault](disk)
+    elif fault == "no folder":
+        folder.touch()
+    else:
+        store = f"redis://127.0.0.1:{free_port()}/0"
     more = [site.add(RULES) for _ in range(2)]
     result = crawl([*hosts, *more], "second", REP_STORE=store)
     check_obeyed(urls([*hosts, *more], "second"), [*hosts, *more], result)
+    assert [len(host.robots_hits) for host in more] == [1] * 2
     assert result.stats["rep/store/errors"] > 0
     assert len(result.lines("WARNING")) == 1, result.log
     assert len(result.lines("WARNING", "store of robots.txt files fails")) == 1

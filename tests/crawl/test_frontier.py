@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -12,8 +11,7 @@ from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.stores.sqlite import SqliteStore
 from scrapy_rep.stores.testing import lock
 from tests.crawl.answers import HANGS, Answer, redirect, robots
-from tests.crawl.crawl import RETRIED_SOON, run_crawl, start_crawl
-from tests.crawl.test_politeness import NOTING_SLOTS, slot_gaps
+from tests.crawl.crawl import RETRIED_SOON, run_crawl
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,9 +22,6 @@ pytestmark = pytest.mark.unmeasured
 
 RULES = "User-agent: *\nDisallow: /private/\n"
 SPIDERS = "tests.crawl.waiting_spiders."
-STOCKS_QUEUE = {
-    "SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.DownloaderAwarePriorityQueue"
-}
 
 
 def delayed(seconds: float) -> str:
@@ -42,87 +37,37 @@ def named(number: int) -> str:
     return f"127.0.1.{number + 1}"
 
 
-@pytest.mark.slow
-def test_a_slow_host_stays_in_the_queue(
-    site: Site, every_mode: str, tmp_path: Path
-) -> None:
+def test_a_slow_host_stays_in_the_queue(site: Site, every_mode: str) -> None:
     """Of 150 requests to a host with a Crawl-delay, only those that are sent or refused
-    leave the queue. A resumed crawl has the others.
+    leave the queue.
     """
     host = site.add(delayed(0.3))
     requests = pages(host, 120) + [host.url(f"/private/{n}") for n in range(30)]
-    settings = {"JOBDIR": str(tmp_path), "CLOSESPIDER_PAGECOUNT": 3}
-    result = run_crawl(requests, mode=every_mode, settings=settings)
-    fetched = len(host.pages)
-    assert 1 <= fetched < 10
-    assert result.stats["scheduler/dequeued"] <= fetched + len(result.errors) + 1
+    result = run_crawl(requests, mode=every_mode, settings={"CLOSESPIDER_PAGECOUNT": 3})
+    assert 1 <= len(host.pages) < 10
+    left = len(host.pages) + len(result.errors)
+    assert result.stats["scheduler/dequeued"] <= left + 1
     assert all(gap >= 0.3 for gap in host.gaps)
-    host.answers["/robots.txt"] = robots(RULES)
-    # The duplicate filter drops the requests that left the queue in the first run.
-    second = run_crawl(
-        requests,
-        mode=every_mode,
-        settings={"JOBDIR": str(tmp_path), "REP_STORE": "memory://"},
-    )
-    assert (
-        host.pages
-        == sorted({*host.pages})
-        == sorted(f"/public/{number}" for number in range(120))
-    )
-    assert len(result.errors) + len(second.errors) == 30
 
 
 def test_a_queue_that_knows_nothing_of_hosts(site: Site, mode: str) -> None:
-    """With another queue class, requests wait in the downloader, up to CONCURRENT_REQUESTS
-    of them, and one warning recommends HostQueue.
+    """With another queue class, requests wait in the downloader for a Crawl-delay and for a
+    robots.txt that is unreachable, and one warning recommends HostQueue.
     """
-    host, down = site.add(delayed(0.15)), site.add(Answer(status=503))
-    settings = {
-        **STOCKS_QUEUE,
-        "CONCURRENT_REQUESTS": 8,
-        "CLOSESPIDER_PAGECOUNT": 8,
-        "REP_WAIT_MAX": 600,
-    }
-    urls = pages(host, 50) + pages(down, 2)
-    result = run_crawl(urls, mode=mode, settings=settings)
-    assert 1 <= len(host.pages) < 10
-    assert all(gap >= 0.15 for gap in host.gaps)
-    assert result.stats["scheduler/dequeued"] <= 8 + len(host.pages)
-    assert result.stats["elapsed_time_seconds"] < 60
-    (line,) = result.lines("WARNING", "take places of CONCURRENT_REQUESTS")
-    assert "DownloaderAwarePriorityQueue" in line
-    assert "scrapy_rep.HostQueue" in line
-
-
-def test_another_queue_and_a_host_that_comes_back(site: Site, mode: str) -> None:
-    """With another queue class, requests also wait until an unreachable robots.txt is back."""
-    host = site.add([Answer(status=503), robots(RULES)])
-    urls = [*pages(host, 3), host.url("/private/")]
+    slow = site.add(delayed(0.15))
+    back = site.add([Answer(status=503), robots(RULES)], name=named(1))
+    queue = "scrapy.pqueues.DownloaderAwarePriorityQueue"
     result = run_crawl(
-        urls,
+        [*pages(slow, 8), *pages(back, 3), back.url("/private/")],
         mode=mode,
-        settings={**STOCKS_QUEUE, "REP_WAIT_MAX": 30},
+        settings={"SCHEDULER_PRIORITY_QUEUE": queue, "REP_WAIT_MAX": 30},
         constants=RETRIED_SOON,
     )
-    assert len(host.pages) == 3
+    assert (len(slow.pages), len(back.pages)) == (8, 3)
+    assert all(gap >= 0.15 for gap in slow.gaps)
     assert [error["reason"] for error in result.errors] == ["rule"]
-
-
-def test_a_robotstxt_that_fails_at_once(site: Site, every_mode: str) -> None:
-    """If the robots.txt fetch fails before a download in a callback begins to wait for it,
-    the download is refused and does not wait.
-    """
-    host, other = site.add(RULES), site.add(RULES)
-    middlewares = {f"{SPIDERS}DropRobotsTxt": 10}
-    result = run_crawl(
-        [{"url": other.url("/page"), "meta": {"dont_obey_robotstxt": True}}],
-        mode=every_mode,
-        spider=f"{SPIDERS}DownloadingSpider",
-        settings={"DOWNLOADER_MIDDLEWARES": middlewares, "REP_WAIT_MAX": 600},
-        more=pages(host, 3),
-    )
-    assert host.hits == []
-    assert [item["error"] for item in result.items] == ["RobotsDenied"] * 3
+    (line,) = result.lines("WARNING", "take places of CONCURRENT_REQUESTS", queue)
+    assert "scrapy_rep.HostQueue" in line
 
 
 def test_robotstxt_that_redirects_to_a_slow_host_takes_no_place(
@@ -235,80 +180,3 @@ def test_a_busy_host_does_not_fill_the_downloader(site: Site, mode: str) -> None
     assert max(hit.time for hit in other.hits) < busy.hits[3].time
     assert result.stats["scheduler/enqueued"] == 30
     assert result.stats["scheduler/dequeued"] == 30
-
-
-def test_download_delay(site: Site, mode: str) -> None:
-    """A host with a DOWNLOAD_DELAY keeps it, and takes one place in the downloader. The next
-    request is sent after the delay, even if the previous one has no answer yet.
-    """
-    slow, other, late = (site.add(RULES, name=named(number)) for number in range(3))
-    # The first page of the slow host is answered when the other host has received all requests.
-    slow.answers |= dict.fromkeys(
-        [f"/public/{number}" for number in range(4)],
-        Answer(after=lambda: len(other.pages) == 10),
-    )
-    unanswered = Answer(after=lambda: late.at_once == 2)
-    late.answers |= {f"/public/{number}": unanswered for number in range(4)}
-    settings = {
-        **NOTING_SLOTS,
-        "CONCURRENT_REQUESTS": 6,
-        "CONCURRENT_REQUESTS_PER_DOMAIN": 4,
-        "DOWNLOAD_SLOTS": {
-            slow.name: {"delay": 0.3, "concurrency": 1},
-            late.name: {"delay": 0.1, "concurrency": 2},
-        },
-        "RANDOMIZE_DOWNLOAD_DELAY": False,
-    }
-    first = [{"url": url, "priority": 1} for url in pages(slow, 4) + pages(late, 4)]
-    result = run_crawl([*first, *pages(other, 10)], mode=mode, settings=settings)
-    assert (len(slow.pages), len(late.pages)) == (4, 4)
-    assert min(slot_gaps(result, slow)) >= 0.3
-    assert max(hit.time for hit in other.hits) < slow.hits[2].time
-    assert late.at_once == 2
-
-
-def test_many_requests_of_a_host_that_is_given_up(site: Site) -> None:
-    """The requests of a host that is given up are all refused, with their errbacks, while those
-    of another host are sent.
-    """
-    host, other = site.refusing(), site.add(RULES)
-    dead = [host.url(f"/{number}") for number in range(500)]
-    alive = [other.url(f"/{number}") for number in range(10)]
-    result = run_crawl([*dead, *alive], settings={"LOG_LEVEL": "INFO"})
-    assert len(result.errors) == 500
-    assert result.stats["robotstxt/forbidden"] == 500
-    assert len(other.pages) == 10
-    assert result.stats["finish_reason"] == "finished"
-
-
-def test_what_a_crawl_waits_for(site: Site) -> None:
-    """While an idle crawl waits, the log says regularly how many requests
-    wait for how many hosts.
-    """
-    down = [site.add(Answer(status=503), name=named(number)) for number in range(2)]
-    slow = site.add(delayed(60), name=named(3))
-    urls = [url for host in [*down, slow] for url in pages(host, 5)]
-    crawl = start_crawl(
-        urls,
-        settings={"REP_WAIT_MAX": 600},
-        constants={"scrapy_rep.frontier.frontier._LOG_EVERY": 0.2},
-    )
-    told = "Nothing to do at the moment"
-    crawl.until(lambda: crawl.log.count(f"{told}: 15 requests wait for 3 hosts") > 1)
-    crawl.process.send_signal(signal.SIGINT)
-    assert crawl.result().lines("INFO", told)
-
-
-@pytest.mark.newest
-def test_rules_that_take_memory(site: Site) -> None:
-    """Of 12 parsed robots.txt files that take 18 MB of memory each, only as many are kept
-    as the memory of REP_STORE allows.
-    """
-    rules = "".join(f"Disallow: /{number:06}*\n" for number in range(27_000))
-    hosts = [site.add(f"User-agent: *\n{rules}", name=named(n)) for n in range(12)]
-    # Only the rules that can match such URLs are sorted, so these match the form of the
-    # rules.
-    urls = [host.url(f"/99999{number}") for host in hosts for number in range(2)]
-    result = run_crawl(urls, settings={"REP_STORE": "memory://?mb=30"})
-    assert all(len(host.pages) == 2 for host in hosts)
-    assert result.memory < 210 * 1024 * 1024

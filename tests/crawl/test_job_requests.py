@@ -179,25 +179,6 @@ def test_a_callback_that_ends_the_crawl(  # noqa: PLR0917
     assert host.pages == sorted(f"/{one}" for one in (path, *paths))
 
 
-def test_order(site: Site, tmp_path: Path) -> None:
-    """After a kill, requests of one host go on in the order that they would have had."""
-    host = site.add(RULES)
-    requests = [
-        {"url": url, "priority": number % 3}
-        for number, url in enumerate(pages(host, 12))
-    ]
-    host.answers["/2"] = links("a", "b")
-    trial = one_by_one(site, tmp_path, requests)
-    kill_while_it_hangs(trial, host, "/8")
-    trial.finish()
-    order = [hit.path[1:] for hit in host.hits if hit.path != "/robots.txt"]
-    (at, _) = [number for number, path in enumerate(order) if path == "8"]
-    del order[at]
-    # The first requests may be sent before the others are in the queue.
-    assert set(order) == {*"ab", *map(str, range(12))}
-    assert " ".join(order).endswith("b a 0 3 6 9")
-
-
 STRANGE: list[dict[str, Any]] = [
     {"path": "/high", "priority": 2**70},
     {"path": "/" + "a" * 1_000_000},  # The server refuses it, the JOBDIR does not.
@@ -251,28 +232,6 @@ def test_requests_that_cannot_be_pickled(site: Site, mode: str, tmp_path: Path) 
     assert result.stats["scheduler/unserializable"] == 10
     assert result.stats["scheduler/enqueued/memory"] == 10
     assert result.log.count("Unable to serialize request") == 1
-
-
-def test_what_the_state_of_a_spider_says(site: Site, tmp_path: Path) -> None:
-    """``spider.state`` is written at a clean end only, as in Scrapy: after a kill it is that
-    of the last clean end. The requests do not depend on it.
-    """
-    host = site.add(RULES)
-    trial = one_by_one(
-        site,
-        tmp_path,
-        pages(host, 12),
-        spider="CountingStateSpider",
-        settings={"EXTENSIONS": {}},
-    )
-    trial.start(CLOSESPIDER_PAGECOUNT=4).result()
-    done = len(host.pages)
-    kill_while_it_hangs(trial, host, f"/{done + 2}")
-    trial.finish()
-    assert set(host.pages) == {f"/{number}" for number in range(12)}
-    assert len(host.pages) == 13
-    states = [note.what for note in trial.notes() if note.what.startswith("state")]
-    assert states.count(f"state-{done + 1}") == 2
 
 
 @pytest.mark.parametrize("stop", ["CLOSESPIDER_TIMEOUT", "SIGINT", "SIGINT twice"])

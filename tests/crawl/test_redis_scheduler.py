@@ -51,7 +51,7 @@ def plan(redis: Redis, **settings: Any) -> dict[str, Any]:
         "links": LINKS,
         "settings": {
             "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
-            "SCHEDULER_SERIALIZER": "tests.crawl.json_requests",
+            "SCHEDULER_SERIALIZER": "tests.crawl.redis_spiders",
             "SCHEDULER_PERSIST": True,
             "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
             "SCHEDULER_DUPEFILTER_KEY": "links:seen",

@@ -1,6 +1,4 @@
-"""Stores keep robots.txt files between crawls, and for several at a time; a failing store causes
-one warning.
-"""
+"""Stores keep robots.txt files between crawls, and for several at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ import pytest
 from tests.crawl.answers import robots
 from tests.crawl.crawl import run_crawl
 from tests.crawl.own_store import FolderStore
-from tests.stores.redis_server import BINARY, RedisServer, free_port
+from tests.stores.redis_server import BINARY, RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,27 +77,6 @@ def test_a_store_of_ones_own(site: Site, tmp_path: Path) -> None:
     assert result.stats["rep/robotstxt/from_store"] == 1
     shown = (Path(__file__).parents[2] / "docs" / "stores.md").read_text()
     assert inspect.getsource(FolderStore) in shown
-
-
-@pytest.mark.parametrize("kind", ["sqlite", "redis"])
-def test_store_cannot_be_opened(site: Site, kind: str, tmp_path: Path) -> None:
-    """If the store can't be opened, the crawl warns once, counts
-    errors, and obeys from memory.
-    """
-    (tmp_path / "file").touch()
-    uri = {
-        # A file is in the place of the folder.
-        "sqlite": f"sqlite:///{tmp_path / 'file' / 'robotstxt.sqlite'}",
-        "redis": f"redis://127.0.0.1:{free_port()}/0",
-    }[kind]
-    hosts = [site.add(RULES) for _ in range(5)]
-    asked = urls(hosts, "page")
-    result = run_crawl(asked, settings={"REP_STORE": uri})
-    check_obeyed(asked, hosts, result)
-    assert [len(host.robots_hits) for host in hosts] == [1] * 5
-    assert len(result.lines("WARNING")) == 1, result.log
-    assert len(result.lines("WARNING", "store of robots.txt files fails")) == 1
-    assert result.stats["rep/store/errors"] > 0
 
 
 WORKERS, HOSTS = 4, 36

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from scrapy_rep.protocol.access import freshness
 from tests.crawl.spiders import PlanSpider
 
 if TYPE_CHECKING:
@@ -15,15 +14,10 @@ if TYPE_CHECKING:
 
 
 class WorkerSpider(PlanSpider):
-    """Follows ``links`` from the first page, and tries an unreachable robots.txt again soon."""
+    """Follows ``links`` from the first page."""
 
     name = "worker"
     links: list[str] = []
-
-    @classmethod
-    def from_crawler(cls, *args: Any, **kwargs: Any) -> WorkerSpider:
-        freshness._FIRST_RETRY, freshness._LAST_RETRY = 0.5, 1.0
-        return super().from_crawler(*args, **kwargs)
 
     def request(self, arguments: dict[str, str]) -> Request:
         request = super().request(arguments)

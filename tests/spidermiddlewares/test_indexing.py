@@ -238,6 +238,11 @@ class DataWithoutField:
     a: int = 1
 
 
+@dataclass(frozen=True)
+class FrozenData:
+    robots: Any = None
+
+
 @attrs.define
 class AttrsWithField:
     robots: Any = None
@@ -256,12 +261,15 @@ def pydantic_model() -> Any:
         (WithoutField, False),
         (DataWithField, True),
         (DataWithoutField, False),
+        (FrozenData, False),
         (AttrsWithField, True),
         (pydantic_model, True),
     ],
 )
 def test_annotate(make: Any, annotated: bool) -> None:
-    """The rules are written into the field of every item type that has it; others pass."""
+    """The rules are written into the field of every item type that has it, unless the item cannot
+    be changed; others pass.
+    """
     mw, crawler = gate(**ANNOTATE)
     item = make()
     (found,) = mw.process_spider_output(page(b"noindex, max-snippet: 20"), [item])

@@ -30,6 +30,7 @@ from tests.frontier.redis.shared import (
     renew,
     retire,
     take,
+    take_some,
     wanted,
 )
 
@@ -479,6 +480,23 @@ def test_robotstxt_of_a_host_with_a_delay(shared: Shared) -> None:
     assert 0 < worker.again <= 2
     shared.advance(2)
     assert pop(worker) == "2"
+
+
+def test_a_place_that_is_reserved(shared: Shared) -> None:
+    """A place that a request in the downloader has asked for stays reserved for it when the requests
+    from the queue have ended, also if no robots.txt of the host is known. Nothing is left of it.
+    """
+    worker = shared.worker()
+    push(worker, EXEMPT, "1", "2", "3")
+    for found in take_some(worker, 5, at_once=2):
+        assert not acquire(worker, "x", HOST)
+        end(worker, found)
+    assert pop(worker, at_once=2) is None
+    assert acquire(worker, "x", HOST)
+    release(worker, "x", HOST, 0.0, fetched=True)
+    assert pop(worker, at_once=2) == "3"
+    retire(worker)
+    assert not [name for name in shared.names() if name.startswith("parked:")]
 
 
 # Workers that end, die or miss an answer.

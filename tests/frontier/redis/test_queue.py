@@ -292,6 +292,28 @@ def test_late_one_of_a_host_with_a_delay(shared: Shared, late: str) -> None:
     assert len(sent) > 20
 
 
+def test_robotstxt_beside_a_page_of_another_worker(shared: Shared) -> None:
+    """The robots.txt of a second origin waits for the Crawl-delay of the host, which only another
+    worker has read.
+    """
+    one, two = WorkerCrawl(shared), WorkerCrawl(shared)
+    one.push(f"{A}/1")
+    one.settle(0.1)
+    serve(one, "User-agent: *\nCrawl-delay: 3")
+    one.settle(4)
+    assert one.on_network == [f"{A}/1"]
+    one.die()
+    two.push("https://a.example/secure")
+    two.settle(10)
+    assert two.on_network == []
+    one.answer(f"{A}/1")
+    one.send()
+    two.settle(2.5)
+    assert two.on_network == []
+    two.settle(3)
+    assert two.on_network == ["https://a.example/robots.txt"]
+
+
 def test_visiting_hours(shared: Shared) -> None:
     """No worker takes a request of a host before its Visit-time begins, and then it goes at once."""
     one, two = WorkerCrawl(shared), WorkerCrawl(shared)

@@ -268,6 +268,26 @@ def test_download_delay_over_workers(shared: Shared) -> None:
         assert len(one.sent + two.sent) == sent
 
 
+def test_delay_that_autothrottle_sets(shared: Shared) -> None:
+    """If AutoThrottle makes the delay of a slot longer in one worker, the others keep to it."""
+    one, two = WorkerCrawl(shared), WorkerCrawl(shared)
+    one.push(f"{A}/1")
+    one.settle(0.1)
+    serve(one)
+    one.settle(0.1)
+    one.downloader.slots["a.example"].delay = 3.0
+    one.answer(f"{A}/1")
+    one.settle(0.1)
+    for number in (2, 3):
+        two.push(f"{A}/{number}")
+    two.settle(0.1)
+    assert two.on_network == [f"{A}/2"]
+    two.settle(2.5)
+    assert two.on_network == [f"{A}/2"]
+    two.settle(1)
+    assert two.on_network == [f"{A}/2", f"{A}/3"]
+
+
 @pytest.mark.parametrize("late", ["https://a.example/robots.txt", f"{A}/image"])
 def test_late_one_of_a_host_with_a_delay(shared: Shared, late: str) -> None:
     """On a host with a Crawl-delay, the robots.txt of a second origin gets its turn, and so does an

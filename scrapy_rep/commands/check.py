@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-    from scrapy_rep.commands.sources import LoadedRobotsTxt, Rules
+    from scrapy_rep.commands.profile import Profile
+    from scrapy_rep.commands.sources import LoadedRobotsTxt, Rules, Source
     from scrapy_rep.commands.urls import Asked
     from scrapy_rep.commands.web import Web
     from scrapy_rep.protocol.dialect import Dialect
@@ -60,7 +61,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     is_list = "-" in arguments.urls
     if is_list and (len(arguments.urls) > 1 or arguments.robots == "-"):
         raise UsageError("- reads all of standard input: give it once, as the only URL")
-    checker = Checker(arguments, settings)
+    profile = profile_of(arguments, settings)
     given = None if arguments.robots is None else OneFile(of_file(arguments.robots))
     batches: Iterable[list[Asked]]
     if is_list:
@@ -73,105 +74,81 @@ def run(arguments: Namespace, settings: Settings) -> int:
             if not urls.bad:
                 raise UsageError("each URL is empty")
             return WRONG_USAGE
-    checker.profile.notify()
-    ask(
-        checker.profile,
-        lambda web: checker.run(batches, given, web),
-        offline=given is not None,
-    )
-    if is_list:
-        checker.sum_up(urls.bad)
-    return WRONG_USAGE if urls.bad else checker.status
+    profile.notify()
+    counts: Counter[str] = Counter()
 
-
-class Checker:
-    """Shows the verdict on each URL as soon as it is known."""
-
-    def __init__(self, arguments: Namespace, settings: Settings) -> None:
-        self.profile = profile_of(arguments, settings)
-        self.status = CLEAN
-        self._output = Output(arguments)
-        self._rows = _BRIEF_ROWS if arguments.brief else _ROWS
-        self._with_dialects = arguments.dialects
-        self._with_crawlers = arguments.agents
-        self._counts: Counter[str] = Counter()
-
-    async def run(
-        self, batches: Iterable[list[Asked]], given: OneFile | None, web: Web | None
-    ) -> None:
-        """Show the verdicts by the *given* robots.txt, or by those on the *web*."""
-        source: OneFile | Live | None = given
+    async def show(web: Web | None) -> None:
+        """Show the verdict on each URL as soon as it is known."""
+        source: Source | None = given
         if source is None:
             assert web is not None
-            source = Live(self.profile, web, sites=self._with_crawlers)
+            source = Live(profile, web, sites=arguments.agents)
+        output = Output(arguments)
+        rows = _BRIEF_ROWS if arguments.brief else _ROWS
         for batch in batches:
             for part in parts(batch):
                 await source.load(each.origin for each in part if each.origin)
                 for each in part:
-                    self._show(each.url, source.rules(each.origin))
-            self._output.flush()
+                    record = _record(
+                        each.url, source.rules(each.origin), profile, arguments
+                    )
+                    verdict = "allowed" if record["allowed"] else "denied"
+                    counts[verdict] += 1
+                    counts[f"{verdict}, use denied"] += record["usage"]["denied"]
+                    output.show(record, rows)
+            output.flush()
 
-    def sum_up(self, bad: int) -> None:
-        """Report how many URLs of a list are allowed and denied."""
-        counts = self._counts
-        words = f"{counts['allowed']:,} allowed, {counts['denied']:,} denied"
-        if counts["use denied"]:
-            words += (
-                f"; {counts['use denied']:,} of the allowed may not be used for a "
-                "purpose of the crawl"
-            )
-        if bad:
-            words += f"; lines that are not URLs: {bad:,}"
-        notify(f"{counts['allowed'] + counts['denied']:,} URLs: {words}")
+    ask(profile, show, offline=given is not None)
+    allowed, denied = counts["allowed"], counts["denied"]
+    unusable = counts["allowed, use denied"]
+    if is_list:
+        words = f"{allowed + denied:,} URLs: {allowed:,} allowed, {denied:,} denied"
+        if unusable:
+            words += f"; {unusable:,} of the allowed may not be used for a purpose of the crawl"
+        if urls.bad:
+            words += f"; lines that are not URLs: {urls.bad:,}"
+        notify(words)
+    if urls.bad:
+        return WRONG_USAGE
+    return FOUND if denied or unusable else CLEAN
 
-    def _show(self, url: str, rules: Rules) -> None:
-        assert rules.followed
-        record = self._record(url, rules.followed)
-        if self._with_dialects:
-            record |= self._in_dialects(url, rules.followed)
-        if self._with_crawlers:
-            record["crawlers"] = _of_crawlers(url, rules.site or rules.followed)
-        is_denied = record["usage"]["denied"]
-        if not record["allowed"] or is_denied:
-            self.status = FOUND
-        self._counts["allowed" if record["allowed"] else "denied"] += 1
-        self._counts["use denied"] += record["allowed"] and is_denied
-        self._output.show(record, self._rows)
 
-    def _record(self, url: str, loaded: LoadedRobotsTxt) -> dict[str, Any]:
-        profile = self.profile
-        robots = loaded.read_as(profile.dialect)
-        decision = profile.decide(robots, url, datetime.now(timezone.utc))
-        rate = robots.request_rate(profile.agents)
-        window = robots.visit_time(profile.agents)
-        preferences = usage.robotstxt_usage(robots, url, profile)
-        return {
-            "url": url,
-            **profile.record,
-            **decision_record(decision, profile),
-            "context": lines_around(robots.body, robots.dialect, decision.line),
-            "robotstxt": loaded.result.url,
-            "access": loaded.access,
-            "crawl_delay": robots.crawl_delay(profile.agents),
-            "request_rate": rate and f"{rate.requests}/{rate.seconds}s",
-            "visit_time": window and f"{window.start:%H:%M}-{window.end:%H:%M}",
-            "usage": usage.usage_record(preferences, profile),
-            "sitemaps": list(robots.sitemaps),
-        }
-
-    def _in_dialects(self, url: str, loaded: LoadedRobotsTxt) -> dict[str, Any]:
-        """Return what each dialect decides, and whether they agree."""
-        profile, now = self.profile, datetime.now(timezone.utc)
+def _record(
+    url: str, rules: Rules, profile: Profile, arguments: Namespace
+) -> dict[str, Any]:
+    """Return the verdict on a URL as a JSON object."""
+    loaded, now = rules.followed, datetime.now(timezone.utc)
+    assert loaded
+    robots = loaded.read_as(profile.dialect)
+    decision = profile.decide(robots, url, now)
+    rate = robots.request_rate(profile.agents)
+    window = robots.visit_time(profile.agents)
+    preferences = usage.robotstxt_usage(robots, url, profile)
+    record = {
+        "url": url,
+        **profile.record,
+        **decision_record(decision, profile),
+        "context": lines_around(robots.body, robots.dialect, decision.line),
+        "robotstxt": loaded.result.url,
+        "access": loaded.access,
+        "crawl_delay": robots.crawl_delay(profile.agents),
+        "request_rate": rate and f"{rate.requests}/{rate.seconds}s",
+        "visit_time": window and f"{window.start:%H:%M}-{window.end:%H:%M}",
+        "usage": usage.usage_record(preferences, profile),
+        "sitemaps": list(robots.sitemaps),
+    }
+    if arguments.dialects:
         decisions = {
             name: profile.decide(loaded.read_as(dialect), url, now)
             for name, dialect in profile.dialects.items()
         }
-        return {
-            "dialects": {
-                name: decision_record(each, profile) for name, each in decisions.items()
-            },
-            "agree": len({each.allowed for each in decisions.values()}) == 1,
+        record["dialects"] = {
+            name: decision_record(each, profile) for name, each in decisions.items()
         }
+        record["agree"] = len({each.allowed for each in decisions.values()}) == 1
+    if arguments.agents:
+        record["crawlers"] = _of_crawlers(url, rules.site or loaded)
+    return record
 
 
 def _of_crawlers(url: str, loaded: LoadedRobotsTxt) -> list[dict[str, Any]]:

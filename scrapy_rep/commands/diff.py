@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy.exceptions import UsageError
 
@@ -39,17 +39,16 @@ from scrapy_rep.protocol.robotstxt.decisions import Reason
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from scrapy.settings import Settings
 
     from scrapy_rep.commands.ledgers import Ledger
     from scrapy_rep.commands.profile import Profile
+    from scrapy_rep.commands.sources import Source
     from scrapy_rep.commands.web import Web
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.robots import RobotsTxt
-
-Source: TypeAlias = "OneFile | Live | PastCrawls"
 
 LIVE = "live"
 """The name of the present robots.txt files."""
@@ -113,15 +112,14 @@ def run(arguments: Namespace, settings: Settings) -> int:
         raise UsageError("- reads all of standard input: give it only once")
     with ExitStack() as stack:
         ledgers = {}
-        for name in names:
-            if name not in ledgers and (ledger := ledger_of(name)):
+        for name in dict.fromkeys(names):
+            if ledger := ledger_of(name):
                 ledgers[name] = stack.enter_context(closing(ledger))
         purge, path = None, arguments.purge_list
         if path is not None:
             inputs = [ledgers[name].path if name in ledgers else name for name in names]
-            purge = stack.enter_context(
-                output_file(path, f"--purge-list {path}", inputs)
-            )
+            file = output_file(path, f"--purge-list {path}", inputs)
+            purge = stack.enter_context(file)
         differences = Differences(arguments, profile, ledgers, purge)
         if not ledgers:  # A ledger names the crawler.
             profile.notify()
@@ -130,40 +128,6 @@ def run(arguments: Namespace, settings: Settings) -> int:
         are_dialects = profile.dialects.keys() >= set(sides)
         is_online = LIVE in sides or any(map(is_url, sides)) or are_dialects
         return ask(profile, differences.run, offline=not is_online)
-
-
-async def sides_of(
-    arguments: Namespace,
-    profile: Profile,
-    ledgers: Mapping[str, Ledger],
-    web: Web | None,
-) -> tuple[Side, Side]:
-    """Load the sources that *arguments* name. Raises UsageError for those that can't be."""
-    dialects = profile.dialects
-
-    async def source(names: list[str]) -> Source | None:
-        if all(name in ledgers for name in names):
-            return PastCrawls([ledgers[name] for name in names])
-        if len(names) > 1:
-            raise UsageError("of several OLD, each must be a ledger")
-        if names[0] in dialects:
-            return None
-        if names == [LIVE]:
-            assert web is not None
-            return Live(profile, web, sites=True)
-        (loaded,) = await of_arguments(names, web)
-        if isinstance(loaded, UsageError):
-            raise loaded
-        return OneFile(loaded)
-
-    old, new = await source(arguments.old), await source([arguments.new])
-    # A dialect reads the rules of the other side; two dialects read the present files.
-    common = old or new or await source([LIVE])
-    assert common is not None
-    return (
-        Side(", ".join(arguments.old), old or common, dialects.get(arguments.old[0])),
-        Side(arguments.new, new or common, dialects.get(arguments.new)),
-    )
 
 
 class Differences:
@@ -191,50 +155,79 @@ class Differences:
             line = "line" if path == "-" else f"{path}, line"
             self._list = UrlList(opened(path), line, paths=True)
         self._output = Output(arguments)
-        self._have_rules_changed = False
         self._counts = Counter(dict.fromkeys(_WORDS, 0))
         self._of_hosts: Counter[tuple[str, str, str]] = Counter()
         """The URLs of each host for which a whole host is the reason, by kind and reason."""
 
     async def run(self, web: Web | None) -> int:
-        self._old, self._new = await sides_of(
-            self._arguments, self._profile, self._ledgers, web
-        )
+        self._old, self._new = self._sides = await self._load_sides(web)
         crawls = self._choose_urls()
         await self._load([self._origin])
         urls = parts(self._urls(crawls))
         # Read before the first output, so that a damaged ledger is reported alone.
         first = next(urls, [])
-        self._show_rules()
+        have_rules_changed = self._show_rules()
         for part in chain([first], urls):
             await self._load(each.origin for each in part)
             for each in part:
                 self._compare(each)
             self._output.flush()
-        return self._end([] if crawls is None else crawls.crawls)
+        return self._end(crawls, have_rules_changed=have_rules_changed)
+
+    async def _load_sides(self, web: Web | None) -> tuple[Side, Side]:
+        """Load the sources that the arguments name. Raises UsageError for those that can't be."""
+        names, dialects = (
+            (self._arguments.old, [self._arguments.new]),
+            self._profile.dialects,
+        )
+        old, new = [await self._source(each, web) for each in names]
+        # A dialect reads the rules of the other side; two dialects read the present files.
+        common = old or new or await self._source([LIVE], web)
+        assert common is not None
+        return (
+            Side(", ".join(names[0]), old or common, dialects.get(names[0][0])),
+            Side(names[1][0], new or common, dialects.get(names[1][0])),
+        )
+
+    async def _source(self, names: list[str], web: Web | None) -> Source | None:
+        """Load what *names* name; None for a dialect."""
+        if all(name in self._ledgers for name in names):
+            return PastCrawls([self._ledgers[name] for name in names])
+        if len(names) > 1:
+            raise UsageError("of several OLD, each must be a ledger")
+        if names[0] in self._profile.dialects:
+            return None
+        if names == [LIVE]:
+            assert web is not None
+            return Live(self._profile, web, sites=True)
+        (loaded,) = await of_arguments(names, web)
+        if isinstance(loaded, UsageError):
+            raise loaded
+        return OneFile(loaded)
 
     def _choose_urls(self) -> PastCrawls | None:
         """Return the ledgers that the URLs come from, if any. Choose the side whose recorded
         decisions count, and the origin.
         """
-        sides = self._new.source, self._old.source
         self._recorded: Side | None = None
         crawls = None
         if self._arguments.urls in self._ledgers:
             crawls = PastCrawls([self._ledgers[self._arguments.urls]])
         elif self._list is None:
-            for side in (self._new, self._old):
+            for side in self._sides[::-1]:
                 if isinstance(side.source, PastCrawls) and not side.dialect:
                     self._recorded, crawls = side, side.source
-        for source in sides:
-            self._origin = self._origin or source.origin
-        are_files = [isinstance(source, OneFile) for source in sides]
-        if self._origin is None and crawls and any(are_files) and crawls.has_origins:
+        for side in self._sides[::-1]:
+            self._origin = self._origin or side.source.origin
+        if self._origin is not None:
+            return crawls
+        are_files = [isinstance(side.source, OneFile) for side in self._sides]
+        if crawls and any(are_files) and crawls.has_origins:
             raise UsageError(
                 "the ledger has URLs of several hosts, and a robots.txt is for one; choose the "
                 "host with --origin"
             )
-        if self._origin is None and not (crawls or self._list or all(are_files)):
+        if not (crawls or self._list or all(are_files)):
             raise UsageError(
                 "name the URLs to compare with --urls, or a host with --origin"
             )
@@ -249,13 +242,12 @@ class Differences:
                     yield each._replace(origin=each.origin or self._origin)
         else:
             start = "" if self._origin is None else str(self._origin)
-            files = (self._one(side) for side in (self._old, self._new))
-            for path in sample_paths(*filter(None, files)):
+            for path in sample_paths(*filter(None, map(self._one, self._sides))):
                 yield Asked(start + path, self._origin)
 
     async def _load(self, origins: Iterable[Origin | None]) -> None:
         wanted = dict.fromkeys(origin for origin in origins if origin)
-        for source in {self._old.source, self._new.source}:
+        for source in {side.source for side in self._sides}:
             await source.load(wanted)
 
     def _one(self, side: Side) -> RobotsTxt | None:
@@ -272,13 +264,12 @@ class Differences:
             return side.dialect or profile.dialect
         return profile.dialects.get(crawl["dialect"], profile.dialect)
 
-    def _show_rules(self) -> None:
-        """Show the rules and records that were added or removed."""
-        old, new = self._one(self._old), self._one(self._new)
+    def _show_rules(self) -> bool:
+        """Show the rules and records that were added or removed. Return whether there are any."""
+        old, new = map(self._one, self._sides)
         if old is None or new is None:
-            return
+            return False
         changes, is_all = rule_changes(old, new)
-        self._have_rules_changed = bool(changes) or not is_all
         for change in changes:
             place = "" if change["agents"] else "Outside of the groups"
             texts = {
@@ -291,37 +282,34 @@ class Differences:
             notify(
                 "the files have too many groups to compare; not all changes are shown"
             )
+        return bool(changes) or not is_all
 
     def _compare(self, asked: Asked) -> None:
-        crawl = asked.past and asked.past.crawl
-        if not (self._recorded and crawl):
-            sources = self._old.source, self._new.source
-            crawls = (source.rules(asked.origin).crawl for source in sources)
-            crawl = next(filter(None, crawls), None)
-        profile = self._profile
+        past, profile = asked.past, self._profile
+        crawls = [side.source.rules(asked.origin).crawl for side in self._sides]
+        if self._recorded and past:
+            crawls.insert(0, past.crawl)
+        crawl = next(filter(None, crawls), None)
         if crawl and not self._arguments.agent:  # Options go first.
             profile = replace(profile, agents=tuple(crawl["agents"]) or (EVERYONE,))
-        old = self._judged(self._old, asked, profile, crawl)
-        new = self._judged(self._new, asked, profile, crawl)
-        kind, usage = _kind(old, new), None
-        if not kind and new.is_fetched and old.robots and new.robots:
-            usage = usage_change(old.robots, new.robots, asked.url, profile)
-            kind = "usage" if usage else ""
-        self._counts[kind] += 1
-        if not kind:
-            return
-        origin = str(
-            asked.origin or (asked.past and asked.past.origin) or self._new.name
-        )
-        if kind in {"delayed", "unknown"}:
-            side = old if new.is_known and kind == "unknown" else new
-            self._of_hosts[kind, origin, side.record["why"]] += 1
-            return
-        changed = usage or {
+        old, new = (self._judged(side, asked, profile, crawl) for side in self._sides)
+        kind = _kind(old, new)
+        changed: dict[str, Any] | None = {
             "old": old.record,
             "new": new.record,
             "why": f"was: {old.record['why']}; now: {new.record['why']}",
         }
+        if not kind and new.is_fetched and old.robots and new.robots:
+            changed = usage_change(old.robots, new.robots, asked.url, profile)
+            kind = "usage" if changed else ""
+        self._counts[kind] += 1
+        if not kind or changed is None:
+            return
+        origin = str(asked.origin or (past and past.row["origin"]) or self._new.name)
+        if kind in {"delayed", "unknown"}:
+            side = old if new.is_known and kind == "unknown" else new
+            self._of_hosts[kind, origin, side.record["why"]] += 1
+            return
         agents = list(profile.agents)
         record = {"kind": kind, "url": asked.url, "origin": origin, "agents": agents}
         self._output.show(record | changed, _ROWS, words=_WORDS[kind])
@@ -339,18 +327,14 @@ class Differences:
         rules = side.source.rules(asked.origin)
         loaded = rules.followed
         if loaded is None:
-            record = {"reason": "", "why": "no robots.txt of this host is known"}
-            return Judged(record, is_known=False)
+            why = "no robots.txt of this host is known"
+            return Judged({"reason": "", "why": why}, is_known=False)
         robots = loaded.read_as(dialect)
         decision = profile.decide(robots, asked.url, self._now)
         is_fetched = decision.allowed
-        if (
-            rules.override
-            and rules.site
-            and is_fetched
-            and not rules.site.is_unreachable
-        ):
-            said = profile.decide(rules.site.read_as(dialect), asked.url)
+        site = rules.site if rules.override else None
+        if site and is_fetched and not site.is_unreachable:
+            said = profile.decide(site.read_as(dialect), asked.url)
             decision = decision if said.allowed else said
         is_known = decision.reason is not Reason.UNREACHABLE
         record = decision_record(decision, profile)
@@ -361,14 +345,14 @@ class Differences:
             record["why"] += f" (overridden: {loaded.override})"
         return Judged(record, is_fetched, robots, is_known)
 
-    def _end(self, crawls: Sequence[dict[str, Any]]) -> int:
+    def _end(self, ledgers: PastCrawls | None, *, have_rules_changed: bool) -> int:
         """Show what concerns whole hosts, and a summary. Return the exit status."""
         for (kind, origin, why), urls in self._of_hosts.items():
             record = {"kind": kind, "origin": origin, "urls": urls, "why": why}
             self._output.show(record, _HOST_ROWS, words=_WORDS[kind])
         counts = {kind: self._counts[kind] for kind in _WORDS}
-        changed = sum(counts.values()) - counts["overridden"]
-        has_changed = self._have_rules_changed or changed > 0
+        has_changed = sum(counts.values()) > counts["overridden"] or have_rules_changed
+        crawls = ledgers.crawls if ledgers else []
         complete = sum(each["every_decision"] for each in crawls)
         record = {
             "kind": "summary",

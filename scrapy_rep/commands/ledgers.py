@@ -6,14 +6,14 @@ import heapq
 import math
 from datetime import datetime, timezone
 from functools import lru_cache
-from itertools import groupby
-from operator import attrgetter, itemgetter
+from itertools import groupby, repeat
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.sources import LoadedRobotsTxt, Rules
+from scrapy_rep.commands.sources import LoadedRobotsTxt, Rules, Source
 from scrapy_rep.commands.urls import Asked
 from scrapy_rep.ledger.reader import open_ledger, reading, select
 from scrapy_rep.protocol.access.results import AccessResult
@@ -24,7 +24,7 @@ from scrapy_rep.report.shown import iso_time
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 _SQLITE = b"SQLite format 3\0"
 
@@ -39,7 +39,7 @@ _DECIDED = """
 _DECISIONS = f"""
     SELECT *, max(time) AS time {_DECIDED} GROUP BY origin, url ORDER BY origin, url
 """
-_SNAPSHOT = "SELECT * FROM snapshot LEFT JOIN body USING (sha256) WHERE id = ?"
+_SNAPSHOT = "SELECT * FROM snapshot LEFT JOIN body USING (sha256) WHERE id = :id"
 _LAST = """
     SELECT id, fetched FROM snapshot WHERE origin = :of AND fetched <= :until
     AND crawl IN (SELECT id FROM crawl WHERE :crawl IS NULL OR id = :crawl)
@@ -50,11 +50,8 @@ _LAST = """
 class Past(NamedTuple):
     """The last decision on a URL."""
 
-    origin: str
-    url: str
-    time: float
-    row: sqlite3.Row
     ledger: Ledger
+    row: sqlite3.Row
 
     @property
     def crawl(self) -> dict[str, Any] | None:
@@ -67,12 +64,10 @@ class Past(NamedTuple):
         is_override = row["layer"] == "override"
         return {
             "allowed": row["verdict"] == "allowed",
-            "reason": row["reason"],
-            "agent": row["agent"],
-            "form": row["form"],
+            **{name: row[name] for name in ("reason", "agent", "form")},
             "why": why(row),
             "override": (row["statement"] or row["reason"]) if is_override else None,
-            "time": iso_time(self.time),
+            "time": iso_time(row["time"]),
         }
 
     @property
@@ -115,37 +110,25 @@ class Ledger:
         with reading(self.path):
             yield from self.connection.execute(sql, self._asked | values)
 
-    def decisions(self, origin: str | None) -> Iterator[Past]:
-        """Yield the last decision on each URL, sorted by origin and URL."""
-        for row in self.rows(_DECISIONS, origin=origin):
-            yield Past(row["origin"], row["url"], row["time"], row, self)
-
     def snapshot(self, number: int | None) -> sqlite3.Row | None:
         """Return the row of a robots.txt, with its body; None if there is none."""
-        with reading(self.path):
-            row: sqlite3.Row | None
-            row = self.connection.execute(_SNAPSHOT, (number,)).fetchone()
-            return row
+        return next(self.rows(_SNAPSHOT, id=number), None)
 
     def _loaded(self, snapshot: int | None) -> Rules:
         """Return a robots.txt that a crawl used, and the crawl."""
         row = self.snapshot(snapshot)
         if row is None:
             return Rules()
-        body, error = row["body"], row["error"] or ""
+        status, body, error = row["status"], row["body"], row["error"] or ""
         if body is not None:  # It may be an older copy, used in place of an error.
-            result = AccessResult(url=row["url"], status=200, body=bytes(body))
-        else:
-            result = AccessResult(url=row["url"], status=row["status"], error=error)
+            status, error = 200, ""
+        result = AccessResult(
+            url=row["url"], status=status, body=body or b"", error=error
+        )
         return Rules(LoadedRobotsTxt(result), crawl=self.crawls.get(row["crawl"]))
 
-    def last(self, origin: Origin) -> tuple[float, int] | None:
-        """Return when the last robots.txt of *origin* was fetched, and its number."""
-        row = next(self.rows(_LAST, of=str(origin)), None)
-        return (row["fetched"], row["id"]) if row else None
 
-
-class PastCrawls:
+class PastCrawls(Source):
     """Several ledgers, read as one."""
 
     def __init__(self, ledgers: Sequence[Ledger]) -> None:
@@ -156,32 +139,36 @@ class PastCrawls:
         self.has_origins = len(origins) > 1
         """Whether the URLs have several origins."""
         self.origin = None if self.has_origins else written_origin("".join(origins))
-        """The origin of all URLs, if there is only one."""
 
     def urls(self, origin: Origin | None) -> Iterator[Asked]:
         """Yield each URL with the last decision on it, sorted by origin."""
-        streams = [each.decisions(origin and str(origin)) for each in self._ledgers]
-        place = attrgetter("origin", "url")
-        for _, same in groupby(heapq.merge(*streams, key=place), place):
-            past = max(same, key=attrgetter("time"))
-            yield Asked(past.url, written_origin(past.origin), past)
-
-    async def load(self, origins: Iterable[Origin]) -> None:
-        pass
+        of = origin and str(origin)
+        streams = [
+            map(Past, repeat(each), each.rows(_DECISIONS, origin=of))
+            for each in self._ledgers
+        ]
+        for (written, url), same in groupby(heapq.merge(*streams, key=_place), _place):
+            past = max(same, key=lambda each: each.row["time"])
+            yield Asked(url, written_origin(written), past)
 
     def rules(self, origin: Origin | None) -> Rules:
         """Return the last robots.txt of *origin*, and the crawl that used it."""
-        lasts = [(origin and each.last(origin), each) for each in self._ledgers]
-        known = [(last, each) for last, each in lasts if last]
-        if not known:
-            return Rules()
-        (_, number), ledger = max(known, key=itemgetter(0))
-        return ledger.loaded(number)
+        lasts = (
+            (row["fetched"], row["id"], each)
+            for each in self._ledgers
+            for row in each.rows(_LAST, of=origin and str(origin))
+        )
+        _, number, ledger = max(lasts, key=itemgetter(0), default=(0, None, None))
+        return ledger.loaded(number) if ledger else Rules()
+
+
+def _place(past: Past) -> tuple[str, str]:
+    return past.row["origin"], past.row["url"]
 
 
 def _crawl(crawl: dict[str, Any]) -> dict[str, Any]:
     """Return a crawl as a JSON object."""
-    same = "spider", "user_agent", "dialect", "every_decision"
+    same = ("spider", "user_agent", "dialect", "every_decision")
     return {
         "ledger": crawl["path"],
         "crawl": crawl["id"],
@@ -199,9 +186,8 @@ def why(row: sqlite3.Row) -> str:
     if layer == "robots.txt" and line and row["statement"]:
         words = ""
     elif layer != "delay":
-        line = (
-            None  # Of the text of an override, or of a statement that names its place.
-        )
+        # Of the text of an override, or of a statement that names its place.
+        line = None
     return evidence(words, row["statement"], line, row["form"])
 
 

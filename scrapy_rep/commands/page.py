@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.profile import Profile
     from scrapy_rep.commands.urls import Asked
     from scrapy_rep.commands.web import Web
+    from scrapy_rep.protocol.indexing.statements import Statement
     from scrapy_rep.responses.effects import Effects
     from scrapy_rep.settings import RepSettings
 
@@ -52,7 +53,7 @@ _ROWS = (
     "  The page was not fetched: {error}",
     (
         "evidence",
-        ("  {name:bold}: {value}", ("statements", ("      {text}   ({where})",))),
+        ("  {rule:bold}: {value}", ("statements", ("      {text}   ({where})",))),
     ),
     ("findings", ("  [{code}] {message}",)),
     ("dialects", ("  {name:<9}  {verdict:word<9}  {header}",)),
@@ -99,7 +100,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     is_allowed = record["decision"] is None or record["decision"]["allowed"]
     if response is not None:
         record |= _of_response(response, robots, tdmrep, profile, is_allowed=is_allowed)
-    Output(arguments).show(record, _ROWS, evidence=_evidence_texts(record))
+    Output(arguments).show(record, _ROWS)
     may_be_indexed = is_allowed and record["indexable"]
     return CLEAN if may_be_indexed and not record["usage"]["denied"] else FOUND
 
@@ -217,7 +218,7 @@ def _of_response(
         dialects[name] = {
             "verdict": verdict, "indexable": is_indexable, "header": each.to_header()
         }  # fmt: skip
-    own = dialects[profile.dialect.name]
+    own, said = dialects[profile.dialect.name], rules.to_dict()
     is_document = has_document(response)
     crawl = None
     if (is_allowed or profile.is_off) and not is_error:
@@ -230,36 +231,28 @@ def _of_response(
         "indexable": own["indexable"],
         "document": is_document,
         "usage": usage.usage_record(stated, profile),
-        "rules": rules.to_dict(),
-        "evidence": {
-            key: [each._asdict() for each in statements]
-            for key, statements in rules.evidence().items()
-        },
-        "statements": [each._asdict() for each in rules.statements],
+        "rules": said,
+        "evidence": [
+            {
+                "rule": rule,
+                "value": said[rule],
+                "statements": [_statement(each) for each in statements],
+            }
+            for rule, statements in rules.evidence().items()
+        ],
+        "statements": [_statement(each) for each in rules.statements],
         "findings": [each._asdict() for each in rules.findings],
         "dialects": dialects,
         "crawl": crawl,
     }
 
 
-def _evidence_texts(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return each rule of the page that a statement sets, as the text has it."""
-    return [
-        {
-            "name": name,
-            "value": record["rules"][name],
-            "statements": [{**each, "where": _where(each)} for each in statements],
-        }
-        for name, statements in record.get("evidence", {}).items()
-    ]
-
-
-def _where(statement: dict[str, Any]) -> str:
-    """Return the place of a statement, and the crawlers that it is for."""
-    is_header = statement["source"] == "header"
+def _statement(statement: Statement) -> dict[str, Any]:
+    """Return a statement, with its place and the crawlers that it is for in words."""
+    is_header = statement.source == "header"
     place = "X-Robots-Tag header" if is_header else "meta tag on line"
-    whom = statement["agent"] or "everyone"
-    return f"{place} {statement['position']}, for {whom}"
+    where = f"{place} {statement.position}, for {statement.agent or 'everyone'}"
+    return {**statement._asdict(), "where": where}
 
 
 def _effects(found: Effects, rep: RepSettings, *, is_data: bool) -> dict[str, str]:

@@ -106,24 +106,32 @@ class Rules(NamedTuple):
         return self.override or self.site
 
 
-class OneFile:
+class Source:
+    """Where the rules for each origin are from."""
+
+    origin: Origin | None = None
+    """The only origin that it has rules for; None for any."""
+
+    async def load(self, origins: Iterable[Origin]) -> None:
+        """Get what :meth:`rules` needs for these *origins*."""
+
+    def rules(self, origin: Origin | None) -> Rules:
+        raise NotImplementedError
+
+
+class OneFile(Source):
     """One robots.txt, for all URLs."""
 
     def __init__(self, loaded: LoadedRobotsTxt) -> None:
         self._rules = Rules(loaded)
         self.origin = loaded.origin
 
-    async def load(self, origins: Iterable[Origin]) -> None:
-        pass
-
     def rules(self, origin: Origin | None) -> Rules:
         return self._rules
 
 
-class Live:
+class Live(Source):
     """The present robots.txt of each origin, or what REP_OVERRIDES say instead."""
-
-    origin: Origin | None = None
 
     def __init__(self, profile: Profile, web: Web, *, sites: bool = False) -> None:
         """*sites* says whether to fetch the robots.txt of an overridden site too."""

@@ -39,6 +39,7 @@ _SHOWN = (
 )  # fmt: skip
 
 _OF_ROBOTSTXT = ("crawl", "origin", "url", "access", "status", "error", "sha256")
+_TIMES_OF_ROBOTSTXT = ("fetched", "expires", "copy_of")
 
 # Decisions that are alike in these columns are shown as one: on a host, and on a URL.
 _ALIKE = "crawl, origin, snapshot, line, verdict, reason, layer, subject, agent, statement, source"
@@ -73,7 +74,7 @@ _ROWS = (
         (
             "",
             "{time}  {verdict:word}  {url:bold}",
-            "  and {more:some} more like it, the last at {last}",
+            "  the first of {times} like it, the last at {last}",
             "  {why} ({layer})",
             "  for {agent}",
             "  subject: {subject}, page: {page}",
@@ -113,7 +114,7 @@ _ROWS = (
 def run(arguments: Namespace, settings: Settings) -> int:
     if arguments.limit < 1:
         raise UsageError("--limit must be 1 or greater")
-    asked = Asked.parse(arguments.asked)
+    asked = asked_about(arguments.asked)
     with ExitStack() as opened:
         ledgers = [
             opened.enter_context(closing(Ledger(path)))
@@ -124,8 +125,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     is_found = bool(record["decisions"] or record["robotstxts"])
     if is_found and arguments.bundle is not None:
         write_bundle(arguments.bundle, record, answer.bodies, arguments.ledgers)
-    decisions = [{**each, "more": each["times"] - 1} for each in record["decisions"]]
-    Output(arguments).show(record, _ROWS, decisions=decisions)
+    Output(arguments).show(record, _ROWS)
     return CLEAN if is_found else FOUND
 
 
@@ -135,62 +135,48 @@ class Asked(NamedTuple):
     text: str
     """As written, but without user name and password."""
 
+    is_url: bool
+
     host: str
     """Empty for a URL whose host cannot be read."""
 
-    scheme: str | None = None
-    """None for any."""
+    matches: Callable[[str | None, str | None], bool]
+    """Says whether a URL is asked about. It takes the URL, and its origin as the ledger has it;
+    None for the URL of a page, for which only a URL can ask."""
 
-    port: int | None = None
-    """None for any."""
 
-    path: str | None = None
-    """The path and the query of the URL; None for a host."""
+def asked_about(text: str) -> Asked:
+    """Read a URL, or a host. Raises UsageError for what is neither."""
+    text = text.strip()
+    has_scheme = is_url(text)
+    found = parse_url(text if has_scheme else f"http://{text}")
+    if found is None or found.origin is None:
+        if has_scheme:
+            return Asked(url_text(text), True, "", lambda url, origin: False)
+        raise UsageError(f"{text!r} is neither a URL nor a host")
+    asked, parts = found.origin, urlsplit(found.url)
+    host, has_port = asked.host.rstrip("."), has_scheme or parts.port is not None
+    path = _path(found.url) if parts.path or parts.query else None
 
-    @classmethod
-    def parse(cls, text: str) -> Asked:
-        """Raises UsageError for what is neither a URL nor a host."""
-        text = text.strip()
-        has_scheme = is_url(text)
-        found = parse_url(text if has_scheme else f"http://{text}")
-        if found is None or found.origin is None:
-            if has_scheme:
-                return cls(url_text(text), "", path="")
-            raise UsageError(f"{text!r} is neither a URL nor a host")
-        origin, parts = found.origin, urlsplit(found.url)
-        return cls(
-            url_text(text),
-            origin.host.rstrip("."),
-            origin.scheme if has_scheme else None,
-            origin.port if has_scheme or parts.port is not None else None,
-            _path(found.url) if parts.path or parts.query else None,
-        )
-
-    def is_at(self, origin: Origin | None) -> bool:
+    def is_at(origin: Origin | None) -> bool:
         """Whether *origin*, or the virtual host that it names, is the one asked about."""
         return origin is not None and any(
-            each.host.rstrip(".") == self.host
-            and self.scheme in {None, each.scheme}
-            and self.port in {None, each.port}
+            each.host.rstrip(".") == host
+            and (each.scheme == asked.scheme or not has_scheme)
+            and (each.port == asked.port or not has_port)
             for each in (origin, origin.named)
         )
 
-    def matcher(self) -> Callable[[str | None, str | None], bool]:
-        """Return a function that says whether a URL is asked about. It takes the URL, and its
-        origin as the ledger has it; None for the URL of a page, for which only a URL can ask.
-        """
-        is_written = lru_cache(maxsize=4096)(
-            lambda origin: self.is_at(written_origin(origin))
-        )
+    is_written = lru_cache(maxsize=4096)(lambda origin: is_at(written_origin(origin)))
 
-        def is_asked(url: str | None, origin: str | None) -> bool:
-            if url is None or (self.path is not None and _path(url) != self.path):
-                return False
-            if origin is not None:
-                return is_written(origin)
-            return self.path is not None and self.is_at(origin_of(url))
+    def matches(url: str | None, origin: str | None) -> bool:
+        if url is None or (path is not None and _path(url) != path):
+            return False
+        if origin is not None:
+            return is_written(origin)
+        return path is not None and is_at(origin_of(url))
 
-        return is_asked
+    return Asked(url_text(text), path is not None, host, matches)
 
 
 def _path(url: str) -> str:
@@ -210,40 +196,34 @@ class _Answer:
 
         self._crawls: dict[tuple[str, int], dict[str, Any]] = {}
         self._robotstxts: dict[tuple[str, int], dict[str, Any]] = {}
-        is_url = asked.path is not None
         values = {
-            "text": asked.text,
-            "host": asked.host,
-            "is_url": is_url,
-            "limit": limit,
-        }
-        sql = _FOUND.format(alike=_ALIKE_ON_URL if is_url else _ALIKE)
+            "text": asked.text, "host": asked.host, "is_url": asked.is_url, "limit": limit
+        }  # fmt: skip
+        sql = _FOUND.format(alike=_ALIKE_ON_URL if asked.is_url else _ALIKE)
         found: list[tuple[Ledger, sqlite3.Row]] = []
-        snapshots: list[tuple[Ledger, sqlite3.Row]] = []
-        groups = total = files = 0
+        newest: list[tuple[Ledger, sqlite3.Row]] = []
         for ledger in ledgers:
-            ledger.connection.create_function("is_asked", 2, asked.matcher())
-            rows = list(ledger.rows(sql, **values))
-            newest = list(ledger.rows(_SNAPSHOTS, **values))
-            groups += rows[0]["groups"] if rows else 0
-            total += rows[0]["total"] if rows else 0
-            files += newest[0]["number"] if newest else 0
-            found += [(ledger, row) for row in rows]
-            snapshots += [(ledger, row) for row in newest]
+            ledger.connection.create_function("is_asked", 2, asked.matches)
+            found += [(ledger, row) for row in ledger.rows(sql, **values)]
+            newest += [(ledger, row) for row in ledger.rows(_SNAPSHOTS, **values)]
+        total, groups = _sum(found, "total"), _sum(found, "groups")
         found.sort(key=lambda each: tuple(each[1])[:3], reverse=True)
-        shown = sorted(found[:limit], key=lambda each: (each[1]["time"], each[1]["id"]))
-        decisions = [self._decision(*each) for each in shown]
-        for ledger, row in snapshots:
+        del found[limit:]
+        left_out = total - sum(row["times"] for _, row in found)
+        found.sort(key=lambda each: (each[1]["time"], each[1]["id"]))
+        decisions = [self._decision(*each) for each in found]
+        for ledger, row in newest:
             if len(self._robotstxts) < limit:
                 self._robotstxt(ledger, row["id"])
+        files = _sum(newest, "number") - len(self._robotstxts)
         self.record: dict[str, Any] = {
             "asked": asked.text,
-            "kind": "url" if is_url else "host",
+            "kind": "url" if asked.is_url else "host",
             "found": total,
             "left_out": {
-                "groups": groups - len(shown),
-                "decisions": total - sum(row["times"] for _, row in shown),
-                "robotstxts": max(files - len(self._robotstxts), 0),
+                "groups": groups - len(found),
+                "decisions": left_out,
+                "robotstxts": max(files, 0),
             },
             "crawls": list(self._crawls.values()),
             "decisions": decisions,
@@ -270,7 +250,7 @@ class _Answer:
             "ledger": ledger.path,
             "crawl": row["crawl"],
             "time": iso_time(row["time"]),
-            "last": iso_time(group["last"]),
+            "last": iso_time(group["last"]) if group["times"] > 1 else None,
             "times": group["times"],
             **{name: row[name] for name in _SHOWN},
             "why": why(row),
@@ -291,36 +271,39 @@ class _Answer:
         """Return a robots.txt, with its number in this answer."""
         key = ledger.path, snapshot or 0
         row = None if key in self._robotstxts else ledger.snapshot(snapshot)
-        if row is not None:
-            number, file = len(self._robotstxts) + 1, None
-            if row["body"] is not None:
-                file = f"robots-{number}.txt"
-                self.bodies[file] = row["body"]
-            with reading(ledger.path):
-                record = _robotstxt_record(row)
-            self._robotstxts[key] = {
-                "number": number, "ledger": ledger.path, **record, "file": file
-            }  # fmt: skip
-            self._crawl(ledger, row["crawl"])
-        return self._robotstxts.get(key)
+        if row is None:
+            return self._robotstxts.get(key)
+        number, body = len(self._robotstxts) + 1, row["body"]
+        file = None if body is None else f"robots-{number}.txt"
+        if file is not None:
+            self.bodies[file] = body
+        status, error = row["status"], row["error"] or ""
+        result = AccessResult(url=row["url"], status=status, error=error)
+        with reading(ledger.path):
+            redirects = read_texts(row["redirects"])
+            headers = [
+                list(map(str, each))
+                for each in read_json(row["headers"], list)
+                if isinstance(each, list) and len(each) == 2
+            ]
+        self._robotstxts[key] = {
+            "number": number,
+            "ledger": ledger.path,
+            **{name: row[name] for name in _OF_ROBOTSTXT},
+            "why": f"{outcome(row['access'])} ({result})",
+            "redirects": list(redirects),
+            "headers": headers,
+            **{name: iso_time(row[name]) for name in _TIMES_OF_ROBOTSTXT},
+            "bytes": None if body is None else len(body),
+            "file": file,
+        }
+        self._crawl(ledger, row["crawl"])
+        return self._robotstxts[key]
 
 
-def _robotstxt_record(row: sqlite3.Row) -> dict[str, Any]:
-    """Return the row of a robots.txt as a part of a JSON object."""
-    status, error = row["status"], row["error"] or ""
-    result = AccessResult(url=row["url"], status=status, error=error)
-    return {
-        **{name: row[name] for name in _OF_ROBOTSTXT},
-        "why": f"{outcome(row['access'])} ({result})",
-        "redirects": list(read_texts(row["redirects"])),
-        "headers": [
-            [str(part) for part in each]
-            for each in read_json(row["headers"], list)
-            if isinstance(each, list) and len(each) == 2
-        ],
-        **{name: iso_time(row[name]) for name in ("fetched", "expires", "copy_of")},
-        "bytes": None if row["body"] is None else len(row["body"]),
-    }
+def _sum(rows: list[tuple[Ledger, sqlite3.Row]], column: str) -> int:
+    """Return the sum of a *column* in which all rows of a ledger have its number."""
+    return sum({ledger: row[column] for ledger, row in rows}.values())
 
 
 def _check(

@@ -135,10 +135,11 @@ class Waiter(Ticket):
         host: Host | None,
         scopes: tuple[Scope, ...],
         request: Request,
-        **flags: bool,
+        *,
+        obeys: bool = True,
+        is_patient: bool = True,
     ) -> None:
-        """*flags* are those of :class:`Ticket`."""
-        super().__init__(line, host, scopes, **flags)
+        super().__init__(line, host, scopes, obeys=obeys, is_patient=is_patient)
         self.request = request
         self.is_granted: bool | None = None
         """Whether it may go, or is refused; None while it waits."""

@@ -1,8 +1,12 @@
-"""``scrapy rep check`` with a robots.txt file: nothing is fetched."""
+"""``scrapy rep check`` with a robots.txt file: nothing is fetched.
+
+``docs/commands.md`` has the text of a verdict; ``test_docs.py`` compares it.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,39 +26,9 @@ TEA = "https://shop.example/tea"
 FILE = ("--robots", "robots.txt")
 
 
-def found(rep: Rep, *arguments: str, url: str = BASKET, **settings: Any) -> Any:
-    """Return the verdict on a URL by the file."""
-    (record,) = rep("check", url, *FILE, *arguments, "--json", **settings).records(
-        "check"
-    )
-    return record
-
-
-def test_denied(rep: Rep) -> None:
-    """A denied URL is shown with its rule in context, the agent whose group decides, the crawl delay
-    and the sitemaps.
-    """
-    ended = rep("check", BASKET, *FILE)
-    assert ended.status == 1
-    assert ended.out == (
-        f"denied   {BASKET}\n"
-        "  line 5, Disallow: /basket/\n"
-        "  group: mybot\n"
-        "    3  User-agent: mybot\n"
-        "    4  Crawl-delay: 2\n"
-        "    5  Disallow: /basket/  # no robots\n"
-        "    6  Allow: /basket/help\n"
-        "    7  Sitemap: https://shop.example/sitemap.xml\n"
-        "  robots.txt: robots.txt, a file\n"
-        "  crawl delay: 2 s\n"
-        "  sitemaps: https://shop.example/sitemap.xml\n"
-        "\n"
-    )
-
-
 def test_json(rep: Rep) -> None:
     """JSON output has all details of a decision."""
-    record = found(rep)
+    record = rep.record("check", BASKET, *FILE)
     context = record.pop("context")
     assert context[2] == {"line": 5, "text": "Disallow: /basket/  # no robots"}
     assert record == {
@@ -89,127 +63,147 @@ def test_json(rep: Rep) -> None:
     }  # fmt: skip
 
 
-def test_several(rep: Rep) -> None:
-    """The exit status is 0 if every URL is allowed."""
-    ended = rep("check", TEA, f"{BASKET[:-1]}help", *FILE)
-    assert ended.status == 0
-    assert "no rule matches" in ended.out
-    assert "line 6, Allow: /basket/help" in ended.out
-    assert rep("check", BASKET, TEA, *FILE).status == 1
-
-
-def test_the_form_that_is_denied(rep: Rep) -> None:
-    """A URL with a form that is denied is denied, as in a crawl, and the form is named."""
-    around = BASKET.replace("/basket", "/tea/../basket")
-    ended = rep("check", around, *FILE, "--brief")
-    assert ended.status == 1
-    assert ended.out == f"denied\t{around}\tline 5, Disallow: /basket/ (as {BASKET})\n"
-    assert found(rep, url=around)["form"] == BASKET
-
-
-def test_a_handler_that_decodes(rep: Rep) -> None:
-    """If the project downloads with aiohttp, URLs are judged in the form that aiohttp sends."""
-    Path("robots.txt").write_text("User-agent: *\nDisallow: /a&b\n")
-    url = "https://shop.example/a%26b"
-    assert found(rep, url=url)["allowed"]
-    handler = "scrapy.core.downloader.handlers._aiohttp.AiohttpDownloadHandler"
-    settings = {"DOWNLOAD_HANDLERS": {"https": handler}}
-    assert not found(rep, url=url, **settings)["allowed"]
-
-
-@pytest.mark.parametrize(
-    ("agents", "group"),
-    [
-        (["--agent", "otherbot"], "otherbot"),
-        (["--agent", "nobot,mybot"], "mybot"),
-        (["--agent", "nobot", "--agent", "mybot"], "mybot"),
-        (["--agent", "nobot, mybot, *"], "mybot"),
-        (["--agent", "mybot,"], "mybot"),
-        (["--agent", "nobot"], "*"),
-        (["--agent", "*"], "*"),
-        (["--agent", "Mozilla/5.0 (X11, Linux; compatible; mybot/1.0)"], "mybot"),
-    ],
+SLOW = "User-agent: *\nDisallow: /a\nCrawl-delay: 200\n"
+TOO_SLOW = (
+    "line 3, Crawl-delay: 200 (the host asks for a longer delay than the crawl accepts; "
+    "REP_CRAWL_DELAY_MAX is 180)"
 )
-def test_agent(rep: Rep, agents: list[str], group: str) -> None:
-    """``--agent`` is parsed like ROBOTSTXT_USER_AGENT."""
-    assert found(rep, *agents)["agent"] == group
+NOW = datetime.now(timezone.utc)
+LATER = "-".join(f"{NOW + timedelta(hours=each):%H%M}" for each in (3, 9))
+HOURS = f"User-agent: *\nVisit-time: {LATER}\n"
+CLOSED = (
+    f"line 2, Visit-time: {LATER} (the host opens later than the crawl waits; "
+    "REP_WAIT_MAX is 600)"
+)
+AIOHTTP = {"https": "scrapy.core.downloader.handlers._aiohttp.AiohttpDownloadHandler"}
+DECODED = "User-agent: *\nDisallow: /a&b\n"
+ORDER = "User-agent: *\nDisallow: /a\nAllow: /a/b\n"
 
 
 @pytest.mark.parametrize(
-    ("options", "settings", "agents"),
+    ("robots", "asked", "settings", "expected"),
     [
-        ([], {"ROBOTSTXT_USER_AGENT": ["mybot-news", "mybot"]}, ["mybot-news", "mybot"]),
-        ([], {"USER_AGENT": "otherbot/2"}, ["otherbot"]),
-        ([], {"DEFAULT_REQUEST_HEADERS": {"user-agent": b"otherbot"}}, ["otherbot"]),
-        ([], {"USER_AGENT": None, "ROBOTSTXT_USER_AGENT": "mybot"}, ["mybot"]),
-        ([], {"USER_AGENT": "Scrapy/2.19.0"}, ["Scrapy"]),
-        (["--agent", "Scrapy"], {"USER_AGENT": None}, ["Scrapy"]),
-        (["--agent", "*"], {"USER_AGENT": None}, ["*"]),
+        pytest.param(ROBOTS, "/tea", {}, {"allowed": True, "why": "no rule matches"},
+                     id="a URL that no rule matches"),
+        pytest.param(ROBOTS, "/tea/../basket/1", {}, {"allowed": False, "form": BASKET},
+                     id="a URL with a form that is denied"),
+        pytest.param(DECODED, "/a%26b", {}, {"allowed": True}, id="a URL as it is sent"),
+        pytest.param(DECODED, "/a%26b", {"DOWNLOAD_HANDLERS": AIOHTTP}, {"allowed": False},
+                     id="a URL that aiohttp decodes"),
+        pytest.param(ORDER, "/a/b --dialect=classic", {"REP_DIALECT": "google"},
+                     {"allowed": False, "dialect": "classic"}, id="the dialect of an option"),
+        pytest.param(ORDER, "/a/b", {"REP_DIALECT": "google"},
+                     {"allowed": True, "dialect": "google"}, id="the dialect of the settings"),
+        pytest.param(ORDER, "/a/b --dialect=scrapy_rep.protocol.dialect.CLASSIC", {},
+                     {"allowed": False}, id="a dialect by its path"),
+        pytest.param(ROBOTS, "/basket/1", {"REP_OVERRIDES": {"shop.example": "ignore"}},
+                     {"allowed": False}, id="a file goes before overrides"),
+        pytest.param(SLOW, "/b", {},
+                     {"allowed": False, "reason": "crawl-delay", "why": TOO_SLOW,
+                      "rule": {"kind": "crawl-delay", "pattern": "200", "line": 3}},
+                     id="a delay over REP_CRAWL_DELAY_MAX"),
+        pytest.param(SLOW, "/a", {}, {"why": "line 2, Disallow: /a"}, id="a rule before a delay"),
+        pytest.param(SLOW, "/robots.txt", {}, {"allowed": True}, id="robots.txt of a slow host"),
+        pytest.param(SLOW, "/b", {"REP_CRAWL_DELAY_MAX": 200}, {"allowed": True},
+                     id="a delay that is not over REP_CRAWL_DELAY_MAX"),
+        pytest.param(SLOW, "/b", {"REP_CRAWL_DELAY": False}, {"allowed": True},
+                     id="a delay that a crawl ignores"),
+        pytest.param(SLOW, "/b --dialect=google", {}, {"allowed": True},
+                     id="a delay that a dialect does not have"),
+        pytest.param(f"User-agent: *\nRequest-rate: 1/10m {LATER}\n", "/b", {}, {"allowed": True},
+                     id="a rate for other hours"),
+        pytest.param(HOURS, "/b", {}, {"allowed": False, "reason": "visit-time", "why": CLOSED},
+                     id="hours that a crawl does not wait for"),
+        pytest.param(HOURS, "/b", {"REP_WAIT_MAX": 86400}, {"allowed": True},
+                     id="hours that a crawl waits for"),
+        # Which crawler.
+        pytest.param(ROBOTS, "/tea --agent=otherbot", {}, {"agent": "otherbot"}, id="an agent"),
+        pytest.param(ROBOTS, "/tea --agent=nobot, mybot, *", {}, {"agent": "mybot"},
+                     id="the first agent that has a group"),
+        pytest.param(ROBOTS, "/tea --agent=nobot --agent=mybot", {}, {"agent": "mybot"},
+                     id="an option for each agent"),
+        pytest.param(ROBOTS, "/tea --agent=mybot,", {}, {"agent": "mybot"}, id="a comma at the end"),
+        pytest.param(ROBOTS, "/tea --agent=nobot", {}, {"agent": "*"}, id="an agent without a group"),
+        pytest.param(ROBOTS, "/tea --agent=*", {"USER_AGENT": None}, {"agents": ["*"]}, id="everyone"),
+        pytest.param(ROBOTS, "/tea --agent=Scrapy", {"USER_AGENT": None}, {"agents": ["Scrapy"]},
+                     id="a crawler with the name of Scrapy"),
+        pytest.param(ROBOTS, "/tea --agent=Mozilla/5.0 (X11, Linux; compatible; mybot/1.0)", {},
+                     {"agents": ["mybot"]}, id="a User-Agent header"),
+        pytest.param(ROBOTS, "/tea", {"ROBOTSTXT_USER_AGENT": ["mybot-news", "mybot"]},
+                     {"agents": ["mybot-news", "mybot"]}, id="ROBOTSTXT_USER_AGENT"),
+        pytest.param(ROBOTS, "/tea", {"USER_AGENT": None, "ROBOTSTXT_USER_AGENT": "mybot"},
+                     {"agents": ["mybot"]}, id="ROBOTSTXT_USER_AGENT alone"),
+        pytest.param(ROBOTS, "/tea", {"DEFAULT_REQUEST_HEADERS": {"user-agent": b"otherbot"}},
+                     {"agents": ["otherbot"]}, id="DEFAULT_REQUEST_HEADERS"),
     ],
 )  # fmt: skip
-def test_a_crawler_with_a_name(
-    rep: Rep, options: list[str], settings: dict[str, object], agents: list[str]
-) -> None:
-    """Without ``--agent``, the agent comes from the settings, as in a crawl. If one of them names
-    the crawler, nothing is said about its name.
+def test_verdict(
+    rep: Rep, robots: str, asked: str, settings: dict[str, Any], expected: dict[str, Any]
+) -> None:  # fmt: skip
+    """The verdict is that of a crawl with these options and settings at this time. Since one of
+    them names the crawler, nothing is said about its name.
     """
-    ended = rep("check", BASKET, *FILE, *options, "--json", **settings)
-    assert ended.err == ""
-    (record,) = ended.records("check")
-    assert (record["agents"], record["agents_named"]) == (agents, True)
+    Path("robots.txt").write_text(robots)
+    path, *options = re.split(" (?=--)", asked)
+    arguments = ("check", f"https://shop.example{path}", *FILE, *options)
+    record = rep.record(*arguments, **settings)
+    assert expected.items() <= record.items()
+    assert record["agents_named"]
+    ended = rep(*arguments, **settings)
+    assert (ended.status, ended.err) == (0 if record["allowed"] else 1, "")
 
 
-def test_no_setting_names_the_crawler(rep: Rep) -> None:
+def test_the_crawler_is_not_named(rep: Rep) -> None:
     """If no setting names a crawler, the rules for everyone apply, and the output says so."""
     ended = rep("check", BASKET, *FILE, "--brief", USER_AGENT="Mozilla/5.0")
     assert ended.out == f"denied\t{BASKET}\tline 10, Disallow: /\n"
     assert "the rules for everyone are followed" in ended.err
 
 
-def test_dialects(rep: Rep) -> None:
-    """``--dialect`` goes before the settings; ``--dialects`` shows the decisions of all dialects,
-    and whether they agree.
+def test_a_project_that_turns_robots_txt_off(rep: Rep) -> None:
+    """With ROBOTSTXT_OBEY = False in the settings, the verdict is that of robots.txt, and a note
+    says that a crawl fetches the URL all the same.
     """
-    Path("robots.txt").write_text("User-agent: *\nDisallow: /a\nAllow: /a/b\n")
+    off = rep("check", BASKET, *FILE, ROBOTSTXT_OBEY=False)
+    assert off.status == 1
+    assert "ROBOTSTXT_OBEY is False in the settings" in off.err
+    assert not rep("check", BASKET, *FILE, ROBOTSTXT_OBEY=True).err
+
+
+def test_dialects(rep: Rep) -> None:
+    """``--dialects`` shows the decisions of all dialects, also by a delay that one of them does
+    not have, and whether they agree.
+    """
+    Path("robots.txt").write_text(ORDER)
     url = "http://shop.example/a/b"
-    path = "scrapy_rep.protocol.dialect.CLASSIC"
-    for dialect, allowed in (("rfc9309", 1), ("classic", 0), ("google", 1), (path, 0)):
-        record = found(rep, "--dialect", dialect, url=url, REP_DIALECT="google")
-        assert record["allowed"] == allowed
     ended = rep("check", url, *FILE, "--dialects")
     assert ended.status == 0
     assert "  rfc9309                allowed  line 3, Allow: /a/b\n" in ended.out
     assert "  classic                denied   line 2, Disallow: /a\n" in ended.out
-    record = found(rep, "--dialects", url=url)
-    assert record["agree"] is False
-    verdicts = {name: each["allowed"] for name, each in record["dialects"].items()}
-    assert verdicts == {"rfc9309": True, "google": True, "classic": False}
-    assert found(rep, "--dialects", url=TEA)["agree"] is True
+    assert rep.record("check", url, *FILE, "--dialects")["agree"] is False
+    assert rep.record("check", TEA, *FILE, "--dialects")["agree"] is True
+    Path("robots.txt").write_text("User-agent: *\nRequest-rate: 1/10m\n")
+    found = rep.record("check", TEA, *FILE, "--dialects")["dialects"]
+    assert {name: each["reason"] for name, each in found.items()} == {
+        "rfc9309": "crawl-delay", "google": "no-rule", "classic": "crawl-delay"
+    }  # fmt: skip
 
 
-def test_list(rep: Rep) -> None:
-    """``-`` reads a list of URLs; blank lines are ignored, and the last needs no line end."""
-    ended = rep("check", "-", *FILE, "--brief", stdin=f"{BASKET}\n\n  \n{TEA}")
-    assert ended.status == 1
-    verdicts = [line.split("\t")[:2] for line in ended.out.splitlines()]
-    assert verdicts == [["denied", BASKET], ["allowed", TEA]]
-
-
-def test_what_is_no_url(rep: Rep) -> None:
-    """Invalid URLs in a list, or among arguments, are reported, and the others are judged."""
-    bad = (
-        b"shop.example\n\nhttp://[\n\xff\xfe\n" + b"http://a.example/" + b"a" * 300_000
-    )
-    ended = rep("check", "-", *FILE, "--brief", stdin=bad + b"\n" + BASKET.encode())
+def test_several_urls(rep: Rep) -> None:
+    """URLs are arguments, or lines of standard input, without blank ones. One that is denied makes
+    the exit status 1, and one that is no URL makes it 2; the others are judged all the same.
+    """
+    bad = b"shop.example\n  \n\xff\xfe\nhttp://a.example/" + b"a" * 300_000 + b"\n"
+    ended = rep("check", "-", *FILE, "--brief", stdin=bad + BASKET.encode())
     assert ended.status == 2
-    assert "line 1: 'shop.example' is not a URL" in ended.err
-    assert "line 3: 'http://[' is not a URL" in ended.err
-    assert "line 4: " in ended.err
     assert ended.out.endswith(f"denied\t{BASKET}\tline 5, Disallow: /basket/\n")
-    ended = rep("check", "shop.example", TEA, "http://[", BASKET, *FILE, "--brief")
+    for said in ("line 1: 'shop.example' is not a URL", "line 3: "):
+        assert said in ended.err
+    ended = rep("check", TEA, "http://[", BASKET, *FILE, "--brief")
     assert ended.status == 2
     assert [line.split("\t")[1] for line in ended.out.splitlines()] == [TEA, BASKET]
-    assert "argument 3: 'http://[' is not a URL" in ended.err
+    assert "argument 2: 'http://[' is not a URL" in ended.err
+    assert rep("check", TEA, BASKET, *FILE).status == 1
 
 
 def test_long_list(rep: Rep) -> None:
@@ -219,55 +213,22 @@ def test_long_list(rep: Rep) -> None:
     assert [line.split("\t")[1] for line in ended.out.splitlines()] == urls
 
 
-def test_summary_of_a_list(rep: Rep) -> None:
+@pytest.mark.parametrize(
+    ("purpose", "words"),
+    [
+        ("search", ""),
+        ("train-ai", "; 2 of the allowed may not be used for a purpose of the crawl"),
+    ],
+)
+def test_summary_of_a_list(rep: Rep, purpose: str, words: str) -> None:
     """A list ends with a line on standard error that counts the allowed URLs."""
     Path("robots.txt").write_text(
         "User-agent: *\nContent-Usage: train-ai=n\nDisallow: /b"
     )
     urls = f"{BASKET}\n{TEA}\nnothing\nhttps://shop.example/"
-    for purpose, words in (
-        ("search", ""),
-        ("train-ai", "; 2 of the allowed may not be used for a purpose of the crawl"),
-    ):
-        ended = rep("check", "-", *FILE, "--purpose", purpose, "--json", stdin=urls)
-        counts = f"3 URLs: 2 allowed, 1 denied{words}; lines that are not URLs: 1"
-        assert ended.err.endswith(f"\nscrapy rep: {counts}\n")
-    assert rep("check", BASKET, *FILE).err == ""
-
-
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        (["shop.example/tea"], "'shop.example/tea' is not a URL of http"),
-        (["file:///etc/passwd"], "'file:///etc/passwd' is not a URL of http"),
-        (["http://["], "is not a URL"),
-        (["\udcff"], "is not a URL"),
-        (["", " "], "each URL is empty"),
-        ([BASKET, "-"], "- reads all of standard input"),
-        (["-", "--robots", "-"], "- reads all of standard input"),
-        ([BASKET, "--robots", "nowhere.txt"], "nowhere.txt: No such file"),
-        ([BASKET, "--robots", "a\0b"], "null"),
-        ([BASKET, "--agent", "bot 2"], "--agent is"),
-        ([BASKET, "--agent", ""], "--agent is"),
-        ([BASKET, "--dialect", "latin"], "--dialect is 'latin'"),
-        ([BASKET, "--purpose", "mining"], "--purpose is"),
-        ([BASKET, "--nonsense"], "unrecognized arguments: --nonsense"),
-        ([], "the following arguments are required"),
-    ],
-)
-def test_wrong_usage(rep: Rep, arguments: list[str], why: str) -> None:
-    """Wrong usage is reported in a sentence on standard error, with exit status 2."""
-    ended = rep("check", *arguments)
-    assert (ended.status, ended.out) == (2, "")
-    assert why in ended.err
-    assert "Traceback" not in ended.err
-
-
-def test_wrong_setting(rep: Rep) -> None:
-    """An invalid setting is reported in a sentence on standard error, with exit status 2."""
-    ended = rep("check", BASKET, *FILE, REP_DIALECT="latin")
-    assert ended.status == 2
-    assert "REP_DIALECT is 'latin'" in ended.err
+    ended = rep("check", "-", *FILE, "--purpose", purpose, stdin=urls)
+    counts = f"3 URLs: 2 allowed, 1 denied{words}; lines that are not URLs: 1"
+    assert ended.err.endswith(f"\nscrapy rep: {counts}\n")
 
 
 def test_what_a_site_wrote_is_shown_visibly(rep: Rep) -> None:
@@ -285,26 +246,8 @@ def test_what_a_site_wrote_is_shown_visibly(rep: Rep) -> None:
     assert rep("check", evil).err.replace("\n", "").isprintable()
 
 
-def test_overrides(rep: Rep) -> None:
-    """``--robots`` goes before the overrides of the settings."""
-    assert not found(rep, REP_OVERRIDES={"shop.example": "ignore"})["allowed"]
-
-
-def test_a_project_that_turns_robots_txt_off(rep: Rep) -> None:
-    """With ROBOTSTXT_OBEY = False in the settings, the verdict is that of robots.txt, and a note
-    says that a crawl fetches the URL all the same.
-    """
-    off = rep("check", BASKET, *FILE, ROBOTSTXT_OBEY=False)
-    assert off.status == 1
-    assert "ROBOTSTXT_OBEY is False in the settings" in off.err
-    assert not rep("check", BASKET, *FILE, ROBOTSTXT_OBEY=True).err
-
-
-# Delays and visiting hours.
-
-
-def test_pace(rep: Rep) -> None:
-    """The request rate and the visit window are shown, and the first sitemaps."""
+def test_other_records(rep: Rep) -> None:
+    """Rates, visiting hours and the first sitemaps are shown."""
     sitemaps = "".join(f"Sitemap: https://a.example/{n}.xml\n" for n in range(8))
     Path("robots.txt").write_text(
         "User-agent: *\nRequest-rate: 1/5\nVisit-time: 0600-0845\n" + sitemaps
@@ -314,68 +257,52 @@ def test_pace(rep: Rep) -> None:
     assert "https://a.example/4.xml and 3 more\n" in out
 
 
-def test_a_delay_over_the_limit(rep: Rep) -> None:
-    """A host that asks for a longer delay than REP_CRAWL_DELAY_MAX is skipped in a crawl, so
-    its URLs are denied, with the record and the setting.
-    """
-    Path("robots.txt").write_text("User-agent: *\nDisallow: /a\nCrawl-delay: 200\n")
-    ended = rep("check", BASKET, *FILE, "--brief")
-    why = (
-        "line 3, Crawl-delay: 200 (the host asks for a longer delay than the crawl accepts; "
-        "REP_CRAWL_DELAY_MAX is 180)"
+USAGE = """\
+Content-Signal: ai-input=no
+License: https://shop.example/license.xml
+User-agent: mybot
+Content-Usage: train-ai=n
+Content-Usage: /tea train-ai=y, search=y
+Content-Signal: /tea ai-train=no
+
+User-agent: mybot-train
+Content-Usage: train-ai=y
+"""
+
+
+def test_usage(rep: Rep) -> None:
+    """Each purpose is shown with its statement; requested purposes set the exit status."""
+    Path("robots.txt").write_text(USAGE)
+    ended = rep("check", TEA, *FILE)
+    assert ended.status == 0
+    start = ended.out.index("  for train-ai")
+    assert ended.out[start:] == (
+        "  for train-ai: disallowed by Content-Signal: /tea ai-train=no (robots.txt, line 6)\n"
+        "  for ai-use: disallowed by Content-Signal: ai-input=no (robots.txt, line 1)\n"
+        "  for search: allowed by Content-Usage: /tea train-ai=y, search=y (robots.txt, line 5)\n"
+        "  licences and policies: https://shop.example/license.xml\n"
+        "\n"
     )
-    assert (ended.status, ended.out) == (1, f"denied\t{BASKET}\t{why}\n")
-    record = found(rep)
-    assert (record["allowed"], record["reason"]) == (False, "crawl-delay")
-    assert record["rule"] == {"kind": "crawl-delay", "pattern": "200", "line": 3}
-    assert record["context"][-1] == {"line": 3, "text": "Crawl-delay: 200"}
-    # A rule that forbids the URL decides first.
-    assert found(rep, url="https://shop.example/a")["why"] == "line 2, Disallow: /a"
-    # A crawl gets the robots.txt of a host that it skips.
-    assert found(rep, url="https://shop.example/robots.txt")["allowed"]
-    for settings in (
-        {"REP_CRAWL_DELAY_MAX": 200},
-        {"REP_CRAWL_DELAY": False},
-        {"REP_DIALECT": "google"},
+    for purposes, settings, status in (
+        ("search", {}, 0),
+        ("search,ai-use", {}, 1),
+        ("tdm", {}, 0),
+        ("tdm", {"REP_USAGE_UNKNOWN": "deny"}, 1),
     ):
-        assert found(rep, **settings)["allowed"]
+        asked = ("check", TEA, *FILE, "--purpose", purposes)
+        assert rep(*asked, **settings).status == status
 
 
-def test_a_delay_over_the_limit_in_each_dialect(rep: Rep) -> None:
-    """``--dialects`` applies the delay where the dialect has one, and shows the difference."""
-    Path("robots.txt").write_text("User-agent: *\nRequest-rate: 1/10m\n")
-    record = found(rep, "--dialects")
-    reasons = {name: each["reason"] for name, each in record["dialects"].items()}
-    assert reasons == {
-        "rfc9309": "crawl-delay", "google": "no-rule", "classic": "crawl-delay"
-    }  # fmt: skip
-    assert record["agree"] is False
-
-
-def test_hours(rep: Rep) -> None:
-    """Outside of the visiting hours of a host, its URLs are denied if a crawl would not wait
-    for them, with the setting that changes it. A rate for other hours refuses nothing now.
-    """
-    now = datetime.now(timezone.utc)
-    hours = "-".join(f"{now + timedelta(hours=each):%H%M}" for each in (3, 9))
-    Path("robots.txt").write_text(f"User-agent: *\nRequest-rate: 1/10m {hours}\n")
-    assert found(rep)["allowed"]
-    Path("robots.txt").write_text(f"User-agent: *\nVisit-time: {hours}\n")
-    record = found(rep)
-    assert (record["allowed"], record["reason"]) == (False, "visit-time")
-    assert record["why"] == (
-        f"line 2, Visit-time: {hours} (the host opens later than the crawl waits; "
-        "REP_WAIT_MAX is 600)"
+def test_usage_by_name(rep: Rep) -> None:
+    """A purpose with a product token of its own is decided for that token."""
+    Path("robots.txt").write_text(USAGE)
+    settings = {"REP_AGENTS": {"train-ai": "mybot-train"}, "REP_PURPOSES": ["train-ai"]}
+    found = rep.record("check", TEA, *FILE, **settings)["usage"]["purposes"]
+    assert found["train-ai"]["why"] == (
+        "allowed by Content-Usage: train-ai=y (robots.txt, line 9)"
     )
-    for settings in (
-        {"REP_WAIT_MAX": 86400},
-        {"REP_CRAWL_DELAY": False},
-        {"REP_DIALECT": "google"},
-    ):
-        assert found(rep, **settings)["allowed"]
+    assert found["train-ai"]["because"]["agent"] == "mybot-train"
 
-
-# Well-known crawlers, and the settings of a spider.
 
 AI = """\
 User-agent: GPTBot
@@ -395,7 +322,8 @@ def test_known_crawlers(rep: Rep) -> None:
     verdict, line and reason. The exit status is that of our own crawler.
     """
     Path("robots.txt").write_text(AI)
-    record = found(rep, "--agents", url=f"{TEA}.html", REP_CRAWL_DELAY_MAX=1000)
+    asked = ("check", f"{TEA}.html", *FILE, "--agents")
+    record = rep.record(*asked, REP_CRAWL_DELAY_MAX=1000)
     assert record["allowed"]
     crawlers = {each["token"]: each for each in record["crawlers"]}
     assert list(crawlers) == [each.token for each in CRAWLERS.values()]
@@ -405,28 +333,28 @@ def test_known_crawlers(rep: Rep) -> None:
     assert crawlers["Googlebot"]["dialect"] == "google"
     assert crawlers["Applebot"]["agent"] == "Googlebot", "it has no group of its own"
     assert crawlers["CCBot"]["agent"] == "*"
-    assert crawlers["CCBot"]["source"] == "https://commoncrawl.org/ccbot"
-    ended = rep("check", f"{TEA}.html", *FILE, "--agents")
+    ended = rep(*asked)
     assert ended.status == 1, "a delay of 900 s is too long for our crawler, by default"
-    assert (
-        "  GPTBot                 denied   line 2, Disallow: /   (OpenAI, AI training)\n"
-        in ended.out
-    )
+    shown = "  GPTBot                 denied   line 2, Disallow: /   (OpenAI, AI training)\n"
+    assert shown in ended.out
     brief = rep("check", TEA, *FILE, "--agents", "--brief").out
     assert f"\ndenied\t{TEA}\tline 2, Disallow: /\tGPTBot\n" in brief
 
 
 def test_overrides_are_ours(site: Site, tmp_path: Path) -> None:
-    """REP_OVERRIDES decide for our crawler alone: the others are judged by the robots.txt of the
-    site, which is fetched for them.
+    """REP_OVERRIDES decide for our crawler alone, and the reason and the end of the one that decides
+    are shown. The others are judged by the robots.txt of the site, which is fetched for them.
     """
     shop = site.add("User-agent: *\nDisallow: /")
-    override = ("-s", 'REP_OVERRIDES={"127.0.0.1": "ignore"}')
-    asked = ("check", shop.url("/tea"), "--json", *override)
-    (record,) = scrapy_rep(*asked, cwd=tmp_path).records("check")
-    assert record["allowed"]
+    entry = '{"obey": false, "reason": "agreed", "until": "9000-01-01"}'
+    asked = ("check", shop.url("/"), "-s", f'REP_OVERRIDES={{"127.0.0.1": {entry}}}')
+    ended = scrapy_rep(*asked, cwd=tmp_path)
+    assert ended.status == 0
+    where = "REP_OVERRIDES['127.0.0.1'] (agreed; until 9000-01-01)"
+    assert f"robots.txt: {where}, set in the settings" in ended.out
     assert not shop.robots_hits
-    (record,) = scrapy_rep(*asked, "--agents", cwd=tmp_path).records("check")
+    ended = scrapy_rep(*asked, "--agents", "--json", cwd=tmp_path)
+    (record,) = ended.records("check")
     assert record["allowed"]
     assert not any(each["allowed"] for each in record["crawlers"])
     assert len(shop.robots_hits) == 1
@@ -464,20 +392,19 @@ def test_spider(tmp_path: Path) -> None:
     }.items():
         (tmp_path / name).write_text(text)
     asked = ("check", BASKET, *FILE, "--json", "--spider")
-    (record,) = scrapy_rep(*asked, "first", cwd=tmp_path).records("check")
-    assert (record["agents"], record["dialect"]) == (["otherbot"], "google")
-    assert (record["rule"]["line"], record["agents_named"]) == (5, True)
-    (record,) = scrapy_rep(*asked, "second", cwd=tmp_path).records("check")
-    assert (record["agents"], record["rule"]["line"]) == (["secondbot"], 10)
-    ended = scrapy_rep(*asked, "first", "--agent", "*", cwd=tmp_path)
-    assert ended.records("check")[0]["agent"] == "*"
-    (record,) = scrapy_rep(
-        "check", "https://open.example/", "--json", "--spider", "first", cwd=tmp_path
-    ).records("check")
+    for options, agent, dialect, line in (
+        (["first"], "otherbot", "google", 5),
+        (["second"], "secondbot", "rfc9309", 10),
+        (["first", "--agent", "*"], "*", "google", 10),
+    ):
+        (record,) = scrapy_rep(*asked, *options, cwd=tmp_path).records("check")
+        assert (record["agents"], record["dialect"]) == ([agent], dialect)
+        assert record["rule"]["line"] == line
+    asked_open = ("check", "https://open.example/", "--json", "--spider", "first")
+    (record,) = scrapy_rep(*asked_open, cwd=tmp_path).records("check")
     assert record["reason"] == "override"
-    for spider, is_indexable in (("first", False), ("second", True)):
-        ended = scrapy_rep("page", "page.html", "--spider", spider, cwd=tmp_path)
-        assert ended.out.startswith("indexable" if is_indexable else "noindex")
+    ended = scrapy_rep("page", "page.html", "--spider", "first", cwd=tmp_path)
+    assert ended.out.startswith("noindex")
     ended = scrapy_rep(*asked, "third", cwd=tmp_path)
     assert (ended.status, ended.out) == (2, "")
     assert "Spider not found: third" in ended.err

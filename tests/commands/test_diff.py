@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from tests.commands.conftest import Rep
     from tests.crawl.server import Site
 
+ORIGIN = "https://shop.example"
+FORBIDDEN = f"{ORIGIN}/basket/1"
+ALLOWED = f"{ORIGIN}/tea"
+CAFE = "https://cafe.example"
+ADDRESS = "http://127.0.0.1:8080"
+VIRTUAL_HOST = f"{ADDRESS}#Host:v.example"
+
 NEW = """\
 User-agent: mybot
 Allow: /basket/help
@@ -28,9 +35,20 @@ User-agent: *
 Disallow: /
 Sitemap: https://shop.example/new.xml
 """
-ORIGIN = "https://shop.example"
-FORBIDDEN = f"{ORIGIN}/basket/1"
-ALLOWED = f"{ORIGIN}/tea"
+OLD_USAGE = "User-agent: *\nContent-Usage: /a/ train-ai=y\n"
+NEW_USAGE = "Content-Signal: search=yes\nUser-agent: *\nContent-Usage: /a/ train-ai=n\n"
+TEXTS = {
+    "new.txt": NEW,
+    "open.txt": "User-agent: *\nDisallow:\n",
+    "order.txt": "User-agent: *\nDisallow: /basket\nAllow: /basket/1\n",
+    "fast.txt": "User-agent: *\nCrawl-delay: 1\n",
+    "slow.txt": "User-agent: *\nCrawl-delay: 901\n",
+    "same.txt": "# New\n\nUser-agent: *\nDisallow: / # all\n\n" + ROBOTS[:-27],
+    "old usage.txt": OLD_USAGE,
+    "new usage.txt": NEW_USAGE,
+    "urls": f"{ORIGIN}/private/1\n{CAFE}/private/2\n/private/3\n",
+    "basket": FORBIDDEN,
+}
 
 
 def changes(records: list[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -40,10 +58,6 @@ def changes(records: list[dict[str, Any]]) -> list[tuple[str, str]]:
         for each in records
         if "origin" in each
     ]
-
-
-def found(rep: Rep, *arguments: str, **more: Any) -> list[dict[str, Any]]:
-    return rep("diff", *arguments, "--json", **more).records("diff")
 
 
 def shop(*decisions: tuple[str, str], path: str = "ledger", **more: Any) -> str:
@@ -57,7 +71,7 @@ def execute(ledger: str, sql: str, *values: object) -> None:
 
 
 def with_robotstxt(ledger: str, body: str, *, at: float = 0.0, crawl: int = 1) -> None:
-    """Add a robots.txt of the shop that was fetched, and that the decisions followed."""
+    """Add a robots.txt of the shop that was fetched."""
     execute(ledger, "INSERT OR IGNORE INTO body VALUES (?, ?)", body, body.encode())
     execute(
         ledger,
@@ -80,7 +94,52 @@ def decide(ledger: str, url: str, layer: str, reason: str, **columns: object) ->
 
 @pytest.fixture(autouse=True)
 def files(rep: Rep) -> None:
-    Path("new.txt").write_text(NEW)
+    for name, text in TEXTS.items():
+        Path(name).write_text(text)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a folder of ledgers of which the URLs, the hosts, the times or the rules matter."""
+    folder = tmp_path_factory.mktemp("ledgers")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        make_ledgers()
+    return folder
+
+
+@pytest.fixture
+def ledgers(files: None, made: Path) -> None:
+    shutil.copytree(made, ".", dirs_exist_ok=True)
+
+
+def make_ledgers() -> None:
+    ours = f"{ORIGIN}/private/4", "allowed"
+    shop(ours, path="one")
+    shop(ours, (f"{CAFE}/private/5", "allowed"), path="two")
+    odd = shop((FORBIDDEN, "allowed"), ("nonsense://a/b", "allowed"), path="odd")
+    decide(odd, f"{FORBIDDEN}/page", "override", "REP_NOINDEX", page=FORBIDDEN)
+    virtual = shop(*[(f"{ADDRESS}/basket/", "allowed")] * 2, path="virtual")
+    execute(virtual, "UPDATE decision SET origin = ? WHERE id = 1", VIRTUAL_HOST)
+    ordered = shop((FORBIDDEN, "allowed"), path="ordered")
+    with_robotstxt(ordered, TEXTS["order.txt"])
+    first = [(FORBIDDEN, "allowed"), (ALLOWED, "allowed")]
+    with_robotstxt(shop(*first, path="first", time=100), ROBOTS, at=100)
+    last = [(ALLOWED, "refused"), (FORBIDDEN, "refused"), (FORBIDDEN, "allowed")]
+    second = shop(*last, path="second", time=200)
+    with_robotstxt(second, TEXTS["open.txt"], at=200)
+    times = shop(*first, path="times", time=1000)
+    with_robotstxt(times, "User-agent: *\nDisallow: /coffee\n", at=1000)
+    with_robotstxt(times, ROBOTS, at=100_000)
+    execute(
+        times,
+        "INSERT INTO crawl SELECT 2, spider, user_agent, agents, dialect, settings, versions,"
+        " started, ended, finish_reason, counts FROM crawl",
+    )
+    with_robotstxt(times, "User-agent: *\nDisallow: /tea\n", at=200_000, crawl=2)
+
+
+# Files.
 
 
 def test_rules_and_verdicts(rep: Rep) -> None:
@@ -108,90 +167,37 @@ def test_rules_and_verdicts(rep: Rep) -> None:
         "  now denied: 2\n"
         "  unchanged: 6\n"
     )
-
-
-def test_rules_as_json(rep: Rep) -> None:
-    """A changed rule is a field, a value and a line, apart from each other."""
-    first, *_ = map(
-        json.loads, rep("diff", "robots.txt", "new.txt", "--json").out.splitlines()
-    )
     rule = {"field": "disallow", "value": "/basket/", "rule": "Disallow: /basket/"}
+    first, *_ = rep.records("diff", "robots.txt", "new.txt")
     assert first["removed"][0] == rule | {"line": 5}
 
 
 def test_nothing_changed(rep: Rep) -> None:
     """Changes to comments, blank lines and the order of groups are no difference."""
-    old = "User-agent: *\nDisallow: /a\nUser-agent: b\nDisallow: /\n"
-    Path("old.txt").write_text(old)
-    new = "# New\n\nUser-agent: b\nDisallow: / # all\nUser-agent: *\nDisallow: /a\n"
-    ended = rep("diff", "old.txt", "-", stdin=new)
-    assert (ended.status, ended.out) == (0, "4 URLs compared\n  unchanged: 4\n")
-    (summary,) = found(rep, "old.txt", "-", stdin=new)
-    assert summary["changed"] is False
+    ended = rep("diff", "robots.txt", "same.txt")
+    assert (ended.status, ended.out) == (0, "6 URLs compared\n  unchanged: 6\n")
+    assert rep.record("diff", "robots.txt", "same.txt")["changed"] is False
 
 
-def test_list_of_urls(rep: Rep) -> None:
-    """A list contains URLs or paths; with an origin, URLs of other origins are ignored."""
-    urls = f"{ORIGIN}/private/1\nhttps://a.example/private/2\n/private/3\n"
-    Path("urls").write_text(urls)
-    arguments = ("robots.txt", "new.txt", "--urls", "urls")
-    assert found(rep, *arguments)[-1]["denied"] == 3
-    assert found(rep, *arguments, "--origin", f"{ORIGIN}/")[-1]["denied"] == 2
-    Path("urls").write_text(f"{urls}nonsense\n")
-    ended = rep("diff", *arguments, "--json")
-    assert ended.status == 2
-    assert "urls, line 4: 'nonsense' is not a URL" in ended.err
-    assert ended.records("diff")[-1]["denied"] == 3
-
-
-def test_urls_of_a_ledger(rep: Rep) -> None:
-    """The URLs of a ledger are compared; if it has several hosts, the user must choose one."""
-    verdicts = [(f"{ORIGIN}/private/{n}", "allowed") for n in range(3)]
-    arguments = ["robots.txt", "new.txt", "--urls"]
-    assert found(rep, *arguments, shop(*verdicts))[-1]["denied"] == 3
-    two = shop(*verdicts, ("http://a.example/", "allowed"), path="two")
-    ended = rep("diff", *arguments, two)
-    assert (ended.status, ended.out) == (2, "")
-    assert "several hosts, and a robots.txt is for one; choose" in ended.err
-    assert found(rep, *arguments, two, "--origin", ORIGIN)[-1]["urls"] == 3
-
-
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        (["robots.txt"], "the following arguments are required"),
-        (["robots.txt", "nowhere"], "nowhere: No such file"),
-        (["nowhere", "robots.txt"], "nowhere: No such file"),
-        (["-", "-"], "- reads all of standard input"),
-        (["-", "new.txt", "--urls", "-"], "- reads all of standard input"),
-        (["robots.txt", "new.txt", "--urls", "nowhere"], "nowhere: No such file"),
-        (["robots.txt", "new.txt", "--urls", "."], ".: Is a directory"),
-        (["robots.txt", "new.txt", "--urls", "a\0b"], "null"),
-        (["robots.txt", "new.txt", "--urls", "broken"], "broken: "),
-        (["robots.txt", "new.txt", "--origin", "shop"], "'shop' is not a URL"),
-        (["google", "ledger", "--urls", "nowhere"], "nowhere: No such file"),
-        (["ledger", "."], ".: Is a directory"),
-        (["ledger", "robots.txt", "robots.txt"], "of several OLD, each must be a ledger"),
-        (["ledger", "robots.txt", "--purge-list", "no/such"], "no/such: No such"),
-        (["ledger", "robots.txt", "--purge-list", "."], "--purge-list .: Is a directory"),
-        (["badcrawl", "robots.txt"], "badcrawl: "),
-        (["badtable", "robots.txt"], "badtable: "),
-        (["ledger#7", "robots.txt"], "ledger has no crawl 7"),
-        (["ledger@noon", "robots.txt"], "'noon' is not a time"),
-    ],
-)  # fmt: skip
-def test_wrong_usage(rep: Rep, arguments: list[str], why: str) -> None:
-    """Wrong usage, and files that can't be read or written, are reported before any output."""
-    Path("broken").write_bytes(b"SQLite format 3\0" + b"\xff" * 4096)
-    for name, sql in (
-        ("ledger", "SELECT 1"),
-        ("badcrawl", "UPDATE crawl SET agents = 'nonsense'"),
-        ("badtable", "DROP TABLE decision"),
-    ):
-        execute(shop((FORBIDDEN, "allowed"), path=name), sql)
-    ended = rep("diff", *arguments)
-    assert (ended.status, ended.out) == (2, "")
-    assert why in ended.err
+def test_usage(rep: Rep) -> None:
+    """Usage records are compared like rules, and URLs are shown whose permitted purposes change."""
+    ended = rep("diff", "old usage.txt", "new usage.txt")
+    assert ended.status == 1
+    assert ended.out.startswith(
+        "User-agent: *   (group changed)\n"
+        "  - Content-usage: /a/ train-ai=y   (line 2)\n"
+        "  + Content-usage: /a/ train-ai=n   (line 3)\n"
+        "Outside of the groups\n"
+        "  + Content-signal: search=yes   (line 1)\n"
+        "use changes\t/a/\ttrain-ai was allowed by Content-Usage: /a/ train-ai=y "
+        "(robots.txt, line 2), is now disallowed by Content-Usage: /a/ train-ai=n "
+        "(robots.txt, line 3); search was unknown, is now allowed by Content-Signal: "
+        "search=yes (robots.txt, line 1)\n"
+    )
+    *_, usage, _, summary = rep.records("diff", "old usage.txt", "new usage.txt")
+    assert usage["old"] == {"train-ai": True, "search": None}
+    assert usage["new"] == {"train-ai": False, "search": True}
+    assert (summary["usage"], summary["denied"]) == (2, 0)
 
 
 def test_many_agents(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,6 +214,88 @@ def test_many_agents(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "too many groups to compare" in ended.err
 
 
+# The URLs.
+
+
+DENIED = [("denied", FORBIDDEN)]
+PRIVATE = [("denied", f"{ORIGIN}/private/4")]
+
+
+@pytest.mark.usefixtures("ledgers")
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param(
+            "robots.txt new.txt --urls urls",
+            [
+                ("denied", f"{ORIGIN}/private/1"),
+                ("denied", f"{CAFE}/private/2"),
+                ("denied", "/private/3"),
+            ],
+            id="a list of URLs and paths",
+        ),
+        pytest.param(
+            f"robots.txt new.txt --urls urls --origin {ORIGIN}/",
+            [("denied", f"{ORIGIN}/private/1"), ("denied", "/private/3")],
+            id="a list, but one host",
+        ),
+        pytest.param("robots.txt new.txt --urls one", PRIVATE, id="URLs of a ledger"),
+        pytest.param(f"robots.txt new.txt --urls two --origin {ORIGIN}", PRIVATE,
+                     id="URLs of a ledger, but one host"),
+        pytest.param("odd google", [("unknown", ORIGIN), ("unknown", "nonsense://a")],
+                     id="a host without a robots.txt, and an invalid origin"),
+        pytest.param(f"odd robots.txt --origin {ORIGIN}", DENIED, id="no decisions on pages"),
+        pytest.param(f"virtual robots.txt --origin {ADDRESS}", [("denied", f"{ADDRESS}/basket/")],
+                     id="a host, but no virtual one"),
+        pytest.param(f"virtual robots.txt --origin {VIRTUAL_HOST}", [("denied", f"{ADDRESS}/basket/")],
+                     id="a virtual host"),
+        pytest.param("first second robots.txt", [*DENIED, ("allowed", ALLOWED)],
+                     id="the last decision of several ledgers"),
+        pytest.param("second first robots.txt", [*DENIED, ("allowed", ALLOWED)],
+                     id="the last decision, in any order"),
+        pytest.param("first second robots.txt --urls basket", DENIED,
+                     id="the last robots.txt of several ledgers"),
+        pytest.param("times@1970-01-01 times", [], id="a time before the first URL"),
+        pytest.param("times#1 times#1", DENIED, id="the last robots.txt of a crawl"),
+        pytest.param("times#1 times#2", [("denied", ALLOWED)], id="two crawls"),
+        pytest.param("times#1 times", [("denied", ALLOWED)], id="one crawl and all"),
+        pytest.param("ordered google", [], id="a dialect that reads a ledger alike"),
+        pytest.param("ordered classic", DENIED, id="a dialect that reads a ledger otherwise"),
+    ],
+)  # fmt: skip
+def test_what_is_compared(
+    rep: Rep, arguments: str, expected: list[tuple[str, str]]
+) -> None:
+    """The URLs are those of a list or a ledger, and the rules those of the files, of the crawls or
+    of the part of the crawls that is named.
+    """
+    assert changes(rep.records("diff", *arguments.split())) == expected
+
+
+@pytest.mark.usefixtures("ledgers")
+def test_two_times(rep: Rep) -> None:
+    """The rules that changed between two times are shown, with what becomes of the URLs."""
+    ended = rep("diff", "times#1@1970-01-02", "times#1")
+    assert ended.status == 2, "a crawl or a time"
+    ended = rep("diff", "times@1970-01-02", "times@1970-01-03")
+    assert ended.status == 1
+    assert "User-agent: otherbot, mybot   (group added)\n" in ended.out
+    assert "  - Disallow: /coffee   (line 2)\n" in ended.out
+    was = "was: line 3, Disallow: /; now: line 5, Disallow: /basket/"
+    last = f"now denied\t{FORBIDDEN}\t{was}\n2 URLs compared\n  now denied: 1\n  unchanged: 1\n"
+    assert ended.out.endswith(last)
+
+
+def test_a_list_with_what_is_no_url(rep: Rep) -> None:
+    """A line of a list that is no URL makes the exit status 2; the others are compared."""
+    with Path("urls").open("a") as file:
+        file.write("nonsense\n")
+    ended = rep("diff", "robots.txt", "new.txt", "--urls", "urls")
+    assert ended.status == 2
+    assert "urls, line 4: 'nonsense' is not a URL" in ended.err
+    assert ended.out.endswith("\n3 URLs compared\n  now denied: 3\n")
+
+
 # Ledgers.
 
 
@@ -215,23 +303,28 @@ def test_what_changed(rep: Rep) -> None:
     """A ledger is compared with a robots.txt: fetched URLs that are now denied, and refused ones
     that are now allowed are shown, each with the recorded and the new reason.
     """
+    around = FORBIDDEN.replace("/basket", "/tea/../basket")
     ledger = shop(
         (FORBIDDEN, "allowed"),
         (f"{ORIGIN}/basket/2", "refused"),
         (ALLOWED, "refused"),
-        (f"{ORIGIN}/coffee", "allowed"),
+        (f"{around}2", "allowed"),
     )
-    ended = rep("diff", ledger, "robots.txt")
+    ended = rep("diff", ledger, "robots.txt", "--purge-list", "purge")
     assert (ended.status, ended.err) == (1, "")
+    was = "was: line 3, Disallow: /; now"
+    now = "line 5, Disallow: /basket/"
     assert ended.out == (
-        f"now denied\t{FORBIDDEN}\twas: line 3, Disallow: /; now: line 5, Disallow: /basket/\n"
-        f"now allowed\t{ALLOWED}\twas: line 3, Disallow: /; now: no rule matches\n"
+        f"now denied\t{FORBIDDEN}\t{was}: {now}\n"
+        f"now allowed\t{ALLOWED}\t{was}: no rule matches\n"
+        f"now denied\t{around}2\t{was}: {now} (as {FORBIDDEN}2)\n"
         "4 URLs compared\n"
-        "  now denied: 1\n"
+        "  now denied: 2\n"
         "  now allowed: 1\n"
-        "  unchanged: 2\n"
+        "  unchanged: 1\n"
     )
-    record, _, summary = found(rep, ledger, "robots.txt")
+    assert Path("purge").read_text() == f"{FORBIDDEN}\n{around}2\n"
+    record, *_, summary = rep.records("diff", ledger, "robots.txt")
     assert record["old"] == {
         "allowed": True,
         "reason": "rule",
@@ -243,35 +336,8 @@ def test_what_changed(rep: Rep) -> None:
     }
     rule = {"kind": "disallow", "pattern": "/basket/", "line": 5}
     assert (record["new"]["rule"], record["new"]["time"]) == (rule, None)
-    counts = {"denied": 1, "allowed": 1, "usage": 0, "crawls": 1, "complete_crawls": 1}
+    counts = {"denied": 2, "allowed": 1, "usage": 0, "crawls": 1, "complete_crawls": 1}
     assert counts.items() <= summary.items()
-
-
-def test_forms_of_a_url(rep: Rep) -> None:
-    """URLs are judged in all forms a server may see. A URL without an origin can't be judged."""
-    around = FORBIDDEN.replace("/basket", "/tea/../basket")
-    ledger = shop(
-        (around, "refused"), (f"{around}2", "allowed"), ("http:\\bad", "allowed")
-    )
-    record, summary = found(rep, ledger, "robots.txt", "--origin", ORIGIN)
-    assert (record["kind"], record["url"]) == ("denied", f"{around}2")
-    assert record["new"]["form"] == f"{FORBIDDEN}2"
-    assert summary["urls"] == 2
-
-
-def test_several_ledgers(rep: Rep) -> None:
-    """Several ledgers are read as one: each URL counts once, with its last decision."""
-    first = shop((FORBIDDEN, "allowed"), (ALLOWED, "allowed"), path="first", time=100)
-    last = [(ALLOWED, "refused"), (FORBIDDEN, "refused"), (FORBIDDEN, "allowed")]
-    second = shop(*last, path="second", time=200)
-    for ledgers in ([first, second], [second, first]):
-        records = found(rep, *ledgers, "robots.txt")
-        assert changes(records) == [("denied", FORBIDDEN), ("allowed", ALLOWED)]
-    with_robotstxt(first, ROBOTS, at=100)
-    with_robotstxt(second, "User-agent: *\nDisallow:\n", at=200)
-    for ledgers in ([first, second], [second, first]):
-        records = found(rep, *ledgers, "robots.txt", "--urls", "-", stdin=FORBIDDEN)
-        assert changes(records) == [("denied", FORBIDDEN)], "the last robots.txt counts"
 
 
 def test_what_was_overridden(rep: Rep) -> None:
@@ -284,8 +350,9 @@ def test_what_was_overridden(rep: Rep) -> None:
     decide(ledger, f"{FORBIDDEN}/1", "override", "override", statement=entry)
     decide(ledger, f"{FORBIDDEN}/2", "override", "dont_obey_robotstxt")
     decide(ledger, f"{ALLOWED}/3", "override", "ROBOTSTXT_OBEY")
-    asked = (ledger, "robots.txt", "--purge-list", "purge")
-    ended = rep("diff", *asked)
+    before = {path.name for path in Path().iterdir()}
+    asked = ("diff", ledger, "robots.txt", "--purge-list", "purge")
+    ended = rep(*asked)
     assert ended.status == 1
     now = "now: line 5, Disallow: /basket/"
     assert (
@@ -293,9 +360,8 @@ def test_what_was_overridden(rep: Rep) -> None:
         f"now denied\t{FORBIDDEN}/2\twas: the request ignores robots.txt; {now}\n"
     ) in ended.out
     assert Path("purge").read_text() == f"{FORBIDDEN}/1\n{FORBIDDEN}/2\n"
-    names = {"ledger", "new.txt", "purge", "robots.txt"}
-    assert {path.name for path in Path().iterdir()} == names
-    overridden = [each["old"]["override"] for each in found(rep, *asked)[:2]]
+    assert {path.name for path in Path().iterdir()} == before | {"purge"}
+    overridden = [each["old"]["override"] for each in rep.records(*asked)[:2]]
     assert overridden == [entry, "dont_obey_robotstxt"]
 
 
@@ -334,16 +400,13 @@ def test_what_was_refused_for_a_delay(rep: Rep) -> None:
     ledger = shop((f"{ALLOWED}/1", "allowed"), (f"{ALLOWED}/2", "allowed"))
     delay = {"verdict": "refused", "line": 2, "statement": "Crawl-delay: 900"}
     decide(ledger, ALLOWED, "delay", "crawl-delay", **delay)
-    Path("fast.txt").write_text("User-agent: *\nCrawl-delay: 1\n")
     why = "the host asks for a longer delay than the crawl accepts"
     assert rep("diff", ledger, "fast.txt").out == (
-        f"now allowed\t{ALLOWED}\twas: line 2, Crawl-delay: 900 ({why}); "
-        "now: no rule matches\n"
+        f"now allowed\t{ALLOWED}\twas: line 2, Crawl-delay: 900 ({why}); now: no rule matches\n"
         "3 URLs compared\n"
         "  now allowed: 1\n"
         "  unchanged: 2\n"
     )
-    Path("slow.txt").write_text("User-agent: *\nCrawl-delay: 901\n")
     ended = rep("diff", ledger, "slow.txt", "--purge-list", "purge")
     assert (ended.status, Path("purge").read_text()) == (1, "")
     assert ended.out == (
@@ -355,37 +418,48 @@ def test_what_was_refused_for_a_delay(rep: Rep) -> None:
     )
 
 
-def test_crawls_that_recorded_refusals_alone(rep: Rep) -> None:
+def test_usage_of_what_was_fetched(rep: Rep) -> None:
+    """Fetched URLs are shown whose permitted purposes have changed since the crawl."""
+    ledger = shop(*[(f"{ORIGIN}/{each}/1", "allowed") for each in "abc"])
+    with_robotstxt(ledger, "Content-Signal: /c/ ai-train=no")
+    execute(ledger, "UPDATE decision SET snapshot = 1")
+    *records, summary = rep.records(
+        "diff", ledger, "new usage.txt", "--purpose=train-ai"
+    )
+    changed = [
+        (each["url"], each["new"]) for each in records if each["kind"] == "usage"
+    ]
+    assert changed == [
+        (f"{ORIGIN}/a/1", {"train-ai": False}),
+        (f"{ORIGIN}/c/1", {"train-ai": None}),
+    ]
+    assert summary["usage"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("partial robots.txt", "1 of 1"),
+        ("partial full robots.txt", "1 of 2"),
+        ("robots.txt robots.txt --urls partial", "1 of 1"),
+        ("full robots.txt", ""),
+    ],
+)
+def test_crawls_that_recorded_refusals_alone(
+    rep: Rep, arguments: str, said: str
+) -> None:
     """If a crawl did not record the URLs that it fetched, the output says so, wherever the
     ledger gives the URLs.
     """
-    ledger = shop((ALLOWED, "refused"), level="denied")
-    full = shop((f"{ALLOWED}/2", "refused"), path="full")
-    not_known = (
-        "recorded only what was refused or overridden (REP_LEDGER_LEVEL was not 'all'): what "
-        "becomes of the other URLs is not known\n"
+    shop((ALLOWED, "refused"), path="partial", level="denied")
+    shop((f"{ALLOWED}/2", "refused"), path="full")
+    message = (
+        f"scrapy rep: {said} crawls recorded only what was refused or overridden "
+        "(REP_LEDGER_LEVEL was not 'all'): what becomes of the other URLs is not known\n"
     )
-    for arguments, of in (
-        ([ledger, "robots.txt"], "1 of 1"),
-        ([ledger, full, "robots.txt"], "1 of 2"),
-        (["robots.txt", "robots.txt", "--urls", ledger], "1 of 1"),
-    ):
-        assert rep("diff", *arguments).err == f"scrapy rep: {of} crawls {not_known}"
-    summary = found(rep, ledger, "robots.txt")[-1]
-    assert (summary["crawls"], summary["complete_crawls"]) == (1, 0)
-    assert rep("diff", full, "robots.txt").err == ""
-
-
-def test_other_layers_do_not_count(rep: Rep) -> None:
-    """Only decisions on requests are compared, not those on pages. An invalid origin can't be
-    judged, and is shown.
-    """
-    ledger = shop((FORBIDDEN, "allowed"), ("nonsense://a/b", "allowed"))
-    decide(ledger, f"{FORBIDDEN}/page", "override", "REP_NOINDEX", page=FORBIDDEN)
-    expected = [("unknown", ORIGIN), ("unknown", "nonsense://a")]
-    assert changes(found(rep, ledger, "google")) == expected
-    records = found(rep, ledger, "robots.txt", "--origin", ORIGIN)
-    assert changes(records) == [("denied", FORBIDDEN)]
+    assert rep("diff", *arguments.split()).err == (message if said else "")
+    summary = rep.records("diff", *arguments.split())[-1]
+    assert (summary["complete_crawls"] < summary["crawls"]) is bool(said)
 
 
 @pytest.mark.parametrize(
@@ -412,93 +486,29 @@ def test_as_whom(
     assert rep("diff", ledger, "robots.txt", *options).status == denied
 
 
-def test_one_host_of_a_crawl(rep: Rep) -> None:
-    """With --origin, only the URLs of one host count: also of a virtual host, as the ledger names
-    it.
-    """
-    Path("closed.txt").write_text("User-agent: *\nDisallow: /")
-    address = "http://127.0.0.1:8080"
-    virtual_host = f"{address}#Host:v.example"
-    ledger = shop(*[(f"{address}/tea", "allowed")] * 2)
-    execute(ledger, "UPDATE decision SET origin = ? WHERE id = 1", virtual_host)
-    for origin in (address, virtual_host):
-        record, _ = found(rep, ledger, "closed.txt", "--origin", origin)
-        assert (record["kind"], record["origin"]) == ("denied", origin)
-
-
-def test_two_times(rep: Rep) -> None:
-    """The rules of a ledger are those that its crawls used: all, those of one crawl, or those
-    until a time. The rules that changed are shown, and the URLs of the old side.
-    """
-    ledger = shop((FORBIDDEN, "allowed"), (ALLOWED, "allowed"), time=1000)
-    with_robotstxt(ledger, "User-agent: *\nDisallow: /coffee\n", at=1000)
-    with_robotstxt(ledger, ROBOTS, at=100_000)
-    ended = rep("diff", f"{ledger}@1970-01-02", ledger)
-    assert ended.status == 1
-    assert "User-agent: otherbot, mybot   (group added)\n" in ended.out
-    assert "  - Disallow: /coffee   (line 2)\n" in ended.out
-    was = "was: line 3, Disallow: /; now: line 5, Disallow: /basket/"
-    last = f"now denied\t{FORBIDDEN}\t{was}\n2 URLs compared\n  now denied: 1\n  unchanged: 1\n"
-    assert ended.out.endswith(last)
-    execute(
-        ledger,
-        "INSERT INTO crawl SELECT 2, spider, user_agent, agents, dialect, settings, versions,"
-        " started, ended, finish_reason, counts FROM crawl",
-    )
-    with_robotstxt(ledger, "User-agent: *\nDisallow: /tea\n", at=200_000, crawl=2)
-    for new, url in (
-        (f"{ledger}#1", FORBIDDEN),
-        (f"{ledger}#2", ALLOWED),
-        (ledger, ALLOWED),
-    ):
-        assert changes(found(rep, f"{ledger}#1", new)) == [("denied", url)]
-    assert rep("diff", f"{ledger}@1970-01-01", ledger).status == 0, "no URL yet"
-
-
 def test_list_of_urls_for_a_ledger(rep: Rep) -> None:
-    """URLs of a list are judged by the robots.txt files of a ledger, as whom it crawled. Hosts
-    without one in the ledger are shown as unknown.
-    """
+    """URLs of a list are judged by the robots.txt files of a ledger, as whom it crawled."""
     ledger = shop((ALLOWED, "allowed"), agents=("otherbot",))
     with_robotstxt(ledger, ROBOTS)
-    cafe = "https://cafe.example"
-    urls = "\n".join([f"{FORBIDDEN}/2", f"{cafe}/1", f"{cafe}/2", ALLOWED])
-    Path("open.txt").write_text("User-agent: *\nDisallow:\n")
-    records = found(rep, ledger, "open.txt", "--urls", "-", stdin=urls)
-    assert changes(records) == [("allowed", f"{FORBIDDEN}/2")], "it has one host"
-    assert records[-2]["agents"] == ["otherbot"]
+    urls = "\n".join([f"{FORBIDDEN}/2", f"{CAFE}/1", f"{CAFE}/2", ALLOWED])
+    asked = ("diff", ledger, "open.txt", "--urls", "-")
+    *_, record, _ = rep.records(*asked, stdin=urls)
+    assert changes([record]) == [("allowed", f"{FORBIDDEN}/2")]
+    assert record["agents"] == ["otherbot"]
     url = "https://x.example/"
     decide(ledger, url, "robots.txt", "rule", origin=url[:-1])
     assert rep("diff", ledger, "google", "--urls", "-", stdin=urls).out == (
-        f"unknown\t{cafe}\t2 URLs: no robots.txt of this host is known\n"
+        f"unknown\t{CAFE}\t2 URLs: no robots.txt of this host is known\n"
         "4 URLs compared\n"
         "  unknown: 2\n"
         "  unchanged: 2\n"
     )
 
 
-def test_dialects(rep: Rep) -> None:
-    """A dialect reads the rules of the other side: of a file, or of a ledger."""
-    Path("order.txt").write_text("User-agent: *\nDisallow: /basket\nAllow: /basket/1\n")
-    for sides, kind in (
-        (("order.txt", "classic"), "denied"),
-        (("classic", "order.txt"), "allowed"),
-    ):
-        assert (kind, "/basket/1") in changes(found(rep, *sides))
-    ledger = shop((FORBIDDEN, "allowed"))
-    with_robotstxt(ledger, Path("order.txt").read_text())
-    assert changes(found(rep, ledger, "google")) == []
-    assert changes(found(rep, ledger, "classic")) == [("denied", FORBIDDEN)]
-
-
-def test_the_purge_list_is_no_file_that_is_read(rep: Rep) -> None:
-    """A ledger or robots.txt is refused as the purge list, whatever path leads to it."""
-    ledger = shop((FORBIDDEN, "allowed"))
-    Path("link").symlink_to("robots.txt")
-    before = Path(ledger).read_bytes()
-    for old in (ledger, f"{ledger}#1"):
-        for output in ("ledger", "./ledger", "link"):
-            ended = rep("diff", old, "robots.txt", "--purge-list", output)
-            assert (ended.status, ended.out) == (2, "")
-            assert f"--purge-list {output}: this is an input file" in ended.err
-    assert Path(ledger).read_bytes() == before
+@pytest.mark.parametrize(
+    ("sides", "kind"),
+    [("order.txt classic", "denied"), ("classic order.txt", "allowed")],
+)
+def test_dialects(rep: Rep, sides: str, kind: str) -> None:
+    """A dialect reads the rules of the file on the other side."""
+    assert (kind, "/basket/1") in changes(rep.records("diff", *sides.split()))

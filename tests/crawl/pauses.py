@@ -1,4 +1,4 @@
-"""The judge of back-off: the pauses that a host asked for, and what crawls sent in them.
+"""Hosts that answer 429 or 503, and the judge of what a crawl sends them then.
 
 All moments are by one clock: those of the host's access log, and those at which the crawl read an
 answer. On a busy machine, these can be far apart.
@@ -6,27 +6,66 @@ answer. On a busy machine, these can be far apart.
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.crawl.answers import Busy
+from tests.crawl.answers import Answer, Busy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from tests.crawl.crawl import CrawlResult
+    from tests.crawl.server import Hit, Host
 
-    from tests.crawl.server import Hit
+PLACES = 8
+MEDIA_PLACES = 20
+"""Scrapy itself sends more than its limit if requests do not come from the scheduler: all
+that a callback or an item asks for at once (Scrapy 2.19, in asyncio mode)."""
 
-FIRST, LONGEST = 1.0, 60.0
-"""The pauses that a crawl chooses itself: the shortest, and ``REP_BACKOFF_MAX``."""
+FIRST = 1.0
+"""The shortest pause that a crawl chooses itself."""
 
 TRANSIT = 0.5
 """How many seconds after an answer the host may log a request that was in flight before."""
 
-READING = 0.1
-"""How many seconds a crawl may take to read an answer. A request that the host answers later
-than that was still in flight when the crawl knew of the pause."""
-
 EARLY = 0.01
 """How many seconds earlier another clock may end a pause."""
+
+
+def pages(host: Host, count: int, kind: str = "page") -> list[str]:
+    return [host.url(f"/{kind}/{number}") for number in range(count)]
+
+
+def limit(
+    host: Host,
+    number: int,
+    answer: Busy | None = None,
+    *,
+    each: bool = False,
+    seconds: float = 0.2,
+) -> Host:
+    """Let *host* give *answer* to its first *number* requests, or to *each* one with that
+    number, and take *seconds* for each other one. Requests for robots.txt do not count.
+    """
+    asked = 0
+
+    def choose(hit: Hit) -> Answer | None:
+        nonlocal asked
+        if hit.path == "/robots.txt":
+            return None
+        asked += 1
+        is_busy = asked % number == 0 if each else asked <= number
+        return answer if is_busy else Answer(b"page", delay=seconds)
+
+    host.limit = choose
+    return host
+
+
+def was_busy(host: Host) -> bool:
+    """Return whether *host* has asked for a pause, and the crawl had the time to read that."""
+    before = time.monotonic() - 0.3
+    return any(
+        isinstance(hit.answer, Busy) and hit.answered < before for hit in host.hits
+    )
 
 
 class Pause(NamedTuple):
@@ -34,109 +73,67 @@ class Pause(NamedTuple):
     """When the crawl read the answer that asks for it; when the host sent it, if that is all
     that is known."""
     end: float
-    asked: bool
-    """Whether the host said how long it is."""
 
 
 def pauses_of(
-    hits: Iterable[Hit],
-    *,
-    delay: float = 0.0,
-    longest: float = LONGEST,
-    read: Iterable[tuple[float, str]] = (),
+    host: Host, result: CrawlResult | None = None, *, first: float = FIRST
 ) -> list[Pause]:
-    """Return the pauses for which a host with the crawl delay *delay* asked. *read* are the
-    moments at which the crawl has read answers, each with the path: a pause begins when the crawl
-    has read the answer.
-
-    An answer that does not say how long asks for a second; for twice as long as the last such
-    pause if it answers a request that was sent after that pause, and none since has succeeded;
-    and for nothing of its own if it answers a request that was in flight when a pause began.
+    """Return the pauses for which *host* asked. An answer that does not say how long asks for
+    *first* seconds at least, and for nothing if it answers what was in flight in a pause.
     """
+    read = [(one["url"], one["time"]) for one in result.read] if result else []
     found: list[Pause] = []
-    moments = sorted(read)
-    chosen = over = 0.0
-    answered = [hit for hit in hits if hit.answered is not None]
+    answered = [hit for hit in host.hits if isinstance(hit.answer, Busy)]
     for hit in sorted(answered, key=lambda hit: hit.answered):
-        was_in_flight = hit.time < over - EARLY
-        if not isinstance(hit.answer, Busy):
-            chosen = chosen if was_in_flight else 0.0
-            continue
         seconds = hit.answer.pause
-        if seconds is None and was_in_flight:
+        if seconds is None and any(hit.time < pause.end - EARLY for pause in found):
             continue
-        if seconds is None:
-            chosen = seconds = min(max(2 * chosen, FIRST), longest)
-        end = hit.answered + max(seconds, delay)
-        known = (
-            moment
-            for moment, path in moments
-            if path == hit.path and moment >= hit.answered
-        )
-        begin = min(next(known, hit.answered), end)
-        found.append(Pause(begin, end, hit.answer.pause is not None))
-        over = max(over, end)
+        end = hit.answered + (first if seconds is None else seconds)
+        url = host.url(hit.path)
+        known = (at for one, at in read if one == url and at >= hit.answered)
+        found.append(Pause(min(next(known, hit.answered), end), end))
     return found
 
 
-def sent_within(pauses: Iterable[Pause], hits: Sequence[Hit], places: int) -> list[Hit]:
-    """Return the requests of *hits* that were sent within *pauses*.
-
-    A crawl with *places* has that many requests in flight at most. One of them got the answer
-    that asks for the pause. Others, which the host does not know yet, may arrive soon after it,
-    unless they repeat a request that got such an answer.
+def check_kept(
+    host: Host,
+    count: int = 1,
+    *,
+    result: CrawlResult | None = None,
+    places: int = PLACES,
+    first: float = FIRST,
+) -> list[Pause]:
+    """Check that *host* asked for *count* pauses or more. Nothing was sent within them but what
+    was in flight, with *places* at most, and that repeats no request that was answered so. After
+    them, one request was sent, and others when it was answered. Return the pauses.
     """
-    wrong = {}
+    pauses = pauses_of(host, result, first=first)
+    busy = [hit for hit in host.hits if isinstance(hit.answer, Busy)]
     for pause in pauses:
-        known = sum(
-            hit.time < pause.begin and not _was_answered(hit, pause.begin + READING)
-            for hit in hits
-        )
-        allowed = places - 1 - known
-        for hit in hits:
-            if not pause.begin < hit.time < pause.end - EARLY:
-                continue
-            allowed -= 1
-            is_soon = allowed >= 0 and hit.time < pause.begin + TRANSIT
-            if not is_soon or _is_retry(hit, pause, hits):
-                wrong[hit.time] = hit
-    return list(wrong.values())
+        asked = f"within or after a pause from {pause.begin:.3f} to {pause.end:.3f}"
+        within = [
+            hit for hit in host.hits if pause.begin < hit.time < pause.end - EARLY
+        ]
+        late = [
+            hit
+            for number, hit in enumerate(within)
+            if number >= places - 1
+            or hit.time > pause.begin + TRANSIT
+            or any(one.path == hit.path and one.answered < hit.time for one in busy)
+        ]
+        assert late == [], asked
+        after = [hit for hit in host.hits if hit.time >= pause.end - EARLY]
+        probe, others = after[:1], after[1:]
+        assert all(hit.time >= probe[0].answered for hit in others), asked
+    assert len(pauses) >= count
+    return pauses
 
 
-def too_many_after(pauses: Sequence[Pause], hits: Sequence[Hit]) -> list[Hit]:
-    """Return the requests of *hits* that were sent after a pause while the host had more of
-    them than one, and one more for each success since the pause.
-    """
-    wrong = []
-    for hit in hits:
-        before = [pause.end for pause in pauses if pause.begin < hit.time]
-        if not before or hit.time < (over := max(before) - EARLY):
-            continue
-        at_once = sum(
-            other.time <= hit.time and not _was_answered(other, hit.time)
-            for other in hits
-        )
-        succeeded = sum(
-            over <= other.time
-            and _was_answered(other, hit.time)
-            and not isinstance(other.answer, Busy)
-            for other in hits
-        )
-        if at_once > 1 + succeeded:
-            wrong.append(hit)
-    return wrong
-
-
-def _is_retry(hit: Hit, pause: Pause, hits: Sequence[Hit]) -> bool:
-    """Return whether *hit* repeats a request that was answered with 429 or 503 in *pause*."""
-    return any(
-        isinstance(other.answer, Busy)
-        and other.path == hit.path
-        and _was_answered(other, hit.time)
-        and other.answered >= pause.begin
-        for other in hits
+def check_fetched(host: Host, *urls: str) -> None:
+    """Check that *host* served each page once, and nothing else."""
+    served = Counter(
+        host.url(hit.path)
+        for hit in host.hits
+        if hit.path != "/robots.txt" and not isinstance(hit.answer, Busy)
     )
-
-
-def _was_answered(hit: Hit, moment: float) -> bool:
-    return hit.answered is not None and hit.answered <= moment
+    assert served == dict.fromkeys(urls, 1)

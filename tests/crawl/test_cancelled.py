@@ -8,7 +8,7 @@ import pytest
 
 from tests.crawl.answers import Answer, Then, busy
 from tests.crawl.crawl import run_crawl
-from tests.crawl.test_backoff import MEDIA_PLACES, check_kept
+from tests.crawl.pauses import MEDIA_PLACES, check_kept
 
 if TYPE_CHECKING:
     from tests.crawl.server import Hit, Site

@@ -49,9 +49,9 @@ def test_scrapy_parse_says_what_a_crawl_drops(site: Site, tmp_path: Path) -> Non
         return said
 
     said = parse("/none")
-    assert (
-        "would drop its items: noindex (header); its links: nofollow (header)" in said
-    )
+    why = "which must not be {}: {} (header)"
+    items, links = why.format("indexed", "noindex"), why.format("followed", "nofollow")
+    assert f"would drop its items, {items}; its links, {links}" in said
     assert "would drop" not in parse("/fine")
 
 

@@ -17,7 +17,7 @@ import pytest
 from tests import effort
 from tests.crawl.answers import Answer, busy, robots
 from tests.crawl.crawl import start_crawl, wait_until
-from tests.crawl.test_backoff import check_fetched, check_kept, limit
+from tests.crawl.pauses import check_fetched, check_kept, limit
 from tests.stores.distant import distant
 from tests.stores.redis_server import BINARY, RedisServer
 

@@ -149,12 +149,10 @@ def _texts_of(
     for number, is_ours in enumerate(ours):
         if not is_ours or number < end:
             continue
-        first, end = number, number + 1
-        while first > 0 and not begins_group(first):
-            first -= 1
+        end = number + 1
         while end < len(starts) and ((adjoins and ours[end]) or not begins_group(end)):
             end += 1
-        start = starts[first]
+        start = starts[number]
         line += text.count(b"\n", counted, start)
         counted = start
         yield text[start : starts[end] - 1 if end < len(starts) else None], line

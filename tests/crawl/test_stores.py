@@ -79,6 +79,24 @@ def test_a_store_of_ones_own(site: Site, tmp_path: Path) -> None:
     assert inspect.getsource(FolderStore) in shown
 
 
+def test_a_store_that_never_returns(site: Site, mode: str, tmp_path: Path) -> None:
+    """A store that does not return neither holds the crawl up, nor the end of its process."""
+    hosts = [site.add(RULES) for _ in range(3)]
+    asked = urls(hosts, "page")
+    result = run_crawl(
+        asked,
+        mode=mode,
+        settings={
+            "REP_STORE": "tests.crawl.own_store.StuckStore",
+            "ROBOTSTXT_FOLDER": str(tmp_path),
+        },
+        constants={"scrapy_rep.fetching.storeclient._MAX_CALL": 0.5},
+    )
+    check_obeyed(asked, hosts, result)
+    [warning] = result.lines("WARNING")
+    assert "StuckStore: a call has not returned after 0.5 seconds" in warning
+
+
 WORKERS, HOSTS = 4, 36
 
 

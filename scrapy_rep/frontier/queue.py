@@ -105,14 +105,9 @@ class HostQueue:
         """Whether requests of a download slot are here, as in Scrapy's own class."""
         return any(key.slot == slot for key in self._queues)
 
-    def push(self, request: Request, *, is_exempt: bool = False) -> None:
-        """Add *request*. If it *is_exempt*, it does not wait for robots.txt.
-
-        Raises ValueError if it cannot be written to the file of a JOBDIR.
-        """
+    def push(self, request: Request) -> None:
+        """Add *request*. Raises ValueError if it cannot be written to the file of a JOBDIR."""
         key = self._frontier.key_of(request)
-        if is_exempt:
-            key = key._replace(origin=None)
         queue = self._queues.get(key)
         if queue is not None:
             queue.requests.push(request)

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
@@ -27,19 +26,15 @@ class RedisServer:
     """A server on a socket in its own folder, without persistence but for an append-only
     file.
 
-    With *port*, it also listens on that port of the loopback interface. It can be a
-    *cluster* of one node.
+    With *port*, it also listens on that port of the loopback interface.
     """
 
-    def __init__(
-        self, port: int = 0, *, appendonly: bool = False, cluster: bool = False
-    ) -> None:
+    def __init__(self, port: int = 0, *, appendonly: bool = False) -> None:
         # Not pytest's folder: the path of a socket must not exceed 107 bytes.
         self._folder = Path(tempfile.mkdtemp(prefix="rep-redis-"))
         self._socket = self._folder / "redis.sock"
         self._port = port
         self._appendonly = "yes" if appendonly else "no"
-        self._cluster = cluster
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -66,7 +61,6 @@ class RedisServer:
             # Notifies of expired locks, so that tests need not wait.
             "--notify-keyspace-events": "Ex",
             "--hz": "100",
-            "--cluster-enabled": "yes" if self._cluster else "no",
         }
         assert BINARY is not None
         arguments = [part for option in options.items() for part in option]
@@ -83,8 +77,6 @@ class RedisServer:
         else:
             self._fail(said)
         Thread(target=_drain, args=(output,), daemon=True).start()
-        if self._cluster:
-            self._take_all_slots()
 
     def stop(self) -> None:
         """Kill the server without closing connections, as when a machine fails."""
@@ -105,12 +97,6 @@ class RedisServer:
 
     def client(self) -> Redis:
         return Redis.from_url(self.url)
-
-    def _take_all_slots(self) -> None:
-        client = self.client()
-        client.execute_command("CLUSTER", "ADDSLOTS", *range(16_384))
-        while b"cluster_state:ok" not in client.execute_command("CLUSTER", "INFO"):
-            time.sleep(0.01)
 
     def _fail(self, said: list[str]) -> NoReturn:
         self.stop()

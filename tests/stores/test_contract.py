@@ -22,37 +22,26 @@ if TYPE_CHECKING:
     from tests.stores.redis_server import RedisServer
 
 
-class _Closed(LockTests):
-    """Closes the stores that a test has opened."""
-
+class TestSqliteStore(LockTests):
     @pytest.fixture(autouse=True)
-    def opened(self) -> Iterator[None]:
+    def place(self, tmp_path: Path) -> Iterator[None]:
+        self.path = tmp_path / "of" / "its" / "own" / "robots.db"
         with ExitStack() as self.stack:
             yield
 
-    def make(self) -> Store:
-        raise NotImplementedError
+    def open(self) -> Store:
+        return self.stack.enter_context(closing(SqliteStore(self.path)))
+
+
+class TestRedisStore(LockTests):
+    @pytest.fixture(autouse=True)
+    def place(self, redis_server: RedisServer) -> Iterator[None]:
+        self.url, self.prefix = redis_server.url, uuid4().hex
+        with ExitStack() as self.stack:
+            yield
 
     def open(self) -> Store:
-        return self.stack.enter_context(closing(self.make()))
-
-
-class TestSqliteStore(_Closed):
-    @pytest.fixture(autouse=True)
-    def place(self, tmp_path: Path) -> None:
-        self.path = tmp_path / "of" / "its" / "own" / "robots.db"
-
-    def make(self) -> Store:
-        return SqliteStore(self.path)
-
-
-class TestRedisStore(_Closed):
-    @pytest.fixture(autouse=True)
-    def place(self, redis_server: RedisServer) -> None:
-        self.url, self.prefix = redis_server.url, uuid4().hex
-
-    def make(self) -> Store:
-        return RedisStore(self.url, self.prefix)
+        return self.stack.enter_context(closing(RedisStore(self.url, self.prefix)))
 
 
 class TestSharedMemory(LockTests):

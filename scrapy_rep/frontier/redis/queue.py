@@ -138,15 +138,13 @@ class HostQueue(Base):
         """The number of requests that are not done, including those that workers have taken."""
         return self._worker.count_all()
 
-    def push(self, request: Request, *, is_exempt: bool = False) -> None:
-        """Add *request*. If it *is_exempt*, its robots.txt does not apply.
+    def push(self, request: Request) -> None:
+        """Add *request*.
 
         If the server fails, the request is kept in memory until the server works again.
         Raises the error of the serialiser if that can't serialise the request.
         """
         key = self._frontier.key_of(request)
-        if is_exempt:
-            key = key._replace(origin=None)
         data = self._encode_request(request)
         if isinstance(data, str):
             data = data.encode()

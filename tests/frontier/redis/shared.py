@@ -278,12 +278,6 @@ def wanted(worker: Worker, quota: int = 32, enough: int = 100) -> list[str]:
     return [] if answer is None else [popped.queue for popped, _ in answer.wanted]
 
 
-def refuse(worker: Worker, queue: str) -> list[Popped]:
-    """Take requests of *queue* to refuse them."""
-    answer = worker.exchange(refuses=queue)
-    return [] if answer is None else list(answer.found)
-
-
 def acquire(worker: Worker, number: str, host: str) -> bool:
     """Take the only place at *host*, for a request that is not from the queue."""
     answer = worker.exchange(acquire=(number, host))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 import pytest
@@ -114,20 +115,33 @@ def test_what_is_not_used_is_given_back(shared: Shared) -> None:
     crawl.engine.scraper.is_full = True
     crawl.clock.advance(0.2)
     assert not crawl.queue._handed_out
-    assert len(take_some(other, 8, at_once=8)) == 2
+    assert len(take_some(other, 8, at_once=3)) == 2
 
 
-def test_what_was_not_used_in_time(shared: Shared) -> None:
-    """A worker that stands still for longer than the pause of a host does not send what it was
-    handed out before: the host gets one request at first.
+@pytest.mark.parametrize(
+    "fate", ["stood still", "heard of a pause", "was taken for dead", "did not renew"]
+)
+def test_what_was_handed_out_before(shared: Shared, fate: str) -> None:
+    """A worker does not send what it was handed out before it stood still for longer than the pause
+    of a host, heard of the pause, or lost its lease, whether it has renewed that or not.
     """
     crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS=4)
-    other = shared.worker(obeys=False)
+    other = shared.worker(lease=1000.0, obeys=False)
     for page in range(3):
         crawl.push(f"{A}/{page}")
     crawl.start(crawl.queue.pop())
-    other.back_off("a.example", 1.0, 1.0)
     crawl.frontier.alarms.stop()  # No timer runs while it stands still.
-    shared.advance(2.0)
+    if fate == "stood still":
+        other.back_off("a.example", 1.0, 1.0)
+        shared.advance(2.0)
+    elif fate == "heard of a pause":
+        other.back_off("a.example", 1.0, 1.0)
+        crawl.send()
+    else:
+        crawl.queue._kept_until = inf  # The server was distant.
+        shared.advance(LEASE)
+        assert len(take_some(other, 8, at_once=8)) == 3
+        if fate == "was taken for dead":
+            crawl.send()
     assert crawl.queue.pop() is None
     assert not take_some(other, 8, at_once=8)

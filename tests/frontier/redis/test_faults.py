@@ -24,6 +24,7 @@ from tests.frontier.redis.shared import (
     acquire,
     end,
     know,
+    lose_an_answer,
     pop,
     push,
     release,
@@ -156,7 +157,7 @@ def test_done_after_what_its_callback_has_made(shared: Shared, *, dies: bool) ->
         push(worker, EXEMPT, "made by 1")
         end(worker, one, pushed=before)
         end(worker, three, pushed=worker.pushed)
-        worker.exchange()
+        lose_an_answer(worker)  # What is to be reported does not return.
         assert shared.count() == 1
     if dies:
         shared.advance(LEASE)
@@ -265,6 +266,14 @@ def test_failing_server_is_left_alone(
     assert crawl.on_network == [f"{A}/2"]
     assert len(messages(caplog, logging.WARNING)) == 1
     assert messages(caplog, logging.INFO)[-1] == "The queue in Redis works again"
+
+
+def test_length_while_it_fails(impatient: Shared) -> None:
+    """While the length of the queue is unknown, the crawl does not end."""
+    crawl = WorkerCrawl(impatient, obey=False)
+    assert len(crawl.queue) == 0
+    with impatient.suspended():
+        assert len(crawl.queue) == 1
 
 
 @pytest.mark.parametrize("lost", ["push", "pop"])

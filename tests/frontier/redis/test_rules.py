@@ -9,6 +9,7 @@ from unittest import mock
 
 import pytest
 
+from scrapy_rep.frontier.redis.worker import leases_of
 from tests.frontier.redis.shared import (
     EXEMPT,
     HOUR,
@@ -51,7 +52,7 @@ HOST = "a.example"
 
 def test_best_first_then_oldest(shared: Shared) -> None:
     """Of one host, the request of the highest priority goes first, then the oldest, by its number
-    and not by the digits of it. Any text comes back as it was.
+    and not by the digits of it, also after the counter was lost. Any text comes back as it was.
     """
     worker = shared.worker()
     know(worker, PAGES)
@@ -59,7 +60,9 @@ def test_best_first_then_oldest(shared: Shared) -> None:
     push(worker, PAGES, "", "\r\n\0", "2", "3")
     push(worker, PAGES, "best", "next", priority=1)
     push(worker, PAGES, "last", priority=-1)
-    assert pop_all(worker, 8) == ["best", "next", "", "\r\n\0", "2", "3", "last"]
+    shared.redis.delete(shared.key("number"))
+    push(worker, PAGES, "4")
+    assert pop_all(worker, 8) == ["best", "next", "", "\r\n\0", "2", "3", "4", "last"]
 
 
 def test_host_that_is_ready_for_longest_goes_first(shared: Shared) -> None:
@@ -535,7 +538,7 @@ def test_worker_that_was_taken_for_dead_comes_back(shared: Shared) -> None:
     assert found.data == had.data
     end(stopped, had)
     stopped.back(had.number)
-    renew(stopped)
+    assert stopped.exchange() is not None
     assert (shared.count(), shared.host(HOST)["in_flight"]) == (2, 1)
     assert pop(worker) is None
     end(worker, found)
@@ -562,17 +565,20 @@ def test_answer_that_was_lost(shared: Shared) -> None:
     """
     one, two = shared.worker(), shared.worker()
     know(one, PAGES)
-    push(one, PAGES, "1", "2")
-    push(one, EXEMPT, "done")
-    end(one, take(one, at_once=3))
-    one.exchange()
-    first, lost = take(one, at_once=3), take(one, at_once=3)
-    assert acquire(one, "x", "d.example")
-    end(one, first)
-    lose_an_answer(one)
-    assert [each.encode() for each in pop_all(two, at_once=3)] == [lost.data]
+    push(one, PAGES, "1", "2", "3")
+    push(one, OTHER, "o")
+    held, done = take(one, at_once=3), take(one, at_once=3)
+    assert pop(one, at_once=3) == "3"  # The answers to this,
+    (lost,) = wanted(one)  # to this,
+    assert acquire(one, "x", "d.example")  # and to this are lost.
+    end(one, done)
+    lose_an_answer(one, *leases_of([held.number], [held.number]))
+    assert pop_all(two, at_once=3) == ["3"]
+    assert wanted(two) == [lost]
     assert acquire(two, "y", "d.example")
-    assert shared.count() == 1
+    end(one, held)
+    one.exchange()
+    assert shared.count() == 2
 
 
 def test_late_call(shared: Shared) -> None:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
-EXAMPLES = int(os.environ.get("SCRAPY_REP_STATE_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("SCRAPY_REP_STATE_EXAMPLES", "50"))
 STEPS = int(os.environ.get("SCRAPY_REP_STATE_STEPS", "40"))
 
 QUEUES = (PAGES, SECURE, EXEMPT, OTHER)

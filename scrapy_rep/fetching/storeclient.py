@@ -217,8 +217,9 @@ class StoreClient:
         """Give back the locks of the fetches that the end of the crawl has cancelled, so that the
         next crawl does not wait for them, and close the store.
         """
-        for begun in list(self._releasing):
-            await maybe_deferred_to_future(begun)
+        # Meanwhile, other fetches may end.
+        while self._releasing:
+            await maybe_deferred_to_future(next(iter(self._releasing)))
         self._is_closed = True
         locked = [] if self._is_failing else list(self._locked)
         with suppress(StillRuns):

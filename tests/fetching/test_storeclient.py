@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import zlib
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from math import inf
 from threading import Event
@@ -177,6 +179,33 @@ async def test_closed_while_another_fetches(monkeypatch: pytest.MonkeyPatch) -> 
     assert store.is_closed
     with pytest.raises(SpiderClosing):
         await maybe_deferred_to_future(waiting)
+
+
+@coroutine_test
+async def test_fetches_that_end_while_the_client_closes() -> None:
+    """The locks of fetches that end while the client waits for another lock to be given back are
+    given back, too, also if they are more than the threads.
+    """
+    client, store, _ = shared()
+    unlock, may_go_on = store.unlock, threading.Event()
+
+    def unlock_slowly(*args: Any) -> None:
+        may_go_on.wait(10)
+        time.sleep(0.01)
+        unlock(*args)
+
+    store.unlock = unlock_slowly
+    async with AsyncExitStack() as stack:
+        for number in range(40):
+            late = Origin("http", f"late-{number}.example", 80)
+            await stack.enter_async_context(client.entry_or_lock(late, bool))
+        async with client.entry_or_lock(WHERE, bool):
+            pass
+        closed = deferred_from_coro(client._spider_closed())
+        await storeclient.sleep(0.05)  # It begins.
+    may_go_on.set()
+    await maybe_deferred_to_future(closed)
+    assert store.locks == {}
 
 
 @coroutine_test

@@ -292,6 +292,21 @@ def test_late_one_of_a_host_with_a_delay(shared: Shared, late: str) -> None:
     assert len(sent) > 20
 
 
+def test_visiting_hours(shared: Shared) -> None:
+    """No worker sends to a host before its Visit-time begins, and then at once."""
+    one, two = WorkerCrawl(shared), WorkerCrawl(shared)
+    one.push(f"{A}/1")
+    one.settle(0.1)
+    serve(one, "User-agent: *\nVisit-time: 1201-1300")  # It is 12:00.
+    for _ in range(11):
+        for crawl in (one, two):
+            crawl.settle(2.7)
+            assert crawl.on_network == []
+    for crawl in (one, two):
+        crawl.settle(1)
+    assert one.on_network + two.on_network == [f"{A}/1"]
+
+
 def test_a_place_is_not_shared(shared: Shared) -> None:
     """A request that is not from the queue does not use the place of one that is in flight, or has
     ended a moment ago.

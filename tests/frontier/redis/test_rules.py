@@ -340,6 +340,7 @@ def test_pauses_are_told(shared: Shared) -> None:
     assert told[:2] == [[(HOST, 7.0, 2.0, 0.0)], [(HOST, 6.0, 2.0, 1.0)]]
     one.back_off("b.example", 3.0, 1.0)
     one.back_off(HOST, 9.0, 2.0)
+    one.back_off(HOST, 2.0, 2.0)  # The longest one holds.
     two.exchange()
     assert told[1][1:] == [("b.example", 3.0, 1.0, 0.0), (HOST, 9.0, 2.0, 1.0)]
     shared.advance(10)

@@ -176,18 +176,16 @@ class Differences:
 
     async def _load_sides(self, web: Web | None) -> tuple[Side, Side]:
         """Load the sources that the arguments name. Raises UsageError for those that can't be."""
-        names, dialects = (
-            (self._arguments.old, [self._arguments.new]),
-            self._profile.dialects,
-        )
+        names = self._arguments.old, [self._arguments.new]
         old, new = [await self._source(each, web) for each in names]
         # A dialect reads the rules of the other side; two dialects read the present files.
         common = old or new or await self._source([LIVE], web)
         assert common is not None
-        return (
-            Side(", ".join(names[0]), old or common, dialects.get(names[0][0])),
-            Side(names[1][0], new or common, dialects.get(names[1][0])),
+        first, second = (
+            Side(", ".join(each), source or common, self._profile.dialects.get(each[0]))
+            for each, source in zip(names, (old, new), strict=True)
         )
+        return first, second
 
     async def _source(self, names: list[str], web: Web | None) -> Source | None:
         """Load what *names* name; None for a dialect."""
@@ -286,10 +284,9 @@ class Differences:
 
     def _compare(self, asked: Asked) -> None:
         past, profile = asked.past, self._profile
-        crawls = [side.source.rules(asked.origin).crawl for side in self._sides]
-        if self._recorded and past:
-            crawls.insert(0, past.crawl)
-        crawl = next(filter(None, crawls), None)
+        crawls = (side.source.rules(asked.origin).crawl for side in self._sides)
+        crawl = past.crawl if past and self._recorded else None
+        crawl = crawl or next(filter(None, crawls), None)
         if crawl and not self._arguments.agent:  # Options go first.
             profile = replace(profile, agents=tuple(crawl["agents"]) or (EVERYONE,))
         old, new = (self._judged(side, asked, profile, crawl) for side in self._sides)

@@ -98,21 +98,28 @@ class UrlList:
             while chunk := read(_CHUNK):
                 *lines, rest = (rest + chunk).split(b"\n")
                 yield list(self._parsed(lines, numbers))
-                # The rest of an overlong line is dropped.
-                rest = rest[:_MAX_LINE]
+                # The rest of a line that is too long is dropped.
+                rest = rest[: _MAX_LINE + 1]
             yield list(self._parsed([rest], numbers))
 
     def _parsed(self, lines: list[bytes], numbers: Iterator[int]) -> Iterator[Asked]:
         for line in lines:
             text, number = line.decode("utf-8", "replace").strip(), next(numbers)
-            if self._paths and text.startswith("/"):
+            if len(line) > _MAX_LINE:
+                self._note_bad(
+                    number, f"a line of more than {_MAX_LINE:,} bytes is not a URL"
+                )
+            elif self._paths and text.startswith("/"):
                 yield Asked(text, None)
             elif text:
                 try:
                     yield parse_argument(text)
                 except UsageError as error:
-                    self.bad += 1
-                    notify(f"{self._line} {number}: {error}")
+                    self._note_bad(number, error)
+
+    def _note_bad(self, number: int, error: object) -> None:
+        self.bad += 1
+        notify(f"{self._line} {number}: {error}")
 
 
 def parts(urls: Iterable[Asked]) -> Iterator[list[Asked]]:

@@ -197,7 +197,12 @@ def test_several_urls(rep: Rep) -> None:
     ended = rep("check", "-", *FILE, "--brief", stdin=bad + BASKET.encode())
     assert ended.status == 2
     assert ended.out.endswith(f"denied\t{BASKET}\tline 5, Disallow: /basket/\n")
-    for said in ("line 1: 'shop.example' is not a URL", "line 3: "):
+    assert "http://a.example/" not in ended.out, "only a part of the line was read"
+    for said in (
+        "line 1: 'shop.example' is not a URL",
+        "line 3: ",
+        "line 4: a line of more than 262,144 bytes is not a URL",
+    ):
         assert said in ended.err
     ended = rep("check", TEA, "http://[", BASKET, *FILE, "--brief")
     assert ended.status == 2

@@ -169,15 +169,15 @@ local function is_known(queue, host)
         or (host or host_of(queue)).known_until[queue] > now
 end
 
--- Write the state of a host. It expires when nothing is in flight, known or paused, and the next
--- request may be sent.
+-- Write the state of a host. It expires when nothing is in flight, known, paused or parked, and the
+-- next request may be sent.
 local function write(host)
     local values, last = {}, #FIELDS
     while last > 1 and host[FIELDS[last]] == 0 do last = last - 1 end
     for index = 1, last do values[index] = host[FIELDS[index]] end
     call('HSET', host.key, 'state', table.concat(values, ' '))
-    if host.in_flight == 0 and host.known == 0 and host.paused == 0 then
-        call('PEXPIREAT', host.key, host.next_at)
+    if host.in_flight + host.known + host.paused + host.parked == 0 then
+        call('PEXPIREAT', host.key, math.max(host.next_at, host.asked))
     elseif host.known == 0 or host.kept_until then
         local kept_until = host.kept_until or now + DAY
         if call('PTTL', host.key) < kept_until - now then

@@ -12,11 +12,9 @@ from tests.frontier.redis.shared import (
     LEASE,
     OTHER,
     PAGES,
-    end,
     know,
     push,
     renew,
-    take,
     take_some,
 )
 
@@ -133,23 +131,3 @@ def test_what_was_not_used_in_time(shared: Shared) -> None:
     shared.advance(2.0)
     assert crawl.queue.pop() is None
     assert not take_some(other, 8, at_once=8)
-
-
-def test_given_back_twice(shared: Shared) -> None:
-    """A request that is given back by a worker that does not have it any more stays with the
-    worker that has it.
-    """
-    one, two = shared.worker(), shared.worker(lease=1000.0)
-    know(one, PAGES)
-    push(one, PAGES, "1")
-    found = take(one)
-    shared.advance(LEASE)
-    renew(two)
-    again = take(two)
-    one.back(found.number)
-    one.exchange()
-    assert take(one) is None
-    assert shared.count() == 1
-    end(two, again)
-    two.exchange()
-    assert shared.count() == 0

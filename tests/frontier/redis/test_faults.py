@@ -1,11 +1,11 @@
-"""A Redis server that hangs, restarts or is out of memory loses no
-request; the log warns once.
+"""A Redis server that hangs, restarts or is out of memory: no request is lost, and the log warns
+once. ``tests/crawl/test_many_workers.py`` shows the same of whole crawls.
 """
 
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -18,6 +18,7 @@ from scrapy_rep.frontier.redis import worker as worker_module
 from tests.frontier.redis.crawls import WorkerCrawl
 from tests.frontier.redis.shared import (
     EXEMPT,
+    LEASE,
     PAGES,
     Shared,
     acquire,
@@ -31,12 +32,12 @@ from tests.frontier.redis.shared import (
     take,
     wanted,
 )
-from tests.stores.redis_server import BINARY, RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from scrapy_rep.frontier.redis.worker import Link
+    from tests.stores.redis_server import RedisServer
 
 pytestmark = pytest.mark.newest
 
@@ -82,13 +83,18 @@ def fails_after(real: Callable[..., Any], times: int) -> Callable[..., Any]:
     return lambda *args: real(*args) if next(left) > 0 else None
 
 
+def answer_all(crawl: WorkerCrawl) -> None:
+    for url in crawl.on_network:
+        crawl.answer(url)
+
+
 def messages(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
     return [one.getMessage() for one in caplog.records if one.levelno == level]
 
 
 def test_no_memory(shared: Shared) -> None:
-    """A server that is out of memory refuses pushes, and the worker keeps them. Pops,
-    reports and renewals, which free memory, still work.
+    """A server that is out of memory refuses new requests, and the worker keeps them. All else,
+    which frees memory or keeps delays, still works: pops, reports, leases, places, pauses.
     """
     one, two = shared.worker(), shared.worker()
     push(one, PAGES, "1", "2", "3")
@@ -105,36 +111,17 @@ def test_no_memory(shared: Shared) -> None:
         end(two, found)
         two.exchange()
         assert shared.count() == 3
-        assert renew(two) == 0
         assert pop(one, at_once=2) is not None
         assert acquire(two, "x", "c.example")
         release(two, "x", "c.example", 1.0, fetched=True)
         retire(two)
+        one.back_off("a.example", 7.0, 1.0)
+        assert pop(one, at_once=9) is None
         assert one.count_all() == 3 + 2
-    assert pop(one, at_once=9) is not None
+    shared.advance(7)
+    assert pop(one, at_once=9) is None  # One is in flight, after a pause.
     assert one.unsent == 0
     assert shared.count() == 5
-
-
-def test_no_memory_in_a_crawl(shared: Shared, caplog: pytest.LogCaptureFixture) -> None:
-    """A crawl warns once about a server that is out of memory, however many requests it
-    refuses. When memory is free again, the requests are sent in order, and the log says so.
-    """
-    caplog.set_level(logging.INFO)
-    crawl = WorkerCrawl(shared, obey=False)
-    with no_memory(shared):
-        for number in range(5):
-            crawl.enqueue(Request(f"{A}/{number}"))
-            crawl.settle(1)
-        assert len(crawl.queue) == 5
-        assert crawl.on_network == []
-    crawl.settle(1)
-    assert crawl.on_network == [f"{A}/{number}" for number in range(5)]
-    said = [text for text in caplog.messages if text.startswith("The queue in Redis")]
-    assert [text.split("(")[0] for text in said] == [
-        "The queue in Redis fails ",
-        "The queue in Redis works again",
-    ]
 
 
 def test_no_memory_as_redis_6_says_it(shared: Shared) -> None:
@@ -149,68 +136,49 @@ def test_no_memory_as_redis_6_says_it(shared: Shared) -> None:
     )
     with failing(worker._link, error, done=False):
         push(worker, EXEMPT, "2")
-    assert not worker._link.has_lost_answer
-    assert worker._link.is_full
     assert worker.unsent == 1
     assert pop(worker) == "1"
     assert worker.unsent == 0
 
 
-def test_done_after_what_it_has_made(shared: Shared) -> None:
-    """A request is done only after the requests of its callback are in the queue. If the
-    worker dies before that, another worker sends it again.
+@pytest.mark.parametrize("dies", [True, False])
+def test_done_after_what_its_callback_has_made(shared: Shared, *, dies: bool) -> None:
+    """A request is done only after the requests of its callback are in the queue: if the worker
+    dies before that, another worker sends it again. One whose callback has made none is done at
+    once, and so frees memory, although those of other callbacks wait.
     """
-    dead, other = shared.worker(), shared.worker(lease=1000.0)
-    push(dead, EXEMPT, "1")
-    found = take(dead)
-    with no_memory(shared):
-        push(dead, EXEMPT, "made by 1")
-        end(dead, found)
-        dead.exchange()
-    shared.advance(60)
-    assert renew(other) == 1
-    assert pop(other) == "1"
-
-
-def test_done_with_nothing_unsent(shared: Shared) -> None:
-    """A request whose callback made no requests is done, although those of other callbacks
-    are not in the queue yet: finished requests free memory.
-    """
-    worker = shared.worker()
-    push(worker, EXEMPT, "1", "2", "3", "4")
-    one, two = take(worker, at_once=9), take(worker, at_once=9)
+    worker, other = shared.worker(), shared.worker(lease=1000.0)
+    push(worker, EXEMPT, "1", "2", "3")
+    one, two, three = (take(worker, at_once=9) for _ in range(3))
     with no_memory(shared):
         end(worker, two, pushed=worker.pushed)
-        worker.exchange()
-        assert shared.count() == 3
         before = worker.pushed
         push(worker, EXEMPT, "made by 1")
         end(worker, one, pushed=before)
-        worker.exchange()
-        assert shared.count() == 3
-        for _ in range(2):
-            found = take(worker, at_once=9)
-            end(worker, found, pushed=worker.pushed)
+        end(worker, three, pushed=worker.pushed)
         worker.exchange()
         assert shared.count() == 1
-    worker.exchange()
-    assert shared.count() == 1
-    assert pop(worker) == "made by 1"
+    if dies:
+        shared.advance(LEASE)
+        assert renew(other) == 1
+        assert pop(other) == "1"
+    else:
+        worker.exchange()
+        assert shared.count() == 1
+        assert pop(worker) == "made by 1"
 
 
-def test_done_when_what_it_has_made_is_sent(shared: Shared) -> None:
-    """A request is done once the requests of its callback are in the queue, whatever other
-    callbacks made after them.
+def test_done_before_what_others_have_made(shared: Shared) -> None:
+    """A request is done once the requests of its callback are in the queue, although the call with
+    those that other callbacks made after them fails.
     """
     worker = shared.worker()
     push(worker, EXEMPT, "1", "2")
-    one, two = take(worker, at_once=9), take(worker, at_once=9)
+    found = [take(worker, at_once=9) for _ in range(2)]
     with no_memory(shared):
-        push(worker, EXEMPT, "made by 1")
-        end(worker, one)
-        push(worker, EXEMPT, "made by 2")
-        end(worker, two)
-    # The call with the first of them has an answer, and the next one does not arrive.
+        for popped in found:
+            push(worker, EXEMPT, "made by it")
+            end(worker, popped)
     with (
         mock.patch.object(worker_module, "MAX_UNSENT", 1),
         mock.patch.object(worker, "_send", side_effect=fails_after(worker._send, 1)),
@@ -223,7 +191,7 @@ def test_done_when_what_it_has_made_is_sent(shared: Shared) -> None:
 
 
 @mock.patch.object(worker_module, "MAX_UNSENT", 20)
-def test_no_more_is_popped_where_much_is_unsent(shared: Shared) -> None:
+def test_no_more_is_popped_while_much_is_unsent(shared: Shared) -> None:
     """A worker with too many unsent requests pops no more, so its memory is bounded. It
     still reports finished requests, and does not call the server constantly.
     """
@@ -239,8 +207,7 @@ def test_no_more_is_popped_where_much_is_unsent(shared: Shared) -> None:
         for number in range(1, 20):
             crawl.enqueue(Request(f"{A}/made/{number}"))
         before = crawl.engine.wakes
-        for url in crawl.on_network:
-            crawl.answer(url)
+        answer_all(crawl)
         crawl.settle(20)
         assert crawl.on_network == []
         assert crawl.engine.wakes - before < 100
@@ -251,142 +218,75 @@ def test_no_more_is_popped_where_much_is_unsent(shared: Shared) -> None:
     assert shared.count() == 1 + 20
 
 
-def test_server_that_hangs(impatient: Shared, caplog: pytest.LogCaptureFixture) -> None:
-    """A crawl does not block on a server that hangs. It keeps the pushed requests, and lost
-    answers make no request go twice or get lost.
+@pytest.mark.parametrize("is_back", [True, False])
+def test_unsent_at_the_end(
+    shared: Shared, caplog: pytest.LogCaptureFixture, *, is_back: bool
+) -> None:
+    """Requests that the server accepts while the spider closes are not lost. Those that it never
+    accepts are, and the log says how many.
+    """
+    crawl = WorkerCrawl(shared, obey=False)
+    with ExitStack() as stack:
+        with no_memory(shared):
+            crawl.push(f"{A}/1")
+            crawl.push(f"{A}/2")
+        if not is_back:
+            stack.enter_context(no_memory(shared))
+        crawl.close(0)
+        crawl.closed()
+    lost = messages(caplog, logging.ERROR)
+    assert [text[:22] for text in lost] == ["2 requests are lost: t"] * (not is_back)
+    assert shared.count() == 2 * is_back
+
+
+def test_failing_server_is_left_alone(
+    impatient: Shared, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A crawl tries a server that hangs every few seconds, with one warning, does not spin and does
+    not end meanwhile. Later it goes on, and sends each request once.
     """
     caplog.set_level(logging.INFO)
-    crawl = WorkerCrawl(impatient, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=3)
-    for number in range(4):
-        crawl.push(f"{A}/{number}")
-    crawl.run()
-    assert len(crawl.on_network) == 3
-    with impatient.suspended():
-        for url in crawl.on_network:
-            crawl.answer(url)
-        crawl.enqueue(Request(f"{A}/new"))
-        crawl.settle(10)
-        assert crawl.on_network == []
-        assert len(crawl.queue) >= 1
-    for _ in range(5):
-        crawl.settle(5)
-        for url in crawl.on_network:
-            crawl.answer(url)
-    urls = [request.url for request in crawl.sent]
-    assert sorted(urls) == sorted(
-        {f"{A}/{number}" for number in range(4)} | {f"{A}/new"}
-    )
-    assert len(crawl.queue) == 0
-    assert len(messages(caplog, logging.WARNING)) == 1
-    assert messages(caplog, logging.INFO)[-1] == "The queue in Redis works again"
-
-
-def test_failing_server_is_left_alone(impatient: Shared) -> None:
-    """A failing server is tried again every few seconds, and the event loop
-    does not spin meanwhile.
-    """
     crawl = WorkerCrawl(impatient, obey=False)
     crawl.push(f"{A}/1")
     crawl.run()
     calls = []
-    crawl.link.connect(None)
     with impatient.suspended():
         crawl.answer(f"{A}/1")
+        crawl.enqueue(Request(f"{A}/2"))
         real = crawl.link._failed
         crawl.link._failed = lambda error: (calls.append(error), real(error))
         wakes = crawl.engine.wakes
         crawl.settle(10)
+        assert len(crawl.queue) >= 1
+        assert crawl.on_network == []
     assert 2 <= len(calls) <= 10
     assert crawl.engine.wakes - wakes <= 150
-
-
-def test_answer_that_does_not_come(shared: Shared) -> None:
-    """A request is not lost if the server has handed it out but its answer was lost."""
-    crawl = WorkerCrawl(shared, obey=False)
-    for number in range(3):
-        crawl.push(f"{A}/{number}")
-    with failing(crawl.link, ConnectionResetError(), done=True):
-        assert crawl.run() == []
     crawl.settle(5)
-    assert sorted(crawl.on_network) == [f"{A}/{number}" for number in range(3)]
-    for url in crawl.on_network:
-        crawl.answer(url)
+    assert crawl.on_network == [f"{A}/2"]
+    assert len(messages(caplog, logging.WARNING)) == 1
+    assert messages(caplog, logging.INFO)[-1] == "The queue in Redis works again"
+
+
+@pytest.mark.parametrize("lost", ["push", "pop"])
+def test_answer_that_does_not_come(shared: Shared, lost: str) -> None:
+    """No request is lost or sent twice if the server has taken it or handed it out, and its answer
+    was lost.
+    """
+    crawl = WorkerCrawl(shared, obey=False)
+    urls = [f"{A}/{number}" for number in range(3)]
+    with ExitStack() as stack:
+        if lost == "push":
+            stack.enter_context(failing(crawl.link, ConnectionResetError(), done=True))
+        for url in urls:
+            crawl.enqueue(Request(url))
+    if lost == "pop":
+        with failing(crawl.link, ConnectionResetError(), done=True):
+            assert crawl.run() == []
+    crawl.settle(5)
+    assert sorted(crawl.on_network) == urls
+    answer_all(crawl)
     crawl.settle()
     assert len(crawl.queue) == 0
-
-
-def test_push_whose_answer_does_not_come(shared: Shared) -> None:
-    """A push without an answer is sent again. With a fingerprint, the request
-    is in the queue only once.
-    """
-    crawl = WorkerCrawl(shared, obey=False)
-    with failing(crawl.link, ConnectionResetError(), done=True):
-        crawl.enqueue(Request(f"{A}/1"))
-    crawl.settle(5)
-    assert crawl.on_network == [f"{A}/1"]
-    assert len(crawl.queue) == 1
-
-
-def test_unsent_at_the_end(shared: Shared, caplog: pytest.LogCaptureFixture) -> None:
-    """Requests that the server never accepted are lost at the end of the worker,
-    and the log says how many.
-    """
-    crawl = WorkerCrawl(shared, obey=False)
-    with no_memory(shared):
-        crawl.push(f"{A}/1")
-        crawl.push(f"{A}/2")
-        crawl.close()
-        crawl.closed()
-    (lost,) = messages(caplog, logging.ERROR)
-    assert lost.startswith("2 requests are lost: they were in the memory of this")
-
-
-def test_sent_at_the_end(shared: Shared, caplog: pytest.LogCaptureFixture) -> None:
-    """Requests that the server accepts while the spider closes are not lost."""
-    crawl = WorkerCrawl(shared, obey=False)
-    with no_memory(shared):
-        crawl.push(f"{A}/1")
-        crawl.push(f"{A}/2")
-    crawl.close(0)
-    crawl.closed()
-    assert messages(caplog, logging.ERROR) == []
-    assert shared.count() == 2
-
-
-def test_length_while_it_fails(impatient: Shared) -> None:
-    """While the length of the queue is unknown, the crawl does not end."""
-    crawl = WorkerCrawl(impatient, obey=False)
-    assert len(crawl.queue) == 0
-    with impatient.suspended():
-        assert len(crawl.queue) == 1
-        crawl.push(f"{A}/1")
-        assert len(crawl.queue) >= 1
-
-
-@pytest.mark.skipif(BINARY is None, reason="There is no redis-server on the PATH")
-def test_restart(caplog: pytest.LogCaptureFixture) -> None:
-    """A server that persists its data has all of it after a restart: requests that wait and
-    requests that were handed out. Workers then go on.
-    """
-    with RedisServer(appendonly=True) as server, Shared(server) as shared:
-        crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=1)
-        for number in range(3):
-            crawl.push(f"{A}/{number}")
-        crawl.run()
-        with shared.without_server():
-            server.stop()
-            crawl.answer(f"{A}/0")
-            crawl.push(f"{A}/3")
-            crawl.settle(5)
-            server.start()
-        for _ in range(6):
-            crawl.settle(3)
-            for url in crawl.on_network:
-                crawl.answer(url)
-        assert [one.url for one in crawl.sent] == [f"{A}/{n}" for n in range(4)]
-        assert len(crawl.queue) == 0
-        assert len(messages(caplog, logging.WARNING)) == 1
-        crawl.closed()
 
 
 @pytest.mark.parametrize("counter", ["number", "count"])
@@ -397,9 +297,11 @@ def test_counter_that_is_lost_or_garbled(
     """If a counter of the queue is lost or garbled, the requests are counted again, with
     one warning. The crawl loses no request, sends none twice, and ends.
     """
-    caplog.set_level(logging.INFO)
-    crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=2)
-    other = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=2)
+    crawls = [
+        WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=2)
+        for _ in range(2)
+    ]
+    crawl, other = crawls
     for number in range(6):
         crawl.push(f"{A}/{number}")
     crawl.settle()
@@ -417,9 +319,8 @@ def test_counter_that_is_lost_or_garbled(
     crawl.settle()
     assert len(crawl.queue) == 8
     for _ in range(8):
-        for each in (crawl, other):
-            for url in each.on_network:
-                each.answer(url)
+        for each in crawls:
+            answer_all(each)
             each.settle()
     assert len(crawl.queue) == len(other.queue) == 0
     crawl.settle(20)

@@ -232,8 +232,8 @@ def _get_tokens(settings: BaseSettings, name: str, default: object) -> tuple[str
 
 
 _TOKENS = Kind(
-    "the name of the crawler, a product token of only letters, digits, '_', '-' and '.' "
-    "(RFC 9309, 2.2.1), or a list of such names",
+    "the name of the crawler, not of a browser: a product token of only letters, digits, '_', "
+    "'-' and '.' (RFC 9309, 2.2.1), or a list of such names",
     _get_tokens,
 )
 

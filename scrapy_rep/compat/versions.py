@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from contextlib import suppress
+from threading import Thread
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy import signals
 from scrapy.core import downloader
@@ -15,6 +15,7 @@ from scrapy.utils import asyncio as scrapy_asyncio
 from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.spider import DefaultSpider
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
 _T = TypeVar("_T")
-_P = ParamSpec("_P")
-
-# The robots.txt files of that many hosts are looked up in a store at the same time.
-_MAX_THREADS = 32
 
 # Scrapy 2.18 and later.
 HAS_ROBOTS_PARSED_SIGNAL = hasattr(signals, "robots_parsed")
@@ -86,23 +83,53 @@ async def sleep(seconds: float) -> None:
         timer.cancel()
 
 
-@cache
-def _threads() -> ThreadPoolExecutor:
-    """Threads for calls that wait for another machine. asyncio's own pool has only a few more than
-    the machine has processors.
-    """
-    return ThreadPoolExecutor(_MAX_THREADS)
+class StillRuns(Exception):
+    """A call on a *thread* has not returned in time. The thread goes on."""
+
+    def __init__(self, thread: Thread, seconds: float) -> None:
+        super().__init__(f"a call has not returned after {seconds:g} seconds")
+        self.thread = thread
 
 
 async def run_in_thread(
-    function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
+    function: Callable[[], _T], *, at_most: float | None = None
 ) -> _T:
-    """The result of *function*, called on a thread."""
-    if scrapy_asyncio.is_asyncio_available():
-        call = partial(function, *args, **kwargs)
-        return await asyncio.get_running_loop().run_in_executor(_threads(), call)
-    # This imports the reactor, so it must run after Scrapy has installed one.
-    from twisted.internet.threads import deferToThread  # noqa: PLC0415
+    """The result of *function*, called on a thread of its own.
 
-    deferred = deferToThread(function, *args, **kwargs)
-    return await maybe_deferred_to_future(deferred)
+    With *at_most*, raises StillRuns after so many seconds, and the process does not wait for the
+    thread at its end.
+    """
+    over: Deferred[_T] = Deferred()
+
+    def end(result: Any) -> None:
+        if not over.called:
+            over.callback(result)
+
+    def run() -> None:
+        result: Any
+        try:
+            result = function()
+        except BaseException:  # noqa: BLE001  raised where the call is awaited
+            result = Failure()
+        # The event loop may have ended meanwhile.
+        with suppress(RuntimeError):
+            call_in_loop(end, result)
+
+    call_in_loop: Callable[..., object]
+    if scrapy_asyncio.is_asyncio_available():
+        call_in_loop = asyncio.get_running_loop().call_soon_threadsafe
+    else:
+        # This imports the reactor, so it must run after Scrapy has installed one.
+        from twisted.internet import reactor
+
+        call_in_loop = reactor.callFromThread
+    thread = Thread(target=run, daemon=at_most is not None)
+    thread.start()
+    if at_most is None:
+        return await maybe_deferred_to_future(over)
+    late = Failure(StillRuns(thread, at_most))
+    timer = scrapy_asyncio.call_later(at_most, end, late)
+    try:
+        return await maybe_deferred_to_future(over)
+    finally:
+        timer.cancel()

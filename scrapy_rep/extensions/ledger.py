@@ -8,6 +8,7 @@ import platform
 import re
 import time
 from datetime import datetime, timezone
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -159,7 +160,7 @@ class Ledger:
             if isinstance(value, (int, float)) and not isinstance(value, bool)
         }
         end = time.time(), reason, json.dumps(counts, sort_keys=True)
-        await run_in_thread(self._writer.close, end)
+        await run_in_thread(partial(self._writer.close, end))
         self._check_writer()
         if self._writer.digest is not None:
             self._logger.info(

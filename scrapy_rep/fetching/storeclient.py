@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, TypeVar
 
 from scrapy import signals
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from twisted.internet.defer import CancelledError
+from twisted.internet.defer import CancelledError, DeferredSemaphore
 
 from scrapy_rep import stats
-from scrapy_rep.compat.versions import run_in_thread, sleep
+from scrapy_rep.compat.versions import StillRuns, run_in_thread, sleep
 from scrapy_rep.exceptions import SpiderClosing, StoreError
+from scrapy_rep.fetching.locks import held
 from scrapy_rep.log import CrawlLog
 from scrapy_rep.stores.entries import KEEP, dumps, loads
 from scrapy_rep.stores.memory import url_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+    from threading import Thread
 
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
@@ -44,6 +46,13 @@ _POLL_EVERY = 0.2
 # request waits for another failure.
 _PAUSE = 3.0
 
+# The seconds for which the client waits for a call of a store. The stores of this package need
+# fewer, also where a disk or a network fails.
+_MAX_CALL = 30.0
+
+# The number of calls at the same time.
+_MAX_THREADS = 32
+
 
 class StoreClient:
     """Calls a store, and replaces its errors by default values."""
@@ -58,6 +67,8 @@ class StoreClient:
         self._paused_until = -inf
         self._has_warned_of_entry = False
         self._is_closed = False
+        self._threads = DeferredSemaphore(_MAX_THREADS)
+        self._stuck: Thread | None = None
         self._locked: set[str] = set()
         self._releasing: set[Deferred[None]] = set()
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
@@ -75,9 +86,7 @@ class StoreClient:
         """
         where, is_stale = str(key), False
         while True:
-            look_up = partial(
-                self._store.look_up, where, self._owner, _LOCK_HOLDS, is_stale=is_stale
-            )
+            look_up = partial(self._look_up, where, is_stale=is_stale)
             # While the store fails, every worker fetches for itself.
             otherwise: tuple[bytes | None, bool] = None, True
             data, has_lock = await self._call(look_up, otherwise, writes=False)
@@ -98,6 +107,13 @@ class StoreClient:
         finally:
             if where in self._locked:
                 self._release(where, partial(self._store.unlock, where, self._owner))
+
+    def _look_up(self, where: str, *, is_stale: bool) -> tuple[bytes | None, bool]:
+        # Unpacked here, where an error is one of the store.
+        data, has_lock = self._store.look_up(
+            where, self._owner, _LOCK_HOLDS, is_stale=is_stale
+        )
+        return data, has_lock
 
     def put(self, key: Key, entry: Entry) -> None:
         """Store *entry*, and release the lock of *key*. Its users do not wait for that."""
@@ -129,6 +145,9 @@ class StoreClient:
         """The result of a call of the store on a thread, or *otherwise* if the store fails."""
         if self._is_closed or time.monotonic() < self._paused_until:
             return otherwise
+        # While a call does not return, others would take one thread after another.
+        if self._stuck is not None and self._stuck.is_alive():
+            return otherwise
         if self._is_failing:
             # This call tests whether the store works again. Others do not wait for it.
             self._paused_until = time.monotonic() + _PAUSE
@@ -141,11 +160,16 @@ class StoreClient:
             return function()
 
         try:
-            found = await run_in_thread(call)
+            async with held(self._threads):
+                found = await run_in_thread(call, at_most=_MAX_CALL)
         except _NotCalled:
             return otherwise
         except CancelledError:
             raise
+        except StillRuns as error:
+            self._stuck = error.thread
+            self._failed(StoreError(type(self._store).__name__, error))
+            return otherwise
         except Exception as error:  # noqa: BLE001  a store of one's own may raise anything
             self._failed(error)
             return otherwise
@@ -193,21 +217,21 @@ class StoreClient:
         """Give back the locks of the fetches that the end of the crawl has cancelled, so that the
         next crawl does not wait for them, and close the store.
         """
-        for begun in list(self._releasing):
-            await maybe_deferred_to_future(begun)
+        # Meanwhile, other fetches may end.
+        while self._releasing:
+            await maybe_deferred_to_future(next(iter(self._releasing)))
         self._is_closed = True
-        try:
-            if self._locked and not self._is_failing:
-                await run_in_thread(self._unlock, list(self._locked))
-        finally:
-            self._store.close()
+        locked = [] if self._is_failing else list(self._locked)
+        with suppress(StillRuns):
+            await run_in_thread(partial(self._close, locked), at_most=_MAX_CALL)
 
-    def _unlock(self, keys: list[str]) -> None:
+    def _close(self, locked: list[str]) -> None:
         end = time.monotonic() + _LOCK_HOLDS  # Then they have ended by themselves.
         with suppress(Exception):  # As above, a store may raise anything.
-            for where in keys:
+            for where in locked:
                 if time.monotonic() < end:
                     self._store.unlock(where, self._owner)
+        self._store.close()
 
 
 class _NotCalled(Exception):

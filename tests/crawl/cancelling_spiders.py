@@ -57,8 +57,10 @@ class CancellingSpider(DownloadingSpider):
     async def note_rest(self) -> None:
         frontier = Frontier.of(self.crawler)
         frontier.settle()
-        in_flight = [scope.in_flight for scope in frontier.core.scopes.all()]
-        self.crawler.stats.set_value("in_flight", in_flight)
+        scopes = list(frontier.core.scopes.all())
+        note = self.crawler.stats.set_value
+        note("in_flight", [scope.in_flight for scope in scopes])
+        note("tickets", [scope.tickets for scope in scopes])
 
 
 class LogIn:

@@ -1,9 +1,10 @@
-"""A store of a project's own: the example in the documentation."""
+"""Stores of a project's own: the example in the documentation, and a broken one."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -53,3 +54,12 @@ class FolderStore(Store):
 
     def _path(self, key: str) -> Path:
         return self._folder / quote(key, safe="")
+
+
+class StuckStore(FolderStore):
+    """A store of which no call returns."""
+
+    def look_up(self, *_: Any, **__: Any) -> Any:
+        time.sleep(10_000)
+
+    put = unlock = close = look_up

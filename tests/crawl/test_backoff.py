@@ -228,6 +228,24 @@ class TestManyHosts:
         assert file not in [one["url"] for one in item["files"]]
 
 
+def test_in_a_download_slot(site: Site, mode: str) -> None:
+    """With a DOWNLOAD_DELAY, one request waits in Scrapy's download slot. If its host asks for a
+    pause meanwhile, it is sent after the pause, or refused if that is too long.
+    """
+    host = limit(site.add(RULES), 1, busy(429, "1", delay=0.3), seconds=0)
+    day = site.add(RULES, name="127.0.0.2")
+    limit(day, 1, busy(503, str(DAY), delay=0.3))
+    delay = {"DOWNLOAD_DELAY": 0.5, "RANDOMIZE_DOWNLOAD_DELAY": False}
+    urls = [*pages(host, 4), *pages(day, 4)]
+    result = run_crawl(urls, mode=mode, settings={**SETTINGS, **delay})
+    _, asking, after, *_ = host.hits
+    assert after.time > asking.answered + 0.99
+    check_fetched(host, *pages(host, 4))
+    assert len(day.hits) == 2
+    assert sorted(error["url"] for error in result.errors) == pages(day, 4)
+    assert {error["reason"] for error in result.errors} == {"back-off"}
+
+
 def test_held_back_by_a_component(site: Site, mode: str) -> None:
     """Requests that another middleware holds back until a pause of their host is over go one by
     one after it, although they had their places before it.

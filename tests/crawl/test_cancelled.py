@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crawl.answers import Answer, Then
+from tests.crawl.answers import Answer, Then, busy
 from tests.crawl.crawl import run_crawl
 
 if TYPE_CHECKING:
@@ -49,6 +49,26 @@ def test_cancelled_downloads_keep_no_places(site: Site, mode: str) -> None:
     assert any(errors[1::2])
     assert set(result.stats["in_flight"]) == {0}
     assert min(host.gaps) > 0.19, host.gaps
+
+
+def test_a_cancelled_download_that_was_refused(site: Site, mode: str) -> None:
+    """A download that is cancelled in the moment in which it is refused is counted once, and one
+    that is cancelled while it waits is forgotten.
+    """
+    start = site.add(name="127.0.0.2")
+    host = site.add(DELAY.format(0.5), name="127.0.0.3")
+    host.limit = lambda hit: busy(429, "3600") if hit.path == "/0" else None
+    more = [host.url(f"/{number}") for number in range(30)]
+    result = run_crawl(
+        [start.url("/")],
+        spider=SPIDER,
+        mode=mode,
+        more=more,
+        cancel_after=[0.52 + 0.002 * number for number in range(30)],
+        settings={"REP_BACKOFF_MAX": 60, "REP_WAIT_MAX": 60},
+    )
+    assert set(result.stats["in_flight"]) == {0}
+    assert set(result.stats["tickets"]) <= {0, 1}, result.stats["tickets"]
 
 
 def test_one_request_object_for_many_downloads(site: Site, mode: str) -> None:

@@ -47,10 +47,17 @@ def check_obeyed(asked: list[str], hosts: list[Host], result: CrawlResult) -> No
     assert "log_count/ERROR" not in result.stats, result.log
 
 
-def test_run_again(site: Site, mode: str, tmp_path: Path) -> None:
-    """A second run with the same JOBDIR fetches no robots.txt, and obeys the stored ones."""
+OWN_STORE = "tests.crawl.own_store.FolderStore"
+
+
+@pytest.mark.parametrize("store", ["of the JOBDIR", "of the project"])
+def test_run_again(site: Site, mode: str, store: str, tmp_path: Path) -> None:
+    """A second run with the same JOBDIR, or with a Store class of the project, fetches no
+    robots.txt, and obeys the stored ones.
+    """
     hosts = [site.add(RULES) for _ in range(5)]
-    settings = {"JOBDIR": str(tmp_path)}
+    own = {"REP_STORE": OWN_STORE, "ROBOTSTXT_FOLDER": str(tmp_path / "kept")}
+    settings = {"JOBDIR": str(tmp_path)} if store == "of the JOBDIR" else own
     for run in ("first", "second"):
         asked = urls(hosts, run)
         result = run_crawl(asked, settings=settings, mode=mode)
@@ -60,23 +67,28 @@ def test_run_again(site: Site, mode: str, tmp_path: Path) -> None:
     assert "robotstxt/request_count" not in result.stats
 
 
-def test_a_store_of_ones_own(site: Site, tmp_path: Path) -> None:
-    """A Store class of the project, chosen by its import path, keeps robots.txt files
-    between crawls. It is the example in the documentation.
-    """
-    host = site.add(RULES)
-    settings = {
-        "REP_STORE": "tests.crawl.own_store.FolderStore",
-        "ROBOTSTXT_FOLDER": str(tmp_path / "kept"),
-    }
-    for run in ("first", "second"):
-        asked = urls([host], run)
-        result = run_crawl(asked, settings=settings)
-        check_obeyed(asked, [host], result)
-    assert len(host.robots_hits) == 1
-    assert result.stats["rep/robotstxt/from_store"] == 1
+def test_the_example_in_the_documentation() -> None:
+    """The Store class of a project in the documentation is the one that is tested."""
     shown = (Path(__file__).parents[2] / "docs" / "stores.md").read_text()
     assert inspect.getsource(FolderStore) in shown
+
+
+def test_a_store_that_never_returns(site: Site, mode: str, tmp_path: Path) -> None:
+    """A store that does not return neither holds the crawl up, nor the end of its process."""
+    hosts = [site.add(RULES) for _ in range(3)]
+    asked = urls(hosts, "page")
+    result = run_crawl(
+        asked,
+        mode=mode,
+        settings={
+            "REP_STORE": "tests.crawl.own_store.StuckStore",
+            "ROBOTSTXT_FOLDER": str(tmp_path),
+        },
+        constants={"scrapy_rep.fetching.storeclient._MAX_CALL": 0.5},
+    )
+    check_obeyed(asked, hosts, result)
+    [warning] = result.lines("WARNING")
+    assert "StuckStore: a call has not returned after 0.5 seconds" in warning
 
 
 WORKERS, HOSTS = 4, 36

@@ -86,27 +86,6 @@ def test_killed_at_its_start(site: Site, tmp_path: Path) -> None:
     assert len(host.pages) - len(paths) <= 2 * AT_ONCE * KILLS
 
 
-def test_one_page_is_in_flight_all_the_time(site: Site, tmp_path: Path) -> None:
-    """A page in flight at each kill is fetched again each time, before the other requests of
-    its host, until its callback has ended.
-    """
-    host = site.add(RULES)
-    paths = [f"/{number}" for number in range(10)]
-    trial = Trial(
-        site, tmp_path, map(host.url, paths), settings={"CONCURRENT_REQUESTS": 1}
-    )
-    host.answers["/0"] = HANGS
-    for times in range(1, 4):
-        crawl = trial.start()
-        crawl.until(lambda: len(host.hits_on("/0")) == times)  # noqa: B023
-        kill(crawl, 0)
-        crawl.wait()
-    del host.answers["/0"]
-    trial.finish()
-    fetched = [hit.path for hit in host.hits if hit.path != "/robots.txt"]
-    assert fetched == ["/0"] * 3 + paths
-
-
 @pytest.mark.parametrize("stops", [False, True], ids=["full", "closing"])
 def test_done_while_nothing_is_popped(site: Site, stops: bool, tmp_path: Path) -> None:
     """A page that is done is not fetched again, if the process is killed while the downloader

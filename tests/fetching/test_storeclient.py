@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import zlib
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from math import inf
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,10 +36,13 @@ class Shared(SharedMemory):
     """A store that can be made to fail."""
 
     error: Exception | None = None
+    garbage: Any = None
 
     def look_up(self, *args: Any, **kwargs: Any) -> tuple[bytes | None, bool]:
         if self.error:
             raise self.error
+        if self.garbage is not None:
+            return self.garbage  # type: ignore[no-any-return]
         return super().look_up(*args, **kwargs)
 
     def unlock(self, *args: Any) -> None:
@@ -176,6 +182,33 @@ async def test_closed_while_another_fetches(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @coroutine_test
+async def test_fetches_that_end_while_the_client_closes() -> None:
+    """The locks of fetches that end while the client waits for another lock to be given back are
+    given back, too, also if they are more than the threads.
+    """
+    client, store, _ = shared()
+    unlock, may_go_on = store.unlock, threading.Event()
+
+    def unlock_slowly(*args: Any) -> None:
+        may_go_on.wait(10)
+        time.sleep(0.01)
+        unlock(*args)
+
+    store.unlock = unlock_slowly
+    async with AsyncExitStack() as stack:
+        for number in range(40):
+            late = Origin("http", f"late-{number}.example", 80)
+            await stack.enter_async_context(client.entry_or_lock(late, bool))
+        async with client.entry_or_lock(WHERE, bool):
+            pass
+        closed = deferred_from_coro(client._spider_closed())
+        await storeclient.sleep(0.05)  # It begins.
+    may_go_on.set()
+    await maybe_deferred_to_future(closed)
+    assert store.locks == {}
+
+
+@coroutine_test
 async def test_one_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lock of a worker expires, and another one fetches."""
     monkeypatch.setattr(storeclient, "_POLL_EVERY", 0.01)
@@ -229,11 +262,11 @@ async def test_calls_that_wait_for_a_thread(monkeypatch: pytest.MonkeyPatch) -> 
     await put(client, WHERE, entry())
     calls: list[Any] = []
 
-    async def queued(function: Any) -> Any:
+    async def queued(function: Any, **_: Any) -> Any:
         calls.append(function)
         return function()
 
-    async def wait(function: Any) -> Any:
+    async def wait(function: Any, **_: Any) -> Any:
         store.error = StoreError("shared", "gone")
         monkeypatch.setattr(storeclient, "run_in_thread", queued)
         await get(client)
@@ -255,3 +288,36 @@ async def test_errors(caplog: pytest.LogCaptureFixture, error: Exception) -> Non
     [record] = caplog.records
     assert str(error) in record.getMessage()
     assert bool(record.exc_info) is isinstance(error, RuntimeError)
+
+
+@pytest.mark.parametrize("garbage", [b"", 7, (b"x",), "file"], ids=repr)
+@coroutine_test
+async def test_a_look_up_that_returns_garbage(garbage: Any) -> None:
+    """A store that does not return data with a lock fails: the file is fetched without it."""
+    client, store, crawler = shared()
+    store.garbage = garbage
+    assert await is_first(client)
+    assert crawler.stats.get_value("rep/store/errors") == 1
+
+
+@coroutine_test
+async def test_a_call_that_does_not_return(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until a call of the store returns, it is not called again."""
+    monkeypatch.setattr(storeclient, "_MAX_CALL", 0.1)
+    monkeypatch.setattr(storeclient, "_PAUSE", 0)
+    client, store, crawler = shared()
+    await put(client, WHERE, entry())
+    may_return, look_up = Event(), store.look_up
+
+    def stuck(*args: Any, **kwargs: Any) -> tuple[bytes | None, bool]:
+        may_return.wait(60)
+        return look_up(*args, **kwargs)
+
+    monkeypatch.setattr(store, "look_up", stuck)
+    for _ in range(2):
+        assert await get(client) is None
+    assert crawler.stats.get_value("rep/store/errors") == 1
+    may_return.set()
+    assert client._stuck is not None
+    client._stuck.join()
+    assert await get(client) is not None

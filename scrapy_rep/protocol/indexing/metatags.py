@@ -25,6 +25,10 @@ _SPACES = "\t\n\f\r "
 # A word, and after a colon the first word of its value; white space may surround the colon.
 _WORD = re.compile(r"[^\s,:]+(?:\s*:\s*[^\s,]*)?")
 
+MAX_PAGE = 4 * 2**20
+"""The number of bytes of a page that are read. No crawler can wait for the end of a page that its
+server makes as long as it likes; Googlebot reads the first 15 MB at most."""
+
 _ANGLE_BRACKET = re.compile(rb"[<>]")
 """No statement has these characters, so content with one has no closing quote."""
 
@@ -57,11 +61,13 @@ and some (punycode) take more than linear time."""
 def read_page(
     html: bytes, agents: tuple[str, ...], encoding: str | None, reading: StatementReader
 ) -> None:
-    """Add the statements of meta tags that are addressed to *agents* or to everyone.
+    """Add the statements of meta tags that are addressed to *agents* or to everyone, in the first
+    :data:`MAX_PAGE` bytes of a page.
 
     *agents* are the crawler's product tokens in lower case; *encoding* is the one that the
     transport declares.
     """
+    html = html[:MAX_PAGE]
     # In UTF-16 and UTF-32, markup has zero bytes; ISO-2022 has escapes. Searching for them
     # costs less than determining the encoding.
     if b"\0" in html or b"\x1b" in html:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from scrapy_rep.protocol.indexing.metatags import MAX_PAGE
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.indexing.statements import MAX_STATEMENTS, MAX_TEXT
 from tests.protocol.growth import assert_linear
@@ -214,6 +215,12 @@ def test_bounds() -> None:
     rules = read(f"<meta name=robots content='{' ' * MAX_TEXT}noindex'>")
     assert rules.index
     assert [finding.code for finding in rules.findings] == ["too-long"]
+
+
+def test_the_end_of_a_long_page() -> None:
+    """The first 4 MiB of a page are read, however long its server makes it."""
+    assert not read(" " * (MAX_PAGE - len(META)) + META).index
+    assert read(" " * MAX_PAGE + META).index
 
 
 def test_tags_beyond_the_limit() -> None:

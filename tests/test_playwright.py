@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -75,6 +76,21 @@ class Session:
         self.has_sent.set()
         return {"frameTree": {"frame": {"id": "main"}}}
 
+    def pauses(self, event: dict[str, Any]) -> bool:
+        """Return True if Chromium pauses *event*: one of the patterns asks for it."""
+        stage = "Response" if "responseStatusCode" in event else "Request"
+        (patterns,) = (
+            arguments["patterns"]
+            for method, arguments in self.sent
+            if method == "Fetch.enable"
+        )
+        return any(
+            pattern.get("requestStage", "Request") == stage
+            and pattern.get("resourceType", event["resourceType"])
+            == event["resourceType"]
+            for pattern in patterns
+        )
+
 
 class Browser:
     """Chromium, which has one DevTools session in this test."""
@@ -94,6 +110,7 @@ class Context:
         self.browser = browser
         self.scripts: list[str] = []
         self.routes: list[Any] = []
+        self.page_sessions: list[Session] = []
 
     async def add_init_script(self, script: str) -> None:
         self.scripts.append(script)
@@ -104,7 +121,8 @@ class Context:
     async def new_cdp_session(self, target: Any) -> Session:
         if self.browser is None:
             raise RuntimeError("CDP session is only available in Chromium")
-        return Session()
+        self.page_sessions.append(Session())
+        return self.page_sessions[-1]
 
 
 class Page:
@@ -269,7 +287,9 @@ async def answers(session: Session, *events: dict[str, Any]) -> list[str]:
     for number, event in enumerate(events):
         session.has_sent.clear()
         common = {"requestId": number, "frameId": "main", "resourceType": "Document"}
-        session.receivers["Fetch.requestPaused"]({**common, **event})
+        paused = {**common, **event}
+        assert session.pauses(paused)
+        session.receivers["Fetch.requestPaused"](paused)
         await session.has_sent.wait()
     return [method for method, _ in session.sent[-len(events) :]]
 
@@ -306,6 +326,25 @@ async def test_a_browser_with_a_session() -> None:
     mw.process_exception(request, RuntimeError("net::ERR_TIMED_OUT"))
 
 
+@pytest.mark.parametrize(("reason", "is_known"), [("swap", True), ("remove", False)])
+@coroutine_test
+async def test_a_frame_that_is_detached(reason: str, is_known: bool) -> None:
+    """A frame that moves to another process of Chromium still belongs to its page, so the
+    errback gets the refusal of the page. A frame that is removed belongs to no page.
+    """
+    mw, _ = crawl(**OURS)
+    browser = Browser()
+    context = Context(browser)
+    request = await watched(mw, Page(context))
+    (of_page,) = context.page_sessions
+    of_page.receivers["Page.frameDetached"]({"frameId": "main", "reason": reason})
+    refused = await answers(browser.sessions[0], {"request": {"url": PRIVATE}})
+    assert refused == ["Fetch.failRequest"]
+    error = RuntimeError("net::ERR_BLOCKED_BY_CLIENT")
+    with pytest.raises(RobotsDenied) if is_known else nullcontext():
+        mw.process_exception(request, error)
+
+
 @pytest.mark.parametrize(
     ("headers", "answer"),
     [
@@ -325,6 +364,7 @@ async def test_a_file_of_speculation_rules(
     await watched(mw, Page(Context(browser)))
     event = {
         "request": {"url": PUBLIC},
+        "resourceType": "Other",
         "responseStatusCode": 200,
         "responseHeaders": [{"name": name, "value": value} for name, value in headers],
     }

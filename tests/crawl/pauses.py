@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from tests.crawl.answers import Answer, Busy
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from tests.crawl.crawl import CrawlResult
     from tests.crawl.server import Hit, Host
 
@@ -21,11 +23,15 @@ MEDIA_PLACES = 20
 """Scrapy itself sends more than its limit if requests do not come from the scheduler: all
 that a callback or an item asks for at once (Scrapy 2.19, in asyncio mode)."""
 
-FIRST = 1.0
-"""The shortest pause that a crawl chooses itself."""
+FIRST, LONGEST = 1.0, 60.0
+"""The pauses that a crawl chooses itself: the shortest, and ``REP_BACKOFF_MAX``."""
 
 TRANSIT = 0.5
 """How many seconds after an answer the host may log a request that was in flight before."""
+
+READING = 0.1
+"""How many seconds a crawl may take to read an answer. A request that the host answers later
+than that was still in flight when the crawl knew of the pause."""
 
 EARLY = 0.01
 """How many seconds earlier another clock may end a pause."""
@@ -76,23 +82,105 @@ class Pause(NamedTuple):
 
 
 def pauses_of(
-    host: Host, result: CrawlResult | None = None, *, first: float = FIRST
+    hits: Iterable[Hit],
+    *,
+    longest: float = LONGEST,
+    read: Iterable[tuple[float, str]] = (),
 ) -> list[Pause]:
-    """Return the pauses for which *host* asked. An answer that does not say how long asks for
-    *first* seconds at least, and for nothing if it answers what was in flight in a pause.
+    """Return the pauses for which a host asked. *read* are the moments at which the crawl has
+    read answers, each with the path: a pause begins when the crawl has read the answer.
+
+    An answer that does not say how long asks for a second; for twice as long as the last such
+    pause if it answers a request that was sent after that pause, and none since has succeeded;
+    and for nothing of its own if it answers a request that was in flight when a pause began.
     """
-    read = [(one["url"], one["time"]) for one in result.read] if result else []
     found: list[Pause] = []
-    answered = [hit for hit in host.hits if isinstance(hit.answer, Busy)]
+    moments = sorted(read)
+    chosen = over = 0.0
+    answered = [hit for hit in hits if hit.answered is not None]
     for hit in sorted(answered, key=lambda hit: hit.answered):
-        seconds = hit.answer.pause
-        if seconds is None and any(hit.time < pause.end - EARLY for pause in found):
+        was_in_flight = hit.time < over - EARLY
+        if not isinstance(hit.answer, Busy):
+            chosen = chosen if was_in_flight else 0.0
             continue
-        end = hit.answered + (first if seconds is None else seconds)
-        url = host.url(hit.path)
-        known = (at for one, at in read if one == url and at >= hit.answered)
-        found.append(Pause(min(next(known, hit.answered), end), end))
+        seconds = hit.answer.pause
+        if seconds is None and was_in_flight:
+            continue
+        if seconds is None:
+            chosen = seconds = min(max(2 * chosen, FIRST), longest)
+        end = hit.answered + seconds
+        known = (
+            moment
+            for moment, path in moments
+            if path == hit.path and moment >= hit.answered
+        )
+        begin = min(next(known, hit.answered), end)
+        found.append(Pause(begin, end))
+        over = max(over, end)
     return found
+
+
+def sent_within(pauses: Iterable[Pause], hits: Sequence[Hit], places: int) -> list[Hit]:
+    """Return the requests of *hits* that were sent within *pauses*.
+
+    A crawl with *places* has that many requests in flight at most. One of them got the answer
+    that asks for the pause. Others, which the host does not know yet, may arrive soon after it,
+    unless they repeat a request that got such an answer.
+    """
+    wrong = {}
+    for pause in pauses:
+        known = sum(
+            hit.time < pause.begin and not _was_answered(hit, pause.begin + READING)
+            for hit in hits
+        )
+        allowed = places - 1 - known
+        for hit in hits:
+            if not pause.begin < hit.time < pause.end - EARLY:
+                continue
+            allowed -= 1
+            is_soon = allowed >= 0 and hit.time < pause.begin + TRANSIT
+            if not is_soon or _is_retry(hit, pause, hits):
+                wrong[hit.time] = hit
+    return list(wrong.values())
+
+
+def too_many_after(pauses: Sequence[Pause], hits: Sequence[Hit]) -> list[Hit]:
+    """Return the requests of *hits* that were sent after a pause while the host had more of
+    them than one, and one more for each success since the pause.
+    """
+    wrong = []
+    for hit in hits:
+        before = [pause.end for pause in pauses if pause.begin < hit.time]
+        if not before or hit.time < (over := max(before) - EARLY):
+            continue
+        at_once = sum(
+            other.time <= hit.time and not _was_answered(other, hit.time)
+            for other in hits
+        )
+        succeeded = sum(
+            over <= other.time
+            and _was_answered(other, hit.time)
+            and not isinstance(other.answer, Busy)
+            for other in hits
+        )
+        if at_once > 1 + succeeded:
+            wrong.append(hit)
+    return wrong
+
+
+def _is_retry(hit: Hit, pause: Pause, hits: Sequence[Hit]) -> bool:
+    """Return whether *hit* repeats a request that was answered with 429 or 503 in *pause*."""
+    return any(
+        isinstance(other.answer, Busy)
+        and other.path == hit.path
+        and _was_answered(other, hit.time)
+        and other.answered >= pause.begin
+        for other in hits
+    )
+
+
+def _was_answered(hit: Hit, moment: float) -> bool:
+    return hit.answered is not None and hit.answered <= moment
 
 
 def check_kept(
@@ -101,32 +189,36 @@ def check_kept(
     *,
     result: CrawlResult | None = None,
     places: int = PLACES,
-    first: float = FIRST,
+    longest: float = LONGEST,
 ) -> list[Pause]:
-    """Check that *host* asked for *count* pauses or more. Nothing was sent within them but what
-    was in flight, with *places* at most, and that repeats no request that was answered so. After
-    them, one request was sent, and others when it was answered. Return the pauses.
+    """Check that nothing was sent to *host* within its pauses but what was in flight, that
+    requests after them became more one by one, and that there were *count* pauses or more.
+    Return the pauses.
     """
-    pauses = pauses_of(host, result, first=first)
-    busy = [hit for hit in host.hits if isinstance(hit.answer, Busy)]
-    for pause in pauses:
-        asked = f"within or after a pause from {pause.begin:.3f} to {pause.end:.3f}"
-        within = [
-            hit for hit in host.hits if pause.begin < hit.time < pause.end - EARLY
-        ]
-        late = [
-            hit
-            for number, hit in enumerate(within)
-            if number >= places - 1
-            or hit.time > pause.begin + TRANSIT
-            or any(one.path == hit.path and one.answered < hit.time for one in busy)
-        ]
-        assert late == [], asked
-        after = [hit for hit in host.hits if hit.time >= pause.end - EARLY]
-        probe, others = after[:1], after[1:]
-        assert all(hit.time >= probe[0].answered for hit in others), asked
+    read = [
+        (one["time"], one["url"].removeprefix(host.origin))
+        for one in (result.read if result is not None else ())
+        if one["url"].startswith(f"{host.origin}/")
+    ]
+    pauses = pauses_of(host.hits, read=read, longest=longest)
+    wrong = sent_within(pauses, host.hits, places)
+    assert wrong == [], (
+        f"{len(wrong)} requests within pauses{told(host, pauses, wrong)}"
+    )
+    wrong = too_many_after(pauses, host.hits)
+    assert wrong == [], f"{len(wrong)} too many after pauses{told(host, pauses, wrong)}"
     assert len(pauses) >= count
     return pauses
+
+
+def told(host: Host, pauses: list[Pause], wrong: list[Hit]) -> str:
+    """Return the evidence for a failure, in seconds since the first request."""
+    start = host.hits[0].time
+    asked = ", ".join(
+        f"{one.begin - start:.3f} to {one.end - start:.3f}" for one in pauses
+    )
+    sent = ", ".join(f"{hit.time - start:.3f} {hit.path}" for hit in wrong)
+    return f": {sent} (pauses: {asked})"
 
 
 def check_fetched(host: Host, *urls: str) -> None:

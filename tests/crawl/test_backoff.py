@@ -291,7 +291,7 @@ def test_a_host_that_is_back(site: Site, tmp_path: Path) -> None:
     other = site.add(RULES, name="127.0.0.3")
     other.answers["/late"] = Answer(
         after=lambda: (
-            (pauses := pauses_of(host)) and time.monotonic() > pauses[0].end + 0.2
+            (pauses := pauses_of(host.hits)) and time.monotonic() > pauses[0].end + 0.2
         )
     )
     first, probe, *more = pages(host, 6)
@@ -326,7 +326,7 @@ def test_a_shorter_longest_pause(site: Site) -> None:
     asking = limit(site.add(RULES, name="127.0.0.2"), 1, busy(429, "1"))
     settings = {**SETTINGS, "REP_BACKOFF_MAX": 0.2, "REP_WAIT_MAX": 10}
     result = run_crawl([*pages(host, 1), *pages(asking, 1)], settings=settings)
-    check_kept(host, 4, result=result, first=0.2)
+    check_kept(host, 4, result=result, longest=0.2)
     check_kept(asking, result=result)
     # Otherwise the pauses would be 1, 2, 4 and 8 seconds.
     assert host.hits[-1].time - host.hits[0].time < 12

@@ -236,6 +236,7 @@ def test_the_end_of_a_long_page() -> None:
     assert (whole.index, codes(whole)) == (False, [])
     longer = read(" " * MAX_PAGE + META)
     assert (longer.index, codes(longer)) == (True, ["page-too-long"])
+    assert longer.findings[0].position == 1
 
 
 def test_bounds() -> None:

@@ -13,6 +13,7 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
 from scrapy_rep.exceptions import FileDenied
 from scrapy_rep.fetching.request import RobotsTxtRequest
+from scrapy_rep.protocol.indexing.metatags import MAX_PAGE
 from tests.fakes import fake_crawler, records
 
 if TYPE_CHECKING:
@@ -98,6 +99,14 @@ def test_declared_encoding() -> None:
     body = NOINDEX_TAG.decode().encode("utf-16-le")
     rules, _ = read(page(body, content_type="text/html; charset=utf-16le"))
     assert rules.index is False
+
+
+def test_long_pages_are_counted() -> None:
+    """A page that is too long to be read to its end is counted, as a tag behind has no effect."""
+    mw, crawler = middleware()
+    for size in (MAX_PAGE, MAX_PAGE + 1):
+        mw.process_response(Request(URL), page(b" " * size))
+    assert crawler.stats.get_value("rep/page/too_long") == 1
 
 
 def test_our_own_requests_are_not_read() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from scrapy_rep import RFC9309, Dialect, RobotsTxt, UsagePreferences
 
-ORIGIN = "https://example.com"
+# "-" as real.txt writes it: nothing is stated.
+NOTHING = "-"
 
 
 def robots_usage(
@@ -14,14 +15,15 @@ def robots_usage(
     dialect: Dialect = RFC9309,
 ) -> UsagePreferences:
     octets = body.encode() if isinstance(body, str) else body
-    return RobotsTxt.parse(octets, dialect).usage(ORIGIN + path, agents)
-
-
-def stated(preferences: UsagePreferences) -> dict[str, bool]:
-    """Return the categories that have a value."""
-    found = preferences.to_dict().items()
-    return {category: value for category, value in found if value is not None}
+    return RobotsTxt.parse(octets, dialect).usage(f"https://example.com{path}", agents)
 
 
 def header(*lines: str, name: str = "Content-Usage") -> UsagePreferences:
     return UsagePreferences.parse([(name, line.encode("latin-1")) for line in lines])
+
+
+def stated(preferences: UsagePreferences) -> str:
+    """Return what is stated, sorted, as in real.txt: "search=y train-ai=n", or "-"."""
+    found = preferences.to_dict().items()
+    words = [f"{name}={'ny'[value]}" for name, value in found if value is not None]
+    return " ".join(sorted(words)) or NOTHING

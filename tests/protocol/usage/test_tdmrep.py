@@ -11,58 +11,59 @@ from scrapy_rep import UsagePreferences
 from scrapy_rep.protocol.usage.tdmrep import TdmRep
 from tests.protocol.usage.asking import stated
 
-POLICY = "https://provider.com/policies/policy.json"
-RESERVED = {"tdm": False, "train-ai": False}
-FREE = {"tdm": True, "train-ai": True}
+SITE = "https://provider.com"
+POLICY = f"{SITE}/policies/policy.json"
+RESERVED, FREE = "tdm=n train-ai=n", "tdm=y train-ai=y"
 
 
-def rules(*found: Any) -> TdmRep:
-    return TdmRep.parse(json.dumps(found).encode())
+def usage(path: str, *found: Any) -> UsagePreferences:
+    return TdmRep.parse(json.dumps(found).encode()).usage(SITE + path)
 
 
 def of(location: str, reservation: Any = 1, **more: Any) -> dict[str, Any]:
     return {"location": location, "tdm-reservation": reservation, **more}
 
 
-def test_html_example() -> None:
-    """The example of the section "TDM Metadata in HTML Content"."""
-    html = f"""<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">
-        <meta name="tdm-reservation" content="1">
-        <meta name="tdm-policy" content="{POLICY}">
-        <title>Document title</title></head><body>...</body></html>"""
-    found = UsagePreferences.parse(html=html.encode())
-    assert stated(found) == RESERVED
-    assert found.licenses == (POLICY,)
-
-
-def test_opt_out_of_a_whole_server() -> None:
-    """The first example of the section "Examples"."""
-    found = rules(of("/")).usage("https://provider.com/any/where?x")
-    assert stated(found) == RESERVED
-    assert str(found.statements[0]) == "/: tdm-reservation 1 (tdmrep.json, rule 1)"
+# The second example of the section "Examples".
+THREE = (
+    of("/directory-a/"),
+    of("/directory-b/html/", **{"tdm-policy": POLICY}),
+    of("/directory-b/images/*.jpg", 0),
+)
 
 
 @pytest.mark.parametrize(
-    ("path", "expected", "licenses"),
+    ("path", "rules", "expected", "licenses"),
     [
-        ("/directory-a/file.pdf", RESERVED, ()),
-        ("/directory-b/html/page.html", RESERVED, (POLICY,)),
-        ("/directory-b/images/image.jpg", FREE, ()),
-        ("/directory-b/images/image.png", {}, ()),
-        ("/directory-c/", {}, ()),
+        # The first example: a whole server.
+        ("/any/where?x", (of("/"),), RESERVED, ()),
+        ("/directory-a/file.pdf", THREE, RESERVED, ()),
+        ("/directory-b/html/page.html", THREE, RESERVED, (POLICY,)),
+        ("/directory-b/images/image.jpg", THREE, FREE, ()),
+        ("/directory-b/images/image.png", THREE, "-", ()),
+        ("/directory-c/", THREE, "-", ()),
+        # What is no rule is passed over.
+        ("/", (1, None, [], {}, {"location": 1, "tdm-reservation": 1}, of("/")), RESERVED, ()),
+        ("/", ({"location": ["/"], "tdm-reservation": 1}, of("/", 0)), FREE, ()),
+        ("/", ({"location": "/"}, of("/")), "-", ()),
+        # A value other than 0 and 1 is unset, in the rule that matches first.
+        *(("/a", (of("/a", value), of("/", 1)), expected, ())
+          for value, expected in [
+              (0, FREE), (1, RESERVED), (1.0, RESERVED), (2, "-"), (-1, "-"), (True, "-"),
+              (False, "-"), ("1", "-"), (None, "-"), ([1], "-"), (1e999, "-"), (0.5, "-"),
+          ]),
     ],
-)
-def test_three_groups_of_files(
-    path: str, expected: dict[str, bool], licenses: tuple[str, ...]
-) -> None:
-    """The second example of the section "Examples"."""
-    found = rules(
-        of("/directory-a/"),
-        of("/directory-b/html/", **{"tdm-policy": POLICY}),
-        of("/directory-b/images/*.jpg", 0),
-    ).usage("https://provider.com" + path)
-    assert stated(found) == expected
-    assert found.licenses == licenses
+)  # fmt: skip
+def test_files(path: str, rules: Any, expected: str, licenses: tuple[str, ...]) -> None:
+    """The first rule whose location matches states whether a page may be mined."""
+    found = usage(path, *rules)
+    assert (stated(found), found.licenses) == (expected, licenses)
+
+
+def test_evidence() -> None:
+    """A statement says its rule, the value as written, and its number in the file."""
+    found = usage("/any/where?x", 1, of("/")).statements
+    assert str(found[0]) == "/: tdm-reservation 1 (tdmrep.json, rule 2)"
 
 
 @pytest.mark.parametrize(
@@ -94,106 +95,69 @@ def test_three_groups_of_files(
     ],
 )
 def test_locations(locations: list[str], path: str, number: int) -> None:
-    found = rules(*map(of, locations)).usage("https://provider.com" + path)
-    assert [each.position for each in found.statements[:1]] == (
-        [number] if number else []
-    )
+    """A location matches as the pattern of a rule of robots.txt; the first in the file counts."""
+    found = usage(path, *map(of, locations)).statements
+    assert {each.position for each in found} == ({number} if number else set())
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"),
+    ("body", "is_valid"),
     [
-        (0, FREE), (1, RESERVED), (1.0, RESERVED),
-        (2, {}), (-1, {}), (True, {}), (False, {}), ("1", {}), (None, {}), ([1], {}),
-        (1e999, {}), (0.5, {}),
+        (b"", False), (b"{}", False), (b"null", False), (b"1", False), (b"[", False),
+        (b'{"location": "/", "tdm-reservation": 1}', False), (b"\xff\xfe[", False),
+        (b" " * 512_000 + b'[{"location": "/", "tdm-reservation": 1}]', False),
+        (b"[" * 100_000, False), (b"[" + b"9" * 10_000 + b"]", False), (b"<html>", False),
+        (b"[]", True),
     ],
 )  # fmt: skip
-def test_other_values_are_unset(value: Any, expected: dict[str, bool]) -> None:
-    found = rules(of("/a", value), of("/", 1)).usage("https://provider.com/a")
-    assert stated(found) == expected
-
-
-@pytest.mark.parametrize("value", ["2", "", "yes", "true", "01", "-1"])
-def test_other_values_of_fields_and_tags_are_unset(value: str) -> None:
-    found = UsagePreferences.parse([("TDM-Reservation", value.encode())])
-    assert stated(found) == {}
-    html = f'<meta name="tdm-reservation" content="{value}">'.encode()
-    assert stated(UsagePreferences.parse(html=html)) == {}
+def test_what_is_no_array_says_nothing(body: bytes, is_valid: bool) -> None:
+    """A file that is too long, or no array, states nothing."""
+    found = TdmRep.parse(body)
+    assert (found.is_valid, bool(found.usage(f"{SITE}/"))) == (is_valid, False)
 
 
 @pytest.mark.parametrize(
-    "body",
-    [
-        b"", b"{}", b"null", b"1", b"[", b'{"location": "/", "tdm-reservation": 1}',
-        b" " * 512_000 + b'[{"location": "/", "tdm-reservation": 1}]', b"\xff\xfe[", b"[" * 100_000, b"[" + b"9" * 10_000 + b"]", b"<html>",
-    ],
-)  # fmt: skip
-def test_what_is_no_array_says_nothing(body: bytes) -> None:
-    assert not TdmRep.parse(body).usage("https://provider.com/")
-
-
-def test_rules_that_are_none_are_passed_over() -> None:
-    found = rules(
-        1,
-        None,
-        [],
-        {},
-        {"location": 1, "tdm-reservation": 1},
-        {"location": "/"},
-        of("/"),
-    )
-    assert found.is_valid
-    assert [
-        (each.position, each.value)
-        for each in found.usage("https://provider.com/").statements
-    ] == [(6, None), (6, None)]
-    found = rules({"location": ["/"], "tdm-reservation": 1}, of("/", 0))
-    assert stated(found.usage("https://provider.com/")) == FREE
-
-
-@pytest.mark.parametrize(
-    ("file", "field", "tag", "expected"),
+    ("file", "fields", "tag", "expected"),
     [
         # "Processing priority": the header supersedes the file, and the tag the header.
-        (1, None, None, RESERVED),
-        (1, "0", None, FREE),
-        (0, "1", None, RESERVED),
-        (1, "1", "0", FREE),
-        (0, "0", "1", RESERVED),
-        (1, "0", "1", RESERVED),
-        (1, None, "0", FREE),
+        (1, [], None, RESERVED),
+        (1, ["0"], None, FREE),
+        (0, ["1"], None, RESERVED),
+        (1, ["1"], "0", FREE),
+        (0, ["0"], "1", RESERVED),
+        (1, ["0"], "1", RESERVED),
+        (1, [], "0", FREE),
+        # The specification does not say which of several in one place counts: the strictest does.
+        (0, ["0", "1"], None, RESERVED),
         # An unset value supersedes nothing.
-        (1, "2", "x", RESERVED),
-        (0, "1", "", RESERVED),
+        (1, ["2"], "x", RESERVED),
+        (0, ["1"], "", RESERVED),
+        *((None, [value], value, "-") for value in ("2", "", "yes", "true", "01", "-1")),
     ],
-)
+)  # fmt: skip
 def test_priority(
-    file: int, field: str | None, tag: str | None, expected: dict[str, bool]
+    file: int | None, fields: list[str], tag: str | None, expected: str
 ) -> None:
+    """A tag overrides a header field, and that the file; what is overridden stays as evidence."""
+    of_file = None if file is None else usage("/", of("/", file))
     found = UsagePreferences.parse(
-        [] if field is None else [("tdm-reservation", field.encode())],
+        [("tdm-reservation", value.encode()) for value in fields],
         b"" if tag is None else f"<meta name=tdm-reservation content='{tag}'>".encode(),
-        tdmrep=rules(of("/", file)).usage("https://provider.com/"),
+        tdmrep=of_file,
     )
     assert stated(found) == expected
-    # Superseded statements stay in the evidence.
-    assert {each.source for each in found.statements} >= {"tdmrep.json"}
+    assert file is None or "tdmrep.json" in {each.source for each in found.statements}
 
 
-def test_other_signals_are_not_superseded() -> None:
-    """A tag that permits mining does not permit the training that AIPREF disallows."""
-    found = UsagePreferences.parse(
-        [("Content-Usage", b"train-ai=n"), ("tdm-reservation", b"1")],
-        b'<meta name="tdm-reservation" content="0">',
-    )
-    assert stated(found) == {"tdm": True, "train-ai": False}
-
-
-def test_several_in_one_place() -> None:
-    """The specification does not say which of several statements in one place counts, so
-    the most restrictive does.
+def test_tags() -> None:
+    """The example of the section "TDM Metadata in HTML Content". A tag that permits mining does not
+    permit the training that AIPREF disallows.
     """
-    found = UsagePreferences.parse(
-        [("tdm-reservation", b"0"), ("tdm-reservation", b"1")]
-    )
-    assert stated(found) == RESERVED
+    html = f"""<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">
+        <meta name="tdm-reservation" content="1"><meta name="tdm-policy" content="{POLICY}">
+        <title>Document title</title></head><body>...</body></html>""".encode()
+    found = UsagePreferences.parse(html=html)
+    assert (stated(found), found.licenses) == (RESERVED, (POLICY,))
+    fields = [("Content-Usage", b"train-ai=n"), ("tdm-reservation", b"1")]
+    free = UsagePreferences.parse(fields, html.replace(b'"1"', b'"0"'))
+    assert stated(free) == "tdm=y train-ai=n"

@@ -1,0 +1,185 @@
+"""Usage statements of any input: how they are combined, and what hostile ones may cost."""
+
+from __future__ import annotations
+
+import json
+from time import process_time
+from typing import TYPE_CHECKING
+
+# Imported here, because the lazy import would count as time of the first example.
+import http_sf  # noqa: F401
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scrapy_rep import CLASSIC, GOOGLE, RFC9309, Dialect, RobotsTxt, UsagePreferences
+from scrapy_rep.protocol.usage.statements import UsageStatement
+from scrapy_rep.protocol.usage.tdmrep import TdmRep
+from scrapy_rep.protocol.usage.vocabulary import CATEGORIES, Signal, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+pytestmark = [pytest.mark.unmeasured, pytest.mark.slow]
+
+STATEMENTS = st.builds(
+    UsageStatement,
+    st.sampled_from(Source),
+    st.sampled_from(Signal),
+    st.sampled_from([None, "*", "mybot"]),
+    st.integers(0, 3),
+    st.sampled_from(["a", "b"]),
+    st.just("label"),
+    st.sampled_from(["", *CATEGORIES]),
+    st.sampled_from([True, False, None]),
+    st.booleans(),
+    st.booleans(),
+)
+PREFERENCES = st.lists(STATEMENTS, max_size=8).map(tuple).map(UsagePreferences)
+
+# How restrictive an answer is.
+RANK = {None: 0, True: 1, False: 2}
+
+
+def outcome(found: UsagePreferences) -> list[int]:
+    return [
+        RANK[found.get(category, image=image)]
+        for category in CATEGORIES
+        for image in (False, True)
+    ]
+
+
+@given(PREFERENCES, PREFERENCES, PREFERENCES)
+def test_combination(
+    a: UsagePreferences, b: UsagePreferences, c: UsagePreferences
+) -> None:
+    """The order and the grouping of sources change nothing. One more statement never allows a
+    disallowed category, or makes a known value unknown.
+    """
+    for one, other in ((a | b, b | a), ((a | b) | c, a | (b | c))):
+        assert one == other
+        assert set(one.statements) == set(other.statements)
+    both = outcome(a | b)
+    assert both == [max(pair) for pair in zip(outcome(a), outcome(b), strict=True)]
+
+
+TEXT = st.text("ab/*?$[=", max_size=5) | st.sampled_from(
+    ["a%2Fb", "%5B", "?a/b", "%61*"]
+)
+PATTERNS = st.lists(TEXT.map("/{}".format), min_size=1, max_size=6)
+
+
+@given(PATTERNS, PATTERNS, st.sampled_from([RFC9309, GOOGLE, CLASSIC]))
+def test_a_path_counts_as_in_a_rule(
+    patterns: list[str], paths: list[str], dialect: Dialect
+) -> None:
+    """Of several records, the one counts whose path would decide if they were rules."""
+    rules, records = (
+        RobotsTxt.parse(("User-agent: *\n" + "\n".join(lines)).encode(), dialect)
+        for lines in (
+            [f"Disallow: {each}" for each in patterns],
+            [f"Content-Usage: {each} label=1" for each in patterns],
+        )
+    )
+    for path in (*paths, *(each.replace("*", "b") for each in patterns)):
+        url = "https://example.com" + path
+        counting = [each.position for each in records.usage(url, "mybot").statements]
+        assert (counting or [0])[0] == rules.decide(url, "mybot").line
+
+
+# Hostile input: each is far more than any site sends.
+
+# Far more than any input needs, far less than a quadratic input would take.
+SECONDS = 5.0
+KIB_500 = 512_000
+URL = "https://example.com/" + "a" * 2000
+QUERY = "https://example.com/" + "?" * 8 + "%2F" * 13_000
+GROUP = b"User-agent: *\n"
+FIELDS = ("Link", "Content-Usage", "Content-Signal", "tdm-reservation", "tdm-policy")
+
+
+def many(line: str) -> bytes:
+    count = KIB_500 // len(line) + 1
+    return b"".join((line % {"i": i}).encode() + b"\n" for i in range(count))[:KIB_500]
+
+
+def rules(locations: Iterable[str]) -> bytes:
+    found = [{"location": each, "tdm-reservation": 1} for each in locations]
+    return json.dumps(found).encode()[:KIB_500]
+
+
+ROBOTS_TXT = [
+    GROUP + many("Content-Usage: train-ai=n"),
+    GROUP + many("Content-Usage: /%(i)d train-ai=n"),
+    GROUP + many("Content-Usage: /a*%(i)d* train-ai=n"),
+    GROUP + many("Content-Usage: /*a*a*a*a*a*b%(i)06d train-ai=n"),
+    GROUP + many("Content-Usage: /*?/*b%(i)d train-ai=n"),
+    GROUP + b"Content-Usage: " + many("a%(i)d=1,").replace(b"\n", b""),
+    GROUP + b"Content-Usage: " + b"a=(" * 150_000,
+    GROUP + b"Content-Usage: " + b'a="' + b"x" * 400_000,
+    GROUP + b"Content-Usage: /" + b"a" * 400_000,
+    GROUP + b"Content-Signal: " + b"ai-train=no," * 40_000,
+    many("Content-Signal: /%(i)d ai-train=no") + GROUP,
+    GROUP + many("License: https://e.com/%(i)d"),
+    many("User-agent: a%(i)d") + b"Content-Usage: train-ai=n",
+    many("User-agent: *\nContent-Usage: /%(i)d train-ai=n"),
+]
+VALUES = [
+    b"<" * 60_000, b'<a>;rel="' * 7_000, b"<a>;rel=license," * 4_000, b"<a>" + b"; " * 30_000,
+    b"a=1," * 16_000, b"a=:" + b"A" * 60_000, b"a" + b";b" * 30_000, b"=" * 60_000, b"," * 60_000,
+]  # fmt: skip
+PAGES = [
+    b"<link rel=license href=x>" * 20_000,
+    b"<link " + b"a " * 100_000 + b"license",
+    b"<link aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa " * 10_000 + b"license",
+    b"<meta name=tdm-reservation content=1>" * 20_000,
+    b"<meta name=tdm-policy content='" + b"x" * 500_000 + b"'>",
+    b"<link rel='license' href='" * 20_000,
+]
+TDMREP_JSON = [
+    rules(f"/a*{i}*" for i in range(10_000)),
+    rules(f"/{i}" for i in range(10_000)),
+    rules(f"/*{i}$" for i in range(10_000)),
+    rules(["/" + "*a" * 50_000]),
+    b"[" * KIB_500,
+    b'{"a":' * 80_000,
+    b"[" + b"1," * 200_000 + b"1]",
+]
+HOSTILE = [
+    (kind, text)
+    for kind, texts in (
+        ("robots.txt", ROBOTS_TXT),
+        ("field", VALUES),
+        ("page", PAGES),
+        ("tdmrep.json", TDMREP_JSON),
+    )
+    for text in texts
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    HOSTILE,
+    ids=[f"{kind}-{i}" for i, (kind, _) in enumerate(HOSTILE)],
+)
+def test_hostile(kind: str, text: bytes) -> None:
+    """Whatever a site sends is read in bounded time, and its evidence is bounded."""
+    start = process_time()
+    found = UsagePreferences()
+    if kind == "robots.txt":
+        robots = RobotsTxt.parse(text[:KIB_500])
+        for agent in ("bot", "a1"):
+            for url in (URL, URL + "b", "https://example.com/1", QUERY):
+                found = robots.usage(url, agent)
+        assert robots.weight < 64 * KIB_500
+    elif kind == "field":
+        found = UsagePreferences.parse([(name, text) for name in FIELDS * 200])
+    elif kind == "page":
+        found = UsagePreferences.parse(html=text)
+    else:
+        read = TdmRep.parse(text)
+        for _ in range(3):
+            found = read.usage(URL)
+    assert process_time() - start < SECONDS
+    assert len(found.statements) < 300
+    assert all(len(each.text) <= 1_024 for each in found.statements)

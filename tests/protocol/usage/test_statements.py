@@ -1,0 +1,492 @@
+"""What sites state about use, by each signal, in robots.txt, headers and tags.
+
+AIPREF: the examples of draft-ietf-aipref-vocab-08 and draft-ietf-aipref-attach-05 (and of earlier
+revisions that still read the same), and what follows from their text. Content signals:
+contentsignals.org and the documentation of Cloudflare. noai: DeviantArt, 2022. Licences: RSL 1.0.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from scrapy_rep import CLASSIC, UsagePreferences
+from scrapy_rep.protocol.usage import vocabulary
+from scrapy_rep.protocol.usage.vocabulary import CATEGORIES, ROWS, Row, Signal, Source
+from tests.protocol.usage.asking import header, robots_usage, stated
+
+# Expressions.
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        # attach-05, 1.2; vocab-08, 6 and 6.1.
+        ("train-ai=n", "train-ai=n"),
+        ("train-ai=y, search=n", "search=n train-ai=y"),
+        ("train-ai=n, ai-use=y, search=y", "ai-use=y search=y train-ai=n"),
+        # vocab-08, 6.5.1: the last value counts, and these are no tokens.
+        ('train-ai=y, train-ai, search=n, search="n"', "-"),
+        # vocab-08, 6.4 and 6.5.2: unknown labels and parameters are ignored.
+        ("train-ai;allow=n, train-ai=y", "train-ai=y"),
+        ('train-ai;has;parameters="?";', "-"),
+        ('train-ai;has;parameters="?"', "-"),
+        ("train-ai=n;why=x, new=y", "train-ai=n"),
+        # Labels of earlier revisions (-00 to -07), since removed.
+        ("ai=n, bots=n, tdm=n, train-genai=n, ai-output=n, all=n, genai=n", "-"),
+        # vocab-08, 6.5: other types, other tokens.
+        ("train-ai=?0, ai-use=1, search=(n)", "-"),
+        ("train-ai=N, ai-use=no, search=deny", "-"),
+        # vocab-08, 6.5.1: a text that does not parse, or has upper case in a key.
+        ("Train-AI=n", "-"),
+        ("train-ai = n", "-"),
+        ("train-ai=n,", "-"),
+        ("train-ai=n; search=n", "train-ai=n"),  # search is a parameter
+        ("train-ai=n search=n", "-"),
+        ("train-ai=n, SEARCH=n", "-"),
+        ("train-ai=n, search=\xff", "-"),
+        ("", "-"),
+        (" \t ", "-"),
+        # RFC 9651, 3.2: the last duplicate wins, white space around commas is free.
+        ("train-ai=y,\ttrain-ai=n", "train-ai=n"),
+        ("train-ai=n ,  train-ai=y", "train-ai=y"),
+        # A value that is too long is ignored, like an invalid one.
+        ("train-ai=n" + ", a=1" * 20_000, "-"),
+    ],
+)
+def test_content_usage(value: str, expected: str) -> None:
+    """A preference means the same in a header field and in a robots.txt record."""
+    assert stated(header(value)) == expected
+    record = f"User-agent: *\nContent-Usage: {value}\n"
+    assert stated(robots_usage(record.encode("latin-1"))) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("search=yes, ai-train=no", "search=y train-ai=n"),
+        ("ai-train=no, search=yes, ai-input=yes", "ai-use=y search=y train-ai=n"),
+        ("search=yes,ai-train=no", "search=y train-ai=n"),
+        # "neither grants nor restricts".
+        ("search=yes", "search=y"),
+        # developers.cloudflare.com, "Managed robots.txt".
+        ("search=yes, ai-train=no, use=reference", "search=y train-ai=n"),
+        ("use=immediate", "search=n train-ai=n"),
+        ("use=full", "-"),
+        ("search=yes, use=immediate", "search=n train-ai=n"),
+        # Parsed leniently, as there is no grammar.
+        ("Search = YES , AI-train=No,", "search=y train-ai=n"),
+        ("ai-train=no, ai-train=yes", "train-ai=n"),
+        # Values that say nothing.
+        ("ai-train", "-"),
+        ("train-ai=no, ai-train=n, search=true", "-"),
+        ("search=yes ai-train=no", "-"),
+        ("", "-"),
+    ],
+)
+def test_content_signal(value: str, expected: str) -> None:
+    """A content signal means the same in a record and in a header field."""
+    body = f"User-Agent: *\nContent-Signal: {value}\nAllow: /\n"
+    assert stated(robots_usage(body)) == expected
+    assert stated(header(value, name="Content-Signal")) == expected
+
+
+LINKS = """
+<link rel="license" type="application/rsl+xml" href="https://e.com/l?a&amp;b">
+<link rel=stylesheet href=license.css><!-- <link rel=license href=/no> -->
+<LINK HREF=/cc REL='nofollow LICENSE'><p>no body tag
+"""
+
+
+@pytest.mark.parametrize(
+    ("fields", "html", "licenses", "expected", "of_images"),
+    [
+        ([("X-Robots-Tag", "noindex, noai")], "", "", "train-ai=n", False),
+        ([("X-Robots-Tag", "other: noindex"), ("x-robots-tag", "mybot: noai")], "", "",
+         "train-ai=n", False),
+        ([], "<META NAME=MyBot CONTENT='NOAI'>", "", "train-ai=n", False),
+        ([], '<meta name="robots" content="noimageai">', "", "-", False),
+        ([("X-Robots-Tag", "other: noai")], "", "", "-", None),
+        ([], '<meta name="otherbot" content="noai">', "", "-", None),
+        # Several field lines are joined, so one invalid line invalidates all (RFC 9651, 4.2).
+        ([("Content-Usage", "train-ai=y"), ("Content-Usage", "train-ai=n, search=y")], "", "",
+         "search=y train-ai=n", False),
+        ([("Content-Usage", "train-ai=n"), ("Content-Usage", "search=")], "", "", "-", None),
+        # License links are evidence and grant nothing (RSL 1.0, 4.5 and 4.6.1).
+        ([("Link", '<https://e.com/1>; rel="license"; type="application/rsl+xml"'),
+          ("Link", "</style.css>; rel=preload, <https://e.com/2>;REL=License;x=y"),
+          ("Link", '</x>; title="rel=license, <y>; rel=license"; rel="next"')], "",
+         "https://e.com/1 https://e.com/2", "-", None),
+        ([], LINKS, "https://e.com/l?a&b /cc", "-", None),
+        # They are read from the head alone.
+        ([], "<head></head><BODY><link rel=license href=/l>", "", "-", None),
+        ([], "<meta name='a&b' rel=license href=/license>", "", "-", None),
+        # An empty field is no licence, and states nothing.
+        ([("tdm-policy", " "), ("tdm-reservation", " "), ("Content-Usage", " ")], "", "", "-", None),
+    ],
+)  # fmt: skip
+def test_pages(
+    fields: list[tuple[str, str]],
+    html: str,
+    licenses: str,
+    expected: str,
+    of_images: bool | None,
+) -> None:
+    """Fields and tags for everyone and for the crawler count. noimageai is about images alone. A
+    page that states nothing has no statement.
+    """
+    sent = [(name, value.encode()) for name, value in fields]
+    found = UsagePreferences.parse(sent, html.encode(), "mybot")
+    assert stated(found) == expected
+    assert found.licenses == tuple(licenses.split())
+    assert found.get("train-ai", image=True) is of_images
+    assert bool(found) is (bool(licenses) or of_images is not None)
+    assert all(each.value is None for each in found.statements if licenses)
+
+
+# robots.txt.
+
+# attach-05, 3.4, figure 2, and table 1.
+EXAMPLE = """\
+User-Agent: *
+Allow: /
+Disallow: /never/
+Content-Usage: train-ai=n
+Content-Usage: /ai-ok/ train-ai=y
+
+User-Agent: ExampleBot
+Allow: /
+Content-Usage: train-ai=y
+"""
+# contentsignals.org, "Advanced Usage": two groups for everyone, with a path each.
+TWO_PATHS = """\
+User-Agent: *
+Content-Signal: /about ai-train=yes, search=yes, ai-input=yes
+Allow: /about
+
+User-Agent: *
+Content-Signal: /blog/ ai-train=no, search=yes, ai-input=no
+Allow: /blog/
+"""
+# A block that a service prepends.
+PREPENDED = """\
+User-agent: *
+Content-Signal: search=yes,ai-train=no
+Allow: /
+User-agent: trainer
+Disallow: /x
+Content-Signal: ai-train=yes
+User-agent: *
+Disallow: /private/
+"""
+BEFORE = """\
+Content-Signal: ai-train=no
+Content-Signal: /a search=no
+User-agent: mybot
+Allow: /
+Content-Signal: ai-train=yes, search=yes
+"""
+SPLIT = """\
+User-agent: mybot
+Content-Usage: train-ai=n
+User-agent: a
+Allow: /
+User-agent: mybot
+Content-Usage: /x search=n
+Content-Usage: search=y
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "agent", "path", "expected"),
+    [
+        (EXAMPLE, "other", "/test", "train-ai=n"),
+        (EXAMPLE, "other", "/never/test", "-"),
+        (EXAMPLE, "other", "/ai-ok/test", "train-ai=y"),
+        (EXAMPLE, "ExampleBot", "/test", "train-ai=y"),
+        (EXAMPLE, "ExampleBot", "/never/test", "train-ai=y"),
+        (EXAMPLE, "ExampleBot", "/ai-ok/test", "train-ai=y"),
+        (TWO_PATHS, "mybot", "/about", "ai-use=y search=y train-ai=y"),
+        (TWO_PATHS, "mybot", "/blog/1", "ai-use=n search=y train-ai=n"),
+        (TWO_PATHS, "mybot", "/", "-"),
+        (PREPENDED, "mybot", "/", "search=y train-ai=n"),
+        (PREPENDED, "mybot", "/private/", "-"),
+        (PREPENDED, "trainer", "/", "train-ai=y"),
+        # A signal before any group is for all, and is combined with that of the group.
+        (BEFORE, "mybot", "/", "search=y train-ai=n"),
+        (BEFORE, "mybot", "/a", "search=n train-ai=y"),
+        (BEFORE, "other", "/", "train-ai=n"),
+        # A Content-Signal record ends no group: it is an other record (RFC 9309, 2.2.4).
+        ("User-agent: a\nContent-Signal: ai-train=no\nUser-agent: b\nAllow: /", "b", "/",
+         "train-ai=n"),
+        # RFC 9309, 2.2.1: names ignore case, groups of one name are merged, and a crawler's
+        # own group hides the group for everyone.
+        ("User-agent: MYBOT\nContent-Usage: train-ai=n", "mybot", "/", "train-ai=n"),
+        (SPLIT, "mybot", "/", "search=y train-ai=n"),
+        ("User-agent: *\nContent-Usage: train-ai=n\nUser-agent: mybot\nDisallow:", "mybot", "/",
+         "-"),
+        # Without a group there is no record.
+        ("User-agent: a\nContent-Usage: train-ai=n", "mybot", "/", "-"),
+        ("Content-Usage: train-ai=n\nUser-agent: *\nAllow: /", "mybot", "/", "-"),
+        # attach-05, 3: the record is a rule, and ends a run of user-agent lines.
+        ("User-agent: mybot\nContent-Usage: train-ai=n\nUser-agent: b\nAllow: /", "b", "/", "-"),
+        ("User-agent: mybot\nUser-agent: b\nContent-Usage: train-ai=n", "b", "/", "train-ai=n"),
+        # Other records do not end a group (RFC 9309, 2.2.4).
+        ("User-agent: a\nCrawl-delay: 1\nUser-agent: b\nContent-Usage: train-ai=n", "a", "/",
+         "train-ai=n"),
+        # Field names in any case, with white space around them; UTF-16.
+        ("User-agent: *\n  CONTENT-usage\t:train-ai=n", "mybot", "/", "train-ai=n"),
+        ("User-agent: *\nContent-Usage: train-ai=n\n".encode("utf-16"), "mybot", "/", "train-ai=n"),
+        # Of several product tokens, the first that has a group is used.
+        ("User-agent: b\nContent-Usage: search=n\nUser-agent: *\nContent-Usage: search=y",
+         ("a", "b"), "/", "search=n"),
+        ("User-agent: b\nContent-Usage: search=n\nUser-agent: *\nContent-Usage: search=y",
+         ("a", "c"), "/", "search=y"),
+    ],
+)  # fmt: skip
+def test_groups(body: str | bytes, agent: str, path: str, expected: str) -> None:
+    """The records of the crawler's group state what its pages may be used for; those of a path
+    that it may not fetch, nothing.
+    """
+    found = robots_usage(body, path, agent)
+    assert stated(found) == expected
+    assert bool(found) is (expected != "-")
+
+
+@pytest.mark.parametrize(
+    ("records", "path", "expected"),
+    [
+        # attach-05, 3.1: the longest path wins, by octets of the encoded path, in any
+        # order; a record without a path is shorter than any.
+        (["train-ai=n", "/ train-ai=y"], "/a", "train-ai=y"),
+        (["/a/b train-ai=y", "/a train-ai=n"], "/a/b", "train-ai=y"),
+        (["/a/b train-ai=y", "/a train-ai=n"], "/a/c", "train-ai=n"),
+        # The longer path hides the whole shorter record, also its other categories.
+        (["train-ai=n", "/a search=y"], "/a", "search=y"),
+        (["train-ai=n", "/a Search=y"], "/a", "-"),
+        # Encoding as in RFC 9309, 2.2.2.
+        (["/%62 train-ai=n"], "/b", "train-ai=n"),
+        (["/\u30c4 train-ai=n"], "/%E3%83%84", "train-ai=n"),
+        # Special characters as in RFC 9309, 2.2.3.
+        (["/*.pdf$ train-ai=n"], "/x/y.pdf", "train-ai=n"),
+        (["/*.pdf$ train-ai=n"], "/x/y.pdf?z", "-"),
+        # Records with identical or equally long paths all apply; the most restrictive value wins.
+        (["/a train-ai=y", "/a train-ai=n"], "/a", "train-ai=n"),
+        (["/a train-ai=y", "/%61 train-ai=n"], "/a", "train-ai=n"),
+        (["/a train-ai=y", "/a search=n"], "/a", "search=n train-ai=y"),
+        (["/*/b train-ai=y", "/a/* train-ai=n"], "/a/b", "train-ai=n"),
+        (["/a/b* train-ai=y", "/a/b/ train-ai=n"], "/a/b/", "train-ai=n"),
+        (["/a/b/ train-ai=n", "/a/b* train-ai=y"], "/a/b/", "train-ai=n"),
+        (["train-ai=y", "train-ai=n"], "/a", "train-ai=n"),
+        # 3.2: a path always begins with a slash, and ends with white space.
+        (["a train-ai=n"], "/a", "-"),
+        (["*.pdf train-ai=n"], "/x.pdf", "-"),
+        (["/a\ttrain-ai=n"], "/a", "train-ai=n"),
+        (["/a   train-ai=n  "], "/a", "train-ai=n"),
+        (["/a"], "/a", "-"),
+        (["/atrain-ai=n"], "/a", "-"),
+        # 3.2: "#" ends the value.
+        (["train-ai=n # please"], "/a", "train-ai=n"),
+    ],
+)
+def test_paths(records: list[str], path: str, expected: str) -> None:
+    """Of the records with a path, those with the longest that matches count."""
+    body = "User-agent: *\n" + "".join(f"Content-Usage: {each}\n" for each in records)
+    assert stated(robots_usage(body, path)) == expected
+
+
+@pytest.mark.parametrize(
+    ("records", "path", "expected"),
+    [
+        (
+            "Content-Usage: /a train-ai=n\nContent-Usage: /a/b train-ai=y",
+            "/a/b",
+            "train-ai=n",
+        ),
+        ("Content-Usage: train-ai=n\nContent-Usage: /a train-ai=y", "/a", "train-ai=n"),
+        ("\nContent-Usage: train-ai=n", "/a", "-"),
+    ],
+)
+def test_the_classic_dialect_takes_the_first_record_that_matches(
+    records: str, path: str, expected: str
+) -> None:
+    """In the classic dialect an empty line ends a group, and the first record counts."""
+    found = robots_usage(f"User-agent: *\n{records}", path, dialect=CLASSIC)
+    assert stated(found) == expected
+
+
+OF_ALL = "License: https://e.com/all\n"
+OWN = "User-agent: ExampleBot\nAllow: /\nLicense: https://e.com/own\n\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "agent", "licenses"),
+    [
+        # rslstandard.org/guide/robots-txt.
+        (f"{OF_ALL}User-agent: Googlebot\nAllow: /", "mybot", "https://e.com/all"),
+        (f"{OF_ALL}User-agent: Googlebot\nAllow: /", "googlebot", "https://e.com/all"),
+        # RSL 1.0, 4.4.2 and 4.4.3: licenses of the group hide those of the file.
+        (f"{OF_ALL}{OWN}User-agent: *\nAllow: /\n", "examplebot", "https://e.com/own"),
+        (f"{OF_ALL}{OWN}User-agent: *\nAllow: /\n", "mybot", "https://e.com/all"),
+        (f"{OWN}User-agent: *\nAllow: /\n{OF_ALL}", "mybot", "https://e.com/all"),
+        # Several licenses, each once; without an absolute URI they are ignored (4.4.1).
+        (f"{OF_ALL}LICENSE:https://b.example/2\n{OF_ALL}User-agent: *\n", "mybot",
+         "https://e.com/all https://b.example/2"),
+        ("License: /license.xml\nLicense: none (public domain)", "mybot", ""),
+    ],
+)  # fmt: skip
+def test_licenses(body: str, agent: str, licenses: str) -> None:
+    """The licences of the crawler's group, or those for all; they state no preference."""
+    found = robots_usage(body, "/", agent)
+    assert (" ".join(found.licenses), stated(found)) == (licenses, "-")
+
+
+SITES = [
+    (sources.split(", ")[0], block)
+    for block in Path(__file__)
+    .with_name("real.txt")
+    .read_text("utf-8")
+    .split("\n== ")[1:]
+    for sources in block.splitlines()[:1]
+]
+
+
+@pytest.mark.parametrize(
+    "block", [block for _, block in SITES], ids=[name for name, _ in SITES]
+)
+def test_a_real_site(block: str) -> None:
+    """The preferences of real sites, from ``real.txt`` beside this file, which says its format."""
+    lines = block.splitlines()[1:]
+    body = "\n".join(line for line in lines if not line.startswith("? "))
+    questions = [line[2:].split(" = ") for line in lines if line.startswith("? ")]
+    assert questions
+    for asked, expected in questions:
+        agent, path = asked.split()
+        found = robots_usage(body, path, agent)
+        said = [*stated(found).split(), *(f"license={url}" for url in found.licenses)]
+        assert set(said) - {"-"} == set(expected.split()) - {"-"}, asked
+
+
+# Evidence, and statements of several sources.
+
+
+def test_evidence_of_a_record() -> None:
+    """The statement that decides names its source, signal, agent and line, and has its text."""
+    statement = robots_usage(EXAMPLE, "/ai-ok/x").because("train-ai")
+    assert statement is not None
+    assert statement[:5] == (
+        Source.ROBOTS_TXT, Signal.CONTENT_USAGE, "*", 5, "Content-Usage: /ai-ok/ train-ai=y",
+    )  # fmt: skip
+    assert (statement.category, statement.value) == ("train-ai", True)
+    assert robots_usage(BEFORE, "/", "other").statements[0].agent is None
+
+
+@pytest.mark.parametrize("level", ["immediate", "reference", "full"])
+def test_the_level_of_use_is_recorded(level: str) -> None:
+    """Each level of ``use`` is a statement about a search index and the training of a model, also
+    one that neither allows nor disallows them.
+    """
+    found = robots_usage(f"User-Agent: *\nContent-Signal: use={level}\n").statements
+    value = False if level == "immediate" else None
+    said = [(each.category, each.value, each.text) for each in found]
+    text = f"Content-Signal: use={level}"
+    assert said == [("search", value, text), ("train-ai", value, text)]
+
+
+def test_sources_are_combined() -> None:
+    """A statement that disallows wins, whatever its source (vocab-08, 5.1)."""
+    robots = robots_usage(
+        "User-agent: *\nContent-Usage: train-ai=y, search=y\nContent-Signal: ai-input=no"
+    )
+    page = UsagePreferences.parse(
+        [("Content-Usage", b"ai-use=y, search=n")], b"<meta name=robots content=noai>"
+    )
+    both = robots | page
+    assert stated(both) == "ai-use=n search=n train-ai=n"
+    assert both.to_dict()["tdm"] is None
+    assert [str(each) for each in both.statements] == [
+        *["Content-Usage: train-ai=y, search=y (robots.txt, line 2)"] * 2,
+        "Content-Signal: ai-input=no (robots.txt, line 3)",
+        *["Content-Usage: ai-use=y, search=n (header)"] * 2,
+        "noai (meta)",
+    ]
+    of_images = UsagePreferences.parse(html=b"<meta name=robots content=noimageai>")
+    because = of_images.because("train-ai", image=True)
+    assert (because and because.text, of_images.because("train-ai")) == (
+        "noimageai",
+        None,
+    )
+
+
+def test_evidence_is_bounded_and_misses_nothing() -> None:
+    """Among thousands of records for one path, the evidence keeps the few that decide. Only the
+    first hundred lines of a header field are read.
+    """
+    body = "User-agent: *\n" + "Content-Signal: ai-train=yes\n" * 500
+    found = robots_usage(body + "Content-Signal: ai-train=no\n")
+    assert found.get("train-ai") is False
+    assert len(found.statements) <= 20
+    for before, expected in ((50, "train-ai=n"), (100, "-")):
+        assert stated(header(*["x=y"] * before, "train-ai=n")) == expected
+
+
+def test_a_target_too_long_to_compare() -> None:
+    """On a URL too long to compare with all paths, every record that disallows a use counts,
+    and none that allows one.
+    """
+    paths = "".join(f"Content-Usage: /*{i}z train-ai=n, ai-use=y\n" for i in range(100))
+    robots = f"User-agent: *\nContent-Usage: search=y\n{paths}"
+    for length, expected in ((30_000, "search=y"), (50_000, "train-ai=n")):
+        assert stated(robots_usage(robots, "/" + "a" * length)) == expected
+
+
+def test_value_object() -> None:
+    """Preferences that allow the same are equal and hash alike. The repr shows them. A list of
+    fields that is none raises.
+    """
+    same = robots_usage("User-agent: *\nContent-Usage: train-ai=n, x=1")
+    assert header("train-ai=n") == same
+    assert hash(header("train-ai=n")) == hash(same)
+    assert header("train-ai=n") not in (header("train-ai=y"), "train-ai=n")
+    assert (
+        repr(header("train-ai=n, search=y"))
+        == "<UsagePreferences train-ai=n, search=y>"
+    )
+    assert repr(header("")) == "<UsagePreferences unknown>"
+    assert (bool(header("")), bool(header("x=1"))) == (False, True)
+    with pytest.raises(TypeError, match="pairs"):
+        UsagePreferences.parse(b"train-ai=n")  # type: ignore[arg-type]
+
+
+# docs/usage.md.
+
+
+def test_docs() -> None:
+    """The docs explain each purpose in the words of the code, list all that disallows and allows
+    it, and give the date of each source.
+    """
+    text = (Path(__file__).parents[3] / "docs" / "usage.md").read_text()
+
+    def written(row: Row, value: str | None) -> str:
+        if row.signal is Signal.ROBOTS_TAG:
+            return f"`{value}`{' (images)' if row.images else ''}"
+        colon = ": " if row.signal is Signal.TDM_RESERVATION else "="
+        return f"`{row.label}{colon}{value}`"
+
+    for category, meaning in CATEGORIES.items():
+        assert f"| `{category}` | {meaning} |" in text
+        ((no, yes),) = re.findall(
+            rf"^\| `{category}` \| (`.*) \| (.*) \|$", text, re.MULTILINE
+        )
+        rows = [row for row in ROWS if category in row.categories]
+        assert set(no.split(", ")) == {
+            written(row, row.disallows) for row in rows if row.disallows
+        }
+        assert set(yes.split(", ")) == {
+            written(row, row.allows) for row in rows if row.allows
+        }
+    dates = re.findall(r"\(\d{4}-\d\d-\d\d\)", vocabulary.__doc__)
+    assert len(dates) == 7
+    assert [date for date in dates if date not in text] == []

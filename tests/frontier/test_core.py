@@ -1,6 +1,4 @@
-"""The state machine of the frontier, by examples: the rules that a reader should know, and what
-the random events of ``test_core_machine.py`` do not reach.
-"""
+"""The state machine of the frontier: the phases of a host, scopes, back-off and order."""
 
 from __future__ import annotations
 
@@ -28,7 +26,12 @@ WAIT_MAX = 600.0
 class World:
     """A crawl with one line of queues and a clock. Each download slot has *places*."""
 
-    def __init__(self, places: float = 8, scopes: Scopes | None = None) -> None:
+    def __init__(
+        self,
+        places: float = 8,
+        wait_max: float = WAIT_MAX,
+        scopes: Scopes | None = None,
+    ) -> None:
         self.now = 0.0
         self.scopes = Scopes() if scopes is None else scopes
         self.known: dict[Origin, float] = {}
@@ -40,7 +43,7 @@ class World:
         self.core = Core(
             self.scopes,
             slot=self._slot,
-            wait_max=WAIT_MAX,
+            wait_max=wait_max,
             look_up=self._look_up,
             changed=self._wake,
         )
@@ -62,14 +65,16 @@ class World:
     def a(self) -> Scope:
         return self.scopes.get("a.example")
 
-    def queue(self, origin: Origin | None = None, *names: str) -> Ticket:
+    def queue(
+        self, origin: Origin | None = None, *names: str, obeys: bool = True
+    ) -> Ticket:
         """Add a queue that waits for the robots.txt of *origin*."""
         host = None if origin is None else self.core.host(origin)
-        return self.add(self.ready, host, *names)
+        return self.add(self.ready, host, *names, obeys=obeys)
 
-    def direct(self) -> Ticket:
-        """Add a request in the downloader that needs a place."""
-        return self.add(self.core.direct, None)
+    def direct(self, *names: str, obeys: bool = True) -> Ticket:
+        """Add a request in the downloader that needs places."""
+        return self.add(self.core.direct, None, *names, obeys=obeys)
 
     def asks(self, origin: Origin, *, is_patient: bool = True) -> Ticket:
         """Add a request in the downloader that waits for robots.txt of *origin*."""
@@ -78,9 +83,11 @@ class World:
         self.core.add(ticket, self.now)
         return ticket
 
-    def add(self, line: Line, host: Host | None, *names: str) -> Ticket:
+    def add(
+        self, line: Line, host: Host | None, *names: str, obeys: bool = True
+    ) -> Ticket:
         scopes = tuple(self.scopes.get(name) for name in names or ("a.example",))
-        ticket = Ticket(line, host, scopes)
+        ticket = Ticket(line, host, scopes, obeys=obeys)
         self.core.add(ticket, self.now)
         return ticket
 
@@ -207,31 +214,24 @@ def test_rules_that_are_stale() -> None:
 
 
 def test_down_and_back() -> None:
-    """DOWN: tickets wait, robots.txt is fetched again when it is due, and then they go. A host that
-    is down a second time is not asked at the time that it named the first time.
-    """
+    """DOWN: tickets wait, robots.txt is fetched again when it is due, and then they go."""
     world = World()
     ticket = world.queue(A)
     host = world.fail(A, 100)
     assert host.phase is Phase.DOWN
     late = world.queue(A)
-    world.pass_time(50)
-    assert not world.refused()
-    world.core.known(host, world.now, world.now + 1)
-    assert [world.next(), world.next()] == [ticket, late]
-    world.pass_time(10)
-    world.core.add(ticket, world.now)
-    world.fail(A, 100)
     world.pass_time(99.9)
     assert world.wanted() is None
+    assert not world.refused()
     world.pass_time(0.1)
     assert world.wanted() is host
+    world.core.known(host, world.now, inf)
+    assert [world.next(), world.next()] == [ticket, late]
 
 
-def test_down_for_too_long_and_back() -> None:
+def test_down_for_too_long() -> None:
     """DOWN to REFUSED: robots.txt is fetched once more when the wait is over, earlier than planned;
-    if that fails too, all tickets are refused, at once. Only if one comes, robots.txt is fetched
-    again, when that is due; if it is known then, tickets go.
+    if that fails too, all tickets are refused.
     """
     world = World()
     tickets = [world.queue(A), world.queue(A)]
@@ -245,22 +245,8 @@ def test_down_for_too_long_and_back() -> None:
     assert world.fail(A, 200) is host
     assert host.phase is Phase.REFUSED
     assert world.refused() == tickets
-    world.end(tickets[1])
-    world.pass_time(1000)
-    assert world.wanted() is None
-    for retry in (100, 100):
-        world.core.add(tickets[0], world.now)
-        assert world.refused() == tickets[:1]
-        assert world.fail(A, retry) is host
-        world.core.add(tickets[0], world.now)
-        assert world.refused() == tickets[:1]
-        world.pass_time(99.9)
-        assert world.wanted() is None
-        world.pass_time(0.1)
-    assert world.wanted() is host
-    world.core.known(host, world.now, inf)
     world.core.add(tickets[0], world.now)
-    assert world.next() is tickets[0]
+    assert world.refused() == tickets[:1]
 
 
 @pytest.mark.parametrize(("wait", "is_asked"), [(0.0, False), (300.0, True)])
@@ -293,7 +279,7 @@ def test_requests_that_do_not_wait_for_an_unreachable_host() -> None:
 def test_a_fetch_without_a_result_is_repeated() -> None:
     """Requests that come while the fetch of their robots.txt is being cancelled, or fails with an
     error in a component, do not wait for ever, nor for other hosts: neither in the first fetch nor
-    in one of a robots.txt that is unreachable, nor if nothing waited for it meanwhile.
+    in one of a robots.txt that is unreachable.
     """
     world = World()
     ticket = world.asks(A)
@@ -307,13 +293,49 @@ def test_a_fetch_without_a_result_is_repeated() -> None:
         assert host.phase is Phase.DOWN
         assert world.wanted(is_needed=False) is host
         world.core.unknown(host, world.now)
-    world.pass_time(60)
-    assert world.wanted() is host
-    world.end(ticket)
-    world.core.unknown(host, world.now)
-    ticket = world.asks(A)
     world.learn()
     assert world.granted() == [ticket]
+
+
+def test_a_fetch_without_a_result_while_nothing_waits() -> None:
+    """A request that comes after a fetch without a result has robots.txt fetched again, also if the
+    host is down and nothing waited for it meanwhile.
+    """
+    world = World()
+    first = world.queue(A)
+    host = world.fail(A, 100)
+    world.pass_time(100)
+    assert world.wanted() is host
+    world.end(first)
+    world.core.unknown(host, world.now)
+    world.queue(A)
+    assert world.wanted() is host
+
+
+def test_a_refused_host_that_is_back() -> None:
+    """REFUSED: a ticket is refused at once. Only if one comes, robots.txt is fetched again, when
+    that is due; if it is known then, tickets go.
+    """
+    world = World()
+    world.end(world.queue(A))
+    first = world.queue(A)
+    host = world.fail(A, 100, wait=0)
+    assert world.refused() == [first]
+    world.end(first)
+    world.pass_time(1000)
+    assert world.wanted() is None
+    second = world.queue(A)
+    assert world.refused() == [second]
+    assert world.fail(A, 100) is host
+    third = world.queue(A)
+    assert world.refused() == [third]
+    world.pass_time(99.9)
+    assert world.wanted() is None
+    world.pass_time(0.1)
+    assert world.wanted() is host
+    world.core.known(host, world.now, inf)
+    world.core.add(second, world.now)
+    assert world.next() is second
 
 
 def test_refused_hosts_that_are_forgotten() -> None:
@@ -331,6 +353,36 @@ def test_refused_hosts_that_are_forgotten() -> None:
 
 
 # Places and delays.
+
+
+@pytest.mark.parametrize(("ago", "expected"), [(0, 5), (3, 2), (6, 0)])
+def test_a_delay_counts_from_the_fetch_of_robotstxt(
+    ago: float, expected: float
+) -> None:
+    """The first page waits for what is left of the delay since robots.txt was fetched."""
+    world = World()
+    world.core.set_delay(world.a, A, 5, 0, since=-ago)
+    world.core.set_delay(world.a, A, 5, 0, since=0)
+    world.queue()
+    assert (world.next() is None) == bool(expected)
+    world.pass_time(expected)
+    assert expected == 0 or world.next() is not None
+
+
+def test_a_delay_counts_from_the_last_answer() -> None:
+    """If the host has answered a request since robots.txt was fetched, the next one waits for the
+    whole delay after that answer.
+    """
+    world = World()
+    world.queue()
+    world.queue()
+    first = world.next()
+    world.pass_time(10)
+    world.leave(first)
+    world.core.set_delay(world.a, A, 5, world.now, since=0)
+    assert world.next() is None
+    world.pass_time(5)
+    assert world.next() is not None
 
 
 def test_a_delay_that_is_taken_back() -> None:
@@ -378,6 +430,41 @@ def test_a_host_in_many_slots_is_looked_at_once() -> None:
     assert world.looks < 10 * count
 
 
+def test_requests_in_the_downloader_go_first() -> None:
+    """At a host with a delay, requests that are in the downloader already go before the queue, in
+    order of arrival: they take places there.
+    """
+    world = World()
+    world.delay(1)
+    busy = world.queue()
+    assert world.next() is busy
+    world.core.add(busy, 0)
+    waiting = [world.direct() for _ in range(3)]
+    world.end(waiting[1])
+    world.leave(busy)
+    for ticket in (waiting[0], waiting[2]):
+        world.pass_time(1)
+        assert world.granted() == [ticket]
+        assert world.next() is None
+        world.leave(ticket)
+    world.pass_time(1)
+    assert world.next() is busy
+
+
+def test_a_request_that_a_component_holds_back() -> None:
+    """While a request from a queue has not reached the downloader, its place of the slot is free
+    for one that is there already: a component may hold the first one back until it has the second.
+    """
+    world = World(places=1)
+    held = world.queue()
+    assert world.next() is held
+    waited_for = world.direct()
+    assert world.granted() == [waited_for]
+    world.core.leave(waited_for, world.now, fetched=False)
+    world.core.sent(held)
+    assert world.direct().where is Where.AT_SCOPE
+
+
 def test_what_has_held_up_the_crawl() -> None:
     """A host holds up the crawl while requests wait for it and none is in flight. The hosts that
     did so least are forgotten.
@@ -408,6 +495,19 @@ def test_what_has_held_up_the_crawl() -> None:
 # Back-off.
 
 
+def test_a_burst_is_one_pause() -> None:
+    """Requests in flight that all answer 429 are one pause, not one for each."""
+    world = World()
+    assert world.pause(sent=0)
+    world.now = 0.5
+    for _ in range(5):
+        assert not world.pause(sent=0)
+    world.pass_time(0.9)
+    assert world.direct().where is Where.AT_SCOPE
+    world.pass_time(0.2)
+    assert len(world.granted()) == 1
+
+
 @pytest.mark.parametrize(
     ("delay", "expected"), [(0, [1, 2, 4, 8, 8]), (3, [3, 3, 4, 8, 8])]
 )
@@ -431,6 +531,20 @@ def test_longer_from_pause_to_pause(delay: float, expected: list[float]) -> None
     assert pauses == expected
 
 
+def test_as_long_as_the_host_says() -> None:
+    """A pause is as long as Retry-After says, also beyond REP_BACKOFF_MAX; a shorter one does not
+    end it.
+    """
+    world = World()
+    world.pause(100, cap=60, sent=0)
+    world.pause(5, cap=60, sent=0)
+    waiting = [world.direct(obeys=False)]
+    world.pass_time(99.9)
+    assert not world.core.granted
+    world.pass_time(0.1)
+    assert world.granted() == waiting
+
+
 def test_a_slow_start_after_a_pause() -> None:
     """After a pause one request is in flight, and one more after each success, up to the places of
     the slot. Answers to requests from before the pause do not count.
@@ -452,6 +566,25 @@ def test_a_slow_start_after_a_pause() -> None:
     assert world.a.back_off is None
 
 
+def test_each_pause_has_its_slow_start() -> None:
+    """After a second pause, one request is in flight, however many were before it."""
+    world = World(places=4)
+    world.pause(10, sent=0)
+    world.pass_time(10)
+    for _ in range(2):
+        world.core.succeeded(world.a, world.now, sent_at=world.now)
+    for _ in range(5):
+        world.queue()
+    in_flight = [world.next() for _ in range(3)]
+    assert None not in in_flight
+    world.pause(10, sent=world.now)
+    world.pass_time(10)
+    for ticket in in_flight:
+        world.leave(ticket)
+    assert world.next() is not None
+    assert world.next() is None
+
+
 def test_the_first_pause_is_short_again_after_a_success() -> None:
     """After a success, the next pause that the crawl chooses is the shortest one again."""
     world = World()
@@ -467,15 +600,14 @@ def test_the_first_pause_is_short_again_after_a_success() -> None:
 
 def test_a_pause_that_is_too_long() -> None:
     """If a host asks for a pause longer than REP_WAIT_MAX, its requests are refused, waiting ones
-    and new ones, but not those that were cancelled; after the pause they go.
+    and new ones; after the pause they go.
     """
     world = World()
     world.pause(10, sent=0)
-    cancelled, waiting, ready = world.direct(), world.direct(), world.queue()
-    world.end(cancelled)
+    waiting, ready = world.direct(), world.queue()
     world.pause(WAIT_MAX + 1, sent=0)
     new = world.queue()
-    assert world.refused() == [waiting, ready, new]
+    assert set(world.refused()) == {waiting, ready, new}
     world.pass_time(WAIT_MAX + 1)
     world.core.add(new, world.now)
     assert world.next() is new
@@ -516,7 +648,59 @@ def test_a_host_that_answers_429_for_ever() -> None:
     assert not world.refused()
 
 
+def test_a_first_request_after_a_pause_that_is_not_sent() -> None:
+    """If the request that was to find out whether a host is back is not sent, the next one of its
+    host and slot is, and is not refused.
+    """
+    world = World()
+    world.delay(1)
+    slot = world.scopes.get("slot")
+    world.core.back_off(slot, 0, delay=WAIT_MAX, cap=60, sent_at=0)
+    probe = world.queue(None, "a.example", "slot")
+    world.pass_time(WAIT_MAX)
+    assert world.next() is probe
+    other = world.queue(None, "a.example", "slot")
+    assert world.next() is None
+    world.core.leave(probe, world.now, fetched=False)
+    assert not world.core.refused
+    assert world.next() is other
+
+
+def test_a_pause_is_remembered_for_a_while() -> None:
+    """For ten minutes after a pause, a host without requests keeps its slow start; then it is
+    forgotten.
+    """
+    world = World()
+    world.end(world.queue())
+    world.pause(10, sent=0)
+    world.pass_time(609)
+    assert world.a.back_off is not None
+    world.pass_time(1)
+    assert not len(world.scopes)
+
+
 # Tickets that are cancelled.
+
+
+def test_a_ready_queue_that_is_closed_is_not_returned() -> None:
+    """A queue that is closed while it is ready is not returned; the next one of its slot is."""
+    world = World()
+    closed, other = world.queue(), world.queue(None, "b.example", "a.example")
+    world.end(closed)
+    assert world.next() is other
+    assert world.next() is None
+
+
+def test_a_cancelled_request_is_not_refused() -> None:
+    """A request that was cancelled while it waited is not refused when its host asks for too
+    long a pause.
+    """
+    world = World()
+    world.pause(10, sent=0)
+    cancelled, waiting = world.direct(), world.direct()
+    world.end(cancelled)
+    world.pause(WAIT_MAX + 1, sent=0)
+    assert world.refused() == [waiting]
 
 
 @pytest.mark.parametrize("seconds", [10, WAIT_MAX + 1])
@@ -562,6 +746,21 @@ def test_a_fetch_that_nothing_waits_for_any_more() -> None:
 # What holds a host back.
 
 
+def test_a_long_delay_holds_up_only_those_that_keep_to_it() -> None:
+    """Behind a queue that waits for the delay, one that obeys no delay goes as soon as its slot
+    has a place.
+    """
+    world = World(places=1)
+    world.delay(30)
+    first = world.queue()
+    assert world.next() is first
+    world.core.add(first, world.now)
+    exempt = world.queue(obeys=False)
+    assert world.next() is None
+    world.leave(first)
+    assert world.next() is exempt
+
+
 def test_the_pages_of_a_host_go_before_robotstxt_of_other_hosts() -> None:
     """While pages wait at a host with a delay, one of four requests at most is for the robots.txt
     that another host redirects there, also if they come one at a time; without pages, each is.
@@ -588,7 +787,39 @@ def test_the_pages_of_a_host_go_before_robotstxt_of_other_hosts() -> None:
     assert went[40:] == "SSSS"
 
 
+def test_a_retry_that_was_planned_before_the_host_was_back() -> None:
+    """A host that is down a second time is not asked at the time that it named the first time."""
+    world = World()
+    world.queue(A)
+    host = world.fail(A, 100, wait=0)
+    world.queue(A)
+    world.refused()
+    world.pass_time(50)
+    world.core.known(host, world.now, 51)
+    world.pass_time(10)
+    world.queue(A)
+    world.fail(A, 100)
+    world.pass_time(99)
+    assert world.wanted() is None
+    world.pass_time(1)
+    assert world.wanted() is host
+
+
 # Order.
+
+
+def test_the_fewest_in_flight_first_and_then_in_turn() -> None:
+    """The download slot with the fewest requests in flight goes first; of equals, the one that has
+    waited longest. The queues of one slot take turns.
+    """
+    world = World()
+    a1, b1, a2, b2 = (world.queue(None, name) for name in "abab")
+    assert [world.next(), world.next()] == [a1, b1]
+    world.add(world.core.direct, None, "a")
+    world.core.add(a1, 0)
+    assert len(world.ready) == 3
+    assert world.ready.first() is b2
+    assert [world.next() for _ in range(4)] == [b2, a2, a1, None]
 
 
 def test_crawls_take_turns() -> None:
@@ -636,6 +867,15 @@ def test_a_crawl_that_ends_takes_its_delays_with_it() -> None:
     first.scopes.drop(first.core, first.now)
     assert second.wakes > wakes
     assert second.next() is not None
+
+
+def test_a_scope_that_no_request_comes_to_is_forgotten() -> None:
+    """A pause, or a delay, of a host to which no request comes takes no memory for ever."""
+    world = World()
+    world.pause(10, sent=0)
+    world.core.set_delay(world.scopes.get("b.example"), B, 5, 0, since=0)
+    world.pass_time(10_000)
+    assert not len(world.scopes)
 
 
 def test_the_cost_does_not_grow_with_the_hosts() -> None:

@@ -14,8 +14,8 @@ from scrapy_rep.ledger import writer as module
 from scrapy_rep.ledger.reader import open_ledger
 from scrapy_rep.ledger.seals import Checked, check, sealed_digest
 from scrapy_rep.ledger.traffic import Traffic
-from scrapy_rep.ledger.writer import LedgerWriter, open_to_write
-from tests.ledger.records import CRAWL, END, ORIGIN, decided, snapshot
+from scrapy_rep.ledger.writer import LedgerWriter
+from tests.ledger.records import CRAWL, END, ORIGIN, decided, snapshot, write_crawl
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,22 +23,17 @@ if TYPE_CHECKING:
 RULES = b"User-agent: *\nDisallow: /\n"
 
 
-def crawled(path: Path, decisions: int = 30) -> LedgerWriter:
-    """Write a crawl in several transactions."""
-    writer, traffic = LedgerWriter(path, CRAWL), Traffic()
-    traffic.write = writer.write
-    writer.write(snapshot(RULES))
-    for number in range(decisions):
+def crawled(path: Path) -> LedgerWriter:
+    """Write a crawl of 30 decisions, in four transactions."""
+    traffic, counts = Traffic(), list[Any]()
+    traffic.write = counts.append
+    for number in range(30):
         traffic.note_page(ORIGIN, 100, float(number))
-        writer.write(decided(number, url=f"{ORIGIN}/{number}?ü\0"))
-        if number % 10 == 9:
-            assert writer._write_all()
-    writer.write(snapshot(RULES + b"# later\n", fetched=50.0))
-    writer._end = END
-    assert writer._write_all()
-    assert writer._connection is not None
-    module.close_and_merge_log(writer._connection)
-    return writer
+    decisions = [decided(n, url=f"{ORIGIN}/{n}?ü\0") for n in range(30)]
+    last = [*decisions[20:], *counts]
+    later = [snapshot(RULES + b"# later\n", fetched=50.0)]
+    first = [snapshot(RULES), *decisions[:10]]
+    return write_crawl(path, first, decisions[10:20], last, later)
 
 
 @pytest.fixture
@@ -152,6 +147,9 @@ CHANGES = {
 }  # fmt: skip
 
 
+OTHER_FILE = "UPDATE body SET body = x'61', sha256 = sha256(x'61') WHERE rowid = 1"
+
+
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change(path: Path, name: str) -> None:
     """A change is found, in the batch of rows where it is, and exactly if a row is missing or was
@@ -162,37 +160,29 @@ def test_a_change(path: Path, name: str) -> None:
     assert problems(path)[0] == expected
 
 
-def test_a_row_of_another_crawl(path: Path) -> None:
-    """A row that is moved to another crawl is missing in the one, and added in the other."""
-    change(path, "UPDATE decision SET crawl = 2 WHERE id = 5")
-    assert problems(path) == [
-        (1, "decision", "removed", 5, 5),
-        (2, "decision", "added", 5, 5),
-    ]
-    change(path, "UPDATE decision SET crawl = 77 WHERE id = 5")
-    assert problems(path) == [
-        (1, "decision", "removed", 5, 5),
-        (77, "crawl", "removed", 77, 77),
-    ]
-
-
-def test_a_robots_txt_with_its_key(path: Path) -> None:
-    """Another robots.txt with the right key is not the one that the snapshot names."""
-    change(path, "UPDATE body SET body = x'61', sha256 = sha256(x'61') WHERE rowid = 1")
-    assert {each[:3] for each in problems(path)} == {
-        (1, "body", "removed"),
-        (2, "body", "removed"),
-        (None, "body", "added"),
-    }
-    change(
-        path,
-        "UPDATE snapshot SET sha256 = sha256(x'61')"
-        " WHERE sha256 NOT IN (SELECT sha256 FROM body)",
-    )
-    assert {each[:3] for each in problems(path)} == {
-        (1, "snapshot", "changed"),
-        (2, "snapshot", "changed"),
-    }
+@pytest.mark.parametrize(
+    ("scripts", "expected"),
+    [
+        (["UPDATE decision SET crawl = 2 WHERE id = 5"],
+         {(1, "decision", "removed"), (2, "decision", "added")}),
+        (["UPDATE decision SET crawl = 77 WHERE id = 5"],
+         {(1, "decision", "removed"), (77, "crawl", "removed")}),
+        ([OTHER_FILE], {(1, "body", "removed"), (2, "body", "removed"), (None, "body", "added")}),
+        ([OTHER_FILE, ("UPDATE snapshot SET sha256 = sha256(x'61')"
+          " WHERE sha256 NOT IN (SELECT sha256 FROM body)")],
+         {(1, "snapshot", "changed"), (2, "snapshot", "changed")}),
+    ],
+    ids=["row of another crawl", "row of no crawl", "other robots.txt", "and its snapshots"],
+)  # fmt: skip
+def test_a_change_in_two_places(
+    path: Path, scripts: list[str], expected: set[tuple[Any, ...]]
+) -> None:
+    """A row that is moved to another crawl is missing in the one, and added in the other. Another
+    robots.txt with the right key is not the one that the snapshots name.
+    """
+    for script in scripts:
+        change(path, script)
+    assert {each[:3] for each in problems(path)} == expected
 
 
 def test_rows_and_seals(path: Path, tmp_path: Path) -> None:
@@ -213,14 +203,19 @@ def test_rows_and_seals(path: Path, tmp_path: Path) -> None:
     assert checked(path)[0].digest == before
 
 
-def test_without_seals(path: Path) -> None:
-    """A crawl without seals, as earlier versions wrote it, has no digest and no problems."""
+def test_a_ledger_of_an_earlier_version(path: Path) -> None:
+    """A crawl without seals, as earlier versions wrote it, has no digest and no problems. A crawl
+    that continues such a ledger seals its own rows.
+    """
     change(path, "DELETE FROM seal WHERE crawl = 1")
     first, second = checked(path)
     assert (first.digest, first.problems) == (None, [])
     assert second.digest
     change(path, "DROP TABLE seal")
     assert [each.digest for each in checked(path)] == [None, None]
+    third = crawled(path)
+    assert [each.digest for each in checked(path)] == [None, None, third.digest]
+    assert problems(path) == []
 
 
 def test_killed(tmp_path: Path) -> None:
@@ -235,9 +230,7 @@ def test_killed(tmp_path: Path) -> None:
         assert writer._write_all()
     assert writer._connection
     writer._connection.close()
-    [found] = checked(path)
-    assert found.problems == []
-    assert writer.digest is None
+    assert (problems(path), writer.digest) == ([], None)
     for script, expected in {
         "UPDATE decision SET time = 9 WHERE id = 2": (1, "decision", "changed", 2, 2),
         "DELETE FROM decision WHERE id = 3": (1, "decision", "removed", 3, 3),
@@ -252,17 +245,14 @@ def test_killed(tmp_path: Path) -> None:
 def test_nothing_decided(tmp_path: Path) -> None:
     """A crawl without decisions seals that there are none."""
     path = tmp_path / "ledger.sqlite"
-    writer = LedgerWriter(path, CRAWL)
-    writer.start()
-    writer.close(END)
+    writer = write_crawl(path, [])
     [found] = checked(path)
     assert (found.rows, found.problems) == ({"crawl": 1}, [])
-    before = found.digest
-    assert before == writer.digest
+    assert found.digest == writer.digest
     change(path, CHANGES["added row"][0])
     [found] = checked(path)
     assert [each.what for each in found.problems] == ["added"]
-    assert found.digest != before
+    assert found.digest != writer.digest
 
 
 def test_a_failed_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,14 +296,3 @@ def test_a_table_and_a_column_of_later_versions(path: Path) -> None:
     assert checked(path)[0].digest != before[0]
     change(path, "INSERT INTO mine VALUES (1)")
     assert problems(path) == [(1, "mine", "added", None, None)]
-
-
-def test_a_ledger_of_an_earlier_version(path: Path) -> None:
-    """A crawl that continues such a ledger seals its own rows."""
-    change(path, "DROP TABLE seal")
-    open_to_write(path).close()
-    crawled(path)
-    first, second, third = checked(path)
-    assert (first.digest, second.digest) == (None, None)
-    assert third.digest
-    assert not third.problems

@@ -1,0 +1,743 @@
+"""What a report says of ledgers: its answers and headline, and the rows of its tables."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from scrapy_rep.report import shown
+from scrapy_rep.report.answers import answers
+from scrapy_rep.report.ledgers import IN_PLACE, Ledgers, Limits
+from scrapy_rep.report.render import render
+from scrapy_rep.report.robotstxt import _forbids, excerpt
+from scrapy_rep.report.tables import overall
+from tests.report.ledgers import (
+    NEWS,
+    PRESS,
+    PRESS_HOST,
+    START,
+    Ledger,
+    eventful,
+    measured,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ORIGIN, OTHER = "https://a.example", "https://b.example"
+DEFAULT = Limits()
+BACK_OFF = {"layer": "delay", "verdict": "noted", "reason": "back-off", "agent": None}
+DOWN: dict[str, Any] = {"access": "unreachable", "status": 503}
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    ledger = Ledger(tmp_path / "ledger.rep")
+    yield ledger
+    ledger.connection.close()
+
+
+def rows(
+    view: str, columns: str, *paths: str, limits: Limits = DEFAULT, **found_by: object
+) -> list[tuple[object, ...]]:
+    """Return these columns of the rows of a view over the ledgers at *paths*."""
+    with closing(Ledgers(paths, limits)) as ledgers:
+        found = ledgers.view(view, **found_by).fetchall()
+    return [tuple(row[column] for column in columns.split()) for row in found]
+
+
+def answered(*paths: str) -> list[str]:
+    """Return the answers, in order: fetched, refused, delays, pauses, crawlers."""
+    with closing(Ledgers(paths, DEFAULT)) as ledgers:
+        (total,) = ledgers.view("total")
+        return [one["answer"] for one in answers(ledgers, total)]
+
+
+def report(*paths: str) -> dict[str, Any]:
+    """Return what the report says of the crawls as a whole."""
+    with closing(Ledgers(paths, DEFAULT)) as ledgers:
+        return overall(ledgers, START)
+
+
+def page(*paths: str, limits: Limits = DEFAULT) -> str:
+    with closing(Ledgers(paths, limits)) as ledgers:
+        return "".join(render(ledgers, START))
+
+
+# The answers.
+
+
+def test_answers_of_a_crawl_that_was_measured(tmp_path: Path) -> None:
+    """Each question has its answer in a sentence or two, also if the ledger has only refusals. What
+    an earlier version did not measure is said beside it.
+    """
+    path = measured(tmp_path / "measured")
+    delays = "Yes, at all 5 hosts with a delay. The shortest time from an answer to the next "
+    assert answered(path) == [
+        "4,124 pages (96.5 MB) from 7 hosts, on 1 day.",
+        "68 requests refused, because a rule matches.",
+        (
+            f"{delays}request was 1.02 times the delay: 5.1 s at https://news.example, which asks for "
+            "5 s."
+        ),
+        (
+            "Yes, at the one host with a pause. The shortest time from an answer to the next request "
+            "was 1.02 times the pause: 1 min 1 s at https://busy.example, which asks for 1 min. "
+            "Asked for: 2 pauses, of 1 min at most."
+        ),
+        (
+            "2 hosts name AI crawlers in robots.txt. 2 forbid at least one of them everything: "
+            "https://daily.example (CCBot, GPTBot, PerplexityBot), "
+            "https://news.example (CCBot, GPTBot, PerplexityBot)."
+        ),
+    ]
+    fetched, _, both, *_ = answered(eventful(tmp_path / "earlier"), path)
+    assert fetched.startswith(
+        "4,124 pages (96.5 MB) from 7 hosts, on 1 day. Not known for 2"
+    )
+    assert both.startswith(delays)
+    assert "1 more host asks for a delay that no request had to keep to" in both
+
+
+def test_answers_of_a_crawl_that_was_not_measured(tmp_path: Path) -> None:
+    """A ledger that has not measured says that it does not know, not that nothing happened."""
+    earlier = "since an earlier version of scrapy-rep wrote the ledger."
+    fetched, refused, *others = answered(eventful(tmp_path / "ledger"))
+    assert fetched == f"Not known for 2 crawls, {earlier}"
+    assert refused.startswith("55 requests refused: 50 because a rule matches, ")
+    assert others == [
+        f"2 hosts ask for a delay; whether it was kept is not known, {earlier}",
+        "No host asked for a pause (429, 503).",
+        "None names a known AI crawler.",
+    ]
+
+
+def test_answers_of_a_crawl_without_requests(ledger: Ledger) -> None:
+    """A crawl that has fetched nothing knows that."""
+    ledger.crawl()
+    path = ledger.close()
+    assert answered(path) == [
+        "0 pages (0 bytes) from 0 hosts.",
+        "0 requests refused.",
+        "No host asks for a delay.",
+        "No host asked for a pause (429, 503).",
+        "None names a known AI crawler.",
+    ]
+    assert report(path)["headline"] == "No page was fetched"
+
+
+def test_delays_and_pauses_that_were_not_kept(ledger: Ledger) -> None:
+    """The exceptions are named, with what was asked for; 0.999 of a delay is not rounded to 1."""
+    ledger.crawl("denied")
+    for number, gap in enumerate((1.997, 0.0, 2.0, 1.9995, None)):
+        origin = f"https://{number}.example"
+        ledger.snapshot(origin, PRESS)
+        resumed = {"pauses": 1, "pause": 5.0, "resumed": number or None}
+        ledger.traffic(origin, 0, pages=1, delay=2.0, gap=gap, **resumed)
+        ledger.traffic(origin, 1, pages=1, delay=2.0, gap=9.0)
+        ledger.decision(f"{origin}/", **BACK_OFF)
+    ledger.snapshot(OTHER, PRESS)
+    ledger.progress(0, pages=10)
+    path = ledger.close()
+    assert answered(path)[2:4] == [
+        (
+            "Not kept at 2 of 5 hosts with a delay: https://1.example (the next request after 0 s, "
+            "asked for 2 s), https://0.example (the next request after 1.997 s, asked for 2 s). 1 more "
+            "host asks for a delay that no request had to keep to."
+        ),
+        (
+            "Not kept at 4 of 5 hosts with a pause: https://1.example (the next request after 1 s, "
+            "asked for 5 s), https://2.example (the next request after 2 s, asked for 5 s), "
+            "https://3.example (the next request after 3 s, asked for 5 s) and 1 more host. "
+            "Asked for: 5 pauses, of 5 s at most."
+        ),
+    ]
+    assert rows("delay", "origin kept gap", path) == [
+        ("https://1.example", 0, 0.0),
+        ("https://0.example", 0, 1.997),
+        ("https://3.example", 1, 1.9995),
+        ("https://2.example", 1, 2.0),
+        ("https://4.example", 1, 9.0),
+        (OTHER, None, None),
+    ]
+
+
+def test_a_delay_that_the_crawl_ignores(ledger: Ledger) -> None:
+    """Where no request had to keep to a delay, the answer is neither yes nor no."""
+    ledger.crawl("denied")
+    ledger.snapshot(ORIGIN, PRESS)
+    ledger.traffic(ORIGIN, 0, pages=3, bytes=3)
+    ledger.progress(0, pages=3, bytes=3)
+    assert answered(ledger.close())[2] == (
+        "1 host asks for a delay; no request had to keep to it (a setting or a dry run ignores "
+        "it, or none was sent)."
+    )
+
+
+# The headline.
+
+
+def test_headline_of_every_decision(tmp_path: Path) -> None:
+    """The headline checks all requests again, and the notes say for which that is not possible."""
+    said = report(eventful(tmp_path / "ledger"))
+    assert (said["kept"], said["headline"]) == (
+        True,
+        "0 of 100 pages fetched were forbidden",
+    )
+    first, *others = said["notes"]
+    assert first.startswith("96 pages checked again for this report")
+    assert others[:2] == [
+        "No robots.txt applied to 4 pages: 1 host had none.",
+        "3 more pages fetched because of an override.",
+    ]
+    settings = {(one["spider"], one["name"]) for one in said["settings"]}
+    assert ("press", "REP_NOFOLLOW") in settings
+    assert ("press", "REP_DIALECT") not in settings, "it has its default"
+    empty = Ledger(tmp_path / "empty").close()
+    assert report(empty)["headline"].startswith("No crawl")
+
+
+def test_headline_of_what_should_not_have_been(ledger: Ledger) -> None:
+    """The headline counts requests that robots.txt forbade, in any form that a server may see,
+    whatever was recorded.
+    """
+    ledger.snapshot(ORIGIN, PRESS)
+    for path in ("/private/1", "/news/../private/2", "/news/../open"):
+        ledger.allowed(f"{ORIGIN}{path}")
+    ledger.allowed(f"{ORIGIN}/news", agent="aggregator")
+    ledger.allowed(f"{ORIGIN}/news", agent=None, reason="no-group")
+    said = report(ledger.close())
+    assert (said["kept"], said["headline"]) == (
+        False,
+        "3 of 5 pages fetched were forbidden",
+    )
+    assert set(said["checked_again"]["examples"]) == {
+        f"{ORIGIN}/private/1", f"{ORIGIN}/news/../private/2", f"{ORIGIN}/news",
+    }  # fmt: skip
+
+
+def test_headline_of_what_cannot_be_asked_again(ledger: Ledger) -> None:
+    """The headline says if a custom dialect or an incomplete URL could not be checked."""
+    ledger.crawl(dialect="lenient")
+    ledger.snapshot(ORIGIN, PRESS)
+    ledger.allowed(f"{ORIGIN}/private/")
+    ledger.snapshot(ORIGIN, PRESS, fetched=START + 20)
+    ledger.allowed(f"{ORIGIN}/private/…")
+    ledger.crawl("denied")
+    said = report(ledger.close())
+    assert said["headline"] == "0 of 2 pages fetched were forbidden"
+    assert "2 pages could not be checked again" in said["notes"][0]
+    assert "the pages of 1 crawl" in said["notes"][1]
+
+
+def test_headline_of_refusals_alone(ledger: Ledger) -> None:
+    """If a ledger records only refusals, the headline makes no claim about requests. An override
+    has one row for each host, however many requests it allowed.
+    """
+    counts = {"downloader/response_count": 50, "robotstxt/response_count": 8}
+    ledger.crawl("denied", counts=json.dumps(counts))
+    ledger.snapshot(ORIGIN, PRESS)
+    ledger.refused(f"{ORIGIN}/private/", 3, "Disallow: /private/")
+    ledger.allowed(f"{ORIGIN}/", layer="override", reason="override")
+    said = report(ledger.close())
+    assert said["headline"] == "1 request was refused, 0 items and links dropped"
+    assert "only refusals" in said["notes"][0]
+    figures = {"crawls": 1, "complete": 0, "pages": 42, "let_through_by_override": 0}
+    assert said["figures"].items() >= figures.items()
+
+
+def test_pages_that_a_browser_was_led_to(ledger: Ledger) -> None:
+    """A forbidden page that a browser had been led to is counted, and breaks the promise."""
+    ledger.snapshot(ORIGIN, PRESS)
+    ledger.allowed(f"{ORIGIN}/news")
+    for via in (f"redirect {ORIGIN}/news", f"browser {ORIGIN}/news", None):
+        ledger.refused(f"{ORIGIN}/private/1", 3, "Disallow: /private/", via=via)
+    said = report(ledger.close())
+    assert (said["figures"]["arrived"], said["kept"]) == (1, False)
+
+
+# Ledgers: several, and of other versions.
+
+
+@pytest.mark.parametrize("number", [2, IN_PLACE + 3])
+def test_several_ledgers(tmp_path: Path, number: int) -> None:
+    """A report reads any number of ledgers, also more than SQLite attaches. Numbers of several
+    are added up, by host and by line.
+    """
+    paths = [eventful(tmp_path / str(each)) for each in range(number)]
+    both, alone = report(*paths), report(paths[0])
+    for name in ("crawls", "refused", "dropped", "annotated", "let_through"):
+        assert both["figures"][name] == number * alone["figures"][name] > 0
+    checked = alone["checked_again"]["checked"]
+    assert both["checked_again"]["checked"] == number * checked > 0
+    for view, columns in (
+        ("outcome", "layer verdict reason times"), ("rule", "origin statement refused")
+    ):  # fmt: skip
+        of_one = sorted(
+            (*row[:-1], number * row[-1]) for row in rows(view, columns, paths[0])
+        )
+        assert sorted(rows(view, columns, *paths)) == of_one
+    own = Ledger(tmp_path / "own")
+    own.snapshot(ORIGIN, b"User-agent: *\nDisallow: /own/\n")
+    own.refused(f"{ORIGIN}/own/1", 2, "Disallow: /own/")
+    text = page(*paths, own.close())
+    assert f"for example {ORIGIN}/own/1" in text
+    assert "<mark>Disallow: /own/</mark>" in text
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["DROP TABLE traffic", "DROP TABLE progress",
+     "ALTER TABLE decision RENAME source TO other", "ALTER TABLE decision RENAME via TO other",
+     "ALTER TABLE crawl ADD COLUMN ledger TEXT; ALTER TABLE crawl ADD COLUMN path TEXT",
+     "ALTER TABLE snapshot ADD COLUMN time TEXT; ALTER TABLE snapshot ADD COLUMN layer TEXT",
+     "ALTER TABLE decision ADD COLUMN fetched TEXT; ALTER TABLE decision ADD COLUMN ledger TEXT"],
+)  # fmt: skip
+def test_a_ledger_of_another_version(ledger: Ledger, change: str) -> None:
+    """The ledger of an earlier version lacks tables and columns, and that of a later one has more,
+    whatever their names. Both can be read.
+    """
+    ledger.connection.executescript(change)
+    ledger.snapshot(ORIGIN, PRESS)
+    ledger.allowed(f"{ORIGIN}/")
+    ledger.refused(f"{ORIGIN}/private/1", 3, "Disallow: /private/")
+    path = ledger.close()
+    assert answered(path)[:2] == [
+        "Not known for 1 crawl, since an earlier version of scrapy-rep wrote the ledger.",
+        "1 request refused, because a rule matches.",
+    ]
+    assert rows("decision", "source via", path) == [(None, None)] * 2
+
+
+def test_while_a_crawl_writes(ledger: Ledger) -> None:
+    """The report reads one committed state, while the crawl continues to write."""
+    ledger.connection.execute("PRAGMA journal_mode = WAL")
+    ledger.crawl(ended=None)
+    ledger.snapshot(ORIGIN, PRESS)
+    ledger.allowed(f"{ORIGIN}/1")
+    ledger.connection.commit()
+    ledger.allowed(f"{ORIGIN}/2")
+    with closing(Ledgers([ledger.path], DEFAULT)) as ledgers:
+        ledger.connection.commit()
+        found = overall(ledgers, START)
+    assert found["crawls"][0]["ended_at"] is None
+    assert found["figures"]["let_through"] == found["checked_again"]["checked"] == 1
+
+
+# The tables.
+
+SHOP, OLD = "https://shop.example", "https://old.example"
+
+
+@pytest.mark.parametrize(
+    ("view", "columns", "expected"),
+    [
+        pytest.param(
+            "host", "origin refused dropped access status file copy_of age",
+            [
+                (PRESS_HOST, 35, 0, "successful", 200, 1, None, 997.0),
+                (SHOP, 15, 10, "successful", 200, 2, None, 590.0),
+                ("https://gone.example", 4, 0, "unreachable", None, None, None, 590.0),
+                (OLD, 1, 0, "unreachable", 503, 3, START - 4000, 4600.0),
+                ("https://bare.example", 0, 0, "unavailable", 404, None, None, 590.0),
+                ("https://staging.example", 0, 0, None, None, None, None, None),
+                ("https://busy.example", 0, 0, "successful", 200, 4, None, 50.0),
+            ],
+            id="hosts, by refusals, each with the state of its robots.txt",
+        ),
+        pytest.param(
+            "rule", "origin statement refused",
+            [
+                (PRESS_HOST, "Disallow: /private/", 20),
+                (SHOP, "Disallow: /private/", 10),
+                (PRESS_HOST, "Disallow: /archive/", 8),
+                (PRESS_HOST, "Disallow: /*?print=", 7),
+                (SHOP, "Disallow: /*?print=", 4),
+                (OLD, "Disallow: /x", 1),
+            ],
+            id="rules that refused",
+        ),
+        pytest.param(
+            "file", "origin refused allowed",
+            [(PRESS_HOST, 35, 3), (SHOP, 14, 2), (OLD, 1, 0), ("https://busy.example", 0, 0)],
+            id="robots.txt files, by decisions",
+        ),
+        pytest.param(
+            "outage", "origin error given_up recovered copy_at",
+            [
+                ("https://gone.example", "DNS lookup failed", 4, 0, None),
+                ("https://busy.example", None, 0, 1, None),
+                (OLD, None, 0, 0, START - 4000),
+            ],
+            id="outages, with abandoned requests and recovery",
+        ),
+        pytest.param(
+            "overridden", "reason statement verdict times hosts",
+            [("override", "staging.example: ignore (our own; until 2027-01-01)", "allowed", 3, 1)],
+            id="overrides",
+        ),
+        pytest.param(
+            "outcome", "layer verdict reason times",
+            [
+                ("robots.txt", "allowed", "no-rule", 91),
+                ("robots.txt", "refused", "rule", 50),
+                ("robots.txt", "allowed", "rule", 5),
+                ("robots.txt", "allowed", "unavailable", 4),
+                ("robots.txt", "refused", "unreachable", 4),
+                ("header", "dropped", "noindex", 5),
+                ("meta", "dropped", "nofollow", 3),
+                ("meta", "annotated", "noindex", 1),
+                ("override", "allowed", "override", 3),
+                ("rel", "dropped", "nofollow", 2),
+                ("delay", "refused", "crawl-delay", 1),
+            ],
+            id="reasons, by layer",
+        ),
+    ],
+)  # fmt: skip
+def test_tables_of_two_crawls(
+    tmp_path: Path, view: str, columns: str, expected: list[tuple[object, ...]]
+) -> None:
+    """Each table counts the decisions of all crawls, the greatest number first."""
+    assert rows(view, columns, eventful(tmp_path / "ledger")) == expected
+
+
+def test_limits_say_what_is_left_out(tmp_path: Path) -> None:
+    """With limits on hosts, files and rows, the omitted ones are counted."""
+    limits = Limits(hosts=3, files=2, others=1)
+    path = eventful(tmp_path / "ledger")
+    assert rows("host", "file", path, limits=limits) == [(1,), (2,), (None,)]
+    assert rows("file", "number of_all", path, limits=limits) == [(1, 4), (2, 4)]
+    assert rows("outage", "of_all", path, limits=limits) == [(3,)]
+    assert set(rows("version", "number", path, limits=limits)) == {(1,), (2,)}
+    unreachable = page(path, limits=limits).partition('id="unreachable"')[2]
+    assert "2 more hosts not shown" in unreachable.partition("</section>")[0]
+
+
+def test_versions_of_a_robots_txt(tmp_path: Path) -> None:
+    """Versions of a robots.txt are listed, latest first, with the decisions of their lines. An older
+    copy that was followed has the date of its own fetch, not of the failed one.
+    """
+    path = eventful(tmp_path / "ledger")
+    with closing(Ledgers([path], DEFAULT)) as ledgers:
+        later, earlier, *_ = ledgers.view("version")
+        marks = ledgers.view("mark", origin=earlier["origin"], sha256=earlier["sha256"])
+        lines = excerpt(ledgers, earlier, marks.fetchall())
+    assert (later["size"], earlier["size"]) == (len(PRESS) + 20, len(PRESS))
+    assert [
+        (number, text, mark["refused"], mark["allowed"]) for number, text, mark in lines if mark
+    ] == [
+        (3, "Disallow: /private/", 20, 0),
+        (4, "Disallow: /*?print=", 7, 0),
+        (5, "Allow: /private/press-kit/", 0, 3),
+    ]  # fmt: skip
+    dates = rows("version", "origin first last copy_of", path)
+    assert (OLD, *[START - 4000] * 3) in dates
+
+
+BEGINNING = [*range(1, 41)]
+
+
+@pytest.mark.parametrize(
+    ("text", "times", "numbers"),
+    [
+        # A short file is shown whole; a mark on a line that does not exist is ignored.
+        ("a\n\nb\n", {3: 1, 7: 1, 10**12: 1}, [1, 2, 3]),
+        ("", {}, []),
+        ("x\n" * 100_000, {50_000: 2, 100_000: 1, 10**12: 1},
+         [*BEGINNING, *range(49_998, 50_003), 99_998, 99_999, 100_000]),
+        # Of too many deciding lines, those with the most decisions are shown.
+        ("x\n" * 100_000, {line: line for line in range(1, 100_001, 10)},
+         [*BEGINNING, *(line + n for line in range(99_001, 100_001, 10) for n in range(-2, 3))]),
+    ],
+    ids=["short", "empty", "long", "many deciding lines"],
+)  # fmt: skip
+def test_excerpt(text: str, times: dict[int, int], numbers: list[int]) -> None:
+    """A long file shows its beginning and the deciding lines; omitted lines are counted."""
+
+    class Body:
+        def body(self, ledger: int, sha256: str) -> bytes:
+            return text.encode()
+
+    version: Any = {"ledger": 0, "sha256": "", "dialect": "rfc9309"}
+    marks: Any = [{"line": line, "times": number} for line, number in times.items()]
+    found = list(excerpt(cast("Ledgers", Body()), version, marks))
+    all_lines = text.splitlines()
+    there = [(number, line) for number, line, _ in found if line is not None]
+    assert there == [(number, all_lines[number - 1]) for number in numbers]
+    assert sum(n for n, line, _ in found if line is None) == len(all_lines) - len(there)
+    marked = {number: mark["times"] for number, _, mark in found if mark}
+    assert marked == {line: times[line] for line in times if line in numbers}
+
+
+def test_fetched_by_host_and_day(ledger: Ledger) -> None:
+    """Pages and bytes of several hours and crawls are added up by day; most pages come first."""
+    for number in range(2):
+        ledger.crawl("denied")
+        for hour in (0, 1, 24):
+            ledger.traffic(ORIGIN, hour, pages=1 + number, bytes=10)
+        ledger.traffic(OTHER, 0, pages=50, bytes=5)
+        ledger.traffic("https://none.example", 0)
+        ledger.progress(0, pages=50)
+    path = ledger.close()
+    assert rows("fetched", "origin day pages bytes", path) == [
+        (OTHER, "2026-09-21", 100, 10),
+        (ORIGIN, "2026-09-21", 6, 40),
+        (ORIGIN, "2026-09-22", 3, 20),
+    ]
+    assert rows("fetched", "origin of_all", path, limits=Limits(others=1)) == [
+        (OTHER, 3)
+    ]
+    assert rows("host", "origin pages", path) == [(ORIGIN, 9), (OTHER, 100)]
+
+
+def test_timeline(ledger: Ledger, tmp_path: Path) -> None:
+    """The bars have what was fetched and refused, and how many requests of all crawls waited. For a
+    ledger of an earlier version, what was let through stands for what was fetched.
+    """
+    for number in range(2):
+        ledger.crawl("denied")
+        for minute in (0, 1, 5):
+            ledger.progress(minute, pages=10, waiting=minute + number)
+    ledger.snapshot(ORIGIN, PRESS)
+    first = int(START) // 60 * 60
+    ledger.refused(f"{ORIGIN}/private/", 3, "Disallow: /", time=first + 61)
+    assert rows("timeline", "start_at fetched refused waiting", ledger.close()) == [
+        (first, 20, 0, 1), (first + 60, 20, 1, 3), (first + 300, 20, 0, 11)
+    ]  # fmt: skip
+    earlier = rows("timeline", "fetched waiting", eventful(tmp_path / "earlier"))
+    assert sum(cast("int", fetched) for fetched, _ in earlier) == 100 + 3
+    assert {waiting for _, waiting in earlier} == {None}
+
+
+def test_a_long_timeline(ledger: Ledger) -> None:
+    """However long the crawls took, there are only so many bars."""
+    ledger.crawl("denied")
+    for span in range(12):
+        ledger.progress(7**span, pages=1)
+    bars: Any = rows("timeline", "start_at fetched", ledger.close())
+    assert bars[-1][0] - bars[0][0] > 3600 * 24 * 365 * 1000
+    assert len(bars) <= 72
+    assert sum(fetched for _, fetched in bars) == 12
+
+
+def test_ai_crawlers(ledger: Ledger) -> None:
+    """Each AI crawler that a robots.txt names has what is forbidden to it, and the line."""
+    ledger.snapshot(ORIGIN, b"User-agent: GPTBot\nDisallow:\n")
+    ledger.snapshot(ORIGIN, NEWS, fetched=START + 60)
+    ledger.snapshot(OTHER, b"# GPTBot\nUser-agent: *\nDisallow: /\n")
+    path = ledger.close()
+    assert rows("ai_crawler", "origin crawler forbids line file", path) == [
+        (ORIGIN, "CCBot", "everything", 2, 1),
+        (ORIGIN, "GPTBot", "everything", 1, 1),
+        (ORIGIN, "PerplexityBot", "everything but exceptions", 11, 1),
+        (ORIGIN, "Google-Extended", "nothing", 8, 1),
+        (ORIGIN, "ClaudeBot", "some paths", 5, 1),
+    ]
+    assert rows("ai_crawlers_in_all", "hosts closing", path) == [(1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "allowed", "said"),
+    [
+        ({"/"}, set(), "everything"),
+        ({"*", "/a"}, set(), "everything"),
+        ({"/"}, {"/a"}, "everything but exceptions"),
+        ({"/"}, {"/"}, "nothing"),
+        ({"/", "/a"}, {"/*"}, "some paths"),
+        ({"/a"}, {"/"}, "some paths"),
+        (set(), {"/a"}, "nothing"),
+    ],
+)
+def test_what_is_forbidden(forbidden: set[str], allowed: set[str], said: str) -> None:
+    """What a group forbids is said in words."""
+    assert _forbids(forbidden, allowed) == said
+
+
+def test_delay(ledger: Ledger) -> None:
+    """The delay is the slower of Crawl-delay and Request-rate for the crawler's own
+    group, even if only its User-Agent is known; none if the dialect ignores them.
+    """
+    body = b"User-agent: mybot\nCrawl-delay: 2\nRequest-rate: 1/10\n"
+    for number, columns in enumerate(({"agents": "[]"}, {"dialect": "google"}, {})):
+        ledger.crawl(**columns)
+        ledger.snapshot(f"https://{number}.example", body)
+    assert rows("host", "delay", ledger.close()) == [(10,), (None,), (10,)]
+
+
+def test_gap(tmp_path: Path) -> None:
+    """The gap is the shortest time between two requests to a host, also of different
+    workers. Refusals, overrides and statements of pages send no request.
+    """
+    paths = []
+    for worker, times in enumerate(([0, 10, 20.5], [5.25, 40])):
+        ledger = Ledger(tmp_path / f"{worker}.rep")
+        ledger.snapshot(ORIGIN, PRESS)
+        for time in times:
+            ledger.allowed(f"{ORIGIN}/{time}", time=START + time)
+        sent_by_none = {"verdict": "refused"}, {"layer": "override"}, {"page": ORIGIN}
+        for given in sent_by_none:
+            ledger.allowed(f"{ORIGIN}/no", time=START + 10.1, **given)
+        paths.append(ledger.close())
+    assert rows("host", "gap", paths[0]) == [(10.0,)]
+    assert rows("host", "gap", *paths) == [(4.75,)]
+
+
+def test_refused_and_overridden_urls(ledger: Ledger) -> None:
+    """Each URL has its rule and its count, refusals first; omitted URLs are counted."""
+    ledger.snapshot(ORIGIN, PRESS)
+    own = {"layer": "override", "reason": "override", "statement": "a.example: ignore"}
+    ledger.allowed(f"{ORIGIN}/own", agent=None, **own)
+    for number in (*range(60), 59):
+        ledger.refused(f"{ORIGIN}/private/{number}", 3, "Disallow: /private/")
+    ledger.allowed(f"{ORIGIN}/open")
+    ledger.refused(f"{OTHER}/x", 3, "Disallow: /x")
+    path = ledger.close()
+    judged = [(ORIGIN, 61, 1, 2), (OTHER, 1, 0, 2)]
+    assert rows("judged", "origin refused overridden of_all", path) == judged
+    assert rows("judged", "origin of_all", path, limits=Limits(others=1)) == [
+        (ORIGIN, 2)
+    ]
+    assert rows("host", "judged", path) == [(1,), (2,)]
+    columns = "url verdict layer reason line statement times urls_of_host"
+    *urls, other = rows("judged_url", columns, path)
+    rule = "refused", "robots.txt", "rule", 3, "Disallow: /private/"
+    assert urls[:2] == [
+        (f"{ORIGIN}/private/59", *rule, 2, 61), (f"{ORIGIN}/private/0", *rule, 1, 61)
+    ]  # fmt: skip
+    assert (len(urls), other[0]) == (20, f"{OTHER}/x")
+    assert "41 more URLs not shown" in page(path)
+
+
+def test_without_a_robotstxt(ledger: Ledger) -> None:
+    """Each host without a robots.txt counts once, with its last result and its requests."""
+    loop = "redirected more than 5 times, in a loop"
+    for number, (status, error) in enumerate(
+        [(404, None)] * 25 + [(403, None), (301, loop), (499, None)]
+    ):
+        origin = f"https://{number:02}.example"
+        ledger.snapshot(origin, status=410)
+        ledger.snapshot(origin, status=status, error=error, fetched=START + 60)
+        ledger.allowed(f"{origin}/", reason="unavailable")
+    ledger.decision(f"{origin}/no", reason="unavailable")
+    ledger.snapshot(ORIGIN, PRESS)
+    path = ledger.close()
+    hosts: Any = rows("without", "status error hosts allowed refused origin", path)
+    assert {(shown.status(*one[:2]), *one[2:5]) for one in hosts} == {
+        ("404 Not Found", 25, 25, 0),
+        (f"{loop} (301 Moved Permanently)", 1, 1, 0),
+        ("403 Forbidden", 1, 1, 0),
+        ("status 499", 1, 1, 1),
+    }
+    assert report(path)["figures"]["without"] == 28
+    assert [one[-1] for one in hosts if one[0] == 404] == [
+        f"https://{number:02}.example" for number in range(20)
+    ]
+    text = page(path, limits=Limits(others=1))
+    assert "and 5 more hosts" in text
+    assert "3 more hosts not shown" in text
+
+
+def test_the_last_failure_of_an_outage(ledger: Ledger) -> None:
+    """An outage has its first and its last time, and its last reason."""
+    for hour, error in enumerate(("timed out", "reset", "refused")):
+        given = {**DOWN, "status": None, "error": error}
+        ledger.snapshot(ORIGIN, fetched=START + hour * 3600, **given)
+    outage = [(3, START, START + 7200, "refused")]
+    assert rows("outage", "times first_at last_at error", ledger.close()) == outage
+
+
+def test_pauses(ledger: Ledger) -> None:
+    """A host that asked for pauses has what it asked for, and the shortest time from such an
+    answer to its next request, whoever was in flight at that moment.
+    """
+    said = "429, Retry-After: 5"
+    for begin in (0.0, 10.0):
+        ledger.allowed(f"{ORIGIN}/", time=START + begin)
+        ledger.decision(
+            f"{ORIGIN}/", time=START + begin + 1, statement=said, **BACK_OFF
+        )
+    ledger.allowed(f"{ORIGIN}/", time=START + 16.5)
+    ledger.allowed(f"{OTHER}/", time=START + 2)
+    columns = "origin times statement resumed refused"
+    assert rows("pause", columns, ledger.close()) == [(ORIGIN, 2, said, 5.5, 0)]
+
+
+def test_uses(ledger: Ledger) -> None:
+    """Drops because of usage preferences come first, with the statement; its line is marked in the
+    file. Text of others stays text.
+    """
+    text = "Content-Usage: /a/ train-ai=n"
+    ledger.crawl(settings={"REP_PURPOSES": ["train-ai"]})
+    ledger.snapshot(ORIGIN, f"User-agent: *\n{text}\nDisallow: /b/\n".encode())
+    ledger.refused(f"{ORIGIN}/b/1", 3, "Disallow: /b/")
+    about = {"layer": "usage", "reason": "train-ai"}
+    in_file = {**about, "line": 2, "statement": text, "source": "robots.txt"}
+    for number in range(3):
+        ledger.decision(
+            f"{ORIGIN}/a/{number}", verdict="dropped", page=ORIGIN, **in_file
+        )
+    ledger.decision(f"{ORIGIN}/a/9", verdict="noted", **in_file)
+    header = {**about, "statement": "<b>noai", "source": "header"}
+    ledger.decision(f"{OTHER}/x", verdict="annotated", **header)
+    ledger.decision(f"{OTHER}/y", verdict="dropped", layer="usage", reason="search")
+    path = ledger.close()
+    columns = "origin purpose verdict source statement line times file"
+    assert rows("purpose", columns, path) == [
+        (ORIGIN, "train-ai", "dropped", "robots.txt", text, 2, 3, 1),
+        (OTHER, "search", "dropped", None, None, None, 1, None),
+        (OTHER, "train-ai", "annotated", "header", "<b>noai", None, 1, None),
+        (ORIGIN, "train-ai", "noted", "robots.txt", text, 2, 1, 1),
+    ]
+    marks = rows("mark", "line refused allowed about_use", path)
+    assert marks == [(2, 0, 0, 4), (3, 1, 0, 0)]
+    html = page(path)
+    assert "<code>&lt;b&gt;noai</code>" in html
+    assert "about use 4" in html
+    for said in (f"line 2; for example {ORIGIN}/a/0", f"for example {OTHER}/x"):
+        assert said in html
+
+
+# How values are shown, above all those written by others.
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (shown.visible("x" * 5000, 10), "xxxxxxxxxx… (4,990 more characters)"),
+        (shown.visible("x" * 10, 10), "x" * 10),
+        (shown.visible("a\x1b[0m\u202eb"), "a\\x1b[0m\\u202eb"),
+        # User and password of a URL are removed, wherever it is in a setting.
+        (shown.setting("redis://me:secret@host/0"), "redis://***@host/0"),
+        (shown.setting({"a": ["http://:secret@host/x@y"]}), '{"a": ["http://***@host/x@y"]}'),
+        (shown.setting("https://host/a@b"), "https://host/a@b"),
+        (shown.setting(True), "true"),
+        # A duration has two units at most.
+        *[(shown.duration(seconds), text) for seconds, text in (
+            (None, "–"), (-3, "0 s"), (0.25, "0.25 s"), (2.0, "2 s"), (60, "1 min"),
+            (61, "1 min 1 s"), (3599, "59 min"), (3600, "1 h"), (86399, "23 h"),
+            (90000, "1 d 1 h"), (86400 * 30, "30 d"),
+        )],
+        # A moment is in UTC; an invalid one is a dash. A span has a common day once, and its end
+        # only if it is in another minute.
+        (shown.moment(0), "1970-01-01 00:00"),
+        (shown.moment(1e30), "–"),
+        (shown.moment(float("nan")), "–"),
+        (shown.span(0, 59), "1970-01-01 00:00"),
+        (shown.span(0, 3660), "1970-01-01 00:00 to 01:01"),
+        (shown.span(0, 90000), "1970-01-01 00:00 to 1970-01-02 01:00"),
+        (shown.span(0, 1e30), "1970-01-01 00:00 to –"),
+        (shown.count(1, "host"), "1 host"),
+        (shown.count(2000, "host"), "2,000 hosts"),
+        (shown.count(0, "entry", "entries"), "0 entries"),
+        (shown.octets(9999), "9,999 bytes"),
+        (shown.octets(512_000), "512 kB"),
+    ],
+)  # fmt: skip
+def test_shown(written: str, expected: str) -> None:
+    """Values are short and readable, without control characters and passwords."""
+    assert written == expected

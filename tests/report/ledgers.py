@@ -43,7 +43,7 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self.path = str(path)
         self.connection = sqlite3.connect(path)
-        self.connection.executescript(TABLES)
+        self.connection.executescript(f"PRAGMA synchronous = OFF; {TABLES}")
         self.connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         self.connection.execute(f"PRAGMA user_version = {VERSION}")
         self._crawl = 0

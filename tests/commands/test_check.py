@@ -1,10 +1,11 @@
-"""``scrapy rep check`` with a robots.txt file: nothing is fetched.
+"""``scrapy rep check``: with a robots.txt file, where nothing is fetched, and on live servers.
 
 ``docs/commands.md`` has the text of a verdict; ``test_docs.py`` compares it.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from datetime import datetime, timedelta, timezone
@@ -12,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scrapy.settings import default_settings
 
 from scrapy_rep.protocol.crawlers import CRAWLERS
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
-from tests.commands.rep import ROBOTS, scrapy_rep
+from tests.commands.rep import ROBOTS, ROOT, scrapy_rep
+from tests.crawl.answers import Answer, redirect
 
 if TYPE_CHECKING:
     from tests.commands.conftest import Rep
@@ -153,17 +156,14 @@ def test_verdict(
     assert (ended.status, ended.err) == (0 if record["allowed"] else 1, "")
 
 
-def test_the_crawler_is_not_named(rep: Rep) -> None:
-    """If no setting names a crawler, the rules for everyone apply, and the output says so."""
+def test_notes(rep: Rep) -> None:
+    """If no setting names a crawler, the rules for everyone apply, and the output says so. With
+    ROBOTSTXT_OBEY = False in the settings, the verdict is that of robots.txt, and a note says that
+    a crawl fetches the URL all the same.
+    """
     ended = rep("check", BASKET, *FILE, "--brief", USER_AGENT="Mozilla/5.0")
     assert ended.out == f"denied\t{BASKET}\tline 10, Disallow: /\n"
     assert "the rules for everyone are followed" in ended.err
-
-
-def test_a_project_that_turns_robots_txt_off(rep: Rep) -> None:
-    """With ROBOTSTXT_OBEY = False in the settings, the verdict is that of robots.txt, and a note
-    says that a crawl fetches the URL all the same.
-    """
     off = rep("check", BASKET, *FILE, ROBOTSTXT_OBEY=False)
     assert off.status == 1
     assert "ROBOTSTXT_OBEY is False in the settings" in off.err
@@ -211,28 +211,30 @@ def test_several_urls(rep: Rep) -> None:
     assert rep("check", TEA, BASKET, *FILE).status == 1
 
 
-def test_long_list(rep: Rep) -> None:
-    """For a list beyond the limits of concurrency and batch size, the output is in order."""
-    urls = [f"https://h{n % 700}.example/basket/{n}" for n in range(5_000)]
-    ended = rep("check", "-", *FILE, "--brief", stdin="\n".join(urls))
-    assert [line.split("\t")[1] for line in ended.out.splitlines()] == urls
-
-
 @pytest.mark.parametrize(
     ("purpose", "words"),
     [
         ("search", ""),
-        ("train-ai", "; 2 of the allowed may not be used for a purpose of the crawl"),
+        (
+            "train-ai",
+            "; 1,666 of the allowed may not be used for a purpose of the crawl",
+        ),
     ],
 )
-def test_summary_of_a_list(rep: Rep, purpose: str, words: str) -> None:
-    """A list ends with a line on standard error that counts the allowed URLs."""
+def test_long_list(rep: Rep, purpose: str, words: str) -> None:
+    """For a list beyond the limits of concurrency and batch size, the output is in order. A line
+    on standard error counts the allowed URLs.
+    """
     Path("robots.txt").write_text(
-        "User-agent: *\nContent-Usage: train-ai=n\nDisallow: /b"
+        "User-agent: *\nContent-Usage: train-ai=n\nDisallow: /0\nDisallow: /1"
     )
-    urls = f"{BASKET}\n{TEA}\nnothing\nhttps://shop.example/"
-    ended = rep("check", "-", *FILE, "--purpose", purpose, stdin=urls)
-    counts = f"3 URLs: 2 allowed, 1 denied{words}; lines that are not URLs: 1"
+    urls = [f"https://h{n % 700}.example/{n % 3}/{n}" for n in range(5_000)]
+    listed = "\n".join([*urls, "nothing"])
+    ended = rep("check", "-", *FILE, "--brief", "--purpose", purpose, stdin=listed)
+    assert [line.split("\t")[1] for line in ended.out.splitlines()] == urls
+    counts = (
+        f"5,000 URLs: 1,666 allowed, 3,334 denied{words}; lines that are not URLs: 1"
+    )
     assert ended.err.endswith(f"\nscrapy rep: {counts}\n")
 
 
@@ -296,17 +298,12 @@ def test_usage(rep: Rep) -> None:
     ):
         asked = ("check", TEA, *FILE, "--purpose", purposes)
         assert rep(*asked, **settings).status == status
-
-
-def test_usage_by_name(rep: Rep) -> None:
-    """A purpose with a product token of its own is decided for that token."""
-    Path("robots.txt").write_text(USAGE)
+    # A purpose with a product token of its own is decided for that token.
     settings = {"REP_AGENTS": {"train-ai": "mybot-train"}, "REP_PURPOSES": ["train-ai"]}
-    found = rep.record("check", TEA, *FILE, **settings)["usage"]["purposes"]
-    assert found["train-ai"]["why"] == (
-        "allowed by Content-Usage: train-ai=y (robots.txt, line 9)"
-    )
-    assert found["train-ai"]["because"]["agent"] == "mybot-train"
+    purposes = rep.record("check", TEA, *FILE, **settings)["usage"]["purposes"]
+    why = "allowed by Content-Usage: train-ai=y (robots.txt, line 9)"
+    assert purposes["train-ai"]["why"] == why
+    assert purposes["train-ai"]["because"]["agent"] == "mybot-train"
 
 
 AI = """\
@@ -344,6 +341,115 @@ def test_known_crawlers(rep: Rep) -> None:
     assert shown in ended.out
     brief = rep("check", TEA, *FILE, "--agents", "--brief").out
     assert f"\ndenied\t{TEA}\tline 2, Disallow: /\tGPTBot\n" in brief
+
+
+# Live servers, and projects.
+
+
+MODES = [
+    pytest.param((), id="asyncio"),
+    pytest.param(("-s", "TWISTED_REACTOR="), id="select"),
+    pytest.param(
+        ("-s", "TWISTED_REACTOR_ENABLED=False"),
+        id="reactorless",
+        marks=pytest.mark.skipif(
+            not hasattr(default_settings, "TWISTED_REACTOR_ENABLED"),
+            reason="This Scrapy needs a Twisted reactor",
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_live(site: Site, tmp_path: Path, mode: tuple[str, ...]) -> None:
+    """Each robots.txt is fetched once, with the User-Agent of the settings, in any mode
+    of Scrapy; the result includes the outcome.
+    """
+    shop = site.add(ROBOTS)
+    moved = site.add(redirect(shop.robotstxt))
+    none = site.add()
+    down = site.add(Answer(status=503))
+    html = site.add(Answer(b"<!doctype html>", headers={"Content-Type": "text/html"}))
+    hosts = [shop, shop, moved, none, down, html]
+    urls = [host.url(f"/basket/{number}") for number, host in enumerate(hosts)]
+    ended = scrapy_rep(
+        "check", "-", "--agent", "mybot", "--json", *mode, "-s", "USER_AGENT=mybot/2.0",
+        stdin="\n".join(urls), cwd=tmp_path,
+    )  # fmt: skip
+    assert ended.status == 1
+    # Scrapy warns of features that need a reactor.
+    said = [line for line in ended.err.splitlines() if "experimental" not in line]
+    assert said == ["scrapy rep: 6 URLs: 2 allowed, 4 denied"]
+    records = ended.records("check")
+    assert [record["url"] for record in records] == urls
+    assert [(record["access"]["outcome"], record["allowed"]) for record in records] == [
+        ("successful", False),
+        ("successful", False),
+        ("successful", False),
+        ("unavailable", True),
+        ("unreachable", False),
+        ("successful", True),
+    ]
+    assert records[2]["access"]["redirects"] == [shop.robotstxt]
+    assert records[4]["access"]["status"] == 503
+    assert records[5]["access"]["html"] is True
+    assert [len(host.robots_hits) for host in (shop, moved, none, down, html)] == [
+        2, 1, 1, 1, 1,
+    ]  # fmt: skip
+    assert not any(host.pages for host in hosts)
+    assert {hit.headers["User-Agent"] for hit in site.log} == {"mybot/2.0"}
+
+
+def test_live_for_people(site: Site, tmp_path: Path) -> None:
+    """The text output says how the fetch of robots.txt ended, for each dialect if requested."""
+    closed = site.add(Answer(status=403))
+    moved = site.add(redirect(closed.robotstxt))
+    ended = scrapy_rep("check", moved.url("/"), "--dialects", cwd=tmp_path)
+    assert ended.status == 0
+    assert ended.out == (
+        f"allowed  {moved.url('/')}\n"
+        "  the site gives out no robots.txt\n"
+        f"  robots.txt: {moved.robotstxt}, no robots.txt (status 403), redirected to "
+        f"{closed.robotstxt}\n"
+        "  rfc9309                allowed  the site gives out no robots.txt\n"
+        "  google                 allowed  the site gives out no robots.txt\n"
+        "  classic                denied   the site gives out no robots.txt\n"
+        "\n"
+    )
+
+
+def test_a_compressed_robotstxt(site: Site) -> None:
+    """A command takes a compressed robots.txt without its end for unreachable, as a crawl does."""
+    cut = gzip.compress(b"User-agent: *\nDisallow: /a\n")[:-9]
+    host = site.add(Answer(cut, headers={"Content-Encoding": "gzip"}))
+    assert "ends early, is damaged" in scrapy_rep("check", host.url("/a")).out
+
+
+def test_in_a_project(site: Site, tmp_path: Path) -> None:
+    """In a project, requests use its settings, but no ledger, feed, job or log is written."""
+    shop = site.add(ROBOTS.replace("otherbot", "demobot"))
+    files = [tmp_path / name for name in ("ledger", "feed.json", "job", "store")]
+    ended = scrapy_rep(
+        "check", shop.url("/basket/1"), "--brief", "-s", "LOG_STDOUT=True",
+        "-s", f"REP_LEDGER={files[0]}", "-s", f'FEEDS={{"{files[1]}": {{}}}}',
+        "-s", f"JOBDIR={files[2]}", "-s", f"REP_STORE=sqlite:///{files[3]}", "-s", "CLOSESPIDER_TIMEOUT=0.001",
+        # The middlewares of the project would send the requests to its offline site.
+        "-s", "DOWNLOADER_MIDDLEWARES={}", cwd=ROOT / "example_project",
+    )  # fmt: skip
+    assert ended.out.startswith(f"denied\t{shop.url('/basket/1')}\tline 5, ")
+    assert ended.status == 1
+    assert "demobot" in shop.robots_hits[0].headers["User-Agent"]
+    assert not any(path.exists() for path in files)
+
+
+def test_settings_that_scrapy_cannot_start_with(site: Site, tmp_path: Path) -> None:
+    """A crawl that cannot start is reported as an error, not as a denial."""
+    ended = scrapy_rep(
+        "check", site.add().url("/"),
+        "-s", 'DOWNLOADER_MIDDLEWARES={"no.such.Middleware": 1}', cwd=tmp_path,
+    )  # fmt: skip
+    assert ended.status == 2
+    assert "Scrapy could not start with these settings" in ended.err
 
 
 def test_overrides_are_ours(site: Site, tmp_path: Path) -> None:

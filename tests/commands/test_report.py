@@ -90,7 +90,7 @@ def test_the_same_ledger_twice(rep: Rep, ledger: str) -> None:
     assert (ended.status, ended.err) == (0, "")
     assert ended.out.startswith("<!DOCTYPE html>")
     assert ended.out.rstrip().endswith("</html>")
-    assert "0 of 100 pages fetched" in ended.out
+    assert "0 of 104 pages fetched" in ended.out
 
 
 def test_without_jinja(rep: Rep, ledger: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +234,7 @@ def test_an_older_report_is_replaced(rep: Rep, ledger: str) -> None:
     finally:
         os.umask(umask)
     assert out.startswith('{"made_at": ')
-    assert "0 of 100 pages" in PAGE.read_text()
+    assert "0 of 104 pages" in PAGE.read_text()
     assert PAGE.stat().st_mode & 0o777 == 0o640
     assert Path("link").is_symlink()
     assert names() == {"empty", "ledger", "link", str(PAGE), "csv"}

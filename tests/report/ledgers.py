@@ -65,12 +65,8 @@ class Ledger:
         self._snapshots[origin] = self._add("snapshot", {**row, **columns})
 
     def decision(self, url: str, **columns: Any) -> None:
-        row = {
-            "origin": "/".join(url.split("/")[:3]),
-            "url": url,
-            **_DECISION,
-            **columns,
-        }
+        origin = "/".join(url.split("/")[:3])
+        row = {"origin": origin, "url": url, **_DECISION, **columns}
         self._add("decision", {"snapshot": self._snapshots.get(row["origin"]), **row})
 
     def traffic(self, origin: str, hour: int, **columns: Any) -> None:
@@ -108,7 +104,11 @@ class Ledger:
         return cursor.lastrowid or 0
 
 
-PRESS_HOST = "https://press.example"
+BACK_OFF = {"layer": "delay", "verdict": "noted", "reason": "back-off"}
+DOWN: dict[str, Any] = {"access": "unreachable", "status": None}
+
+PRESS_HOST, SHOP = "https://press.example", "https://shop.example"
+BUSY, OLD, USE = "https://busy.example", "https://old.example", "https://use.example"
 PRESS = b"""\
 # The Morning Press
 User-agent: *
@@ -124,17 +124,19 @@ Sitemap: https://press.example/sitemap.xml
 """
 
 
-def eventful(path: Path) -> str:
+def eventful(path: Path) -> str:  # noqa: PLR0912  It is a list.
     """Two crawls by an earlier version, which measured nothing, with about every kind of event."""
     ledger = Ledger(path)
     overrides = {"staging.example": "ignore", "*.partner.example": "User-agent: *\n"}
     store = "redis://crawler:secret@store.example/0"
     ledger.crawl(
         settings={
-            "REP_OVERRIDES": overrides, "REP_NOFOLLOW": "ignore", "REP_STORE": store
+            "REP_OVERRIDES": overrides,
+            "REP_NOFOLLOW": "ignore",
+            "REP_STORE": store,
         }
-    )  # fmt: skip
-    for origin, pages in ((PRESS_HOST, 60), ("https://shop.example", 30)):
+    )
+    for origin, pages in ((PRESS_HOST, 60), (SHOP, 30)):
         ledger.snapshot(origin, PRESS)
         for number in range(pages):
             time = START + 20 + number * 11
@@ -146,25 +148,39 @@ def eventful(path: Path) -> str:
                 url = f"{origin}/news/{number}?print=1"
                 ledger.refused(url, 4, "Disallow: /*?print=", time=time)
             if not number % 20:
-                line = {"line": 5, "statement": "Allow: /private/press-kit/"}
-                ledger.allowed(
-                    f"{origin}/private/press-kit/{number}", reason="rule", **line
-                )
-    busy = {"access": "unreachable", "status": 503}
-    gone = {"access": "unreachable", "status": None, "error": "DNS lookup failed"}
-    ledger.snapshot("https://gone.example", **gone)
-    ledger.snapshot("https://busy.example", **busy)
-    ledger.snapshot("https://busy.example", b"User-agent: *\n", fetched=START + 900)
-    ledger.allowed("https://busy.example/", time=START + 950)
+                rule = {
+                    "reason": "rule",
+                    "line": 5,
+                    "statement": "Allow: /private/press-kit/",
+                }
+                ledger.allowed(f"{origin}/private/press-kit/{number}", **rule)
+    # Outages and pauses.
+    for hour, error in enumerate(("timed out", "reset", "refused")):
+        time = START + 3600 * hour
+        ledger.snapshot("https://gone.example", **DOWN, error=error, fetched=time)
+    ledger.snapshot(BUSY, **DOWN | {"status": 503})
+    ledger.snapshot(BUSY, b"User-agent: *\n", fetched=START + 50)
+    pauses = {"statement": "429, Retry-After: 5", "agent": None, **BACK_OFF}
+    for time in (100, 110, 116.5):
+        ledger.allowed(f"{BUSY}/", time=START + time)
+        if time != 116.5:
+            ledger.decision(f"{BUSY}/", time=START + time + 1, **pauses)
     ledger.snapshot(
-        "https://old.example", b"Disallow: /x", **busy, copy_of=START - 4000
+        OLD, b"Disallow: /x", **DOWN | {"status": 503}, copy_of=START - 4000
     )
-    ledger.refused("https://old.example/x", 2, "Disallow: /x")
-    ledger.snapshot("https://bare.example")
-    for number in range(4):
-        ledger.decision(f"https://gone.example/{number}", reason="unreachable")
-        url = f"https://bare.example/{number}"
-        ledger.allowed(url, reason="unavailable", agent=None)
+    ledger.refused(f"{OLD}/x", 2, "Disallow: /x")
+    # Hosts without a robots.txt.
+    for number, status in enumerate((404, 404, 404, 403, 301, 499)):
+        bare = f"https://bare-{number}.example"
+        ledger.snapshot(bare, status=410)
+        error = "redirected more than 5 times, in a loop" if status == 301 else None
+        ledger.snapshot(bare, status=status, error=error, fetched=START + 60)
+        ledger.allowed(f"{bare}/", reason="unavailable", agent=None)
+    for url in (f"{bare}/", "https://gone.example/1", "https://gone.example/2"):
+        ledger.decision(
+            url, reason="unavailable" if url.startswith(bare) else "unreachable"
+        )
+    # What was stated on pages, and about use.
     own = "staging.example: ignore (our own; until 2027-01-01)"
     for host, layer, verdict, reason, statement, times in (
         ("shop", "header", "dropped", "noindex", "noindex", 5),
@@ -173,15 +189,26 @@ def eventful(path: Path) -> str:
         ("shop", "rel", "dropped", "nofollow", "nofollow ugc", 2),
         ("staging", "override", "allowed", "override", own, 3),
         ("shop", "delay", "refused", "crawl-delay", "Crawl-delay: 600", 1),
+        ("use", "usage", "dropped", "search", None, 1),
     ):
         given = {"layer": layer, "verdict": verdict, "reason": reason}
         for number in range(times):
             url = f"https://{host}.example/{layer}/{number}"
             ledger.decision(url, statement=statement, **given)
+    text = "Content-Usage: /a/ train-ai=n"
+    ledger.snapshot(USE, f"User-agent: *\n{text}\nDisallow: /b/\n".encode())
+    ledger.refused(f"{USE}/b/1", 3, "Disallow: /b/")
+    about: dict[str, Any] = {"layer": "usage", "reason": "train-ai"}
+    in_file = {"line": 2, "statement": text, "source": "robots.txt", **about}
+    for number, verdict in enumerate(("dropped", "dropped", "noted")):
+        ledger.decision(f"{USE}/a/{number}", verdict=verdict, page=USE, **in_file)
+    header = {"statement": "<b>noai", "source": "header", **about}
+    ledger.decision(f"{SHOP}/x", verdict="annotated", **header)
+    # The other crawl.
     ledger.crawl(spider="archive", started=START + 90000, ended=None)
     changed = PRESS.replace(b"/private/\n", b"/private/\nDisallow: /archive/\n", 1)
     ledger.snapshot(PRESS_HOST, changed, fetched=START + 90010)
-    for number in range(8):
+    for number in (*range(8), 7):
         url = f"{PRESS_HOST}/archive/{number}"
         ledger.refused(url, 4, "Disallow: /archive/", time=START + 91000 + number)
     return ledger.close()
@@ -230,10 +257,8 @@ def measured(path: Path) -> str:
     ledger.traffic("https://busy.example", 0, pages=2, bytes=99, pauses=2, pause=60.0,
         resumed=61.5,
     )  # fmt: skip
-    asked = {"layer": "delay", "verdict": "noted", "reason": "back-off"}
     for _ in range(2):
-        url = "https://busy.example/"
-        ledger.decision(url, statement="429, Retry-After: 60", agent=None, **asked)
+        ledger.decision(f"{BUSY}/", statement="429, Retry-After: 60", **BACK_OFF)
     for minute in range(90):
         waiting = 900 - 10 * minute
         ledger.progress(minute, pages=20 + minute % 7, waiting=waiting)
@@ -249,34 +274,19 @@ def hostile(path: Path) -> str:
     """Malicious text in each column that others can write into."""
     nasty = MARKUP + TERMINAL + BIDI + "{{ 7 * 7 }}{% raw %}\"'><b>"
     ledger = Ledger(path)
-    ledger.crawl(
-        user_agent=nasty,
-        spider=nasty,
-        agents=json.dumps([nasty]),
-        dialect=nasty,
-        finish_reason=nasty,
-        settings={"REP_OVERRIDES": {nasty: nasty}, nasty: "\ud800"},
-        versions=json.dumps({nasty: nasty}),
-    )
+    listed, named = json.dumps([nasty]), json.dumps({nasty: nasty})
+    settings = {"REP_OVERRIDES": {nasty: nasty}, nasty: "\ud800"}
+    ended = {"finish_reason": nasty, "settings": settings, "versions": named}
+    ledger.crawl(user_agent=nasty, spider=nasty, agents=listed, dialect=nasty, **ended)
     line = f"Disallow: /{nasty}"
-    long = b"Disallow: /" + b"x" * 500_000
-    lines = (
-        f"User-agent: *\n{line}\nUser-agent: GPTBot\n{line}\n".encode()
-        + b"\xff\x1b[2J\n"
-        + long
-    )
-    origins = ("https://__proto__", "https://constructor", "javascript://x", nasty)
-    for origin in origins:
-        ledger.snapshot(
-            origin,
-            lines,
-            url=f"javascript:{nasty}",
-            redirects='["javascript:1"]',
-        )
+    lines = f"User-agent: *\n{line}\nUser-agent: GPTBot\n{line}\n".encode()
+    lines += b"\xff\x1b[2J\nDisallow: /" + b"x" * 500_000
+    addresses = {"url": f"javascript:{nasty}", "redirects": '["javascript:1"]'}
+    for origin in ("https://__proto__", "https://constructor", "javascript://x", nasty):
+        ledger.snapshot(origin, lines, **addresses)
         for url in (nasty, "javascript:alert(3)", f"{origin}/" + "y" * 100_000):
             ledger.refused(url, 2, line, origin=origin)
-    down = {"access": "unreachable", "status": None, "error": nasty}
-    ledger.snapshot(f"https://down{nasty}", **down)
+    ledger.snapshot(f"https://down{nasty}", **DOWN, error=nasty)
     ledger.decision(nasty, layer=nasty, verdict=nasty, reason=nasty, origin=nasty)
     extremes = {"delay": 253402300799.0, "gap": -62135596800.0, "resumed": 1e11}
     for origin, number in ((nasty, 2**40), ("javascript://x", 2), ("=1+1", 1)):

@@ -81,13 +81,13 @@ def test_a_report(browser: Any, tmp_path: Path) -> None:
         ("SHOP", 1),
         ("example /*?print=", 2),
         ("nothing", 0),
-        ("", 11),
+        ("", 18),
     ):
         text.fill(typed)
-        count.to_have_text(f"{number} of 11 hosts")
+        count.to_have_text(f"{number} of 18 hosts")
         assert hosts.count() == number
     page.get_by_label("robots.txt", exact=True).select_option("unreachable")
-    count.to_have_text("2 of 11 hosts")
+    count.to_have_text("2 of 18 hosts")
     load_axe(page)
     for width in (360, 1280):
         page.set_viewport_size({"width": width, "height": 800})
@@ -96,7 +96,7 @@ def test_a_report(browser: Any, tmp_path: Path) -> None:
     page.emulate_media(color_scheme="dark")
     assert problems(page, IN_COLOURS) == []
     assert [each[:5] for each in said] == ["file:"]
-    page, _ = opened(browser, tmp_path, paths[0], scripts=False)
+    page, _ = opened(browser, tmp_path, paths[1], scripts=False)
     assert page.locator("#host-table tbody tr:visible th").count() == 7
     assert not page.locator("#filter").is_visible()
     assert page.locator("#host-table button").count() == 0

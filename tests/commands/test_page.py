@@ -56,52 +56,44 @@ def test_rules_with_evidence(rep: Rep) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tag", "word", "evidence"),
+    ("tag", "settings", "expected", "in_a_crawl"),
     [
-        ("none", "noindex", {"index", "follow", "index_embedded"}),
-        ("mybot: noindex", "noindex", {"index", "index_embedded"}),
-        ("otherbot: noindex", "indexable", set()),
-        ("max-snippet:0", "indexable", {"snippet", "max_snippet"}),
-        ("max-snippet:many", "indexable", set()),
-        ("unavailable_after: 2020-01-01", "unavailable_after", {"unavailable_after"}),
-        ("unavailable_after: 2990-01-01", "indexable", {"unavailable_after"}),
+        ("none", {}, "noindex: index follow index_embedded", "dropped, not followed"),
+        ("none", {"REP_NOFOLLOW": "ignore"}, "noindex: index follow index_embedded",
+         "dropped, followed"),
+        ("mybot: noindex", {}, "noindex: index index_embedded", "dropped, followed"),
+        ("otherbot: noindex", {}, "indexable: ", "kept, followed"),
+        ("all", {"REP_NOINDEX": "annotate"}, "indexable: ", "annotated, followed"),
+        ("noai", {"REP_PURPOSES": "train-ai"}, "indexable: ai", "dropped, followed"),
+        ("max-snippet:0", {}, "indexable: snippet max_snippet", "kept, followed"),
+        ("max-snippet:many", {}, "indexable: ", "kept, followed"),
+        ("unavailable_after: 2020-01-01", {}, "unavailable_after: unavailable_after",
+         "dropped, followed"),
+        ("unavailable_after: 2990-01-01", {}, "indexable: unavailable_after",
+         "annotated, followed"),
+        ("data", {}, "noindex: index follow index_embedded", "kept, followed"),
     ],
-)
-def test_verdict(rep: Rep, tag: str, word: str, evidence: set[str]) -> None:
-    """The exit status tells whether the page may be indexed; changed rules have evidence."""
-    asked = ("page", "-", "--header", f"X-Robots-Tag: {tag}")
-    assert rep(*asked).status == (word != "indexable")
-    record = rep.record(*asked)
-    assert (record["verdict"], record["indexable"]) == (word, word == "indexable")
-    assert {each["rule"] for each in record["evidence"]} == evidence
-    assert all(each["statements"] for each in record["evidence"])
-
-
-@pytest.mark.parametrize(
-    ("body", "tag", "settings", "effects"),
-    [
-        ("<p>", "all", {}, ("kept", "followed")),
-        ("<p>", "none", {}, ("dropped", "dropped")),
-        ("<p>", "none", {"REP_NOFOLLOW": "ignore"}, ("dropped", "followed")),
-        ("<p>", "all", {"REP_NOINDEX": "annotate"}, ("annotated", "followed")),
-        ("<p>", "noai", {"REP_PURPOSES": "train-ai"}, ("dropped", "followed")),
-        ("[1]", "none", {}, ("kept", "followed")),
-    ],
-)
-def test_what_a_crawl_does(
-    rep: Rep, body: str, tag: str, settings: dict[str, str], effects: tuple[str, str]
+)  # fmt: skip
+def test_verdict(
+    rep: Rep, tag: str, settings: dict[str, str], expected: str, in_a_crawl: str
 ) -> None:
-    """What a crawl does with items and links is said. ``tests/responses/test_effects.py`` has all
-    cases.
+    """The exit status tells whether the page may be indexed; changed rules have evidence. What a
+    crawl does with items and links is said; ``tests/responses/test_effects.py`` has all cases.
     """
-    items, links = effects
-    asked = ("page", "-", "--header", f"X-Robots-Tag: {tag}")
-    crawl = rep.record(*asked, stdin=body, **settings)["crawl"]
-    assert (crawl["items"], crawl["links"]) == (items, links)
-    out = rep(*asked, stdin=body, **settings).out
-    words = "not followed" if links == "dropped" else "followed"
-    assert f"  in a crawl: items are {items}, links are {words}" in out
-    assert ("This is data" in out) is (body != "<p>")
+    header = f"X-Robots-Tag: {'none' if tag == 'data' else tag}"
+    asked, body = ("page", "-", "--header", header), "[1]" if tag == "data" else "<p>"
+    record = rep.record(*asked, stdin=body, **settings)
+    word, _, evidence = expected.partition(": ")
+    assert (record["verdict"], record["indexable"]) == (word, word == "indexable")
+    assert {each["rule"] for each in record["evidence"]} == set(evidence.split())
+    assert all(each["statements"] for each in record["evidence"])
+    items, links = in_a_crawl.split(", ")
+    effects = record["crawl"]["items"], record["crawl"]["links"]
+    assert effects == (items, links.replace("not followed", "dropped"))
+    ended = rep(*asked, stdin=body, **settings)
+    assert ended.status == (word != "indexable" or tag == "noai")
+    assert f"  in a crawl: items are {items}, links are {links}" in ended.out
+    assert ("This is data" in ended.out) is (tag == "data")
 
 
 def test_usage(rep: Rep) -> None:

@@ -562,7 +562,8 @@ def test_fetched_by_host_and_day(ledger: Ledger) -> None:
 
 def test_timeline(ledger: Ledger, tmp_path: Path) -> None:
     """The bars have what was fetched and refused, and how many requests of all crawls waited. For a
-    ledger of an earlier version, what was let through stands for what was fetched.
+    ledger of an earlier version, what was let through stands for what was fetched. However long
+    the crawls took, there are only so many bars.
     """
     for number in range(2):
         ledger.crawl("denied")
@@ -577,14 +578,10 @@ def test_timeline(ledger: Ledger, tmp_path: Path) -> None:
     earlier = rows("timeline", "fetched waiting", eventful(tmp_path / "earlier"))
     assert sum(cast("int", fetched) for fetched, _ in earlier) == 104 + 3
     assert {waiting for _, waiting in earlier} == {None}
-
-
-def test_a_long_timeline(ledger: Ledger) -> None:
-    """However long the crawls took, there are only so many bars."""
-    ledger.crawl("denied")
+    long = Ledger(tmp_path / "long")
     for span in range(12):
-        ledger.progress(7**span, pages=1)
-    bars: Any = rows("timeline", "start_at fetched", ledger.close())
+        long.progress(7**span, pages=1)
+    bars: Any = rows("timeline", "start_at fetched", long.close())
     assert bars[-1][0] - bars[0][0] > 3600 * 24 * 365 * 1000
     assert len(bars) <= 72
     assert sum(fetched for _, fetched in bars) == 12
@@ -644,9 +641,12 @@ def test_gap(tmp_path: Path) -> None:
         ledger.snapshot(ORIGIN, PRESS)
         for time in times:
             ledger.allowed(f"{ORIGIN}/{time}", time=START + time)
-        sent_by_none = {"verdict": "refused"}, {"layer": "override"}, {"page": ORIGIN}
-        for given in sent_by_none:
-            ledger.allowed(f"{ORIGIN}/no", time=START + 10.1, **given)
+        for sent_by_none in (
+            {"verdict": "refused"},
+            {"layer": "override"},
+            {"page": ORIGIN},
+        ):
+            ledger.allowed(f"{ORIGIN}/no", time=START + 10.1, **sent_by_none)
         paths.append(ledger.close())
     assert rows("host", "gap", paths[0]) == [(10.0,)]
     assert rows("host", "gap", *paths) == [(4.75,)]

@@ -80,69 +80,63 @@ DECODED = "User-agent: *\nDisallow: /a&b\n"
 ORDER = "User-agent: *\nDisallow: /a\nAllow: /a/b\n"
 
 
-@pytest.mark.parametrize(
-    ("robots", "asked", "settings", "expected"),
-    [
-        pytest.param(ROBOTS, "/tea", {}, {"allowed": True, "why": "no rule matches"},
-                     id="a URL that no rule matches"),
-        pytest.param(ROBOTS, "/tea/../basket/1", {}, {"allowed": False, "form": BASKET},
-                     id="a URL with a form that is denied"),
-        pytest.param(DECODED, "/a%26b", {}, {"allowed": True}, id="a URL as it is sent"),
-        pytest.param(DECODED, "/a%26b", {"DOWNLOAD_HANDLERS": AIOHTTP}, {"allowed": False},
-                     id="a URL that aiohttp decodes"),
-        pytest.param(ORDER, "/a/b --dialect=classic", {"REP_DIALECT": "google"},
-                     {"allowed": False, "dialect": "classic"}, id="the dialect of an option"),
-        pytest.param(ORDER, "/a/b", {"REP_DIALECT": "google"},
-                     {"allowed": True, "dialect": "google"}, id="the dialect of the settings"),
-        pytest.param(ORDER, "/a/b --dialect=scrapy_rep.protocol.dialect.CLASSIC", {},
-                     {"allowed": False}, id="a dialect by its path"),
-        pytest.param(ROBOTS, "/basket/1", {"REP_OVERRIDES": {"shop.example": "ignore"}},
-                     {"allowed": False}, id="a file goes before overrides"),
-        pytest.param(SLOW, "/b", {},
-                     {"allowed": False, "reason": "crawl-delay", "why": TOO_SLOW,
-                      "rule": {"kind": "crawl-delay", "pattern": "200", "line": 3}},
-                     id="a delay over REP_CRAWL_DELAY_MAX"),
-        pytest.param(SLOW, "/a", {}, {"why": "line 2, Disallow: /a"}, id="a rule before a delay"),
-        pytest.param(SLOW, "/robots.txt", {}, {"allowed": True}, id="robots.txt of a slow host"),
-        pytest.param(SLOW, "/b", {"REP_CRAWL_DELAY_MAX": 200}, {"allowed": True},
-                     id="a delay that is not over REP_CRAWL_DELAY_MAX"),
-        pytest.param(SLOW, "/b", {"REP_CRAWL_DELAY": False}, {"allowed": True},
-                     id="a delay that a crawl ignores"),
-        pytest.param(SLOW, "/b --dialect=google", {}, {"allowed": True},
-                     id="a delay that a dialect does not have"),
-        pytest.param(f"User-agent: *\nRequest-rate: 1/10m {LATER}\n", "/b", {}, {"allowed": True},
-                     id="a rate for other hours"),
-        pytest.param(HOURS, "/b", {}, {"allowed": False, "reason": "visit-time", "why": CLOSED},
-                     id="hours that a crawl does not wait for"),
-        pytest.param(HOURS, "/b", {"REP_WAIT_MAX": 86400}, {"allowed": True},
-                     id="hours that a crawl waits for"),
-        # Which crawler.
-        pytest.param(ROBOTS, "/tea --agent=otherbot", {}, {"agent": "otherbot"}, id="an agent"),
-        pytest.param(ROBOTS, "/tea --agent=nobot, mybot, *", {}, {"agent": "mybot"},
-                     id="the first agent that has a group"),
-        pytest.param(ROBOTS, "/tea --agent=nobot --agent=mybot", {}, {"agent": "mybot"},
-                     id="an option for each agent"),
-        pytest.param(ROBOTS, "/tea --agent=mybot,", {}, {"agent": "mybot"}, id="a comma at the end"),
-        pytest.param(ROBOTS, "/tea --agent=nobot", {}, {"agent": "*"}, id="an agent without a group"),
-        pytest.param(ROBOTS, "/tea --agent=*", {"USER_AGENT": None}, {"agents": ["*"]}, id="everyone"),
-        pytest.param(ROBOTS, "/tea --agent=Scrapy", {"USER_AGENT": None}, {"agents": ["Scrapy"]},
-                     id="a crawler with the name of Scrapy"),
-        pytest.param(ROBOTS, "/tea --agent=Mozilla/5.0 (X11, Linux; compatible; mybot/1.0)", {},
-                     {"agents": ["mybot"]}, id="a User-Agent header"),
-        pytest.param(ROBOTS, "/tea", {"ROBOTSTXT_USER_AGENT": ["mybot-news", "mybot"]},
-                     {"agents": ["mybot-news", "mybot"]}, id="ROBOTSTXT_USER_AGENT"),
-        pytest.param(ROBOTS, "/tea", {"USER_AGENT": None, "ROBOTSTXT_USER_AGENT": "mybot"},
-                     {"agents": ["mybot"]}, id="ROBOTSTXT_USER_AGENT alone"),
-        pytest.param(ROBOTS, "/tea", {"DEFAULT_REQUEST_HEADERS": {"user-agent": b"otherbot"}},
-                     {"agents": ["otherbot"]}, id="DEFAULT_REQUEST_HEADERS"),
-    ],
-)  # fmt: skip
-def test_verdict(
-    rep: Rep, robots: str, asked: str, settings: dict[str, Any], expected: dict[str, Any]
-) -> None:  # fmt: skip
+VERDICTS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
+    "a URL that no rule matches": (ROBOTS, "/tea", {}, {"allowed": True, "why": "no rule matches"}),
+    "a URL with a form that is denied":
+    (ROBOTS, "/tea/../basket/1", {}, {"allowed": False, "form": BASKET}),
+    "a URL as it is sent": (DECODED, "/a%26b", {}, {"allowed": True}),
+    "a URL that aiohttp decodes":
+    (DECODED, "/a%26b", {"DOWNLOAD_HANDLERS": AIOHTTP}, {"allowed": False}),
+    "the dialect of an option":
+    (ORDER, "/a/b --dialect=classic", {"REP_DIALECT": "google"}, {"allowed": False, "dialect": "classic"}),
+    "the dialect of the settings":
+    (ORDER, "/a/b", {"REP_DIALECT": "google"}, {"allowed": True, "dialect": "google"}),
+    "a dialect by its path":
+    (ORDER, "/a/b --dialect=scrapy_rep.protocol.dialect.CLASSIC", {}, {"allowed": False}),
+    "a file goes before overrides":
+    (ROBOTS, "/basket/1", {"REP_OVERRIDES": {"shop.example": "ignore"}}, {"allowed": False}),
+    "a delay over REP_CRAWL_DELAY_MAX": (
+        SLOW, "/b", {}, {"allowed": False, "reason": "crawl-delay", "why": TOO_SLOW,
+                  "rule": {"kind": "crawl-delay", "pattern": "200", "line": 3}},
+    ),
+    "a rule before a delay": (SLOW, "/a", {}, {"why": "line 2, Disallow: /a"}),
+    "robots.txt of a slow host": (SLOW, "/robots.txt", {}, {"allowed": True}),
+    "a delay that is not over REP_CRAWL_DELAY_MAX":
+    (SLOW, "/b", {"REP_CRAWL_DELAY_MAX": 200}, {"allowed": True}),
+    "a delay that a crawl ignores": (SLOW, "/b", {"REP_CRAWL_DELAY": False}, {"allowed": True}),
+    "a delay that a dialect does not have": (SLOW, "/b --dialect=google", {}, {"allowed": True}),
+    "a rate for other hours":
+    (f"User-agent: *\nRequest-rate: 1/10m {LATER}\n", "/b", {}, {"allowed": True}),
+    "hours that a crawl does not wait for":
+    (HOURS, "/b", {}, {"allowed": False, "reason": "visit-time", "why": CLOSED}),
+    "hours that a crawl waits for": (HOURS, "/b", {"REP_WAIT_MAX": 86400}, {"allowed": True}),
+    "an agent": (ROBOTS, "/tea --agent=otherbot", {}, {"agent": "otherbot"}),
+    "the first agent that has a group":
+    (ROBOTS, "/tea --agent=nobot, mybot, *", {}, {"agent": "mybot"}),
+    "an option for each agent":
+    (ROBOTS, "/tea --agent=nobot --agent=mybot", {}, {"agent": "mybot"}),
+    "a comma at the end": (ROBOTS, "/tea --agent=mybot,", {}, {"agent": "mybot"}),
+    "an agent without a group": (ROBOTS, "/tea --agent=nobot", {}, {"agent": "*"}),
+    "everyone": (ROBOTS, "/tea --agent=*", {"USER_AGENT": None}, {"agents": ["*"]}),
+    "a crawler with the name of Scrapy":
+    (ROBOTS, "/tea --agent=Scrapy", {"USER_AGENT": None}, {"agents": ["Scrapy"]}),
+    "a User-Agent header":
+    (ROBOTS, "/tea --agent=Mozilla/5.0 (X11, Linux; compatible; mybot/1.0)", {}, {"agents": ["mybot"]}),
+    "ROBOTSTXT_USER_AGENT":
+    (ROBOTS, "/tea", {"ROBOTSTXT_USER_AGENT": ["mybot-news", "mybot"]}, {"agents": ["mybot-news", "mybot"]}),
+    "ROBOTSTXT_USER_AGENT alone":
+    (ROBOTS, "/tea", {"USER_AGENT": None, "ROBOTSTXT_USER_AGENT": "mybot"}, {"agents": ["mybot"]}),
+    "DEFAULT_REQUEST_HEADERS":
+    (ROBOTS, "/tea", {"DEFAULT_REQUEST_HEADERS": {"user-agent": b"otherbot"}}, {"agents": ["otherbot"]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_verdict(rep: Rep, name: str) -> None:
     """The verdict is that of a crawl with these options and settings at this time. Since one of
     them names the crawler, nothing is said about its name.
     """
+    robots, asked, settings, expected = VERDICTS[name]
     Path("robots.txt").write_text(robots)
     path, *options = re.split(" (?=--)", asked)
     arguments = ("check", f"https://shop.example{path}", *FILE, *options)

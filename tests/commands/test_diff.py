@@ -252,47 +252,42 @@ OF_LIST = [
 ]  # fmt: skip
 
 
+COMPARED = {
+    "a list of URLs and paths": ("robots.txt new.txt --urls urls", OF_LIST),
+    "a list, but one host": (f"robots.txt new.txt --urls urls --origin {ORIGIN}/", OF_LIST[::2]),
+    "URLs of a ledger": ("robots.txt new.txt --urls one", PRIVATE),
+    "URLs of a ledger, but one host": (f"robots.txt new.txt --urls two --origin {ORIGIN}", PRIVATE),
+    "a host without a robots.txt, and an invalid origin":
+    ("odd google", [("unknown", ORIGIN), ("unknown", "nonsense://a")]),
+    "no decisions on pages": (f"odd robots.txt --origin {ORIGIN}", DENIED),
+    "a host, but no virtual one":
+    (f"virtual robots.txt --origin {ADDRESS}", [("denied", f"{ADDRESS}/basket/")]),
+    "a virtual host":
+    (f"virtual robots.txt --origin {VIRTUAL_HOST}", [("denied", f"{ADDRESS}/basket/")]),
+    "the last decision of several ledgers":
+    ("first second robots.txt", [*DENIED, ("allowed", ALLOWED)]),
+    "the last decision, in any order": ("second first robots.txt", [*DENIED, ("allowed", ALLOWED)]),
+    "the last robots.txt of several ledgers": ("first second robots.txt --urls basket", DENIED),
+    "a time before the first URL": ("times@1970-01-01 times", []),
+    "the last robots.txt of a crawl": ("times#1 times#1", DENIED),
+    "two crawls": ("times#1 times#2", [("denied", ALLOWED)]),
+    "one crawl and all": ("times#1 times", [("denied", ALLOWED)]),
+    "a dialect that reads a ledger alike": ("ordered google", []),
+    "a dialect that reads a ledger otherwise": ("ordered classic", DENIED),
+    "a file in a dialect":
+    ("order.txt classic", [("denied", "/basket/1"), ("denied", "/basket/1x")]),
+    "a dialect, and a file":
+    ("classic order.txt", [("allowed", "/basket/1"), ("allowed", "/basket/1x")]),
+}  # fmt: skip
+
+
 @pytest.mark.usefixtures("ledgers")
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        pytest.param("robots.txt new.txt --urls urls", OF_LIST, id="a list of URLs and paths"),
-        pytest.param(f"robots.txt new.txt --urls urls --origin {ORIGIN}/", OF_LIST[::2],
-                     id="a list, but one host"),
-        pytest.param("robots.txt new.txt --urls one", PRIVATE, id="URLs of a ledger"),
-        pytest.param(f"robots.txt new.txt --urls two --origin {ORIGIN}", PRIVATE,
-                     id="URLs of a ledger, but one host"),
-        pytest.param("odd google", [("unknown", ORIGIN), ("unknown", "nonsense://a")],
-                     id="a host without a robots.txt, and an invalid origin"),
-        pytest.param(f"odd robots.txt --origin {ORIGIN}", DENIED, id="no decisions on pages"),
-        pytest.param(f"virtual robots.txt --origin {ADDRESS}", [("denied", f"{ADDRESS}/basket/")],
-                     id="a host, but no virtual one"),
-        pytest.param(f"virtual robots.txt --origin {VIRTUAL_HOST}", [("denied", f"{ADDRESS}/basket/")],
-                     id="a virtual host"),
-        pytest.param("first second robots.txt", [*DENIED, ("allowed", ALLOWED)],
-                     id="the last decision of several ledgers"),
-        pytest.param("second first robots.txt", [*DENIED, ("allowed", ALLOWED)],
-                     id="the last decision, in any order"),
-        pytest.param("first second robots.txt --urls basket", DENIED,
-                     id="the last robots.txt of several ledgers"),
-        pytest.param("times@1970-01-01 times", [], id="a time before the first URL"),
-        pytest.param("times#1 times#1", DENIED, id="the last robots.txt of a crawl"),
-        pytest.param("times#1 times#2", [("denied", ALLOWED)], id="two crawls"),
-        pytest.param("times#1 times", [("denied", ALLOWED)], id="one crawl and all"),
-        pytest.param("ordered google", [], id="a dialect that reads a ledger alike"),
-        pytest.param("ordered classic", DENIED, id="a dialect that reads a ledger otherwise"),
-        pytest.param("order.txt classic", [("denied", "/basket/1"), ("denied", "/basket/1x")],
-                     id="a file in a dialect"),
-        pytest.param("classic order.txt", [("allowed", "/basket/1"), ("allowed", "/basket/1x")],
-                     id="a dialect, and a file"),
-    ],
-)  # fmt: skip
-def test_what_is_compared(
-    rep: Rep, arguments: str, expected: list[tuple[str, str]]
-) -> None:
+@pytest.mark.parametrize("name", COMPARED)
+def test_what_is_compared(rep: Rep, name: str) -> None:
     """The URLs are those of a list or a ledger, and the rules those of the files, of the crawls or
     of the part of the crawls that is named. A dialect reads the rules of the other side.
     """
+    arguments, expected = COMPARED[name]
     assert changes(rep.records("diff", *arguments.split())) == expected
 
 

@@ -240,33 +240,12 @@ def test_an_older_report_is_replaced(rep: Rep, ledger: str) -> None:
     assert names() == {"empty", "ledger", "link", str(PAGE), "csv"}
 
 
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        ("-o another", "another exists, and this command did not write it"),
-        ("-o .", ".: Is a directory"),
-        ("-o hosts.csv", "hosts.csv: this is an input file"),
-        ("-o another --against another", "another: this is an input file"),
-        ("--json -o -", "standard output"),
-        ("--csv hosts.csv", "hosts.csv: File exists"),
-        ("--csv .", "hosts.csv: this is an input file"),
-        ("damaged", "damaged: "),
-    ],
-)
-def test_another_file_is_not_replaced(rep: Rep, options: str, why: str) -> None:
-    """What the report cannot replace or read is named, and no ledger, folder or other file is
-    replaced. No page is written. Damage may show while the page is written.
-    """
-    for name in ("hosts.csv", "another", "damaged"):
-        eventful(Path(name))
-    with closing(sqlite3.connect("damaged")) as connection, connection:
-        connection.execute("UPDATE snapshot SET redirects = '{}'")
-    before = {path: path.read_bytes() for path in Path().iterdir()}
-    ended = rep("report", "hosts.csv", *options.split())
-    assert (ended.status, ended.out) == (2, "")
-    assert why in ended.err
-    assert {path: path.read_bytes() for path in before} == before
-    assert not PAGE.exists()
+def test_an_input_is_not_replaced(rep: Rep) -> None:
+    """A table does not replace a ledger. ``test_wrong_usage.py`` has the other files."""
+    eventful(Path("hosts.csv"))
+    ended = rep("report", "hosts.csv", "--csv", ".")
+    assert (ended.status, "hosts.csv: this is an input file" in ended.err) == (2, True)
+    assert rep("report", "hosts.csv", "--json").status == 0
 
 
 @pytest.mark.parametrize("failure", ["a folder in its place", "full", "interrupted"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -254,24 +253,6 @@ def test_hostile_text(rep: Rep) -> None:
     for text in (ended.out, readme):
         assert not {"\x1b", "\u202e"} & {*text}
         assert "\\x1b[2J\\u202e" in text
-
-
-def test_many_rows(rep: Rep) -> None:
-    """A ledger of 300,000 decisions is answered in well under a second."""
-    written(FETCHED)
-    with closing(sqlite3.connect("ledger")) as ledger:
-        ledger.execute(
-            "INSERT INTO decision (crawl, time, origin, url, layer, verdict, reason, line,"
-            " statement, snapshot, subject) WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL"
-            " SELECT i + 1 FROM n WHERE i < 299999) SELECT 1, i, 'http://h' || (i % 200) ||"
-            " '.example', 'http://h' || (i % 200) || '.example/some/page-' || i || '.html',"
-            " 'robots.txt', 'allowed', 'no-rule', NULL, NULL, 1, 'request' FROM n"
-        )
-        ledger.commit()
-    for asked, count in (("h7.example/some/page-207.html", 1), ("h7.example", 1500)):
-        start = time.process_time()
-        assert found(rep, asked, "ledger")["found"] == count
-        assert time.process_time() - start < 0.7
 
 
 # Bundles.

@@ -1,4 +1,7 @@
-"""Whatever is changed in a ledger later, its seals or its digest show it."""
+"""Whatever is changed in a ledger later, its seals or its digest show it.
+
+``tests/docs/test_proof.py`` has another program that computes the same digests.
+"""
 
 from __future__ import annotations
 
@@ -83,25 +86,6 @@ def test_as_it_was_written(path: Path) -> None:
             each.digest for each in found
         ]
         assert sealed_digest(ledger, 9) is None
-
-
-def test_the_canonical_form(path: Path) -> None:
-    """The digest is that of the form in the docs, written down here once more."""
-    crawl = (
-        '{"agents":"[\\"bot\\"]","counts":"{\\"pages\\": 2}","dialect":"rfc9309","ended":9.0,'
-        '"finish_reason":"finished","id":1,"settings":"{\\"A\\": 1}","spider":"spider",'
-        '"started":1.0,"user_agent":"bot/1.0","versions":"{\\"Scrapy\\": \\"3\\"}"}\n'
-    )
-    with closing(open_ledger(str(path))) as ledger:
-        [row] = ledger.execute(
-            "SELECT sha256 FROM seal WHERE crawl = 1 AND part = 'crawl' ORDER BY id DESC LIMIT 1"
-        )
-        assert row[0] == sha256(crawl.encode()).hexdigest()
-        seals = ledger.execute(
-            "SELECT part, rows, sha256, max(id) FROM seal WHERE crawl = 1 GROUP BY part"
-        )
-        lines = [f"{part} {rows} {digest}\n" for part, rows, digest, _ in seals]
-    assert sha256("".join(lines).encode()).hexdigest() == checked(path)[0].digest
 
 
 CHANGES = {

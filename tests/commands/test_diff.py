@@ -408,30 +408,26 @@ def test_usage_of_what_was_fetched(rep: Rep) -> None:
     assert summary["usage"] == 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ("partial robots.txt", "1 of 1"),
-        ("partial full robots.txt", "1 of 2"),
-        ("robots.txt robots.txt --urls partial", "1 of 1"),
-        ("full robots.txt", ""),
-    ],
-)
-def test_crawls_that_recorded_refusals_alone(
-    rep: Rep, arguments: str, said: str
-) -> None:
+def test_crawls_that_recorded_refusals_alone(rep: Rep) -> None:
     """If a crawl did not record the URLs that it fetched, the output says so, wherever the
     ledger gives the URLs.
     """
     ledger((ALLOWED, "refused"), path="partial", level="denied").close()
     ledger((f"{ALLOWED}/2", "refused"), path="full").close()
     message = (
-        f"scrapy rep: {said} crawls recorded only what was refused or overridden "
+        "scrapy rep: {} crawls recorded only what was refused or overridden "
         "(REP_LEDGER_LEVEL was not 'all'): what becomes of the other URLs is not known\n"
     )
-    assert rep("diff", *arguments.split()).err == (message if said else "")
-    summary = rep.records("diff", *arguments.split())[-1]
-    assert (summary["complete_crawls"] < summary["crawls"]) is bool(said)
+    for arguments, said in (
+        ("partial robots.txt", "1 of 1"),
+        ("partial full robots.txt", "1 of 2"),
+        ("robots.txt robots.txt --urls partial", "1 of 1"),
+        ("full robots.txt", ""),
+    ):
+        ended = rep("diff", *arguments.split())
+        assert ended.err == (message.format(said) if said else "")
+        summary = rep.records("diff", *arguments.split())[-1]
+        assert (summary["complete_crawls"] < summary["crawls"]) is bool(said)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import resource
-import sqlite3
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING
 import pytest
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands import report
 from scrapy_rep.commands.output import output_file
 from scrapy_rep.commands.urls import read_file
 from scrapy_rep.report import tables
@@ -25,8 +23,6 @@ from tests.commands.rep import SCHEMAS
 from tests.report.ledgers import NEWS, PRESS, START, Ledger, eventful, hostile, measured
 
 if TYPE_CHECKING:
-    from typing import NoReturn
-
     from tests.commands.conftest import Rep
 
 ORIGIN = "https://a.example"
@@ -293,18 +289,3 @@ def test_a_file_that_cannot_be_read() -> None:
     output = output_file(UNREADABLE, UNREADABLE, [], b"mark")
     with pytest.raises(UsageError, match=UNREADABLE), output:
         pass
-
-
-def test_no_room_for_temporary_files(
-    rep: Rep, ledger: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If the temporary files of SQLite fail, the error names the ledgers; no report is written."""
-
-    def fail(*arguments: object, **named: object) -> NoReturn:
-        raise sqlite3.OperationalError("database or disk is full")
-
-    monkeypatch.setattr(report.Ledgers, "view", fail)
-    ended = rep("report", ledger)
-    assert (ended.status, names()) == (2, {"ledger"})
-    assert "ledger" in ended.err
-    assert "disk is full" in ended.err

@@ -162,16 +162,6 @@ def test_what_may_pass(
             module.prepare(path)
 
 
-def test_closed_for_good(path: Path) -> None:
-    """After closing, one file remains unless another process has it open, and it is readable."""
-    one, other = module.open_to_write(path), module.open_to_write(path)
-    one.execute("INSERT INTO body VALUES ('a', x'62')")
-    module.close_and_merge_log(one)
-    module.close_and_merge_log(other)
-    assert [found.name for found in path.parent.iterdir()] == [path.name]
-    assert rows(path, "SELECT * FROM body") == [("a", b"b")]
-
-
 def test_a_ledger_of_an_earlier_version(path: Path) -> None:
     """A ledger of an earlier version can be read without the columns and tables that it lacks, and
     gets them when a crawl writes to it. It keeps its rows.
@@ -328,7 +318,7 @@ def test_half_a_second_apart(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_two_writers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two writers on one file do not disturb each other; each writes and seals its own rows, also
-    if they are more than a batch.
+    if they are more than a batch. The last one to close leaves a single file.
     """
     monkeypatch.setattr(module, "_RECORDS_A_BATCH", 30)
     writers = [started(path) for _ in range(2)]
@@ -346,6 +336,7 @@ def test_two_writers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [each.problems for each in found] == [[], []]
     assert {each.digest for each in found} == {each.digest for each in writers}
     assert rows(path, "PRAGMA integrity_check") == [("ok",)]
+    assert [found.name for found in path.parent.iterdir()] == [path.name]
 
 
 def test_a_slow_disk(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.crawl.answers import Answer, image, redirect
+from tests.crawl.answers import Answer, html, image, meta, redirect
 from tests.crawl.crawl import run_crawl
 
 if TYPE_CHECKING:
@@ -19,17 +19,6 @@ pytestmark = pytest.mark.unmeasured
 
 RULES = "User-agent: *\nDisallow:\n"
 SPIDERS = "tests.crawl.page_spiders"
-
-
-def html(body: str = "", head: str = "", tag: str = "") -> Answer:
-    headers = {"Content-Type": "text/html; charset=utf-8"}
-    if tag:
-        headers["X-Robots-Tag"] = tag
-    return Answer(f"<html><head>{head}</head>{body}".encode(), headers=headers)
-
-
-def meta(content: str, name: str = "robots") -> str:
-    return f'<META content="{content}" NAME="{name}">'
 
 
 def crawl(host: Host, spider: str = "PageSpider", **arguments: Any) -> CrawlResult:

@@ -50,14 +50,13 @@ class TextLinkSpider(PlanSpider):
             yield Request(url, self.note_response)
 
 
-class UsagePageSpider(PageSpider):
-    """A PageSpider whose items include the usage preferences of the page."""
+class UsagePageSpider(PlanSpider):
+    """Makes an item of each page, with its purposes and the usage preferences of the page."""
 
-    def note_response(self, response: Response) -> Iterator[Any]:
-        for output in super().note_response(response):
-            if isinstance(output, dict):
-                output["usage"] = str(response.meta["rep_usage"])
-            yield output
+    def note_response(self, response: Response) -> Iterator[dict[str, Any]]:
+        purposes = response.meta.get("rep_purposes")
+        usage = str(response.meta["rep_usage"])
+        yield {"url": response.url, "purposes": purposes, "usage": usage}
 
 
 class AsyncPageSpider(PageSpider):

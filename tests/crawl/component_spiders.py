@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy import signals
 from scrapy.exceptions import StopDownload
+from scrapy.http import JsonRequest
 
 from tests.crawl.page_spiders import PageSpider
 from tests.crawl.spiders import PlanSpider
@@ -93,3 +94,24 @@ class PowerlessSpider(PlanSpider):
         none = struct.pack("6I", *[0] * 6)
         ctypes.CDLL(None).capset(struct.pack("Ii", _VERSION_3, 0), none)
         return super().from_crawler(crawler, *args, **kwargs)
+
+
+class Replacing:
+    """A downloader middleware of a project, which answers each request for robots.txt with
+    another request, and the one for ``instead`` with the response.
+    """
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Replacing:
+        middleware = cls()
+        middleware.crawler = crawler
+        return middleware
+
+    def process_response(
+        self, request: Request, response: Response
+    ) -> Response | Request:
+        spider = self.crawler.spider
+        if not request.url.endswith(tuple(spider.replaced)):
+            return response
+        url = response.urljoin(spider.instead)
+        return request.replace(url=url) if spider.is_copy else JsonRequest(url, data={})

@@ -161,3 +161,28 @@ def test_a_cancelled_fetch_frees_everyone(site: Site, mode: str) -> None:
     assert result.stats["finish_reason"] == "finished"
     assert "Traceback" not in result.log
     assert "never retrieved" not in result.log
+
+
+@pytest.mark.parametrize("is_copy", [True, False])
+def test_a_middleware_that_returns_requests(
+    site: Site, mode: str, is_copy: bool
+) -> None:
+    """A request that a middleware returns in place of the one for robots.txt is sent at once, as a
+    part of the same fetch, up to ten times. After that, the fetch has failed, and the log says why.
+    """
+    host, endless = site.add(RULES), site.add(RULES)
+    host.answers["/rules"] = robots("User-agent: *\nDisallow: /public\n")
+    settings = {
+        "DOWNLOADER_MIDDLEWARES": {f"{COMPONENTS}.Replacing": 450},
+        "REP_WAIT_MAX": 600,
+    }
+    how = {"mode": mode, "settings": settings, "is_copy": is_copy, "timeout": 20}
+    run_crawl(pages(host), replaced=["/robots.txt"], instead="/rules", **how)
+    assert [hit.path for hit in host.hits] == ["/robots.txt", "/rules", "/private"]
+    result = run_crawl(
+        pages(endless), replaced=["/robots.txt"], instead="/robots.txt", **how
+    )
+    assert [hit.path for hit in endless.hits] == ["/robots.txt"] * 11
+    assert {error["reason"] for error in result.errors} == {"unreachable"}
+    why = "dropped by a component: replaced by other requests 11 times"
+    assert result.lines("WARNING", endless.robotstxt, why, "are refused")

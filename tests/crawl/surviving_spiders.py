@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import resource
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, Spider
@@ -84,26 +82,6 @@ class SlowSurvivorSpider(SurvivorSpider):
         self.note("end", response.url)
 
 
-class LimitedSurvivorSpider(SurvivorSpider):
-    """No file that its process writes may grow beyond ``limit`` octets, from its page number
-    ``first`` to number ``last``.
-    """
-
-    limit: int
-    first: int
-    last: int
-    pages = 0
-
-    def note_response(self, response: Response) -> Iterator[Any]:
-        self.pages += 1
-        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-        if self.pages == self.first:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (self.limit, hard))
-        elif self.pages == self.last:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-        yield from super().note_response(response)
-
-
 class FailingSpider(SurvivorSpider):
     """The callback of ``/fails`` yields one link and raises, that of ``/closes`` closes the
     spider, that of ``/stops`` stops the crawler, each once it has yielded all links.
@@ -119,17 +97,6 @@ class FailingSpider(SurvivorSpider):
             deferred = self.crawler.stop()
             if hasattr(deferred, "addErrback"):
                 deferred.addErrback(lambda failure: failure.printTraceback())
-
-
-class UnpicklableSpider(SurvivorSpider):
-    """Half of the links of a page have a callback that cannot be serialized."""
-
-    def links(self, response: Response) -> Iterator[Request]:
-        for number, request in enumerate(super().links(response)):
-            if number % 2:
-                yield request.replace(callback=partial(self.note_response))
-            else:
-                yield request
 
 
 class ProxiedSpider(SurvivorSpider):

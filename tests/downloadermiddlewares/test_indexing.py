@@ -131,7 +131,6 @@ DENIES = {"Content-Usage": "train-ai=n"}
         ({"X-Robots-Tag": "noindex"}, {"REP_NOINDEX": "annotate"}, {}, None),
         ({"X-Robots-Tag": "noindex"}, {"REP_NOINDEX": "ignore"}, {}, None),
         ({"X-Robots-Tag": "noindex", "Content-Type": "text/xml"}, {}, {}, None),
-        ({"X-Robots-Tag": "noindex", "Content-Type": PDF}, {}, {}, "noindex"),
         ({"X-Robots-Tag": "noimageindex"}, {}, {}, "noimageindex"),
         ({"X-Robots-Tag": "noimageindex", "Content-Type": PDF}, {}, {}, None),
         (DENIES, TRAINING, {}, "train-ai"),

@@ -171,7 +171,8 @@ def test_delays_and_pauses_that_were_not_kept(ledger: Ledger) -> None:
 
 def test_headline_of_every_decision(tmp_path: Path) -> None:
     """The headline checks all requests again, and the notes say for which that is not possible."""
-    said = report(eventful(tmp_path / "ledger"))
+    path = eventful(tmp_path / "ledger")
+    said = report(path)
     assert said["kept"]
     assert said["headline"] == "0 of 104 pages fetched were forbidden"
     first, *others = said["notes"]
@@ -191,6 +192,8 @@ def test_headline_of_every_decision(tmp_path: Path) -> None:
     settings = {(one["spider"], one["name"]) for one in said["settings"]}
     assert ("press", "REP_NOFOLLOW") in settings
     assert ("press", "REP_DIALECT") not in settings, "it has its default"
+    notes = report(path, measured(tmp_path / "refusals"))["notes"]
+    assert "Not counted: the pages of 1 crawl" in " ".join(notes)
 
 
 BY_RULE = {

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from scrapy_rep import CLASSIC, RobotsTxt
 from scrapy_rep.commands import rulechanges
 from scrapy_rep.commands.rulechanges import rule_changes, sample_paths
-from tests.commands.rep import ROBOTS, new_ledger, scrapy_rep, write_ledger
+from tests.commands.rep import ROBOTS, Rep, new_ledger, scrapy_rep, write_ledger
 from tests.crawl.answers import Answer
 
 if TYPE_CHECKING:
-    from tests.commands.conftest import Rep
     from tests.crawl.server import Site
     from tests.report.ledgers import Ledger
 

@@ -10,7 +10,6 @@ import resource
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from scrapy.exceptions import UsageError
@@ -19,11 +18,8 @@ from scrapy_rep.commands.output import output_file
 from scrapy_rep.commands.urls import read_file
 from scrapy_rep.report import tables
 from scrapy_rep.report.ledgers import NO_LIMITS, Ledgers
-from tests.commands.rep import SCHEMAS
+from tests.commands.rep import SCHEMAS, Rep
 from tests.report.ledgers import NEWS, PRESS, START, Ledger, eventful, hostile, measured
-
-if TYPE_CHECKING:
-    from tests.commands.conftest import Rep
 
 ORIGIN = "https://a.example"
 PAGE = Path("robots-report.html")

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.commands.rep import new_ledger, write_ledger
-
-if TYPE_CHECKING:
-    from tests.commands.conftest import Rep
+from tests.commands.rep import Rep, new_ledger, write_ledger
 
 URL = "https://shop.example/tea"
 

@@ -371,6 +371,12 @@ TABLES: dict[str, Any] = {
             (USE, "train-ai", "noted", *ABOUT_USE, 1, 3),
         ],
     ),
+    "hosts with refusals or overrides": (
+        "judged", "origin refused overridden of_all", [
+            (PRESS_HOST, 36, 0, 7), (SHOP, 15, 0, 7), (GONE, 2, 0, 7),
+            ("https://bare-5.example", 1, 0, 7), (OLD, 1, 0, 7), (USE, 1, 0, 7), (STAGING, 0, 3, 7),
+        ],
+    ),
     "URLs that were refused, each with its rule, the most frequent first": (
         "judged_url", "url verdict layer reason line statement times urls_of_host", [
             (f"{PRESS_HOST}/archive/7", *RULE, 4, "Disallow: /archive/", 2, 35),

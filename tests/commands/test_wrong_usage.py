@@ -35,6 +35,7 @@ URL = "https://shop.example/tea"
         ("lint --explain nonsense", "one of absolute-url, "),
         ("lint robots.txt --ignore nonsense", "--ignore is 'nonsense', but it must be one of"),
         ("page nowhere.html", "nowhere.html: No such file"),
+        ("page http://[", "is not a URL"),
         ("page robots.txt --header noindex", "--header is 'noindex'"),
         ("page robots.txt --header 'Date: noindex'", 'must be "X-Robots-Tag: ..."'),
         (f"page {URL} --header 'X-Robots-Tag: all'", "its own header fields"),

@@ -80,18 +80,18 @@ ORDER = "User-agent: *\nDisallow: /a\nAllow: /a/b\n"
 VERDICTS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "a URL that no rule matches": (ROBOTS, "/tea", {}, {"allowed": True, "why": "no rule matches"}),
     "a URL with a form that is denied":
-    (ROBOTS, "/tea/../basket/1", {}, {"allowed": False, "form": BASKET}),
+        (ROBOTS, "/tea/../basket/1", {}, {"allowed": False, "form": BASKET}),
     "a URL as it is sent": (DECODED, "/a%26b", {}, {"allowed": True}),
     "a URL that aiohttp decodes":
-    (DECODED, "/a%26b", {"DOWNLOAD_HANDLERS": AIOHTTP}, {"allowed": False}),
+        (DECODED, "/a%26b", {"DOWNLOAD_HANDLERS": AIOHTTP}, {"allowed": False}),
     "the dialect of an option":
-    (ORDER, "/a/b --dialect=classic", {"REP_DIALECT": "google"}, {"allowed": False, "dialect": "classic"}),
+        (ORDER, "/a/b --dialect=classic", {"REP_DIALECT": "google"}, {"allowed": False, "dialect": "classic"}),
     "the dialect of the settings":
-    (ORDER, "/a/b", {"REP_DIALECT": "google"}, {"allowed": True, "dialect": "google"}),
+        (ORDER, "/a/b", {"REP_DIALECT": "google"}, {"allowed": True, "dialect": "google"}),
     "a dialect by its path":
-    (ORDER, "/a/b --dialect=scrapy_rep.protocol.dialect.CLASSIC", {}, {"allowed": False}),
+        (ORDER, "/a/b --dialect=scrapy_rep.protocol.dialect.CLASSIC", {}, {"allowed": False}),
     "a file goes before overrides":
-    (ROBOTS, "/basket/1", {"REP_OVERRIDES": {"shop.example": "ignore"}}, {"allowed": False}),
+        (ROBOTS, "/basket/1", {"REP_OVERRIDES": {"shop.example": "ignore"}}, {"allowed": False}),
     "a delay over REP_CRAWL_DELAY_MAX": (
         SLOW, "/b", {}, {"allowed": False, "reason": "crawl-delay", "why": TOO_SLOW,
                   "rule": {"kind": "crawl-delay", "pattern": "200", "line": 3}},
@@ -99,32 +99,32 @@ VERDICTS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "a rule before a delay": (SLOW, "/a", {}, {"why": "line 2, Disallow: /a"}),
     "robots.txt of a slow host": (SLOW, "/robots.txt", {}, {"allowed": True}),
     "a delay that is not over REP_CRAWL_DELAY_MAX":
-    (SLOW, "/b", {"REP_CRAWL_DELAY_MAX": 200}, {"allowed": True}),
+        (SLOW, "/b", {"REP_CRAWL_DELAY_MAX": 200}, {"allowed": True}),
     "a delay that a crawl ignores": (SLOW, "/b", {"REP_CRAWL_DELAY": False}, {"allowed": True}),
     "a delay that a dialect does not have": (SLOW, "/b --dialect=google", {}, {"allowed": True}),
     "a rate for other hours":
-    (f"User-agent: *\nRequest-rate: 1/10m {LATER}\n", "/b", {}, {"allowed": True}),
+        (f"User-agent: *\nRequest-rate: 1/10m {LATER}\n", "/b", {}, {"allowed": True}),
     "hours that a crawl does not wait for":
-    (HOURS, "/b", {}, {"allowed": False, "reason": "visit-time", "why": CLOSED}),
+        (HOURS, "/b", {}, {"allowed": False, "reason": "visit-time", "why": CLOSED}),
     "hours that a crawl waits for": (HOURS, "/b", {"REP_WAIT_MAX": 86400}, {"allowed": True}),
     "an agent": (ROBOTS, "/tea --agent=otherbot", {}, {"agent": "otherbot"}),
     "the first agent that has a group":
-    (ROBOTS, "/tea --agent=nobot, mybot, *", {}, {"agent": "mybot"}),
+        (ROBOTS, "/tea --agent=nobot, mybot, *", {}, {"agent": "mybot"}),
     "an option for each agent":
-    (ROBOTS, "/tea --agent=nobot --agent=mybot", {}, {"agent": "mybot"}),
+        (ROBOTS, "/tea --agent=nobot --agent=mybot", {}, {"agent": "mybot"}),
     "a comma at the end": (ROBOTS, "/tea --agent=mybot,", {}, {"agent": "mybot"}),
     "an agent without a group": (ROBOTS, "/tea --agent=nobot", {}, {"agent": "*"}),
     "everyone": (ROBOTS, "/tea --agent=*", {"USER_AGENT": None}, {"agents": ["*"]}),
     "a crawler with the name of Scrapy":
-    (ROBOTS, "/tea --agent=Scrapy", {"USER_AGENT": None}, {"agents": ["Scrapy"]}),
+        (ROBOTS, "/tea --agent=Scrapy", {"USER_AGENT": None}, {"agents": ["Scrapy"]}),
     "a User-Agent header":
-    (ROBOTS, "/tea --agent=Mozilla/5.0 (X11, Linux; compatible; mybot/1.0)", {}, {"agents": ["mybot"]}),
+        (ROBOTS, "/tea --agent=Mozilla/5.0 (X11, Linux; compatible; mybot/1.0)", {}, {"agents": ["mybot"]}),
     "ROBOTSTXT_USER_AGENT":
-    (ROBOTS, "/tea", {"ROBOTSTXT_USER_AGENT": ["mybot-news", "mybot"]}, {"agents": ["mybot-news", "mybot"]}),
+        (ROBOTS, "/tea", {"ROBOTSTXT_USER_AGENT": ["mybot-news", "mybot"]}, {"agents": ["mybot-news", "mybot"]}),
     "ROBOTSTXT_USER_AGENT alone":
-    (ROBOTS, "/tea", {"USER_AGENT": None, "ROBOTSTXT_USER_AGENT": "mybot"}, {"agents": ["mybot"]}),
+        (ROBOTS, "/tea", {"USER_AGENT": None, "ROBOTSTXT_USER_AGENT": "mybot"}, {"agents": ["mybot"]}),
     "DEFAULT_REQUEST_HEADERS":
-    (ROBOTS, "/tea", {"DEFAULT_REQUEST_HEADERS": {"user-agent": b"otherbot"}}, {"agents": ["otherbot"]}),
+        (ROBOTS, "/tea", {"DEFAULT_REQUEST_HEADERS": {"user-agent": b"otherbot"}}, {"agents": ["otherbot"]}),
 }  # fmt: skip
 
 

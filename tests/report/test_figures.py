@@ -211,11 +211,11 @@ HEADLINES: dict[str, Any] = {
          ("/news", {"agent": "aggregator"}), ("/", {"agent": None, "reason": "no-group"})], "3 of 5 pages fetched were forbidden", ({}, "5 pages checked again"),
     ),
     "a dialect that is not known":
-    ({"dialect": "lenient"}, [("/private/", {})], "0 of 1 page fetched were forbidden", ({}, "1 page could not be checked again")),
+        ({"dialect": "lenient"}, [("/private/", {})], "0 of 1 page fetched were forbidden", ({}, "1 page could not be checked again")),
     "a URL that was cut":
-    ({}, [("/private/…", {})], "0 of 1 page fetched were forbidden", ({}, "1 page could not be checked again")),
+        ({}, [("/private/…", {})], "0 of 1 page fetched were forbidden", ({}, "1 page could not be checked again")),
     "refusals alone, which make no claim about requests":
-    ({"level": "denied", "counts": json.dumps(COUNTS)}, [("/private/", BY_RULE), ("/", {"layer": "override", "reason": "override"})], "1 request was refused, 0 items and links dropped", ({"crawls": 1, "complete": 0, "pages": 42, "let_through_by_override": 0}, "only refusals")),
+        ({"level": "denied", "counts": json.dumps(COUNTS)}, [("/private/", BY_RULE), ("/", {"layer": "override", "reason": "override"})], "1 request was refused, 0 items and links dropped", ({"crawls": 1, "complete": 0, "pages": 42, "let_through_by_override": 0}, "only refusals")),
     "a forbidden page that a browser had been led to": (
         {}, [("/news", {}), ("/private/1", {**BY_RULE, "via": f"redirect {ORIGIN}/news"}),
          ("/private/1", {**BY_RULE, "via": f"browser {ORIGIN}/news"}), ("/private/1", BY_RULE)], "0 of 1 page fetched were forbidden", ({"arrived": 1}, ""),
@@ -351,9 +351,9 @@ TABLES: dict[str, Any] = {
         ],
     ),
     "pauses, and the shortest time to the next request to the host":
-    ("pause", "origin times statement resumed refused", [(BUSY, 2, "429, Retry-After: 5", 5.5, 0)]),
+        ("pause", "origin times statement resumed refused", [(BUSY, 2, "429, Retry-After: 5", 5.5, 0)]),
     "overrides":
-    ("overridden", "reason statement verdict times hosts", [("override", OWN, "allowed", 3, 1)]),
+        ("overridden", "reason statement verdict times hosts", [("override", OWN, "allowed", 3, 1)]),
     "hosts without a robots.txt, each by its last result": (
         "without", "status error hosts allowed refused origin", [
             (404, None, 3, 3, 0, "https://bare-0.example"),
@@ -612,13 +612,13 @@ def test_gap(tmp_path: Path) -> None:
         (", ".join(map(shown.duration, (None, -3, 0.25, 2.0, 60, 61, 3599, 3600, 86399, 90000))),
          "–, 0 s, 0.25 s, 2 s, 1 min, 1 min 1 s, 59 min, 1 h, 23 h, 1 d 1 h"),
         # A span has a common day once, and its end only if it is in another minute.
-        (shown.moment(1e30) + shown.moment(float("nan")), "––"),
+        (", ".join(map(shown.moment, (0, 1e30, float("nan")))), "1970-01-01 00:00, –, –"),
         (shown.span(0, 59), "1970-01-01 00:00"),
         (shown.span(0, 3660), "1970-01-01 00:00 to 01:01"),
         (shown.span(0, 90000), "1970-01-01 00:00 to 1970-01-02 01:00"),
         (shown.span(0, 1e30), "1970-01-01 00:00 to –"),
-        (shown.count(0, "entry", "entries") + shown.octets(9999), "0 entries9,999 bytes"),
-        (shown.octets(512_000), "512 kB"),
+        (shown.count(0, "entry", "entries"), "0 entries"),
+        (", ".join(map(shown.octets, (9999, 512_000))), "9,999 bytes, 512 kB"),
     ],
 )  # fmt: skip
 def test_shown(written: str, expected: str) -> None:

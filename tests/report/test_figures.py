@@ -343,6 +343,18 @@ TABLES: dict[str, Any] = {
             (USE, "Disallow: /b/", 1),
         ],
     ),
+    "robots.txt files, by decisions": (
+        "file", "number origin refused allowed",
+        [(1, PRESS_HOST, 36, 3), (2, SHOP, 14, 2), (3, USE, 1, 0), (4, OLD, 1, 0), (5, BUSY, 0, 0)],
+    ),
+    "reasons, by layer": (
+        "outcome", "layer verdict reason times", [
+            ("robots.txt", "allowed", "no-rule", 93), ("robots.txt", "refused", "rule", 52),
+            ("robots.txt", "allowed", "unavailable", 6), ("robots.txt", "allowed", "rule", 5),
+            ("robots.txt", "refused", "unreachable", 2), ("robots.txt", "refused", "unavailable", 1),
+            ("header", "dropped", "noindex", 5), ("usage", "dropped", "train-ai", 2),
+        ],
+    ),
     "outages: first and last time, last reason, abandoned requests, recovery": (
         "outage", "origin error times first_at last_at given_up recovered copy_at", [
             (GONE, "refused", 3, START, START + 7200, 2, 0, None),
@@ -392,7 +404,7 @@ def test_tables_of_two_crawls(tmp_path: Path, name: str) -> None:
     """Each table counts the decisions of all crawls, the greatest number first."""
     view, columns, expected = TABLES[name]
     found = rows(view, columns, eventful(tmp_path / "ledger"), limits=Limits(urls=2))
-    is_cut = view in {"host", "judged_url"}
+    is_cut = view in {"host", "outcome", "judged_url"}
     assert (found[: len(expected)] if is_cut else found) == expected
 
 

@@ -118,13 +118,11 @@ def test_json_and_csv(rep: Rep, maker: type[Ledger]) -> None:
     assert names() == {"ledger", "csv"}
     written = set(tables.TABLES) - {"differences"}
     assert {path.stem for path in Path("csv").iterdir()} == written
-    for name in written:
-        of_json = [
-            [" ".join(str("" if value is None else value).split()) for value in row.values()]
+    for name in written if maker is not hostile else ():
+        assert as_csv(name) == [
+            {key: "" if value is None else str(value) for key, value in row.items()}
             for row in record["tables"][name]
-        ]  # fmt: skip
-        if maker is not hostile:
-            assert [list(row.values()) for row in as_csv(name)] == of_json
+        ]
     if maker is Ledger:
         assert len(record["tables"]["urls"]) == 31
         assert len(record["tables"]["without-robotstxt"]) == 31

@@ -24,10 +24,10 @@ from scrapy_rep.commands import RepCommand
 from scrapy_rep.commands.arguments import SUBCOMMANDS
 from scrapy_rep.settings import DEFAULTS, RepSettings
 from tests import forks
-from tests.browser import CHROMIUM
+from tests.browser import CHROMIUM, FLAGS, PATIENCE
 from tests.crawl import own_store
+from tests.crawl.answers import Answer, html
 from tests.crawl.server import Site
-from tests.crawl.test_browser import SETTINGS, html, script
 from tests.docs.pages import PAGES, PROJECT, ROOT, Sample, environment, python, samples
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ OF_OTHERS = re.compile(
 """Settings of packages that are not installed here, or of a project."""
 
 PANDAS = "import pandas"
+SCRIPT = {"Content-Type": "text/javascript"}
 
 
 def test_languages() -> None:
@@ -216,17 +217,17 @@ def test_browsers(tmp_path: Path) -> None:
         host = site.add("User-agent: *\nDisallow: /private\n")
         host.answers |= {
             "/": html(
-                '<script src="/private/track.js"></script><a href="/tea">Tea</a>'
+                '<script src="/private/track.js"></script><a href="/tea">Tea</a>',
+                head="<title>A page</title>",
             ),
-            "/private/track.js": script("fetch('/more')"),
+            "/private/track.js": Answer(b"fetch('/more')", headers=SCRIPT),
             "/tea": html("<script>document.title = 'Tea'</script>"),
         }
         own = ("https://shop.example/", host.url("/"))
         (tmp_path / "browser.py").write_text(spider.replace(*own))
         command = ["scrapy", "runspider", "browser.py", "-O", "pages.json"]
-        for name, value in SETTINGS.items():
-            if name.startswith("PLAYWRIGHT_"):
-                command += ["-s", f"{name}={json.dumps(value)}"]
+        launch = {"executable_path": CHROMIUM, "args": FLAGS, "timeout": PATIENCE}
+        command += ["-s", f"PLAYWRIGHT_LAUNCH_OPTIONS={json.dumps(launch)}"]
         done = forks.run(command, cwd=tmp_path, env=environment())
         log = done.stderr.decode()
         assert sorted(host.pages) == ["/", "/tea"], log

@@ -12,13 +12,11 @@ from jsonschema import Draft202012Validator
 from scrapy.settings import Settings
 
 from scrapy_rep.commands import RepCommand
-from scrapy_rep.ledger.schema import APPLICATION_ID, TABLES, VERSION
 from tests import forks
+from tests.report.ledgers import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-import sqlite3
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ROOT / "docs" / "schemas"
@@ -97,33 +95,27 @@ def plain_environment() -> dict[str, str]:
     return {**kept, "PYTHONPATH": path}
 
 
-def write_ledger(
-    path: Path,
+def new_ledger(
+    path: Path | str,
     decisions: Iterable[tuple[str, str]],
     *,
     agents: tuple[str, ...] = ("mybot",),
     dialect: str = "rfc9309",
     time: float = 0.0,
     level: str = "all",
+) -> Ledger:
+    """Return the open ledger of one crawl: URLs, and the verdict on each, by a rule."""
+    ledger = Ledger(Path(path))
+    crawl = {"spider": "shop", "started": 0, "agents": json.dumps(agents)}
+    ledger.crawl(level, dialect=dialect, **crawl)
+    for number, (url, verdict) in enumerate(decisions):
+        rule = {"line": 3, "statement": "Disallow: /"}
+        ledger.decision(url, verdict=verdict, time=time + number, **rule)
+    return ledger
+
+
+def write_ledger(
+    path: Path | str, decisions: Iterable[tuple[str, str]], **crawl: Any
 ) -> str:
-    """Write a ledger of one crawl: URLs, and the verdict on each. Return its path."""
-    connection = sqlite3.connect(path)
-    connection.executescript(TABLES)
-    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {VERSION}")
-    connection.execute(
-        "INSERT INTO crawl (id, spider, user_agent, agents, dialect, settings, versions,"
-        " started) VALUES (1, 'shop', 'mybot/1.0', ?, ?, ?, '{}', 0)",
-        (json.dumps(agents), dialect, json.dumps({"REP_LEDGER_LEVEL": level})),
-    )
-    connection.executemany(
-        "INSERT INTO decision (crawl, time, origin, url, layer, verdict, reason, line,"
-        " statement) VALUES (1, ?, ?, ?, 'robots.txt', ?, 'rule', 3, 'Disallow: /')",
-        [
-            (time + number, "/".join(url.split("/")[:3]), url, verdict)
-            for number, (url, verdict) in enumerate(decisions)
-        ],
-    )
-    connection.commit()
-    connection.close()
-    return str(path)
+    """Write such a ledger. Return its path."""
+    return new_ledger(path, decisions, **crawl).close()

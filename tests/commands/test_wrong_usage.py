@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.commands.rep import write_ledger
+from tests.commands.rep import new_ledger, write_ledger
 
 if TYPE_CHECKING:
     from tests.commands.conftest import Rep
@@ -74,6 +74,13 @@ URL = "https://shop.example/tea"
         ("why shop.example ledger --bundle ledger", "ledger: this is an input file"),
         ("why shop.example ledger --bundle robots.txt", "this command did not write it"),
         ("why shop.example ledger --bundle .", ".: Is a directory"),
+        ("report ledger -o two", "two exists, and this command did not write it"),
+        ("report ledger -o .", ".: Is a directory"),
+        ("report ledger -o link", "link: this is an input file"),
+        ("report ledger --against two -o two", "two: this is an input file"),
+        ("report ledger --csv two", "two: File exists"),
+        ("report ledger --json -o -", "standard output"),
+        ("report late", "late: "),
         ("verify ledger abc", "'abc' is not a SHA-256: it has 64 hexadecimal digits"),
         ("verify robots.txt", "robots.txt: "),
     ],
@@ -86,6 +93,9 @@ def test_wrong_usage(rep: Rep, command: str, why: str) -> None:
     Path("link").symlink_to("ledger")
     write_ledger(Path("ledger"), [(URL, "allowed")])
     write_ledger(Path("two"), [(URL, "allowed"), ("http://a.example/", "allowed")])
+    late = new_ledger("late", [])  # Its damage shows while a page is written.
+    late.snapshot("https://shop.example", b"", redirects="{}")
+    late.close()
     before = {path.name: path.read_bytes() for path in Path().iterdir()}
     ended = rep(*shlex.split(command))
     assert (ended.status, ended.out) == (2, "")

@@ -122,10 +122,10 @@ class Statement(NamedTuple):
 
 
 class IndexingFinding(NamedTuple):
-    """A mistake in a statement, or in its tag or header."""
+    """A mistake in a statement, or in its tag or header; or that a page is not read to its end."""
 
     code: str
-    """``bad-date``, ``bad-value``, ``no-content``, ``stray-colon``, ``too-long``,
+    """``bad-date``, ``bad-value``, ``long-page``, ``no-content``, ``stray-colon``, ``too-long``,
     ``too-many``, ``unclosed-quote`` or ``unknown-name``."""
     message: str
     source: Source

@@ -218,9 +218,10 @@ def test_bounds() -> None:
 
 
 def test_the_end_of_a_long_page() -> None:
-    """The first 4 MiB of a page are read, however long its server makes it."""
-    assert not read(" " * (MAX_PAGE - len(META)) + META).index
-    assert read(" " * MAX_PAGE + META).index
+    """The first 4 MiB of a page are read, however long its server makes it. A finding says so."""
+    whole, cut = (read(" " * size + META) for size in (MAX_PAGE - len(META), MAX_PAGE))
+    assert (whole.index, whole.findings) == (False, ())
+    assert (cut.index, [one.code for one in cut.findings]) == (True, ["long-page"])
 
 
 def test_tags_beyond_the_limit() -> None:

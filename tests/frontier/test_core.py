@@ -233,8 +233,8 @@ CASES = {
         sent 1; file 3 a; granted -> -
     """,
     "one of four requests to a slow host is for the robots.txt of another, at most": """
-        delay a 1; page 1 a; stranger 2 a; granted -> -; next -> 1; again 1; sent 1; leave 1
-        wait 1; granted -> 2; leave 2; end 2; stranger 3 a; wait 1; next -> 1; leave 1
+        delay a 1; page 1 a; stranger 2 a; granted -> 2; leave 2; end 2
+        stranger 3 a; wait 1; next -> 1; again 1; sent 1; leave 1
         wait 2.9; granted -> -; wait 0.1; granted -> 3; leave 3; end 3
         end 1; stranger 4 a; wait 1; granted -> 4
     """,

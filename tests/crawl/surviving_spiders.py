@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, Spider
@@ -97,6 +98,17 @@ class FailingSpider(SurvivorSpider):
             deferred = self.crawler.stop()
             if hasattr(deferred, "addErrback"):
                 deferred.addErrback(lambda failure: failure.printTraceback())
+
+
+class UnpicklableSpider(SurvivorSpider):
+    """Half of the links of a page have a callback that cannot be serialized."""
+
+    def links(self, response: Response) -> Iterator[Request]:
+        for number, request in enumerate(super().links(response)):
+            if number % 2:
+                yield request.replace(callback=partial(self.note_response))
+            else:
+                yield request
 
 
 class ProxiedSpider(SurvivorSpider):

@@ -240,6 +240,22 @@ def test_strange_requests(site: Site, tmp_path: Path) -> None:
         assert found[url]["size"] == len(wanted[url].get("body", ""))
 
 
+def test_requests_that_cannot_be_pickled(site: Site, mode: str, tmp_path: Path) -> None:
+    """Requests that cannot be serialized wait in memory, as in Scrapy. They are lost with the
+    process, and are not seen: they are fetched when they are found again.
+    """
+    host = site.add(RULES)
+    host.answers["/start"] = links(*map(str, range(20)))
+    trial = one_by_one(
+        site, tmp_path, [host.url("/start")], mode=mode, spider="UnpicklableSpider"
+    )
+    result = trial.finish(SCHEDULER_DEBUG=True)
+    assert host.pages == sorted(["/start", *(f"/{n}" for n in range(20))])
+    assert result.stats["scheduler/unserializable"] == 10
+    assert result.stats["scheduler/enqueued/memory"] == 10
+    assert result.log.count("Unable to serialize request") == 1
+
+
 @pytest.mark.parametrize("stop", ["CLOSESPIDER_TIMEOUT", "SIGINT", "SIGINT twice"])
 def test_stopped_while_hosts_wait(
     site: Site, mode: str, stop: str, tmp_path: Path

@@ -169,6 +169,7 @@ def answers() -> dict[str, dict[str, Answer | Sequence[Answer]]]:
             "byte by byte, without a length": byte_by_byte(head() + RULES),
             "an endless body": endless(head() + RULES, b"#" * 65536),
             "endless chunks": endless(CHUNKED + chunk(RULES), chunk(b"#" * 65536)),
+            "a gigabyte": endless(head(length=1 << 30) + RULES, b"#" * 65536),
             "another one at each fetch": [Answer(RULES), Answer(PERMITS)],
             "a thousand early hints": raw(EARLY_HINTS * 1_000 + whole(RULES)),
             "many headers": raw(whole(RULES, *HEADERS)),

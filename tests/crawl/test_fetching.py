@@ -155,7 +155,12 @@ def test_proxies(site: Site, mode: str) -> None:
         f"{alone[1]}/a": tunnel,
     }
     requests = [
-        {"url": url, "meta": {"proxy": proxy.origin.replace("//", "//user:word@")}}
+        {
+            "url": url,
+            "meta": {"proxy": proxy.origin.replace("//", "//user:word@")},
+            # So robots.txt is first fetched through the others.
+            "priority": proxy is not good,
+        }
         for url, proxy in proxies.items()
     ]
     result = run_crawl(requests, mode=mode, settings={"REP_WAIT_MAX": 1})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import sys
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +19,8 @@ from tests.report.ledgers import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    import pytest
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ROOT / "docs" / "schemas"
@@ -68,18 +72,46 @@ def execute(arguments: Iterable[str], settings: Mapping[str, Any]) -> int:
     return command.exitcode
 
 
+class Rep:
+    """Runs ``scrapy rep`` in this process."""
+
+    def __init__(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self._capsys = capsys
+        self._monkeypatch = monkeypatch
+
+    def __call__(
+        self, *arguments: str, stdin: str | bytes = b"", **settings: Any
+    ) -> Ended:
+        octets = stdin.encode() if isinstance(stdin, str) else stdin
+        text = io.TextIOWrapper(io.BytesIO(octets))
+        self._monkeypatch.setattr(sys, "stdin", text)
+        try:
+            status = execute(arguments, settings)
+        except SystemExit as end:  # argparse exits this way.
+            status = int(str(end.code))
+        return Ended(status, *self._capsys.readouterr())
+
+    def records(self, *arguments: str, **more: Any) -> list[dict[str, Any]]:
+        """Return the JSON objects that a run writes, validated against the schema."""
+        return self(*arguments, "--json", **more).records(arguments[0])
+
+    def record(self, *arguments: str, **more: Any) -> dict[str, Any]:
+        """Return the only JSON object."""
+        (record,) = self.records(*arguments, **more)
+        return record
+
+
 def scrapy_rep(
-    *arguments: str,
-    stdin: str | bytes = b"",
-    cwd: Path | str | None = None,
-    **environment: str,
+    *arguments: str, stdin: str | bytes = b"", cwd: Path | None = None
 ) -> Ended:
     """Run ``scrapy rep`` through Scrapy's entry point, in a subprocess."""
     done = forks.run(
         ["scrapy", "rep", *arguments],
         given=stdin.encode() if isinstance(stdin, str) else stdin,
         cwd=cwd,
-        env=plain_environment() | environment,
+        env=plain_environment(),
     )
     return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
 

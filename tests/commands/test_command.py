@@ -17,11 +17,10 @@ import pytest
 
 from scrapy_rep.commands.arguments import SUBCOMMANDS
 from tests import forks
-from tests.commands.rep import execute, plain_environment
+from tests.commands.rep import Rep, execute, plain_environment
 from tests.crawl.answers import HANGS
 
 if TYPE_CHECKING:
-    from tests.commands.conftest import Rep
     from tests.crawl.server import Site
 
 pytestmark = pytest.mark.usefixtures("rep")  # A folder with a robots.txt.

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scrapy_rep.ledger import reader
-from tests.commands.rep import new_ledger
+from tests.commands.rep import Rep, new_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.commands.conftest import Rep
 
 LEDGER, PAGE = Path("ledger"), Path("report.html")
 SECONDS = 60

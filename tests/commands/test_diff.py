@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from scrapy_rep import CLASSIC, RobotsTxt
 from scrapy_rep.commands import rulechanges
 from scrapy_rep.commands.rulechanges import rule_changes, sample_paths
-from tests.commands.rep import ROBOTS, new_ledger, scrapy_rep, write_ledger
+from tests.commands.rep import ROBOTS, Rep, new_ledger, scrapy_rep, write_ledger
 from tests.crawl.answers import Answer
 
 if TYPE_CHECKING:
-    from tests.commands.conftest import Rep
     from tests.crawl.server import Site
     from tests.report.ledgers import Ledger
 
@@ -258,14 +257,14 @@ COMPARED = {
     "URLs of a ledger": ("robots.txt new.txt --urls one", PRIVATE),
     "URLs of a ledger, but one host": (f"robots.txt new.txt --urls two --origin {ORIGIN}", PRIVATE),
     "a host without a robots.txt, and an invalid origin":
-    ("odd google", [("unknown", ORIGIN), ("unknown", "nonsense://a")]),
+        ("odd google", [("unknown", ORIGIN), ("unknown", "nonsense://a")]),
     "no decisions on pages": (f"odd robots.txt --origin {ORIGIN}", DENIED),
     "a host, but no virtual one":
-    (f"virtual robots.txt --origin {ADDRESS}", [("denied", f"{ADDRESS}/basket/")]),
+        (f"virtual robots.txt --origin {ADDRESS}", [("denied", f"{ADDRESS}/basket/")]),
     "a virtual host":
-    (f"virtual robots.txt --origin {VIRTUAL_HOST}", [("denied", f"{ADDRESS}/basket/")]),
+        (f"virtual robots.txt --origin {VIRTUAL_HOST}", [("denied", f"{ADDRESS}/basket/")]),
     "the last decision of several ledgers":
-    ("first second robots.txt", [*DENIED, ("allowed", ALLOWED)]),
+        ("first second robots.txt", [*DENIED, ("allowed", ALLOWED)]),
     "the last decision, in any order": ("second first robots.txt", [*DENIED, ("allowed", ALLOWED)]),
     "the last robots.txt of several ledgers": ("first second robots.txt --urls basket", DENIED),
     "a time before the first URL": ("times@1970-01-01 times", []),
@@ -275,9 +274,9 @@ COMPARED = {
     "a dialect that reads a ledger alike": ("ordered google", []),
     "a dialect that reads a ledger otherwise": ("ordered classic", DENIED),
     "a file in a dialect":
-    ("order.txt classic", [("denied", "/basket/1"), ("denied", "/basket/1x")]),
+        ("order.txt classic", [("denied", "/basket/1"), ("denied", "/basket/1x")]),
     "a dialect, and a file":
-    ("classic order.txt", [("allowed", "/basket/1"), ("allowed", "/basket/1x")]),
+        ("classic order.txt", [("allowed", "/basket/1"), ("allowed", "/basket/1x")]),
 }  # fmt: skip
 
 

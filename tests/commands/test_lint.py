@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.commands.rep import scrapy_rep
+from tests.commands.rep import Rep, scrapy_rep
 from tests.crawl.answers import Answer
 
 if TYPE_CHECKING:
-    from tests.commands.conftest import Rep
     from tests.crawl.server import Site
 
 MANY = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.commands.rep import ROBOTS, scrapy_rep
+from tests.commands.rep import ROBOTS, Rep, scrapy_rep
 from tests.crawl.answers import Answer, Then, redirect
 from tests.crawl.lies import stages
 from tests.crawl.server import PAGE
@@ -17,7 +17,6 @@ from tests.crawl.server import PAGE
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.commands.conftest import Rep
     from tests.crawl.server import Site
 
 HTML = """<html><head>

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.commands.rep import write_ledger
+from tests.commands.rep import Rep, write_ledger
 from tests.ledger.test_seals import change, crawled
-
-if TYPE_CHECKING:
-    from tests.commands.conftest import Rep
 
 LEDGER = Path("ledger")
 

@@ -7,16 +7,13 @@ import sqlite3
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
 
-from tests.commands.rep import SCHEMAS, write_ledger
+from tests.commands.rep import SCHEMAS, Rep, write_ledger
 from tests.ledger.records import CRAWL, ORIGIN, decided, snapshot, write_crawl
-
-if TYPE_CHECKING:
-    from tests.commands.conftest import Rep
 
 RULES = b"User-agent: *\nAllow: /basket/help\nDisallow: /basket/ # \xff no robots\n"
 HEADERS = (("content-type", "text/plain"),)

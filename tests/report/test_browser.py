@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import scrapy_rep.commands.report  # noqa: F401  What is imported in a test here is not measured.
 from tests.browser import (
     CHROMIUM,
     IN_COLOURS,

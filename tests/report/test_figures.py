@@ -171,7 +171,8 @@ def test_delays_and_pauses_that_were_not_kept(ledger: Ledger) -> None:
 
 def test_headline_of_every_decision(tmp_path: Path) -> None:
     """The headline checks all requests again, and the notes say for which that is not possible."""
-    said = report(eventful(tmp_path / "ledger"))
+    path = eventful(tmp_path / "ledger")
+    said = report(path)
     assert said["kept"]
     assert said["headline"] == "0 of 104 pages fetched were forbidden"
     first, *others = said["notes"]
@@ -191,6 +192,8 @@ def test_headline_of_every_decision(tmp_path: Path) -> None:
     settings = {(one["spider"], one["name"]) for one in said["settings"]}
     assert ("press", "REP_NOFOLLOW") in settings
     assert ("press", "REP_DIALECT") not in settings, "it has its default"
+    notes = report(path, measured(tmp_path / "refusals"))["notes"]
+    assert "Not counted: the pages of 1 crawl" in " ".join(notes)
 
 
 BY_RULE = {
@@ -208,11 +211,11 @@ HEADLINES: dict[str, Any] = {
          ("/news", {"agent": "aggregator"}), ("/", {"agent": None, "reason": "no-group"})], "3 of 5 pages fetched were forbidden", ({}, "5 pages checked again"),
     ),
     "a dialect that is not known":
-    ({"dialect": "lenient"}, [("/private/", {})], "0 of 1 page fetched were forbidden", ({}, "1 page could not be checked again")),
+        ({"dialect": "lenient"}, [("/private/", {})], "0 of 1 page fetched were forbidden", ({}, "1 page could not be checked again")),
     "a URL that was cut":
-    ({}, [("/private/…", {})], "0 of 1 page fetched were forbidden", ({}, "1 page could not be checked again")),
+        ({}, [("/private/…", {})], "0 of 1 page fetched were forbidden", ({}, "1 page could not be checked again")),
     "refusals alone, which make no claim about requests":
-    ({"level": "denied", "counts": json.dumps(COUNTS)}, [("/private/", BY_RULE), ("/", {"layer": "override", "reason": "override"})], "1 request was refused, 0 items and links dropped", ({"crawls": 1, "complete": 0, "pages": 42, "let_through_by_override": 0}, "only refusals")),
+        ({"level": "denied", "counts": json.dumps(COUNTS)}, [("/private/", BY_RULE), ("/", {"layer": "override", "reason": "override"})], "1 request was refused, 0 items and links dropped", ({"crawls": 1, "complete": 0, "pages": 42, "let_through_by_override": 0}, "only refusals")),
     "a forbidden page that a browser had been led to": (
         {}, [("/news", {}), ("/private/1", {**BY_RULE, "via": f"redirect {ORIGIN}/news"}),
          ("/private/1", {**BY_RULE, "via": f"browser {ORIGIN}/news"}), ("/private/1", BY_RULE)], "0 of 1 page fetched were forbidden", ({"arrived": 1}, ""),
@@ -340,6 +343,18 @@ TABLES: dict[str, Any] = {
             (USE, "Disallow: /b/", 1),
         ],
     ),
+    "robots.txt files, by decisions": (
+        "file", "number origin refused allowed",
+        [(1, PRESS_HOST, 36, 3), (2, SHOP, 14, 2), (3, USE, 1, 0), (4, OLD, 1, 0), (5, BUSY, 0, 0)],
+    ),
+    "reasons, by layer": (
+        "outcome", "layer verdict reason times", [
+            ("robots.txt", "allowed", "no-rule", 93), ("robots.txt", "refused", "rule", 52),
+            ("robots.txt", "allowed", "unavailable", 6), ("robots.txt", "allowed", "rule", 5),
+            ("robots.txt", "refused", "unreachable", 2), ("robots.txt", "refused", "unavailable", 1),
+            ("header", "dropped", "noindex", 5), ("usage", "dropped", "train-ai", 2),
+        ],
+    ),
     "outages: first and last time, last reason, abandoned requests, recovery": (
         "outage", "origin error times first_at last_at given_up recovered copy_at", [
             (GONE, "refused", 3, START, START + 7200, 2, 0, None),
@@ -348,9 +363,9 @@ TABLES: dict[str, Any] = {
         ],
     ),
     "pauses, and the shortest time to the next request to the host":
-    ("pause", "origin times statement resumed refused", [(BUSY, 2, "429, Retry-After: 5", 5.5, 0)]),
+        ("pause", "origin times statement resumed refused", [(BUSY, 2, "429, Retry-After: 5", 5.5, 0)]),
     "overrides":
-    ("overridden", "reason statement verdict times hosts", [("override", OWN, "allowed", 3, 1)]),
+        ("overridden", "reason statement verdict times hosts", [("override", OWN, "allowed", 3, 1)]),
     "hosts without a robots.txt, each by its last result": (
         "without", "status error hosts allowed refused origin", [
             (404, None, 3, 3, 0, "https://bare-0.example"),
@@ -368,6 +383,12 @@ TABLES: dict[str, Any] = {
             (USE, "train-ai", "noted", *ABOUT_USE, 1, 3),
         ],
     ),
+    "hosts with refusals or overrides": (
+        "judged", "origin refused overridden of_all", [
+            (PRESS_HOST, 36, 0, 7), (SHOP, 15, 0, 7), (GONE, 2, 0, 7),
+            ("https://bare-5.example", 1, 0, 7), (OLD, 1, 0, 7), (USE, 1, 0, 7), (STAGING, 0, 3, 7),
+        ],
+    ),
     "URLs that were refused, each with its rule, the most frequent first": (
         "judged_url", "url verdict layer reason line statement times urls_of_host", [
             (f"{PRESS_HOST}/archive/7", *RULE, 4, "Disallow: /archive/", 2, 35),
@@ -383,7 +404,7 @@ def test_tables_of_two_crawls(tmp_path: Path, name: str) -> None:
     """Each table counts the decisions of all crawls, the greatest number first."""
     view, columns, expected = TABLES[name]
     found = rows(view, columns, eventful(tmp_path / "ledger"), limits=Limits(urls=2))
-    is_cut = view in {"host", "judged_url"}
+    is_cut = view in {"host", "outcome", "judged_url"}
     assert (found[: len(expected)] if is_cut else found) == expected
 
 
@@ -603,13 +624,13 @@ def test_gap(tmp_path: Path) -> None:
         (", ".join(map(shown.duration, (None, -3, 0.25, 2.0, 60, 61, 3599, 3600, 86399, 90000))),
          "–, 0 s, 0.25 s, 2 s, 1 min, 1 min 1 s, 59 min, 1 h, 23 h, 1 d 1 h"),
         # A span has a common day once, and its end only if it is in another minute.
-        (shown.moment(1e30) + shown.moment(float("nan")), "––"),
+        (", ".join(map(shown.moment, (0, 1e30, float("nan")))), "1970-01-01 00:00, –, –"),
         (shown.span(0, 59), "1970-01-01 00:00"),
         (shown.span(0, 3660), "1970-01-01 00:00 to 01:01"),
         (shown.span(0, 90000), "1970-01-01 00:00 to 1970-01-02 01:00"),
         (shown.span(0, 1e30), "1970-01-01 00:00 to –"),
-        (shown.count(0, "entry", "entries") + shown.octets(9999), "0 entries9,999 bytes"),
-        (shown.octets(512_000), "512 kB"),
+        (shown.count(0, "entry", "entries"), "0 entries"),
+        (", ".join(map(shown.octets, (9999, 512_000))), "9,999 bytes, 512 kB"),
     ],
 )  # fmt: skip
 def test_shown(written: str, expected: str) -> None:

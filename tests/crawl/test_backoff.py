@@ -28,6 +28,7 @@ from tests.crawl.pauses import (
 )
 from tests.crawl.server import Site
 from tests.crawl.test_ledger import rows
+from tests.crawl.test_politeness import traffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -275,6 +276,10 @@ def test_a_host_that_is_back(site: Site, tmp_path: Path) -> None:
     (row,) = rows(ledger, query)
     found = row["layer"], row["statement"], row["origin"], row["url"]
     assert found == ("delay", "429, Retry-After: 1", host.origin, first)
+    found = traffic(ledger, host)
+    assert (found["pauses"], found["pause"], found["pages"]) == (1, 1.0, 6)
+    asking, after = host.hits[1:3]
+    assert 1.0 <= found["resumed"] <= after.time - asking.time + 0.001
 
 
 @pytest.mark.newest

@@ -109,7 +109,7 @@ class IndexingMiddleware:
         if isinstance(response, HtmlResponse):
             html = response.body
             if len(html) > MAX_PAGE:
-                self._crawler.stats.inc_value(stats.LONG_PAGES)
+                self._crawler.stats.inc_value(stats.PAGE_TOO_LONG)
             encoding = _declared_encoding(response.headers.get(b"Content-Type"))
         rules = IndexingRules.parse(
             response.headers.getlist(b"X-Robots-Tag"),

@@ -69,7 +69,7 @@ def test_the_end_of_a_long_page() -> None:
     mw, crawler = middleware()
     for size in (MAX_PAGE, MAX_PAGE + 1):
         mw.process_response(Request(URL), page(b" " * size))
-    assert crawler.stats.get_value(stats.LONG_PAGES) == 1
+    assert crawler.stats.get_value(stats.PAGE_TOO_LONG) == 1
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/pdf", "image/png"])

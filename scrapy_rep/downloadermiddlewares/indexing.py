@@ -12,13 +12,14 @@ from scrapy.http import HtmlResponse
 from scrapy.http.request import NO_CALLBACK
 from w3lib.encoding import http_content_type_encoding
 
-from scrapy_rep import meta
+from scrapy_rep import meta, stats
 from scrapy_rep.compat.versions import is_parse_command
 from scrapy_rep.exceptions import FileDenied
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.reach import Reach
 from scrapy_rep.frontier.reporter import DecisionReporter
+from scrapy_rep.protocol.indexing.metatags import MAX_PAGE
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.record import Subject, Verdict, forbidden
 from scrapy_rep.responses.documents import has_document
@@ -107,6 +108,8 @@ class IndexingMiddleware:
         html, encoding = b"", None
         if isinstance(response, HtmlResponse):
             html = response.body
+            if len(html) > MAX_PAGE:
+                self._crawler.stats.inc_value(stats.PAGE_TOO_LONG)
             encoding = _declared_encoding(response.headers.get(b"Content-Type"))
         rules = IndexingRules.parse(
             response.headers.getlist(b"X-Robots-Tag"),

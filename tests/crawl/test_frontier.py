@@ -126,7 +126,7 @@ def test_hosts_that_wait_take_no_place(site: Site, mode: str, tmp_path: Path) ->
     run_crawl(
         [late, *(url for host in [*locked, *hanging, *slow] for url in pages(host, 2))],
         mode=mode,
-        spider="tests.crawl.backoff_spiders.EveryWaySpider",
+        spider="tests.crawl.waiting_spiders.EveryWaySpider",
         settings={
             "CLOSESPIDER_TIMEOUT": 60,
             # These are all robots.txt files and pages of the hosts that answer.

@@ -10,9 +10,11 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http import HtmlResponse, Response, TextResponse
 from scrapy.http.request import NO_CALLBACK
 
+from scrapy_rep import stats
 from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
 from scrapy_rep.exceptions import FileDenied
 from scrapy_rep.fetching.request import RobotsTxtRequest
+from scrapy_rep.protocol.indexing.metatags import MAX_PAGE
 from tests.fakes import fake_crawler, records
 
 if TYPE_CHECKING:
@@ -60,6 +62,14 @@ def test_rules_of_a_page(
     rules, flags = read(page(body, *tags))
     assert (rules.index, rules.follow, rules.max_snippet) == expected
     assert flags == ["noindex"] * (not rules.index) + ["nofollow"] * (not rules.follow)
+
+
+def test_the_end_of_a_long_page() -> None:
+    """Pages that are too long to be read to their end are counted in the stats."""
+    mw, crawler = middleware()
+    for size in (MAX_PAGE, MAX_PAGE + 1):
+        mw.process_response(Request(URL), page(b" " * size))
+    assert crawler.stats.get_value(stats.PAGE_TOO_LONG) == 1
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/pdf", "image/png"])

@@ -9,7 +9,7 @@ from scrapy_rep import CLASSIC, GOOGLE, RFC9309, IndexingRules
 from scrapy_rep.protocol.indexing import metatags
 from scrapy_rep.protocol.indexing.dates import read_date
 from tests.fuzz.inputs import bounded, grown, parts, text
-from tests.protocol.indexing.test_indexing_properties import permissiveness
+from tests.protocol.indexing.test_rules import permissiveness
 
 AGENTS = ("mybot", "mybot-image")
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)

@@ -67,7 +67,11 @@ def read_page(
     *agents* are the crawler's product tokens in lower case; *encoding* is the one that the
     transport declares.
     """
-    html = html[:MAX_PAGE]
+    if len(html) > MAX_PAGE:
+        message = f"the crawler reads only {MAX_PAGE} of {len(html)} bytes of the page"
+        html = html[:MAX_PAGE]
+        end: Location = "meta", None, html.count(b"\n") + 1
+        reading.add_finding("page-too-long", message, end)
     # In UTF-16 and UTF-32, markup has zero bytes; ISO-2022 has escapes. Searching for them
     # costs less than determining the encoding.
     if b"\0" in html or b"\x1b" in html:

@@ -122,15 +122,15 @@ class Statement(NamedTuple):
 
 
 class IndexingFinding(NamedTuple):
-    """A mistake in a statement, or in its tag or header."""
+    """A mistake in a statement, or in its tag or header; or that a page is not read to its end."""
 
     code: str
-    """``bad-date``, ``bad-value``, ``no-content``, ``stray-colon``, ``too-long``,
-    ``too-many``, ``unclosed-quote`` or ``unknown-name``."""
+    """``bad-date``, ``bad-value``, ``no-content``, ``page-too-long``, ``stray-colon``,
+    ``too-long``, ``too-many``, ``unclosed-quote`` or ``unknown-name``."""
     message: str
     source: Source
     position: int
-    """As in :class:`Statement`."""
+    """As in :class:`Statement`; of a page that is too long, the last line that is read."""
 
 
 TAGS_OF_USE = ("tdm-reservation", "tdm-policy")

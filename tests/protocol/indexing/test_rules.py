@@ -1,0 +1,407 @@
+"""The statements of headers and meta tags, what each allows, and how they are combined."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
+from scrapy_rep.protocol.indexing.rules import IndexingRules
+from scrapy_rep.protocol.indexing.statements import (
+    DENIALS,
+    IMAGE_PREVIEWS,
+    MAX_TEXT,
+    VOCABULARY,
+)
+
+if TYPE_CHECKING:
+    from scrapy_rep.protocol.dialect import Dialect
+
+JUNE = datetime(2010, 6, 25, 15, tzinfo=timezone.utc)
+NOINDEX = {"index": False, "index_embedded": False}
+
+
+def read(
+    *lines: str, dialect: Dialect = RFC9309, agents: str | tuple[str, ...] = ("mybot",)
+) -> IndexingRules:
+    headers = [line.encode("latin-1") for line in lines]
+    return IndexingRules.parse(headers, b"", agents, dialect)
+
+
+# The statement, the field that it changes, and the value in the evidence.
+RULES: list[tuple[str, dict[str, Any], Any]] = [
+    ("all", {}, None),
+    ("index", {}, None),
+    ("follow", {}, None),
+    ("noindex", NOINDEX, None),
+    ("nofollow", {"follow": False}, None),
+    ("none", {**NOINDEX, "follow": False}, None),
+    ("noarchive", {"archive": False}, None),
+    ("nocache", {"archive": False}, None),
+    ("nosnippet", {"max_snippet": 0}, None),
+    ("max-snippet:0", {"max_snippet": 0}, 0),
+    ("max-snippet: 50", {"max_snippet": 50}, 50),
+    ("max-snippet:-1", {}, -1),
+    ("max-image-preview:none", {"max_image_preview": "none"}, "none"),
+    ("max-image-preview:standard", {"max_image_preview": "standard"}, "standard"),
+    ("max-image-preview: Large", {"max_image_preview": "large"}, "large"),
+    ("max-video-preview:0", {"max_video_preview": 0}, 0),
+    ("max-video-preview:30", {"max_video_preview": 30}, 30),
+    ("max-video-preview:-1", {}, -1),
+    ("noimageindex", {"image_index": False}, None),
+    ("notranslate", {"translate": False}, None),
+    ("nositelinkssearchbox", {"sitelinks_search_box": False}, None),
+    ("noodp", {"odp": False}, None),
+    ("noydir", {"ydir": False}, None),
+    ("indexifembedded", {}, None),
+    ("unavailable_after: 25 Jun 2010 15:00:00 GMT", {"unavailable_after": JUNE}, JUNE),
+    ("noai", {"ai": False}, None),
+    ("noimageai", {"image_ai": False}, None),
+]
+
+
+@pytest.mark.parametrize("source", ["header", "meta"])
+@pytest.mark.parametrize(("text", "changes", "value"), RULES)
+def test_one_rule(text: str, changes: dict[str, Any], value: Any, source: str) -> None:
+    """In a header and in a meta tag, each statement has its effect and is the evidence. The table
+    has every name of the vocabulary.
+    """
+    html = f'<html>\n<meta name="robots" content=" {text} ">'.encode()
+    header, page = ([b"", text.encode()], b"") if source == "header" else ([], html)
+    rules = IndexingRules.parse(header, page)
+    assert rules == IndexingRules(**changes)
+    name = text.partition(":")[0]
+    assert rules.statements == ((source, None, 2, text, name, value, True),)
+    assert rules.findings == ()
+    assert {text.partition(":")[0] for text, _, _ in RULES} == VOCABULARY
+
+
+@pytest.mark.parametrize(
+    ("dialect", "line", "changes", "unknown"),
+    [
+        # Rules that Google documents as no longer used.
+        (GOOGLE, "noindex, noarchive, nocache, nositelinkssearchbox, noai, noodp", NOINDEX,
+         "noarchive, nocache, nositelinkssearchbox, noai, noodp"),
+        (CLASSIC, "max-snippet: 0, nosnippet, unavailable_after: Fri, 25 Jun 2010, nofollow",
+         {"follow": False}, "max-snippet: 0, nosnippet, unavailable_after: Fri, 25 Jun 2010"),
+        (CLASSIC, "none, all", {**NOINDEX, "follow": False}, ""),
+        # A user can extend the vocabulary of a dialect.
+        (replace(GOOGLE, indexing_vocabulary=frozenset({"noarchive"})), "noarchive, noindex",
+         {"archive": False}, "noindex"),
+        (RFC9309, "noindex, something-new, nofollow", {**NOINDEX, "follow": False},
+         "something-new"),
+    ],
+)  # fmt: skip
+def test_vocabulary(
+    dialect: Dialect, line: str, changes: dict[str, Any], unknown: str
+) -> None:
+    """A name that the dialect does not know has no effect, and is kept as evidence."""
+    rules = read(line, dialect=dialect)
+    assert rules == IndexingRules(**changes)
+    assert ", ".join(each.text for each in rules.unknown) == unknown
+
+
+@pytest.mark.parametrize(
+    ("texts", "changes"),
+    [
+        (["index", "noindex", "all"], NOINDEX),
+        (["max-snippet:50", "max-snippet:20", "max-snippet:-1"], {"max_snippet": 20}),
+        (["max-snippet:50", "nosnippet"], {"max_snippet": 0}),
+        (["max-image-preview:large", "max-image-preview:standard"],
+         {"max_image_preview": "standard"}),
+        (["unavailable_after:2030-01-01", "unavailable_after:25 Jun 2010 15:00:00"],
+         {"unavailable_after": JUNE}),
+        (["none", "indexifembedded"], {"index": False, "follow": False}),
+        (["max-snippet:soon", "noindex"], NOINDEX),
+    ],
+)  # fmt: skip
+def test_the_most_restrictive_statement_wins(
+    texts: list[str], changes: dict[str, Any]
+) -> None:
+    """The most restrictive statement wins, whatever the order, source and agent."""
+    for first, *rest in (texts, texts[::-1]):
+        own_meta = f'<meta name="MyBot" content="{first}">'.encode()
+        for found in (
+            read(", ".join([first, *rest])),
+            read(f"mybot: {first}", *rest),
+            IndexingRules.parse([", ".join(rest).encode()], own_meta, ("mybot",)),
+        ):
+            assert found == IndexingRules(**changes)
+
+
+@pytest.mark.parametrize(
+    ("lines", "statements"),
+    [
+        (["mybot: noindex, nofollow"], [("mybot", 1, "noindex"), ("mybot", 1, "nofollow")]),
+        (["other: noindex, nofollow"], []),
+        (["noindex, other: nofollow"], [(None, 1, "noindex")]),
+        (["other: noindex, mybot: nofollow"], [("mybot", 1, "nofollow")]),
+        (["mybot: noindex, other: nofollow, noai"], [("mybot", 1, "noindex")]),
+        (["other: noindex", "nofollow"], [(None, 2, "nofollow")]),
+        (["MYBOT:noindex"], [("MYBOT", 1, "noindex")]),
+        (["mybot : noindex"], [("mybot", 1, "noindex")]),
+        (["mybot/2.1: noindex"], [("mybot", 1, "noindex")]),
+        (["mybot:, noindex"], [("mybot", 1, "noindex")]),
+        (["other: mybot: noindex"], [("mybot", 1, "noindex")]),
+        (["mybot: other: noindex"], []),
+        (["mybot2: noindex"], []),
+        (["my: noindex"], []),
+        (["*: noindex"], [("*", 1, "noindex")]),
+        (["robots: noindex"], [("robots", 1, "noindex")]),
+    ],
+)  # fmt: skip
+def test_scope(lines: list[str], statements: list[tuple[str | None, int, str]]) -> None:
+    """An agent's scope in a header ends at the next agent or at the end of its line."""
+    found = read(*lines, agents="MyBot").statements
+    assert [(each.agent, each.position, each.text) for each in found] == statements
+
+
+NOT_LOST = [
+    "max-snippet: 5, noindex", "max-image-preview:none, noindex", "noindex: yes, nofollow",
+    "max-video-preview: 5, noindex", "unavailable_after: 25 Jun 2010 15:00:00 PST, noindex",
+    "MAX-SNIPPET : 5, noindex", "max-snippet: nonsense, noindex", "max-snippet:, noindex",
+    "max-snippet, noindex", "unavailable_after: 15:00, noindex", "all: noindex", "\tNoIndex\t",
+    "unavailable_after: soon, 15:00:00 GMT, noindex", "see https://example.com/, noindex",
+    "https://example.com/, noindex", ": noindex, noindex", "\xa0noindex\xa0", ", ,noindex,,",
+    "caf\xe9, noindex", "caf\xe9: noindex, noindex", "\0, noindex",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", NOT_LOST)
+def test_noindex_is_not_lost(line: str) -> None:
+    """No value, unknown name or empty part is taken for an agent, or hides noindex."""
+    assert not read(line).index
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["unavailable_after: Friday, 25-Jun-10 15:00:00 GMT", "noindex"],
+        ["unavailable_after: Friday, June 25, 2010, 3:00 PM, PST", "noindex"],
+        # dateutil could take any of these letters for a time zone.
+        ["unavailable_after: 25 Jun 2010 15:00:00", "NONE"],
+        ["unavailable_after: Friday", "never", "noindex"],
+        ["unavailable_after: 2010-06-25", "unavailable_after: 2020-06-25"],
+    ],
+)
+def test_longest_date(texts: list[str]) -> None:
+    """The longest run of parts of a header that parses as a date is the date."""
+    assert [each.text for each in read(", ".join(texts)).statements] == texts
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("noindx", "unknown-name"),
+        ("noindex nofollow", "unknown-name"),
+        ("noindex; nofollow", "unknown-name"),
+        ("max-snippet: many", "bad-value"),
+        ("max-snippet: 5.5", "bad-value"),
+        ("max-snippet: -2", "bad-value"),
+        ("max-snippet: \xb2", "bad-value"),
+        ("max-snippet: " + "9" * 5000, "bad-value"),
+        ("max-snippet", "bad-value"),
+        ("max-image-preview: huge", "bad-value"),
+        ("unavailable_after: tomorrow", "bad-date"),
+        ("unavailable_after", "bad-date"),
+        ("unavailable_after, 2020-09-21", "bad-date"),
+        ("nofollow: yes", "stray-colon"),
+        ("noindex," + " " * MAX_TEXT, "too-long"),
+    ],
+)
+def test_finding(line: str, code: str) -> None:
+    """A problem of a statement is a finding with the position of its field line. Statements to
+    other agents give none.
+    """
+    findings = read("noindex", line).findings
+    assert code in {finding.code for finding in findings}
+    assert {(each.source, each.position) for each in findings} == {("header", 2)}
+    assert code == "too-long" or not read(f"other: {line}").findings
+
+
+# What spider code sees.
+
+
+def test_value_object() -> None:
+    """Rules that allow the same are equal and hash alike, and can be pickled. The repr shows them."""
+    rules = read("max-snippet:20", "none", "nocache")
+    html = b"<meta name=robots content='nofollow noindex max-snippet:20 noarchive'>"
+    same = IndexingRules.parse(html=html)
+    assert rules == same == pickle.loads(pickle.dumps(rules))
+    assert hash(rules) == hash(same)
+    assert rules.statements != same.statements
+    assert rules != read("noindex")
+    assert repr(rules) == "<IndexingRules noindex, nofollow, noarchive, max-snippet:20>"
+    assert repr(IndexingRules()) == "<IndexingRules all>"
+
+
+def test_to_dict() -> None:
+    """The dict has every rule as a JSON value, and no evidence."""
+    found = read(
+        "noai, unavailable_after: 2010-06-25T15:00:00Z, max-snippet: 9"
+    ).to_dict()
+    allowed = "index follow archive snippet image_index translate sitelinks_search_box odp ydir"
+    assert json.loads(json.dumps(found)) == {
+        **dict.fromkeys([*allowed.split(), "image_ai", "index_embedded"], True),
+        "ai": False,
+        "max_snippet": 9,
+        "max_image_preview": None,
+        "max_video_preview": None,
+        "unavailable_after": "2010-06-25T15:00:00Z",
+    }
+
+
+def test_misuse() -> None:
+    """A wrong argument raises, while no content does. An empty product token is none."""
+    with pytest.raises(TypeError):
+        IndexingRules.parse(b"noindex")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="time zone"):
+        IndexingRules().indexable(datetime(2020, 1, 1))
+    assert IndexingRules.parse(
+        html=b'<meta name="" content="nofollow">', agents=""
+    ).follow
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("noindex", "none"),
+        ("nofollow", "nofollow"),
+        ("noarchive", None),
+        ("unavailable_after", "unavailable_after: 2030-01-01"),
+        ("noidnex", None),
+    ],
+)
+def test_the_statement_that_decides(name: str, text: str | None) -> None:
+    """because() returns the first statement that denies the name, the earliest date for
+    unavailable_after, and None if nothing denies the name.
+    """
+    dates = "unavailable_after: 2030-01-02", "unavailable_after: 2030-01-01"
+    because = read("noidnex", "nofollow, none", *dates).because(name)
+    assert (because and because.text) == text
+
+
+def test_evidence() -> None:
+    """Each rule that restricts something comes with the statements that would do so alone; a
+    statement without a limit is no evidence.
+    """
+    found = read(
+        "none", "max-snippet:20, nosnippet", "max-snippet:-1, follow"
+    ).evidence()
+    assert {name: [each.name for each in said] for name, said in found.items()} == {
+        "index": ["none"],
+        "follow": ["none"],
+        "index_embedded": ["none"],
+        "snippet": ["nosnippet"],
+        "max_snippet": ["max-snippet", "nosnippet"],
+    }
+    assert read("all").evidence() == {}
+
+
+# Properties of any input.
+
+DATES = [
+    "Friday, 25-Jun-10 15:00:00 GMT",
+    "2020-09-21",
+    "Wed, 03 Dec 2025 13:09:53 +0100",
+]
+LIMITS = st.one_of(st.just(-1), st.integers(0, 999_999_999))
+PARTS = st.one_of(
+    st.sampled_from(list(DENIALS)),
+    LIMITS.map("max-snippet:{}".format),
+    LIMITS.map("max-video-preview:{}".format),
+    st.sampled_from(IMAGE_PREVIEWS).map("max-image-preview:{}".format),
+    st.sampled_from(DATES).map("unavailable_after:{}".format),
+)
+NOISE = ["unknown", "max-snippet:many", "unavailable_after:x", "noindx"]
+STATEMENTS = st.lists(st.one_of(PARTS, PARTS, st.sampled_from(NOISE)), max_size=8)
+SPACES = st.text(" \t", max_size=3)
+
+
+def permissiveness(rules: IndexingRules) -> list[float]:
+    """Return numbers that are smaller the less the rules allow."""
+    endless = float("inf")
+    previews: list[str | None] = [*IMAGE_PREVIEWS, None]
+    date = rules.unavailable_after
+    return [
+        *(rules.to_dict()[denied[0]] is True for denied in DENIALS.values() if denied),
+        rules.index_embedded,
+        endless if rules.max_snippet is None else rules.max_snippet,
+        endless if rules.max_video_preview is None else rules.max_video_preview,
+        previews.index(rules.max_image_preview),
+        endless if date is None else date.timestamp(),
+    ]
+
+
+def check_written(rules: IndexingRules, dialect: Dialect) -> None:
+    """Check that the header written from *rules* parses back to equal rules, without findings."""
+    header = rules.to_header()
+    again = IndexingRules.parse([header.encode()], dialect=dialect)
+    assert (again, again.findings, again.to_header()) == (rules, (), header)
+
+
+def check_headers(values: list[bytes], restriction: bytes, dialect: Dialect) -> None:
+    """Check that one more *restriction* never allows anything more, that statements for another
+    crawler have no effect, and what a written header says.
+    """
+    agents = ("mybot", "mybot-image")
+    rules, stricter, with_others = (
+        IndexingRules.parse(each, agents=agents, dialect=dialect)
+        for each in (
+            values,
+            [restriction, *values],
+            [*values, b"otherbot: none, noai, max-snippet: 0"],
+        )
+    )
+    check_written(rules, dialect)
+    less = zip(permissiveness(stricter), permissiveness(rules), strict=True)
+    assert all(new <= old for new, old in less)
+    assert with_others == rules
+
+
+@given(STATEMENTS, PARTS, st.sampled_from([RFC9309, GOOGLE, CLASSIC]))
+def test_any_header(statements: list[str], more: str, dialect: Dialect) -> None:
+    """A restriction never loosens anything, others' statements have no effect, and the canonical
+    header parses back to equal rules.
+    """
+    values = [", ".join(statements).encode()]
+    restriction = (
+        "noindex" if more in {"all", "index", "follow", "indexifembedded"} else more
+    )
+    check_headers(values, restriction.encode(), dialect)
+    check_headers(values, f"mybot: {restriction}".encode(), dialect)
+
+
+@given(st.data(), STATEMENTS)
+def test_form_does_not_matter(data: st.DataObject, statements: list[str]) -> None:
+    """Order, case, white space, the split into field lines and the source change nothing."""
+    rules = read(", ".join(statements))
+    separator = data.draw(st.sampled_from([", ", " ", "\n", ",", " , "]))
+    html = f"<meta name=mybot content='{separator.join(statements)}'>".encode()
+    assert IndexingRules.parse(html=html, agents="mybot") == rules
+    lines = [""]
+    for statement in data.draw(st.permutations(statements)):
+        space = data.draw(SPACES)
+        cases = statement.upper(), statement.lower(), statement.title()
+        written = data.draw(st.sampled_from(cases)).replace(":", f"{space}:{space}", 1)
+        if data.draw(st.booleans()):
+            lines.append("")
+        agent = data.draw(st.sampled_from(["", "", "MyBot:"]))
+        lines[-1] += f",{space}{agent}{space}{written}{space}"
+    assert read(*lines) == rules
+
+
+@given(
+    st.datetimes(datetime(1900, 1, 2), timezones=st.just(timezone.utc)),
+    st.sampled_from([None, 0, 1, 10**9 - 1]),
+)
+def test_date_round_trip(date: datetime, limit: int | None) -> None:
+    """Every date and limit that rules can have is kept in the header."""
+    check_written(IndexingRules(unavailable_after=date, max_snippet=limit), RFC9309)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from w3lib.url import safe_url_string
 
@@ -78,6 +78,7 @@ def test_the_rest_of_a_url(url: str, others: tuple[str, ...]) -> None:
 
 
 @given(PATHS)
+@example("/%zz%2")
 def test_requoted_is_what_aiohttp_sends(path: str) -> None:
     """aiohttp sends one of the known forms of a URL that Scrapy has encoded."""
     yarl = pytest.importorskip("yarl")

@@ -49,6 +49,7 @@ def ask(
         # Behind the question mark of a pattern, raw and encoded slashes match.
         (RFC9309, "Disallow: /a?b=/c$", "/a?b=%2fc", 2), (RFC9309, "Disallow: /*%2Fc", "/a?b=/c", 0),
         (RFC9309, "Disallow: *?*%2Fc*/d$", "/a?b=/c%2Fd", 2), (RFC9309, "Disallow: /*/c", "/a?b=%2Fc", 0),
+        (RFC9309, "Disallow: /a?*=/*/c", "/a?b=%2F%2Fc", 2),
         # An encoded octet that is the same raw counts once, and so does a slash that is assumed.
         (RFC9309, "Allow: /a%3A\nDisallow: /a:*", "/a:c", 3), (RFC9309, "Allow: /?%2F\nDisallow: /?/*", "/?/c", 3),
         (RFC9309, "Disallow: /ab\nAllow: ab$", "/ab", 3), (RFC9309, "Disallow: /a\nAllow: a", "/a", 3),

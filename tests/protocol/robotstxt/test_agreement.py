@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
@@ -41,6 +41,7 @@ def verdict(robots: RobotsTxt, url: str, agents: tuple[str, ...]) -> Verdict:
 
 
 # pytest-twisted cannot run a test that is both generated and parametrized.
+@settings(max_examples=4 * settings.default.max_examples)
 @given(case=cases(), data=st.data())
 def test_generated_files_are_read_as_the_reference_reads_them(
     case: Case, data: st.DataObject

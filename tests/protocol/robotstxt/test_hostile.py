@@ -196,17 +196,3 @@ def test_too_many_comparisons_are_refused() -> None:
     assert (decision.allowed, decision.reason) == (False, Reason.TOO_LONG)
     assert not robots.is_allowed(f"{ORIGIN}/{words}", "bot")
     assert robots.is_allowed(f"{ORIGIN}/{words[:800]}", "bot")
-
-
-@pytest.mark.slow
-def test_patterns_that_nearly_match_everywhere() -> None:
-    """Patterns that nearly match at each place of a long URL are compared in bounded time."""
-    rules = (f"Disallow: /*{'a' * (600 + n % 7)}b{'a' * (600 - n % 11)}*{n}" for n in range(410))  # fmt: skip
-    robots, url = parse(rules), f"{ORIGIN}/{('a' * 600 + 'b') * 4}"
-    took = []
-    for _ in range(4):
-        start = process_time()
-        robots.decide(url, "bot")
-        took.append(process_time() - start)
-    # Without the cost of such comparisons, it was a quarter of a second; with it, a tenth of that.
-    assert min(took) < 0.2

@@ -49,6 +49,9 @@ def ask(
         # Behind the question mark of a pattern, raw and encoded slashes match.
         (RFC9309, "Disallow: /a?b=/c$", "/a?b=%2fc", 2), (RFC9309, "Disallow: /*%2Fc", "/a?b=/c", 0),
         (RFC9309, "Disallow: *?*%2Fc*/d$", "/a?b=/c%2Fd", 2), (RFC9309, "Disallow: /*/c", "/a?b=%2Fc", 0),
+        (RFC9309, "Disallow: /*/x?y=/z", "/a?b=/x?y=%2Fz", 2), (RFC9309, "Disallow: /*/x?y=/z", "/a?b=%2Fx?y=/z", 0),
+        (RFC9309, "Disallow: /a?*=/*/c", "/a?b=%2F%2Fc", 2),
+        (RFC9309, "Disallow: /*?b=/c*%2Fd", "/a?b=%2Fc/e%2Fd", 2), (RFC9309, "Disallow: /*?b=/c", "/a?b=%2Fd", 0),
         # An encoded octet that is the same raw counts once, and so does a slash that is assumed.
         (RFC9309, "Allow: /a%3A\nDisallow: /a:*", "/a:c", 3), (RFC9309, "Allow: /?%2F\nDisallow: /?/*", "/?/c", 3),
         (RFC9309, "Disallow: /ab\nAllow: ab$", "/ab", 3), (RFC9309, "Disallow: /a\nAllow: a", "/a", 3),
@@ -128,6 +131,12 @@ def test_what_follows_500_kib_is_ignored(dialect: Dialect) -> None:
     assert ask(head + fill + b"Disallow: /bb\n", "/b", dialect=dialect).allowed
     smaller = replace(dialect, size_limit=len(head))
     assert ask(body, "/a", dialect=smaller).line == 2
+
+
+@pytest.mark.parametrize("mark", [b"\xef", b"\xef\xbb", b"\xef\xbb\xbf"])
+def test_a_part_of_a_byte_order_mark_is_skipped(mark: bytes) -> None:
+    """Google's parser skips the beginning of a UTF-8 byte order mark too."""
+    assert ask(mark + b"User-agent: *\nDisallow: /", "/", dialect=GOOGLE).line == 2
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])

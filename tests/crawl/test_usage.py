@@ -159,8 +159,8 @@ def test_each_purpose(site: Site, mode: str, tmp_path: Path) -> None:
 
 
 def test_without_a_purpose(site: Site, mode: str, tmp_path: Path) -> None:
-    """Without a purpose, all items pass, no additional request is sent, and the usage
-    preferences can be read.
+    """Without a purpose, all items pass, no additional request is sent, as for a purpose that is not
+    about mining, and the usage preferences can be read.
     """
     host, ledger = build(site), tmp_path / "ledger.sqlite"
     wanted = {
@@ -171,8 +171,10 @@ def test_without_a_purpose(site: Site, mode: str, tmp_path: Path) -> None:
         "/licensed": "unknown",
     }
     settings = {"REP_LEDGER": str(ledger), "REP_LEDGER_LEVEL": "all"}
-    urls = map(host.url, wanted)
-    result = run_crawl(urls, mode=mode, spider=SPIDER, settings=settings)
+    search = {"url": host.url("/free"), "meta": {"rep_purposes": ["search"]}}
+    requests = [*map(host.url, wanted), search]
+    wanted["/free"] = "unknown"
+    result = run_crawl(requests, mode=mode, spider=SPIDER, settings=settings)
     assert {item["url"].removeprefix(host.origin): item["usage"] for item in result.items} == {
         path: f"<UsagePreferences {usage}>" for path, usage in wanted.items()
     }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -81,6 +82,26 @@ class SlowSurvivorSpider(SurvivorSpider):
             yield request
             await sleep(0.01)
         self.note("end", response.url)
+
+
+class LimitedSurvivorSpider(SurvivorSpider):
+    """No file that its process writes may grow beyond ``limit`` octets, from its page number
+    ``first`` to number ``last``.
+    """
+
+    limit: int
+    first: int
+    last: int
+    pages = 0
+
+    def note_response(self, response: Response) -> Iterator[Any]:
+        self.pages += 1
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        if self.pages == self.first:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (self.limit, hard))
+        elif self.pages == self.last:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        yield from super().note_response(response)
 
 
 class FailingSpider(SurvivorSpider):

@@ -108,6 +108,30 @@ def test_a_disk_that_is_full_for_a_while(
     check_whole(trial.job)
 
 
+@pytest.mark.slow
+def test_files_that_may_not_grow_for_a_while(
+    site: Site, mode: str, tmp_path: Path
+) -> None:
+    """The same where the system refuses writes beyond a size, also where nothing can be mounted."""
+    web = Web(site, 3, 60)
+    trial = Trial(
+        site,
+        tmp_path,
+        web.start_urls,
+        mode=mode,
+        settings={"REP_STORE": "memory://", "LOG_LEVEL": "INFO"},
+        spider="LimitedSurvivorSpider",
+        limit=70_000,
+        first=20,
+        last=120,
+    )
+    result = trial.finish()
+    check_one_warning(result.log, str(trial.job))
+    hits = trial.hits()
+    assert set(hits) == web.allowed
+    assert not [url for url, times in hits.items() if len(times) > 1]
+
+
 def test_a_disk_that_is_full_at_the_end(site: Site, disk: Path, tmp_path: Path) -> None:
     """A crawl that ends on a full disk is resumed when there is room again, although Scrapy
     has written no whole state of its queue.

@@ -19,6 +19,7 @@ from scrapy.squeues import (
     PickleLifoDiskQueue,
 )
 
+from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.frontier.dupefilter import DupeFilter
 from scrapy_rep.frontier.queue import HostQueue
 from tests.frontier.fakes import Crawl, page
@@ -159,6 +160,27 @@ def test_a_process_that_was_killed(tmp_path: Path) -> None:
     assert len(again) >= 200
     assert {again.pop().url for _ in range(2)} == {f"{PAGE}149", f"{PAGE}150"}
     kill(again)
+
+
+def test_a_request_that_waits_when_the_spider_closes(tmp_path: Path) -> None:
+    """A request that waits in the downloader when the spider closes is not sent. The next run has
+    it.
+    """
+    crawl = Crawl(obey=False, DOWNLOAD_DELAY=10)
+    queue = on_disk(tmp_path, (), crawl)
+    crawl.queues = [queue]
+    for number in range(2):
+        crawl.push(page(f"http://a.example/{number}"))
+    crawl.run()
+    crawl.pass_time(1)
+    (asking,) = crawl.sent
+    (waiting,) = crawl.downloader.active - {asking}
+    crawl.answer(asking, status=429, Retry_After="100")
+    crawl.close()
+    assert isinstance(crawl.ended[waiting], SpiderClosing)
+    again = on_disk(tmp_path, queue.close())
+    assert [again.pop().url, again.pop()] == [waiting.url, None]
+    again.close()
 
 
 def test_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

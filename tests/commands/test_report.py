@@ -125,7 +125,8 @@ def test_json_and_csv(rep: Rep, maker: type[Ledger]) -> None:
         ]
     if maker is Ledger:
         assert len(record["tables"]["urls"]) == 31
-        assert len(record["tables"]["without-robotstxt"]) == 31
+        without = len(record["tables"]["without-robotstxt"])
+        assert record["figures"]["without"] == without == 31
     if maker is measured:
         assert as_csv("timeline")[0]["start_at"] == "2026-09-21T14:10:00Z"
         assert as_csv("fetched")[0] == {

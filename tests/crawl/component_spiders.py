@@ -1,5 +1,5 @@
 """Downloader middlewares of projects, which meet the requests for robots.txt as well as those of
-the spider; and spiders that stop downloads, or have fewer rights.
+the spider; and spiders that stop downloads, have fewer rights, or need scrapy-poet.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from scrapy_rep.fetching.request import RobotsTxtRequest
 from tests.crawl.spiders import PlanSpider
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from scrapy.crawler import Crawler
     from scrapy.http import Headers, Response
     from typing_extensions import Self
@@ -228,3 +230,31 @@ class PowerlessSpider(PlanSpider):
         none = struct.pack("6I", *[0] * 6)
         ctypes.CDLL(None).capset(struct.pack("Ii", _VERSION_3, 0), none)
         return super().from_crawler(crawler, *args, **kwargs)
+
+
+class PoetSpider(PlanSpider):
+    """Fetches two more pages for each page, with the HttpClient of scrapy-poet, which evaluates
+    the annotations of callbacks: this spider removes those of its own.
+    """
+
+    def request(self, arguments: dict[str, Any]) -> Request:
+        # scrapy-poet may not be installed where this module is imported.
+        from web_poet import HttpClient  # noqa: PLC0415
+
+        request = super().request(arguments).replace(callback=self.parse_with)
+        annotations = type(self).parse_with.__annotations__
+        annotations.pop("return", None)
+        annotations.pop("response", None)
+        annotations["http"] = HttpClient
+        return request
+
+    async def parse_with(
+        self, response: Response, http: Any
+    ) -> AsyncIterator[dict[str, Any]]:
+        for path in ("/private/extra", "/extra"):
+            url = response.urljoin(path)
+            try:
+                found = str((await http.get(url)).status)
+            except Exception as error:  # noqa: BLE001  a class of web_poet's
+                found = repr(error)
+            yield {"url": url, "found": found}

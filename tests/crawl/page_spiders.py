@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scrapy import Request
+from scrapy import Request, Spider
+from scrapy.exceptions import CloseSpider
 from scrapy.linkextractors import LinkExtractor
 from scrapy.pipelines.images import ImagesPipeline
 from scrapy.spiders import CrawlSpider, Rule
@@ -123,3 +124,22 @@ class MediaPageSpider(PageSpider):
             return
         links = response.css("a::attr(href)").getall()
         yield {"url": response.url, "image_urls": images, "file_urls": links}
+
+
+class EndlessSpider(Spider):
+    """Fetches one page after the other, until the text of one contains *stop*."""
+
+    name = "endless"
+    origin: str
+    steps: list[Any]
+    stop = "nothing says this"
+    custom_settings = {"DOWNLOAD_DELAY": 0.03, "RANDOMIZE_DOWNLOAD_DELAY": False}
+
+    async def start(self) -> AsyncIterator[Request]:
+        yield Request(f"{self.origin}/0")
+
+    def parse(self, response: Response) -> Iterator[Request]:
+        if self.stop in response.text:
+            raise CloseSpider("stopped")
+        number = int(response.url.rpartition("/")[2]) + 1
+        yield Request(f"{self.origin}/{number}")

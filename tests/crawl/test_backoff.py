@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import signal
 import sqlite3
-import time
 from contextlib import closing, suppress
-from email.utils import formatdate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -28,15 +26,16 @@ from tests.crawl.pauses import (
 )
 from tests.crawl.server import Site
 from tests.crawl.test_ledger import rows
+from tests.crawl.test_politeness import traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tests.crawl.crawl import CrawlResult
     from tests.crawl.server import Host
 
-HOUR, DAY = 3600, "86400"
+DAY = "86400"
 RULES = "User-agent: *\nDisallow: /private/\n"
 SPIDER = "tests.crawl.waiting_spiders.EveryWaySpider"
 COMPONENTS = "tests.crawl.component_spiders"
@@ -49,13 +48,8 @@ SETTINGS = {
     "RETRY_TIMES": 50,
 }
 META = {"any": {"dont_obey_robotstxt": True}, "slot": {"download_slot": "two"}}
-
-
-def until_a_date() -> Busy:
-    """Return an answer that asks for a second, with dates by a clock that is an hour ahead."""
-    there = int(time.time()) + HOUR
-    date, until = (formatdate(at, usegmt=True) for at in (there, there + 1))
-    return busy(429, until, 1, headers={"Date": date})
+MIDNIGHT = {"Date": "Fri, 01 Jan 2027 00:00:00 GMT"}
+A_SECOND_LATER = "Fri, 01 Jan 2027 00:00:01 GMT"
 
 
 class Case(NamedTuple):
@@ -67,7 +61,7 @@ class Case(NamedTuple):
 
     pages: dict[str, int]
     later: dict[str, int] = {}
-    answer: Busy | Callable[[], Busy] = busy(429, "1")
+    answer: Busy = busy(429, "1")
     number: int = 1
     each: bool = False
     robots: Sequence[Answer] = (Answer(RULES.encode()),)
@@ -93,7 +87,9 @@ CASES = {
         busy(429, "2"),
     ),
     # By the clock of the server.
-    "Retry-After with a date": Case({"page": 3}, answer=until_a_date),
+    "Retry-After with a date": Case(
+        {"page": 3}, answer=busy(429, A_SECOND_LATER, 1, headers=MIDNIGHT)
+    ),
     # Doubled for each, the pause would be longer than REP_WAIT_MAX.
     "eight answers at once": Case(
         {"page": PLACES}, answer=busy(503, delay=0.3), number=PLACES
@@ -157,8 +153,7 @@ def crawled(
         asked: dict[str, Any] = {kind: {start: [], late: []} for kind in kinds}
         for number, (name, case) in enumerate(CASES.items(), 21):
             host = hosts[name] = site.add(case.robots, name=f"127.0.0.{number}")
-            answer = case.answer() if callable(case.answer) else case.answer
-            limit(host, case.number, answer, each=case.each)
+            limit(host, case.number, case.answer, each=case.each)
             if case.later:
                 waits_for.append(host)
             if case.delay:
@@ -275,6 +270,10 @@ def test_a_host_that_is_back(site: Site, tmp_path: Path) -> None:
     (row,) = rows(ledger, query)
     found = row["layer"], row["statement"], row["origin"], row["url"]
     assert found == ("delay", "429, Retry-After: 1", host.origin, first)
+    found = traffic(ledger, host)
+    assert (found["pauses"], found["pause"], found["pages"]) == (1, 1.0, 6)
+    asking, after = host.hits[1:3]
+    assert 1.0 <= found["resumed"] <= after.time - asking.time + 0.001
 
 
 @pytest.mark.newest

@@ -264,7 +264,7 @@ STARTS_AND_TARGETS = {
 }
 RETRIED = {"/1": [Answer(status=500), Answer(status=500), html()]}
 FORBIDS_1 = "User-agent: *\nDisallow: /1\n"
-GROUPS = "User-agent: *\nDisallow: /\n\nUser-agent: testbot\nDisallow: /1\n"
+GROUPS = "User-agent: *\nDisallow: /2\n\nUser-agent: testbot\nDisallow: /1\n"
 NOINDEX = links("/1", "/2", head=meta("noindex"))
 
 

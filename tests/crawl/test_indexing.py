@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,8 +12,7 @@ from tests.crawl.crawl import run_crawl
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.crawl.crawl import CrawlResult
-    from tests.crawl.server import Host, Site
+    from tests.crawl.server import Site
 
 pytestmark = pytest.mark.unmeasured
 
@@ -38,13 +37,6 @@ NOT_INDEXED = {"/noindex", "/none", "/ours", "/expired", "/target"}
 NOT_FOLLOWED = {"/from-nofollow", "/from-none", "/from-ours"}
 
 
-def crawl(host: Host, spider: str = "PageSpider", **arguments: Any) -> CrawlResult:
-    host.answers["/"] = html("".join(f'<a href="{path}">' for path in PAGES))
-    host.answers |= {**PAGES, "/moved": redirect("/target")}
-    urls = [host.url("/"), host.url("/moved")]
-    return run_crawl(urls, spider=f"{SPIDERS}.{spider}", **arguments)
-
-
 @pytest.mark.parametrize(
     "spider", ["PageSpider", "AsyncPageSpider", "ListPageSpider", "RulePageSpider"]
 )
@@ -55,7 +47,14 @@ def test_exactly_what_is_allowed_arrives(site: Site, mode: str, spider: str) -> 
     followed, unless the page also links to the URL without it.
     """
     host = site.add()
-    result = crawl(host, spider, mode=mode, settings={"REP_REL": ["ugc"]})
+    host.answers["/"] = html("".join(f'<a href="{path}">' for path in PAGES))
+    host.answers |= {**PAGES, "/moved": redirect("/target")}
+    result = run_crawl(
+        [host.url("/"), host.url("/moved")],
+        spider=f"{SPIDERS}.{spider}",
+        mode=mode,
+        settings={"REP_REL": ["ugc"]},
+    )
     linked = {f"/from-{path[1:]}" for path in PAGES if path != "/rel"} - NOT_FOLLOWED
     linked |= {"/", "/deep/plain", "/deep/both"}
     assert set(host.pages) == {*PAGES, *linked, "/moved"}
@@ -70,13 +69,6 @@ def test_exactly_what_is_allowed_arrives(site: Site, mode: str, spider: str) -> 
     why = f"Dropped: {host.url('/noindex')} must not be indexed: noindex (meta)"
     assert len(result.lines("WARNING", why)) == 1
     assert "['noindex', 'nofollow']" in result.log
-
-
-def test_the_level_of_dropped_items(site: Site) -> None:
-    """DEFAULT_DROPITEM_LOG_LEVEL is also the level of items that are dropped for noindex."""
-    result = crawl(site.add(), settings={"DEFAULT_DROPITEM_LOG_LEVEL": "DEBUG"})
-    assert len(result.lines("DEBUG", "Dropped: ")) >= len(NOT_INDEXED)
-    assert not result.lines("WARNING", "Dropped: ")
 
 
 def test_media(site: Site, mode: str, tmp_path: Path) -> None:

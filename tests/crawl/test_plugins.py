@@ -139,7 +139,7 @@ def test_poet(site: Site, order: int) -> None:
     host = site.add(RULES)
     result = run_crawl(
         [host.url("/page")],
-        spider="tests.crawl.plugin_spiders.PoetSpider",
+        spider="tests.crawl.component_spiders.PoetSpider",
         enable={"ADDONS": {**ADDON["ADDONS"], "scrapy_poet.Addon": order}},
     )
     assert host.pages == ["/extra", "/page"], result.log

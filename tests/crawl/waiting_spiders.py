@@ -94,7 +94,7 @@ class EveryWaySpider(PlanSpider):
     After the response for a URL, it requests those in ``follow``, downloads those in ``more``
     itself, in parallel, those of one URL with one Request object, and makes an item with those in
     ``files`` for FilesPipeline. It cancels each download after the seconds at its place in
-    ``cancel_after``, if that is not None. At the end, it notes in the stats what is left of their
+    ``cancel_after``, if that is not None. Afterwards it notes in the stats what is left of their
     places. For a page that says so, it asks for a pause of a second, and repeats the request.
     """
 
@@ -134,12 +134,13 @@ class EveryWaySpider(PlanSpider):
             else:
                 item |= {"status": found.status, "meta": list(found.meta)}
             yield item
+        for host in {urlsplit(url).hostname for url in more}:
+            noting = deferred_from_coro(self.note_places(host))
+            await maybe_deferred_to_future(noting)
 
-    def note_idle(self) -> None:
-        super().note_idle()
+    async def note_places(self, host: str) -> None:
         frontier = Frontier.of(self.crawler)
         frontier.settle()
-        scopes = list(frontier.core.scopes.all())
-        note = self.crawler.stats.set_value
-        note("in_flight", [scope.in_flight for scope in scopes])
-        note("tickets", [scope.tickets for scope in scopes])
+        scope = frontier.core.scopes.get(host)
+        rest = {"in_flight": scope.in_flight, "tickets": scope.tickets}
+        self.crawler.stats.set_value(f"places/{host}", rest)

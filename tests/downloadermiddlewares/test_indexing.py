@@ -130,6 +130,7 @@ DENIES = {"Content-Usage": "train-ai=n"}
         ({"X-Robots-Tag": "noindex"}, {}, {"dont_obey_noindex": True}, None),
         ({"X-Robots-Tag": "noindex"}, {"REP_NOINDEX": "annotate"}, {}, None),
         ({"X-Robots-Tag": "noindex"}, {"REP_NOINDEX": "ignore"}, {}, None),
+        ({"X-Robots-Tag": "noindex", "Content-Type": "text/xml"}, {}, {}, None),
         ({"X-Robots-Tag": "noimageindex"}, {}, {}, "noimageindex"),
         ({"X-Robots-Tag": "noimageindex", "Content-Type": PDF}, {}, {}, None),
         (DENIES, TRAINING, {}, "train-ai"),

@@ -16,8 +16,8 @@ from tests.browser import (
     problems,
     started,
 )
+from tests.commands.rep import execute
 from tests.report import ledgers
-from tests.report.making import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ def opened(
 ) -> tuple[Any, list[str]]:
     """Open the report of ledgers. Return the page, and a list of what it requests and logs."""
     html = folder / "report.html"
-    assert run(*paths, "-o", html) == 0
+    assert execute(["report", *paths, "-o", str(html)], {}) == 0
     page, said = browser.new_context(java_script_enabled=scripts).new_page(), []
     page.set_default_timeout(PATIENCE)
     page.on("request", lambda request: said.append(request.url))

@@ -461,6 +461,15 @@ def test_versions_of_a_robots_txt(tmp_path: Path) -> None:
         assert said in html
 
 
+def test_order_of_files(ledger: Ledger) -> None:
+    """The robots.txt whose lines decided most comes first, however many lines these are."""
+    for origin, lines in ((ORIGIN, (2, 3)), (OTHER, (2, 2, 2))):
+        ledger.snapshot(origin, PRESS)
+        for line in lines:
+            ledger.refused(f"{origin}/private/", line, "Disallow: /")
+    assert rows("file", "origin refused", ledger.close()) == [(OTHER, 3), (ORIGIN, 2)]
+
+
 BEGINNING = [*range(1, 41)]
 
 

@@ -276,7 +276,8 @@ CASES = {
         places 3; pause a 600; page 1 a; wait 600; next -> 1
         page 2 a; next -> refused 2; succeed a; again 2; next -> 2; leave 1; leave 2
         pause a 600; page 3 a; wait 600; next -> 3; leave 3; pause a 1; page 4 a
-        next -> refused 4; wait 1; succeed a; pause a 1; again 4; wait 1; next -> 4
+        next -> refused 4; wait 1; succeed a; pause a 1; again 4
+        next -> -; wait 1; next -> 4
     """,
 }
 
@@ -314,6 +315,27 @@ def test_two_crawls() -> None:
     first.scopes.drop(first.core, first.now)
     assert worlds[1] in told
     assert worlds[1].next() == "1"
+
+
+@pytest.mark.parametrize("seconds", ["10", "601"])
+def test_cancelled_before_its_crawl_has_seen_the_answer(seconds: str) -> None:
+    """A request that is cancelled after another crawl let it go, or had it refused, is neither
+    sent nor refused, and keeps no place.
+    """
+    first = World()
+    second = World(first.scopes)
+    first.pause("a", "10")
+    second.file("1", "a")
+    if seconds == "601":
+        first.pause("a", seconds)
+    else:
+        first.wait(seconds)
+    assert [*second.core.granted, *second.core.refused] == [second.tickets["1"]]
+    second.end("1")
+    assert not second.core.granted
+    assert not second.core.refused
+    assert not first.scopes.get("a").in_flight
+    assert not first.scopes.get("a").tickets
 
 
 def test_what_has_held_up_the_crawl() -> None:

@@ -108,6 +108,27 @@ def test_a_download_delay() -> None:
     assert [sent.count(number) for number in (1, 2, 3, 4)] == [10] * 4
 
 
+def test_room_that_a_robotstxt_has_left() -> None:
+    """The room that the downloader gets while robots.txt files are fetched is for those
+    alone, also at the moment at which one of them ends.
+    """
+    crawl = crawl_with_delay(CONCURRENT_REQUESTS=2, REP_CRAWL_DELAY=False)
+    pages = [crawl.push(f"http://a.example/{number}") for number in range(3)]
+    others = [crawl.push(f"http://{host}.example/") for host in "bcd"]
+    crawl.run()
+    assert len(crawl.on_network) == 2 + len(others)
+    wake = crawl.engine.wake
+    # The engine asks the queues again at once when a request has left the downloader.
+    vars(crawl.engine)["wake"] = lambda: [wake(), crawl.run()]
+    pages += others
+    for request in others:
+        crawl.answer(f"{request.url}robots.txt", RULES)
+        assert sum(page in crawl.downloader.active for page in pages) == 2
+    while len(crawl.ended) < 1 + len(pages):
+        crawl.answer(next(page for page in pages if page in crawl.network.requests))
+        assert sum(page in crawl.downloader.active for page in pages) <= 2
+
+
 def test_a_pause_that_another_crawl_has_seen() -> None:
     """A request that waits in its download slot is not sent within a pause that its host has asked
     another crawl of the process for. If it is cancelled meanwhile, it is not sent at all, and does

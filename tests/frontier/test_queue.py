@@ -170,7 +170,7 @@ def test_a_request_that_waits_when_the_spider_closes(tmp_path: Path) -> None:
     queue = on_disk(tmp_path, (), crawl)
     crawl.queues = [queue]
     for number in range(2):
-        crawl.push(page(f"http://a.example/{number}"))
+        crawl.push(Request(f"http://a.example/{number}"))
     crawl.run()
     crawl.pass_time(1)
     (asking,) = crawl.sent
@@ -178,9 +178,7 @@ def test_a_request_that_waits_when_the_spider_closes(tmp_path: Path) -> None:
     crawl.answer(asking, status=429, Retry_After="100")
     crawl.close()
     assert isinstance(crawl.ended[waiting], SpiderClosing)
-    again = on_disk(tmp_path, queue.close())
-    assert [again.pop().url, again.pop()] == [waiting.url, None]
-    again.close()
+    assert len(on_disk(tmp_path, queue.close())) == 1
 
 
 def test_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

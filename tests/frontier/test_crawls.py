@@ -7,9 +7,7 @@ from twisted.internet.error import ConnectionRefusedError as RefusedError
 
 from scrapy_rep import stats
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
-from tests.frontier.fakes import Crawl, FakeClock
-
-pytestmark = pytest.mark.newest
+from tests.frontier.fakes import Crawl, FakeClock, page
 
 ROBOTS = "http://a.example/robots.txt"
 RULES = "User-agent: *\nDisallow: /private/\n"
@@ -91,6 +89,28 @@ def test_a_request_whose_end_nobody_has_seen() -> None:
 
 
 # Download slots.
+
+
+def test_a_place_that_the_first_in_line_has_no_use_for() -> None:
+    """A free place in a slot goes to the next queue if the host of
+    the first one is not ready.
+    """
+    crawl = Crawl(
+        CONCURRENT_REQUESTS_PER_DOMAIN=1, REP_MAX_AGE=600, REP_REQUEST_META_KEYS=[]
+    )
+    for host in ("http://a.example", "http://b.example"):
+        crawl.outside(f"{host}/private/")
+        crawl.answer(f"{host}/robots.txt", RULES)
+    slot = {"download_slot": "slot"}
+    busy = crawl.push(page("http://a.example/1", **slot))
+    crawl.run()
+    first = crawl.push(page("http://b.example/2", **slot))
+    second = crawl.push(page("data:,3", **slot))
+    assert crawl.run() == []
+    crawl.clock.advance(600)
+    assert crawl.answer(busy) == [second]
+    crawl.answer(second)
+    assert crawl.answer("http://b.example/robots.txt", RULES) == [first]
 
 
 def test_a_download_delay() -> None:

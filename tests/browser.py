@@ -20,7 +20,7 @@ PATIENCE = 120_000
 IN_COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"]}
 """The checks on colours, since a theme changes only these."""
 
-_FLAGS = [
+FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
@@ -56,7 +56,7 @@ def started() -> Iterator[Any]:
         client = sync_api.sync_playwright().start()
         chromium = client.chromium
         return client, chromium.launch(
-            executable_path=CHROMIUM, args=_FLAGS, timeout=PATIENCE
+            executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE
         )
 
     client, browser = THREAD.submit(start).result()

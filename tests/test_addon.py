@@ -5,109 +5,184 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scrapy.core.scheduler import Scheduler as ScrapysScheduler
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware as ScrapysOwn
+from scrapy.dupefilters import RFPDupeFilter as ScrapysFilter
 from scrapy.spiders import Spider
 from scrapy.utils.misc import load_object
 from scrapy.utils.test import get_crawler
+from scrapy_redis.dupefilter import RFPDupeFilter
+from scrapy_redis.queue import FifoQueue
+from scrapy_redis.scheduler import Scheduler
 
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy_rep.exceptions import SettingError
+from scrapy_rep.frontier.redis import HostQueue
+from scrapy_rep.frontier.redis.dupefilter import DupeFilter
 
 if TYPE_CHECKING:
-    from scrapy.crawler import Crawler
+    from scrapy.settings import BaseSettings
 
 OURS = "scrapy_rep.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
 THEIRS = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
-
-
-def crawler_of(
-    custom_settings: dict[str, Any] | None = None, **settings: Any
-) -> Crawler:
-    """Return a crawler of a project with *settings*, and a spider with *custom_settings*."""
-    spider = type("ASpider", (Spider,), {"custom_settings": custom_settings})
-    return get_crawler(spider, {"ADDONS": {"scrapy_rep.Addon": 500}, **settings})
-
-
-def orders(**settings: Any) -> tuple[dict[Any, int | None], bool]:
-    """Return the orders of both robots.txt middlewares, and the value of ROBOTSTXT_OBEY."""
-    crawler = crawler_of(**settings)
-    found = crawler.settings.getwithbase("DOWNLOADER_MIDDLEWARES")
-    both = {
-        component: order
-        for key, order in found.items()
-        if (component := load_object(key)) in {ScrapysOwn, RobotsTxtMiddleware}
-    }
-    return both, crawler.settings.getbool("ROBOTSTXT_OBEY")
-
-
-def test_one_line() -> None:
-    """The add-on sets ROBOTSTXT_OBEY, and replaces Scrapy's robots.txt middleware."""
-    assert orders() == ({ScrapysOwn: None, RobotsTxtMiddleware: 595}, True)
-
-
-def test_the_project_can_say_no() -> None:
-    """ROBOTSTXT_OBEY in the project's settings has priority over the add-on."""
-    _, obeys = orders(ROBOTSTXT_OBEY=False)
-    assert obeys is False
-
-
-@pytest.mark.parametrize("key", [OURS, RobotsTxtMiddleware])
-def test_the_project_can_move_ours(key: Any) -> None:
-    """An order that the project sets for this package's middleware is kept."""
-    found, _ = orders(DOWNLOADER_MIDDLEWARES={key: 650})
-    assert found == {ScrapysOwn: None, RobotsTxtMiddleware: 650}
-
-
-@pytest.mark.parametrize("key", [THEIRS, ScrapysOwn], ids=["path", "class"])
-@pytest.mark.parametrize("order", [100, 543])
-@pytest.mark.parametrize("where", ["settings", "custom_settings"])
-def test_the_project_names_theirs(where: str, key: Any, order: int) -> None:
-    """If a project or a spider names Scrapy's own middleware, it is replaced, too."""
-    named = {"DOWNLOADER_MIDDLEWARES": {key: order}}
-    found, _ = orders(**named) if where == "settings" else orders(custom_settings=named)
-    assert found == {ScrapysOwn: None, RobotsTxtMiddleware: 595}
-
-
-def test_the_project_can_keep_theirs() -> None:
-    """If the project disables this package's middleware, Scrapy's own one is kept."""
-    found, _ = orders(DOWNLOADER_MIDDLEWARES={THEIRS: 543, OURS: None})
-    assert found == {ScrapysOwn: 543, RobotsTxtMiddleware: None}
-    found, _ = orders(DOWNLOADER_MIDDLEWARES={OURS: None})
-    assert found == {ScrapysOwn: 100, RobotsTxtMiddleware: None}
+URL = "redis://127.0.0.1:1/3"
 
 
 class Subclass(ScrapysOwn):
     """A middleware of a project."""
 
 
-def test_a_subclass_of_theirs(caplog: pytest.LogCaptureFixture) -> None:
-    """A subclass of Scrapy's middleware is kept, and a warning says what to do."""
-    found = crawler_of(DOWNLOADER_MIDDLEWARES={Subclass: 100})
-    assert found.settings.getdict("DOWNLOADER_MIDDLEWARES")[Subclass] == 100
-    (record,) = (each for each in caplog.records if each.name == "scrapy_rep.addon")
-    assert record.levelname == "WARNING"
-    message = record.getMessage()
-    assert "DOWNLOADER_MIDDLEWARES names tests.test_addon.Subclass" in message
-    assert f"set {OURS} there to None" in message
+class OwnQueue(HostQueue):
+    pass
+
+
+class OwnFilter(RFPDupeFilter):
+    pass
+
+
+class OwnScheduler(Scheduler):
+    pass
+
+
+def settings_of(
+    custom_settings: dict[str, Any] | None = None, **settings: Any
+) -> BaseSettings:
+    """Return the settings of a crawl, of a project with *settings* and a spider with
+    *custom_settings*.
+    """
+    spider = type("ASpider", (Spider,), {"custom_settings": custom_settings})
+    project = {"ADDONS": {"scrapy_rep.Addon": 500}, **settings}
+    return get_crawler(spider, project).settings
+
+
+@pytest.mark.parametrize("where", ["settings", "custom_settings"])
+@pytest.mark.parametrize(
+    ("orders", "ours", "theirs"),
+    [
+        ({}, 595, None),
+        ({THEIRS: 543}, 595, None),
+        ({ScrapysOwn: 100}, 595, None),
+        ({OURS: 650}, 650, None),
+        ({RobotsTxtMiddleware: 650}, 650, None),
+        ({OURS: None}, None, 100),
+        ({THEIRS: 543, OURS: None}, None, 543),
+    ],
+)
+def test_the_middleware(
+    where: str, orders: dict[Any, int | None], ours: int | None, theirs: int | None
+) -> None:
+    """The add-on sets ROBOTSTXT_OBEY, and replaces Scrapy's robots.txt middleware, even if the
+    project or the spider names that, by its path or its class. The project can move this
+    package's middleware, or disable it: then Scrapy's own one is kept.
+    """
+    named = {"DOWNLOADER_MIDDLEWARES": orders} if orders else {}
+    is_of_spider = where == "custom_settings"
+    settings = settings_of(named) if is_of_spider else settings_of(**named)
+    found = settings.getwithbase("DOWNLOADER_MIDDLEWARES")
+    loaded = {load_object(key): order for key, order in found.items()}
+    assert (loaded[RobotsTxtMiddleware], loaded[ScrapysOwn]) == (ours, theirs)
+    assert settings.getbool("ROBOTSTXT_OBEY")
+
+
+def test_the_project_can_say_no() -> None:
+    """ROBOTSTXT_OBEY in the project's settings has priority over the add-on."""
+    assert not settings_of(ROBOTSTXT_OBEY=False).getbool("ROBOTSTXT_OBEY")
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("orders", "obeys", "warned"),
     [
-        {"DOWNLOADER_MIDDLEWARES": {Subclass: None}},
-        {"DOWNLOADER_MIDDLEWARES": {Subclass: 100, OURS: None}},
-        {"DOWNLOADER_MIDDLEWARES": {Subclass: 100}, "ROBOTSTXT_OBEY": False},
+        ({Subclass: 100}, True, True),
+        ({Subclass: 100}, False, False),
+        ({Subclass: 100, OURS: None}, True, False),
+        ({Subclass: None}, True, False),
     ],
 )
-def test_a_subclass_that_is_not_used_beside_ours(
-    caplog: pytest.LogCaptureFixture, settings: dict[str, Any]
+def test_a_subclass_of_theirs(
+    caplog: pytest.LogCaptureFixture, orders: dict[Any, Any], obeys: bool, warned: bool
 ) -> None:
-    """There is no warning if only one of the two middlewares is used, or none."""
-    crawler_of(**settings)
-    assert [each for each in caplog.records if each.name == "scrapy_rep.addon"] == []
+    """A subclass of Scrapy's middleware is kept. If it is used beside this package's one, a
+    warning says what to do.
+    """
+    settings = settings_of(DOWNLOADER_MIDDLEWARES=orders, ROBOTSTXT_OBEY=obeys)
+    found = settings.getdict("DOWNLOADER_MIDDLEWARES")
+    assert found[Subclass] == orders[Subclass]
+    records = [each for each in caplog.records if each.name == "scrapy_rep.addon"]
+    assert [each.levelname for each in records] == ["WARNING"] * warned
+    for each in records:
+        message = each.getMessage()
+        assert "DOWNLOADER_MIDDLEWARES names tests.test_addon.Subclass" in message
+        assert f"set {OURS} there to None" in message
 
 
 def test_a_bad_setting_stops_the_start() -> None:
     """An invalid setting stops the crawl before anything is fetched."""
     with pytest.raises(SettingError, match="REP_DIALECT is 'gogle'"):
-        orders(REP_DIALECT="gogle")
+        settings_of(REP_DIALECT="gogle")
+
+
+@pytest.mark.parametrize(
+    ("project", "queue", "duplicates", "store"),
+    [
+        ({"REDIS_URL": URL}, HostQueue, DupeFilter, URL),
+        ({"SCHEDULER": Scheduler}, HostQueue, DupeFilter, "redis://localhost:6379/0"),
+        ({"SCHEDULER": OwnScheduler, "REDIS_URL": URL}, HostQueue, DupeFilter, URL),
+        # With Scrapy's scheduler, it sets none of the three.
+        ({"SCHEDULER": ScrapysScheduler, "REDIS_URL": URL}, None, RFPDupeFilter, None),
+        # This package's filter records fingerprints only together with its queue.
+        (
+            {"SCHEDULER_QUEUE_CLASS": "scrapy_redis.queue.FifoQueue", "REDIS_URL": URL},
+            FifoQueue,
+            RFPDupeFilter,
+            URL,
+        ),
+        (
+            {"SCHEDULER_QUEUE_CLASS": OwnQueue, "REDIS_URL": URL},
+            OwnQueue,
+            DupeFilter,
+            URL,
+        ),
+        ({"DUPEFILTER_CLASS": OwnFilter, "REDIS_URL": URL}, HostQueue, OwnFilter, URL),
+        (
+            {"DUPEFILTER_CLASS": ScrapysFilter, "REDIS_URL": URL},
+            HostQueue,
+            ScrapysFilter,
+            URL,
+        ),
+        # The store is on the Redis server of the queue, if a URL can express its settings.
+        (
+            {"REP_STORE": "memory://", "REDIS_URL": URL},
+            HostQueue,
+            DupeFilter,
+            "memory://",
+        ),
+        (
+            {"REDIS_HOST": "r.example", "REDIS_PORT": 7},
+            HostQueue,
+            DupeFilter,
+            "redis://r.example:7/0",
+        ),
+        ({"REDIS_PARAMS": {"password": "x"}}, HostQueue, DupeFilter, None),
+        (
+            {"REDIS_PARAMS": {"socket_timeout": 3}, "REDIS_URL": URL},
+            HostQueue,
+            DupeFilter,
+            URL,
+        ),
+    ],
+)
+def test_several_workers(
+    project: dict[str, Any], queue: type | None, duplicates: type, store: str | None
+) -> None:
+    """With scrapy-redis' scheduler, the add-on sets this package's queue, its duplicate filter
+    and the store in Redis. What the project sets has priority.
+    """
+    theirs = {
+        "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
+        "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
+    }
+    found = settings_of(**theirs | project)
+    named = found["SCHEDULER_QUEUE_CLASS"]
+    assert (named and load_object(named)) is queue
+    assert load_object(found["DUPEFILTER_CLASS"]) is duplicates
+    assert found["REP_STORE"] == store

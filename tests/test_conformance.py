@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
-from conformance.__main__ import main
 from conformance.adapters.command import Command
 from conformance.adapters.ours import ScrapyRep
 from conformance.adapters.peers import PEERS
@@ -28,13 +27,27 @@ ROOT = Path(__file__).parents[1]
 SUITE = Suite()
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_this_package_passes(dialect: str) -> None:
-    """This package answers every case of each dialect as expected."""
-    result = judge(ScrapyRep(dialect), SUITE.cases)
-    assert [(one.case.id, one.answer) for one in result.failures] == []
-    counting = [c for c in SUITE.cases if dialect in c.dialects and not c.is_disputed]
-    assert result.asked.total() == len(counting)
+def test_this_package_passes() -> None:
+    """This package answers every case of each dialect as expected, but for those on which the
+    sources disagree, which count for nobody. The table in the documentation has its figures.
+    """
+    assert any(case.is_disputed for case in SUITE.cases)
+    results = [judge(ScrapyRep(dialect), SUITE.cases) for dialect in DIALECTS]
+    for dialect, result in zip(DIALECTS, results, strict=True):
+        assert [(one.case.id, one.answer) for one in result.failures] == []
+        counting = [
+            c for c in SUITE.cases if dialect in c.dialects and not c.is_disputed
+        ]
+        assert result.asked.total() == len(counting)
+    page = (ROOT / "docs" / "conformance.md").read_text()
+    documented = [cells(line) for line in page.splitlines()]
+    for line in table(results, SUITE.topics).splitlines()[3:]:
+        assert cells(line) in documented
+    assert f"{len(SUITE.cases)} cases" in page
+
+
+def cells(row: str) -> list[str]:
+    return [cell.strip() for cell in row.split("|")[1:5]]
 
 
 def test_cases_are_as_the_schema_says() -> None:
@@ -61,14 +74,6 @@ def test_a_wrong_answer_is_found(case: Case) -> None:
         assert not agrees({}, expected)
 
 
-def test_disputed_cases_count_for_nobody() -> None:
-    """Disputed cases, on which the sources disagree, are not counted."""
-    disputed = [case for case in SUITE.cases if case.is_disputed]
-    assert disputed
-    for dialect in DIALECTS:
-        assert judge(ScrapyRep(dialect), disputed).asked.total() == 0
-
-
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.__name__)
 def test_peers_answer(peer: type) -> None:
     """Each peer parser can be run, and passes most of the simplest cases."""
@@ -82,12 +87,16 @@ def answer(question: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return ScrapyRep(question["dialect"]).answer(question)
 
 
-def test_an_adapter_of_ones_own(capsys: pytest.CaptureFixture) -> None:
-    """``--adapter`` runs any callable, in the dialect of ``--dialect``."""
-    arguments = ["--adapter", "tests.test_conformance:answer", "--dialect", "google"]
-    assert main([*arguments, "--failures"]) == 0
-    printed = capsys.readouterr().out
+def test_the_command() -> None:
+    """``python -m conformance`` asks any callable, prints the table, and exits with 0 if all
+    answers are right.
+    """
+    command = [sys.executable, "-m", "conformance", "--dialect", "google", "--failures"]
+    command += ["--adapter", "tests.test_conformance:answer"]
+    printed = subprocess.check_output(command, cwd=ROOT, text=True)
+    assert printed.startswith("| topic")
     assert "tests.test_conformance:answer" in printed
+    assert f"{len(SUITE.cases)} cases" in printed
     assert "0 wrong" in printed
 
 
@@ -101,35 +110,31 @@ for line in sys.stdin:
 """
 
 
-def test_a_command_of_another_language(tmp_path: Path) -> None:
-    """A command in any language can be asked, by lines of JSON."""
-    script = tmp_path / "ask.py"
-    script.write_text(COMMAND)
-    command = Command(f"{sys.executable} {script}", "rfc9309")
-    result = judge(command, SUITE.cases[:300])
-    command.close()
-    assert 0 < result.passed.total() < result.asked.total()
-
-
 @pytest.mark.parametrize(
     ("code", "timeout", "said"),
     [
+        (COMMAND, 60, None),
         ("import sys; sys.exit(3)", 60, "The command ended, with status 3"),
         ("input(); print('null'); raise SystemExit(4)", 60, "ended, with status 4"),
         ("import time; time.sleep(60)", 0.5, "No answer in 0.5 s"),
     ],
 )
-def test_a_command_that_ends(
-    tmp_path: Path, code: str, timeout: float, said: str
+def test_a_command_of_another_language(
+    tmp_path: Path, code: str, timeout: float, said: str | None
 ) -> None:
-    """If a command ends or hangs, the run says so at once, with the case, and asks no more."""
+    """A command in any language can be asked, by lines of JSON. If it ends or hangs, the run
+    says so at once, with the case, and asks no more.
+    """
     script = tmp_path / "ask.py"
     script.write_text(code)
     command = Command(f"{sys.executable} {script}", "rfc9309", timeout=timeout)
-    with pytest.raises(Ended, match=said) as raised:
-        judge(command, SUITE.cases)
+    if said:
+        with pytest.raises(Ended, match=f"^agents-00.*{said}"):
+            judge(command, SUITE.cases)
+    else:
+        result = judge(command, SUITE.cases[:300])
+        assert 0 < result.passed.total() < result.asked.total()
     command.close()
-    assert str(raised.value).startswith("agents-00")
 
 
 def test_a_parser_that_never_answers() -> None:
@@ -144,27 +149,3 @@ def test_a_parser_that_never_answers() -> None:
 
     (failure,) = judge(Endless(), SUITE.cases[:1], seconds=0.05).failures
     assert "TimeoutError" in str(failure.answer)
-
-
-def test_the_documented_table_is_of_these_cases() -> None:
-    """The table in the documentation has the current figures of this package."""
-    page = (ROOT / "docs" / "conformance.md").read_text()
-    results = [judge(ScrapyRep(dialect), SUITE.cases) for dialect in DIALECTS]
-    documented = [
-        [cell.strip() for cell in line.split("|")[1:5]]
-        for line in page.splitlines()
-        if line.startswith("|")
-    ]
-    for line in table(results, SUITE.topics).splitlines()[3:]:
-        assert [cell.strip() for cell in line.split("|")[1:5]] in documented
-    assert f"{len(SUITE.cases)} cases" in page
-
-
-def test_the_command() -> None:
-    """``python -m conformance`` prints the table, and exits with 0 if all answers are right."""
-    command = [sys.executable, "-m", "conformance", "--only", "scrapy-rep"]
-    ended = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert ended.stdout.startswith("| topic")
-    assert f"{len(SUITE.cases)} cases" in ended.stdout

@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 import subprocess
 import sys
+from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
+
+import dev
+import scrapy_rep
 
 pytestmark = pytest.mark.newest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "scrapy_rep"
-MODULES = sorted(PACKAGE.rglob("*.py"))
+MODULES = {path: path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
+SETUP = ConfigParser(interpolation=None)
+SETUP.read(ROOT / "setup.cfg", encoding="utf-8")
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
 
 
 def test_nothing_inside_imports_the_root() -> None:
     """Modules of the package do not import names from ``scrapy_rep``
     itself, which imports them.
     """
-    for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path, text in MODULES.items():
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Import):
                 assert all(alias.name != "scrapy_rep" for alias in node.names), path
             if isinstance(node, ast.ImportFrom) and node.module == "scrapy_rep":
@@ -32,21 +43,10 @@ def test_nothing_inside_imports_the_root() -> None:
                     assert is_module, (path, alias.name)
 
 
-def test_files_that_contributors_are_sent_to() -> None:
-    """Each file and folder that CONTRIBUTING.md names exists."""
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    named = re.findall(r"`((?:\w+/)*\w+\.(?:py|md|txt|cfg)|\w+/[\w/]*)`", text)
-    places = (ROOT, PACKAGE)
-    assert len(named) > 30
-    assert [
-        name for name in named if not any((p / name).exists() for p in places)
-    ] == []
-
-
 def test_what_is_logged_is_visible() -> None:
     """All loggers come from ``scrapy_rep.log``, which escapes control characters in messages."""
-    for path in MODULES:
-        assert path.name == "log.py" or "getLogger(" not in path.read_text(), path
+    for path, text in MODULES.items():
+        assert path.name == "log.py" or "getLogger(" not in text, path
 
 
 def test_the_protocol_needs_no_scrapy() -> None:
@@ -56,17 +56,93 @@ def test_the_protocol_needs_no_scrapy() -> None:
         "from scrapy_rep.protocol import access, origins;"
         "print([name for name in ('scrapy', 'twisted') if name in sys.modules])"
     )
-    found = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True
-    )
-    assert found.stdout.strip() == "[]"
+    command = [sys.executable, "-c", code]
+    assert subprocess.check_output(command, text=True).strip() == "[]"
 
 
 def test_public_names() -> None:
     """Each name in ``__all__`` can be imported, and other names raise AttributeError."""
-    import scrapy_rep  # noqa: PLC0415
-
     for name in scrapy_rep.__all__:
         assert hasattr(scrapy_rep, name)
     with pytest.raises(AttributeError, match="no attribute 'Parser'"):
         scrapy_rep.Parser
+
+
+def test_files_that_contributors_are_sent_to() -> None:
+    """Each file and folder that CONTRIBUTING.md names exists."""
+    text = text_of("CONTRIBUTING.md")
+    named = re.findall(r"`((?:\w+/)*\w+\.(?:py|md|txt|cfg)|\w+/[\w/]*)`", text)
+    places = (ROOT, PACKAGE)
+    assert len(named) > 30
+    assert [
+        name for name in named if not any((p / name).exists() for p in places)
+    ] == []
+
+
+def test_versions() -> None:
+    """setup.cfg, the test command, the workflow and the changelog name the same versions of
+    Python, of the oldest Scrapy and of this package, which the code does not repeat.
+    """
+    yaml = pytest.importorskip("yaml")
+    workflow = text_of(".github/workflows/tests.yml")
+    jobs = yaml.safe_load(workflow)["jobs"]
+    classifiers = SETUP["metadata"]["classifiers"]
+    pythons = re.findall(r":: Python :: (3\.\d+)$", classifiers, re.MULTILINE)
+    assert [f"python{version}" for version in pythons] == dev.PYTHONS
+    assert SETUP["options"]["python_requires"] == f">={pythons[0]}"
+    assert jobs["linux"]["strategy"]["matrix"]["python"] == pythons
+    ends = [pythons[0], pythons[-1]]
+    assert jobs["others"]["strategy"]["matrix"]["python"] == ends
+    oldest = dev.OLDEST_SCRAPY
+    required = SETUP["options"]["install_requires"]
+    assert f"Scrapy>={oldest.removesuffix('.0')}" in required
+    assert f"scrapy: [scrapy, scrapy=={oldest}]" in workflow
+    version = SETUP["metadata"]["version"]
+    assert f"\n## {version} " in text_of("CHANGELOG.md")
+    assert [path for path, text in MODULES.items() if f'"{version}"' in text] == []
+
+
+def test_data_of_the_package() -> None:
+    """Each file of the package that is not Python code is declared as package data,
+    so that wheels contain it.
+    """
+    globs = SETUP["options.package_data"]["scrapy_rep"].split()
+    declared = {path for glob in globs for path in PACKAGE.glob(glob)}
+    files = {path for path in PACKAGE.rglob("*") if path.is_file()}
+    data = {path for path in files if path.suffix not in {".py", ".pyc"}}
+    assert declared == data
+    assert PACKAGE / "py.typed" in declared
+
+
+def test_the_description_on_a_package_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package index gets the text of README.md without links and pictures that it does not
+    have; where a link was, the text names the file.
+    """
+    setuptools = pytest.importorskip("setuptools")
+    given: dict[str, str] = {}
+    monkeypatch.setattr(setuptools, "setup", given.update)
+    runpy.run_path(str(ROOT / "setup.py"))
+    text = given["long_description"]
+    targets = re.findall(r"\]\(([^)]*)\)", text)
+    assert targets
+    assert all(target.startswith("https://") for target in targets)
+    assert "tutorial (`docs/tutorial.md`)" in text
+    assert "ADDONS = " in text
+    assert "long_description" not in SETUP["metadata"]
+
+
+def test_the_files_that_readme_names() -> None:
+    """Each file that README.md links to is in the source distribution, as it says. Its two
+    commands are commands of dev.py.
+    """
+    # setuptools adds the licence.
+    there = {"LICENSE"}
+    for command, *names in map(str.split, text_of("MANIFEST.in").splitlines()):
+        there.update(names if command in {"include", "graft"} else ())
+    readme = text_of("README.md")
+    for target in re.findall(r"\]\((?!https:)([^)]*)\)", readme):
+        assert target.partition("/")[0] in there, target
+        assert (ROOT / target.partition("#")[0]).exists(), target
+    for name in ("demo", "test"):
+        assert f"python3 dev.py {name} " in readme
+        assert f'case ["{name}", *rest]' in text_of("dev.py")

@@ -1,10 +1,13 @@
-"""The checks of a browser's requests, with a fake browser and fake responses."""
+"""The checks of a browser's requests, with a fake browser. ``tests/crawl/test_browser.py`` has what
+Chromium sends; there is no Firefox and no WebKit.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
+from unittest.mock import AsyncMock, Mock, PropertyMock
 from weakref import WeakKeyDictionary
 
 import pytest
@@ -24,8 +27,6 @@ from scrapy_rep.protocol.robots import RobotsTxt
 from tests.fakes import answer, coroutine_test, fake_crawler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from scrapy.crawler import Crawler
 
 pytestmark = pytest.mark.newest
@@ -34,209 +35,106 @@ SITE = "http://example.com"
 ROBOTS_URL = f"{SITE}/robots.txt"
 PUBLIC, PRIVATE = f"{SITE}/public", f"{SITE}/private/1"
 ROBOTS = b"User-agent: *\nDisallow: /private/\nContent-Usage: /used/ train-ai=n\n"
-OURS = {"PLAYWRIGHT_ABORT_REQUEST": browsers.ABORT_FORBIDDEN}
-
-calls: list[tuple[Any, Request]] = []
-
-
-async def own_callback(page: Any, request: Request) -> None:
-    """The page init callback of a project."""
-    calls.append((page, request))
+PAGE_INIT = "playwright_page_init_callback"
 
 
 @pytest.fixture(autouse=True)
-def _no_other_crawls(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _no_other_crawls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(browsers, "_BY_CRAWLER", WeakKeyDictionary())
-    for each in vars(playwright).values():  # Each warning comes once.
-        if hasattr(each, "cache_clear"):
-            each.cache_clear()
-    yield
-    calls.clear()
+    playwright._warn_of_unknown_crawl.cache_clear()  # It comes once.
 
 
 def crawl(**settings: Any) -> tuple[RobotsTxtMiddleware, Crawler]:
-    settings = {"USER_AGENT": "mybot", "REP_WAIT_MAX": 0, **settings}
+    ours = {"PLAYWRIGHT_ABORT_REQUEST": browsers.ABORT_FORBIDDEN}
+    settings = {"USER_AGENT": "mybot", "REP_WAIT_MAX": 0, **ours, **settings}
     crawler = fake_crawler(settings, {ROBOTS_URL: answer(ROBOTS_URL, ROBOTS)})
     return RobotsTxtMiddleware.from_crawler(crawler), crawler
 
 
-class Session:
-    """A DevTools session."""
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[str, Any]] = []
-        self.has_sent = asyncio.Event()
-        self.receivers: dict[str, Callable[[Any], None]] = {}
-
-    def on(self, name: str, receiver: Callable[[Any], None]) -> None:
-        self.receivers[name] = receiver
-
-    async def send(self, method: str, arguments: Any = None) -> Any:
-        self.sent.append((method, arguments))
-        self.has_sent.set()
-        return {"frameTree": {"frame": {"id": "main"}}}
-
-    def pauses(self, event: dict[str, Any]) -> bool:
-        """Return True if Chromium pauses *event*: one of the patterns asks for it."""
-        stage = "Response" if "responseStatusCode" in event else "Request"
-        (patterns,) = (
-            arguments["patterns"]
-            for method, arguments in self.sent
-            if method == "Fetch.enable"
-        )
-        return any(
-            pattern.get("requestStage", "Request") == stage
-            and pattern.get("resourceType", event["resourceType"])
-            == event["resourceType"]
-            for pattern in patterns
-        )
-
-
-class Browser:
-    """Chromium, which has one DevTools session in this test."""
-
-    def __init__(self) -> None:
-        self.sessions: list[Session] = []
-
-    async def new_browser_cdp_session(self) -> Session:
-        self.sessions.append(Session())
-        return self.sessions[-1]
-
-
-class Context:
-    """A browser context. Without a *browser*, it is one of Firefox."""
-
-    def __init__(self, browser: Browser | None = None) -> None:
-        self.browser = browser
-        self.scripts: list[str] = []
-        self.routes: list[Any] = []
-        self.page_sessions: list[Session] = []
-
-    async def add_init_script(self, script: str) -> None:
-        self.scripts.append(script)
-
-    async def route(self, pattern: str, handler: Any) -> None:
-        self.routes.append(handler)
-
-    async def new_cdp_session(self, target: Any) -> Session:
-        if self.browser is None:
-            raise RuntimeError("CDP session is only available in Chromium")
-        self.page_sessions.append(Session())
-        return self.page_sessions[-1]
-
-
-class Page:
-    def __init__(self, context: Context) -> None:
-        self.context = context
-        self.url = "about:blank"
-        self.page = self.main_frame = self
-        self.on_close: list[Callable[[Any], None]] = []
-
-    def once(self, name: str, receiver: Callable[[Any], None]) -> None:
-        assert name == "close"
-        self.on_close.append(receiver)
-
-    def close(self) -> None:
-        for receiver in self.on_close:
-            receiver(self)
-
-
-class Route:
-    """A request that Playwright holds."""
-
-    def __init__(self) -> None:
-        self.answers: list[str] = []
-
-    async def continue_(self) -> None:
-        self.answers.append("continue")
-
-    async def abort(self, reason: str) -> None:
-        self.answers.append("abort")
-
-
-class BrowserRequest:
-    """A request of the browser; without a *frame*, that of a service worker."""
-
-    def __init__(self, url: str, frame: Any = None, *, is_page: bool = True) -> None:
-        self.url = url
-        self._frame = frame
-        self._is_page = is_page
-
-    @property
-    def frame(self) -> Any:
-        if self._frame is None:
-            raise RuntimeError(
-                "Service Worker requests do not have an associated frame."
-            )
-        return self._frame
-
-    def is_navigation_request(self) -> bool:
-        return self._is_page
-
-
-async def is_aborted(url: str, frame: Any = None, *, is_page: bool = True) -> bool:
-    request: Any = BrowserRequest(url, frame, is_page=is_page)
+async def is_aborted(url: str, page: Any = None, *, is_page: bool = True) -> bool:
+    """Ask about a request of *page*; without one, it is that of a service worker."""
+    request = Mock(url=url)
+    request.is_navigation_request.return_value = is_page
+    type(request).frame = PropertyMock(
+        return_value=page, side_effect=None if page else RuntimeError("no frame")
+    )
     return await abort_forbidden(request)
 
 
-# Requests without a page.
-
-
-@coroutine_test
-async def test_requests_without_a_page() -> None:
-    """If there is one crawl, its robots.txt rules apply to the requests of service workers."""
-    mw, crawler = crawl()
-    assert await is_aborted(PRIVATE)
-    assert not await is_aborted(PUBLIC)
-    assert not await is_aborted("data:,x")
-    assert crawler.stats.get_value("rep/browser/aborted") == 1
-    assert mw is not None
-
-
-@coroutine_test
-async def test_requests_of_an_unknown_crawl(caplog: pytest.LogCaptureFixture) -> None:
-    """If several crawls could own a request without a page, or none, it is aborted, with one
-    log message.
+def new_context(session: Any = None) -> Any:
+    """Return a browser context of Chromium, which has one DevTools *session* in this test, or of
+    Firefox, which has none.
     """
-    assert await is_aborted(PUBLIC)
-    one, other = crawl(), crawl()
-    assert await is_aborted(PUBLIC)
-    assert len(caplog.records) == 1
-    assert caplog.records[0].levelname == "ERROR"
-    assert "scrapy_rep.Addon" in caplog.text
-    assert (one, other) is not None
+    if session is None:
+        no_session = AsyncMock(side_effect=RuntimeError("only available in Chromium"))
+        return AsyncMock(browser=None, new_cdp_session=no_session)
+    context = AsyncMock(new_cdp_session=AsyncMock(return_value=session))
+    context.browser.new_browser_cdp_session.return_value = session
+    return context
 
 
-@coroutine_test
-async def test_crawls_that_do_not_obey(caplog: pytest.LogCaptureFixture) -> None:
-    """If no crawl obeys robots.txt, such requests pass; if one of several does, they are
-    aborted.
-    """
-    free, another = fake_crawler(), fake_crawler()
-    for crawler in (free, another):
-        browsers.register(crawler, None)
-    assert not await is_aborted(PRIVATE)
-    mw, _ = crawl()
-    assert await is_aborted(PUBLIC)
-    assert mw is not None
+def new_session() -> Any:
+    session = AsyncMock(on=Mock())
+    session.send.return_value = {"frameTree": {"frame": {"id": "main"}}}
+    return session
 
 
-@coroutine_test
-async def test_a_browser_on_a_thread() -> None:
-    """A browser on another thread has robots.txt checked on the event loop of the crawl."""
-    mw, crawler = crawl(**OURS)
+def new_page(context: Any) -> Any:
+    page = Mock(context=context, url="about:blank")
+    page.page = page.main_frame = page
+    return page
+
+
+async def watched(mw: RobotsTxtMiddleware, page: Any) -> Request:
+    """Let scrapy-playwright open *page*. Return the request of the spider."""
     request = Request(PUBLIC, meta={"playwright": True})
     await mw.process_request(request)
+    await watch_page(page, request)
+    return request
 
-    def on_thread() -> list[bool]:
-        async def ask() -> list[bool]:
-            return [await is_aborted(url) for url in (PRIVATE, PUBLIC)]
 
-        return asyncio.run(ask())
+async def answer_of(session: Any, url: str, **event: Any) -> str:
+    """Report a request in *session*, and return the method that answers it."""
+    receivers = dict(call.args for call in session.on.call_args_list)
+    answered = asyncio.Event()
+    session.send.side_effect = lambda *_: answered.set()
+    common = {"requestId": 1, "frameId": "main", "resourceType": "Document"}
+    receivers["Fetch.requestPaused"]({**common, "request": {"url": url}, **event})
+    await asyncio.wait_for(answered.wait(), 60)
+    return session.send.call_args.args[0]
 
-    loop = asyncio.get_running_loop()
-    assert await loop.run_in_executor(None, on_thread) == [True, False]
-    assert [each.url for each in crawler.engine.asked] == [ROBOTS_URL]
+
+@pytest.mark.parametrize(
+    ("obey", "url", "aborted"),
+    [
+        pytest.param([True], PRIVATE, True, id="a forbidden URL"),
+        pytest.param([True], PUBLIC, False, id="an allowed URL"),
+        pytest.param([True], "data:,x", False, id="a scheme without robots.txt"),
+        pytest.param([True], "http://a|b/", True, id="a host that cannot be read"),
+        pytest.param([], PUBLIC, True, id="no known crawl"),
+        pytest.param([True, True], PUBLIC, True, id="one of several crawls"),
+        pytest.param([False, False], PRIVATE, False, id="crawls that do not obey"),
+        pytest.param([False, True], PUBLIC, True, id="one crawl that obeys"),
+    ],
+)
+@coroutine_test
+async def test_requests_without_a_page(
+    caplog: pytest.LogCaptureFixture, obey: list[bool], url: str, aborted: bool
+) -> None:
+    """The rules of the one crawl apply to the requests of service workers. If it is unknown which
+    crawl they belong to, they are aborted, with one log message; if no crawl obeys, they pass.
+    """
+    running = [crawl()[1] if obeys else fake_crawler() for obeys in obey]
+    for crawler, obeys in zip(running, obey, strict=True):
+        if not obeys:
+            browsers.register(crawler, None)
+    for _ in range(2):
+        assert await is_aborted(url) is aborted
+    is_unknown = aborted and len(running) != 1
+    assert caplog.text.count("Is scrapy_rep.Addon in ADDONS?") == is_unknown
+    if len(running) == 1:
+        count = running[0].stats.get_value("rep/browser/aborted", 0)
+        assert count == 2 * aborted
 
 
 @pytest.mark.parametrize(
@@ -251,47 +149,25 @@ async def test_what_cannot_be_decided(
     is_logged: bool,
 ) -> None:
     """A request is aborted if the check fails, and while the spider closes."""
-    mw, _ = crawl()
-
-    async def known(*args: Any, **kwargs: Any) -> None:
-        raise error
-
-    monkeypatch.setattr(Hosts, "known", known)
+    _running = crawl()
+    monkeypatch.setattr(Hosts, "known", AsyncMock(side_effect=error))
     assert await is_aborted(PUBLIC)
     assert [PUBLIC in line for line in caplog.messages] == [True] * is_logged
-    assert mw is not None
 
 
 @coroutine_test
-async def test_a_host_that_cannot_be_read() -> None:
-    """A URL whose host cannot be read is refused to browsers as to spiders."""
+async def test_a_browser_on_a_thread() -> None:
+    """A browser on another thread has robots.txt checked on the event loop of the crawl."""
     mw, crawler = crawl()
-    assert await is_aborted("http://a|b/")
-    assert crawler.stats.get_value("rep/denied/bad-url") == 1
-    assert mw is not None
+    await mw.process_request(Request(PUBLIC, meta={"playwright": True}))
 
+    async def ask() -> list[bool]:
+        return [await is_aborted(url) for url in (PRIVATE, PUBLIC)]
 
-# Pages.
-
-
-async def watched(mw: RobotsTxtMiddleware, page: Any) -> Request:
-    """Let scrapy-playwright open *page*. Return the request of the spider."""
-    request = Request(PUBLIC, meta={"playwright": True})
-    await mw.process_request(request)
-    await watch_page(page, request)
-    return request
-
-
-async def answers(session: Session, *events: dict[str, Any]) -> list[str]:
-    """Report *events* in *session*, and return the answers."""
-    for number, event in enumerate(events):
-        session.has_sent.clear()
-        common = {"requestId": number, "frameId": "main", "resourceType": "Document"}
-        paused = {**common, **event}
-        assert session.pauses(paused)
-        session.receivers["Fetch.requestPaused"](paused)
-        await session.has_sent.wait()
-    return [method for method, _ in session.sent[-len(events) :]]
+    loop = asyncio.get_running_loop()
+    asked = await loop.run_in_executor(None, lambda: asyncio.run(ask()))
+    assert asked == [True, False]
+    assert [each.url for each in crawler.engine.asked] == [ROBOTS_URL]
 
 
 @coroutine_test
@@ -300,30 +176,25 @@ async def test_a_browser_with_a_session() -> None:
     Playwright about none. If the page itself is refused, and not only an image of it, the errback
     gets the refusal.
     """
-    mw, crawler = crawl(**OURS)
-    browser = Browser()
-    context = Context(browser)
-    pages: list[Any] = [Page(context), Page(context), Page(Context(browser))]
-    await watched(mw, pages[1])
-    await watched(mw, pages[2])
-    for _ in range(2):  # A page can be used again.
-        request = await watched(mw, pages[0])
+    mw, crawler = crawl()
+    session = new_session()
+    context = new_context(session)
+    pages = [new_page(context), new_page(context)]
+    for page in (pages[1], *pages[:1] * 2):  # A page can be used again.
+        request = await watched(mw, page)
     assert not await is_aborted(PRIVATE, pages[0])
-    assert crawler.stats.get_value("rep/browser/aborted") is None
-    (session,) = browser.sessions
-    assert len(context.scripts) == 1
-    assert await answers(
-        session,
-        {"request": {"url": PRIVATE}},
-        {"request": {"url": PUBLIC}},
-        {"request": {"url": PRIVATE}, "frameId": "unknown"},
-    ) == ["Fetch.failRequest", "Fetch.continueRequest", "Fetch.failRequest"]
+    context.browser.new_browser_cdp_session.assert_called_once_with()
+    context.add_init_script.assert_called_once()
+    assert await answer_of(session, PUBLIC) == "Fetch.continueRequest"
+    image = {"resourceType": "Image"}
+    assert await answer_of(session, PRIVATE, **image) == "Fetch.failRequest"
+    mw.process_exception(request, RuntimeError("net::ERR_TIMED_OUT"))
+    assert await answer_of(session, PRIVATE, frameId="?") == "Fetch.failRequest"
+    mw.process_exception(request, RuntimeError("net::ERR_TIMED_OUT"))
+    assert await answer_of(session, PRIVATE) == "Fetch.failRequest"
     with pytest.raises(RobotsDenied, match=f"by a browser from {PUBLIC}$"):
         mw.process_exception(request, RuntimeError("net::ERR_BLOCKED_BY_CLIENT"))
-    assert crawler.stats.get_value("rep/browser/aborted") == 2
-    image = {"request": {"url": PRIVATE}, "resourceType": "Image"}
-    assert await answers(session, image) == ["Fetch.failRequest"]
-    mw.process_exception(request, RuntimeError("net::ERR_TIMED_OUT"))
+    assert crawler.stats.get_value("rep/browser/aborted") == 3
 
 
 @pytest.mark.parametrize(("reason", "is_known"), [("swap", True), ("remove", False)])
@@ -332,43 +203,36 @@ async def test_a_frame_that_is_detached(reason: str, is_known: bool) -> None:
     """A frame that moves to another process of Chromium still belongs to its page, so the
     errback gets the refusal of the page. A frame that is removed belongs to no page.
     """
-    mw, _ = crawl(**OURS)
-    browser = Browser()
-    context = Context(browser)
-    request = await watched(mw, Page(context))
-    (of_page,) = context.page_sessions
-    of_page.receivers["Page.frameDetached"]({"frameId": "main", "reason": reason})
-    refused = await answers(browser.sessions[0], {"request": {"url": PRIVATE}})
-    assert refused == ["Fetch.failRequest"]
-    error = RuntimeError("net::ERR_BLOCKED_BY_CLIENT")
+    mw, _ = crawl()
+    session = new_session()
+    request = await watched(mw, new_page(new_context(session)))
+    receivers = dict(call.args for call in session.on.call_args_list)
+    receivers["Page.frameDetached"]({"frameId": "main", "reason": reason})
+    assert await answer_of(session, PRIVATE) == "Fetch.failRequest"
     with pytest.raises(RobotsDenied) if is_known else nullcontext():
-        mw.process_exception(request, error)
+        mw.process_exception(request, RuntimeError("net::ERR_BLOCKED_BY_CLIENT"))
 
 
 @pytest.mark.parametrize(
-    ("headers", "answer"),
+    ("headers", "method"),
     [
-        ([("content-type", "application/speculationrules+json")], "failRequest"),
-        ([("Content-Type", "Application/SpeculationRules+JSON; a=b")], "failRequest"),
-        ([("Content-Type", "text/javascript")], "continueRequest"),
-        ([], "continueRequest"),
+        ({"content-type": "application/speculationrules+json"}, "failRequest"),
+        ({"Content-Type": "Application/SpeculationRules+JSON; a=b"}, "failRequest"),
+        ({"Content-Type": "text/javascript"}, "continueRequest"),
+        ({}, "continueRequest"),
     ],
 )
 @coroutine_test
 async def test_a_file_of_speculation_rules(
-    headers: list[tuple[str, str]], answer: str
+    headers: dict[str, str], method: str
 ) -> None:
     """Chromium gets no file of speculation rules, and other files as they are."""
-    mw, _ = crawl(**OURS)
-    browser = Browser()
-    await watched(mw, Page(Context(browser)))
-    event = {
-        "request": {"url": PUBLIC},
-        "resourceType": "Other",
-        "responseStatusCode": 200,
-        "responseHeaders": [{"name": name, "value": value} for name, value in headers],
-    }
-    assert await answers(browser.sessions[0], event) == [f"Fetch.{answer}"]
+    mw, _ = crawl()
+    session = new_session()
+    await watched(mw, new_page(new_context(session)))
+    fields = [{"name": name, "value": value} for name, value in headers.items()]
+    response = {"responseStatusCode": 200, "responseHeaders": fields}
+    assert await answer_of(session, PUBLIC, **response) == f"Fetch.{method}"
 
 
 @coroutine_test
@@ -376,8 +240,8 @@ async def test_a_browser_without_a_session() -> None:
     """In Firefox and WebKit, what Playwright reports is checked, with the first request of a
     popup.
     """
-    mw, _ = crawl(**OURS)
-    page: Any = Page(Context())
+    mw, _ = crawl()
+    page = new_page(new_context())
     request = await watched(mw, page)
     assert not await is_aborted(PUBLIC, page)
     assert await is_aborted(PRIVATE, page, is_page=False)
@@ -385,20 +249,20 @@ async def test_a_browser_without_a_session() -> None:
     assert await is_aborted(PRIVATE, page)
     with pytest.raises(RobotsDenied):
         mw.process_exception(request, RuntimeError("aborted"))
-    (handler,) = page.context.routes
-    route = Route()
+    ((_, handler),) = (call.args for call in page.context.route.call_args_list)
+    route = AsyncMock()
     for url in (PUBLIC, PRIVATE):
-        await handler(route, BrowserRequest(url))
-    assert route.answers == ["continue", "abort"]
+        await handler(route, Mock(url=url))
+    assert [call[0] for call in route.method_calls] == ["continue_", "abort"]
 
 
-@pytest.mark.parametrize("browser", [Browser, lambda: None])
+@pytest.mark.parametrize("session", [new_session(), None], ids=["Chromium", "Firefox"])
 @coroutine_test
-async def test_a_page_that_closes(browser: Callable[[], Browser | None]) -> None:
+async def test_a_page_that_closes(session: Any) -> None:
     """When a page closes, its requests no longer wait for a robots.txt, and the fetch of that
     file ends unless another page needs it.
     """
-    mw, crawler = crawl(**OURS)
+    mw, crawler = crawl()
     fetches: list[Deferred[Any]] = []
     began: Deferred[None] = Deferred()
     ended: Deferred[None] = Deferred()
@@ -412,29 +276,35 @@ async def test_a_page_that_closes(browser: Callable[[], Browser | None]) -> None
     silent, busy = "http://silent.example/", "http://busy.example/"
     for each in (silent, busy):
         crawler.engine.answers[f"{each}robots.txt"] = hang
-    context = Context(browser())
-    one, other = Page(context), Page(context)
+    context = new_context(session)
+    one, other = new_page(context), new_page(context)
     await watched(mw, one)
     await watched(mw, other)
-    tasks: list[asyncio.Future[Any]] = []
-
-    async def ask(url: str, page: Any) -> None:
-        check = playwright._PAGES[page]._browser.may_fetch(url, playwright._PAGES[page])
+    tasks = []
+    for url, page in ((silent, one), (busy, one), (busy, other)):
+        watcher = playwright._PAGES[page]
+        check = watcher._browser.may_fetch(url, watcher)
         tasks.append(asyncio.ensure_future(check))
         await asyncio.sleep(0)
-
-    for url, page in ((silent, one), (busy, one), (busy, other)):
-        await ask(url, page)
     await asyncio.wait_for(maybe_deferred_to_future(began), 60)
-    one.close()
+
+    def close(page: Any) -> None:
+        for call in page.once.call_args_list:
+            call.args[1](page)
+
+    close(one)
     assert not await tasks[0]
     assert not await tasks[1]
     await maybe_deferred_to_future(ended)
     assert not fetches[1].called
     fetches[1].callback(answer(f"{busy}robots.txt", b""))
     assert await tasks[2]
-    other.close()
+    close(other)
     assert not playwright._PAGES.keys() & {one, other}
+
+
+own_callback = AsyncMock()
+"""The page init callback of a project."""
 
 
 @coroutine_test
@@ -442,55 +312,41 @@ async def test_a_callback_of_the_spider_for_its_page() -> None:
     """The page init callback of a request is called after that of the package, even if the
     crawl of the page is unknown.
     """
-    mw, _ = crawl(**OURS)
-    name = f"{__name__}.own_callback"
-    key = "playwright_page_init_callback"
-    request = Request(PUBLIC, meta={"playwright": True, key: name})
+    mw, _ = crawl()
+    meta = {"playwright": True, PAGE_INIT: f"{__name__}.own_callback"}
+    request = Request(PUBLIC, meta=meta)
     await mw.process_request(request)
-    assert request.meta[key] == browsers.WATCH_PAGE
-    page: Any = Page(Context())
+    assert request.meta[PAGE_INIT] == browsers.WATCH_PAGE
+    page, unknown = new_page(new_context()), new_page(new_context())
     await watch_page(page, request)
-    assert len(page.context.routes) == 1
-    # A retry copies the request.
-    again = request.replace(dont_filter=True)
-    unknown: Any = Page(Context())
+    page.context.route.assert_called_once()
+    again = request.replace(dont_filter=True)  # A retry copies the request.
     await watch_page(unknown, again)
-    assert unknown.context.routes == []
+    unknown.context.route.assert_not_called()
     await mw.process_request(again)
-    assert [(one, each) for one, each in calls] == [(page, request), (unknown, again)]
-    assert again.meta[key] == browsers.WATCH_PAGE
+    called = [call.args for call in own_callback.call_args_list]
+    assert called == [(page, request), (unknown, again)]
+    assert again.meta[PAGE_INIT] == browsers.WATCH_PAGE
 
 
+@pytest.mark.parametrize("asks", [False, True])
 @coroutine_test
-async def test_a_predicate_that_does_not_ask(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_predicate_of_the_project(
+    caplog: pytest.LogCaptureFixture, asks: bool
+) -> None:
     """If the project has its own predicate and that does not check robots.txt, one warning
     says so.
     """
     mw, _ = crawl(PLAYWRIGHT_ABORT_REQUEST="project.abort")
-
-    async def download() -> None:
+    for _ in range(2):
         request = Request(PUBLIC, meta={"playwright": True})
+        if asks:
+            assert await is_aborted(PRIVATE)
         await mw.process_request(request)
-        assert "playwright_page_init_callback" not in request.meta
+        assert (PAGE_INIT in request.meta) is asks
         response = HtmlResponse(PUBLIC, flags=["playwright"], request=request)
         await mw.process_response(request, response)
-
-    for _ in range(2):
-        await download()
-    assert caplog.text.count("project.abort") == 1
-
-    caplog.clear()
-    mw, _ = crawl(PLAYWRIGHT_ABORT_REQUEST="project.abort")
-    browsers._BY_CRAWLER.clear()
-    browsers.register(mw._crawler, mw._browsers)
-    assert await is_aborted(PRIVATE)
-    response = HtmlResponse(PUBLIC, flags=["playwright"])
-    request = Request(PUBLIC, meta={"playwright": True})
-    await mw.process_response(request, response)
-    assert "project.abort" not in caplog.text
-
-
-# The URL of the response.
+    assert caplog.text.count("project.abort") == (not asks)
 
 
 @pytest.mark.parametrize(("path", "is_used"), [("/used/a", False), ("/free/a", True)])

@@ -1,4 +1,4 @@
-"""Records: what each kind of decision says, and the bounds of their texts."""
+"""Records: what each kind of decision says, its words, and the bounds of its texts."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 
+from scrapy_rep import meta
 from scrapy_rep.protocol.access.results import AccessResult, Entry
 from scrapy_rep.protocol.indexing.rules import IndexingRules
+from scrapy_rep.protocol.indexing.statements import DENIALS
 from scrapy_rep.protocol.origins import origin_of
+from scrapy_rep.protocol.reasons import REASONS
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
+from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 from scrapy_rep.record import (
     MAX_TEXT,
     MAX_URL,
@@ -22,6 +26,7 @@ from scrapy_rep.record import (
     storable,
     url_text,
 )
+from scrapy_rep.settings import DEFAULTS, OBEY
 
 URL = "http://example.com/a"
 ORIGIN = origin_of(URL)
@@ -108,15 +113,13 @@ def test_no_passwords(url: str, expected: str) -> None:
 
 
 def test_bounds() -> None:
-    """A text that is too long is cut, and marked as cut."""
+    """A text that is too long is cut, and marked as cut. Half of a surrogate pair, which SQLite
+    cannot store, is replaced.
+    """
     assert url_text("http://host/" + "x" * 9000)[-2:] == "x…"
     assert len(url_text("http://host/" + "x" * 9000)) == MAX_URL
     assert storable("x" * MAX_TEXT) == "x" * MAX_TEXT
     assert len(storable("ä" * 9000)) == MAX_TEXT
-
-
-def test_what_sqlite_does_not_take() -> None:
-    """Half of a surrogate pair is replaced, because SQLite cannot store it."""
     assert storable("a\ud800ä") == "a?ä"
 
 
@@ -124,3 +127,17 @@ def test_what_sqlite_does_not_take() -> None:
 def test_terms_are_their_text(term: Layer | Verdict | Subject) -> None:
     """Formatting a term gives its value in the ledger, in every version of Python."""
     assert f"{term}" == str(term) == term.value
+
+
+def test_each_reason_has_words() -> None:
+    """Each reason for which a crawl refuses, drops or allows something has words, which end no
+    sentence. If a setting or a meta key can change it, that exists.
+    """
+    withheld = {
+        name for name, denied in DENIALS.items() if {"index", "follow"} & set(denied)
+    }
+    asked = {OBEY, meta.DONT_OBEY_ROBOTSTXT}
+    assert {*map(str, Reason), *withheld, *CATEGORIES, *asked} <= REASONS.keys()
+    assert all(words.text and words.text[-1] != "." for words in REASONS.values())
+    known = {*DEFAULTS, *asked, meta.DONT_OBEY_NOINDEX, ""}
+    assert {words.setting for words in REASONS.values()} <= known

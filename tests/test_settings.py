@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime, timezone
-from math import inf
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -20,13 +20,15 @@ from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy_rep.exceptions import SettingError
 from scrapy_rep.protocol.access.overrides import Override, override_for
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
-from scrapy_rep.protocol.origins import origin_of
+from scrapy_rep.protocol.origins import Origin, origin_of
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import DEFAULTS, RepSettings, unknown_names
 from scrapy_rep.spidermiddlewares.indexing import IndexingGateMiddleware
 from tests.stores.places import SharedMemory
 
 MINE = replace(RFC9309, name="mine", index_html_quirk=True)
+AGENTS = "ROBOTSTXT_USER_AGENT"
+OBEY = "ROBOTSTXT_OBEY"
 
 
 class OwnStore(SharedMemory):
@@ -35,6 +37,18 @@ class OwnStore(SharedMemory):
 
 def read(**settings: Any) -> RepSettings:
     return RepSettings.from_settings(Settings(settings))
+
+
+def error_of(**settings: Any) -> str:
+    with pytest.raises(SettingError) as caught:
+        read(**settings)
+    return str(caught.value)
+
+
+def where(url: str) -> Origin:
+    found = origin_of(url)
+    assert found is not None
+    return found
 
 
 def test_defaults() -> None:
@@ -58,198 +72,18 @@ def test_what_the_dialect_decides() -> None:
     assert (read().crawl_delay, read().rel) == (True, set())
 
 
-def test_the_components_of_a_crawl_share_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_components_of_a_crawl_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """The settings of a crawl are read once, however many components use them."""
     reads = []
     once = RepSettings.from_settings
     monkeypatch.setattr(
         RepSettings, "from_settings", lambda found: reads.append(found) or once(found)
     )
-    crawler = get_crawler(DefaultSpider, {"ROBOTSTXT_OBEY": True})
-    for component in (
-        RobotsTxtMiddleware,
-        IndexingMiddleware,
-        IndexingGateMiddleware,
-    ):
+    crawler = get_crawler(DefaultSpider, {OBEY: True})
+    for component in (RobotsTxtMiddleware, IndexingMiddleware, IndexingGateMiddleware):
         component.from_crawler(crawler)
     RobotParser.from_crawler(crawler, b"")
     assert reads == [crawler.settings]
-
-
-@pytest.mark.parametrize("value", [f"{__name__}.OwnStore", OwnStore])
-def test_a_store_of_ones_own(value: Any) -> None:
-    """REP_STORE can be the import path of a Store class."""
-    assert read(REP_STORE=value).store is OwnStore
-    recorded = settings_module.recorded(
-        Settings({"REP_STORE": value}), read(REP_STORE=value)
-    )
-    assert recorded["REP_STORE"] == f"{__name__}.OwnStore"
-
-
-def test_a_store_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that needs a missing package raises SettingError, which names the package and
-    hides the password.
-    """
-    for name in ("redis", "redis.exceptions"):
-        monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(SettingError, match=r"scrapy-rep\[redis\]") as raised:
-        read(REP_STORE="redis://:secret@localhost:6379/0")
-    assert "REP_STORE" in str(raised.value)
-    assert "secret" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("value", "agents"),
-    [
-        (None, ()),
-        ("", ()),
-        ("mybot", ("mybot",)),
-        ("mybot/1.0 (+https://example.com/bot)", ("mybot",)),
-        ("mybot-images, mybot", ("mybot-images", "mybot")),
-        ("AI2Bot", ("AI2Bot",)),
-        ("MJ12bot/1.4", ("MJ12bot",)),
-        ("my.bot-2, my_bot", ("my.bot-2", "my_bot")),
-        (["mybot-images", "mybot", "mybot"], ("mybot-images", "mybot")),
-        ("Mozilla/5.0 (KHTML, like Gecko; compatible; mybot/1.0)", ("mybot",)),
-    ],
-)
-def test_agents(value: Any, agents: tuple[str, ...]) -> None:
-    """ROBOTSTXT_USER_AGENT can be one or several product tokens, or a User-Agent
-    header that contains one.
-    """
-    assert read(ROBOTSTXT_USER_AGENT=value).agents == agents
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "allowed"),
-    [
-        ("REP_DIALECT", "gogle", "'google'"),
-        ("REP_DIALECT", "os.path", "'google'"),
-        ("REP_WAIT_MAX", -1, "0 or greater"),
-        ("REP_WAIT_MAX", True, "number of seconds"),
-        ("REP_CRAWL_DELAY_MAX", -1, "greater than 0"),
-        ("REP_CRAWL_DELAY_MAX", 0, "greater than 0"),
-        ("REP_CRAWL_DELAY_MAX", "soon", "greater than 0"),
-        ("REP_CRAWL_DELAY_MAX", float("inf"), "greater than 0"),
-        ("REP_CRAWL_DELAY_MAX", float("nan"), "greater than 0"),
-        ("REP_REQUEST_META_KEYS", 3, "list"),
-        ("REP_REQUEST_META_KEYS", [3], "list"),
-        ("REP_OVERRIDES", "example.com", '"ignore"'),
-        ("REP_OVERRIDES", "[" * 100_000, '"ignore"'),
-        ("REP_CRAWL_DELAY_MAX", 10**400, "greater than 0"),
-        ("REP_CRAWL_DELAY_MAX", [], "number of seconds"),
-        ("REP_LEDGER", False, "a string that is not empty"),
-        ("REP_NOINDEX", [], "'annotate'"),
-        ("REP_REL", ["nofolow"], "nofollow"),
-        ("REP_REL", "nofollow ugc", "nofollow"),
-        ("REP_REQUEST_META_KEYS", '["a", 3]', "list"),
-        ("REP_REQUEST_META_KEYS", '["a", "b"', "list"),
-        ("REP_REQUEST_META_KEYS", {"a": 1}, "list"),
-        ("REP_REQUEST_META_KEYS", "a,,b", "list"),
-        ("REP_CRAWL_DELAY", "2", "REP_CRAWL_DELAY_MAX"),
-        ("ROBOTSTXT_OBEY", "", "True or False"),
-        ("ROBOTSTXT_OBEY", [], "True or False"),
-        ("ROBOTSTXT_OBEY", "perhaps", "True or False"),
-        ("REP_PURPOSES", "training", "train-ai, ai-use, search, tdm"),
-        ("REP_PURPOSES", ["train-ai", "Search"], "train-ai, ai-use, search, tdm"),
-        ("REP_USAGE", "refuse", "'annotate'"),
-        ("REP_USAGE_UNKNOWN", "no", "'deny'"),
-        ("REP_AGENTS", "mybot", "by purpose"),
-        ("REP_AGENTS", {"training": "mybot"}, "by purpose"),
-        ("REP_AGENTS", {"train-ai": ""}, "by purpose"),
-        *(
-            ("REP_STORE", value, "or the import path of a Store.")
-            for value in (f"{__name__}.MINE", f"{__name__}.Missing", "redis", "a.b", 3)
-        ),
-        ("ROBOTSTXT_USER_AGENT", 5, "letters"),
-        ("ROBOTSTXT_USER_AGENT", b"mybot", "letters"),
-        ("ROBOTSTXT_USER_AGENT", {"mybot": 1}, "letters"),
-        ("ROBOTSTXT_USER_AGENT", "my bot", "letters"),
-        ("ROBOTSTXT_USER_AGENT", " ", "letters"),
-        ("ROBOTSTXT_USER_AGENT", [""], "letters"),
-        ("ROBOTSTXT_USER_AGENT", "[]", "letters"),
-        ("ROBOTSTXT_USER_AGENT", ["mybot", "Bot 1"], "letters"),
-        ("ROBOTSTXT_USER_AGENT", "böt", "letters"),
-        ("ROBOTSTXT_USER_AGENT", "Mozilla/5.0 (X11) Firefox/140.0", "letters"),
-    ],
-)
-def test_2_2_1_what_can_not_be(name: str, value: Any, allowed: str) -> None:
-    """The error for an invalid setting names the setting, its value, and the valid
-    values, in one sentence.
-    """
-    with pytest.raises(SettingError) as caught:
-        read(**{name: value})
-    message = str(caught.value)
-    assert message.startswith(f"{name} is {value!r}, but it must be ")
-    assert allowed in message
-    assert "\n" not in message
-
-
-def of(entry: object) -> dict[str, object]:
-    return {"a.example": entry}
-
-
-@pytest.mark.parametrize(
-    ("name", "written", "where", "value", "allowed"),
-    [
-        *(
-            ("REP_OVERRIDES", of(value), "['a.example']", value, '"obey", ')
-            for value in (
-                "ignor",
-                True,
-                {},
-                {"obey": True, "robotstxt": "User-agent: *"},
-                {"obey": True, "delay": 3},
-            )
-        ),
-        *(
-            ("REP_OVERRIDES", {key: "obey"}, None, key, "a host pattern: ")
-            for key in ("http://a.example/", "", "a.example:65536", "a.example:0")
-        ),
-        *(
-            (
-                "REP_OVERRIDES",
-                of({"obey": False, name: value}),
-                f"['a.example'][{name!r}]",
-                value,
-                allowed,
-            )
-            for name, value, allowed in (
-                ("obey", "no", "True or False."),
-                ("reason", 3, "a text."),
-                ("until", "", "an ISO "),
-                ("until", "01.01.2027", "an ISO "),
-                ("until", "2027-13-01", "an ISO "),
-                ("until", "9999-12-31", "an ISO "),
-                ("until", "2027-01-01T00:00:00", "an ISO "),
-                ("until", 2027, "an ISO "),
-            )
-        ),
-        (
-            "REP_OVERRIDES",
-            of({"robotstxt": "ignore"}),
-            "['a.example']['robotstxt']",
-            "ignore",
-            "the text ",
-        ),
-        ("REP_OVERRIDES", {3: "ignore"}, "", {3: "ignore"}, "a dict of "),
-        *(
-            ("REP_AGENTS", {"search": "a", "tdm": value}, "['tdm']", value, "")
-            for value in ("my bot", 3, [""])
-        ),
-    ],
-)
-def test_a_part_that_can_not_be(
-    name: str, written: Any, where: str | None, value: object, allowed: str
-) -> None:
-    """The error for a part of an invalid setting names that part, or its key."""
-    with pytest.raises(SettingError) as caught:
-        read(**{name: written})
-    place = f"A key of {name}" if where is None else f"{name}{where}"
-    sentence = f"{place} is {value!r}, but it must be {allowed}"
-    assert str(caught.value).startswith(sentence)
 
 
 VALUES: dict[str, list[tuple[object, object]]] = {
@@ -289,40 +123,182 @@ VALUES: dict[str, list[tuple[object, object]]] = {
         ('["me"]', {"me"}),
     ],
     "REP_REQUEST_META_KEYS": [("", ()), ("a,b", ("a", "b")), ('["a,b"]', ("a,b",))],
-    "REP_STORE": [("sqlite:///a.sqlite", "sqlite:///a.sqlite")],
+    "REP_STORE": [
+        ("sqlite:///a.sqlite", "sqlite:///a.sqlite"),
+        (f"{__name__}.OwnStore", OwnStore),
+        (OwnStore, OwnStore),
+    ],
     "REP_USAGE": [("ignore", "ignore")],
     "REP_USAGE_UNKNOWN": [("deny", False), ("allow", True)],
     "REP_WAIT_MAX": [("0", 0.0), ("60", 60.0)],
-    "ROBOTSTXT_OBEY": [("True", True), ("0", False)],
-    "ROBOTSTXT_USER_AGENT": [("", ()), ("a-bot, b", ("a-bot", "b")), ('["b"]', ("b",))],
+    OBEY: [("True", True), ("0", False)],
+    AGENTS: [
+        (None, ()),
+        ("", ()),
+        ("mybot/1.0 (+https://example.com/bot)", ("mybot",)),
+        ("mybot-images, mybot", ("mybot-images", "mybot")),
+        ('["b"]', ("b",)),
+        ("MJ12bot/1.4", ("MJ12bot",)),
+        ("my.bot-2, my_bot", ("my.bot-2", "my_bot")),
+        (["mybot-images", "mybot", "mybot"], ("mybot-images", "mybot")),
+        ("Mozilla/5.0 (KHTML, like Gecko; compatible; mybot/1.0)", ("mybot",)),
+    ],
 }
-FIELDS = {
-    "REP_AGENTS": "purpose_agents",
-    "ROBOTSTXT_OBEY": "obey",
-    "ROBOTSTXT_USER_AGENT": "agents",
-}
+FIELDS = {"REP_AGENTS": "purpose_agents", OBEY: "obey", AGENTS: "agents"}
 
 
-@pytest.mark.parametrize("name", [*DEFAULTS, "ROBOTSTXT_OBEY", "ROBOTSTXT_USER_AGENT"])
+@pytest.mark.parametrize("name", [*DEFAULTS, OBEY, AGENTS])
 def test_values(name: str) -> None:
-    """Every setting can be given as text, as in ``-s NAME=value``; lists and dicts as such, too."""
+    """Every setting can be given as text, as in ``-s NAME=value``; lists, dicts and classes as
+    such, too.
+    """
     field = FIELDS.get(name, name.removeprefix("REP_").lower())
     for value, expected in VALUES[name]:
         assert getattr(read(**{name: value}), field) == expected, value
+
+
+def test_a_store_of_ones_own_in_the_ledger() -> None:
+    """The ledger records the import path of a Store class."""
+    found = settings_module.recorded(
+        Settings({"REP_STORE": OwnStore}), read(REP_STORE=OwnStore)
+    )
+    assert found["REP_STORE"] == f"{__name__}.OwnStore"
+
+
+INVALID: dict[str, tuple[str, list[object]]] = {
+    "REP_AGENTS": ("by purpose", ["mybot", {"training": "mybot"}, {"train-ai": ""}]),
+    "REP_CRAWL_DELAY": ("REP_CRAWL_DELAY_MAX", ["2"]),
+    "REP_CRAWL_DELAY_MAX": (
+        "a number of seconds, greater than 0",
+        [-1, 0, "soon", inf, nan, 10**400, []],
+    ),
+    "REP_DIALECT": ("'google'", ["gogle", "os.path"]),
+    "REP_LEDGER": ("a string that is not empty", [False]),
+    "REP_NOINDEX": ("'annotate'", [[]]),
+    "REP_OVERRIDES": ('"ignore"', ["example.com", "[" * 100_000, {3: "ignore"}]),
+    "REP_PURPOSES": (
+        "train-ai, ai-use, search, tdm",
+        ["training", ["train-ai", "Search"]],
+    ),
+    "REP_REL": ("nofollow", [["nofolow"], "nofollow ugc"]),
+    "REP_REQUEST_META_KEYS": (
+        "list",
+        [3, [3], '["a", 3]', '["a", "b"', {"a": 1}, "a,,b"],
+    ),
+    "REP_STORE": (
+        "or the import path of a Store.",
+        [f"{__name__}.MINE", f"{__name__}.Missing", "redis", "rdeis://host", "a.b", "", 3],
+    ),
+    "REP_USAGE": ("'annotate'", ["refuse"]),
+    "REP_USAGE_UNKNOWN": ("'deny'", ["no"]),
+    "REP_WAIT_MAX": ("a number of seconds, 0 or greater", [-1, True]),
+    OBEY: ("True or False", ["", [], "perhaps"]),
+    AGENTS: (
+        "letters",
+        [5, b"mybot", {"mybot": 1}, "my bot", " ", [""], "[]", ["mybot", "Bot 1"], "böt",
+         "Mozilla/5.0 (X11) Firefox/140.0"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INVALID)
+def test_what_can_not_be(name: str) -> None:
+    """The error for an invalid setting names the setting, its value, and the valid
+    values, in one sentence.
+    """
+    allowed, values = INVALID[name]
+    for value in values:
+        message = error_of(**{name: value})
+        assert message.startswith(f"{name} is {value!r}, but it must be ")
+        assert allowed in message
+        assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("entry", "key", "allowed"),
+    [
+        ("ignor", None, '"obey", '),
+        (True, None, '"obey", '),
+        ({}, None, '"obey", '),
+        ({"obey": True, "robotstxt": "User-agent: *"}, None, '"obey", '),
+        ({"obey": True, "delay": 3}, None, '"obey", '),
+        ({"robotstxt": "ignore"}, "robotstxt", "the text "),
+        ({"obey": "no"}, "obey", "True or False."),
+        ({"obey": False, "reason": 3}, "reason", "a text."),
+        ({"obey": False, "until": ""}, "until", "an ISO "),
+        ({"obey": False, "until": "01.01.2027"}, "until", "an ISO "),
+        ({"obey": False, "until": "2027-13-01"}, "until", "an ISO "),
+        ({"obey": False, "until": "9999-12-31"}, "until", "an ISO "),
+        ({"obey": False, "until": "2027-01-01T00:00:00"}, "until", "an ISO "),
+        ({"obey": False, "until": 2027}, "until", "an ISO "),
+    ],
+)
+def test_a_part_of_an_override(entry: Any, key: str | None, allowed: str) -> None:
+    """The error for a part of an override names that part."""
+    place = (
+        f"REP_OVERRIDES['a.example'][{key!r}]" if key else "REP_OVERRIDES['a.example']"
+    )
+    value = entry[key] if key else entry
+    message = error_of(REP_OVERRIDES={"a.example": entry})
+    assert message.startswith(f"{place} is {value!r}, but it must be {allowed}")
+
+
+@pytest.mark.parametrize(
+    "pattern", ["http://a.example/", "", "a.example:65536", "a.example:0"]
+)
+def test_the_pattern_of_an_override(pattern: str) -> None:
+    """The error for an invalid host pattern names the pattern."""
+    message = error_of(REP_OVERRIDES={pattern: "obey"})
+    start = f"A key of REP_OVERRIDES is {pattern!r}, but it must be a host pattern: "
+    assert message.startswith(start)
+
+
+@pytest.mark.parametrize("agent", ["my bot", 3, [""]])
+def test_an_agent_of_a_purpose(agent: Any) -> None:
+    """The error for the agent of one purpose names the purpose."""
+    message = error_of(REP_AGENTS={"search": "a", "tdm": agent})
+    assert message.startswith(f"REP_AGENTS['tdm'] is {agent!r}, but it must be ")
 
 
 @pytest.mark.newest
 @pytest.mark.parametrize(
     "value",
     [None, "", " ", "x", "{", "[", [], [[]], {}, {"x": []}, b"x", object, 1.5, -1, 10**400,
-     float("nan"), "\ud800", "\0"],
+     nan, "\ud800", "\0"],
     ids=ascii,
 )  # fmt: skip
 def test_nothing_but_a_sentence(value: Any) -> None:
     """Every value is either accepted, or raises SettingError."""
-    for name in (*DEFAULTS, "ROBOTSTXT_OBEY", "ROBOTSTXT_USER_AGENT"):
+    for name in (*DEFAULTS, OBEY, AGENTS):
         with suppress(SettingError):
             read(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("redis://:secret@host/x", "redis://***@host/x"),
+        ("redis://user:s@cret@host/x", "redis://***@host/x"),
+        ("redis:/:secret@host/x", "***@host/x"),
+        (["redis://:secret@host"], "['redis://***@host']"),
+        (b"redis://:secret@host", "b'redis://***@host'"),
+    ],
+)
+def test_a_bad_store_is_shown_without_its_password(uri: Any, shown: str) -> None:
+    """The error for an invalid REP_STORE hides the password, since it is logged."""
+    assert error_of(REP_STORE=uri).startswith(f"REP_STORE is {shown!r}, ")
+
+
+def test_a_store_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that needs a missing package raises SettingError, which names the package and
+    hides the password.
+    """
+    for name in ("redis", "redis.exceptions"):
+        monkeypatch.setitem(sys.modules, name, None)
+    message = error_of(REP_STORE="redis://:secret@localhost:6379/0")
+    assert "REP_STORE" in message
+    assert "scrapy-rep[redis]" in message
+    assert "secret" not in message
 
 
 def test_names_that_are_no_settings() -> None:
@@ -336,41 +312,26 @@ def test_names_that_are_no_settings() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("url", "pattern"),
-    [
-        ("http://example.com/", "example.com"),
-        ("https://example.com/", "example.com"),
-        ("http://EXAMPLE.com:8080/", "example.com:8080"),
-        ("http://www.example.com/", "*.example.com"),
-        ("http://a.www.example.com/", "*.www.example.com"),
-        ("http://notexample.com/", "*"),
-        ("http://[::1]:8000/", "[::1]"),
-        ("http://bücher.example/", "xn--bcher-kva.example"),
-    ],
-)
-def test_the_most_precise_override_decides(url: str, pattern: str) -> None:
+PATTERNS = {
+    "*": "http://notexample.com/",
+    "*.example.com": "http://www.example.com/",
+    "Example.com": "https://example.com/",
+    "example.com:8080": "http://EXAMPLE.com:8080/",
+    "*.www.example.com": "http://a.www.example.com/",
+    "[::1]": "http://[::1]:8000/",
+    "xn--bcher-kva.example": "http://bücher.example/",
+}
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_the_most_precise_override_decides(pattern: str) -> None:
     """The most precise override decides: a host before ``*.``, a longer pattern before a
     shorter one, and one with a port before one without.
     """
-    settings = read(
-        REP_OVERRIDES=dict.fromkeys(
-            [
-                "*",
-                "*.example.com",
-                "Example.com",
-                "example.com:8080",
-                "*.www.example.com",
-                "[::1]",
-                "xn--bcher-kva.example",
-            ],
-            "ignore",
-        )
-    )
-    where = origin_of(url)
-    assert where is not None
-    found = next(one for one in settings.overrides if one.covers(where))
-    assert found.pattern.lower() == pattern
+    settings = read(REP_OVERRIDES=dict.fromkeys(PATTERNS, "ignore"))
+    place = where(PATTERNS[pattern])
+    found = next(one for one in settings.overrides if one.covers(place))
+    assert found.pattern == pattern
 
 
 @pytest.mark.parametrize(
@@ -391,10 +352,9 @@ def test_the_end_of_an_override(until: object, ends: str) -> None:
     assert (override.kind, override.robots) == ("ignore", None)
     assert str(override) == f"a.example: ignore (written permission; until {until})"
     end = datetime.fromisoformat(ends).timestamp()
-    where = origin_of("http://a.example/")
-    assert where is not None
+    place = where("http://a.example/")
     deciding = [
-        override_for(settings.overrides, where, now) for now in (end - 1, end, end + 1)
+        override_for(settings.overrides, place, now) for now in (end - 1, end, end + 1)
     ]
     assert [one and one.pattern for one in deciding] == ["a.example", "*", "*"]
 
@@ -415,26 +375,6 @@ def test_the_long_form_of_an_override(written: dict[str, object], shown: str) ->
     (override,) = read(REP_OVERRIDES={"a.example": written}).overrides
     assert (str(override), override.ends) == (shown, inf)
     assert (override.robots is None) == ("robotstxt" not in written)
-
-
-@pytest.mark.parametrize(
-    ("uri", "shown"),
-    [
-        ("redis://:secret@host/x", "redis://***@host/x"),
-        ("redis://user:s@cret@host/x", "redis://***@host/x"),
-        ("redis:/:secret@host/x", "***@host/x"),
-        (["redis://:secret@host"], "['redis://***@host']"),
-        (b"redis://:secret@host", "b'redis://***@host'"),
-        ("rdeis://host", "rdeis://host"),
-        ("", ""),
-        (3, 3),
-    ],
-)
-def test_a_bad_store_is_shown_without_its_password(uri: Any, shown: Any) -> None:
-    """The error for an invalid REP_STORE hides the password, since it is logged."""
-    with pytest.raises(SettingError) as caught:
-        read(REP_STORE=uri)
-    assert str(caught.value).startswith(f"REP_STORE is {shown!r}, ")
 
 
 @pytest.mark.parametrize(

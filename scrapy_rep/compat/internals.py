@@ -15,19 +15,20 @@ from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scrapy.utils.defer import deferred_from_coro
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
 from scrapy_rep.compat.versions import slot_moment
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.origins import origin_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Coroutine, Iterator
     from collections.abc import Set as AbstractSet
 
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.dupefilters import RFPDupeFilter
+    from scrapy.http import Response
 
 logger = get_logger(__name__)
 
@@ -69,6 +70,29 @@ def wake(crawler: Crawler) -> None:
     schedule = _find(crawler.engine, "_slot.nextcall.schedule")
     if schedule is not None:
         schedule()
+
+
+def download_once(
+    crawler: Crawler, request: Request
+) -> Coroutine[Any, Any, Response | Request]:
+    """Download *request* as ``download_async`` of the engine does, but return a request that a
+    component returns in place of the response, where the engine would go on with that.
+    """
+    engine = crawler.engine
+    download = getattr(engine, "_download", None)
+    if download is None:
+        return engine.download_async(request)
+    return _download_once(engine, download, request)
+
+
+async def _download_once(
+    engine: Any, download: Callable[[Request], Any], request: Request
+) -> Response | Request:
+    try:
+        found: Response | Request = await maybe_deferred_to_future(download(request))
+    finally:
+        engine._slot.remove_request(request)
+    return found
 
 
 def active_requests(crawler: Crawler) -> AbstractSet[object]:

@@ -108,9 +108,9 @@ class IndexingMiddleware:
         html, encoding = b"", None
         if isinstance(response, HtmlResponse):
             html = response.body
-            encoding = _declared_encoding(response.headers.get(b"Content-Type"))
             if len(html) > MAX_PAGE:
                 self._crawler.stats.inc_value(stats.PAGE_TOO_LONG)
+            encoding = _declared_encoding(response.headers.get(b"Content-Type"))
         rules = IndexingRules.parse(
             response.headers.getlist(b"X-Robots-Tag"),
             html,

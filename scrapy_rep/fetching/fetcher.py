@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
-from scrapy import signals
+from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest, StopDownload
 from scrapy.http.cookies import CookieJar
 from twisted.internet.defer import CancelledError, DeferredSemaphore
 from w3lib.url import safe_url_string
 
 from scrapy_rep import stats
-from scrapy_rep.compat.internals import has_room, room_in_downloader
+from scrapy_rep.compat.internals import download_once, has_room, room_in_downloader
 from scrapy_rep.exceptions import BackingOff, RobotsDenied, SpiderClosing
 from scrapy_rep.fetching.decompression import UndecodableBody
 from scrapy_rep.fetching.failures import NO_SERVER, in_words
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from typing import TypeAlias
 
-    from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
@@ -53,6 +52,10 @@ MAX_ON_NETWORK = 256
 _ATTEMPTS = 2
 """How often a request is sent if there is no answer. A connection that was lost is often back at
 once; an outage is the business of the frontier, which fetches again later."""
+
+_MAX_REPLACED = 10
+"""How many requests that components return in place of one for robots.txt are sent, one after the
+other. Those of plugins that repeat a request through another proxy are fewer."""
 
 _PROXY_REFUSES = 407
 
@@ -252,11 +255,24 @@ class RobotsTxtFetcher:
                 # A slow robots.txt must not reduce the number of concurrent pages.
                 with room_in_downloader(self._crawler) as give_room_back:
                     request.fetch.give_room_back = give_room_back
-                    return await self._crawler.engine.download_async(request)
+                    return await self._answer(request)
             finally:
                 self._on_network.discard(request)
                 if not self._on_network:
                     connected.disconnect(self._received, signals.bytes_received)
+
+    async def _answer(self, request: RobotsTxtRequest) -> Response:
+        """The response to *request*, or to one that components have returned in place of it."""
+        current: Request = request
+        for _ in range(1 + _MAX_REPLACED):
+            answer = await download_once(self._crawler, current)
+            if not isinstance(answer, Request):
+                return answer
+            # A request for another file is judged, and waits for no file of its own.
+            is_judged = request.fetch.is_judged
+            current = answer if is_judged else request.continued(answer)
+        why = f"replaced by other requests {_MAX_REPLACED + 1} times, at last for {current.url}"
+        raise IgnoreRequest(why)
 
     def _received(self, data: bytes, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):

@@ -83,6 +83,18 @@ class RobotsTxtRequest(Request):
             copy.fetch = self.fetch
         return copy
 
+    def continued(self, request: Request) -> RobotsTxtRequest:
+        """*request*, which a component has returned in place of this one, as a request of the same
+        fetch. Otherwise it would wait for the file that it is to bring.
+        """
+        if isinstance(request, RobotsTxtRequest):
+            return request
+        values = {name: getattr(request, name) for name in Request.attributes}
+        values["meta"] = {**self.meta, **request.meta}
+        found = RobotsTxtRequest(**values)
+        found.fetch = self.fetch
+        return found
+
     @classmethod
     def of(cls, url: str, cause: Request) -> Self:
         """A request for *url* with the proxy and connection settings of *cause*, a request

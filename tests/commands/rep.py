@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import sys
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,13 +14,13 @@ from jsonschema import Draft202012Validator
 from scrapy.settings import Settings
 
 from scrapy_rep.commands import RepCommand
-from scrapy_rep.ledger.schema import APPLICATION_ID, TABLES, VERSION
 from tests import forks
+from tests.report.ledgers import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-import sqlite3
+    import pytest
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ROOT / "docs" / "schemas"
@@ -70,18 +72,46 @@ def execute(arguments: Iterable[str], settings: Mapping[str, Any]) -> int:
     return command.exitcode
 
 
+class Rep:
+    """Runs ``scrapy rep`` in this process."""
+
+    def __init__(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self._capsys = capsys
+        self._monkeypatch = monkeypatch
+
+    def __call__(
+        self, *arguments: str, stdin: str | bytes = b"", **settings: Any
+    ) -> Ended:
+        octets = stdin.encode() if isinstance(stdin, str) else stdin
+        text = io.TextIOWrapper(io.BytesIO(octets))
+        self._monkeypatch.setattr(sys, "stdin", text)
+        try:
+            status = execute(arguments, settings)
+        except SystemExit as end:  # argparse exits this way.
+            status = int(str(end.code))
+        return Ended(status, *self._capsys.readouterr())
+
+    def records(self, *arguments: str, **more: Any) -> list[dict[str, Any]]:
+        """Return the JSON objects that a run writes, validated against the schema."""
+        return self(*arguments, "--json", **more).records(arguments[0])
+
+    def record(self, *arguments: str, **more: Any) -> dict[str, Any]:
+        """Return the only JSON object."""
+        (record,) = self.records(*arguments, **more)
+        return record
+
+
 def scrapy_rep(
-    *arguments: str,
-    stdin: str | bytes = b"",
-    cwd: Path | str | None = None,
-    **environment: str,
+    *arguments: str, stdin: str | bytes = b"", cwd: Path | None = None
 ) -> Ended:
     """Run ``scrapy rep`` through Scrapy's entry point, in a subprocess."""
     done = forks.run(
         ["scrapy", "rep", *arguments],
         given=stdin.encode() if isinstance(stdin, str) else stdin,
         cwd=cwd,
-        env=plain_environment() | environment,
+        env=plain_environment(),
     )
     return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -97,33 +127,27 @@ def plain_environment() -> dict[str, str]:
     return {**kept, "PYTHONPATH": path}
 
 
-def write_ledger(
-    path: Path,
+def new_ledger(
+    path: Path | str,
     decisions: Iterable[tuple[str, str]],
     *,
     agents: tuple[str, ...] = ("mybot",),
     dialect: str = "rfc9309",
     time: float = 0.0,
     level: str = "all",
+) -> Ledger:
+    """Return the open ledger of one crawl: URLs, and the verdict on each, by a rule."""
+    ledger = Ledger(Path(path))
+    crawl = {"spider": "shop", "started": 0, "agents": json.dumps(agents)}
+    ledger.crawl(level, dialect=dialect, **crawl)
+    for number, (url, verdict) in enumerate(decisions):
+        rule = {"line": 3, "statement": "Disallow: /"}
+        ledger.decision(url, verdict=verdict, time=time + number, **rule)
+    return ledger
+
+
+def write_ledger(
+    path: Path | str, decisions: Iterable[tuple[str, str]], **crawl: Any
 ) -> str:
-    """Write a ledger of one crawl: URLs, and the verdict on each. Return its path."""
-    connection = sqlite3.connect(path)
-    connection.executescript(TABLES)
-    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {VERSION}")
-    connection.execute(
-        "INSERT INTO crawl (id, spider, user_agent, agents, dialect, settings, versions,"
-        " started) VALUES (1, 'shop', 'mybot/1.0', ?, ?, ?, '{}', 0)",
-        (json.dumps(agents), dialect, json.dumps({"REP_LEDGER_LEVEL": level})),
-    )
-    connection.executemany(
-        "INSERT INTO decision (crawl, time, origin, url, layer, verdict, reason, line,"
-        " statement) VALUES (1, ?, ?, ?, 'robots.txt', ?, 'rule', 3, 'Disallow: /')",
-        [
-            (time + number, "/".join(url.split("/")[:3]), url, verdict)
-            for number, (url, verdict) in enumerate(decisions)
-        ],
-    )
-    connection.commit()
-    connection.close()
-    return str(path)
+    """Write such a ledger. Return its path."""
+    return new_ledger(path, decisions, **crawl).close()

@@ -1,10 +1,11 @@
-"""``scrapy rep check`` with a robots.txt file: nothing is fetched.
+"""``scrapy rep check``: with a robots.txt file, where nothing is fetched, and on live servers.
 
 ``docs/commands.md`` has the text of a verdict; ``test_docs.py`` compares it.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from datetime import datetime, timedelta, timezone
@@ -12,13 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scrapy.settings import default_settings
 
 from scrapy_rep.protocol.crawlers import CRAWLERS
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
-from tests.commands.rep import ROBOTS, scrapy_rep
+from tests.commands.rep import ROBOTS, ROOT, Rep, scrapy_rep
+from tests.crawl.answers import Answer, redirect
 
 if TYPE_CHECKING:
-    from tests.commands.conftest import Rep
     from tests.crawl.server import Site
 
 BASKET = "https://shop.example/basket/1"
@@ -27,40 +29,35 @@ FILE = ("--robots", "robots.txt")
 
 
 def test_json(rep: Rep) -> None:
-    """JSON output has all details of a decision."""
+    """JSON output has all details of a decision, also those that the text shows shortly: rates,
+    visiting hours and sitemaps.
+    """
     record = rep.record("check", BASKET, *FILE)
-    context = record.pop("context")
-    assert context[2] == {"line": 5, "text": "Disallow: /basket/  # no robots"}
-    assert record == {
-        "url": BASKET,
-        "agents": ["mybot"],
-        "agents_named": True,
-        "dialect": "rfc9309",
-        "allowed": False,
-        "reason": "rule",
-        "agent": "mybot",
-        "rule": {"kind": "disallow", "pattern": "/basket/", "line": 5},
-        "form": None,
-        "why": "line 5, Disallow: /basket/",
-        "robotstxt": "robots.txt",
-        "access": {
-            "outcome": "file", "status": None, "redirects": [], "error": "", "html": False,
-            "why": "a file",
-        },
-        "crawl_delay": 2.0,
-        "request_rate": None,
-        "visit_time": None,
-        "sitemaps": ["https://shop.example/sitemap.xml"],
-        "usage": {
-            "purposes": {
-                purpose: {"allowed": None, "because": None, "why": ""}
-                for purpose in CATEGORIES
-            },
-            "statements": [],
-            "licenses": [],
-            "denied": False,
-        },
+    line = {"line": 5, "text": "Disallow: /basket/  # no robots"}
+    assert record["context"][2] == line
+    assert record["rule"] == {"kind": "disallow", "pattern": "/basket/", "line": 5}
+    assert record["access"] == {
+        "outcome": "file", "status": None, "redirects": [], "error": "", "html": False,
+        "why": "a file",
     }  # fmt: skip
+    assert record["usage"] == {
+        "purposes": {key: {"allowed": None, "because": None, "why": ""} for key in CATEGORIES},
+        "statements": [], "licenses": [], "denied": False,
+    }  # fmt: skip
+    rest = {
+        "url": BASKET, "agents": ["mybot"], "agents_named": True, "dialect": "rfc9309",
+        "allowed": False, "reason": "rule", "agent": "mybot", "form": None,
+        "why": "line 5, Disallow: /basket/", "robotstxt": "robots.txt", "crawl_delay": 2.0,
+        "request_rate": None, "visit_time": None,
+        "sitemaps": ["https://shop.example/sitemap.xml"],
+    }  # fmt: skip
+    assert {key: record[key] for key in rest} == rest
+    sitemaps = "".join(f"Sitemap: https://a.example/{n}.xml\n" for n in range(8))
+    rates = "User-agent: *\nRequest-rate: 1/5\nVisit-time: 0600-0845\n"
+    Path("robots.txt").write_text(rates + sitemaps)
+    out = rep("check", BASKET, *FILE).out
+    assert "  request rate: 1/5s\n  visit time: 06:00-08:45 UTC\n" in out
+    assert "https://a.example/4.xml and 3 more\n" in out
 
 
 SLOW = "User-agent: *\nDisallow: /a\nCrawl-delay: 200\n"
@@ -80,69 +77,63 @@ DECODED = "User-agent: *\nDisallow: /a&b\n"
 ORDER = "User-agent: *\nDisallow: /a\nAllow: /a/b\n"
 
 
-@pytest.mark.parametrize(
-    ("robots", "asked", "settings", "expected"),
-    [
-        pytest.param(ROBOTS, "/tea", {}, {"allowed": True, "why": "no rule matches"},
-                     id="a URL that no rule matches"),
-        pytest.param(ROBOTS, "/tea/../basket/1", {}, {"allowed": False, "form": BASKET},
-                     id="a URL with a form that is denied"),
-        pytest.param(DECODED, "/a%26b", {}, {"allowed": True}, id="a URL as it is sent"),
-        pytest.param(DECODED, "/a%26b", {"DOWNLOAD_HANDLERS": AIOHTTP}, {"allowed": False},
-                     id="a URL that aiohttp decodes"),
-        pytest.param(ORDER, "/a/b --dialect=classic", {"REP_DIALECT": "google"},
-                     {"allowed": False, "dialect": "classic"}, id="the dialect of an option"),
-        pytest.param(ORDER, "/a/b", {"REP_DIALECT": "google"},
-                     {"allowed": True, "dialect": "google"}, id="the dialect of the settings"),
-        pytest.param(ORDER, "/a/b --dialect=scrapy_rep.protocol.dialect.CLASSIC", {},
-                     {"allowed": False}, id="a dialect by its path"),
-        pytest.param(ROBOTS, "/basket/1", {"REP_OVERRIDES": {"shop.example": "ignore"}},
-                     {"allowed": False}, id="a file goes before overrides"),
-        pytest.param(SLOW, "/b", {},
-                     {"allowed": False, "reason": "crawl-delay", "why": TOO_SLOW,
-                      "rule": {"kind": "crawl-delay", "pattern": "200", "line": 3}},
-                     id="a delay over REP_CRAWL_DELAY_MAX"),
-        pytest.param(SLOW, "/a", {}, {"why": "line 2, Disallow: /a"}, id="a rule before a delay"),
-        pytest.param(SLOW, "/robots.txt", {}, {"allowed": True}, id="robots.txt of a slow host"),
-        pytest.param(SLOW, "/b", {"REP_CRAWL_DELAY_MAX": 200}, {"allowed": True},
-                     id="a delay that is not over REP_CRAWL_DELAY_MAX"),
-        pytest.param(SLOW, "/b", {"REP_CRAWL_DELAY": False}, {"allowed": True},
-                     id="a delay that a crawl ignores"),
-        pytest.param(SLOW, "/b --dialect=google", {}, {"allowed": True},
-                     id="a delay that a dialect does not have"),
-        pytest.param(f"User-agent: *\nRequest-rate: 1/10m {LATER}\n", "/b", {}, {"allowed": True},
-                     id="a rate for other hours"),
-        pytest.param(HOURS, "/b", {}, {"allowed": False, "reason": "visit-time", "why": CLOSED},
-                     id="hours that a crawl does not wait for"),
-        pytest.param(HOURS, "/b", {"REP_WAIT_MAX": 86400}, {"allowed": True},
-                     id="hours that a crawl waits for"),
-        # Which crawler.
-        pytest.param(ROBOTS, "/tea --agent=otherbot", {}, {"agent": "otherbot"}, id="an agent"),
-        pytest.param(ROBOTS, "/tea --agent=nobot, mybot, *", {}, {"agent": "mybot"},
-                     id="the first agent that has a group"),
-        pytest.param(ROBOTS, "/tea --agent=nobot --agent=mybot", {}, {"agent": "mybot"},
-                     id="an option for each agent"),
-        pytest.param(ROBOTS, "/tea --agent=mybot,", {}, {"agent": "mybot"}, id="a comma at the end"),
-        pytest.param(ROBOTS, "/tea --agent=nobot", {}, {"agent": "*"}, id="an agent without a group"),
-        pytest.param(ROBOTS, "/tea --agent=*", {"USER_AGENT": None}, {"agents": ["*"]}, id="everyone"),
-        pytest.param(ROBOTS, "/tea --agent=Scrapy", {"USER_AGENT": None}, {"agents": ["Scrapy"]},
-                     id="a crawler with the name of Scrapy"),
-        pytest.param(ROBOTS, "/tea --agent=Mozilla/5.0 (X11, Linux; compatible; mybot/1.0)", {},
-                     {"agents": ["mybot"]}, id="a User-Agent header"),
-        pytest.param(ROBOTS, "/tea", {"ROBOTSTXT_USER_AGENT": ["mybot-news", "mybot"]},
-                     {"agents": ["mybot-news", "mybot"]}, id="ROBOTSTXT_USER_AGENT"),
-        pytest.param(ROBOTS, "/tea", {"USER_AGENT": None, "ROBOTSTXT_USER_AGENT": "mybot"},
-                     {"agents": ["mybot"]}, id="ROBOTSTXT_USER_AGENT alone"),
-        pytest.param(ROBOTS, "/tea", {"DEFAULT_REQUEST_HEADERS": {"user-agent": b"otherbot"}},
-                     {"agents": ["otherbot"]}, id="DEFAULT_REQUEST_HEADERS"),
-    ],
-)  # fmt: skip
-def test_verdict(
-    rep: Rep, robots: str, asked: str, settings: dict[str, Any], expected: dict[str, Any]
-) -> None:  # fmt: skip
+VERDICTS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
+    "a URL that no rule matches": (ROBOTS, "/tea", {}, {"allowed": True, "why": "no rule matches"}),
+    "a URL with a form that is denied":
+        (ROBOTS, "/tea/../basket/1", {}, {"allowed": False, "form": BASKET}),
+    "a URL as it is sent": (DECODED, "/a%26b", {}, {"allowed": True}),
+    "a URL that aiohttp decodes":
+        (DECODED, "/a%26b", {"DOWNLOAD_HANDLERS": AIOHTTP}, {"allowed": False}),
+    "the dialect of an option":
+        (ORDER, "/a/b --dialect=classic", {"REP_DIALECT": "google"}, {"allowed": False, "dialect": "classic"}),
+    "the dialect of the settings":
+        (ORDER, "/a/b", {"REP_DIALECT": "google"}, {"allowed": True, "dialect": "google"}),
+    "a dialect by its path":
+        (ORDER, "/a/b --dialect=scrapy_rep.protocol.dialect.CLASSIC", {}, {"allowed": False}),
+    "a file goes before overrides":
+        (ROBOTS, "/basket/1", {"REP_OVERRIDES": {"shop.example": "ignore"}}, {"allowed": False}),
+    "a delay over REP_CRAWL_DELAY_MAX": (
+        SLOW, "/b", {}, {"allowed": False, "reason": "crawl-delay", "why": TOO_SLOW,
+                  "rule": {"kind": "crawl-delay", "pattern": "200", "line": 3}},
+    ),
+    "a rule before a delay": (SLOW, "/a", {}, {"why": "line 2, Disallow: /a"}),
+    "robots.txt of a slow host": (SLOW, "/robots.txt", {}, {"allowed": True}),
+    "a delay that is not over REP_CRAWL_DELAY_MAX":
+        (SLOW, "/b", {"REP_CRAWL_DELAY_MAX": 200}, {"allowed": True}),
+    "a delay that a crawl ignores": (SLOW, "/b", {"REP_CRAWL_DELAY": False}, {"allowed": True}),
+    "a delay that a dialect does not have": (SLOW, "/b --dialect=google", {}, {"allowed": True}),
+    "a rate for other hours":
+        (f"User-agent: *\nRequest-rate: 1/10m {LATER}\n", "/b", {}, {"allowed": True}),
+    "hours that a crawl does not wait for":
+        (HOURS, "/b", {}, {"allowed": False, "reason": "visit-time", "why": CLOSED}),
+    "hours that a crawl waits for": (HOURS, "/b", {"REP_WAIT_MAX": 86400}, {"allowed": True}),
+    "an agent": (ROBOTS, "/tea --agent=otherbot", {}, {"agent": "otherbot"}),
+    "the first agent that has a group":
+        (ROBOTS, "/tea --agent=nobot, mybot, *", {}, {"agent": "mybot"}),
+    "an option for each agent":
+        (ROBOTS, "/tea --agent=nobot --agent=mybot", {}, {"agent": "mybot"}),
+    "a comma at the end": (ROBOTS, "/tea --agent=mybot,", {}, {"agent": "mybot"}),
+    "an agent without a group": (ROBOTS, "/tea --agent=nobot", {}, {"agent": "*"}),
+    "everyone": (ROBOTS, "/tea --agent=*", {"USER_AGENT": None}, {"agents": ["*"]}),
+    "a crawler with the name of Scrapy":
+        (ROBOTS, "/tea --agent=Scrapy", {"USER_AGENT": None}, {"agents": ["Scrapy"]}),
+    "a User-Agent header":
+        (ROBOTS, "/tea --agent=Mozilla/5.0 (X11, Linux; compatible; mybot/1.0)", {}, {"agents": ["mybot"]}),
+    "ROBOTSTXT_USER_AGENT":
+        (ROBOTS, "/tea", {"ROBOTSTXT_USER_AGENT": ["mybot-news", "mybot"]}, {"agents": ["mybot-news", "mybot"]}),
+    "ROBOTSTXT_USER_AGENT alone":
+        (ROBOTS, "/tea", {"USER_AGENT": None, "ROBOTSTXT_USER_AGENT": "mybot"}, {"agents": ["mybot"]}),
+    "DEFAULT_REQUEST_HEADERS":
+        (ROBOTS, "/tea", {"DEFAULT_REQUEST_HEADERS": {"user-agent": b"otherbot"}}, {"agents": ["otherbot"]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_verdict(rep: Rep, name: str) -> None:
     """The verdict is that of a crawl with these options and settings at this time. Since one of
     them names the crawler, nothing is said about its name.
     """
+    robots, asked, settings, expected = VERDICTS[name]
     Path("robots.txt").write_text(robots)
     path, *options = re.split(" (?=--)", asked)
     arguments = ("check", f"https://shop.example{path}", *FILE, *options)
@@ -153,17 +144,14 @@ def test_verdict(
     assert (ended.status, ended.err) == (0 if record["allowed"] else 1, "")
 
 
-def test_the_crawler_is_not_named(rep: Rep) -> None:
-    """If no setting names a crawler, the rules for everyone apply, and the output says so."""
+def test_notes(rep: Rep) -> None:
+    """If no setting names a crawler, the rules for everyone apply, and the output says so. With
+    ROBOTSTXT_OBEY = False in the settings, the verdict is that of robots.txt, and a note says that
+    a crawl fetches the URL all the same.
+    """
     ended = rep("check", BASKET, *FILE, "--brief", USER_AGENT="Mozilla/5.0")
     assert ended.out == f"denied\t{BASKET}\tline 10, Disallow: /\n"
     assert "the rules for everyone are followed" in ended.err
-
-
-def test_a_project_that_turns_robots_txt_off(rep: Rep) -> None:
-    """With ROBOTSTXT_OBEY = False in the settings, the verdict is that of robots.txt, and a note
-    says that a crawl fetches the URL all the same.
-    """
     off = rep("check", BASKET, *FILE, ROBOTSTXT_OBEY=False)
     assert off.status == 1
     assert "ROBOTSTXT_OBEY is False in the settings" in off.err
@@ -212,28 +200,22 @@ def test_several_urls(rep: Rep) -> None:
 
 
 def test_long_list(rep: Rep) -> None:
-    """For a list beyond the limits of concurrency and batch size, the output is in order."""
-    urls = [f"https://h{n % 700}.example/basket/{n}" for n in range(5_000)]
-    ended = rep("check", "-", *FILE, "--brief", stdin="\n".join(urls))
-    assert [line.split("\t")[1] for line in ended.out.splitlines()] == urls
-
-
-@pytest.mark.parametrize(
-    ("purpose", "words"),
-    [
-        ("search", ""),
-        ("train-ai", "; 2 of the allowed may not be used for a purpose of the crawl"),
-    ],
-)
-def test_summary_of_a_list(rep: Rep, purpose: str, words: str) -> None:
-    """A list ends with a line on standard error that counts the allowed URLs."""
-    Path("robots.txt").write_text(
-        "User-agent: *\nContent-Usage: train-ai=n\nDisallow: /b"
-    )
-    urls = f"{BASKET}\n{TEA}\nnothing\nhttps://shop.example/"
-    ended = rep("check", "-", *FILE, "--purpose", purpose, stdin=urls)
-    counts = f"3 URLs: 2 allowed, 1 denied{words}; lines that are not URLs: 1"
-    assert ended.err.endswith(f"\nscrapy rep: {counts}\n")
+    """For a list beyond the limits of concurrency and batch size, the output is in order. A line
+    on standard error counts the allowed URLs, and those that the crawl may not use.
+    """
+    rules = "User-agent: *\nContent-Usage: train-ai=n\nDisallow: /0\nDisallow: /1"
+    Path("robots.txt").write_text(rules)
+    urls = [f"https://h{n % 700}.example/{n % 3}/{n}" for n in range(5_000)]
+    denied = "; 1,666 of the allowed may not be used for a purpose of the crawl"
+    for purpose, bad, words in (
+        ("search", [], ""),
+        ("train-ai", ["nothing"], f"{denied}; lines that are not URLs: 1"),
+    ):
+        asked = ("check", "-", *FILE, "--brief", "--purpose", purpose)
+        ended = rep(*asked, stdin="\n".join([*urls, *bad]))
+        assert [line.split("\t")[1] for line in ended.out.splitlines()] == urls
+        counts = f"5,000 URLs: 1,666 allowed, 3,334 denied{words}"
+        assert ended.err.endswith(f"scrapy rep: {counts}\n")
 
 
 def test_what_a_site_wrote_is_shown_visibly(rep: Rep) -> None:
@@ -249,17 +231,6 @@ def test_what_a_site_wrote_is_shown_visibly(rep: Rep) -> None:
         assert ended.out.replace("\n", "").replace("\t", "").isprintable()
     assert json.loads(ended.out)["rule"]["pattern"] == f"/{evil}"
     assert rep("check", evil).err.replace("\n", "").isprintable()
-
-
-def test_other_records(rep: Rep) -> None:
-    """Rates, visiting hours and the first sitemaps are shown."""
-    sitemaps = "".join(f"Sitemap: https://a.example/{n}.xml\n" for n in range(8))
-    Path("robots.txt").write_text(
-        "User-agent: *\nRequest-rate: 1/5\nVisit-time: 0600-0845\n" + sitemaps
-    )
-    out = rep("check", BASKET, *FILE).out
-    assert "  request rate: 1/5s\n  visit time: 06:00-08:45 UTC\n" in out
-    assert "https://a.example/4.xml and 3 more\n" in out
 
 
 USAGE = """\
@@ -296,17 +267,12 @@ def test_usage(rep: Rep) -> None:
     ):
         asked = ("check", TEA, *FILE, "--purpose", purposes)
         assert rep(*asked, **settings).status == status
-
-
-def test_usage_by_name(rep: Rep) -> None:
-    """A purpose with a product token of its own is decided for that token."""
-    Path("robots.txt").write_text(USAGE)
+    # A purpose with a product token of its own is decided for that token.
     settings = {"REP_AGENTS": {"train-ai": "mybot-train"}, "REP_PURPOSES": ["train-ai"]}
-    found = rep.record("check", TEA, *FILE, **settings)["usage"]["purposes"]
-    assert found["train-ai"]["why"] == (
-        "allowed by Content-Usage: train-ai=y (robots.txt, line 9)"
-    )
-    assert found["train-ai"]["because"]["agent"] == "mybot-train"
+    purposes = rep.record("check", TEA, *FILE, **settings)["usage"]["purposes"]
+    why = "allowed by Content-Usage: train-ai=y (robots.txt, line 9)"
+    assert purposes["train-ai"]["why"] == why
+    assert purposes["train-ai"]["because"]["agent"] == "mybot-train"
 
 
 AI = """\
@@ -338,12 +304,107 @@ def test_known_crawlers(rep: Rep) -> None:
     assert crawlers["Googlebot"]["dialect"] == "google"
     assert crawlers["Applebot"]["agent"] == "Googlebot", "it has no group of its own"
     assert crawlers["CCBot"]["agent"] == "*"
-    ended = rep(*asked)
-    assert ended.status == 1, "a delay of 900 s is too long for our crawler, by default"
-    shown = "  GPTBot                 denied   line 2, Disallow: /   (OpenAI, AI training)\n"
-    assert shown in ended.out
+    assert rep(*asked).status == 1, "a delay of 900 s is too long for our crawler"
     brief = rep("check", TEA, *FILE, "--agents", "--brief").out
     assert f"\ndenied\t{TEA}\tline 2, Disallow: /\tGPTBot\n" in brief
+
+
+# Live servers, and projects.
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param((), id="asyncio"),
+        pytest.param(("-s", "TWISTED_REACTOR="), id="select"),
+        pytest.param(
+            ("-s", "TWISTED_REACTOR_ENABLED=False"),
+            id="reactorless",
+            marks=pytest.mark.skipif(
+                not hasattr(default_settings, "TWISTED_REACTOR_ENABLED"),
+                reason="This Scrapy needs a Twisted reactor",
+            ),
+        ),
+    ],
+)
+def test_live(site: Site, tmp_path: Path, mode: tuple[str, ...]) -> None:
+    """Each robots.txt is fetched once, with the User-Agent of the settings, in any mode of Scrapy;
+    the result includes the outcome. One that is compressed without its end is unreachable.
+    """
+    shop = site.add(ROBOTS)
+    cut = gzip.compress(b"User-agent: *\nDisallow: /a\n")[:-9]
+    hosts = [
+        shop,
+        shop,
+        site.add(redirect(shop.robotstxt)),
+        site.add(),
+        site.add(Answer(status=503)),
+        site.add(Answer(b"<!doctype html>", headers={"Content-Type": "text/html"})),
+        site.add(Answer(cut, headers={"Content-Encoding": "gzip"})),
+    ]
+    urls = [host.url(f"/basket/{number}") for number, host in enumerate(hosts)]
+    ended = scrapy_rep(
+        "check", "-", "--agent", "mybot", "--json", *mode, "-s", "USER_AGENT=mybot/2.0",
+        stdin="\n".join(urls), cwd=tmp_path,
+    )  # fmt: skip
+    assert ended.status == 1
+    # Scrapy warns of features that need a reactor.
+    said = [line for line in ended.err.splitlines() if "experimental" not in line]
+    assert said == ["scrapy rep: 7 URLs: 2 allowed, 5 denied"]
+    records = ended.records("check")
+    assert [record["url"] for record in records] == urls
+    assert [(record["access"]["outcome"], record["allowed"]) for record in records] == [
+        *[("successful", False)] * 3, ("unavailable", True), ("unreachable", False),
+        ("successful", True), ("unreachable", False),
+    ]  # fmt: skip
+    assert records[2]["access"]["redirects"] == [shop.robotstxt]
+    assert records[4]["access"]["status"] == 503
+    assert records[5]["access"]["html"] is True
+    assert "ends early, is damaged" in records[6]["access"]["why"]
+    assert [len(host.robots_hits) for host in hosts[:6]] == [2, 2, 1, 1, 1, 1]
+    assert not any(host.pages for host in hosts)
+    assert {hit.headers["User-Agent"] for hit in site.log} == {"mybot/2.0"}
+
+
+def test_live_for_people(site: Site, tmp_path: Path) -> None:
+    """The text output says how the fetch of robots.txt ended, for each dialect if requested. A crawl
+    that cannot start is reported as an error, not as a denial.
+    """
+    closed = site.add(Answer(status=403))
+    moved = site.add(redirect(closed.robotstxt))
+    ended = scrapy_rep("check", moved.url("/"), "--dialects", cwd=tmp_path)
+    assert ended.status == 0
+    assert ended.out == (
+        f"allowed  {moved.url('/')}\n"
+        "  the site gives out no robots.txt\n"
+        f"  robots.txt: {moved.robotstxt}, no robots.txt (status 403), redirected to "
+        f"{closed.robotstxt}\n"
+        "  rfc9309                allowed  the site gives out no robots.txt\n"
+        "  google                 allowed  the site gives out no robots.txt\n"
+        "  classic                denied   the site gives out no robots.txt\n"
+        "\n"
+    )
+    broken = 'DOWNLOADER_MIDDLEWARES={"no.such.Middleware": 1}'
+    ended = scrapy_rep("check", moved.url("/"), "-s", broken, cwd=tmp_path)
+    assert ended.status == 2
+    assert "Scrapy could not start with these settings" in ended.err
+
+
+def test_in_a_project(site: Site, tmp_path: Path) -> None:
+    """In a project, requests use its settings, but no ledger, feed, job or log is written."""
+    shop = site.add(ROBOTS.replace("otherbot", "demobot"))
+    files = [tmp_path / name for name in ("ledger", "feed.json", "job", "store")]
+    ended = scrapy_rep(
+        "check", shop.url("/basket/1"), "--brief", "-s", "LOG_STDOUT=True",
+        "-s", f"REP_LEDGER={files[0]}", "-s", f'FEEDS={{"{files[1]}": {{}}}}',
+        "-s", f"JOBDIR={files[2]}", "-s", f"REP_STORE=sqlite:///{files[3]}", "-s", "CLOSESPIDER_TIMEOUT=0.001",
+        # The middlewares of the project would send the requests to its offline site.
+        "-s", "DOWNLOADER_MIDDLEWARES={}", cwd=ROOT / "example_project",
+    )  # fmt: skip
+    assert ended.out.startswith(f"denied\t{shop.url('/basket/1')}\tline 5, ")
+    assert ended.status == 1
+    assert "demobot" in shop.robots_hits[0].headers["User-Agent"]
+    assert not any(path.exists() for path in files)
 
 
 def test_overrides_are_ours(site: Site, tmp_path: Path) -> None:

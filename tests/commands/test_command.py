@@ -17,34 +17,37 @@ import pytest
 
 from scrapy_rep.commands.arguments import SUBCOMMANDS
 from tests import forks
-from tests.commands.rep import ROBOTS, execute, plain_environment
+from tests.commands.rep import Rep, execute, plain_environment
 from tests.crawl.answers import HANGS
 
 if TYPE_CHECKING:
-    from tests.commands.conftest import Rep
     from tests.crawl.server import Site
 
-COMMAND = ["scrapy", "rep"]
+pytestmark = pytest.mark.usefixtures("rep")  # A folder with a robots.txt.
+
+FILE = ("--robots", "robots.txt")
 AS_MYBOT = ("--agent", "mybot")
 BASKET = "https://shop.example/basket/"
 
 
-@pytest.fixture
-def robots(tmp_path: Path) -> str:
-    path = tmp_path / "robots.txt"
-    path.write_text(ROBOTS)
-    return str(path)
-
-
-def started(*arguments: str, cwd: Path) -> forks.Forked:
-    """Start ``scrapy rep`` with pipes."""
+def started(*arguments: str) -> forks.Forked:
+    """Start ``scrapy rep check`` with pipes."""
     return forks.start(
-        [*COMMAND, *arguments],
+        ["scrapy", "rep", "check", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        cwd=cwd,
         env=plain_environment(),
+    )
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env=plain_environment(),
+        check=False,
+        capture_output=True,
+        text=True,
     )
 
 
@@ -55,36 +58,22 @@ def test_costs_next_to_nothing() -> None:
     code = (
         "import sys, argparse, scrapy.cmdline\n"
         "from scrapy.settings import Settings\n"
-        "before = set(sys.modules)\n"
         "from scrapy_rep.commands import RepCommand\n"
         "command = RepCommand()\n"
         "command.short_desc()\n"
-        "loaded = set(sys.modules)\n"
-        "print(*sorted(loaded - before))\n"
+        "print(*sorted(each for each in sys.modules if each.startswith('scrapy_rep')))\n"
         "command.settings = Settings()\n"
-        "loaded |= set(sys.modules)\n"
+        "loaded = set(sys.modules)\n"
         "command.add_options(argparse.ArgumentParser())\n"
         "print(*sorted(set(sys.modules) - loaded))"
     )
-    found = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True
-    )
-    assert found.stdout.splitlines() == [
-        "scrapy_rep scrapy_rep.commands", "scrapy_rep.commands.arguments"
-    ]  # fmt: skip
+    found = run("-c", code).stdout.splitlines()
+    assert found == ["scrapy_rep scrapy_rep.commands", "scrapy_rep.commands.arguments"]
 
 
-def test_outside_of_a_project(robots: str, tmp_path: Path) -> None:
+def test_outside_of_a_project() -> None:
     """The command works without a project; the agent is then Scrapy's, as a note says."""
-    arguments = ["check", BASKET, "--robots", robots, "--brief"]
-    done = subprocess.run(
-        [sys.executable, "-m", *COMMAND, *arguments],
-        cwd=tmp_path,
-        env=plain_environment(),
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    done = run("-m", "scrapy", "rep", "check", BASKET, *FILE, "--brief")
     assert done.returncode == 1
     assert done.stdout == f"denied\t{BASKET}\tline 10, Disallow: /\n"
     assert done.stderr == (
@@ -101,11 +90,11 @@ def test_help(rep: Rep) -> None:
         assert rep(name, "-h").status == 0
 
 
-def test_broken_pipe(site: Site, tmp_path: Path) -> None:
+def test_broken_pipe(site: Site) -> None:
     """When the reader of the output closes the pipe, the run and its crawl end silently."""
     host = site.add("User-agent: *\nDisallow: /")
     urls = "".join(f"{host.url('/')}{number}\n" for number in range(50_000)).encode()
-    with started("check", "-", "--brief", *AS_MYBOT, cwd=tmp_path) as process:
+    with started("-", "--brief", *AS_MYBOT) as process:
         assert process.stdin
         assert process.stdout
         assert process.stderr
@@ -120,10 +109,9 @@ def test_broken_pipe(site: Site, tmp_path: Path) -> None:
         assert process.stderr.read() == b""
 
 
-def test_results_come_before_the_list_ends(robots: str, tmp_path: Path) -> None:
+def test_results_come_before_the_list_ends() -> None:
     """Each URL on standard input is judged as it arrives; Ctrl-C ends the wait for more."""
-    asked = ("check", "-", "--robots", robots, "--brief", *AS_MYBOT)
-    with started(*asked, cwd=tmp_path) as process:
+    with started("-", *FILE, "--brief", *AS_MYBOT) as process:
         assert process.stdin
         assert process.stdout
         assert process.stderr
@@ -136,55 +124,47 @@ def test_results_come_before_the_list_ends(robots: str, tmp_path: Path) -> None:
         assert process.stderr.read() == b""
 
 
-def test_ctrl_c_while_fetching(site: Site, tmp_path: Path) -> None:
+def test_ctrl_c_while_fetching(site: Site) -> None:
     """Ctrl-C immediately ends a run that waits for a server."""
     asked = threading.Event()
     host = site.add(HANGS)
     host.answer = lambda path: asked.set() or HANGS
-    with started("check", host.url("/"), cwd=tmp_path) as process:
+    with started(host.url("/")) as process:
         assert asked.wait(timeout=120)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=120) == -signal.SIGINT
 
 
-def test_colours(robots: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}])
+def test_colours(environment: dict[str, str]) -> None:
     """A terminal gets colours unless NO_COLOR is set, but never a site's escape sequences."""
-    with Path(robots).open("a") as file:
+    with Path("robots.txt").open("a") as file:
         file.write("User-agent: redbot\nDisallow: /basket/ # \x1b[32mallowed\x1b[0m\n")
-
-    def shown(**environment: str) -> bytes:
-        ours, its = pty.openpty()
-        with forks.start(
-            [*COMMAND, "check", BASKET, "--robots", robots, "--agent", "redbot"],
-            stdin=subprocess.DEVNULL,
-            stdout=its,
-            stderr=its,
-            cwd=tmp_path,
-            env={**plain_environment(), "TERM": "xterm", **environment},
-        ) as process:
-            os.close(its)
-            found = b""
-            with contextlib.suppress(OSError):  # Linux raises it at the end.
-                while part := os.read(ours, 65536):
-                    found += part
-            process.wait(timeout=120)
-        os.close(ours)
-        return found
-
-    with_colours = shown()
-    assert b"\x1b[31mdenied \x1b[0m" in with_colours
-    assert b"# \\x1b[32mallowed\\x1b[0m" in with_colours
-    assert b"\x1b[32m" not in with_colours
-    assert b"\x1b" not in shown(NO_COLOR="1")
+    ours, its = pty.openpty()
+    with forks.start(
+        ["scrapy", "rep", "check", BASKET, *FILE, "--agent", "redbot"],
+        stdin=subprocess.DEVNULL,
+        stdout=its,
+        stderr=its,
+        env={**plain_environment(), "TERM": "xterm", **environment},
+    ) as process:
+        os.close(its)
+        shown = b""
+        with contextlib.suppress(OSError):  # Linux raises it at the end.
+            while part := os.read(ours, 65536):
+                shown += part
+        process.wait(timeout=120)
+    os.close(ours)
+    assert b"# \\x1b[32mallowed\\x1b[0m" in shown
+    assert b"\x1b[32m" not in shown
+    assert (b"\x1b[31mdenied \x1b[0m" in shown) is not bool(environment)
+    assert (b"\x1b" in shown) is not bool(environment)
 
 
-def test_what_standard_output_cannot_encode(
-    robots: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_standard_output_cannot_encode(monkeypatch: pytest.MonkeyPatch) -> None:
     """Characters that the terminal's encoding lacks are shown as escapes."""
-    Path(robots).write_text("User-agent: *\nDisallow: /ü日\n", encoding="utf-8")
+    Path("robots.txt").write_text("User-agent: *\nDisallow: /ü日\n", encoding="utf-8")
     octets = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(octets, encoding="ascii"))
-    arguments = ["check", "http://a.example/ü日", "--robots", robots, "--brief"]
-    assert execute(arguments, {}) == 1
+    assert execute(["check", "http://a.example/ü日", *FILE, "--brief"], {}) == 1
     assert rb"Disallow: /\xfc\u65e5" in octets.getvalue()

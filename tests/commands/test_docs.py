@@ -5,15 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from scrapy_rep.commands.arguments import SUBCOMMANDS
-from tests.commands.rep import ROBOTS, ROOT, SCHEMAS
-
-if TYPE_CHECKING:
-    from tests.commands.conftest import Rep
+from tests.commands.rep import ROBOTS, ROOT, SCHEMAS, Rep
 
 PAGE = (ROOT / "docs" / "commands.md").read_text()
 FILES = dict(re.findall(r"<!-- file: (\S+) -->\n```\n(.*?)```", PAGE, re.DOTALL))

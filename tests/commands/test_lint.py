@@ -1,4 +1,4 @@
-"""``scrapy rep lint`` on files. What is found is told in ``tests/protocol``."""
+"""``scrapy rep lint``, on files and on live servers. What is found is told in ``tests/protocol``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.commands.rep import Rep, scrapy_rep
+from tests.crawl.answers import Answer
+
 if TYPE_CHECKING:
-    from tests.commands.conftest import Rep
+    from tests.crawl.server import Site
 
 MANY = (
     "User-agent: *\n"
@@ -105,3 +108,26 @@ def test_explain(rep: Rep) -> None:
     assert ended.out.startswith("bad-percent: warning\n  | Disallow: /100%\n  line 1: ")
     assert "too-large: error\n  line " in ended.out
     assert rep.record(*asked)["example"] == "Disallow: /100%"
+
+
+def test_live(site: Site, tmp_path: Path) -> None:
+    """A URL of a host means its robots.txt; a missing file is clean, an unreachable one not."""
+    bad = site.add("User-agent: *\nDisalow: /basket/\n")
+    bad.answers["/old.txt"] = Answer(b"User-agent: *\nDissallow: /\n")
+    none = site.add()
+    down = site.add(Answer(status=503))
+    asked = ("lint", bad.origin, bad.url("/old.txt"), none.url("/"), down.robotstxt)
+    ended = scrapy_rep(*asked, "--json", cwd=tmp_path)
+    assert ended.status == 1
+    assert [
+        (each["file"], each["clean"], each["findings"][0]["code"])
+        for each in ended.records("lint")
+    ] == [
+        (bad.robotstxt, False, "misspelt-field"),
+        (bad.url("/old.txt"), False, "misspelt-field"),
+        (none.robotstxt, True, "unavailable"),
+        (down.robotstxt, False, "unreachable"),
+    ]
+    none.answers["/robots.txt"] = Answer(status=403)
+    ended = scrapy_rep("lint", none.origin, "--dialect", "classic", cwd=tmp_path)
+    assert ended.status == 1, "in the texts of the time, 403 is a prohibition"

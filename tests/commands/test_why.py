@@ -4,57 +4,31 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
 
-from scrapy_rep.ledger import writer as module
-from scrapy_rep.ledger.writer import LedgerWriter
-from scrapy_rep.protocol.access.results import AccessResult, Entry
-from scrapy_rep.protocol.dialect import RFC9309
-from tests.commands.rep import SCHEMAS, write_ledger
-from tests.ledger.records import CRAWL, END, ORIGIN, decided, result
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tests.commands.conftest import Rep
+from tests.commands.rep import SCHEMAS, Rep, write_ledger
+from tests.ledger.records import CRAWL, ORIGIN, decided, snapshot, write_crawl
 
 RULES = b"User-agent: *\nAllow: /basket/help\nDisallow: /basket/ # \xff no robots\n"
+HEADERS = (("content-type", "text/plain"),)
+FETCHED = snapshot(RULES, headers=HEADERS)
 ALLOWED: dict[str, Any] = {
     "verdict": "allowed", "statement": "Allow: /basket/help", "line": 2,
 }  # fmt: skip
 REFUSED: dict[str, Any] = {"statement": "Disallow: /basket/", "line": 3}
+NO_RULE: dict[str, Any] = {"statement": None, "line": None}
 
 
-def written(records: Iterable[Any], path: str = "ledger", level: str = "all") -> str:
+def written(*records: Any, path: str = "ledger", level: str = "all") -> str:
     settings = json.dumps({"REP_LEDGER_LEVEL": level})
-    writer = LedgerWriter(path, (*CRAWL[:4], settings, *CRAWL[5:]))
-    for record in records:
-        writer.write(record)
-    writer._end = END
-    assert writer._write_all()
-    assert writer._connection is not None
-    module.close_and_merge_log(writer._connection)
+    write_crawl(Path(path), records, crawl=(*CRAWL[:4], settings, *CRAWL[5:]))
     return path
-
-
-def robotstxt(
-    body: bytes = RULES, fetched: float = 5.0, origin: str = ORIGIN, **fields: Any
-) -> Any:
-    fields = {
-        "url": f"{origin}/robots.txt",
-        "headers": (("content-type", "text/plain"),),
-        **fields,
-    }
-    answer = result(body, **fields)
-    entry = Entry(result=answer, fetched=fetched, expires=fetched + 60)
-    return module.snapshot(origin, entry, RFC9309)
 
 
 def on(path: str, number: int = 10, **fields: Any) -> Any:
@@ -67,7 +41,7 @@ def found(rep: Rep, *arguments: str) -> dict[str, Any]:
 
 def test_a_refused_url(rep: Rep) -> None:
     """The decision is shown with the robots.txt of that time, and the lines around its rule."""
-    written([robotstxt(), on("/basket/1", **REFUSED), on("/other", number=11)])
+    written(FETCHED, on("/basket/1", **REFUSED), on("/other", number=11))
     ended = rep("why", f"{ORIGIN}/basket/1", "ledger")
     assert ended.status == 0
     assert ended.out == (
@@ -110,25 +84,22 @@ def test_a_refused_url(rep: Rep) -> None:
 )
 def test_a_url_in_other_words(rep: Rep, asked: str, recorded: str) -> None:
     """A URL is found without its scheme, with a fragment, with or without a password."""
-    other = ("http://example.com/a/", "http://example.com/A", "http://example.com/?a")
-    secure = {"url": "https://example.com:8443/a", "origin": "https://example.com:8443"}
+    others = ("http://example.com/a/", "http://example.com/A", "http://example.com/?a")
+    secure = "https://example.com:8443/a"
     written(
-        [
-            decided(1, url=recorded, origin="" if "99999" in recorded else ORIGIN),
-            *(decided(2, url=url) for url in other),
-            decided(3, **secure),
-        ]
+        decided(1, url=recorded, origin="" if "99999" in recorded else ORIGIN),
+        *(decided(2, url=url) for url in others),
+        decided(3, url=secure, origin=secure[:-2]),
     )
     record = found(rep, asked, "ledger")
     assert "secret" not in json.dumps(record)
-    urls = [each["url"] for each in record["decisions"]]
-    any_port = [secure["url"]] if asked == "EXAMPLE.com./a" else []
-    assert urls == [recorded, *any_port]
+    any_port = [secure] if asked == "EXAMPLE.com./a" else []
+    assert [each["url"] for each in record["decisions"]] == [recorded, *any_port]
 
 
 def test_what_is_not_found(rep: Rep) -> None:
     """For a URL that no ledger has, the status is 1, and no bundle is written."""
-    written([robotstxt(), on("/1")], level="denied")
+    written(FETCHED, on("/1"), level="denied")
     ended = rep("why", f"{ORIGIN}/2", "ledger", "--bundle", "b.zip")
     assert (ended.status, ended.err) == (1, "")
     assert ended.out == (
@@ -144,23 +115,20 @@ def test_everything_of_a_url(rep: Rep) -> None:
     from several ledgers.
     """
     url = f"{ORIGIN}/page"
+    plain = {"fetched": None, "line": None}
     written(
-        [
-            on("/page", number=3, fetched=None, line=None, subject="page", verdict="noted",
-               layer="meta", reason="noindex", page=url, statement="NoIndex", agent=None),
-            on("/page", number=2, fetched=None, line=None, subject="request", verdict="noted",
-               layer="delay", reason="back-off", statement="429, Retry-After: 9"),
-            on("/b/../page", number=4, form=url, via="browser http://a.example/from"),
-        ]
+        on("/page", 3, subject="page", verdict="noted", layer="meta", reason="noindex",
+           page=url, statement="NoIndex", agent=None, **plain),
+        on("/page", 2, subject="request", verdict="noted", layer="delay", reason="back-off",
+           statement="429, Retry-After: 9", **plain),
+        on("/b/../page", 4, form=url, via="browser http://a.example/from"),
     )  # fmt: skip
     written(
-        [
-            on("/page", number=1, fetched=None, line=None, subject="link", verdict="dropped",
-               layer="rel", reason="nofollow", page=f"{ORIGIN}/from", statement="ugc"),
-            on("/page", number=9, fetched=None, line=2, subject="item", verdict="dropped",
-               layer="usage", reason="train-ai", source="tdmrep.json", page=url, statement="x"),
-        ],
-        "second",
+        on("/page", 1, subject="link", verdict="dropped", layer="rel", reason="nofollow",
+           page=f"{ORIGIN}/from", statement="ugc", **plain),
+        on("/page", 9, fetched=None, subject="item", verdict="dropped", layer="usage",
+           reason="train-ai", source="tdmrep.json", page=url, statement="x"),
+        path="second",
     )  # fmt: skip
     out = rep("why", url, "ledger", "second", "ledger").out
     assert out.startswith(f"{url}: 5 decisions\n")
@@ -183,23 +151,17 @@ def test_what_was_decided_on_a_page(rep: Rep) -> None:
     """With the decisions on a URL are those on the links, items and files of the page at that
     URL, after them if --limit cuts.
     """
-    page: dict[str, Any] = {
-        "page": "http://EXAMPLE.com/page",
-        "fetched": None,
-        "line": None,
-    }
     other = "http://b.example"
-    on_page = {"origin": other, "layer": "meta", "statement": "nofollow", **page}
+    on_page: dict[str, Any] = {
+        "page": "http://EXAMPLE.com/page", "fetched": None, "line": None, "origin": other,
+        "layer": "meta", "statement": "nofollow", "subject": "link", "verdict": "dropped",
+    }  # fmt: skip
     written(
-        [
-            on("/page", number=1, verdict="allowed"),
-            decided(2, url=f"{other}/1", subject="link", verdict="dropped", **on_page),
-            decided(3, url=f"{other}/2", subject="link", verdict="dropped", **on_page),
-            decided(4, url=f"{other}/2", subject="link", verdict="dropped", **on_page),
-            decided(5, url=f"{other}/a.png", subject="file", verdict="refused", **on_page),
-            decided(6, url=f"{other}/3", subject="link", **on_page | {"page": f"{ORIGIN}/other"}),
-            decided(7, url=f"{other}/4", subject="link", **on_page | {"page": f"{other}/page"}),
-        ]
+        on("/page", number=1, verdict="allowed"),
+        *(decided(n, url=f"{other}/{end}", **on_page) for n, end in ((2, 1), (3, 2), (4, 2))),
+        decided(5, **on_page | {"url": f"{other}/a.png", "subject": "file", "verdict": "refused"}),
+        decided(6, url=f"{other}/3", **on_page | {"page": f"{ORIGIN}/other"}),
+        decided(7, url=f"{other}/4", **on_page | {"page": f"{other}/page"}),
     )  # fmt: skip
     decisions = found(rep, f"{ORIGIN}/page", "ledger")["decisions"]
     assert [(each["url"], each["times"]) for each in decisions] == [
@@ -215,31 +177,28 @@ def test_what_was_decided_on_a_page(rep: Rep) -> None:
 
 def test_a_host(rep: Rep) -> None:
     """Like decisions on a host are one, with a count; what --limit cuts is counted."""
+    virtual = "http://10.0.0.1#Host:example.com"
     written(
-        [
-            robotstxt(b"old", fetched=1.0),
-            robotstxt(),
-            *(on(f"/basket/{n}", number=10 + n, **REFUSED) for n in range(40)),
-            *(on(f"/{n}", number=90, statement=f"Disallow: /{n}") for n in range(5)),
-            decided(1, url="http://b.example/", origin="http://b.example"),
-            decided(2, url="https://example.com/", origin="https://example.com"),
-            decided(3, url="http://10.0.0.1/", origin="http://10.0.0.1#Host:example.com"),
-        ]
-    )  # fmt: skip
+        snapshot(b"old", fetched=1.0),
+        FETCHED,
+        *(on(f"/basket/{n}", number=10 + n, **REFUSED) for n in range(40)),
+        *(on(f"/{n}", number=90, statement=f"Disallow: /{n}") for n in range(5)),
+        decided(1, url="http://b.example/", origin="http://b.example"),
+        decided(2, url="https://example.com/", origin="https://example.com"),
+        decided(3, url="http://10.0.0.1/", origin=virtual),
+    )
     record = found(rep, "example.com", "ledger")
     assert (record["kind"], record["found"]) == ("host", 47)
     sizes = [(each["times"], each["origin"]) for each in record["decisions"]]
-    assert sizes[0] == (1, "https://example.com")
-    assert sizes[1] == (1, "http://10.0.0.1#Host:example.com")
-    assert sizes[2] == (40, ORIGIN)
+    assert sizes[:3] == [(1, "https://example.com"), (1, virtual), (40, ORIGIN)]
     assert record["decisions"][2]["last"] == "1970-01-01T00:00:49Z"
     assert [each["fetched"][-3:] for each in record["robotstxts"]] == ["05Z", "01Z"]
     assert record["left_out"] == {"groups": 0, "decisions": 0, "robotstxts": 0}
     assert found(rep, "http://example.com", "ledger")["found"] == 46
     assert found(rep, "example.com:443", "ledger")["found"] == 1
-    ended = rep("why", "example.com", "ledger", "--limit", "2")
-    assert "  the first of 40 like it, the last at 1970-01-01T00:00:49Z\n" in ended.out
-    assert "Decisions left out (--limit): 6, in groups: 6\n" in ended.out
+    out = rep("why", "example.com", "ledger", "--limit", "2").out
+    assert "  the first of 40 like it, the last at 1970-01-01T00:00:49Z\n" in out
+    assert "Decisions left out (--limit): 6, in groups: 6\n" in out
     record = found(rep, "example.com", "ledger", "--limit", "1")
     assert record["left_out"] == {"groups": 7, "decisions": 7, "robotstxts": 1}
     out = rep("why", "example.com", "ledger", "--limit", "1").out
@@ -247,36 +206,32 @@ def test_a_host(rep: Rep) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "shown"),
+    ("reason", "fields", "shown"),
     [
-        ({"status": 404}, "Z: no robots.txt (status 404)\n"),
-        (
-            {"status": None, "error": "no route", "redirects": ("http://c.example/",)},
-            "Z: unreachable (no answer: no route)\n  redirected to http://c.example/\n",
-        ),
+        ("unavailable", {"status": 404}, "Z: no robots.txt (status 404)\n"),
+        ("unreachable",
+         {"status": None, "error": "no route", "redirects": ("http://c.example/",)},
+         "Z: unreachable (no answer: no route)\n  redirected to http://c.example/\n"),
     ],
-)
-def test_without_a_file(rep: Rep, fields: dict[str, Any], shown: str) -> None:
+)  # fmt: skip
+def test_without_a_file(
+    rep: Rep, reason: str, fields: dict[str, Any], shown: str
+) -> None:
     """A robots.txt that is missing or unreachable is shown with what came instead."""
-    answer = AccessResult(url=f"{ORIGIN}/robots.txt", **fields)
-    entry = Entry(result=answer, fetched=5.0, expires=6.0)
-    nothing = {"line": None, "statement": None}
-    by = on("/", reason=str(answer.access), **nothing)
-    written([module.snapshot(ORIGIN, entry, RFC9309), by])
+    written(snapshot(b"", **fields), on("/", reason=reason, **NO_RULE))
     assert shown in rep("why", "example.com", "ledger").out
 
 
 def test_a_ledger_of_an_earlier_version(rep: Rep) -> None:
     """Columns and tables that an earlier version did not write are empty."""
-    write_ledger(Path("ledger"), [("http://a.example/1", "refused")])
+    write_ledger("ledger", [("http://a.example/1", "refused")])
     with closing(sqlite3.connect("ledger")) as ledger:
         ledger.executescript(
             "CREATE TABLE earlier AS SELECT id, crawl, time, origin, url, page, agent, layer,"
             " verdict, reason, snapshot, line, statement FROM decision;"
-            "DROP TABLE decision; ALTER TABLE earlier RENAME TO decision"
+            "DROP TABLE decision; ALTER TABLE earlier RENAME TO decision;"
+            "DROP TABLE seal; DROP TABLE traffic; DROP TABLE progress"
         )
-        for table in ("seal", "traffic", "progress"):
-            ledger.execute(f"DROP TABLE {table}")
     [decision] = found(rep, "http://a.example/1", "ledger")["decisions"]
     assert decision["why"] == "line 3, Disallow: /"
     assert (decision["form"], decision["subject"]) == (None, None)
@@ -286,41 +241,32 @@ def test_hostile_text(rep: Rep) -> None:
     """Control characters of a site reach neither the terminal nor the page in a bundle."""
     rules = b"User-agent: *\nDisallow: /\x1b[2J\xe2\x80\xae\n"
     statement = "Disallow: /\x1b[2J\u202e"
-    written([robotstxt(rules), on("/%1B\u202e", line=2, statement=statement)])
+    written(snapshot(rules), on("/%1B\u202e", line=2, statement=statement))
     ended = rep("why", "example.com", "ledger", "--bundle", "b.zip")
     assert ended.status == 0
     with ZipFile("b.zip") as bundle:
         readme = bundle.read("README.txt").decode()
         assert bundle.namelist() == ["README.txt", "record.json", "robots-1.txt"]
     for text in (ended.out, readme):
-        assert "\x1b" not in text
-        assert "\u202e" not in text
+        assert not {"\x1b", "\u202e"} & {*text}
         assert "\\x1b[2J\\u202e" in text
-
-
-def test_many_rows(rep: Rep) -> None:
-    """A ledger of 300,000 decisions is answered in well under a second."""
-    written([robotstxt()])
-    with closing(sqlite3.connect("ledger")) as ledger:
-        ledger.execute(
-            "INSERT INTO decision (crawl, time, origin, url, layer, verdict, reason, line,"
-            " statement, snapshot, subject) WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL"
-            " SELECT i + 1 FROM n WHERE i < 299999) SELECT 1, i, 'http://h' || (i % 200) ||"
-            " '.example', 'http://h' || (i % 200) || '.example/some/page-' || i || '.html',"
-            " 'robots.txt', 'allowed', 'no-rule', NULL, NULL, 1, 'request' FROM n"
-        )
-        ledger.commit()
-    for asked, count in (("h7.example/some/page-207.html", 1), ("h7.example", 1500)):
-        start = time.process_time()
-        assert found(rep, asked, "ledger")["found"] == count
-        assert time.process_time() - start < 0.7
 
 
 # Bundles.
 
 
-def bundled(rep: Rep, *arguments: str) -> dict[str, bytes]:
-    ended = rep("why", *arguments, "--bundle", "b.zip")
+def bundled(rep: Rep) -> dict[str, bytes]:
+    """Return the files of the bundle of several decisions."""
+    if not Path("ledger").exists():
+        own = {"layer": "override", "reason": "override"}
+        written(
+            FETCHED,
+            on("/basket/1", **REFUSED),
+            on("/basket/help", **ALLOWED),
+            on("/free", verdict="allowed", reason="no-rule", **NO_RULE),
+            on("/own", verdict="allowed", line=None, **own),
+        )
+    ended = rep("why", "example.com", "ledger", "--bundle", "b.zip")
     assert ended.status == 0, ended
     assert ended.err == (
         "scrapy rep: b.zip is written; its README.txt says how to check the decisions\n"
@@ -329,33 +275,14 @@ def bundled(rep: Rep, *arguments: str) -> dict[str, bytes]:
         return {name: bundle.read(name) for name in bundle.namelist()}
 
 
-@pytest.fixture
-def two_decisions(rep: Rep) -> str:
-    return written(
-        [
-            robotstxt(),
-            on("/basket/1", **REFUSED),
-            on("/basket/help", **ALLOWED),
-            on("/free", verdict="allowed", reason="no-rule", line=None, statement=None),
-            on(
-                "/own",
-                verdict="allowed",
-                layer="override",
-                reason="override",
-                line=None,
-            ),
-        ]
-    )
-
-
-def test_a_bundle(rep: Rep, two_decisions: str) -> None:
+def test_a_bundle(rep: Rep) -> None:
     """A bundle has the record, which is what --json writes, and the bytes of the robots.txt. Equal
     answers give equal bytes; an older bundle is replaced.
     """
-    files = bundled(rep, "example.com", two_decisions)
+    files = bundled(rep)
     assert files["robots-1.txt"] == RULES
     record = json.loads(files["record.json"])
-    assert record == found(rep, "example.com", two_decisions)
+    assert record == found(rep, "example.com", "ledger")
     *checks, of_override = (each["check"] for each in record["decisions"])
     assert of_override is None
     assert checks == [
@@ -365,47 +292,45 @@ def test_a_bundle(rep: Rep, two_decisions: str) -> None:
         )
     ]  # fmt: skip
     [digest] = [each["digest"] for each in record["crawls"]]
-    assert rep("verify", two_decisions, digest).status == 0
+    assert rep("verify", "ledger", digest).status == 0
     before = Path("b.zip").read_bytes()
-    bundled(rep, "example.com", two_decisions)
+    bundled(rep)
     assert Path("b.zip").read_bytes() == before
 
 
-def run_page(files: dict[str, bytes], capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """Save the files of a bundle, run the program on its page, and return what it prints."""
+def test_checked_with_protego(rep: Rep, capsys: pytest.CaptureFixture[str]) -> None:
+    """The program on the page confirms each decision, and finds a false one and another file. The
+    page names the columns of the record that it speaks of.
+    """
     pytest.importorskip("protego")
+    files = bundled(rep)
     for name, content in files.items():
         Path(name).write_bytes(content)
-    lines = files["README.txt"].decode().splitlines()
+    readme = files["README.txt"].decode()
+    lines = readme.splitlines()
     program = "\n".join(
         line[4:]
         for line in lines[lines.index("    import hashlib, json, pathlib") :]
         if line.startswith("    ") or not line
+    ).split("\npip ")[0]
+    decisions = (
+        "refused http://example.com/basket/1",
+        "allowed http://example.com/basket/help",
+        "allowed http://example.com/free",
     )
-    exec(program.split("\npip ")[0], {})
-    return capsys.readouterr().out.splitlines()
-
-
-def test_checked_with_protego(
-    rep: Rep, two_decisions: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The program on the page confirms each decision, and finds a false one and another file. The
-    page names the columns of the record that it speaks of.
-    """
-    files = bundled(rep, "example.com", two_decisions)
-    assert run_page(files, capsys) == [
-        "robots-1.txt is as recorded",
-        "refused http://example.com/basket/1 confirmed",
-        "allowed http://example.com/basket/help confirmed",
-        "allowed http://example.com/free confirmed",
-    ]
-    files["robots-1.txt"] = RULES.replace(b"Disallow", b"disallow:/\ndisallow")
-    printed = run_page(files, capsys)
+    exec(program, {})
+    confirmed = [f"{each} confirmed" for each in decisions]
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == ["robots-1.txt is as recorded", *confirmed]
+    other = RULES.replace(b"Disallow", b"disallow:/\ndisallow")
+    Path("robots-1.txt").write_bytes(other)
+    exec(program, {})
+    printed = capsys.readouterr().out.splitlines()
     assert printed[0] == "robots-1.txt WAS CHANGED"
     assert printed[-1] == "allowed http://example.com/free NOT CONFIRMED"
-    readme, schema = files["README.txt"].decode(), (SCHEMAS / "why.json").read_text()
+    schema = (SCHEMAS / "why.json").read_text()
     for name in ("file", "sha256", "check", "url", "agent", "allowed", "line", "statement",
                  "dialect", "layer", "reason", "digest", "access", "status", "error"):  # fmt: skip
         assert f'"{name}"' in readme
         assert f'"{name}"' in schema
-    assert max(map(len, readme.splitlines())) <= 110
+    assert max(map(len, lines)) <= 110

@@ -87,5 +87,20 @@ IMAGE = Answer(
 
 def image(**headers: str) -> Answer:
     """An image with more header fields, whose names have ``_`` in place of ``-``."""
-    added = {name.replace("_", "-"): value for name, value in headers.items()}
-    return replace(IMAGE, headers={**IMAGE.headers, **added})
+    return replace(IMAGE, headers={**IMAGE.headers, **_fields(headers)})
+
+
+def html(body: str = "", head: str = "", tag: str = "", **headers: str) -> Answer:
+    """A page with header fields as those of an image, and *tag* as its X-Robots-Tag."""
+    fields = {"Content-Type": "text/html; charset=utf-8", **_fields(headers)}
+    if tag:
+        fields["X-Robots-Tag"] = tag
+    return Answer(f"<html><head>{head}</head>{body}".encode(), headers=fields)
+
+
+def meta(content: str, name: str = "robots") -> str:
+    return f'<META content="{content}" NAME="{name}">'
+
+
+def _fields(headers: dict[str, str]) -> dict[str, str]:
+    return {name.replace("_", "-"): value for name, value in headers.items()}

@@ -1,5 +1,5 @@
-"""Components of projects that meet requests for robots.txt as well as those of the spider, and a
-spider with fewer rights.
+"""Downloader middlewares of projects, which meet the requests for robots.txt as well as those of
+the spider; and spiders that stop downloads, have fewer rights, or need scrapy-poet.
 """
 
 from __future__ import annotations
@@ -8,20 +8,190 @@ import asyncio
 import ctypes
 import struct
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urljoin, urlsplit
 
-from scrapy import signals
-from scrapy.exceptions import StopDownload
+from scrapy import Request, signals
+from scrapy.exceptions import IgnoreRequest, StopDownload
+from scrapy.http import JsonRequest, TextResponse
+from scrapy.http.request import NO_CALLBACK
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import Deferred
 
-from tests.crawl.page_spiders import PageSpider
+from scrapy_rep.fetching.request import RobotsTxtRequest
 from tests.crawl.spiders import PlanSpider
 
 if TYPE_CHECKING:
-    from scrapy import Request
+    from collections.abc import AsyncIterator
+
     from scrapy.crawler import Crawler
     from scrapy.http import Headers, Response
-
+    from typing_extensions import Self
 
 _VERSION_3 = 0x20080522  # See linux/capability.h.
+
+
+def is_robotstxt(request: Request) -> bool:
+    return request.url.endswith("/robots.txt")
+
+
+class Component:
+    """A downloader middleware of a project."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self.crawler = crawler
+        self.seen: set[str] = set()
+        self.held: list[Deferred[None]] = []
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+
+class NeedsKey(Component):
+    """Reads a meta key of all requests, which only those of the spider have."""
+
+    def process_request(self, request: Request) -> None:
+        request.meta["wanted"]
+
+
+class NeedsKeyOfResponses(Component):
+    def process_response(self, request: Request, response: Response) -> Response:
+        request.meta["wanted"]
+        return response
+
+
+class NeedsKeyOfFailures(Component):
+    def process_exception(self, request: Request, exception: Exception) -> None:
+        request.meta["wanted"]
+
+
+class CancelRobotsTxt(Component):
+    """Is cancelled on the response for robots.txt."""
+
+    async def process_response(self, request: Request, response: Response) -> Response:
+        if is_robotstxt(request):
+            raise asyncio.CancelledError
+        return response
+
+
+class DropRobotsTxt(Component):
+    async def process_request(self, request: Request) -> None:
+        if is_robotstxt(request):
+            raise IgnoreRequest("The firm does not read the small print")
+
+
+class ReplaceRobotsTxt(Component):
+    """Returns a request for ``instead`` in place of the response for each robots.txt, as a copy
+    of its request or as a new one (``is_copy``).
+    """
+
+    def process_response(
+        self, request: Request, response: Response
+    ) -> Response | Request:
+        if not is_robotstxt(request):
+            return response
+        url = response.urljoin(self.crawler.spider.instead)
+        is_copy = self.crawler.spider.is_copy
+        return request.replace(url=url) if is_copy else JsonRequest(url, data={})
+
+
+class CountPasses(Component):
+    """Counts the requests that pass it, in the stat ``passes``."""
+
+    async def process_request(self, request: Request) -> None:
+        if not is_robotstxt(request):
+            self.crawler.stats.inc_value("passes")
+
+
+class PassOnce(Component):
+    """Drops the second request for each URL."""
+
+    async def process_request(self, request: Request) -> None:
+        if request.url in self.seen:
+            raise IgnoreRequest("Once is enough")
+        self.seen.add(request.url)
+
+
+class DayGoesBy(Component):
+    """Sets the clock of a ClockSpider forward by more than a day while it handles some pages."""
+
+    async def process_request(self, request: Request) -> None:
+        if request.url.endswith("/2"):
+            self.crawler.spider.clock.offset += 25 * 3600
+
+
+class ForgetSlots(Component):
+    """Deletes idle download slots after each response, instead of each minute."""
+
+    def process_response(self, request: Request, response: Response) -> Response:
+        downloader = self.crawler.engine.downloader
+        before = len(downloader.slots)
+        downloader._slot_gc(age=0)
+        self.crawler.stats.inc_value("forgotten", before - len(downloader.slots))
+        return response
+
+
+class HoldBack(Component):
+    """Holds all requests for ``/held`` pages back until a page ``/go`` has come."""
+
+    async def process_request(self, request: Request) -> None:
+        if "/held" in request.url and not self.seen:
+            self.held.append(Deferred())
+            await maybe_deferred_to_future(self.held[-1])
+
+    def process_response(self, request: Request, response: Response) -> Response:
+        if request.url.endswith("/go"):
+            self.seen.add(request.url)
+            for waiting in self.held:
+                waiting.callback(None)
+        return response
+
+
+class LogIn(Component):
+    """Fetches a token from each host before it lets a request pass."""
+
+    async def process_request(self, request: Request) -> None:
+        if request.callback is not NO_CALLBACK:
+            token = Request(urljoin(request.url, "/token"), callback=NO_CALLBACK)
+            await self.crawler.engine.download_async(token)
+
+
+class HideErrors(Component):
+    """Turns each error into an empty response."""
+
+    def process_exception(self, request: Request, exception: Exception) -> Response:
+        return TextResponse(request.url, status=418, request=request)
+
+
+class Service(Component):
+    """Replaces each request by one to a service, in the download slot of the site, and
+    gives the response the URL of the site, as scrapy-splash does.
+    """
+
+    is_exempt = False
+
+    def process_request(self, request: Request) -> Request | None:
+        if isinstance(request, RobotsTxtRequest) or "rendered" in request.meta:
+            return None
+        host = urlsplit(request.url).hostname
+        meta = {**request.meta, "rendered": request.url, "download_slot": host}
+        if self.is_exempt:
+            meta["dont_obey_robotstxt"] = True
+        service = self.crawler.settings["SERVICE_URL"]
+        url = f"{service}/render?url={quote(request.url, safe='')}"
+        return request.replace(url=url, method="POST", meta=meta, dont_filter=True)
+
+    def process_response(self, request: Request, response: Response) -> Response:
+        if "rendered" not in request.meta:
+            return response
+        landed = response.headers.get("X-Landed", b"").decode()
+        return response.replace(url=landed or request.meta["rendered"])
+
+
+class ExemptService(Service):
+    """A Service whose requests have ``dont_obey_robotstxt``, as those of scrapy-splash have."""
+
+    is_exempt = True
 
 
 class HtmlOnlySpider(PlanSpider):
@@ -50,39 +220,6 @@ class HtmlOnlySpider(PlanSpider):
             raise StopDownload(fail=self.fails)
 
 
-class HtmlOnlyPageSpider(HtmlOnlySpider, PageSpider):
-    """Makes an item of each page, too."""
-
-
-class NeedsKey:
-    """A middleware that reads a meta key of all requests, which only those of the spider have."""
-
-    def process_request(self, request: Request) -> None:
-        request.meta["wanted"]
-
-
-class NeedsKeyOfResponses:
-    def process_response(self, request: Request, response: Response) -> Response:
-        request.meta["wanted"]
-        return response
-
-
-class NeedsKeyOfFailures:
-    def process_exception(self, request: Request, exception: Exception) -> None:
-        request.meta["wanted"]
-
-
-class CancelRobotsTxt:
-    """A downloader middleware of a project, which is cancelled on the
-    response for robots.txt.
-    """
-
-    async def process_response(self, request: Request, response: Response) -> Response:
-        if request.url.endswith("/robots.txt"):
-            raise asyncio.CancelledError
-        return response
-
-
 class PowerlessSpider(PlanSpider):
     """Drops its capabilities, so that file modes apply to it also if root runs it."""
 
@@ -93,3 +230,31 @@ class PowerlessSpider(PlanSpider):
         none = struct.pack("6I", *[0] * 6)
         ctypes.CDLL(None).capset(struct.pack("Ii", _VERSION_3, 0), none)
         return super().from_crawler(crawler, *args, **kwargs)
+
+
+class PoetSpider(PlanSpider):
+    """Fetches two more pages for each page, with the HttpClient of scrapy-poet, which evaluates
+    the annotations of callbacks: this spider removes those of its own.
+    """
+
+    def request(self, arguments: dict[str, Any]) -> Request:
+        # scrapy-poet may not be installed where this module is imported.
+        from web_poet import HttpClient  # noqa: PLC0415
+
+        request = super().request(arguments).replace(callback=self.parse_with)
+        annotations = type(self).parse_with.__annotations__
+        annotations.pop("return", None)
+        annotations.pop("response", None)
+        annotations["http"] = HttpClient
+        return request
+
+    async def parse_with(
+        self, response: Response, http: Any
+    ) -> AsyncIterator[dict[str, Any]]:
+        for path in ("/private/extra", "/extra"):
+            url = response.urljoin(path)
+            try:
+                found = str((await http.get(url)).status)
+            except Exception as error:  # noqa: BLE001  a class of web_poet's
+                found = repr(error)
+            yield {"url": url, "found": found}

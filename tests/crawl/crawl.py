@@ -66,9 +66,8 @@ class CrawlResult:
 
     ``responses`` are those of callbacks (url, status, flags, body, meta); ``errors`` those
     of errbacks (url, error; for a denial, reason, line, rule, agent and robotstxt_url).
-    ``denied`` and ``parsed`` are the arguments of the two signals. ``sent`` are all
-    requests that reached the downloader (url, meta). ``read`` are all responses, also for
-    robots.txt (url, time by the monotonic clock of the machine).
+    ``denied`` and ``parsed`` are the arguments of the two signals. ``read`` are all responses,
+    also for robots.txt (url, time by the monotonic clock of the machine).
     """
 
     exit_code: int
@@ -80,7 +79,6 @@ class CrawlResult:
     items: list[dict[str, Any]]
     denied: list[dict[str, Any]]
     parsed: list[dict[str, Any]]
-    sent: list[dict[str, Any]]
     read: list[dict[str, Any]]
     memory: int
 

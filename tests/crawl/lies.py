@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import sys
 import zlib
-from itertools import chain, cycle, repeat
+from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 from tests.crawl.answers import Answer, Then
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
 RULES = b"User-agent: *\nDisallow: /private\n"
 PERMITS = b"User-agent: *\nAllow: /\n"
-FORBIDS = b"User-agent: *\nDisallow: /\n"
-
-MEGABYTE = 1024 * 1024
 
 STATUS = b"HTTP/1.1 200 OK\r\n"
-CHUNKED = b"Transfer-Encoding: chunked\r\n"
+CHUNKED = STATUS + b"Transfer-Encoding: chunked\r\n\r\n"
 EARLY_HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n"
-LONG_HINTS = EARLY_HINTS.replace(b"style.css", b"x" * 8000)
 
 
 def raw(*parts: bytes | Then) -> Answer:
@@ -54,12 +50,6 @@ def endless(octets: bytes, filling: bytes) -> Answer:
     return Answer(raw=lambda: chain([octets], repeat(filling)))
 
 
-def endless_hints() -> Answer:
-    """Return an answer of early hints without end: 20 MB at once, then a few at a time."""
-    many = repeat(LONG_HINTS * 10, 250)
-    return Answer(raw=lambda: chain(many, cycle([EARLY_HINTS, Then.PAUSE])))
-
-
 def stages(stop: Then | None) -> dict[str, Answer]:
     """Return answers that end in each of their parts: with *stop*, or with an orderly
     close.
@@ -73,8 +63,8 @@ def stages(stop: Then | None) -> dict[str, Answer]:
         "in the status": raw(STATUS[:9], *end),
         "in the headers": raw(STATUS + b"Content-Le", *end),
         "in the body": raw(begun + PERMITS, *end),
-        "in a chunk": raw(STATUS + CHUNKED + b"\r\n" + b"ffff\r\n" + PERMITS, *end),
-        "between chunks": raw(STATUS + CHUNKED + b"\r\n" + chunk(PERMITS), *end),
+        "in a chunk": raw(CHUNKED + b"ffff\r\n" + PERMITS, *end),
+        "between chunks": raw(CHUNKED + chunk(PERMITS), *end),
     }
 
 
@@ -97,23 +87,3 @@ def compressed(body: Iterable[bytes]) -> dict[str, bytes]:
         "br": b"".join([*map(br.process, parts), br.finish()]),
         "zstd": b"".join([*map(zst.compress, parts), zst.flush()]),
     }
-
-
-def packed(name: str, body: bytes) -> Answer:
-    return Answer(body, headers={"Content-Encoding": name})
-
-
-def bomb(size: int) -> Iterator[bytes]:
-    """Yield rules, and then *size* bytes of a comment that compresses to almost nothing."""
-    yield RULES
-    yield from repeat(b"#" * MEGABYTE, size // MEGABYTE)
-
-
-def without_end(body: bytes) -> bytes:
-    """Return a compressed body without its last third."""
-    return body[: len(body) * 2 // 3]
-
-
-def with_garbage(body: bytes) -> bytes:
-    """Return a compressed body with garbage in its second half."""
-    return body[: len(body) // 2] + b"\xff" * 200

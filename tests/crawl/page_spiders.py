@@ -6,8 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scrapy import Request
+from scrapy import Request, Spider
+from scrapy.exceptions import CloseSpider
 from scrapy.linkextractors import LinkExtractor
+from scrapy.pipelines.images import ImagesPipeline
 from scrapy.spiders import CrawlSpider, Rule
 
 from tests.crawl.spiders import NotingSpider, PlanSpider
@@ -50,14 +52,13 @@ class TextLinkSpider(PlanSpider):
             yield Request(url, self.note_response)
 
 
-class UsagePageSpider(PageSpider):
-    """A PageSpider whose items include the usage preferences of the page."""
+class UsagePageSpider(PlanSpider):
+    """Makes an item of each page, with its purposes and the usage preferences of the page."""
 
-    def note_response(self, response: Response) -> Iterator[Any]:
-        for output in super().note_response(response):
-            if isinstance(output, dict):
-                output["usage"] = str(response.meta["rep_usage"])
-            yield output
+    def note_response(self, response: Response) -> Iterator[dict[str, Any]]:
+        purposes = response.meta.get("rep_purposes")
+        usage = str(response.meta["rep_usage"])
+        yield {"url": response.url, "purposes": purposes, "usage": usage}
 
 
 class AsyncPageSpider(PageSpider):
@@ -94,19 +95,6 @@ class RulePageSpider(NotingSpider, CrawlSpider):
         yield {"url": response.url}
 
 
-class MediaPageSpider(PageSpider):
-    """Makes an item of each page, with the URLs of its images for ImagesPipeline, and of its
-    links for FilesPipeline.
-    """
-
-    def note_response(self, response: Response) -> Iterator[Any]:
-        yield {
-            "url": response.url,
-            "image_urls": response.css("img::attr(src)").getall(),
-            "file_urls": response.css("a::attr(href)").getall(),
-        }
-
-
 @dataclass(frozen=True)
 class FrozenItem:
     """An item that cannot be changed."""
@@ -115,10 +103,43 @@ class FrozenItem:
     image_urls: list[str]
 
 
-class ManyPipelinesSpider(PageSpider):
-    """Makes two items of each page, for the pipelines of ``tests.crawl.image_pipelines``."""
+class CoverPipeline(ImagesPipeline):
+    """Its field has one URL."""
+
+    def get_media_requests(self, item: Any, info: Any) -> Iterator[Request]:
+        if isinstance(item, dict) and item.get(self.images_urls_field):
+            yield Request(item[self.images_urls_field])
+
+
+class MediaPageSpider(PageSpider):
+    """Makes an item of each page, with the URLs of its images for ImagesPipeline, and of its
+    links for FilesPipeline; of one with covers, two for other pipelines.
+    """
 
     def note_response(self, response: Response) -> Iterator[Any]:
-        first, second, third = response.css("img::attr(src)").getall()
-        yield {"covers": [first], "cover": second, "portrait": (third,), "other": first}
-        yield FrozenItem(response.url, [first])
+        images = response.css("img::attr(src)").getall()
+        if response.url.endswith("/covers"):
+            yield {"url": response.url, "cover": images[0], "other": images[0]}
+            yield FrozenItem(response.url, images)
+            return
+        links = response.css("a::attr(href)").getall()
+        yield {"url": response.url, "image_urls": images, "file_urls": links}
+
+
+class EndlessSpider(Spider):
+    """Fetches one page after the other, until the text of one contains *stop*."""
+
+    name = "endless"
+    origin: str
+    steps: list[Any]
+    stop = "nothing says this"
+    custom_settings = {"DOWNLOAD_DELAY": 0.03, "RANDOMIZE_DOWNLOAD_DELAY": False}
+
+    async def start(self) -> AsyncIterator[Request]:
+        yield Request(f"{self.origin}/0")
+
+    def parse(self, response: Response) -> Iterator[Request]:
+        if self.stop in response.text:
+            raise CloseSpider("stopped")
+        number = int(response.url.rpartition("/")[2]) + 1
+        yield Request(f"{self.origin}/{number}")

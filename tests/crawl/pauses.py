@@ -66,9 +66,11 @@ def limit(
     return host
 
 
-def was_busy(host: Host) -> bool:
-    """Return whether *host* has asked for a pause, and the crawl had the time to read that."""
-    before = time.monotonic() - 0.3
+def was_busy(host: Host, seconds: float = 0.3) -> bool:
+    """Return whether *host* has asked for a pause *seconds* ago: the crawl had the time to read
+    that.
+    """
+    before = time.monotonic() - seconds
     return any(
         isinstance(hit.answer, Busy) and hit.answered < before for hit in host.hits
     )

@@ -1,4 +1,4 @@
-"""Spiders for crawls with scrapy-redis, and a ``SCHEDULER_SERIALIZER`` that writes JSON."""
+"""Spiders of workers with scrapy-redis, and a ``SCHEDULER_SERIALIZER`` that writes JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy_redis.spiders import RedisSpider
 
-from tests.crawl.spiders import NotingSpider
+from tests.crawl.spiders import NotingSpider, PlanSpider
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,3 +46,43 @@ def dumps(request: dict[str, Any]) -> str:
 def loads(text: bytes) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(text)
     return {**found, "body": found["body"].encode("latin-1")}
+
+
+class WorkerSpider(PlanSpider):
+    """Follows ``links`` from the first page."""
+
+    name = "worker"
+    links: list[str] = []
+
+    def request(self, arguments: dict[str, str]) -> Request:
+        request = super().request(arguments)
+        return request.replace(callback=self.first_page)
+
+    def first_page(self, response: Response) -> Iterator[Request]:
+        self.note_response(response)
+        for url in self.links:
+            yield super().request({"url": url})
+
+
+class BranchingSpider(WorkerSpider):
+    """Lets each page link to the next ones, so that requests are pushed all the time."""
+
+    def first_page(self, response: Response) -> Iterator[Request]:
+        self.note_response(response)
+        yield from self.branch(self.links)
+
+    def branch(self, urls: list[str]) -> Iterator[Request]:
+        """Return requests for the first URL of each half of *urls*, which then
+        follow the rest of that half.
+        """
+        middle = len(urls) // 2
+        for part in (urls[:middle], urls[middle:]):
+            if part:
+                request = PlanSpider.request(self, {"url": part[0]})
+                # Only this part: whole lists would take most of the queue's memory.
+                meta = {"links": part[1:]}
+                yield request.replace(callback=self.next_page, meta=meta)
+
+    def next_page(self, response: Response) -> Iterator[Request]:
+        self.note_response(response)
+        yield from self.branch(response.meta["links"])

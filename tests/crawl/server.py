@@ -42,6 +42,8 @@ class Hit:
     answered: float | None = None
     """When the host began to send the answer."""
 
+    body: bytes = b""
+
     @property
     def path(self) -> str:
         """The requested path; for a request through a proxy, the whole URL."""
@@ -313,7 +315,8 @@ async def _read_request(
     method, target, _ = request_line.split(" ", 2)
     fields = (line.partition(":") for line in lines)
     headers = {name.strip().title(): value.strip() for name, _, value in fields}
-    return Hit(time.monotonic(), host, method, target, headers)
+    body = await reader.readexactly(int(headers.get("Content-Length", 0)))
+    return Hit(time.monotonic(), host, method, target, headers, body=body)
 
 
 def _head(answer: Answer) -> bytes:

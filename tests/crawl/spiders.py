@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from twisted.python.failure import Failure
 
-SEEN = ("responses", "errors", "items", "denied", "parsed", "sent", "read")
-WIRE_META = ("download_slot", "proxy", "session", "download_timeout")
+SEEN = ("responses", "errors", "items", "denied", "parsed", "read")
 
 
 class NotingSpider(Spider):
@@ -34,7 +33,6 @@ class NotingSpider(Spider):
         spider.seen = {name: [] for name in SEEN}
         connect = crawler.signals.connect
         connect(spider.note_item, signals.item_scraped)
-        connect(spider.note_sent, signals.request_reached_downloader)
         connect(spider.note_read, signals.response_downloaded)
         connect(spider.note_idle, signals.spider_idle)
         if hasattr(signals, "robots_parsed"):
@@ -77,10 +75,6 @@ class NotingSpider(Spider):
 
     def note_read(self, response: Response) -> None:
         self.seen["read"].append({"url": response.url, "time": time.monotonic()})
-
-    def note_sent(self, request: Request) -> None:
-        meta = {key: request.meta[key] for key in WIRE_META if key in request.meta}
-        self.seen["sent"].append({"url": request.url, "meta": meta})
 
     def note_decided(self, record: Any, spider: Spider) -> None:
         if record.verdict == "refused":

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import signal
 import sqlite3
-import time
 from contextlib import closing, suppress
-from email.utils import formatdate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -24,72 +22,113 @@ from tests.crawl.pauses import (
     check_kept,
     limit,
     pages,
-    pauses_of,
     was_busy,
 )
 from tests.crawl.server import Site
 from tests.crawl.test_ledger import rows
+from tests.crawl.test_politeness import traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tests.crawl.crawl import CrawlResult
     from tests.crawl.server import Host
 
-HOUR, DAY = 3600, 24 * 3600
+DAY = "86400"
 RULES = "User-agent: *\nDisallow: /private/\n"
-SPIDERS = "tests.crawl.backoff_spiders."
-SPIDER = f"{SPIDERS}EveryWaySpider"
+SPIDER = "tests.crawl.waiting_spiders.EveryWaySpider"
+COMPONENTS = "tests.crawl.component_spiders"
 SETTINGS = {
     "CONCURRENT_REQUESTS_PER_DOMAIN": PLACES,
+    "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
     "REP_BACKOFF_MAX": 60,
     "REP_WAIT_MAX": 3,
     "RETRY_ENABLED": True,
     "RETRY_TIMES": 50,
 }
-ANYWAY = {"dont_obey_robotstxt": True}
-FILES_PIPELINE = {"scrapy.pipelines.files.FilesPipeline": 1}
+META = {"any": {"dont_obey_robotstxt": True}, "slot": {"download_slot": "two"}}
+MIDNIGHT = {"Date": "Fri, 01 Jan 2027 00:00:00 GMT"}
+A_SECOND_LATER = "Fri, 01 Jan 2027 00:00:01 GMT"
 
 
-def until_a_date() -> Busy:
-    """Return an answer that asks for a second, with dates by a clock that is an hour ahead."""
-    there = int(time.time()) + HOUR
-    date, until = (formatdate(at, usegmt=True) for at in (there, there + 1))
-    return busy(429, until, 1, headers={"Date": date})
+class Case(NamedTuple):
+    """A host that gives *answer* to its first *number* requests, or to *each* one with that
+    number, and the pages of each kind that are requested at first and in the first pause: the
+    name of the kind says how. *places* and *delay* are those of its download slot. If it is
+    refused, it gets at most *most* requests.
+    """
 
-
-class Kept(NamedTuple):
-    """What became of the requests to a host that asked for pauses."""
-
-    fetched: dict[str, int]
-    """How many pages of each kind were fetched, each once."""
+    pages: dict[str, int]
+    later: dict[str, int] = {}
+    answer: Busy = busy(429, "1")
+    number: int = 1
+    each: bool = False
+    robots: Sequence[Answer] = (Answer(RULES.encode()),)
     pauses: int = 1
     places: int = PLACES
+    delay: float = 0
+    most: int = 0
 
 
-KEPT = {
+CASES = {
     # Whatever answers 429 or 503 pauses all.
-    "requests in every way": Kept(
-        {"page": 18, "any": 6, "file": 6, "more": 6}, 2, MEDIA_PLACES
+    "requests in every way": Case(
+        {"page": 18, "any": 6, "files": 6, "more": 6},
+        answer=busy(503, "1", delay=0.05),
+        number=10,
+        each=True,
+        pauses=2,
+        places=MEDIA_PLACES,
     ),
-    # What comes within a pause: in a download slot, with dont_obey_robotstxt, a file, a download.
-    "nobody goes round": Kept(
-        {"page": 1, "queue": 1, "slot": 1, "any": 1, "file": 1, "more": 1}
+    "nobody goes round": Case(
+        {"page": 1},
+        {"queue": 1, "slot": 1, "any": 1, "files": 1, "more": 1},
+        busy(429, "2"),
     ),
     # By the clock of the server.
-    "Retry-After with a date": Kept({"page": 3}),
+    "Retry-After with a date": Case(
+        {"page": 3}, answer=busy(429, A_SECOND_LATER, 1, headers=MIDNIGHT)
+    ),
     # Doubled for each, the pause would be longer than REP_WAIT_MAX.
-    "eight answers at once": Kept({"page": PLACES}),
+    "eight answers at once": Case(
+        {"page": PLACES}, answer=busy(503, delay=0.3), number=PLACES
+    ),
     # The robots.txt asks for the pause, and dont_obey_robotstxt is no way round.
-    "robots.txt with 429": Kept({"page": 3, "any": 1}),
-    "robots.txt needed in a pause": Kept({"page": 3}),
+    "robots.txt with 429": Case(
+        {"page": 3},
+        {"any": 1},
+        number=0,
+        robots=[busy(429, "1"), Answer(RULES.encode())],
+    ),
+    "robots.txt needed in a pause": Case({"any": 1}, {"page": 2, "slot": 1}),
+    # The spider calls back_off for a page with status 200.
+    "a page that asks for a pause": Case(
+        {"page": 14},
+        answer=Busy(b"slow down", delay=0.05, pause=1.0),
+        number=10,
+        each=True,
+    ),
+    # Those that a component holds back have their places before the pause.
+    "held back until the end": Case(
+        {"page": 1, "held": 3}, answer=busy(503, "1", delay=0.3)
+    ),
+    # The next request waits in Scrapy's download slot before the pause.
+    "in a download slot": Case(
+        {"page": 4}, answer=busy(429, "1", delay=0.3), delay=0.5, places=1
+    ),
+    "a day": Case(
+        {"page": 30}, {"files": 1, "more": 1}, busy(429, DAY), most=1 + PLACES
+    ),
+    "a day, in a download slot": Case(
+        {"page": 4}, answer=busy(503, DAY, delay=0.3), delay=0.5, most=2
+    ),
+    # After a second, and after two more: the pauses become longer.
+    "for ever": Case({"page": 3}, answer=busy(429), number=10**6, most=1 + 3 + 2),
 }
 
 
 class Crawled(NamedTuple):
-    """A crawl of many hosts, in every way that Scrapy has."""
-
     result: CrawlResult
     hosts: dict[str, Host]
 
@@ -101,69 +140,44 @@ class Crawled(NamedTuple):
 def crawled(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Crawled]:
-    """Crawl hosts that ask for pauses in all forms, in each mode."""
+    """Crawl all hosts in every way that Scrapy has, in each mode."""
     mode = check(request.param)
     with Site() as site:
-        # No name is the beginning of another.
-        names = (f"127.0.0.{number}" for number in range(21, 60))
-
-        def add(robotstxt: Any = RULES) -> Host:
-            return site.add(robotstxt, name=next(names))
-
-        other, burst = add(), add()
-        every_way = limit(add(), 10, busy(503, "1", delay=0.05), each=True)
-        paused = limit(add(), 1, busy(429, "2"))
-        dated = limit(add(), 1, until_a_date())
-        limit(burst, PLACES, busy(503, after=lambda: burst.at_once == PLACES))
-        by_robots = add([busy(429, "1"), Answer(RULES.encode())])
-        later = limit(add(), 1, busy(429, "1"))
-        day = limit(add(), 1, busy(429, str(DAY)))
-        forever = limit(add(), 10**6, busy(429))
-        asking = (every_way, paused, dated, burst, by_robots, later)
-        hosts = dict(zip(KEPT, asking, strict=True)) | {"day": day, "forever": forever}
-
-        start, late, first = (
-            other.url("/start"),
-            other.url("/late"),
-            later.url("/first"),
-        )
-        other.answers["/late"] = Answer(
-            after=lambda: all(map(was_busy, [by_robots, day, paused]))
-        )
-        in_late = [
-            {"url": by_robots.url("/any/0"), "meta": ANYWAY},
-            {"url": paused.url("/any/0"), "meta": ANYWAY},
-            {"url": paused.url("/slot/0"), "meta": {"download_slot": "two"}},
-            {"url": paused.url("/queue/0")},
-        ]
-        in_first = [{"url": url} for url in pages(later, 3)]
-        in_first[0]["meta"] = {"download_slot": "own"}
-        files = str(tmp_path_factory.mktemp("files"))
+        other = site.add(name="127.0.0.20")
+        start, late = other.url("/start"), other.url("/late")
+        waits_for: list[Host] = []
+        other.answers["/late"] = Answer(after=lambda: all(map(was_busy, waits_for)))
+        other.answers["/go"] = Answer(delay=1.8)
+        hosts, slots = {}, {}
+        kinds = ("follow", "files", "more")
+        asked: dict[str, Any] = {kind: {start: [], late: []} for kind in kinds}
+        for number, (name, case) in enumerate(CASES.items(), 21):
+            host = hosts[name] = site.add(case.robots, name=f"127.0.0.{number}")
+            limit(host, case.number, case.answer, each=case.each)
+            if case.later:
+                waits_for.append(host)
+            if case.delay:
+                slot = {"concurrency": PLACES, "delay": case.delay}
+                slots[host.name] = {**slot, "randomize_delay": False}
+            for when, wanted in ((start, case.pages), (late, case.later)):
+                for kind, count in wanted.items():
+                    if kind in asked:
+                        asked[kind][when] += pages(host, count, kind)
+                        continue
+                    for url in pages(host, count, kind):
+                        page = {"url": url, "meta": META.get(kind, {})}
+                        asked["follow"][when].append(page)
         result = run_crawl(
-            [
-                *(start, late),
-                {"url": first, "meta": {**ANYWAY, "dont_retry": True}},
-                *pages(every_way, 18),
-                *({"url": url, "meta": ANYWAY} for url in pages(every_way, 6, "any")),
-                {"url": paused.url("/page/0"), "meta": {"download_slot": "one"}},
-                *(*pages(dated, 3), *pages(burst, PLACES), *pages(by_robots, 3)),
-                *(*pages(day, 30), *pages(forever, 3)),
-            ],
+            [start, late, other.url("/go")],
             mode=mode,
             spider=SPIDER,
             settings={
                 **SETTINGS,
-                "ITEM_PIPELINES": FILES_PIPELINE,
-                "FILES_STORE": files,
+                "DOWNLOAD_SLOTS": slots,
+                "DOWNLOADER_MIDDLEWARES": {f"{COMPONENTS}.HoldBack": 50},
+                "FILES_STORE": str(tmp_path_factory.mktemp("files")),
             },
-            follow={late: in_late, first: in_first},
-            **{
-                name: {
-                    start: pages(every_way, 6, kind),
-                    late: pages(day, 1, kind) + pages(paused, 1, kind),
-                }
-                for name, kind in (("files", "file"), ("more", "more"))
-            },
+            **asked,
         )
         yield Crawled(result, hosts)
 
@@ -172,112 +186,57 @@ class TestManyHosts:
     """One crawl of many hosts that ask for pauses in all forms, in each mode."""
 
     def test_the_crawl_ends(self, crawled: Crawled) -> None:
-        """A crawl of hosts that ask for pauses ends by itself, without errors in the log."""
+        """The crawl ends by itself, without errors in the log, and counts the hosts and seconds."""
         result = crawled.result
         assert (result.exit_code, result.stats["finish_reason"]) == (0, "finished")
         # Scrapy 2.14 itself logs the traceback of each file that its pipeline does not get.
         assert result.lines("ERROR") == []
         assert "Unhandled" not in result.log
         assert "never retrieved" not in result.log
-        assert result.stats["rep/backoff/hosts"] == len(crawled.hosts)
-        assert result.stats["rep/backoff/seconds"] > DAY + 10
+        assert result.stats["rep/backoff/hosts"] == len(CASES)
+        assert result.stats["rep/backoff/seconds"] > 2 * int(DAY) + 10
 
-    @pytest.mark.parametrize("name", KEPT)
+    @pytest.mark.parametrize("name", [name for name in CASES if not CASES[name].most])
     def test_kept(self, crawled: Crawled, name: str) -> None:
         """Nothing is sent to a host within the pauses that it asks for. After them, its pages are
         all fetched, one at first.
         """
-        host, case = crawled.hosts[name], KEPT[name]
-        pauses = check_kept(
-            host, case.pauses, result=crawled.result, places=case.places
+        host, case = crawled.hosts[name], CASES[name]
+        result, places = crawled.result, case.places
+        pauses = check_kept(host, case.pauses, result=result, places=places)
+        wanted = (case.pages | case.later).items()
+        check_fetched(
+            host, *(url for kind, n in wanted for url in pages(host, n, kind))
         )
-        fetched = {
-            kind: pages(host, count, kind) for kind, count in case.fetched.items()
+        assert crawled.errors(host) == []
+        files = {one["url"] for item in result.items for one in item.get("files", ())}
+        assert {url for url in files if url.startswith(f"{host.origin}/")} == {
+            url for kind, n in wanted if kind == "files" for url in pages(host, n, kind)
         }
-        check_fetched(host, *(url for urls in fetched.values() for url in urls))
-        assert [error["url"] for error in crawled.errors(host)] == []
-        items = crawled.result.items
-        files = {one["url"] for item in items for one in item.get("files", ())}
-        assert set(fetched.get("file", ())) <= files
         if name == "robots.txt needed in a pause":
             assert host.robots_hits[0].time > pauses[0].end - 0.01
 
-    @pytest.mark.parametrize(("name", "count"), [("day", 30), ("forever", 3)])
-    def test_refused(self, crawled: Crawled, name: str, count: int) -> None:
+    @pytest.mark.parametrize("name", [name for name in CASES if CASES[name].most])
+    def test_refused(self, crawled: Crawled, name: str) -> None:
         """If a host asks for a longer pause than REP_WAIT_MAX, or for one after the other for
-        that long, its requests are refused, and a warning names the host and the answer.
+        that long, its requests are refused, files and downloads too, and a warning names the host
+        and the answer.
         """
-        host = crawled.hosts[name]
-        check_kept(host, result=crawled.result)
-        urls, errors = pages(host, count), crawled.errors(host)
+        host, case, result = crawled.hosts[name], CASES[name], crawled.result
+        check_kept(host, result=result, places=case.places)
+        urls, errors = pages(host, case.pages["page"]), crawled.errors(host)
         found = {(error["error"], error.get("reason")) for error in errors}
         assert found == {("RobotsDenied", "back-off")}
-        fetched = [url for url in crawled.result.fetched() if url in urls]
+        fetched = [url for url in result.fetched() if url in urls]
         assert sorted([*fetched, *(error["url"] for error in errors)]) == sorted(urls)
-        # After a second, and after two more: the pauses become longer.
-        assert len(host.hits) <= (1 + PLACES if name == "day" else 1 + 3 + 2)
-        assert crawled.result.lines("WARNING", host.name, "429")
-
-    def test_files_and_downloads_are_refused(self, crawled: Crawled) -> None:
-        """Files, and what a callback downloads, are refused in a pause longer than REP_WAIT_MAX."""
-        host = crawled.hosts["day"]
-        (file,), (more,) = pages(host, 1, "file"), pages(host, 1, "more")
-        items = crawled.result.items
-        assert [one["error"] for one in items if one["url"] == more] == ["RobotsDenied"]
-        (item,) = [one for one in items if file in one.get("file_urls", ())]
-        assert file not in [one["url"] for one in item["files"]]
-
-
-def test_in_a_download_slot(site: Site, mode: str) -> None:
-    """With a DOWNLOAD_DELAY, one request waits in Scrapy's download slot. If its host asks for a
-    pause meanwhile, it is sent after the pause, or refused if that is too long.
-    """
-    host = limit(site.add(RULES), 1, busy(429, "1", delay=0.3), seconds=0)
-    day = site.add(RULES, name="127.0.0.2")
-    limit(day, 1, busy(503, str(DAY), delay=0.3))
-    delay = {"DOWNLOAD_DELAY": 0.5, "RANDOMIZE_DOWNLOAD_DELAY": False}
-    urls = [*pages(host, 4), *pages(day, 4)]
-    result = run_crawl(urls, mode=mode, settings={**SETTINGS, **delay})
-    _, asking, after, *_ = host.hits
-    assert after.time > asking.answered + 0.99
-    check_fetched(host, *pages(host, 4))
-    assert len(day.hits) == 2
-    assert sorted(error["url"] for error in result.errors) == pages(day, 4)
-    assert {error["reason"] for error in result.errors} == {"back-off"}
-
-
-def test_held_back_by_a_component(site: Site, mode: str) -> None:
-    """Requests that another middleware holds back until a pause of their host is over go one by
-    one after it, although they had their places before it.
-    """
-    host = limit(site.add(RULES), 1, busy(503, "1", delay=0.3))
-    other = site.add(RULES, name="127.0.0.2")
-    other.answers["/go"] = Answer(delay=1.8)
-    urls = [host.url("/asks"), other.url("/go"), *pages(host, 3, "held")]
-    middlewares = {f"{SPIDERS}HoldBack": 50}
-    settings = {**SETTINGS, "DOWNLOADER_MIDDLEWARES": middlewares, "REP_WAIT_MAX": 30}
-    run_crawl(urls, mode=mode, settings=settings)
-    check_kept(host)
-    check_fetched(host, host.url("/asks"), *pages(host, 3, "held"))
-
-
-def test_a_page_that_asks_for_a_pause(site: Site, mode: str) -> None:
-    """A spider that calls ``back_off`` for a page with status 200 pauses that host, and no other.
-    Its pages are all fetched in the end.
-    """
-    slow_down = Busy(b"slow down", delay=0.05, pause=1.0)
-    host = limit(site.add(RULES), 10, slow_down, each=True, seconds=0.1)
-    healthy = limit(site.add(RULES, name="127.0.0.2"), 0, seconds=0.05)
-    result = run_crawl(
-        [*pages(host, 14), *pages(healthy, 14)],
-        mode=mode,
-        spider=f"{SPIDERS}SlowDownSpider",
-        settings=SETTINGS,
-    )
-    (pause,) = check_kept(host, result=result)
-    check_fetched(host, *pages(host, 14))
-    check_fetched(healthy, *pages(healthy, 14))
-    assert healthy.hits[-1].time < pause.end
+        assert len(host.hits) <= case.most
+        assert result.lines("WARNING", host.name, str((host.hits[1].answer).status))
+        if case.later:
+            (file,), (more,) = pages(host, 1, "files"), pages(host, 1, "more")
+            (download,) = [item for item in result.items if item["url"] == more]
+            assert download["error"] == "RobotsDenied"
+            (item,) = [one for one in result.items if file in one.get("file_urls", ())]
+            assert file not in [one["url"] for one in item["files"]]
 
 
 @pytest.mark.newest
@@ -289,20 +248,16 @@ def test_a_host_that_is_back(site: Site, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger.sqlite"
     host = limit(site.add(RULES, name="127.0.0.2"), 1, busy(429, "1"))
     other = site.add(RULES, name="127.0.0.3")
+    late = other.url("/late")
     other.answers["/late"] = Answer(
-        after=lambda: (
-            (pauses := pauses_of(host.hits)) and time.monotonic() > pauses[0].end + 0.2
-        )
+        after=lambda: was_busy(host, seconds=1.2),
     )
     first, probe, *more = pages(host, 6)
     result = run_crawl(
-        [first, other.url("/late")],
+        [first, late],
         spider=SPIDER,
         settings={**SETTINGS, "REP_WAIT_MAX": 0.5, "REP_LEDGER": str(ledger)},
-        follow={
-            other.url("/late"): [{"url": probe}],
-            probe: [{"url": url} for url in more],
-        },
+        follow={late: [{"url": probe}], probe: [{"url": url} for url in more]},
     )
     check_kept(host, result=result)
     assert [error["url"] for error in result.errors] == [first]
@@ -315,74 +270,27 @@ def test_a_host_that_is_back(site: Site, tmp_path: Path) -> None:
     (row,) = rows(ledger, query)
     found = row["layer"], row["statement"], row["origin"], row["url"]
     assert found == ("delay", "429, Retry-After: 1", host.origin, first)
+    found = traffic(ledger, host)
+    assert (found["pauses"], found["pause"], found["pages"]) == (1, 1.0, 6)
+    asking, after = host.hits[1:3]
+    assert 1.0 <= found["resumed"] <= after.time - asking.time + 0.001
 
 
 @pytest.mark.newest
 def test_a_shorter_longest_pause(site: Site) -> None:
-    """REP_BACKOFF_MAX bounds the pauses that the crawl chooses itself, and no others. With 0, it
+    """REP_BACKOFF_MAX bounds the pauses that the crawl chooses itself. With 0, it
     chooses and keeps none.
     """
     host = limit(site.add(RULES), 4, busy(503))
-    asking = limit(site.add(RULES, name="127.0.0.2"), 1, busy(429, "1"))
     settings = {**SETTINGS, "REP_BACKOFF_MAX": 0.2, "REP_WAIT_MAX": 10}
-    result = run_crawl([*pages(host, 1), *pages(asking, 1)], settings=settings)
+    result = run_crawl(pages(host, 1), settings=settings)
     check_kept(host, 4, result=result, longest=0.2)
-    check_kept(asking, result=result)
     # Otherwise the pauses would be 1, 2, 4 and 8 seconds.
     assert host.hits[-1].time - host.hits[0].time < 12
-    off = limit(site.add(RULES), 3, busy(429, str(DAY)))
+    off = limit(site.add(RULES), 3, busy(429, DAY))
     result = run_crawl(pages(off, 12), settings={**SETTINGS, "REP_BACKOFF_MAX": 0})
     check_fetched(off, *pages(off, 12))
     assert [key for key in result.stats if "backoff" in key] == []
-
-
-@pytest.mark.newest
-def test_cached_answers(site: Site, tmp_path: Path) -> None:
-    """A 429 from Scrapy's HTTP cache says nothing about the host now: it pauses nothing."""
-    host = site.add(RULES)
-    host.answers["/busy"] = busy(429, str(DAY))
-    cache = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
-    run_crawl([host.url("/busy")], spider=SPIDER, settings=cache)
-    result = run_crawl(
-        [host.url("/busy")],
-        spider=SPIDER,
-        settings={**cache, "REP_BACKOFF_MAX": 60},
-        follow={host.url("/busy"): [{"url": url} for url in pages(host, 5)]},
-    )
-    assert len(host.hits_on("/busy")) == result.stats["httpcache/hit"] == 1
-    check_fetched(host, *pages(host, 5))
-
-
-@pytest.mark.newest
-def test_closing_does_not_wait(site: Site, tmp_path: Path) -> None:
-    """While requests and files wait for the end of a pause, the pages of other hosts are fetched. A
-    spider that is closed meanwhile ends soon.
-    """
-    host = limit(site.add(RULES), 1, busy(429, "500"))
-    other, healthy = site.add(name="127.0.0.2"), site.add(name="127.0.0.3")
-    other.answers["/late"] = Answer(after=lambda: was_busy(host))
-    late = other.url("/late")
-    crawl = start_crawl(
-        [*pages(host, 1), late],
-        spider=SPIDER,
-        settings={
-            **SETTINGS,
-            "REP_WAIT_MAX": 600,
-            "ITEM_PIPELINES": FILES_PIPELINE,
-            "FILES_STORE": str(tmp_path),
-        },
-        follow={late: [{"url": url} for url in pages(host, 30) + pages(healthy, 60)]},
-        files={late: pages(host, 3, "file")},
-        more={late: pages(host, 3, "more")},
-    )
-    crawl.until(lambda: len(healthy.pages) == 60)
-    crawl.process.send_signal(signal.SIGINT)
-    result = crawl.result(60)
-    check_kept(host, result=result)
-    check_fetched(healthy, *pages(healthy, 60))
-    assert result.stats["finish_reason"] == "shutdown"
-    assert host.pages == ["/page/0"]
-    assert "never retrieved" not in result.log
 
 
 def has_pause(job: Path) -> bool:
@@ -394,23 +302,42 @@ def has_pause(job: Path) -> bool:
 
 
 @pytest.mark.newest
-def test_a_crawl_that_is_killed(site: Site, tmp_path: Path) -> None:
-    """A crawl with a JOBDIR that is killed within a pause keeps it when it is resumed."""
-    host = limit(site.add(RULES, name="127.0.0.2"), 1, busy(429, "4"))
-    arguments: dict[str, Any] = {
-        "requests": pages(host, 3),
+@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGKILL])
+def test_ended_within_a_pause(site: Site, ended_by: int, tmp_path: Path) -> None:
+    """While requests and files wait for the end of a pause, the pages of other hosts are fetched. A
+    spider that is closed meanwhile ends soon. With a JOBDIR, the pause is kept when the crawl is
+    resumed, also if it was killed.
+    """
+    host = limit(site.add(RULES), 1, busy(429, "5"))
+    other, healthy = site.add(name="127.0.0.2"), site.add(name="127.0.0.3")
+    other.answers["/late"] = Answer(after=lambda: was_busy(host))
+    late = other.url("/late")
+    waiting = pages(host, 30)
+    how: dict[str, Any] = {
+        "spider": SPIDER,
         "settings": {
             **SETTINGS,
-            "CONCURRENT_REQUESTS": 1,
+            "CONCURRENT_REQUESTS": 8,
+            "FILES_STORE": str(tmp_path / "files"),
             "JOBDIR": str(tmp_path),
-            "REP_WAIT_MAX": 30,
+            "REP_WAIT_MAX": 600,
         },
+        "follow": {late: [{"url": url} for url in waiting + pages(healthy, 60)]},
+        "files": {late: pages(host, 3, "file")},
+        "more": {late: pages(host, 3, "more")},
     }
-    crawl = start_crawl(**arguments)
-    crawl.until(lambda: has_pause(tmp_path))
-    crawl.process.kill()
-    crawl.wait()
-    result = run_crawl(**arguments)
+    crawl = start_crawl([*waiting[:1], late], **how)
+    crawl.until(lambda: len(healthy.pages) == 60 and has_pause(tmp_path))
+    crawl.process.send_signal(ended_by)
+    crawl.wait(60)
+    assert host.pages == ["/page/0"]
+    assert "never retrieved" not in crawl.log
+    assert ("Spider closed (shutdown)" in crawl.log) is (ended_by == signal.SIGINT)
+    result = run_crawl([*waiting[:1], late], **how)
     check_kept(host, result=result)
-    check_fetched(host, *pages(host, 3))
+    if ended_by == signal.SIGINT:
+        check_fetched(healthy, *pages(healthy, 60))
+    # A process that is killed has not written down yet what was done in the last moment.
+    assert set(healthy.pages) == {f"/page/{number}" for number in range(60)}
+    assert set(host.pages) >= {f"/page/{number}" for number in range(30)}
     assert result.lines("INFO", host.name, "answers again")

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import effort
-from tests.browser import CHROMIUM, PATIENCE
-from tests.crawl.answers import HANGS, Answer, redirect
+from tests.browser import CHROMIUM, FLAGS, PATIENCE
+from tests.crawl.answers import HANGS, Answer, html, redirect
 from tests.crawl.crawl import run_crawl
-from tests.report.making import run
+from tests.crawl.spiders import PlanSpider
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
+
+    from scrapy import Request
 
     from tests.crawl.crawl import CrawlResult
     from tests.crawl.server import Host, Site
@@ -31,84 +32,101 @@ pytestmark = [
 
 RULES = "User-agent: *\nDisallow: /private\n"
 HANDLER = "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler"
-OPTIONS = (
-    "--no-sandbox --headless --disable-gpu --disable-quic --no-first-run"
-    " --disable-background-networking --disable-component-update --disable-sync"
-)
-SETTINGS = {
-    "DOWNLOAD_HANDLERS": {"http": HANDLER, "https": HANDLER},
-    "PLAYWRIGHT_DEFAULT_NAVIGATION_TIMEOUT": PATIENCE,
-    "PLAYWRIGHT_LAUNCH_OPTIONS": {
-        "executable_path": CHROMIUM,
-        "args": OPTIONS.split(),
-        "timeout": PATIENCE,
-    },
-    "PLAYWRIGHT_MAX_PAGES_PER_CONTEXT": 4,
-    "REP_LEDGER_LEVEL": "all",
-}
 ABORT = {"PLAYWRIGHT_ABORT_REQUEST": "scrapy_rep.playwright.abort_forbidden"}
 
 
-def script(code: str) -> Answer:
-    return Answer(code.encode(), headers={"Content-Type": "text/javascript"})
+class BrowserSpider(PlanSpider):
+    """Downloads its requests with Playwright, unless their meta says otherwise. ``ends_at`` of a
+    request is the path at which its page must end; without it, the page must request nothing more.
+    """
 
+    def request(self, arguments: dict[str, Any]) -> Request:
+        from scrapy_playwright.page import PageMethod  # noqa: PLC0415
 
-def html(body: str, **headers: str) -> Answer:
-    page = f"<html><head><title>A page</title></head><body>{body}</body></html>"
-    return Answer(page.encode(), headers={"Content-Type": "text/html", **headers})
+        end = arguments.pop("ends_at", None)
+        wait = ("wait_for_url", f"**{end}") if end else ("wait_for_load_state",)
+        if not end:
+            wait += (arguments.pop("state", "networkidle"),)
+        arguments["meta"] = {"playwright": True, **arguments.get("meta", {})}
+        methods = [PageMethod(*wait, timeout=PATIENCE)]
+        arguments["meta"]["playwright_page_methods"] = methods
+        return super().request(arguments)
 
 
 def crawl(
-    requests: list[Any], path: Path, *, then: Iterable[Any] = (), **settings: Any
+    requests: list[Any], path: Path, flags: tuple[str, ...] = (), **arguments: Any
 ) -> CrawlResult:
-    return run_crawl(
-        requests,
-        then=then,
-        spider="tests.crawl.browser_spiders.BrowserSpider",
-        settings={**SETTINGS, "REP_LEDGER": str(path / "ledger.sqlite"), **settings},
-    )
+    settings = {
+        "DOWNLOAD_HANDLERS": {"http": HANDLER, "https": HANDLER},
+        "PLAYWRIGHT_DEFAULT_NAVIGATION_TIMEOUT": PATIENCE,
+        "PLAYWRIGHT_LAUNCH_OPTIONS": {
+            "executable_path": CHROMIUM,
+            "args": [*FLAGS, "--headless", *flags],
+            "timeout": PATIENCE,
+        },
+        "PLAYWRIGHT_MAX_PAGES_PER_CONTEXT": 4,
+        "REP_LEDGER": str(path / "ledger.sqlite"),
+        "REP_LEDGER_LEVEL": "all",
+        **arguments.pop("settings"),
+    }
+    spider = f"{__name__}.BrowserSpider"
+    result = run_crawl(requests, spider=spider, settings=settings, **arguments)
+    print(result.log)
+    return result
 
 
 def came_by_browser(path: Path) -> set[tuple[str, str, str]]:
     """Return the decisions in the ledger on URLs that the browser requested itself."""
+    query = "SELECT url, verdict, via FROM decision WHERE via IS NOT NULL"
     with closing(sqlite3.connect(path / "ledger.sqlite")) as ledger:
-        return set(
-            ledger.execute(
-                "SELECT url, verdict, via FROM decision WHERE via IS NOT NULL"
-            )
-        )
+        return set(ledger.execute(query))
 
 
-def moving_site(site: Site) -> tuple[Host, Host, Host]:
-    """Add hosts whose pages redirect a browser in different ways."""
-    host = site.add(RULES)
-    other = site.add(RULES, name="localhost")
-    ignored = site.add(RULES, name="127.0.0.2")
-    host.answers |= {
-        "/script": html('<script>location = "/private/script"</script>'),
-        "/refresh": html(
-            '<meta http-equiv="refresh" content="0; url=/private/refresh">'
-        ),
-        "/http": redirect("/private/http"),
-        "/away": redirect(other.url("/private/away")),
-        "/fine": redirect("/landing"),
-        "/exempt": redirect("/private/exempt"),
-    }
-    ignored.answers["/go"] = redirect("/private/ignored")
-    return host, other, ignored
+class Moves:
+    """Hosts whose pages lead a browser to others, in different ways."""
 
+    def __init__(self, site: Site) -> None:
+        self.host = host = site.add(RULES)
+        self.other = site.add(RULES, name="localhost")
+        self.ignored = site.add(RULES, name="127.0.0.2")
+        self.ignored.answers["/go"] = redirect("/private/ignored")
+        private, away = "/private/%s", self.other.url("/private/away")
+        refresh = '<meta http-equiv="refresh" content="0; url=/private/refresh">'
+        host.answers |= {
+            "/script": html('<script>location = "/private/script"</script>'),
+            "/refresh": html(refresh),
+            "/http": redirect("/private/http"),
+            "/away": redirect(away),
+            "/fine": redirect("/landing"),
+            "/exempt": redirect("/private/exempt"),
+        }
+        self.forbidden = {
+            f"/{name}": host.url(private % name)
+            for name in ("script", "refresh", "http")
+        } | {"/away": away}
+        """The forbidden targets, by the paths of the pages that lead there."""
 
-def moves(host: Host, ignored: Host) -> list[dict[str, Any]]:
-    return [
-        {"url": host.url("/script"), "ends_at": "/private/script"},
-        {"url": host.url("/refresh"), "ends_at": "/private/refresh"},
-        {"url": host.url("/http")},
-        {"url": host.url("/away")},
-        {"url": host.url("/fine")},
-        {"url": host.url("/plain#part")},
-        {"url": host.url("/exempt"), "meta": {"dont_obey_robotstxt": True}},
-        {"url": ignored.url("/go")},
-    ]
+        exempt = {"dont_obey_robotstxt": True}
+        self.requests = [
+            *[{"url": host.url(path)} for path in self.forbidden],
+            *[{"url": host.url("/fine")}, {"url": host.url("/plain#part")}],
+            {"url": host.url("/exempt"), "meta": exempt},
+            {"url": self.ignored.url("/go")},
+        ]
+        self.settings = {"REP_OVERRIDES": {"127.0.0.2": "ignore"}}
+        self.arrive = {
+            *map(host.url, ("/landing", "/plain#part", "/private/exempt")),
+            self.ignored.url("/private/ignored"),
+        }
+
+    def check(self, result: CrawlResult) -> None:
+        """Check that forbidden targets are refused, and that no browser fetched a robots.txt."""
+        for path in self.forbidden:
+            error = result.error(self.host.url(path))
+            assert (error["error"], error["reason"]) == ("RobotsDenied", "rule"), error
+        for host in (self.host, self.other):
+            (hit,) = host.robots_hits
+            assert "Sec-Fetch-Mode" not in hit.headers
 
 
 def test_what_has_arrived(site: Site, tmp_path: Path) -> None:
@@ -116,229 +134,128 @@ def test_what_has_arrived(site: Site, tmp_path: Path) -> None:
     redirect, a script or a meta refresh. If that is forbidden, the response is
     refused, with the reason.
     """
-    host, other, ignored = moving_site(site)
-    result = crawl(
-        moves(host, ignored), tmp_path, REP_OVERRIDES={"127.0.0.2": "ignore"}
-    )
-    assert result.fetched() == sorted(
-        [
-            host.url("/landing"),
-            host.url("/plain#part"),
-            host.url("/private/exempt"),
-            ignored.url("/private/ignored"),
-        ]
-    )
-    led = {
-        "/script": host.url("/private/script"),
-        "/refresh": host.url("/private/refresh"),
-        "/http": host.url("/private/http"),
-        "/away": other.url("/private/away"),
-    }
-    for path, target in led.items():
-        error = result.error(host.url(path))
-        assert (error["error"], error["reason"]) == ("RobotsDenied", "rule")
-        assert f"{target} arrived by a browser's redirect from" in error["message"]
-    assert {each["url"] for each in result.denied} == set(led.values())
+    moves = Moves(site)
+    host, ignored = moves.host, moves.ignored
+    for request, path in zip(moves.requests, ("script", "refresh"), strict=False):
+        request["ends_at"] = f"/private/{path}"
+    result = crawl(moves.requests, tmp_path, settings=moves.settings)
+    moves.check(result)
+    assert set(result.fetched()) == moves.arrive
+    forbidden = moves.forbidden.items()
+    for path, target in forbidden:
+        message = result.error(host.url(path))["message"]
+        assert f"{target} arrived by a browser's redirect from" in message
+    assert {each["url"] for each in result.denied} == set(moves.forbidden.values())
     assert result.stats["rep/browser/arrived"] == 4
     assert result.stats["robotstxt/forbidden"] == 4
-    assert came_by_browser(tmp_path) == {
-        *(
-            (target, "refused", f"redirect {host.url(path)}")
-            for path, target in led.items()
-        ),
-        (host.url("/landing"), "allowed", f"redirect {host.url('/fine')}"),
-        (
-            host.url("/private/exempt"), "allowed", f"redirect {host.url('/exempt')}",
-        ),
-        (ignored.url("/private/ignored"), "allowed", f"redirect {ignored.url('/go')}"),
-    }  # fmt: skip
-    report = tmp_path / "report.html"
-    assert run(tmp_path / "ledger.sqlite", "-o", report) == 0
-    assert (
-        "4 forbidden pages fetched by a browser that a redirect or a script led there"
-        in report.read_text()
-    )
-    # The crawler fetched robots.txt, not the browser.
-    for hit in (*host.robots_hits, *other.robots_hits):
-        assert "Sec-Fetch-Mode" not in hit.headers
-    assert len(host.robots_hits) == len(other.robots_hits) == 1
+    refused = {(to, "refused", f"redirect {host.url(path)}") for path, to in forbidden}
+    assert came_by_browser(tmp_path) == refused | {
+        (to, "allowed", f"redirect {start}")
+        for to, start in [
+            (host.url("/landing"), host.url("/fine")),
+            (host.url("/private/exempt"), host.url("/exempt")),
+            (ignored.url("/private/ignored"), ignored.url("/go")),
+        ]
+    }
     (warning,) = result.lines("WARNING", "scrapy_playwright")
     assert "abort_forbidden" in warning
 
 
-def test_what_is_aborted(site: Site, tmp_path: Path) -> None:
-    """With abort_forbidden, the browser sends no request that robots.txt forbids: no
-    redirect, script navigation, image, frame, XHR or popup, nor redirects of these.
-    """
-    host, other, ignored = moving_site(site)
-    host.answers |= {
-        "/rich": html(
-            f"""<img src="/private/image"><img src="/image-hop"><img src="/image">
-            <iframe src="{other.url("/frame")}"></iframe>
-            <iframe src="/private/frame"></iframe><iframe src="/frame-hop"></iframe>
-            <script>
-            fetch("/private/fetch").catch(() => 0)
-            fetch("/fetch-hop").catch(() => 0)
-            fetch("data:,fine")
-            </script>"""
-        ),
-        # These are on another page: if requests are intercepted, Chromium sometimes never
-        # finishes loading a frame of another site while the page opens windows.
-        "/opener": html(
-            """<script>
-            open("/private/popup"); open("/popup"); open("/popup-hop")
-            </script>"""
-        ),
-        "/image-hop": redirect("/private/image-hop"),
-        "/frame-hop": redirect("/private/frame-hop"),
-        "/fetch-hop": redirect("/private/fetch-hop"),
-        "/popup-hop": redirect("/private/popup-hop"),
-    }
-    other.answers |= {
-        "/frame": html('<img src="/private/deep"><img src="/deep-hop">'),
-        "/deep-hop": redirect("/private/deep-hop"),
-    }
-    requests = moves(host, ignored)
-    for request in requests:
-        request.pop("ends_at", None)
-    requests += [{"url": host.url("/rich")}, {"url": host.url("/opener")}]
-    result = crawl(requests, tmp_path, **ABORT, REP_OVERRIDES={"127.0.0.2": "ignore"})
-    print(result.log)
-    private = [path for path in host.pages if path.startswith("/private")]
-    assert private == ["/private/exempt"]
-    assert [path for path in other.pages if path.startswith("/private")] == []
-    assert {"/image", "/image-hop", "/frame-hop", "/fetch-hop", "/popup"} <= set(
-        host.pages
-    )
-    assert {"/frame", "/deep-hop"} <= set(other.pages)
-    assert ignored.pages == ["/go", "/private/ignored"]
-    for path in ("/http", "/away", "/script", "/refresh"):
-        error = result.error(host.url(path))
-        assert (error["error"], error["reason"]) == ("RobotsDenied", "rule"), error
-    assert {
-        host.url("/rich"),
-        host.url("/opener"),
-        host.url("/landing"),
-        host.url("/private/exempt"),
-    } <= set(result.fetched())
-    refused = {
-        url for url, verdict, _ in came_by_browser(tmp_path) if verdict == "refused"
-    }
-    assert {
-        *(
-            host.url(f"/private/{name}")
-            for name in ("image", "fetch", "frame", "popup")
-        ),
-        *(host.url(f"/private/{name}-hop") for name in ("image", "fetch", "frame")),
-        *(other.url(f"/private/{name}") for name in ("deep", "deep-hop", "away")),
-    } <= refused
-    assert result.stats["rep/browser/aborted"] >= len(refused)
-    assert "rep/browser/arrived" not in result.stats
-    for hit in (*host.robots_hits, *other.robots_hits):
-        assert "Sec-Fetch-Mode" not in hit.headers
-    assert result.lines("WARNING", "rowser") == []
+def script(code: str) -> Answer:
+    return Answer(code.encode(), headers={"Content-Type": "text/javascript"})
 
 
 WORKER = "fetch('{0}'); fetch('/private{0}').catch(() => 0); fetch('/hop{0}').catch(() => 0);"
-SENT_ON_LEAVING = """
-const send = (event) => {
-    navigator.sendBeacon("/private/" + event.type);
-    fetch("/private/keepalive", {keepalive: true});
-    new Image().src = "/private/image";
-};
-addEventListener("pagehide", send);
-addEventListener("visibilitychange", send);
-"""
+SPECULATES = '{"%s": [{"urls": ["/private/%s"], "eagerness": "immediate"}]}'
+RICH = """<img src="/private/image"><img src="/hop/image"><img src="/image">
+<iframe src="/private/frame"></iframe><iframe src="/hop/frame"></iframe>
+<script>
+fetch("/private/fetch").catch(() => 0); fetch("/hop/fetch").catch(() => 0)
+fetch("data:,fine")
+</script>"""
+SCRIPTS = {
+    "worker": """new Worker("/worker.js"); new Worker("/private/a.js")
+        new Worker("/hop/a.js")""",
+    "service": """navigator.serviceWorker.register("/service.js")
+        navigator.serviceWorker.register("/private/service.js").catch(() => 0)""",
+    "worklet": """const worklet = new OfflineAudioContext(1, 1, 44100).audioWorklet
+        worklet.addModule("/private/worklet.js").catch(() => 0)
+        worklet.addModule("/worklet.js").catch(() => 0)""",
+    "later": """fetchLater("/private/later", {activateAfter: 0})
+        fetchLater("/private/last")""",
+    "leaving": """const send = (event) => {
+            navigator.sendBeacon("/private/" + event.type);
+            fetch("/private/keepalive", {keepalive: true});
+            new Image().src = "/private/image";
+        };
+        addEventListener("pagehide", send); addEventListener("visibilitychange", send)""",
+    "late-rules": f"""const rules = document.createElement("script")
+        rules.type = "speculationrules"
+        rules.textContent = `{SPECULATES % ("prefetch", "late")}`
+        document.body.append(rules)""",
+}
 
 
-def hidden_site(site: Site) -> tuple[Host, Host, list[str]]:
-    """Add hosts whose pages request what Playwright does not report. Return them, and what of
-    it is allowed.
+def hidden_pages(host: Host, other: Host) -> dict[str, Answer]:
+    """Return pages of *host* that request what Playwright does not report, with those that they
+    need. With a shared worker, Playwright never says that a page requests nothing more: the page
+    waits for an image until the worker has sent its last request.
     """
-    host, other = site.add(RULES), site.add(RULES, name="localhost")
-    rules = '{"%s": [{"urls": ["/private/%s"], "eagerness": "immediate"}]}'
-    inline = "<script type=speculationrules>%s</script>"
-    host.answers |= {
-        "/worker": html("""<script>
-            new Worker("/worker.js"); new Worker("/private/a.js"); new Worker("/hop/a.js")
-            </script>"""),
-        "/worker.js": script(
-            WORKER.format("/by-worker")
-            + "new Worker('/nested.js'); new Worker('/private/nested.js')"
-        ),
-        "/nested.js": script(WORKER.format("/by-nested")),
-        "/shared": html("""<script>
+    rules = "<script type=speculationrules>%s</script>"
+    speculates = [SPECULATES % (each, each) for each in ("prefetch", "prerender")]
+    by_file = SPECULATES % ("prefetch", "by-file")
+    of_rules = {"Content-Type": "application/speculationrules+json"}
+    workers = WORKER.format("/by-worker") + "new Worker('/nested.js');"
+    imports = "importScripts('/private/imported')"
+    pages = {name: html(f"<script>{code}</script>") for name, code in SCRIPTS.items()}
+    pages |= {
+        "rich": html(RICH),
+        "shared": html("""<script>
             new SharedWorker("/shared.js"); new SharedWorker("/private/b.js")
-            new SharedWorker("/hop/b.js")
-            </script><img src="/until-by-shared">"""),
-        # With a shared worker, Playwright never says that a page requests nothing more.
-        "/until-by-shared": Answer(after=lambda: host.hits_on("/hop/by-shared")),
-        "/shared.js": script(
-            WORKER.format("/by-shared") + "importScripts('/private/imported')"
-        ),
-        "/service": html("""<script>
-            navigator.serviceWorker.register("/service.js")
-            navigator.serviceWorker.register("/private/service.js").catch(() => 0)
-            </script>"""),
-        "/service.js": script(WORKER.format("/by-service")),
-        "/worklet": html("""<script>
-            const worklet = new OfflineAudioContext(1, 1, 44100).audioWorklet
-            worklet.addModule("/private/worklet.js").catch(() => 0)
-            worklet.addModule("/worklet.js").catch(() => 0)
-            </script>"""),
-        "/worklet.js": script('import "/private/module.js"'),
-        "/download": html("""<a id=a download href="/private/file">A file</a>
+            new SharedWorker("/hop/b.js")</script><img src="/until-by-shared">"""),
+        "download": html("""<a id=a download href="/private/file">A file</a>
             <script>a.click()</script>"""),
-        "/later": html("""<script>
-            fetchLater("/private/later", {activateAfter: 0}); fetchLater("/private/last")
-            </script>"""),
-        "/leaving": html(f"<script>{SENT_ON_LEAVING}</script>"),
-        "/rules": html(
-            inline % (rules % ("prefetch", "prefetch"))
-            + inline % (rules % ("prerender", "prerender"))
-        ),
-        "/late-rules": html(f"""<script>
-            const rules = document.createElement("script")
-            rules.type = "speculationrules"
-            rules.textContent = `{rules % ("prefetch", "late")}`
-            document.body.append(rules)
-            </script>"""),
-        "/file-of-rules": html("", **{"Speculation-Rules": '"/rules.json"'}),
-        "/rules.json": Answer(
-            (rules % ("prefetch", "by-file")).encode(),
-            headers={"Content-Type": "application/speculationrules+json"},
-        ),
+        "rules": html("".join(rules % each for each in speculates)),
+        "file-of-rules": html(Speculation_Rules='"/rules.json"'),
         # Its popups have the time to load while the page waits for an image.
-        "/opener": html("""<img src="/late">
-            <script>open("/popup"); open("/hop/popup")</script>"""),
-        "/late": Answer(b"", delay=2),
-        "/popup": html("""<img src="/private/of-popup">
-            <script>new Worker("/of-popup.js")</script>"""),
-        "/of-popup.js": script(WORKER.format("/by-popup")),
-        "/framing": html(
+        "opener": html("""<img src="/late"><script>
+            open("/private/popup"); open("/popup"); open("/hop/popup")</script>"""),
+        "framing": html(
             f'<iframe src="{other.url("/hop/frame")}"></iframe>'
             f'<iframe src="{other.url("/frame")}"></iframe><img src="/until-by-frame">'
         ),
-        "/until-by-frame": Answer(after=lambda: other.hits_on("/hop/by-frame")),
+        "until-by-shared": Answer(after=lambda: host.hits_on("/hop/by-shared")),
+        "until-by-frame": Answer(after=lambda: other.hits_on("/hop/by-frame")),
+        "worker.js": script(workers + "new Worker('/private/nested.js')"),
+        "nested.js": script(WORKER.format("/by-nested")),
+        "shared.js": script(WORKER.format("/by-shared") + imports),
+        "service.js": script(WORKER.format("/by-service")),
+        "worklet.js": script('import "/private/module.js"'),
+        "rules.json": Answer(by_file.encode(), headers=of_rules),
+        "late": Answer(b"", delay=2),
+        "popup": html("""<img src="/private/of-popup">
+            <script>new Worker("/of-popup.js")</script>"""),
+        "of-popup.js": script(WORKER.format("/by-popup")),
     }
-    other.answers |= {
-        "/frame": html("""<img src="/private/of-frame"><img src="/hop/of-frame">
-            <script>new SharedWorker("/of-frame.js")</script>"""),
-        "/of-frame.js": script(WORKER.format("/by-frame")),
-    }
-    workers = ["by-worker", "by-nested", "by-shared", "by-service", "by-popup"]
-    for at in (host, other):
-        for name in [
-            *workers,
-            "a.js",
-            "b.js",
-            "popup",
-            "frame",
-            "of-frame",
-            "by-frame",
-        ]:
-            at.answers[f"/hop/{name}"] = redirect(f"/private/hop/{name}")
-    return host, other, [f"/{name}" for name in workers]
+    return {f"/{name}": page for name, page in pages.items()}
+
+
+HIDDEN = [
+    *SCRIPTS,
+    *["rich", "shared", "download", "rules", "file-of-rules", "opener", "framing"],
+]
+ALLOWED = [
+    *[
+        "by-worker",
+        "by-nested",
+        "by-shared",
+        "by-service",
+        "by-popup",
+        "popup",
+        "image",
+    ],
+    *["hop/image", "hop/frame", "hop/fetch"],
+]
 
 
 @pytest.mark.parametrize(
@@ -346,53 +263,47 @@ def hidden_site(site: Site) -> tuple[Host, Host, list[str]]:
     # The first one is Chromium's default on a desktop.
     ["--site-per-process", "--disable-site-isolation-trials"][: 1 + effort.is_long],
 )
-def test_what_playwright_does_not_report(
-    site: Site, tmp_path: Path, isolation: str
-) -> None:
-    """With abort_forbidden, Chromium sends no forbidden request from a worker of any kind or
-    for its script, from an audio worklet, for a download, from fetchLater, while a page
-    closes, because of speculation rules, or from a frame in its own process or a popup.
+def test_what_is_aborted(site: Site, tmp_path: Path, isolation: str) -> None:
+    """With abort_forbidden, Chromium sends no request that robots.txt forbids: no redirect,
+    script navigation, image, frame, XHR or popup, nor redirects of these; and none from a worker
+    of any kind or for its script, from an audio worklet, for a download, from fetchLater, while a
+    page closes, because of speculation rules, or from a frame in its own process or a popup.
     """
-    host, other, allowed = hidden_site(site)
-    launch = {
-        **SETTINGS["PLAYWRIGHT_LAUNCH_OPTIONS"],
-        "args": [*OPTIONS.split(), isolation],
+    moves = Moves(site)
+    host, other = moves.host, moves.other
+    host.answers |= hidden_pages(host, other)
+    other.answers |= {
+        "/frame": html("""<img src="/private/of-frame"><img src="/hop/of-frame">
+            <script>new SharedWorker("/of-frame.js")</script>"""),
+        "/of-frame.js": script(WORKER.format("/by-frame")),
     }
-    names = [
-        "worker",
-        "shared",
-        "service",
-        "worklet",
-        "download",
-        "later",
-        "leaving",
-        "rules",
-        "late-rules",
-        "file-of-rules",
-        "opener",
-        "framing",
-    ]
-    result = crawl(
-        [
-            {
-                "url": host.url(f"/{name}"),
-                "state": "load" if name in {"shared", "framing"} else "networkidle",
-            }
-            for name in names
-        ],
-        tmp_path,
-        **ABORT,
-        PLAYWRIGHT_LAUNCH_OPTIONS=launch,
-    )
-    print(result.log)
+    moved = ["a.js", "b.js", "frame", "of-frame", "by-frame", "fetch", "image", "popup"]
+    for name in (*moved, *ALLOWED[:5]):
+        host.answers[f"/hop/{name}"] = redirect(f"/private/hop/{name}")
+        other.answers[f"/hop/{name}"] = redirect(f"/private/hop/{name}")
+    requests = [*moves.requests]
+    for name in HIDDEN:
+        state = "load" if name in {"shared", "framing"} else "networkidle"
+        requests.append({"url": host.url(f"/{name}"), "state": state})
+    settings = {**ABORT, **moves.settings}
+    result = crawl(requests, tmp_path, (isolation,), settings=settings)
+    moves.check(result)
     private = [hit.path for hit in site.log if hit.path.startswith("/private")]
-    assert private == []
-    assert set(allowed) <= set(host.pages)
-    assert "/by-frame" in other.pages
+    assert sorted(private) == ["/private/exempt", "/private/ignored"]
+    assert {f"/{name}" for name in ALLOWED} <= set(host.pages)
+    assert {"/frame", "/by-frame", "/hop/of-frame"} <= set(other.pages)
     # scrapy-playwright fails a page if it sees that its download is canceled.
     fetched = {*result.fetched(), host.url("/download")}
-    assert fetched == {host.url(f"/{name}") for name in names}
-    assert result.stats["rep/browser/aborted"] > 30
+    assert fetched == moves.arrive | {host.url(f"/{name}") for name in HIDDEN}
+    named = ["image", "fetch", "frame", "popup", "hop/image", "hop/fetch", "hop/frame"]
+    assert {
+        *(host.url(f"/private/{name}") for name in named),
+        *(other.url(f"/private/{name}") for name in ("of-frame", "hop/of-frame")),
+        other.url("/private/away"),
+    } <= {url for url, verdict, _ in came_by_browser(tmp_path) if verdict == "refused"}
+    assert result.stats["rep/browser/aborted"] > 40
+    assert "rep/browser/arrived" not in result.stats
+    assert result.lines("WARNING", "rowser") == []
 
 
 def test_a_page_that_waits_for_robotstxt_in_vain(site: Site, tmp_path: Path) -> None:
@@ -411,11 +322,9 @@ def test_a_page_that_waits_for_robotstxt_in_vain(site: Site, tmp_path: Path) -> 
     result = crawl(
         [{"url": host.url("/page"), "meta": options}],
         tmp_path,
-        **ABORT,
         then=[{"url": silent.url("/later"), "meta": {"playwright": False}}],
-        DOWNLOAD_TIMEOUT=100,
+        settings={**ABORT, "DOWNLOAD_TIMEOUT": 100},
     )
-    print(result.log)
     assert result.error(host.url("/page"))["error"] == "TimeoutError"
     assert result.fetched() == [silent.url("/later")]
     assert (silent.pages, away.pages) == (["/later"], [])
@@ -429,10 +338,10 @@ def test_a_dry_run(site: Site, tmp_path: Path) -> None:
     """In a dry run, a browser fetches everything. The URLs of the spider are judged."""
     host = site.add(RULES)
     host.answers["/"] = html('<img src="/private/image">')
-    paths = ["/", "/private/page"]
-    pages = [{"url": host.url(path), "meta": {"playwright": True}} for path in paths]
-    result = crawl(pages, tmp_path, REP_DRY_RUN=True, **ABORT)
-    assert result.fetched() == sorted(map(host.url, paths))
-    assert {*paths, "/private/image"} <= {*host.pages}
+    urls = [host.url("/"), host.url("/private/page")]
+    pages = [{"url": url, "meta": {"playwright": True}} for url in urls]
+    result = crawl(pages, tmp_path, settings={"REP_DRY_RUN": True, **ABORT})
+    assert result.fetched() == sorted(urls)
+    assert {"/", "/private/page", "/private/image"} <= {*host.pages}
     assert result.stats["rep/dry_run/denied/rule"] == 1
     assert not result.lines("ERROR")

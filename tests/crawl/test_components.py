@@ -1,14 +1,17 @@
-"""Other components of Scrapy beside this package's middleware."""
+"""Components of a project, and services that fetch its pages, beside this package's middleware."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
 
 import pytest
 from scrapy import signals
 
-from tests.crawl.answers import Answer, robots
+from tests.crawl.answers import Answer, Then, busy, redirect, robots
 from tests.crawl.crawl import run_crawl
+from tests.crawl.lies import stages
 from tests.crawl.test_ledger import rows
 
 if TYPE_CHECKING:
@@ -18,23 +21,261 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.unmeasured
 
+COMPONENTS = "tests.crawl.component_spiders"
+EVERY_WAY = "tests.crawl.waiting_spiders.EveryWaySpider"
 RULES = "User-agent: *\nDisallow: /private\n"
-DOWN = Answer(status=503)
-NO_PAGE = {"X-Robots-Tag": "noindex, nofollow"}
+DELAY = "User-agent: *\nDisallow: /private\nCrawl-delay: {}\n"
+WELL_KNOWN = "/.well-known/tdmrep.json"
+TDMREP = b'[{"location": "/", "tdm-reservation": 1}]'
+STOPPED = "a component stopped its download (StopDownload in a handler of"
+PART = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"
+"""The start of a response, after which no client tries again by itself."""
 
 
-def test_a_project_that_names_scrapys_own(
-    site: Site, tmp_path: Path, mode: str
+def pages(*hosts: Host) -> list[str]:
+    return [host.url(path) for host in hosts for path in ("/private", "/public")]
+
+
+def beside(name: str, order: int = 700, **settings: Any) -> dict[str, Any]:
+    """Return the settings of a project with a downloader middleware."""
+    return {"DOWNLOADER_MIDDLEWARES": {f"{COMPONENTS}.{name}": order}, **settings}
+
+
+class Failing(NamedTuple):
+    """What happens to robots.txt where a middleware fails its request."""
+
+    name: str
+    order: int
+    why: str = ""
+    """What the log says."""
+
+    requests: int = 1
+    attributes: dict[str, Any] = {}
+
+
+KEY = "KeyError: 'wanted', raised by a component (see REP_REQUEST_META_KEYS)"
+REPLACED = "dropped by a component: replaced by other requests 11 times, at last for"
+FAILING = {
+    "needs a key of the request": Failing("NeedsKey", 450, KEY, 0),
+    "needs it after the middleware": Failing("NeedsKey", 700, KEY, 0),
+    "needs it with a response": Failing("NeedsKeyOfResponses", 700, KEY),
+    "needs it with an error": Failing("NeedsKeyOfFailures", 450, KEY, 0),
+    "is cancelled": Failing("CancelRobotsTxt", 860),
+    "returns its request for ever": Failing(
+        *("ReplaceRobotsTxt", 450, REPLACED, 11),
+        {"instead": "/robots.txt", "is_copy": True},
+    ),
+    "returns new requests for ever": Failing(
+        *("ReplaceRobotsTxt", 700, REPLACED, 11),
+        {"instead": "/robots.txt", "is_copy": False},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAILING.values(), ids=FAILING)
+def test_a_middleware_that_fails(site: Site, mode: str, case: Failing) -> None:
+    """If a middleware fails the request for robots.txt, all pages that wait for it are refused at
+    once. The log says why, with one traceback at most.
+    """
+    is_refusing = case.name == "NeedsKeyOfFailures"
+    hosts = [site.refusing() if is_refusing else site.add(RULES) for _ in range(2)]
+    result = run_crawl(
+        [{"url": url, "meta": {"wanted": 1}} for url in pages(*hosts)],
+        mode=mode,
+        settings=beside(case.name, case.order, REP_WAIT_MAX=600 if case.why else 0),
+        **case.attributes,
+        timeout=30,
+    )
+    assert [host.pages for host in hosts] == [[]] * 2
+    assert [len(host.robots_hits) for host in hosts] == [case.requests] * 2
+    assert {error["error"] for error in result.errors} <= {
+        "IgnoreRequest",
+        "RobotsDenied",
+    }
+    assert len(result.errors) == 4
+    assert result.stats["finish_reason"] == "finished"
+    assert "never retrieved" not in result.log
+    errors = result.lines("ERROR")
+    assert [KEY[-22:-1] in error for error in errors] == [True] * (case.why == KEY)
+    assert result.log.count('request.meta["wanted"]') == len(errors)
+    assert ("Traceback" in result.log) is bool(errors)
+    for host in hosts:
+        assert result.lines("WARNING", host.robotstxt, case.why, "are refused")
+
+
+@pytest.mark.parametrize(
+    ("name", "attributes"),
+    [
+        ("NeedsKey", {}),
+        ("ReplaceRobotsTxt", {"instead": "/rules", "is_copy": True}),
+        ("ReplaceRobotsTxt", {"instead": "/rules", "is_copy": False}),
+    ],
+)
+def test_a_middleware_that_helps(
+    site: Site, mode: str, name: str, attributes: dict[str, Any]
 ) -> None:
+    """With REP_REQUEST_META_KEYS, as the log says, a middleware gets its key. A request that it
+    returns in place of the one for robots.txt is sent at once, as a part of the same fetch.
+    """
+    host = site.add("User-agent: *\nDisallow: /\n")
+    path = attributes.get("instead", "/robots.txt")
+    host.answers[path] = robots(RULES)
+    result = run_crawl(
+        [{"url": url, "meta": {"wanted": 1}} for url in pages(host)],
+        mode=mode,
+        settings=beside(name, 450, REP_REQUEST_META_KEYS=["wanted"]),
+        **attributes,
+        timeout=30,
+    )
+    asked = [hit.path for hit in host.hits]
+    assert asked == [*dict.fromkeys(["/robots.txt", path]), "/public"]
+    assert result.lines("ERROR") == []
+
+
+@pytest.mark.newest
+def test_the_network_is_no_component(site: Site) -> None:
+    """An error of the network is not taken for one of a component that looks at it."""
+    host = site.add(stages(Then.RESET)["in the body"])
+    settings = beside("NeedsKeyOfFailures", REP_REQUEST_META_KEYS=["wanted"])
+    requests = [{"url": url, "meta": {"wanted": 1}} for url in pages(host)]
+    result = run_crawl(requests, settings=settings)
+    assert host.pages == []
+    assert len(host.robots_hits) == 2
+    (line,) = result.lines("WARNING", host.robotstxt)
+    assert "component" not in line
+    assert result.lines("ERROR") == []
+
+
+@pytest.mark.parametrize(
+    ("stops_in", "fails"), [("headers_received", False), ("bytes_received", True)]
+)
+def test_a_project_that_stops_what_is_not_html(
+    site: Site, mode: str, stops_in: str, fails: bool
+) -> None:
+    """A robots.txt whose download a signal handler of the project has stopped is no file
+    without rules: pages are refused at once, and the log names the cause. A status without a
+    file says the same as ever, unless the handler fails the download. So it is with tdmrep.json.
+    Neither request asks for an encoding, whatever the spider's requests ask for.
+    """
+    host, missing = site.add(RULES), site.add(robots("None", status=404))
+    moved = site.add(redirect(host.robotstxt, body=b"Moved"))
+    html = site.add(robots(f"#<\n{RULES}", headers={"Content-Type": "text/html"}))
+    html.answers[WELL_KNOWN] = Answer(TDMREP)
+    mining = {
+        "url": html.url("/public"),
+        "headers": {"Accept-Encoding": "gzip"},
+        "meta": {"rep_purposes": ["tdm"]},
+    }
+    result = run_crawl(
+        [*pages(host, missing, moved), mining],
+        mode=mode,
+        spider=f"{COMPONENTS}.HtmlOnlySpider",
+        stops_in=stops_in,
+        fails=fails,
+        settings={"REP_WAIT_MAX": 600},
+        timeout=30,
+    )
+    assert host.pages == moved.pages == []
+    # Twisted may repeat a request on a connection that it has just closed.
+    assert set(missing.pages) == (set() if fails else {"/private", "/public"})
+    hits = 1 if fails else 2
+    assert hits <= len(host.robots_hits) <= 2 * hits
+    for one in [host, moved] + [missing] * fails:
+        (line,) = result.lines("WARNING", one.robotstxt, STOPPED, "are refused")
+        assert "let requests for robots.txt and tdmrep.json pass there" in line
+    assert result.stats["rep/robotstxt/unreachable"] == 2 + fails
+    assert result.stats["rep/robotstxt/successful"] == 1
+    assert result.stats["rep/tdmrep/unreachable"] == 1
+    assert result.lines("DEBUG", html.url(WELL_KNOWN), STOPPED)
+    asked = {hit.path: hit.headers["Accept-Encoding"] for hit in html.hits}
+    own = dict.fromkeys(["/robots.txt", WELL_KNOWN], "identity")
+    assert asked == own | {"/public": "gzip"}
+
+
+# Downloads that are cancelled, fail or are hidden free their places once.
+
+
+def test_downloads_that_are_cancelled(site: Site, mode: str) -> None:
+    """Hundreds of downloads that wait for the same robots.txt all continue when it comes. Those that
+    are cancelled while they wait for robots.txt, for the delay of their host, or while they are in
+    flight, do not hold up those that follow them. One that is cancelled in the moment in which it is
+    refused is counted once. One Request object may be downloaded several times at once.
+    """
+    start = site.add()
+    many = site.add(Answer(b"", delay=0.5), name="127.0.0.2")
+    some = site.add(robots(DELAY.format(0.2), delay=0.2), name="127.0.0.3")
+    some.limit = lambda hit: None if hit.path == "/robots.txt" else Answer(delay=0.1)
+    refused = site.add(DELAY.format(0.5), name="127.0.0.4")
+    refused.limit = lambda hit: busy(429, "3600") if hit.path == "/0" else None
+    same = site.add(DELAY.format(0.3), name="127.0.0.5")
+    more = {
+        start.url(f"/{host.name}"): [host.url(f"/{number}") for number in range(count)]
+        for host, count in ((many, 300), (some, 14), (refused, 30))
+    }
+    of_many, of_some, of_refused = more
+    more[start.url("/same")] = [same.url("/")] * 4
+    result = run_crawl(
+        list(more),
+        mode=mode,
+        spider=EVERY_WAY,
+        settings={"REP_BACKOFF_MAX": 60, "REP_WAIT_MAX": 60},
+        more=more,
+        cancel_after={
+            of_some: [0.1 + 0.1 * n if n % 2 else None for n in range(14)],
+            of_refused: [0.52 + 0.002 * n for n in range(30)],
+        },
+    )
+    errors = {item["url"]: item["error"] for item in result.items}
+    assert len(many.robots_hits) == 1
+    assert [errors[url] for url in more[of_many]] == [None] * 300
+    assert [errors[url] for url in more[of_some][::2]] == [None] * 7
+    assert any(errors[url] for url in more[of_some][1::2])
+    assert len(same.pages) == 4
+    for host, delay in ((some, 0.2), (same, 0.3)):
+        assert min(host.gaps) > delay - 0.01, host.gaps
+    for host in (many, some, refused, same):
+        left = result.stats[f"places/{host.name}"]
+        assert left["in_flight"] == 0, host.name
+        assert left["tickets"] <= 1, host.name
+    assert "log_count/ERROR" not in result.stats, result.log
+
+
+def test_a_hidden_error_begins_the_delay(site: Site, mode: str) -> None:
+    """The delay of a host begins after a request that has failed, even if a component of the
+    project replaces the error by a response.
+    """
+    host = site.add(DELAY.format(0.3))
+    host.limit = lambda hit: (
+        None if hit.path == "/robots.txt" else Answer(raw=lambda: [PART, Then.RESET])
+    )
+    urls = [host.url(f"/{number}") for number in range(3)]
+    result = run_crawl(urls, mode=mode, settings=beside("HideErrors"))
+    assert [one["status"] for one in result.responses] == [418] * 3
+    assert min(host.gaps) > 0.29, host.gaps
+
+
+def test_a_component_downloads_first(site: Site) -> None:
+    """A downloader middleware may download something from the host of a request while it holds
+    that request back, although the host has a delay. A crawl does not hang there.
+    """
+    host = site.add(DELAY.format(0.3))
+    urls = [host.url(f"/{number}") for number in range(3)]
+    result = run_crawl(urls, settings=beside("LogIn"))
+    assert result.fetched() == sorted(urls)
+    assert len(host.hits_on("/token")) == 3
+
+
+# Scrapy's own components.
+
+
+def test_a_project_that_names_scrapys_own(site: Site, tmp_path: Path) -> None:
     """A project that names Scrapy's own RobotsTxtMiddleware gets the one of this package
     instead: one fetch of robots.txt, with overrides and a ledger.
     """
-    host = site.add("User-agent: *\nDisallow: /\n")
-    ledger = tmp_path / "ledger.sqlite"
+    host, ledger = site.add("User-agent: *\nDisallow: /\n"), tmp_path / "ledger"
     theirs = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
     result = run_crawl(
-        [host.url("/public"), host.url("/private")],
-        mode=mode,
+        pages(host),
         settings={
             "DOWNLOADER_MIDDLEWARES": {theirs: 100},
             "REP_LEDGER": str(ledger),
@@ -48,25 +289,21 @@ def test_a_project_that_names_scrapys_own(
     assert row == {"layer": "override", "verdict": "refused"}
 
 
-def sitemap(host: Host, *paths: str) -> Answer:
-    locations = "".join(f"<url><loc>{host.url(path)}</loc></url>" for path in paths)
-    space = "http://www.sitemaps.org/schemas/sitemap/0.9"
-    body = f'<?xml version="1.0"?><urlset xmlns="{space}">{locations}</urlset>'
-    headers = {"Content-Type": "application/xml", **NO_PAGE}
-    return Answer(body.encode(), headers=headers)
-
-
 def test_a_sitemap_spider(site: Site, mode: str) -> None:
     """A SitemapSpider that starts at robots.txt finds the pages of the sitemap, with
     one fetch of robots.txt, although both say noindex and nofollow, as SEO plugins let them.
     """
     host = site.add()
+    tag = {"X-Robots-Tag": "noindex, nofollow"}
     text = f"{RULES}Sitemap: {host.url('/sitemap.xml')}\n"
-    host.answers["/robots.txt"] = robots(text, headers=NO_PAGE)
-    host.answers["/sitemap.xml"] = sitemap(host, "/private", "/public")
-    result = run_crawl(
-        mode=mode, spider="RobotsSitemapSpider", sitemap_urls=[host.robotstxt]
-    )
+    host.answers["/robots.txt"] = robots(text, headers=tag)
+    locations = "".join(f"<url><loc>{url}</loc></url>" for url in pages(host))
+    space = "http://www.sitemaps.org/schemas/sitemap/0.9"
+    body = f'<?xml version="1.0"?><urlset xmlns="{space}">{locations}</urlset>'
+    xml = {"Content-Type": "application/xml", **tag}
+    host.answers["/sitemap.xml"] = Answer(body.encode(), headers=xml)
+    spider = "RobotsSitemapSpider"
+    result = run_crawl(mode=mode, spider=spider, sitemap_urls=[host.robotstxt])
     assert len(host.robots_hits) == 1
     assert host.pages == ["/public", "/sitemap.xml"]
     assert result.fetched() == [host.url("/public")]
@@ -79,10 +316,10 @@ def test_requests_for_robotstxt(site: Site, mode: str) -> None:
     ``robots_parsed`` is sent once for each robots.txt, with a working parser.
     """
     host, forbidding = site.add(RULES), site.add("User-agent: *\nDisallow: /\n")
-    missing, failing = site.add(robots("Not here", status=404)), site.add(DOWN)
+    missing = site.add(robots("Not here", status=404))
     hosts = (host, forbidding, missing)
     result = run_crawl(
-        [one.url("/public") for one in (*hosts, failing)],
+        [one.url("/public") for one in (*hosts, site.add(Answer(status=503)))],
         then=[
             *(one.robotstxt for one in hosts),
             *(forbidding.url(path) for path in ("/robots.txt?a", "/x/robots.txt")),
@@ -103,29 +340,67 @@ def test_requests_for_robotstxt(site: Site, mode: str) -> None:
     assert result.stats["robotstxt/response_status_count/200"] == 2
     assert "dupefilter/filtered" not in result.stats
     if hasattr(signals, "robots_parsed"):
-        parsed = {one["url"]: (one["allowed"], one["private"]) for one in result.parsed}
-        assert len(result.parsed) == 2
-        assert parsed == {
-            host.url("/public"): (True, False),
-            forbidding.url("/public"): (False, False),
-        }
+        parsed = [(one["url"], one["allowed"], one["private"]) for one in result.parsed]
+        assert sorted(parsed) == sorted(
+            [
+                (host.url("/public"), True, False),
+                (forbidding.url("/public"), False, False),
+            ]
+        )
 
 
 def test_the_parser_under_scrapys_middleware(site: Site) -> None:
     """As ROBOTSTXT_PARSER, this package's parser decides for Scrapy's own middleware, in
     the dialect of the settings.
     """
-    rules = "User-agent: *\nDisallow: /a\nAllow: /a/b\n"
-    host = site.add(rules)
-    enable = {
-        "ROBOTSTXT_OBEY": True,
-        "ROBOTSTXT_PARSER": "scrapy_rep.RobotParser",
-        "REP_DIALECT": "classic",
-    }
+    host = site.add("User-agent: *\nDisallow: /a\nAllow: /a/b\n")
+    parser = {"ROBOTSTXT_PARSER": "scrapy_rep.RobotParser", "REP_DIALECT": "classic"}
     # Scrapy's middleware lets some of several parallel requests pass.
-    settings = {"CONCURRENT_REQUESTS": 1}
+    settings = {"CONCURRENT_REQUESTS": 1, "ROBOTSTXT_OBEY": True}
     paths = ("/a/b", "/a/c", "/c")
-    result = run_crawl(map(host.url, paths), enable=enable, settings=settings)
+    result = run_crawl(map(host.url, paths), enable=parser, settings=settings)
     assert host.pages == ["/c"]
     assert result.stats["robotstxt/forbidden"] == 2
     assert "rep/robotstxt/successful" not in result.stats
+
+
+# Services that render or fetch the pages of a site for a crawl.
+
+
+def through(service: Host, kind: str) -> dict[str, Any]:
+    return {"settings": beside(kind, 725, SERVICE_URL=service.origin)}
+
+
+@pytest.mark.parametrize("kind", ["Service", "ExemptService"])
+def test_the_delay_is_that_of_the_site(site: Site, kind: str) -> None:
+    """A service gets the requests for one site with the Crawl-delay of that site, and those
+    for different sites independently.
+    """
+    service, delay = site.add(name="127.0.0.9"), 0.3
+    hosts = [site.add(DELAY.format(delay), name=f"127.0.0.{n}") for n in (2, 3, 4)]
+    urls = [host.url(f"/{n}/{host.port}") for n in range(4) for host in hosts]
+    result = run_crawl(urls, **through(service, kind))
+    assert len(result.responses) == len(urls), result.log
+    for host in hosts:
+        assert host.pages == []
+        times = [hit.time for hit in service.hits if hit.path.endswith(f"{host.port}")]
+        assert len(times) == 4
+        assert min(after - before for before, after in pairwise(times)) >= delay
+    assert min(service.gaps) < delay, "The sites waited for each other"
+
+
+@pytest.mark.newest
+def test_where_the_service_has_landed(site: Site) -> None:
+    """A response of a service that ended at another URL is judged by that URL."""
+    service, host = site.add(name="127.0.0.9"), site.add(RULES, name="127.0.0.2")
+    for path in ("/moved", "/exempt"):
+        landed = {"X-Landed": host.url("/private"), "Content-Type": "text/html"}
+        target = f"/render?url={quote(host.url(path), safe='')}"
+        service.answers[target] = Answer(b"<html></html>", headers=landed)
+    exempt = {"url": host.url("/exempt"), "meta": {"dont_obey_robotstxt": True}}
+    urls = [host.url("/private"), host.url("/moved"), host.url("/fine"), exempt]
+    result = run_crawl(urls, **through(service, "ExemptService"))
+    assert result.fetched() == [host.url("/fine"), host.url("/private")]
+    assert [error["reason"] for error in result.errors] == ["rule", "rule"]
+    assert sum("arrived" in error["message"] for error in result.errors) == 1
+    assert result.stats["rep/browser/arrived"] == 1

@@ -16,7 +16,7 @@ from tests.crawl.test_stores import check_obeyed, urls
 from tests.stores.redis_server import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.crawl.crawl import CrawlResult
@@ -27,14 +27,6 @@ pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 RULES = "User-agent: *\nDisallow: /private/\n"
 POWERLESS = "tests.crawl.component_spiders.PowerlessSpider"
 GARBAGE = b"User-agent: *\nDisallow:\n" * 4_000
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    with small_disk(tmp_path / "disk", 512) as folder:
-        yield folder
-
-
 FAULTS: dict[str, Callable[[Path], object]] = {
     "a full disk": fill,
     "a disk that is read only": make_read_only,
@@ -47,50 +39,36 @@ def crawl(hosts: list[Host], name: str, **settings: Any) -> CrawlResult:
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, "no folder", "no server"])
-def test_a_store(site: Site, disk: Path, fault: str) -> None:
+def test_a_store_and_a_ledger(site: Site, fault: str, tmp_path: Path) -> None:
     """If the store fails, or cannot be opened, the crawl still obeys each robots.txt, which it
-    fetches once, and warns once. Entries of an earlier crawl are read if possible.
+    fetches once, and warns once. Entries of an earlier crawl are read if possible. If the ledger
+    can't be written at the start, the crawl does not start, and says why.
     """
     hosts = [site.add(RULES) for _ in range(3)]
-    folder = disk / "file" if fault == "no folder" else disk
-    store = f"sqlite:///{folder / 'robotstxt.sqlite'}"
-    if fault in FAULTS:
-        crawl(hosts, "first", REP_STORE=store)
-        FAULTS[fault](disk)
-    elif fault == "no folder":
-        folder.touch()
-    else:
-        store = f"redis://127.0.0.1:{free_port()}/0"
-    more = [site.add(RULES) for _ in range(2)]
-    result = crawl([*hosts, *more], "second", REP_STORE=store)
-    check_obeyed(urls([*hosts, *more], "second"), [*hosts, *more], result)
-    assert [len(host.robots_hits) for host in more] == [1] * 2
-    assert result.stats["rep/store/errors"] > 0
-    assert len(result.lines("WARNING")) == 1, result.log
-    assert len(result.lines("WARNING", "store of robots.txt files fails")) == 1
-
-
-@pytest.mark.parametrize("fault", [*FAULTS, "another file"])
-def test_a_ledger(site: Site, disk: Path, fault: str) -> None:
-    """If the ledger can't be written at the start, the crawl does not start, and says why. On a
-    full disk, it goes on without its ledger, with one warning, since there may be room again.
-    """
-    path = disk / "ledger.sqlite"
-    if fault == "another file":
-        path.write_bytes(GARBAGE)
-    else:
-        FAULTS[fault](disk)
-    hosts = [site.add(RULES)]
-    result = crawl(hosts, "page", REP_LEDGER=str(path))
-    if fault == "a full disk":
-        check_obeyed(urls(hosts, "page"), hosts, result)
-        assert result.stats["rep/ledger/errors"] > 0
-        assert result.lines("WARNING", "ledger", "full")
-        return
-    assert result.exit_code == 1
-    assert hosts[0].hits == []
-    assert "LedgerError" in result.log
-    assert str(path) in result.log
+    with small_disk(tmp_path / "disk", 512) as disk:
+        folder = disk / "file" if fault == "no folder" else disk
+        store = f"sqlite:///{folder / 'robotstxt.sqlite'}"
+        if fault in FAULTS:
+            crawl(hosts, "first", REP_STORE=store)
+            FAULTS[fault](disk)
+        elif fault == "no folder":
+            folder.touch()
+        else:
+            store = f"redis://127.0.0.1:{free_port()}/0"
+        more = [site.add(RULES) for _ in range(2)]
+        result = crawl([*hosts, *more], "second", REP_STORE=store)
+        check_obeyed(urls([*hosts, *more], "second"), [*hosts, *more], result)
+        assert [len(host.robots_hits) for host in more] == [1] * 2
+        assert result.stats["rep/store/errors"] > 0
+        (line,) = result.lines("WARNING")
+        assert "store of robots.txt files fails" in line
+        # On a full disk, a crawl goes on without its ledger: there may be room again.
+        if fault not in {"a full disk", "no server"}:
+            late, path = [site.add(RULES)], folder / "ledger.sqlite"
+            result = crawl(late, "page", REP_LEDGER=str(path))
+            assert (result.exit_code, late[0].hits) == (1, [])
+            assert "LedgerError" in result.log
+            assert str(path) in result.log
 
 
 def has_rows(path: Path, table: str) -> bool:
@@ -120,19 +98,12 @@ def test_files_that_are_damaged_meanwhile(site: Site, tmp_path: Path) -> None:
             path.write_bytes(GARBAGE)
         return True
 
+    later = hosts[0].url("/public/page-0")
     hosts[0].answers["/public/page-0"] = Answer(PAGE, after=spoil)
-    later = [host.url("/public/page-0") for host in hosts[:1]]
-    asked = [*urls(hosts[1:3], "early"), *later]
-    then = urls(hosts[1:], "late")
-    result = run_crawl(
-        asked,
-        then=then,
-        settings={
-            "REP_STORE": f"sqlite:///{files[0]}",
-            "REP_LEDGER": str(files[1]),
-            "REP_LEDGER_LEVEL": "all",
-        },
-    )
+    asked, then = [*urls(hosts[1:3], "early"), later], urls(hosts[1:], "late")
+    settings = {"REP_STORE": f"sqlite:///{files[0]}", "REP_LEDGER": str(files[1])}
+    settings["REP_LEDGER_LEVEL"] = "all"
+    result = run_crawl(asked, then=then, settings=settings)
     check_obeyed([*asked, *then], hosts, result)
     assert len(result.lines("WARNING")) <= 2 + 1, result.log
     assert result.lines("WARNING", "ledger")

@@ -1,16 +1,17 @@
-"""How robots.txt is fetched: once per origin, independent of Scrapy's settings for pages,
-with limits on size and time.
+"""How robots.txt is fetched: once per origin, independent of Scrapy's settings for pages, with limits
+on size and time, and through the proxies of requests. ``tests/fetching`` has each kind of answer.
 """
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.crawl.answers import HANGS, Answer, Then, redirect, robots
 from tests.crawl.crawl import run_crawl
-from tests.crawl.lies import CHUNKED, STATUS, chunk, endless, head, stages
+from tests.crawl.lies import stages
 
 if TYPE_CHECKING:
     from tests.crawl.server import Host, Site
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.newest
 
 RULES = "User-agent: *\nDisallow: /private\n"
-LIMIT = 500 * 1024
 PAGES = ("/private", "/public")
 
 
@@ -27,15 +27,17 @@ def pages(*hosts: Host) -> list[str]:
 
 
 def test_what_scrapy_does_for_pages(site: Site, mode: str) -> None:
-    """The fetch of robots.txt sends no cookies of the session and adds none to it, AutoThrottle does
-    not learn from it, and its redirects are followed whatever REDIRECT_MAX_TIMES says. User
-    information and upper case in a URL cause no second fetch. The rules of a robots.txt in HTML hold,
-    and its meta refresh is not followed. One that is cut off is not used, even with
-    DOWNLOAD_FAIL_ON_DATALOSS = False. One without an answer is fetched once more, one with status
-    503 is not, whatever RETRY_TIMES says. ``download_timeout`` of a request limits the request alone.
+    """The fetch of robots.txt sends no cookies of the session and adds none to it, and asks for no
+    compression. AutoThrottle does not learn from it, and its redirects are followed whatever
+    REDIRECT_MAX_TIMES says, with the cookies that they set. User information and upper case in a URL
+    cause no second fetch. The rules of a robots.txt in HTML hold, and its meta refresh is not
+    followed. One that is cut off is not used, even with DOWNLOAD_FAIL_ON_DATALOSS = False. One
+    without an answer is fetched once more, one with status 503 is not, whatever RETRY_TIMES says.
+    ``download_timeout`` of a request and DOWNLOAD_MAXSIZE limit pages alone.
     """
     cookie = {"Set-Cookie": "robots=1"}
-    host = site.add(robots(RULES, headers=cookie, delay=1.2), name="localhost")
+    long = robots(RULES + 50 * "# padding\n", headers=cookie, delay=1.2)
+    host = site.add(long, name="localhost")
     host.answers["/login"] = Answer(headers={"Set-Cookie": "session=1"})
     refresh = '<meta http-equiv="refresh" content="0;url=/elsewhere">\n'
     page = site.add(robots(refresh + RULES, headers={"Content-Type": "text/html"}))
@@ -44,7 +46,15 @@ def test_what_scrapy_does_for_pages(site: Site, mode: str) -> None:
     broken = stages(Then.RESET)["in the body"]
     recovering, dead = site.add([broken, robots(RULES)]), site.add(broken)
     overloaded = site.add(robots(RULES, status=503))
-    hosts = [page, moved, recovering, dead, overloaded]
+    # It redirects robots.txt to itself until its cookie is sent.
+    gate = site.add(robots(RULES))
+    opened = {"Location": "/robots.txt", "Set-Cookie": "gate=open; Path=/"}
+    gate.limit = lambda hit: (
+        Answer(status=302, headers=opened)
+        if "gate=open" not in hit.headers.get("Cookie", "") and "robots" in hit.path
+        else None
+    )
+    hosts = [page, moved, recovering, gate, dead, overloaded]
     login = {"url": host.url("/login"), "meta": {"dont_obey_robotstxt": True}}
     result = run_crawl(
         [login],
@@ -52,6 +62,7 @@ def test_what_scrapy_does_for_pages(site: Site, mode: str) -> None:
             {"url": host.url("/public"), "meta": {"download_timeout": 1}},
             host.url("/b").replace("localhost", "LOCALHOST"),
             host.url("/c").replace("//", "//user:word@"),
+            host.url("/private"),
             *pages(*hosts),
         ],
         mode=mode,
@@ -60,6 +71,7 @@ def test_what_scrapy_does_for_pages(site: Site, mode: str) -> None:
             "AUTOTHROTTLE_DEBUG": True,
             "AUTOTHROTTLE_START_DELAY": 0.01,
             "DOWNLOAD_FAIL_ON_DATALOSS": False,
+            "DOWNLOAD_MAXSIZE": 100,
             "REDIRECT_MAX_TIMES": 1,
             "RETRY_ENABLED": True,
             "RETRY_TIMES": 7,
@@ -67,70 +79,37 @@ def test_what_scrapy_does_for_pages(site: Site, mode: str) -> None:
     )
     (fetch,) = host.robots_hits
     assert not {"Cookie", "Authorization"} & fetch.headers.keys()
+    assert fetch.headers["Accept-Encoding"] == "identity"
     assert host.hits_on("/public")[0].headers["Cookie"] == "session=1"
+    assert "gate" not in gate.hits_on("/public")[0].headers.get("Cookie", "")
     # Some of Scrapy's download handlers can't fetch a URL with user information.
-    assert {"/b", "/public"} <= set(host.pages)
-    assert [[path for path in each.pages if path in PAGES] for each in hosts] == [
-        *[["/public"]] * 3, [], [],
-    ]  # fmt: skip
-    assert [len(each.robots_hits) for each in hosts] == [1, 1, 2, 2, 1]
+    assert {"/b", "/public"} <= set(host.pages) <= {"/b", "/c", "/login", "/public"}
+    fetched = [[path for path in each.pages if path in PAGES] for each in hosts]
+    assert fetched == [["/public"]] * 4 + [[], []]
+    assert [len(each.robots_hits) for each in hosts] == [1, 1, 2, 2, 2, 1]
     assert page.pages == ["/public"]
-    assert result.stats["robotstxt/request_count"] == 6
+    assert result.stats["robotstxt/request_count"] == 7
     adjusted = [line for line in result.log.splitlines() if "latency:" in line]
     assert len(adjusted) == len(result.responses)
 
 
-def long_body(padding: bytes = b"# padding\n") -> bytes:
-    """Return a body with one rule that ends at the limit, and one that begins there."""
-    head, last = RULES.encode(), b"Disallow: /last\n"
-    space = LIMIT - len(head) - len(last)
-    filling = padding * (space // len(padding))
-    rest = b"#" * (space - len(filling) - 1) + b"\n" if space > len(filling) else b""
-    # The limit is in the middle, so that the rest of the body is still unread.
-    return head + filling + rest + last + b"Disallow: /late\n" + padding * 50_000
-
-
-def test_only_500_kib_are_read(site: Site, mode: str) -> None:
-    """Only 500 KiB of robots.txt are read, whatever its length,
-    Content-Length or DOWNLOAD_MAXSIZE.
-    """
-    body = long_body()
-    assert body.index(b"Disallow: /late") == LIMIT
-    filler = b"#" * 65_536
-    hosts = [
-        site.add(robots(RULES)),
-        site.add(Answer(body)),
-        site.add(endless(STATUS + CHUNKED + b"\r\n" + chunk(body), chunk(filler))),
-        site.add(endless(head(length=1 << 30) + body, filler)),
-    ]
-    urls = [
-        *pages(*hosts),
-        *[host.url(path) for host in hosts[1:] for path in ("/last", "/late")],
-    ]
-    result = run_crawl(urls, mode=mode, settings={"DOWNLOAD_MAXSIZE": 1000})
-    assert hosts[0].pages == ["/public"]
-    for host in hosts[1:]:
-        assert host.pages == ["/late", "/public"]
-        assert len(host.robots_hits) == 1
-    assert result.stats["rep/robotstxt/successful"] == 4
-    assert "log_count/ERROR" not in result.stats, result.log
-
-
-WITHOUT_REDIRECTS = {"scrapy.downloadermiddlewares.redirect.RedirectMiddleware": None}
-
-
 @pytest.mark.parametrize("attributes", [{}, {"download_timeout": 1}])
 def test_the_timeout_of_scrapy(site: Site, attributes: dict[str, float]) -> None:
-    """DOWNLOAD_TIMEOUT, or ``download_timeout`` of the spider, limits the fetch. Redirects are followed also in a project without RedirectMiddleware,
-    whose spider handles those of pages itself.
+    """DOWNLOAD_TIMEOUT, or ``download_timeout`` of the spider, limits the fetch. Redirects are
+    followed and compressed files read also in a project without Scrapy's middlewares for these.
     """
     hanging, moved = site.add(HANGS), site.add()
-    moved.chain(3, robots(RULES))
+    redirects = "scrapy.downloadermiddlewares.redirect.RedirectMiddleware"
+    packed = Answer(
+        zlib.compress(RULES.encode()), headers={"Content-Encoding": "deflate"}
+    )
+    moved.chain(3, packed)
     result = run_crawl(
         pages(moved, hanging),
         settings={
+            "COMPRESSION_ENABLED": False,
             "DOWNLOAD_TIMEOUT": 60 if attributes else 1,
-            "DOWNLOADER_MIDDLEWARES": WITHOUT_REDIRECTS,
+            "DOWNLOADER_MIDDLEWARES": {redirects: None},
             "REDIRECT_ENABLED": False,
         },
         handle_httpstatus_list=[301],
@@ -142,23 +121,84 @@ def test_the_timeout_of_scrapy(site: Site, attributes: dict[str, float]) -> None
     assert result.stats["elapsed_time_seconds"] < 30
 
 
-def test_the_proxy_of_the_request(site: Site, mode: str) -> None:
+def test_proxies(site: Site, mode: str) -> None:
     """The robots.txt of a host behind a proxy is fetched through that proxy, with its credentials;
-    that of the target of a redirect, too.
+    that of the target of a redirect, too. A proxy that answers 407, or is dead, says nothing about a
+    site: its robots.txt is fetched through the proxy of another request. Without one it is
+    unreachable, and no page is fetched; so it is with 407 as the answer to CONNECT.
     """
-    proxy = site.add()
-    origin, other = "http://one.invalid", "http://two.invalid"
-    proxy.answers[f"{origin}/moved"] = redirect(f"{other}/public")
-    for host in (origin, other):
-        proxy.answers[f"{host}/robots.txt"] = robots(RULES)
-    meta = {"proxy": proxy.origin.replace("//", "//user:word@")}
-    urls = [f"{origin}/moved", f"{origin}/private"]
-    result = run_crawl([{"url": url, "meta": meta} for url in urls], mode=mode)
-    assert len(proxy.hits) == 4
-    asked = {hit.target: hit.headers.get("Proxy-Authorization") for hit in proxy.hits}
-    assert asked.keys() == {
-        *(f"{origin}/moved", f"{origin}/robots.txt"),
-        *(f"{other}/public", f"{other}/robots.txt"),
+    good, bad, dead, tunnel = site.add(), site.add(), site.refusing(), site.add()
+    refused = Answer(
+        status=407, headers={"Proxy-Authenticate": 'Basic realm="a proxy"'}
+    )
+    alone = ["http://alone.invalid", "https://alone.invalid"]
+    origins = [f"http://{name}.invalid" for name in ("one", "two", "three", "four")]
+    for origin in origins:
+        good.answers[f"{origin}/robots.txt"] = robots(RULES)
+    good.answers[f"{origins[0]}/moved"] = redirect(f"{origins[1]}/public")
+    bad.answers = {
+        f"{origin}/{path}": refused
+        for origin in (*origins, *alone)
+        for path in ("robots.txt", "public")
     }
-    assert set(asked.values()) == {"Basic dXNlcjp3b3Jk"}
-    assert result.error(f"{origin}/private")["reason"] == "rule"
+    tunnel.answers["alone.invalid:443"] = refused
+    proxies = {
+        f"{origins[0]}/moved": good,
+        f"{origins[0]}/private": good,
+        f"{origins[2]}/public": bad,
+        f"{origins[2]}/a": good,
+        f"{origins[2]}/private": good,
+        f"{origins[3]}/public": dead,
+        f"{origins[3]}/a": good,
+        f"{origins[3]}/private": good,
+        f"{alone[0]}/a": bad,
+        f"{alone[1]}/a": tunnel,
+    }
+    requests = [
+        {
+            "url": url,
+            "meta": {"proxy": proxy.origin.replace("//", "//user:word@")},
+            # So robots.txt is first fetched through the others.
+            "priority": proxy is not good,
+        }
+        for url, proxy in proxies.items()
+    ]
+    result = run_crawl(requests, mode=mode, settings={"REP_WAIT_MAX": 1})
+    paths = ("two.invalid/public", "three.invalid/a", "four.invalid/a")
+    wanted = {*good.answers, *(f"http://{path}" for path in paths)}
+    assert sorted(hit.target for hit in good.hits) == sorted(wanted)
+    sent = {hit.headers.get("Proxy-Authorization") for hit in good.hits}
+    assert sent == {"Basic dXNlcjp3b3Jk"}
+    assert {path for path in bad.pages if "alone" in path} == {f"{alone[0]}/robots.txt"}
+    assert {hit.method for hit in tunnel.hits} == {"CONNECT"}
+    assert {each["url"]: each.get("reason") for each in result.errors} == {
+        f"{origins[3]}/public": None,
+        **{f"{origins[number]}/private": "rule" for number in (0, 2, 3)},
+        **{f"{origin}/a": "unreachable" for origin in alone},
+    }
+
+
+NAMES = ("everyone", "defaultbot", "spiderbot", "MJ12bot")
+
+
+def test_requests_by_several_names(site: Site, mode: str) -> None:
+    """``spider.user_agent`` has priority over USER_AGENT, and the User-Agent header of a request
+    over both; that of a browser follows the rules for ``*``. All requests share one robots.txt.
+    """
+    groups = {name: f"User-agent: {name}\nDisallow: /{name}\n" for name in NAMES}
+    host = site.add("".join(groups.values()).replace("agent: everyone", "agent: *"))
+    browser = "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"
+    follows = {"": "spiderbot", "MJ12bot/1.4": "MJ12bot", browser: "everyone"}
+    requests = [
+        {
+            "url": host.url(f"/{path}?{follows[header]}"),
+            "headers": {"User-Agent": header} if header else {},
+        }
+        for header in follows
+        for path in NAMES
+    ]
+    settings = {"USER_AGENT": "defaultbot"}
+    run_crawl(requests, mode=mode, spider="MozillaSpider", settings=settings)
+    refused = {request["url"] for request in requests} - set(map(host.url, host.pages))
+    assert refused == {host.url(f"/{name}?{name}") for name in follows.values()}
+    assert len(host.robots_hits) == 1

@@ -1,17 +1,25 @@
-"""Requests wait in the scheduler's queue, and a slow or failing host does not hold up others."""
+"""Requests wait in the scheduler's queue, and a slow or failing host does not hold up others: also
+when its robots.txt becomes stale, when two crawls run in one process, and when the crawl ends.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import time
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.stores.sqlite import SqliteStore
-from scrapy_rep.stores.testing import lock
-from tests.crawl.answers import HANGS, Answer, redirect, robots
-from tests.crawl.crawl import RETRIED_SOON, run_crawl
+from scrapy_rep.stores.testing import lock, read
+from tests import forks
+from tests.crawl.answers import HANGS, Answer, busy, redirect, robots
+from tests.crawl.crawl import ADDON, RETRIED_SOON, ROOT, run_crawl, start_crawl
+from tests.crawl.pauses import check_fetched, check_kept, limit, pages
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,15 +29,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.unmeasured
 
 RULES = "User-agent: *\nDisallow: /private/\n"
-SPIDERS = "tests.crawl.waiting_spiders."
+CLOCK = "tests.crawl.waiting_spiders.ClockSpider"
+DAY = 24 * 3600.0
+NO_A, NO_B = "User-agent: *\nDisallow: /a/\n", "User-agent: *\nDisallow: /b/\n"
+PARTS = [f"/{part}/{number}" for number in range(20) for part in "ab"]
 
 
 def delayed(seconds: float) -> str:
     return f"{RULES}Crawl-delay: {seconds}\n"
-
-
-def pages(host: Host, count: int) -> list[str]:
-    return [host.url(f"/public/{number}") for number in range(count)]
 
 
 def named(number: int) -> str:
@@ -99,7 +106,7 @@ def test_robotstxt_that_redirects_to_a_slow_host_takes_no_place(
     after = [hit.time for hit in slow.hits if hit.time > first_stranger.time]
     assert max(hit.time for hit in other.hits) < min(after)
     # Three pages are sent for each redirect.
-    assert [hit.path for hit in slow.hits].index("/public/2") <= 5
+    assert [hit.path for hit in slow.hits].index("/page/2") <= 5
     assert all(gap >= 0.1 for gap in slow.gaps)
 
 
@@ -122,11 +129,11 @@ def test_hosts_that_wait_take_no_place(site: Site, mode: str, tmp_path: Path) ->
     late = first.url("/late")
     first.answers["/late"] = Answer(after=lambda: all(map(is_slow, slow)))
     for host in others:
-        host.answers |= {f"/public/{n}": Answer(b"x", delay=0.05) for n in range(5)}
+        host.answers |= {f"/page/{n}": Answer(b"x", delay=0.05) for n in range(5)}
     run_crawl(
         [late, *(url for host in [*locked, *hanging, *slow] for url in pages(host, 2))],
         mode=mode,
-        spider="tests.crawl.backoff_spiders.EveryWaySpider",
+        spider="tests.crawl.waiting_spiders.EveryWaySpider",
         settings={
             "CLOSESPIDER_TIMEOUT": 60,
             # These are all robots.txt files and pages of the hosts that answer.
@@ -170,7 +177,7 @@ def test_a_busy_host_does_not_fill_the_downloader(site: Site, mode: str) -> None
     busy, other = site.add(RULES, name=named(1)), site.add(RULES, name=named(2))
     # These pages are answered when the other host has received all its requests.
     late = Answer(after=lambda: len(other.pages) == 10)
-    paths = [f"/public/{number}" for number in range(20)]
+    paths = [f"/page/{number}" for number in range(20)]
     busy.answers |= dict.fromkeys(paths, late)
     settings = {"CONCURRENT_REQUESTS": 4, "CONCURRENT_REQUESTS_PER_DOMAIN": 2}
     first = [{"url": busy.url(path), "priority": 1} for path in paths]
@@ -180,3 +187,188 @@ def test_a_busy_host_does_not_fill_the_downloader(site: Site, mode: str) -> None
     assert max(hit.time for hit in other.hits) < busy.hits[3].time
     assert result.stats["scheduler/enqueued"] == 30
     assert result.stats["scheduler/dequeued"] == 30
+
+
+@pytest.mark.newest
+def test_when_it_becomes_stale(site: Site, mode: str) -> None:
+    """When robots.txt becomes stale, URLs that are already queued follow the new rules. If it
+    can't be refreshed because of status 503, its old rules hold and the crawl goes on.
+
+    tests/protocol/access has how long it holds, in each dialect.
+    """
+    soon = robots(NO_B, headers={"Cache-Control": "max-age=600"})
+    changed = site.add([soon, robots(NO_A)])
+    kept = site.add([robots(NO_A), Answer(status=503)])
+    first, *queued = [host.url(path) for path in PARTS for host in (changed, kept)]
+    queued.insert(39, changed.url("/tick"))
+    result = run_crawl(
+        [first],
+        mode=mode,
+        spider=CLOCK,
+        settings={"CONCURRENT_REQUESTS": 1, "REP_WAIT_MAX": 600},
+        later=[0],
+        again=queued,
+        moves={"/tick": DAY + 1},
+    )
+    assert changed.pages == sorted(["/tick", *PARTS[:20:2], *PARTS[21::2]])
+    assert kept.pages == sorted(PARTS[1::2])
+    assert {error["reason"] for error in result.errors} == {"rule"}
+    assert result.stats["rep/denied/rule"] == 40
+    assert len(changed.robots_hits) == len(kept.robots_hits) == 2
+    assert "rep/denied/unreachable" not in result.stats
+
+
+@pytest.mark.newest
+def test_nobody_passes_while_it_is_refreshed(site: Site, mode: str) -> None:
+    """While a stale robots.txt is refreshed, requests to its host wait, and
+    those to other hosts do not.
+    """
+    host, other = site.add(), site.add()
+    answered = []
+
+    def others_are_done() -> bool:
+        if len(other.pages) == len(PARTS):
+            answered.append(time.monotonic())
+        return bool(answered)
+
+    fresh = robots(NO_A, after=others_are_done)
+    host.answers["/robots.txt"] = [robots(NO_B), fresh]
+    run_crawl(
+        [host.url("/a/first")],
+        mode=mode,
+        spider=CLOCK,
+        settings={"CONCURRENT_REQUESTS": 4},
+        later=[DAY + 1],
+        again=[one.url(path) for one in (host, other) for path in PARTS],
+    )
+    asked = [hit.time for hit in host.robots_hits]
+    assert len(asked) == 2
+    assert answered
+    for hit in host.hits:
+        if hit.path.startswith("/a/") and hit.path != "/a/first":
+            assert hit.time < asked[1]
+        if hit.path.startswith("/b/"):
+            assert hit.time >= answered[0]
+    assert len([path for path in host.pages if path.startswith("/b/")]) == 20
+
+
+def test_two_crawls_in_one_process(site: Site, mode: str) -> None:
+    """Without a store too, the Crawl-delay and a pause that the host asks for hold for the pages of both crawls, and
+    both together have CONCURRENT_REQUESTS_PER_DOMAIN requests to a host in flight. Each fetches
+    robots.txt itself.
+    """
+    settings = {
+        "CONCURRENT_REQUESTS_PER_DOMAIN": 3,
+        "REP_BACKOFF_MAX": 60,
+        "REP_WAIT_MAX": 30,
+        "RETRY_ENABLED": True,
+        "RETRY_TIMES": 50,
+    }
+    slow = site.add(delayed(0.2))
+    fast, asking = (site.add("", name=f"127.0.0.{number}") for number in (2, 3))
+    limit(asking, 10, busy(429, "1", delay=0.05), each=True)
+    kinds = ("one", "other")
+    paths = [f"/{kind}/{number}" for kind in kinds for number in range(8)]
+    fast.answers |= dict.fromkeys(paths, Answer(delay=0.1))
+    counts = {slow: 4, fast: 8, asking: 10}
+    crawls = [
+        [settings, *(url for host in counts for url in pages(host, counts[host], kind))]
+        for kind in kinds
+    ]
+    done = forks.run(["tests.crawl.two_crawls", mode, json.dumps(crawls)], cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    for host, count in counts.items():
+        check_fetched(
+            host, *(url for kind in kinds for url in pages(host, count, kind))
+        )
+        assert len(host.robots_hits) == 2
+    # Both fetch robots.txt before either knows the delay.
+    times = [hit.time for hit in slow.hits if hit.path != "/robots.txt"]
+    assert min(after - before for before, after in pairwise(times)) >= 0.2
+    assert fast.at_once == 3
+    pauses = check_kept(asking, 2, places=3)
+    assert fast.hits[-1].time < pauses[-1].end
+
+
+def test_closing_is_no_outage(site: Site, mode: str, tmp_path: Path) -> None:
+    """A crawl that is closed while robots.txt files wait for a turn, an answer (also after
+    redirects) or a retry stores no failure for them, gives back their locks, and ends soon, as do
+    the many requests that wait for them.
+    """
+    slow = site.add(f"{RULES}Crawl-delay: 60\n", name=named(1))
+    strangers = [
+        site.add(redirect(slow.url("/stranger"), delay=0.2), name=named(number))
+        for number in range(2, 8)
+    ]
+    hanging, moved = site.add(HANGS), site.add()
+    moved.chain(2, HANGS)
+    other = site.add(RULES)
+    urls = [one.url(f"/{number}") for one in (hanging, moved) for number in range(40)]
+    store = tmp_path / "robotstxt.sqlite"
+    crawl = start_crawl(
+        [*urls, *(host.url("/public") for host in (slow, *strangers, other))],
+        mode=mode,
+        settings={"REP_STORE": f"sqlite:///{store}", "REP_WAIT_MAX": 600},
+    )
+    crawl.until(
+        lambda: (
+            hanging.robots_hits
+            and len(moved.hits) == 3
+            and other.pages
+            and all(host.robots_hits for host in strangers)
+        )
+    )
+    crawl.process.send_signal(signal.SIGINT)
+    result = crawl.result(60)
+    assert result.exit_code == 0
+    assert result.stats["finish_reason"] == "shutdown"
+    assert (hanging.pages, moved.pages) == ([], ["/hop-1", "/hop-2"])
+    assert len(hanging.robots_hits) == 1
+    assert other.pages == ["/public"]
+    stored = SqliteStore(store)
+    for host in (*strangers, hanging, moved):
+        key = str(origin_of(host.origin))
+        assert read(stored, key) is None
+        assert lock(stored, key, "the next crawl", 1)
+    assert read(stored, str(origin_of(other.origin))) is not None
+    stored.close()
+    assert "log_count/ERROR" not in result.stats, result.log
+    for bad in ("is unreachable", "Traceback", "never retrieved"):
+        assert bad not in result.log
+
+
+def test_crawlers_are_freed(tmp_path: Path) -> None:
+    """Three crawls in one process, one after the other, are all freed from memory."""
+    code = f"""
+import asyncio, gc, weakref
+from scrapy import Spider
+from scrapy.crawler import AsyncCrawlerRunner
+from scrapy.utils.reactor import install_reactor
+install_reactor("twisted.internet.asyncioreactor.AsyncioSelectorReactor")
+from twisted.internet import defer, reactor, task
+
+class Three(Spider):
+    name = "three"
+    start_urls = ["http://127.0.0.1:9/"]
+
+async def main(_):
+    seen = []
+    runner = AsyncCrawlerRunner({json.loads(json.dumps(ADDON))!r} | {{
+        "LOG_ENABLED": False, "TELNETCONSOLE_ENABLED": False}})
+    for _ in range(3):
+        crawler = runner.create_crawler(Three)
+        seen.append(weakref.ref(crawler))
+        await defer.Deferred.fromFuture(asyncio.ensure_future(runner.crawl(crawler)))
+        del crawler
+    await task.deferLater(reactor, 0.1)
+    gc.collect()
+    print("alive:", sum(each() is not None for each in seen))
+
+task.react(lambda reactor: defer.Deferred.fromCoroutine(main(reactor)))
+"""
+    (tmp_path / "three_crawls.py").write_text(code)
+    done = forks.run(
+        ["three_crawls"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert b"alive: 0" in done.stdout, (done.stdout + done.stderr).decode()

@@ -2,66 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crawl.answers import Answer, image, redirect
+from tests.crawl.answers import Answer, html, image, meta, redirect
 from tests.crawl.crawl import run_crawl
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.crawl.crawl import CrawlResult
-    from tests.crawl.server import Host, Site
+    from tests.crawl.server import Site
 
 pytestmark = pytest.mark.unmeasured
 
-RULES = "User-agent: *\nDisallow:\n"
 SPIDERS = "tests.crawl.page_spiders"
-
-
-def html(body: str = "", head: str = "", tag: str = "") -> Answer:
-    headers = {"Content-Type": "text/html; charset=utf-8"}
-    if tag:
-        headers["X-Robots-Tag"] = tag
-    return Answer(f"<html><head>{head}</head>{body}".encode(), headers=headers)
-
-
-def meta(content: str, name: str = "robots") -> str:
-    return f'<META content="{content}" NAME="{name}">'
-
-
-def crawl(host: Host, spider: str = "PageSpider", **arguments: Any) -> CrawlResult:
-    return run_crawl([host.url("/")], spider=f"{SPIDERS}.{spider}", **arguments)
-
-
-def items(result: CrawlResult, host: Host) -> list[str]:
-    return sorted(item["url"].removeprefix(host.origin) for item in result.items)
-
-
-def site_with_everything(site: Site) -> Host:
-    """Add a host with one page for each kind of rule, each with a link to its own page."""
-    host = site.add(RULES)
-    pages = {
-        "/open": html('<a href="/from-open">'),
-        "/noindex": html('<a href="/from-noindex">', meta("noindex")),
-        "/nofollow": html('<a href="/from-nofollow">', meta("nofollow")),
-        "/none": html('<a href="/from-none">', tag="none"),
-        "/ours": html('<a href="/from-ours">', meta("none", "testbot")),
-        "/others": html('<a href="/from-others">', meta("none", "otherbot")),
-        "/expired": html('<a href="/from-expired">', tag="unavailable_after: 1999-1-1"),
-        "/moved": redirect("/target"),
-        "/target": html('<a href="/from-target">', tag="testbot: noindex"),
-        "/commented": html('<a href="/from-commented">', f"<!-- {meta('none')} -->"),
-    }
-    links = "".join(f'<a href="{path}">' for path in pages if path != "/target")
-    host.answers |= {"/": html(links), **pages}
-    for path in [path for path in pages if path != "/moved"]:
-        host.answers[f"/from-{path[1:]}"] = html()
-    return host
-
-
+PAGES = {
+    "/open": html('<a href="/from-open">'),
+    "/noindex": html('<a href="/from-noindex">', meta("noindex")),
+    "/nofollow": html('<a href="/from-nofollow">', meta("nofollow")),
+    "/none": html('<a href="/from-none">', tag="none"),
+    "/ours": html('<a href="/from-ours">', meta("none", "testbot")),
+    "/others": html('<a href="/from-others">', meta("none", "otherbot")),
+    "/expired": html('<a href="/from-expired">', tag="unavailable_after: 1999-1-1"),
+    "/target": html('<a href="/from-target">', tag="testbot: noindex"),
+    "/commented": html('<a href="/from-commented">', f"<!-- {meta('none')} -->"),
+    # Links with a keyword of REP_REL.
+    "/rel": html(
+        '<base href="/deep/"><a rel="ugc nofollow" href="marked"><a href="plain">'
+        '<a rel=sponsored href="both"><a href="both"><area rel=UGC href="area">'
+    ),
+}
 NOT_INDEXED = {"/noindex", "/none", "/ours", "/expired", "/target"}
 NOT_FOLLOWED = {"/from-nofollow", "/from-none", "/from-ours"}
 
@@ -72,135 +43,102 @@ NOT_FOLLOWED = {"/from-nofollow", "/from-none", "/from-ours"}
 def test_exactly_what_is_allowed_arrives(site: Site, mode: str, spider: str) -> None:
     """Items and links pass as the rules of their pages allow, from callbacks
     that are generators, asynchronous generators or functions that return
-    lists, and from a CrawlSpider.
+    lists, and from a CrawlSpider. A link whose rel attribute has a keyword of REP_REL is not
+    followed, unless the page also links to the URL without it.
     """
-    host = site_with_everything(site)
-    result = crawl(host, spider, mode=mode)
-    known = set(host.answers) - {"/robots.txt"}
-    assert set(host.pages) == known - NOT_FOLLOWED
-    expected = known - NOT_FOLLOWED - NOT_INDEXED - {"/moved"}
-    assert items(result, host) == sorted(expected)
-    assert result.stats["item_dropped_count"] == len(NOT_INDEXED)
-    assert result.stats["rep/noindex/dropped/noindex"] == len(NOT_INDEXED) - 1
+    host = site.add()
+    host.answers["/"] = html("".join(f'<a href="{path}">' for path in PAGES))
+    host.answers |= {**PAGES, "/moved": redirect("/target")}
+    result = run_crawl(
+        [host.url("/"), host.url("/moved")],
+        spider=f"{SPIDERS}.{spider}",
+        mode=mode,
+        settings={"REP_REL": ["ugc"]},
+    )
+    linked = {f"/from-{path[1:]}" for path in PAGES if path != "/rel"} - NOT_FOLLOWED
+    linked |= {"/", "/deep/plain", "/deep/both"}
+    assert set(host.pages) == {*PAGES, *linked, "/moved"}
+    items = {item["url"].removeprefix(host.origin) for item in result.items}
+    assert items == {*PAGES, *linked} - NOT_INDEXED
+    dropped = len(result.lines("WARNING", "Dropped: "))
+    assert result.stats["item_dropped_count"] == dropped
     assert result.stats["rep/noindex/dropped/unavailable_after"] == 1
+    assert result.stats["rep/noindex/dropped/noindex"] == dropped - 1
     assert result.stats["rep/nofollow/page"] == len(NOT_FOLLOWED)
-    url = host.url("/noindex")
-    dropped = f"Dropped: {url} must not be indexed: noindex (meta)"
-    assert len(result.lines("WARNING", dropped)) == 1
-    assert len(result.lines("WARNING", "Dropped: ")) == len(NOT_INDEXED)
+    assert result.stats["rep/nofollow/rel"] == 2
+    why = f"Dropped: {host.url('/noindex')} must not be indexed: noindex (meta)"
+    assert len(result.lines("WARNING", why)) == 1
     assert "['noindex', 'nofollow']" in result.log
 
 
-def test_the_level_of_dropped_items(site: Site) -> None:
-    """DEFAULT_DROPITEM_LOG_LEVEL is also the level of items that are dropped for noindex."""
-    host = site_with_everything(site)
-    result = crawl(host, settings={"DEFAULT_DROPITEM_LOG_LEVEL": "DEBUG"})
-    assert len(result.lines("DEBUG", "Dropped: ")) == len(NOT_INDEXED)
-    assert not result.lines("WARNING", "Dropped: ")
-
-
-@pytest.mark.newest
-def test_links_by_rel(site: Site, mode: str) -> None:
-    """A link whose rel attribute has a keyword of REP_REL is not followed, unless the page
-    also links to the URL without it.
-    """
-    host = site.add(RULES)
-    body = (
-        '<base href="/deep/"><a rel="ugc nofollow" href="marked"><a href="plain">'
-        '<a rel=sponsored href="both"><a href="both"><area rel=UGC href="area">'
-    )
-    host.answers["/"] = html(body)
-    for name in ("plain", "both", "marked", "area"):
-        host.answers[f"/deep/{name}"] = html()
-    for spider in ("PageSpider", "RulePageSpider"):
-        result = crawl(host, spider, mode=mode, settings={"REP_REL": ["ugc"]})
-        assert result.stats["rep/nofollow/rel"] == 2
-    assert set(host.pages) == {"/", "/deep/plain", "/deep/both"}
-
-
-MEDIA = {
-    "ITEM_PIPELINES": {
-        "scrapy.pipelines.images.ImagesPipeline": 1,
-        "scrapy.pipelines.files.FilesPipeline": 2,
-    }
-}
-
-
-def stores(folder: Path) -> dict[str, str]:
-    return {"IMAGES_STORE": str(folder), "FILES_STORE": str(folder)}
-
-
-def with_images(host: Host, *paths: str, head: str = "", body: str = "") -> Answer:
-    images = "".join(f'<img src="{host.url(path)}">' for path in paths)
-    return html(images + body, head)
-
-
 def test_media(site: Site, mode: str, tmp_path: Path) -> None:
-    """Files do not arrive if their own header says noindex, nor images whose own header says
-    noimageindex. Images that the item of a page with noimageindex names are not requested; the
-    other files of the item are.
+    """Files do not arrive if their own statements, or robots.txt, say noindex, or that they must not be
+    used for a purpose of the crawl, nor images that say so for images alone. Images that the item of
+    a page with noimageindex or noimageai names are not requested; the other files of the item are.
+    The field is emptied that each ImagesPipeline of the project reads. An item that cannot be
+    changed is dropped.
     """
-    host = site.add(RULES)
-    document = f'<a href="{host.url("/d.pdf")}">'
-    host.answers |= {
-        "/": with_images(host, "/a.gif", "/b.gif", "/e.gif", body=document),
-        "/page": with_images(host, "/c.gif", head=meta("noimageindex"), body=document),
+    host = site.add("User-agent: *\nContent-Usage: /no/ train-ai=n\n")
+    document = Answer(b"d", headers={"Content-Type": "application/pdf"})
+    files = {
         "/a.gif": image(),
         "/b.gif": image(X_Robots_Tag="noindex"),
-        "/c.gif": image(),
-        "/d.pdf": Answer(b"d", headers={"Content-Type": "application/pdf"}),
-        "/e.gif": image(X_Robots_Tag="noimageindex"),
+        "/c.gif": image(X_Robots_Tag="noimageindex"),
+        "/d.gif": image(X_Robots_Tag="noimageai"),
+        "/e.gif": image(Content_Usage="train-ai=n"),
+        "/no/f.gif": image(),
+        "/a.pdf": document,
+        "/b.pdf": Answer(b"d", headers={"tdm-reservation": "1"}),
     }
+    body = "".join(
+        f'<{"a href" if "pdf" in path else "img src"}="{host.url(path)}">'
+        for path in files
+    )
+    hidden = f'<img src="{host.url("/hidden.gif")}"><a href="{host.url("/a.pdf")}">'
+    host.answers |= {
+        **files,
+        "/page": html(body),
+        "/noimageindex": html(hidden, meta("noimageindex")),
+        "/noimageai": html(hidden, meta("noimageai")),
+        "/covers": html(hidden, meta("noimageindex")),
+    }
+    pipelines = ("images.ImagesPipeline", "files.FilesPipeline")
     result = run_crawl(
-        [host.url("/"), host.url("/page")],
+        map(host.url, ("/page", "/noimageindex", "/noimageai", "/covers")),
         spider=f"{SPIDERS}.MediaPageSpider",
         mode=mode,
-        settings={**MEDIA, **stores(tmp_path)},
+        settings={
+            "ITEM_PIPELINES": {
+                **{f"scrapy.pipelines.{name}": 1 for name in pipelines},
+                f"{SPIDERS}.CoverPipeline": 2,
+            },
+            "COVERPIPELINE_IMAGES_URLS_FIELD": "cover",
+            "COVERPIPELINE_IMAGES_RESULT_FIELD": "covers",
+            "IMAGES_STORE": str(tmp_path),
+            "FILES_STORE": str(tmp_path),
+            "REP_PURPOSES": ["train-ai"],
+        },
     )
-    assert "/c.gif" not in host.pages
-    found = {
+    assert "/hidden.gif" not in host.pages
+    arrived = {
         item["url"].removeprefix(host.origin): [
-            [media["url"].removeprefix(host.origin) for media in item[field]]
-            for field in ("images", "files")
+            media["url"].removeprefix(host.origin)
+            for media in [*item.get("images", []), *item.get("files", [])]
         ]
         for item in result.items
     }
-    assert found == {"/": [["/a.gif"], ["/d.pdf"]], "/page": [[], ["/d.pdf"]]}
-    assert [item["image_urls"] for item in result.items if "/page" in item["url"]] == [
-        []
-    ]
-    assert result.stats["rep/noindex/media/noindex"] == 1
-    assert result.stats["rep/noindex/media/noimageindex"] == 2
-
-
-def test_images_in_fields_of_their_own(site: Site, mode: str, tmp_path: Path) -> None:
-    """The field is emptied that each ImagesPipeline of the project reads: that of its own
-    setting, of its class, or of its code. An item that cannot be changed is dropped.
-    """
-    host = site.add(RULES)
-    paths = ["/1.gif", "/2.gif", "/3.gif"]
-    host.answers |= {
-        "/page": with_images(host, *paths, head=meta("noimageindex")),
-        **dict.fromkeys(paths, image()),
+    assert arrived == {
+        "/page": ["/a.gif", "/a.pdf"],
+        "/noimageindex": ["/a.pdf"],
+        "/noimageai": ["/a.pdf"],
+        "/covers": [],
     }
-    pipelines = ("CoverPipeline", "OwnFieldPipeline", "PortraitPipeline")
-    result = run_crawl(
-        [host.url("/page")],
-        spider=f"{SPIDERS}.ManyPipelinesSpider",
-        mode=mode,
-        settings={
-            **stores(tmp_path),
-            "ITEM_PIPELINES": {
-                "scrapy.pipelines.images.ImagesPipeline": 1,
-                **{f"tests.crawl.image_pipelines.{name}": 2 for name in pipelines},
-            },
-            "COVERPIPELINE_IMAGES_URLS_FIELD": "covers",
-        },
-    )
-    assert host.pages == ["/page"]
-    (item,) = result.items
-    empty = {"covers": [], "cover": "", "portrait": []}  # A tuple is a list in JSON.
-    assert item.items() >= {**empty, "other": host.url("/1.gif")}.items()
+    emptied = [item["image_urls"] for item in result.items if "noimage" in item["url"]]
+    assert emptied == [[], []]
+    (cover,) = (item for item in result.items if "covers" in item["url"])
+    assert (cover["cover"], cover["other"]) == ("", host.url("/hidden.gif"))
+    assert result.stats["rep/noindex/media/noindex"] == 1
     assert result.stats["rep/noindex/media/noimageindex"] == 3
+    assert result.stats["rep/usage/media/train-ai"] == 5
     assert result.stats["rep/noindex/dropped/noimageindex"] == 1
-    assert f"The images of {host.url('/page')} must not be indexed" in result.log
+    assert f"The images of {host.url('/covers')} must not be indexed" in result.log

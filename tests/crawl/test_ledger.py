@@ -1,4 +1,6 @@
-"""The ledger records the decisions of a crawl, and agrees with the server's access log."""
+"""What a crawl records and says: its ledger, which agrees with the server's access log, the report
+of it, and the lines of the log about what was withheld.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import json
 import re
 import time
 from collections import Counter
+from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +16,12 @@ import pytest
 
 from scrapy_rep.ledger.reader import open_ledger
 from scrapy_rep.ledger.seals import check
-from tests.crawl.answers import Answer, image, robots
+from scrapy_rep.report import shown
+from scrapy_rep.report.ledgers import Ledgers, Limits
+from scrapy_rep.report.tables import overall
+from tests.crawl.answers import Answer, html, image, meta, redirect, robots
 from tests.crawl.crawl import BY_HAND, run_crawl, start_crawl
 from tests.crawl.disks import fill, free, small_disk
-from tests.crawl.test_indexing import html, meta
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +32,17 @@ pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
 RULES = "User-agent: *\nDisallow: /private/\nAllow: /private/open\n"
 PAGES = "tests.crawl.page_spiders.PageSpider"
-ENDLESS = "tests.crawl.ledger_spiders.EndlessSpider"
+ENDLESS = "tests.crawl.page_spiders.EndlessSpider"
+DATA = {
+    "/wp-json/wp/v2/shops": "application/json; charset=UTF-8",
+    "/sitemap.xml": "text/xml; charset=UTF-8",
+    "/shop-sitemap.xml": "application/xml",
+    "/feed/": "application/rss+xml",
+    "/shops.js": "text/javascript",
+    # This is what PHP says if a plugin does not say that it sends JSON.
+    "/wp-admin/admin-ajax.php": "text/html; charset=UTF-8",
+}
+"""Documents with the types that WordPress and its plugins send, by path."""
 COLUMNS = ("page", "layer", "verdict", "reason", "agent", "line", "statement")
 
 
@@ -199,21 +214,12 @@ def check_snapshots(path: Path, host: Host, same: Host, down: Host) -> None:
     assert of[host.origin]["body"] == of[same.origin]["body"] == RULES.encode()
     assert len(rows(path, "SELECT * FROM body")) == 1
     one, missing = of[host.origin], of[down.origin]
-    assert (one["access"], one["status"], one["url"]) == (
-        "successful",
-        200,
-        host.robotstxt,
-    )
+    assert (one["access"], one["status"]) == ("successful", 200)
+    assert one["url"] == host.robotstxt
     assert ["content-type", "text/plain"] in json.loads(one["headers"])
     assert one["fetched"] < time.time() < one["expires"]
     assert (missing["access"], missing["status"]) == ("unreachable", 503)
     assert (missing["sha256"], missing["copy_of"]) == (None, None)
-    query = (
-        "SELECT d.url, s.origin FROM decision d LEFT JOIN snapshot s ON s.id = snapshot"
-        " WHERE layer = 'robots.txt'"
-    )
-    for row in rows(path, query):
-        assert row["url"].startswith(f"{row['origin']}/")
 
 
 def test_what_was_denied_alone(site: Site, tmp_path: Path) -> None:
@@ -282,7 +288,7 @@ def test_nothing_is_obeyed(site: Site, tmp_path: Path) -> None:
 
 def test_media(site: Site, tmp_path: Path) -> None:
     """The ledger records files that were withheld and images that were not requested, with the
-    rule and the URL that it is from.
+    rule and the URL that it is from. The log says how many files a media pipeline did not get.
     """
     host = site.add(RULES)
     host.answers |= {
@@ -291,7 +297,7 @@ def test_media(site: Site, tmp_path: Path) -> None:
         "/b.gif": image(X_Robots_Tag="noindex"),
     }
     path = tmp_path / "ledger.sqlite"
-    run_crawl(
+    result = run_crawl(
         [host.url("/page"), host.url("/b")],
         spider="tests.crawl.page_spiders.MediaPageSpider",
         settings={
@@ -306,6 +312,8 @@ def test_media(site: Site, tmp_path: Path) -> None:
     assert decisions(path, host.url("/b.gif")) == [
         ("/b.gif", "header", "dropped", "noindex", None, None, "noindex")
     ]
+    (line,) = result.lines("WARNING", "Files withheld: 1", "(noindex)", "REP_NOINDEX")
+    assert host.url("/b.gif") in line
 
 
 def test_from_the_store_and_in_an_outage(site: Site, tmp_path: Path) -> None:
@@ -400,17 +408,6 @@ def test_a_full_disk(site: Site, tmp_path: Path) -> None:
         assert f"sha256 {intact_digests(path)[0]}\n" in result.log
 
 
-def test_a_setting_that_can_not_be(site: Site, tmp_path: Path) -> None:
-    """An invalid REP_LEDGER stops the start with an error, before anything is fetched."""
-    host = site.add(RULES)
-    settings = {"REP_LEDGER": str(tmp_path / "%(spider)s")}
-    result = run_crawl([host.url("/")], settings=settings)
-    assert result.exit_code == 1
-    assert "LedgerError" in result.log
-    assert "is not one of %(name)s" in result.log
-    assert host.hits == []
-
-
 def test_by_hand(site: Site, tmp_path: Path) -> None:
     """Without the add-on, the ledger is enabled by one line in EXTENSIONS. Whatever the name of the
     spider, it is in the folder of REP_LEDGER.
@@ -454,3 +451,129 @@ def test_an_override_that_ends_in_a_crawl(site: Site, tmp_path: Path) -> None:
         (None, "robots.txt", "refused", "rule", "*", 2, "Disallow: /private/")
     ]
     assert len(result.lines("WARNING", "has ended and decides nothing")) == 1
+
+
+def test_what_data_states(site: Site, mode: str, tmp_path: Path) -> None:
+    """Items and links pass from JSON, sitemaps, feeds and scripts that say noindex and nofollow, as
+    with stock Scrapy, whose log shows the statements. The ledger notes them once for each
+    origin, and with REP_NOINDEX = "annotate" the items say it. A usage preference of data has its
+    effect: noai on an API is meant for its content.
+    """
+    host, other = site.add(), site.add()
+    for one, tag in ((host, "noindex, nofollow"), (other, "noai")):
+        for path, content_type in DATA.items():
+            body = json.dumps({"link": one.url(f"/shop{path}")}).encode()
+            headers = {"Content-Type": content_type, "X-Robots-Tag": tag}
+            one.answers[path] = Answer(body, headers=headers)
+    ledger = tmp_path / "ledger.sqlite"
+    settings = {"REP_LEDGER": str(ledger), "REP_PURPOSES": ["train-ai"]}
+    result = run_crawl(
+        [one.url(path) for one in (host, other) for path in DATA],
+        mode=mode,
+        spider="tests.crawl.page_spiders.TextLinkSpider",
+        settings={**settings, "REP_NOINDEX": "annotate"},
+    )
+    pages = set(host.pages) - {"/.well-known/tdmrep.json"}
+    assert pages == {*DATA, *(f"/shop{path}" for path in DATA)}
+    items = {item["url"]: item for item in result.items}
+    assert set(map(host.url, pages)) <= set(items)
+    assert not set(map(other.url, DATA)) & set(items)
+    assert result.stats["rep/usage/dropped/train-ai"] == len(DATA)
+    noted = {url for url, item in items.items() if not item["robots"]["index"]}
+    assert noted == set(map(host.url, DATA))
+    assert not [stat for stat in result.stats if "/dropped/noindex" in stat]
+    assert "rep/nofollow/page" not in result.stats
+    assert "['noindex', 'nofollow']" in result.log
+    query = "SELECT reason FROM decision WHERE statement = 'noindex'"
+    noted_once = rows(ledger, f"{query} AND verdict = 'noted'")
+    assert noted_once == [{"reason": "data"}]
+
+
+def test_what_was_withheld(site: Site) -> None:
+    """The log has a line for each kind and reason, with the count, the setting that changes it and
+    one example URL: a warning for what was withheld of fetched pages. The first refused start
+    request and the first dropped item have a line at once.
+    """
+    host = site.add("User-agent: *\nDisallow: /private\nCrawl-delay: 0.1\n")
+    links = "".join(f'<a href="/from-{number}">' for number in range(3))
+    host.answers |= {
+        "/": html(links, meta("nofollow")),
+        "/noindex/1": html("", meta("noindex")),
+        "/noindex/2": html("", meta("noindex")),
+        "/old": html("", tag="unavailable_after: 1999-1-1"),
+        "/rel": html('<a href="/ugc" rel="ugc">'),
+        "/ai": html("", tag="noai"),
+        "/busy": Answer(status=503, headers={"Retry-After": "1"}),
+    }
+    paths = [f"/private/{number}" for number in range(4)] + list(host.answers)[1:]
+    settings = {"REP_BACKOFF_MAX": 60, "REP_PURPOSES": ["train-ai"], "REP_REL": ["ugc"]}
+    result = run_crawl(map(host.url, paths), spider=PAGES, settings=settings)
+    at_once = {
+        "INFO: A start request is refused": "/private/",
+        "WARNING: The first item is dropped": "",
+    }
+    at_the_end = {
+        "INFO: Requests refused: 4: (rule): REP_OVERRIDES": "/private/",
+        "INFO: Delays and pauses kept: 1: (delay): REP_CRAWL_DELAY": "/robots.txt",
+        "INFO: Delays and pauses kept: 1: (back-off): REP_BACKOFF_MAX": "/busy",
+        "WARNING: Links not followed: 3: (nofollow): REP_NOFOLLOW": "/from-",
+        "WARNING: Links not followed: 1: (nofollow): REP_REL": "/ugc",
+        "WARNING: Items dropped: 2: (noindex): REP_NOINDEX": "/noindex/",
+        "WARNING: Items dropped: 1: (unavailable_after): REP_NOINDEX": "/old",
+        "WARNING: Items dropped: 1: (train-ai): REP_PURPOSES": "/ai",
+    }
+    begins = result.log.index("Closing spider")
+    for line_, path in (at_once | at_the_end).items():
+        level, kind, *words = line_.split(": ")
+        words = [": ".join([kind, *words[:1]]), *words[1:]]
+        (line,) = result.lines(level, *words)
+        assert host.url(path) in line.partition("Example: ")[2]
+        assert (result.log.index(line) > begins) is (line_ in at_the_end)
+    told = [line for line in result.log.splitlines() if "Example: " in line]
+    assert len(told) == len(at_once) + len(at_the_end)
+
+
+def test_a_report(site: Site, tmp_path: Path) -> None:
+    """The report of a crawl has the actual gap between requests, the hosts without a robots.txt,
+    the unreachable host, and the refused and overridden URLs.
+    """
+    delay = 0.3
+    rules = f"User-agent: *\nDisallow: /no\nCrawl-delay: {delay}\n"
+    slow = site.add(rules, name="127.0.0.2")
+    none, closed = site.add(), site.add(Answer(status=403))
+    loop = site.add(redirect("/robots.txt", 301))
+    owned, refused = site.add("User-agent: *\nDisallow: /\n"), site.refusing()
+    ledger = tmp_path / "ledger.sqlite"
+    own = {f"127.0.0.1:{owned.port}": "User-agent: *\nDisallow: /no"}
+    answered = (slow, none, closed, loop, owned)
+    run_crawl(
+        [host.url(path) for host in answered for path in ("/1", "/2", "/3", "/no")]
+        + [refused.url("/1")],
+        settings={"REP_LEDGER": str(ledger), "REP_LEDGER_LEVEL": "all", "REP_OVERRIDES": own},
+    )  # fmt: skip
+    with closing(Ledgers([str(ledger)], Limits())) as ledgers:
+        headline = overall(ledgers, 0.0)["headline"]
+        hosts = {host["origin"]: host for host in ledgers.view("host")}
+        urls = ledgers.view("judged_url").fetchall()
+        without = {
+            one["origin"]: (shown.status(one["status"], one["error"]), one["allowed"])
+            for one in ledgers.view("without")
+        }
+        (outage,) = ledgers.view("outage")
+    assert headline == "0 of 15 pages fetched were forbidden"
+    assert hosts[slow.origin]["delay"] == delay
+    assert delay * 0.9 < hosts[slow.origin]["gap"] < 20
+    loops = "redirected more than 5 times (301 Moved Permanently)"
+    assert without == {
+        none.origin: ("404 Not Found", 4),
+        closed.origin: ("403 Forbidden", 4),
+        loop.origin: (loops, 4),
+    }
+    assert (outage["origin"], outage["error"]) == (refused.origin, "connection refused")
+    (one,) = (one for one in urls if one["origin"] == slow.origin)
+    found = (one["url"], one["line"], one["statement"])
+    assert found == (slow.url("/no"), 2, "Disallow: /no")
+    of_owned = [one for one in urls if one["origin"] == owned.origin]
+    assert {one["verdict"] for one in of_owned} == {"allowed", "refused"}
+    assert {one["overridden_of_host"] for one in of_owned} == {4}
+    assert {one["refused_of_host"] for one in of_owned} == {0}

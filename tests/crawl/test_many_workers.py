@@ -1,7 +1,10 @@
-"""Several workers on one queue in Redis keep delays together, and lose no request."""
+"""Several workers on one queue in Redis keep delays together, and lose no request. The scheduler of
+scrapy-redis has its features with this package's queue.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import time
@@ -16,7 +19,7 @@ import pytest
 
 from tests import effort
 from tests.crawl.answers import Answer, busy, robots
-from tests.crawl.crawl import RETRIED_SOON, start_crawl, wait_until
+from tests.crawl.crawl import RETRIED_SOON, run_crawl, start_crawl, wait_until
 from tests.crawl.pauses import check_fetched, check_kept, limit
 from tests.stores.distant import distant
 from tests.stores.redis_server import BINARY, RedisServer
@@ -25,14 +28,14 @@ pytest.importorskip("scrapy_redis")
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from tests.crawl.crawl import CrawlResult, RunningCrawl
     from tests.crawl.server import Host, Site
 
-pytestmark = [
-    pytest.mark.skipif(BINARY is None, reason="There is no redis-server on the PATH"),
-    pytest.mark.unmeasured,
-]
+pytestmark = pytest.mark.skipif(
+    BINARY is None, reason="There is no redis-server on the PATH"
+)
 RULES = "User-agent: *\nDisallow: /private/\n"
 DELAY = 0.2
 
@@ -42,7 +45,7 @@ LONGEST = 900
 # The seconds that a worker needs at most to connect to a distant server, and for its first page.
 START = 6.0
 
-SPIDER = "tests.crawl.worker_spiders.{}"
+SPIDER = "tests.crawl.redis_spiders.{}"
 
 
 @pytest.fixture
@@ -178,6 +181,7 @@ class Crowd:
             assert {len(host.robots_hits) for host in holds} == {1}
 
 
+@pytest.mark.unmeasured
 def test_four_workers(site: Site, mode: str, server: RedisServer) -> None:
     """Four workers keep each Crawl-delay together, fetch nothing forbidden, and each
     allowed URL and each robots.txt once.
@@ -209,6 +213,7 @@ def check_nothing_left(server: RedisServer, *, killed: int = 0) -> None:
 
 
 @pytest.mark.newest
+@pytest.mark.unmeasured
 def test_a_worker_that_is_killed(site: Site, server: RedisServer) -> None:
     """If two workers are killed and replaced, their requests are sent
     again, and none is lost.
@@ -240,6 +245,7 @@ def returned(crawls: Iterable[CrawlResult | RunningCrawl]) -> int:
 
 
 @pytest.mark.newest
+@pytest.mark.unmeasured
 def test_a_worker_that_is_stopped(site: Site, server: RedisServer) -> None:
     """If a worker stands still for longer than its lease and then goes on, other workers
     fetch the pages that it had under way, and none is lost.
@@ -259,9 +265,32 @@ def test_a_worker_that_is_stopped(site: Site, server: RedisServer) -> None:
     check_nothing_left(server)
 
 
+def restart(server: RedisServer, wait: Callable[[], None]) -> None:
+    server.stop()
+    wait()
+    server.start()
+
+
+def pause(server: RedisServer, wait: Callable[[], None]) -> None:
+    with server.suspended():
+        wait()
+        time.sleep(30 if effort.is_long else 0)
+
+
+def fill(server: RedisServer, wait: Callable[[], None]) -> None:
+    server.client().config_set("maxmemory", 1)
+    wait()
+    server.client().config_set("maxmemory", 0)
+
+
 @pytest.mark.newest
-@pytest.mark.parametrize("fault", ["restarted", "paused", "full"])
-def test_a_server_that_fails(site: Site, server: RedisServer, fault: str) -> None:
+@pytest.mark.unmeasured
+@pytest.mark.parametrize("fault", [restart, pause, fill])
+def test_a_server_that_fails(
+    site: Site,
+    server: RedisServer,
+    fault: Callable[[RedisServer, Callable[[], None]], None],
+) -> None:
     """If Redis restarts, hangs or is out of memory during a crawl, the workers warn once
     and go on later. No request is lost.
     """
@@ -278,7 +307,7 @@ def test_a_server_that_fails(site: Site, server: RedisServer, fault: str) -> Non
     last.answers[f"/public/{crowd.pages - 1}"] = Answer(after=seen)
     crawls += start_workers(crowd, settings, 2, spider="BranchingSpider")
     wait_until(lambda: crowd.fetched >= 0.2 * crowd.total, LONGEST)
-    FAULTS[fault](server, partial(wait_until, seen))
+    fault(server, partial(wait_until, seen))
     results = finish(crawls)
     for result in results:
         assert len(result.lines("WARNING", "The queue in Redis fails")) <= 1, result.log
@@ -289,28 +318,7 @@ def test_a_server_that_fails(site: Site, server: RedisServer, fault: str) -> Non
     check_nothing_left(server)
 
 
-def restart(server: RedisServer, wait: Callable[[], None]) -> None:
-    server.stop()
-    wait()
-    server.start()
-
-
-def pause(server: RedisServer, wait: Callable[[], None]) -> None:
-    with server.suspended():
-        wait()
-        time.sleep(30 if effort.is_long else 0)
-
-
-def fill(server: RedisServer, wait: Callable[[], None]) -> None:
-    client = server.client()
-    client.config_set("maxmemory", 1)
-    wait()
-    client.config_set("maxmemory", 0)
-
-
-FAULTS = {"restarted": restart, "paused": pause, "full": fill}
-
-
+@pytest.mark.unmeasured
 def test_pauses_over_workers(site: Site, mode: str, server: RedisServer) -> None:
     """A host that answers 429 to one of three workers gets nothing from any of them until the
     pause is over, then one request from all. All pages are fetched, by retries.
@@ -335,6 +343,7 @@ def test_pauses_over_workers(site: Site, mode: str, server: RedisServer) -> None
 
 
 @pytest.mark.newest
+@pytest.mark.unmeasured
 def test_a_distant_server(site: Site, server: RedisServer) -> None:
     """If each call to Redis takes 200 ms, a crawl of four workers takes up to three times as
     long, and the round trips of its start: later, each call is for a batch.
@@ -362,3 +371,94 @@ def test_a_distant_server(site: Site, server: RedisServer) -> None:
     near, far = took
     print(f"{hosts * pages} pages: {near:.1f} s near, {far:.1f} s far")
     assert far <= 3 * near + START
+
+
+OLD = [f"/old-{number}" for number in range(10)]
+NEW = [f"/new-{number}" for number in range(5)]
+LINKS = {
+    "/start": [*OLD, "/private/"],
+    # This page was fetched by the first crawl.
+    "/again": [*NEW, OLD[0]],
+    # These are duplicates.
+    **dict.fromkeys(NEW, NEW),
+}
+
+
+def plan(server: RedisServer, spider: str, **settings: Any) -> dict[str, Any]:
+    """Return the arguments of a crawl with one request at a time and requests in JSON."""
+    return {
+        "spider": SPIDER.format(spider),
+        "links": LINKS,
+        "settings": settings_for(
+            server,
+            SCHEDULER_SERIALIZER="tests.crawl.redis_spiders",
+            SCHEDULER_DUPEFILTER_KEY="links:seen",
+            CONCURRENT_REQUESTS=1,
+            **settings,
+        ),
+    }
+
+
+def push(server: RedisServer, url: str) -> None:
+    server.client().rpush("links:start_urls", json.dumps({"url": url}))
+
+
+def test_what_the_scheduler_can_do(site: Site, server: RedisServer) -> None:
+    """Three crawls run one after the other, with start URLs from Redis and requests in
+    JSON. The second starts with SCHEDULER_FLUSH_ON_START, so the requests of the first are
+    deleted. The third resumes the queue of the second, waits for
+    SCHEDULER_IDLE_BEFORE_CLOSE, and leaves no keys.
+    """
+    host, redis = site.add(RULES), server.client()
+    push(server, host.url("/start"))
+    result = run_crawl(**plan(server, "StartUrlSpider", CLOSESPIDER_PAGECOUNT=4))
+    assert result.stats["finish_reason"] == "closespider_pagecount", result.log
+    assert host.pages[-1] == "/start"
+    left = [
+        json.loads(request[14:])
+        for key in redis.scan_iter("*:queue:*")
+        for request in redis.zrange(key, 0, -1)
+    ]
+    found = {host.url(path) for path in LINKS["/start"] if path not in host.pages}
+    assert {request["url"] for request in left} == found
+    assert all(request["callback"] is None for request in left)
+    assert left[0]["headers"]["Referer"] == [host.url("/start")]
+    assert redis.scard("links:seen") == len(OLD) + 1
+
+    before = len(site.log)
+    flush = {"SCHEDULER_FLUSH_ON_START": True, "CLOSESPIDER_PAGECOUNT": 3}
+    crawl = start_crawl(**plan(server, "StartUrlSpider", **flush))
+    # Start URLs may be pushed at any time.
+    crawl.until(lambda: redis.exists("{links:requests}:workers"))
+    assert not redis.exists("links:seen")
+    push(server, host.url("/again"))
+    result = crawl.result()
+    assert result.stats["finish_reason"] == "closespider_pagecount", result.log
+    assert list(redis.scan_iter("*:queue:*"))
+
+    last = {"SCHEDULER_PERSIST": False, "SCHEDULER_IDLE_BEFORE_CLOSE": 2}
+    result = run_crawl(**plan(server, "LinkSpider", **last))
+    assert result.stats["finish_reason"] == "finished", result.log
+    assert "Resuming crawl" in result.log
+    # The spider was idle and then went on at least once.
+    assert result.stats["idle"] > 1
+    assert result.stats["elapsed_time_seconds"] >= 2
+    # The key of each host expires some time after its last request.
+    assert not [key for key in redis.scan_iter("*links:*") if not redis.ttl(key) > 0]
+    pages = [hit.path for hit in site.log[before:] if hit.path != "/robots.txt"]
+    assert sorted(pages) == sorted(["/again", *NEW, OLD[0]])
+
+
+def test_a_jobdir_beside_the_queue(
+    site: Site, server: RedisServer, tmp_path: Path
+) -> None:
+    """With a JOBDIR as well, requests and fingerprints are on the server only."""
+    host = site.add(RULES)
+    push(server, host.url("/start"))
+    # The robots.txt is a response too.
+    own = {"JOBDIR": str(tmp_path / "job"), "CLOSESPIDER_PAGECOUNT": 12}
+    result = run_crawl(**plan(server, "StartUrlSpider", **own))
+    assert result.stats["finish_reason"] == "closespider_pagecount"
+    assert "log_count/ERROR" not in result.stats, result.log
+    assert host.pages == sorted(["/start", *OLD])
+    assert not [*tmp_path.rglob("requests.*")]

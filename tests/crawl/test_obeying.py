@@ -15,18 +15,24 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.unmeasured
 
 RULES = "# Mind the line.\n\nUser-agent: *\nAllow: /private/open\nDisallow: /private\n"
+BOTH_WAYS = pytest.mark.parametrize(
+    "enable", [ADDON, BY_HAND], ids=["add-on", "by hand"]
+)
 
 
-@pytest.mark.parametrize("enable", [ADDON, BY_HAND], ids=["add-on", "by hand"])
+@BOTH_WAYS
 def test_a_denial_says_why(site: Site, enable: dict[str, object], mode: str) -> None:
-    """The errback, the signal, the stats and the log of a denial have the rule,
-    its line and the reason.
+    """The errback, the signal, the stats and the log of a denial have the rule, its line and the
+    reason; that for an unreachable robots.txt has no line and no rule. URLs of schemes without a
+    robots.txt are fetched as usual.
     """
-    host = site.add(RULES)
+    host, down = site.add(RULES), site.add(robots("", status=500))
     paths = ("/private/1", "/private/open", "/public")
-    result = run_crawl(map(host.url, paths), enable=enable, mode=mode)
+    urls = [*map(host.url, paths), "data:text/plain,hello", f"file://{__file__}"]
+    result = run_crawl([*urls, down.url("/")], enable=enable, mode=mode)
     assert host.pages == ["/private/open", "/public"]
     assert len(host.robots_hits) == 1
+    assert len(result.responses) == 4
     evidence = {
         "url": host.url("/private/1"),
         "reason": "rule",
@@ -36,35 +42,29 @@ def test_a_denial_says_why(site: Site, enable: dict[str, object], mode: str) -> 
         "allowed": False,
         "robotstxt_url": host.robotstxt,
     }
-    (error,), (denied,) = result.errors, result.denied
+    error = result.error(host.url("/private/1"))
+    (signal,) = (each for each in result.denied if each["url"] == error["url"])
     assert error["error"] == "RobotsDenied"
     assert error.items() >= evidence.items()
-    assert denied.items() >= evidence.items()
-    assert denied["spider"] == "plan"
-    assert result.stats["robotstxt/forbidden"] == 1
+    assert signal.items() >= {**evidence, "spider": "plan"}.items()
+    assert result.stats["robotstxt/forbidden"] == 2
+    assert result.stats["robotstxt/request_count"] == 2
     assert result.stats["rep/denied/rule"] == 1
     assert result.stats["rep/robotstxt/successful"] == 1
     (line,) = result.lines("DEBUG", host.url("/private/1"))
-    for word in ("/private", "line 5", host.robotstxt):
-        assert word in line
+    assert f"Forbidden by {host.robotstxt}, line 5 (disallow: /private)" in line
+    nothing = {"reason": "unreachable", "line": 0, "rule": None, "agent": None}
+    assert result.error(down.url("/")).items() >= nothing.items()
+    assert down.pages == []
+    assert len(result.lines("WARNING", down.origin, "500")) == 1
 
 
-@pytest.mark.newest
-def test_a_denial_without_a_rule(site: Site) -> None:
-    """A denial for an unreachable robots.txt has no line and no rule, and the reason says so."""
-    host = site.add(robots("", status=500))
-    result = run_crawl([host.url("/public")])
-    error = result.error(host.url("/public"))
-    assert (error["reason"], error["line"], error["rule"]) == ("unreachable", 0, None)
-    assert error["agent"] is None
-    assert host.pages == []
-    assert len(result.lines("WARNING", host.origin, "500")) == 1
-
-
-def test_redirect_targets_are_asked_about(site: Site, mode: str) -> None:
-    """A redirect to a forbidden URL is not followed, on the same host or on another."""
-    other = site.add(RULES)
-    host = site.add(RULES)
+def test_redirects(site: Site, mode: str) -> None:
+    """A redirect to a forbidden URL is not followed, on the same host or on another. A request with
+    ``dont_obey_robotstxt`` is sent without a fetch of robots.txt, and so are its redirects within the
+    same origin, but not those to another one.
+    """
+    host, other, exempt = site.add(RULES), site.add(RULES), site.add(RULES)
     host.answers |= {
         "/same": redirect("/private/same"),
         "/other": redirect(other.url("/private/other"), 301),
@@ -72,55 +72,38 @@ def test_redirect_targets_are_asked_about(site: Site, mode: str) -> None:
         "/again": redirect(other.url("/private/twice"), 308),
         "/open": redirect(other.url("/public")),
     }
-    starts = ("/same", "/other", "/twice", "/open")
-    result = run_crawl(map(host.url, starts), mode=mode)
-    assert host.pages == ["/again", "/open", "/other", "/same", "/twice"]
-    assert other.pages == ["/public"]
-    denied = {error["url"]: error["robotstxt_url"] for error in result.errors}
-    assert denied == {
-        host.url("/private/same"): host.robotstxt,
-        other.url("/private/other"): other.robotstxt,
-        other.url("/private/twice"): other.robotstxt,
-    }
-
-
-def test_dont_obey_robotstxt(site: Site, mode: str) -> None:
-    """A request with ``dont_obey_robotstxt`` is sent without a fetch of robots.txt, and so are
-    its redirects within the same origin, but not those to another one.
-    """
-    other, host = site.add(RULES), site.add(RULES)
-    host.answers |= {
+    exempt.answers |= {
         "/private/here": redirect("/private/2"),
         "/private/there": redirect(other.url("/private/3")),
     }
-    paths = ("/private/here", "/private/there")
     meta = {"dont_obey_robotstxt": True}
-    requests = [{"url": host.url(path), "meta": meta} for path in paths]
+    requests: list[object] = [
+        {"url": exempt.url(path), "meta": meta}
+        for path in ("/private/here", "/private/there")
+    ]
+    requests += [host.url(path) for path in ("/same", "/other", "/twice", "/open")]
     result = run_crawl(requests, mode=mode)
-    assert host.pages == sorted([*paths, "/private/2"])
-    assert host.robots_hits == []
-    assert other.pages == []
-    assert [error["url"] for error in result.errors] == [other.url("/private/3")]
+    assert host.pages == ["/again", "/open", "/other", "/same", "/twice"]
+    assert other.pages == ["/public"]
+    assert exempt.pages == ["/private/2", "/private/here", "/private/there"]
+    assert exempt.robots_hits == []
+    assert {error["url"]: error["robotstxt_url"] for error in result.errors} == {
+        host.url("/private/same"): host.robotstxt,
+        other.url("/private/other"): other.robotstxt,
+        other.url("/private/twice"): other.robotstxt,
+        other.url("/private/3"): other.robotstxt,
+    }
 
 
-def test_other_schemes_pass(site: Site, mode: str) -> None:
-    """URLs of schemes without a robots.txt are fetched as usual."""
-    urls = ["data:text/plain,hello", f"file://{__file__}"]
-    result = run_crawl(urls, mode=mode)
-    assert len(result.responses) == 2
-    assert "robotstxt/request_count" not in result.stats
-
-
-@pytest.mark.parametrize("how", ["add-on", "by hand"])
-def test_robotstxt_obey_false_switches_all_off(site: Site, how: str) -> None:
+@BOTH_WAYS
+def test_robotstxt_obey_false_switches_all_off(
+    site: Site, enable: dict[str, object]
+) -> None:
     """With ROBOTSTXT_OBEY = False, this package does nothing."""
     host = site.add(RULES)
-    result = run_crawl(
-        [host.url("/private/1")],
-        enable={**(ADDON if how == "add-on" else BY_HAND), "ROBOTSTXT_OBEY": False},
-    )
-    assert host.pages == ["/private/1"]
-    assert host.robots_hits == []
+    url = host.url("/private/1")
+    result = run_crawl([url], enable={**enable, "ROBOTSTXT_OBEY": False})
+    assert [hit.path for hit in host.hits] == ["/private/1"]
     assert not [key for key in result.stats if key.startswith(("rep/", "robotstxt/"))]
 
 

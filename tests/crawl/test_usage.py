@@ -1,342 +1,319 @@
-"""A crawl with purposes keeps the items that may be used for them, by the access log."""
+"""A crawl with purposes keeps the items that may be used for them, by the access log, and its requests
+for tdmrep.json keep to robots.txt.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from scrapy_rep.ledger.reader import open_ledger
-from tests.crawl.answers import Answer, image, redirect
+from tests.crawl.answers import HANGS, Answer, busy, html, meta, redirect
 from tests.crawl.crawl import run_crawl
-from tests.crawl.usage_site import DENIED, PAGES, TDMREP, build, items_for, page
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.crawl.crawl import CrawlResult
     from tests.crawl.server import Host, Site
 
-SPIDERS = "tests.crawl.page_spiders"
+SPIDER = "tests.crawl.page_spiders.UsagePageSpider"
 WELL_KNOWN = "/.well-known/tdmrep.json"
+USED = "SELECT * FROM decision WHERE layer = 'usage'"
+OPEN = "User-agent: *\nDisallow:\n"
+
+ROBOTS = """\
+Content-Signal: /for-all/ ai-train=no
+License: https://license.example/all.xml
+
+User-agent: other
+Disallow: /
+Content-Usage: search=n, train-ai=n, ai-use=n
+
+User-agent: *
+Disallow: /private/
+Content-Usage: /no-training/ train-ai=n
+Content-Usage: /no-training/but/ train-ai=y
+Content-Usage: /search-only/ train-ai=n, ai-use=n, search=y
+Content-Usage: /broken/ Train-AI=n
+Content-Signal: /signals/ search=no, ai-input=yes, ai-train=no
+"""
+
+TDMREP = b"""[
+    {"location": "/mining/free/", "tdm-reservation": 0},
+    {"location": "/mining/", "tdm-reservation": 1, "tdm-policy": "https://p.example/"},
+    {"location": "/mining-unset/", "tdm-reservation": 2}
+]"""
+
+USAGE = "train-ai=n, search=n, ai-use=y"
+SEARCH_ONLY = "Content-Usage: /search-only/ train-ai=n, ai-use=n, search=y"
+SIGNALS = "Content-Signal: /signals/ search=no, ai-input=yes, ai-train=no"
+NO_TRAINING = "Content-Usage: /no-training/ train-ai=n"
+LICENSE = "https://license.example/p"
+PURPOSES = ("search", "train-ai", "ai-use", "tdm")
+FREE = {
+    "/silent": html(),
+    "/no-training/but/a": html(),
+    "/broken/a": html(),
+    "/header-broken": html(Content_Usage="train-ai = n"),
+    "/noai-others": html(tag="otherbot: noai"),
+    "/tdm-freed": html(head=meta("0", "tdm-reservation"), tdm_reservation="1"),
+    "/mining/free/a": html(),
+    "/mining/header": html(tdm_reservation="0"),
+    "/mining-unset/a": html(),
+    "/licensed": html(head=f'<link rel=license type=application/rsl+xml href="{LICENSE}">'),
+    "/moved": redirect("/no-training/moved"),
+}  # fmt: skip
+DENIED = {
+    "/no-training/a": (html(), "train-ai", f"robots.txt 10 {NO_TRAINING}"),
+    "/no-training/moved": (html(), "train-ai", f"robots.txt 10 {NO_TRAINING}"),
+    "/search-only/a": (html(), "train-ai ai-use", f"robots.txt 12 {SEARCH_ONLY}"),
+    "/signals/a": (html(), "search train-ai", f"robots.txt 14 {SIGNALS}"),
+    "/for-all/a": (html(), "train-ai", f"robots.txt 1 {ROBOTS.splitlines()[0]}"),
+    "/header": (
+        html(Content_Usage=USAGE), "search train-ai", f"header Content-Usage: {USAGE}",
+    ),
+    "/header-and-robots/a": (
+        html(Content_Usage="search=n"), "search", "header Content-Usage: search=n",
+    ),
+    "/noai": (html(head=meta("noai")), "train-ai", "meta noai"),
+    "/noai-header": (html(tag="testbot: noai"), "train-ai", "header noai"),
+    "/tdm-header": (
+        html(tdm_reservation="1"), "train-ai tdm", "header tdm-reservation: 1",
+    ),
+    "/tdm-meta": (
+        html(head=meta("1", "TDM-Reservation")), "train-ai tdm", "meta tdm-reservation: 1",
+    ),
+    "/mining/a": (html(), "train-ai tdm", "tdmrep.json /mining/: tdm-reservation 1"),
+}  # fmt: skip
+"""Pages, the purposes for which they must not be used, and the evidence: the source, and the
+statement as written.
+"""
+
+PAGES = FREE | {path: answer for path, (answer, _, _) in DENIED.items()}
 
 
-def crawl(
-    host: Host, *purposes: str, spider: str = "PageSpider", **arguments: Any
-) -> CrawlResult:
-    settings = {"REP_PURPOSES": list(purposes), **arguments.pop("settings", {})}
-    return run_crawl(
-        [host.url("/")], spider=f"{SPIDERS}.{spider}", settings=settings, **arguments
-    )
+def build(site: Site) -> Host:
+    host = site.add(ROBOTS)
+    host.answers |= {**PAGES, WELL_KNOWN: Answer(TDMREP)}
+    return host
 
 
-def items(result: CrawlResult, host: Host) -> set[str]:
-    return {item["url"].removeprefix(host.origin) for item in result.items}
-
-
-def used(path: Path) -> list[dict[str, Any]]:
-    """Return the decisions of the layer "usage" in the ledger."""
-    query = (
-        "SELECT d.*, s.origin AS of_origin FROM decision AS d"
-        " LEFT JOIN snapshot AS s ON s.id = d.snapshot WHERE layer = 'usage'"
-    )
+def rows(path: Path | str, query: str = USED) -> list[dict[str, Any]]:
     with closing(open_ledger(str(path))) as ledger:
         return [dict(row) for row in ledger.execute(query)]
 
 
-EVIDENCE = {
-    "/no-training/a": (
-        "robots.txt",
-        10,
-        "*",
-        "Content-Usage: /no-training/ train-ai=n",
-    ),
-    "/for-all/a": ("robots.txt", 1, None, "Content-Signal: /for-all/ ai-train=no"),
-    "/header": ("header", None, None, "Content-Usage: train-ai=n, search=n, ai-use=y"),
-    "/noai": ("meta", None, None, "noai"),
-    "/noai-header": ("header", None, "testbot", "noai"),
-    "/tdm-meta": ("meta", None, None, "tdm-reservation: 1"),
-    "/mining/a": ("tdmrep.json", None, None, "/mining/: tdm-reservation 1"),
-}
-
-
 @pytest.mark.newest
-@pytest.mark.parametrize("purpose", ["search", "train-ai", "tdm"])
-def test_one_site_three_purposes(
-    site: Site, mode: str, purpose: str, tmp_path: Path
-) -> None:
+def test_each_purpose(site: Site, mode: str, tmp_path: Path) -> None:
     """For each purpose, the crawl fetches all pages, keeps exactly the items that may be
-    used for it, and records the evidence of each drop: the statement as written, and its source.
+    used for it, and records the evidence of each drop. The purposes of a request replace those of
+    the crawl, and an invalid one refuses it.
     """
     host = build(site)
+    known = [path for path in PAGES if path != "/no-training/moved"]
+    asked = [([purpose], path) for purpose in PURPOSES for path in known]
+    asked += [([], "/no-training/a"), (["mining"], "/refused")]
     ledger = tmp_path / "ledger.sqlite"
-    result = crawl(
-        host, purpose, mode=mode, settings={"REP_LEDGER": str(ledger)}
+    result = run_crawl(
+        [
+            {"url": host.url(path), "meta": {"rep_purposes": purposes}, "dont_filter": True}
+            for purposes, path in asked
+        ],
+        mode=mode,
+        spider=SPIDER,
+        settings={"REP_PURPOSES": ["train-ai"], "REP_LEDGER": str(ledger)},
     )  # fmt: skip
-    assert items(result, host) == items_for(purpose)
-    asked = {"/", *PAGES} | ({WELL_KNOWN} if purpose != "search" else set())
-    assert set(host.pages) == asked
-    assert len(host.hits_on(WELL_KNOWN)) == (purpose != "search")
-    dropped = used(ledger)
-    paths = {row["url"].removeprefix(host.origin): row for row in dropped}
-    assert paths.keys() == DENIED[purpose]
-    assert len(dropped) == len(DENIED[purpose])
-    assert {(row["verdict"], row["reason"]) for row in dropped} == {
-        ("dropped", purpose)
+    assert set(host.pages) == {*PAGES, WELL_KNOWN}
+    assert len(host.hits_on(WELL_KNOWN)) == 1
+    message = result.error(host.url("/refused"))["message"]
+    assert "meta['rep_purposes'] is ['mining'], but it must be one or" in message
+    denied = {
+        (purpose, path): evidence
+        for path, (_, purposes, evidence) in DENIED.items()
+        for purpose in purposes.split()
     }
+    kept = {
+        (purpose, item["url"].removeprefix(host.origin))
+        for item in result.items
+        for purpose in item["purposes"] or [""]
+    }
+    everything = {(purpose, path) for purpose in PURPOSES for path in PAGES}
+    moved = {(purpose, "/moved") for purpose in PURPOSES}
+    assert kept == everything - moved - denied.keys() | {("", "/no-training/a")}
+    dropped = rows(ledger)
+    found = {}
     for row in dropped:
-        assert row["statement"]
-        in_file = row["source"] == "robots.txt"
-        assert (row["line"] is not None) == in_file
-        assert (row["of_origin"] == host.origin) == in_file
-    for path, evidence in EVIDENCE.items() if purpose == "train-ai" else ():
-        assert (
-            tuple(paths[path][key] for key in ("source", "line", "agent", "statement"))
-            == evidence
-        )
-    if purpose == "train-ai":
-        assert (
-            " must not be used for train-ai: Content-Usage: /no-training/ train-ai=n "
-            "(robots.txt, line 10)" in result.log
-        )
-    key = f"rep/usage/dropped/{purpose}"
-    assert result.stats[key] == len(dropped) == result.stats["item_dropped_count"]
+        evidence = (row["source"], row["line"], row["statement"])
+        key = row["reason"], row["url"].removeprefix(host.origin)
+        found[key] = " ".join(str(each) for each in evidence if each is not None)
+    assert found == denied
+    assert {row["verdict"] for row in dropped} == {"dropped"}
+    assert len(dropped) == len(denied) == result.stats["item_dropped_count"]
+    for purpose in PURPOSES:
+        count = sum(reason == purpose for reason, _ in denied)
+        assert result.stats[f"rep/usage/dropped/{purpose}"] == count
+    why = f" must not be used for train-ai: {NO_TRAINING} (robots.txt, line 10)"
+    assert why in result.log
 
 
 def test_without_a_purpose(site: Site, mode: str, tmp_path: Path) -> None:
-    """Without a purpose, all items pass, no additional request is sent, and the usage
-    preferences can be read.
+    """Without a purpose, all items pass, no additional request is sent, as for a purpose that is not
+    about mining, and the usage preferences can be read.
     """
-    host = build(site)
-    ledger = tmp_path / "ledger.sqlite"
-    settings = {"REP_LEDGER": str(ledger), "REP_LEDGER_LEVEL": "all"}
-    result = crawl(host, mode=mode, spider="UsagePageSpider", settings=settings)
-    assert items(result, host) == {"/", *PAGES} - {"/moved"}
-    assert Counter(hit.path for hit in host.hits) == Counter(
-        ["/robots.txt", "/", *PAGES]
-    )
-    stated = {
-        item["url"].removeprefix(host.origin): item["usage"] for item in result.items
-    }
-    assert stated["/silent"] == stated["/broken/a"] == "<UsagePreferences unknown>"
-    assert stated["/search-only/a"] == (
-        "<UsagePreferences train-ai=n, ai-use=n, search=y>"
-    )
-    assert stated["/tdm-header"] == "<UsagePreferences train-ai=n, tdm=n>"
-    rows = used(ledger)
-    assert {row["verdict"] for row in rows} == {"noted"}
-    noted = {
-        (row["url"].removeprefix(host.origin), row["reason"], row["statement"])
-        for row in rows
-    }
-    assert ("/search-only/a", "ai-use", "Content-Usage: /search-only/ train-ai=n, ai-use=n, search=y") in noted  # fmt: skip
-    assert ("/silent", "License", "License: https://license.example/all.xml") in noted
-    assert ("/licensed", "License", "License: https://license.example/p") in noted
-
-
-@pytest.mark.newest
-def test_purposes_of_a_request(site: Site) -> None:
-    """``rep_purposes`` in a request's meta replaces REP_PURPOSES, and an invalid
-    value refuses the request.
-    """
-    host = build(site)
+    host, ledger = build(site), tmp_path / "ledger.sqlite"
     wanted = {
-        "/no-training/a": ([], True),
-        "/no-training/a?2": (["search"], True),
-        "/no-training/a?3": (["train-ai"], False),
-        "/mining/a": (["tdm"], False),
-        "/silent": (["mining"], False),
+        "/silent": "unknown",
+        "/broken/a": "unknown",
+        "/search-only/a": "train-ai=n, ai-use=n, search=y",
+        "/tdm-header": "train-ai=n, tdm=n",
+        "/licensed": "unknown",
     }
-    result = run_crawl(
-        [
-            {"url": host.url(path), "meta": {"rep_purposes": purposes}}
-            for path, (purposes, _) in wanted.items()
-        ],
-        spider=f"{SPIDERS}.PageSpider",
-        settings={"REP_PURPOSES": ["train-ai"]},
-    )
-    assert items(result, host) == {
-        path for path, (_, passes) in wanted.items() if passes
-    }
-    assert "/silent" not in host.pages
-    error = result.error(host.url("/silent"))["message"]
-    assert "meta['rep_purposes'] is ['mining'], but it must be one or" in error
+    settings = {"REP_LEDGER": str(ledger), "REP_LEDGER_LEVEL": "all"}
+    search = {"url": host.url("/free"), "meta": {"rep_purposes": ["search"]}}
+    requests = [*map(host.url, wanted), search]
+    wanted["/free"] = "unknown"
+    result = run_crawl(requests, mode=mode, spider=SPIDER, settings=settings)
+    assert {item["url"].removeprefix(host.origin): item["usage"] for item in result.items} == {
+        path: f"<UsagePreferences {usage}>" for path, usage in wanted.items()
+    }  # fmt: skip
+    assert host.pages == sorted(wanted)
+    noted = rows(ledger)
+    assert {row["verdict"] for row in noted} == {"noted"}
+    assert {
+        (host.url("/search-only/a"), "ai-use", SEARCH_ONLY),
+        (host.url("/silent"), "License", "License: https://license.example/all.xml"),
+        (host.url("/licensed"), "License", f"License: {LICENSE}"),
+    } <= {(row["url"], row["reason"], row["statement"]) for row in noted}
 
 
-# tdmrep.json.
-
-
-@pytest.mark.newest
-def test_tdmrep_is_fetched_like_robots_txt(site: Site, tmp_path: Path) -> None:
-    """tdmrep.json is fetched once per origin while it is fresh, also over several crawls,
-    with the Crawl-delay of its host, and not if robots.txt forbids it.
-    """
-    host = build(site)
-    closed = site.add("User-agent: *\nDisallow: /.well-known/\nCrawl-delay: 0.2\n")
-    slow = site.add("User-agent: *\nCrawl-delay: 0.3\n")
-    slow.answers[WELL_KNOWN] = Answer(TDMREP)
-    settings = {"REP_STORE": f"sqlite:///{tmp_path}/store", "REP_PURPOSES": ["tdm"]}
-    urls = [host.url("/mining/a"), closed.url("/mining/a"), slow.url("/mining/a")]
-    for _ in range(2):
-        result = run_crawl(
-            urls, spider=f"{SPIDERS}.PageSpider", settings=settings
-        )  # fmt: skip
-        assert [item["url"] for item in result.items] == [closed.url("/mining/a")]
-    assert len(host.robots_hits) == len(host.hits_on(WELL_KNOWN)) == 1
-    assert len(slow.hits_on(WELL_KNOWN)) == 1
-    assert closed.hits_on(WELL_KNOWN) == []
-    times = [hit.time for hit in slow.hits[:3]]
-    assert [hit.path for hit in slow.hits[:3]] == [
-        "/robots.txt",
-        WELL_KNOWN,
-        "/mining/a",
-    ]
-    assert times[2] - times[1] >= 0.29
-
-
-def test_tdmrep_that_says_nothing(site: Site, mode: str) -> None:
-    """A tdmrep.json that is missing, broken, too long or unreachable reserves nothing, and
-    delays nothing. Redirects are followed.
-    """
-    down = site.add(Answer(status=503))
-    answers = {
-        "missing": Answer(status=404),
-        "broken": Answer(b"[{"),
-        "failing": Answer(status=503),
-        "long": Answer(b" " * 600_000 + TDMREP),
-        "moved": Answer(status=302, headers={"Location": "/other.json"}),
-        "moved away": redirect(site.refusing().url("/other.json")),
-        "moved to a host whose robots.txt is down": redirect(down.url("/other.json")),
-    }
-    hosts = {name: site.add("User-agent: *\nDisallow:\n") for name in answers}
-    for name, answer in answers.items():
-        hosts[name].answers[WELL_KNOWN] = answer
-        hosts[name].answers["/other.json"] = Answer(TDMREP)
-    result = run_crawl(
-        [host.url("/mining/a") for host in hosts.values()],
-        spider=f"{SPIDERS}.PageSpider",
-        mode=mode,
-        settings={"REP_PURPOSES": ["tdm"]},
-    )
-    passed = {item["url"] for item in result.items}
-    expected = answers.keys() - {"moved"}
-    assert passed == {hosts[name].url("/mining/a") for name in expected}
-    assert result.stats["rep/tdmrep/successful"] == 3
-    assert result.stats["rep/tdmrep/unavailable"] == 1
-    assert result.stats["rep/tdmrep/unreachable"] == 3
-    assert down.pages == []
-    # Scrapy's stats count robots.txt only: of these hosts, and of the two that are away.
-    assert result.stats["robotstxt/request_count"] == len(hosts) + 2
-    assert result.stats["robotstxt/response_count"] == len(hosts) + 1
-
-
-# User agents.
-
-NAMES = {"train-ai": "testbot-train", "search": "testbot"}
-GROUPS = """\
-User-agent: testbot
-Disallow: /not-for-search/
-Disallow: /for-none/
-
-User-agent: testbot-train
-Disallow: /not-for-training/
-Disallow: /for-none/
-Content-Usage: /usage/ train-ai=n, search=n
-Crawl-delay: 0.1
-
-User-agent: *
-Disallow: /
-"""
-
-
-def test_a_name_for_each_purpose(site: Site, mode: str, tmp_path: Path) -> None:
+def test_a_name_for_each_purpose(site: Site, mode: str) -> None:
     """Each purpose follows the group of its own user agent. A page that all of them must
-    not fetch is not fetched.
+    not fetch is not fetched. All requests are sent with the User-Agent of the crawl.
     """
-    paths = ["/a", "/not-for-search/", "/not-for-training/", "/for-none/", "/usage/"]
-    host, ledger = site.add(GROUPS), tmp_path / "ledger.sqlite"
-    result = run_crawl(
-        [host.url(path) for path in paths],
-        spider=f"{SPIDERS}.PageSpider",
-        mode=mode,
-        settings={
-            "REP_PURPOSES": ["search", "train-ai"],
-            "REP_AGENTS": NAMES,
-            "REP_LEDGER": str(ledger),
-        },
+    host = site.add(
+        "User-agent: testbot\nDisallow: /not-for-search\nDisallow: /for-none\n\n"
+        "User-agent: testbot-train\nDisallow: /not-for-training\nDisallow: /for-none\n"
+        "Content-Usage: /usage train-ai=n, search=n\n\nUser-agent: *\nDisallow: /\n"
     )
-    assert items(result, host) == {"/a"}
+    wanted = ["/a", "/not-for-search", "/not-for-training", "/for-none", "/usage"]
+    settings = {
+        "REP_PURPOSES": ["search", "train-ai"],
+        "REP_AGENTS": {"train-ai": "testbot-train", "search": "testbot"},
+    }
+    urls = map(host.url, wanted)
+    result = run_crawl(urls, mode=mode, spider=SPIDER, settings=settings)
+    assert [item["url"] for item in result.items] == [host.url("/a")]
     # The others are fetched for the purpose that may use them.
-    assert set(host.pages) - {WELL_KNOWN} == set(paths) - {"/for-none/"}
-    assert result.stats["rep/denied/rule"] == 1
-    rows = {row["url"].removeprefix(host.origin): row for row in used(ledger)}
-    row = rows["/not-for-search/"]
-    assert (row["reason"], row["agent"], row["line"], row["statement"]) == (
-        "search", "testbot", 2, "Disallow: /not-for-search/",
-    )  # fmt: skip
-    assert rows["/usage/"]["reason"] == "train-ai"
+    assert {*host.pages} - {WELL_KNOWN} == {*wanted} - {"/for-none"}
     assert {hit.headers["User-Agent"] for hit in host.hits} == {"testbot"}
 
 
-# Media.
+RESERVED = Answer(b'[{"location": "/", "tdm-reservation": 1}]')
+SECRET = "User-agent: *\nDisallow: /secret\n"
 
 
-def test_media(site: Site, mode: str, tmp_path: Path) -> None:
-    """Files that must not be used for a purpose, by their own statements, do not arrive. Images
-    that the item of a page with noimageai names are not requested.
+def test_tdmrep_is_fetched_like_a_page(site: Site, mode: str, tmp_path: Path) -> None:
+    """tdmrep.json is fetched once per origin while it is fresh, also over several crawls,
+    with the Crawl-delay of its host, and not if robots.txt forbids it. One that is missing, broken,
+    too long or unreachable reserves nothing and delays nothing. A redirect is followed only where the
+    robots.txt of its target allows that, or an override, by the group of the User-Agent that is sent,
+    in each form in which a server may see the URL; two hosts whose file is at the other one do not
+    wait for each other.
     """
-    host = site.add("User-agent: *\nContent-Usage: /no/ train-ai=n\n")
-    files = {
-        "/a.gif": image(),
-        "/no/b.gif": image(),
-        "/c.gif": image(X_Robots_Tag="noimageai"),
-        "/d.gif": image(Content_Usage="train-ai=n"),
-        "/e.gif": image(),
-        "/f.pdf": Answer(b"f", headers={"Content-Type": "application/pdf"}),
-        "/g.pdf": Answer(b"g", headers={"tdm-reservation": "1"}),
+    down, other = site.add(Answer(status=503)), site.add(SECRET)
+    by_agent = site.add("User-agent: special\nDisallow: /secret\n")
+    replaced, ignored = site.add(OPEN), site.add(SECRET)
+    for host in (other, by_agent, replaced, ignored):
+        host.answers |= {"/secret": RESERVED, "/policy": RESERVED}
+    one, two = site.add(OPEN), site.add(OPEN)
+    delayed = site.add("User-agent: *\nCrawl-delay: 0.3\n", name="127.0.0.2")
+    other_form = other.url("/a/..%2Fsecret/%2e./../secret")
+    reserving = {
+        "reserved": (site.add(OPEN), RESERVED),
+        "with a delay": (delayed, RESERVED),
+        "moved": (site.add(OPEN), redirect("/policy")),
+        "moved to an allowed page": (site.add(OPEN), redirect(other.url("/policy"))),
+        "moved to an override": (site.add(OPEN), redirect(ignored.url("/secret"))),
+        "one of a circle": (one, redirect(two.url("/policy"))),
+        "the other one": (two, redirect(one.url("/policy"))),
     }
-
-    def with_files(head: str, *paths: str) -> Answer:
-        tags = {"gif": "img src", "pdf": "a href"}
-        named = (f'<{tags[path[-3:]]}="{host.url(path)}">' for path in paths)
-        return page(head + "".join(named))
-
-    host.answers |= {
-        "/": with_files("", "/a.gif", "/no/b.gif", "/c.gif", "/d.gif", "/g.pdf"),
-        "/page": with_files(
-            '<meta name="robots" content="noimageai">', "/e.gif", "/f.pdf"
-        ),
-        **files,
+    slow = site.add("User-agent: *\nCrawl-delay: 2\n", name="127.0.0.3")
+    kept = {
+        "closed": (site.add("User-agent: *\nDisallow: /.well-known/\n"), RESERVED),
+        "missing": (site.add(OPEN), Answer(status=404)),
+        "broken": (site.add(OPEN), Answer(b"[{")),
+        "long": (site.add(OPEN), Answer(b" " * 600_000 + RESERVED.body)),
+        # It may be fetched again before the page may be sent.
+        "failing": (slow, busy(503, "1")),
+        "moved away": (site.add(OPEN), redirect(site.refusing().url("/policy"))),
+        "moved to one that is down": (site.add(OPEN), redirect(down.url("/policy"))),
+        "forbidden at home": (site.add(SECRET), redirect("/secret")),
+        "forbidden": (site.add(OPEN), redirect(other.url("/secret"))),
+        "forbidden in another form": (site.add(OPEN), redirect(other_form)),
+        "forbidden to this agent": (site.add(OPEN), redirect(by_agent.url("/secret"))),
+        "forbidden by an override": (site.add(OPEN), redirect(replaced.url("/secret"))),
     }
-    result = run_crawl(
-        [host.url("/"), host.url("/page")],
-        spider=f"{SPIDERS}.MediaPageSpider",
-        mode=mode,
-        settings={
-            "ITEM_PIPELINES": {
-                "scrapy.pipelines.images.ImagesPipeline": 1,
-                "scrapy.pipelines.files.FilesPipeline": 2,
-            },
-            "IMAGES_STORE": str(tmp_path / "files"),
-            "FILES_STORE": str(tmp_path / "files"),
-            "REP_PURPOSES": ["train-ai"],
-            "REP_LEDGER": str(tmp_path / "ledger.sqlite"),
+    hosts = {name: host for name, (host, _) in (reserving | kept).items()}
+    for host, answer in (reserving | kept).values():
+        host.answers |= {WELL_KNOWN: answer, "/policy": RESERVED, "/secret": RESERVED}
+    settings = {
+        "REP_LEDGER": str(tmp_path / "ledger.sqlite"),
+        "REP_OVERRIDES": {
+            f"127.0.0.1:{replaced.port}": SECRET,
+            f"127.0.0.1:{ignored.port}": "ignore",
         },
-    )
-    assert "/e.gif" not in host.pages
-    arrived = {
-        media["url"]
-        for item in result.items
-        for media in [*item["images"], *item["files"]]
+        "REP_PURPOSES": ["tdm"],
+        "REP_STORE": f"sqlite:///{tmp_path}/store",
+        "USER_AGENT": "special/1.0",
     }
-    assert arrived == {host.url("/a.gif"), host.url("/f.pdf")}
-    assert result.stats["rep/usage/media/train-ai"] == 5
-    rows = {
-        row["url"].removeprefix(host.origin): row
-        for row in used(tmp_path / "ledger.sqlite")
+    urls = [host.url("/page") for host in hosts.values()]
+    result = run_crawl(urls, mode=mode, spider=SPIDER, settings=settings)
+    made = {item["url"] for item in result.items}
+    assert {name for name, host in hosts.items() if host.url("/page") in made} == {
+        *kept
     }
-    assert rows.keys() == {"/no/b.gif", "/c.gif", "/d.gif", "/e.gif", "/g.pdf"}
-    assert rows["/e.gif"]["page"] == host.url("/page")
-    assert (rows["/no/b.gif"]["line"], rows["/no/b.gif"]["source"]) == (2, "robots.txt")
+    targets = (down, other, by_agent, replaced, ignored)
+    fetched = [each.pages for each in targets]
+    assert fetched == [[], ["/policy"], [], [], ["/secret"]]
+    assert replaced.robots_hits == ignored.robots_hits == []
+    with_policy = ("moved", "one of a circle", "the other one")
+    for name, host in hosts.items():
+        first = [] if name == "closed" else [WELL_KNOWN]
+        last = ["/policy"] if name in with_policy else []
+        assert host.pages == [*first, "/page", *last], name
+        assert len(host.robots_hits) == 1
+    assert [hit.path for hit in delayed.hits] == ["/robots.txt", WELL_KNOWN, "/page"]
+    assert delayed.gaps[1] >= 0.29
+    assert result.stats["rep/denied/rule"] == 5
+    assert result.stats["rep/tdmrep/unavailable"] == 1
+    assert result.stats["rep/tdmrep/unreachable"] == 8
+    # Scrapy's stats count robots.txt only, also of the targets of redirects.
+    assert result.stats["robotstxt/request_count"] == len(hosts) + 4
+    why = f"Forbidden by {other.robotstxt}, line 2 (disallow: /secret)"
+    about = hosts["forbidden"].url(WELL_KNOWN)
+    assert result.lines("DEBUG", about, "is unreachable", why)
+    query = "SELECT * FROM decision WHERE reason = 'rule' AND verdict = 'refused'"
+    assert len(rows(settings["REP_LEDGER"], query)) == 5
+    site.log.clear()
+    again = [hosts[name].url("/page") for name in ("reserved", "with a delay")]
+    result = run_crawl(again, mode=mode, spider=SPIDER, settings=settings)
+    assert result.items == []
+    assert [hit.path for hit in site.log] == ["/page"] * 2
+
+
+def test_a_spider_that_closes(site: Site, mode: str) -> None:
+    """A spider that closes does not wait for a tdmrep.json that never comes, nor for the
+    robots.txt of a host to which it is redirected.
+    """
+    silent, slow, host = site.add(HANGS), site.add(OPEN), site.add(OPEN)
+    slow.answers[WELL_KNOWN] = HANGS
+    host.answers[WELL_KNOWN] = redirect(silent.url("/policy"))
+    purposes = {"rep_purposes": ["tdm"]}
+    pages = [{"url": one.url("/page"), "meta": purposes} for one in (slow, host)]
+    result = run_crawl(pages, mode=mode, settings={"CLOSESPIDER_TIMEOUT": 1})
+    assert slow.pages == host.pages == [WELL_KNOWN]
+    assert len(silent.robots_hits) == 1
+    assert result.stats["elapsed_time_seconds"] < 20
+    assert "Traceback" not in result.log

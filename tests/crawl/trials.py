@@ -130,18 +130,16 @@ class Web:
 
     @property
     def allowed(self) -> set[str]:
-        return {
-            host.url(f"/{page}")
-            for host, pages in self.numbers.items()
-            for page in range(pages)
-        }
+        return self._urls("/")
 
     @property
     def forbidden(self) -> set[str]:
+        return self._urls("/private/")
+
+    def _urls(self, folder: str) -> set[str]:
+        numbers = self.numbers.items()
         return {
-            host.url(f"/private/{page}")
-            for host, pages in self.numbers.items()
-            for page in range(pages)
+            host.url(f"{folder}{n}") for host, pages in numbers for n in range(pages)
         }
 
 
@@ -297,46 +295,34 @@ class Trial:
         check_whole(self.job)
 
     def _check_repeated(self, hits: dict[str, list[float]]) -> None:
-        repeated: Counter[Run] = Counter()
-        begun, ended = self._by_url("begin"), self._by_url("end")
-        for url, times in hits.items():
-            for time_, again in pairwise(times):
-                run = self._run_of(time_)
-                assert not run.is_finished, f"{url} was fetched again after the end"
-                assert run != self._run_of(again), f"{url} was fetched twice in a run"
-                done = [moment for moment in ended[url] if self._run_of(moment) == run]
-                assert not done or done[0] > run.ended - RECENT, (
-                    f"{url} was done {run.ended - done[0]:.3f} s before its process died"
-                )
-                repeated[run] += 1
-        assert begun.keys() >= ended.keys()
-        for run, most in self._in_flight().items():
-            assert repeated[run] <= most
-
-    def _in_flight(self) -> dict[Run, int]:
-        """Return how many requests may have been in flight at the end of each run: those in
-        the downloader, as many that had just left it, and those whose callbacks had begun and
-        not ended.
+        """Check that what was fetched again is what may have been in flight at the end of a run:
+        as many requests as there were in the downloader, as many that had just left it, and those
+        whose callbacks had begun and not ended.
         """
-        begun, ended = self._by_url("begin"), self._by_url("end")
-        found = {}
-        for run in (run for run in self.runs if not run.is_finished):
-            callbacks = {
-                url
-                for url, times in begun.items()
-                if any(self._run_of(moment) == run for moment in times)
-                and not any(
-                    run.began < moment < run.ended - RECENT for moment in ended[url]
-                )
-            }
-            found[run] = 2 * self.settings["CONCURRENT_REQUESTS"] + len(callbacks)
-        return found
-
-    def _by_url(self, what: str) -> dict[str, list[float]]:
-        found = defaultdict(list)
-        for note in self.notes(what):
-            found[note.url].append(note.time)
-        return found
+        notes = self.notes("begin", "end")
+        begun = {(self._run_of(each.time), each.url) for each in notes}
+        ended = {
+            (self._run_of(each.time), each.url): each.time
+            for each in notes
+            if each.what == "end"
+        }
+        repeated: Counter[Run] = Counter()
+        for url, times in hits.items():
+            runs = [self._run_of(moment) for moment in times]
+            assert len(set(runs)) == len(runs), f"{url} was fetched twice in a run"
+            for run in runs[:-1]:
+                assert not run.is_finished, f"{url} was fetched again after the end"
+                since = run.ended - ended.get((run, url), run.ended)
+                assert since < RECENT, f"{url} was done {since:.3f} s before the end"
+                repeated[run] += 1
+        for run in self.runs:
+            left = [
+                key
+                for key in begun
+                if key[0] == run and ended.get(key, run.ended) >= run.ended - RECENT
+            ]
+            most = 2 * self.settings["CONCURRENT_REQUESTS"] + len(left)
+            assert repeated[run] <= most
 
     def _run_of(self, moment: float) -> Run:
         """Return the run that sent a request: it may arrive after its process has died."""

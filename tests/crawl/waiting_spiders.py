@@ -1,15 +1,20 @@
-"""Spiders and components for crawls that wait for robots.txt, and with changed clocks."""
+"""Spiders whose clock is changed, or that send requests in every way that Scrapy has."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from scrapy import Request, signals
-from scrapy.exceptions import DontCloseSpider, IgnoreRequest
+from scrapy.exceptions import DontCloseSpider
 from scrapy.http.request import NO_CALLBACK
+from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
+from scrapy_rep import back_off
+from scrapy_rep.frontier.frontier import Frontier
 from tests.crawl.spiders import PlanSpider
 
 if TYPE_CHECKING:
@@ -37,13 +42,15 @@ class ClockSpider(PlanSpider):
     It does so by ``offset`` seconds at the start, by those in ``moves`` after the page at
     each path, and by those in ``later`` each time that all requests are answered; after
     that it requests ``again``, in order. It records the number of steps before each
-    response.
+    response. Whenever it has read a robots.txt, it sets its clock to ``to_noon`` seconds before
+    noon (UTC), if that is not None.
     """
 
     offset: float = 0
     moves: dict[str, float] = {}
     later: list[float] = []
     again: list[str] = []
+    to_noon: float | None = None
     asked = step = 0
 
     @classmethod
@@ -58,6 +65,8 @@ class ClockSpider(PlanSpider):
         for path, seconds in self.moves.items():
             if request.url.endswith(path):
                 self.clock.offset += seconds
+        if self.to_noon is not None and request.url.endswith("/robots.txt"):
+            self.clock.offset += 43_200 - self.to_noon - self.clock() % 86_400
 
     def note_response(self, response: Response) -> None:
         super().note_response(response)
@@ -79,72 +88,59 @@ class ClockSpider(PlanSpider):
         raise DontCloseSpider
 
 
-class DownloadingSpider(PlanSpider):
-    """Downloads ``more`` itself, in parallel, in the callback of each page."""
+class EveryWaySpider(PlanSpider):
+    """Sends requests in every way that Scrapy has.
 
-    more: list[str]
-
-    async def note_response(self, response: Response) -> AsyncIterator[dict[str, Any]]:
-        PlanSpider.note_response(self, response)
-        # Deferreds exist in every mode, and run in parallel.
-        downloads = [deferred_from_coro(self.download(url)) for url in self.more]
-        for download in downloads:
-            yield await maybe_deferred_to_future(download)
-
-    async def download(self, url: str) -> dict[str, Any]:
-        request = Request(url, callback=NO_CALLBACK)
-        try:
-            response = await self.crawler.engine.download_async(request)
-        except IgnoreRequest as error:
-            return {"url": url, "error": type(error).__name__}
-        return {"url": url, "status": response.status, "meta": list(response.meta)}
-
-
-class CountPasses:
-    """A downloader middleware that counts the requests that pass it, in the stat ``passes``."""
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> CountPasses:
-        middleware = cls()
-        middleware.crawler = crawler
-        return middleware
-
-    async def process_request(self, request: Request) -> None:
-        if not request.url.endswith("/robots.txt"):
-            self.crawler.stats.inc_value("passes")
-
-
-class PassOnce:
-    """A downloader middleware of a project, which drops the second request for each URL."""
-
-    def __init__(self) -> None:
-        self.passed: set[str] = set()
-
-    async def process_request(self, request: Request) -> None:
-        if request.url in self.passed:
-            raise IgnoreRequest("Once is enough")
-        self.passed.add(request.url)
-
-
-class DayGoesBy:
-    """A downloader middleware of a project, which sets the clock of :class:`ClockSpider`
-    forward by more than a day while it handles some pages.
+    After the response for a URL, it requests those in ``follow``, downloads those in ``more``
+    itself, in parallel, those of one URL with one Request object, and makes an item with those in
+    ``files`` for FilesPipeline. It cancels each download after the seconds at its place in
+    ``cancel_after``, if that is not None. Afterwards it notes in the stats what is left of their
+    places. For a page that says so, it asks for a pause of a second, and repeats the request.
     """
 
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> DayGoesBy:
-        middleware = cls()
-        middleware.crawler = crawler
-        return middleware
+    follow: dict[str, list[dict[str, Any]]] = {}
+    more: dict[str, list[str]] = {}
+    files: dict[str, list[str]] = {}
+    cancel_after: dict[str, list[float | None]] = {}
 
-    async def process_request(self, request: Request) -> None:
-        if request.url.endswith("/2"):
-            self.crawler.spider.clock.offset += 25 * 3600
+    async def note_response(
+        self, response: Response
+    ) -> AsyncIterator[Request | dict[str, Any]]:
+        PlanSpider.note_response(self, response)
+        if response.body == b"slow down":
+            back_off(self.crawler, urlsplit(response.url).hostname, 1.0)
+            yield response.request.replace(dont_filter=True)
+        for arguments in self.follow.get(response.url, ()):
+            yield self.request(arguments)
+        if response.url in self.files:
+            yield {"url": response.url, "file_urls": self.files[response.url]}
+        more = self.more.get(response.url, [])
+        requests = {url: Request(url, callback=NO_CALLBACK) for url in more}
+        after = [*self.cancel_after.get(response.url, ()), *[None] * len(more)]
+        downloads = []
+        for url, seconds in zip(more, after, strict=False):
+            # Deferreds exist in every mode, and run in parallel.
+            sending = self.crawler.engine.download_async(requests[url])
+            download = deferred_from_coro(sending)
+            if seconds is not None:
+                call_later(seconds, download.cancel)
+            downloads.append((url, download))
+        for url, download in downloads:
+            item: dict[str, Any] = {"url": url, "error": None}
+            try:
+                found = await maybe_deferred_to_future(download)
+            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001
+                item["error"] = type(error).__name__
+            else:
+                item |= {"status": found.status, "meta": list(found.meta)}
+            yield item
+        for host in {urlsplit(url).hostname for url in more}:
+            noting = deferred_from_coro(self.note_places(host))
+            await maybe_deferred_to_future(noting)
 
-
-class DropRobotsTxt:
-    """A downloader middleware of a project, which drops the requests for robots.txt."""
-
-    async def process_request(self, request: Request) -> None:
-        if request.url.endswith("/robots.txt"):
-            raise IgnoreRequest("The firm does not read the small print")
+    async def note_places(self, host: str) -> None:
+        frontier = Frontier.of(self.crawler)
+        frontier.settle()
+        scope = frontier.core.scopes.get(host)
+        rest = {"in_flight": scope.in_flight, "tickets": scope.tickets}
+        self.crawler.stats.set_value(f"places/{host}", rest)

@@ -1,8 +1,9 @@
-"""The samples of the documentation: fenced blocks and their kinds."""
+"""The samples of the documentation: fenced blocks and their kinds; where and how they run."""
 
 from __future__ import annotations
 
 import ast
+import os
 import re
 from pathlib import Path
 from textwrap import dedent
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+PROJECT = ROOT / "example_project"
 PAGES = [
     ROOT / "README.md",
     *sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts),
@@ -20,6 +22,7 @@ _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>[^\n`]*)\n(?P<code>.*?)^(?P=indent)```$",
     re.MULTILINE | re.DOTALL,
 )
+_TIME = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ")
 
 
 class Sample(NamedTuple):
@@ -65,6 +68,30 @@ def samples(*languages: str) -> list[Sample]:
 
 def python(kind: str) -> list[Sample]:
     return [sample for sample in samples("python") if sample.kind == kind]
+
+
+def environment() -> dict[str, str]:
+    """Return this environment with the package on its path, without variables that select
+    another project or measure coverage, as other tests cover the same code.
+    """
+    left_out = ("SCRAPY", "COVERAGE")
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not any(word in name for word in left_out)
+    }
+    paths = [str(ROOT), *filter(None, [kept.get("PYTHONPATH")])]
+    return kept | {"PYTHONPATH": os.pathsep.join(paths)}
+
+
+def lines_missing(shown: str, printed: str) -> list[str]:
+    """Return the lines of a page that are not in the output, in this order."""
+    rest = iter(printed.splitlines())
+    return [
+        line
+        for line in shown.splitlines()
+        if not any(line.strip() in _TIME.sub("", other) for other in rest)
+    ]
 
 
 def _is_setting(statement: ast.stmt) -> bool:

@@ -22,15 +22,13 @@ from scrapy.settings import Settings, default_settings
 from scrapy_rep import UsagePreferences, stats
 from scrapy_rep.commands import RepCommand
 from scrapy_rep.commands.arguments import SUBCOMMANDS
-from scrapy_rep.protocol.origins import origin_of
-from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
-from scrapy_rep.protocol.robotstxt.rules import Rule
-from scrapy_rep.record import of_request
 from scrapy_rep.settings import DEFAULTS, RepSettings
 from tests import forks
+from tests.browser import CHROMIUM, FLAGS, PATIENCE
 from tests.crawl import own_store
-from tests.docs.pages import PAGES, ROOT, Sample, python, samples
-from tests.example import PROJECT, environment
+from tests.crawl.answers import Answer, html
+from tests.crawl.server import Site
+from tests.docs.pages import PAGES, PROJECT, ROOT, Sample, environment, python, samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +47,7 @@ OF_OTHERS = re.compile(
 """Settings of packages that are not installed here, or of a project."""
 
 PANDAS = "import pandas"
+SCRIPT = {"Content-Type": "text/javascript"}
 
 
 def test_languages() -> None:
@@ -155,83 +154,89 @@ def test_spiders(crawled: dict[str, Any], sample: Sample) -> None:
     assert ended["items"] if "yield {" in sample.code else stats["robotstxt/forbidden"]
 
 
-def items_of(crawled: dict[str, Any], page: str) -> list[dict[str, Any]]:
-    (sample,) = (each for each in spiders() if each.page == page)
-    items: list[dict[str, Any]] = crawled[str(sample)]["items"]
-    return items
-
-
-def test_archive(crawled: dict[str, Any]) -> None:
-    """The archive has pages that must not be indexed, with their bytes and their rules."""
-    items = {item["url"]: item for item in items_of(crawled, "docs/howto/archive.md")}
+def test_items(crawled: dict[str, Any]) -> None:
+    """The archive has pages that must not be indexed, with their bytes and their rules. The data
+    set has pages that allow the purpose and pages that state nothing. A shown item is what the
+    spider above it makes.
+    """
+    made = {sample.page: crawled[str(sample)]["items"] for sample in spiders()}
+    items = {item["url"]: item for item in made["docs/howto/archive.md"]}
     page = items["http://press.example/archive.html"]
     assert (page["robots"]["index"], page["noarchive"]) == (False, False)
     assert b'content="noindex"' in b64decode(page["body"])
     file = items["http://press.example/paper.pdf"]
     assert ["X-Robots-Tag", "noindex, nofollow"] in file["headers"]
-
-
-def test_data_set(crawled: dict[str, Any]) -> None:
-    """The data set has pages that allow the purpose and pages that state nothing."""
-    items = items_of(crawled, "docs/howto/data-set.md")
+    items = made["docs/howto/data-set.md"]
     assert {item["train-ai"] for item in items} == {True, None}
     assert all(item["text"].strip() for item in items)
+    for sample in samples("json"):
+        if sample.mark:
+            shown = json.loads(sample.code.replace("https://", "http://"))
+            assert made[sample.page] == [shown], sample
 
 
-@pytest.mark.parametrize(
-    ("rule", "reason", "shown"),
-    [
-        (Rule("disallow", "/basket/", 5), Reason.RULE, "Disallow: /basket/"),
-        (None, Reason.UNREACHABLE, "unreachable"),
-    ],
-)
-def test_signal(
-    caplog: pytest.LogCaptureFixture, rule: Rule | None, reason: Reason, shown: str
-) -> None:
-    """The handler of the sample on signals logs the line, or why there is none."""
-    (sample,) = (each for each in spiders() if each.page == "docs/reference/signals.md")
-    names: dict[str, Any] = {}
-    exec(sample.code, names)
-    url = "https://shop.example/basket/"
-    decision = Decision(False, rule, None, reason)
-    record = of_request(url, origin_of(url), decision)
-    with caplog.at_level("INFO"):
-        names["ShopSpider"]().on_decided(record)
-    assert caplog.messages == [f"{url}: {shown}"]
-
-
-@pytest.mark.parametrize(
-    "sample", [each for each in samples("json") if each.mark], ids=str
-)
-def test_items(crawled: dict[str, Any], sample: Sample) -> None:
-    """A shown item is what the spider above it makes."""
-    above = [each for each in spiders() if each.page == sample.page]
-    (item,) = crawled[str(above[-1])]["items"]
-    assert item == json.loads(sample.code.replace("https://", "http://"))
-
-
-def marked(mark: str) -> list[Sample]:
-    return [sample for sample in samples("text") if sample.mark == mark]
-
-
-@pytest.mark.parametrize("sample", marked("log"), ids=str)
-def test_log(crawled: dict[str, Any], sample: Sample) -> None:
-    """Each line is in the log of the spiders of the documentation."""
-    for line in sample.code.replace("https://", "http://").splitlines():
-        assert line in crawled["log"]
+def test_log(crawled: dict[str, Any]) -> None:
+    """Each line of a log is in the log of the spiders of the documentation, one of a handler of
+    signals with them.
+    """
+    assert " http://shop.example/basket/: Disallow: /basket/\n" in crawled["log"]
+    for sample in samples("text"):
+        if sample.mark == "log":
+            for line in sample.code.replace("https://", "http://").splitlines():
+                assert line in crawled["log"], sample
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sample", marked("log of the demo"), ids=str)
-def test_log_of_the_demo(tmp_path: Path, sample: Sample) -> None:
+def test_log_of_the_demo(tmp_path: Path) -> None:
     """Each line is in the log of the example project, perhaps with another example."""
     project = shutil.copytree(PROJECT, tmp_path / "project")
     command = ["scrapy", "crawl", "demo", "-s", "LOG_LEVEL=INFO"]
     done = forks.run(command, cwd=project, env=environment())
     log = (done.stdout + done.stderr).decode()
-    for line in sample.code.splitlines():
+    shown = [each.code for each in samples("text") if each.mark == "log of the demo"]
+    assert shown
+    for line in "".join(shown).splitlines():
         level, _, message = line.partition(": ")
         assert f"] {level}: {message.partition('Example: ')[0]}" in log
+
+
+@pytest.mark.newest
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="There is no Chromium")
+def test_browsers(tmp_path: Path) -> None:
+    """The spider of the page on browsers follows links, and Chromium requests nothing that
+    robots.txt forbids. The log has the lines of the page.
+    """
+    pytest.importorskip("scrapy_playwright")
+    spider, lines = (
+        sample.code
+        for sample in samples("python", "text")
+        if sample.page == "docs/howto/browsers.md"
+    )
+    with Site() as site:
+        host = site.add("User-agent: *\nDisallow: /private\n")
+        host.answers |= {
+            "/": html(
+                '<script src="/private/track.js"></script><a href="/tea">Tea</a>',
+                head="<title>A page</title>",
+            ),
+            "/private/track.js": Answer(b"fetch('/more')", headers=SCRIPT),
+            "/tea": html("<script>document.title = 'Tea'</script>"),
+        }
+        own = ("https://shop.example/", host.url("/"))
+        (tmp_path / "browser.py").write_text(spider.replace(*own))
+        command = ["scrapy", "runspider", "browser.py", "-O", "pages.json"]
+        launch = {"executable_path": CHROMIUM, "args": FLAGS, "timeout": PATIENCE}
+        command += ["-s", f"PLAYWRIGHT_LAUNCH_OPTIONS={json.dumps(launch)}"]
+        done = forks.run(command, cwd=tmp_path, env=environment())
+        log = done.stderr.decode()
+        assert sorted(host.pages) == ["/", "/tea"], log
+    assert "'rep/browser/aborted': 1" in log
+    assert "ERROR" not in log
+    for line in lines.replace(*own).splitlines():
+        assert line in log
+    items = json.loads((tmp_path / "pages.json").read_text())
+    assert [item["title"] for item in items] == ["A page", "Tea"]
 
 
 def commands() -> Iterator[tuple[str, str]]:

@@ -25,8 +25,7 @@ from tests.browser import (
     problems,
     started,
 )
-from tests.docs.pages import DOCS, PAGES
-from tests.example import environment
+from tests.docs.pages import DOCS, PAGES, environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,6 +10,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http import HtmlResponse, Response, TextResponse
 from scrapy.http.request import NO_CALLBACK
 
+from scrapy_rep import stats
 from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
 from scrapy_rep.exceptions import FileDenied
 from scrapy_rep.fetching.request import RobotsTxtRequest
@@ -63,6 +64,14 @@ def test_rules_of_a_page(
     assert flags == ["noindex"] * (not rules.index) + ["nofollow"] * (not rules.follow)
 
 
+def test_the_end_of_a_long_page() -> None:
+    """Pages that are too long to be read to their end are counted in the stats."""
+    mw, crawler = middleware()
+    for size in (MAX_PAGE, MAX_PAGE + 1):
+        mw.process_response(Request(URL), page(b" " * size))
+    assert crawler.stats.get_value(stats.PAGE_TOO_LONG) == 1
+
+
 @pytest.mark.parametrize("content_type", ["text/plain", "application/pdf", "image/png"])
 def test_only_pages_have_meta_tags(content_type: str) -> None:
     """The header counts for every content type, meta tags only in HTML."""
@@ -101,14 +110,6 @@ def test_declared_encoding() -> None:
     assert rules.index is False
 
 
-def test_long_pages_are_counted() -> None:
-    """A page that is too long to be read to its end is counted, as a tag behind has no effect."""
-    mw, crawler = middleware()
-    for size in (MAX_PAGE, MAX_PAGE + 1):
-        mw.process_response(Request(URL), page(b" " * size))
-    assert crawler.stats.get_value("rep/page/too_long") == 1
-
-
 def test_our_own_requests_are_not_read() -> None:
     """The package's own requests for robots.txt are not read as pages."""
     mw, _ = middleware()
@@ -129,6 +130,7 @@ DENIES = {"Content-Usage": "train-ai=n"}
         ({"X-Robots-Tag": "noindex"}, {}, {"dont_obey_noindex": True}, None),
         ({"X-Robots-Tag": "noindex"}, {"REP_NOINDEX": "annotate"}, {}, None),
         ({"X-Robots-Tag": "noindex"}, {"REP_NOINDEX": "ignore"}, {}, None),
+        ({"X-Robots-Tag": "noindex", "Content-Type": "text/xml"}, {}, {}, None),
         ({"X-Robots-Tag": "noimageindex"}, {}, {}, "noimageindex"),
         ({"X-Robots-Tag": "noimageindex", "Content-Type": PDF}, {}, {}, None),
         (DENIES, TRAINING, {}, "train-ai"),

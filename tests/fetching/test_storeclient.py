@@ -182,6 +182,16 @@ async def test_closed_while_another_fetches(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @coroutine_test
+async def test_closed_while_it_fetches() -> None:
+    """The lock of a fetch that has not ended when the spider closes is given back."""
+    client, store, _ = shared()
+    async with client.entry_or_lock(WHERE, bool):
+        assert store.locks
+        await client._spider_closed()
+        assert store.locks == {}
+
+
+@coroutine_test
 async def test_fetches_that_end_while_the_client_closes() -> None:
     """The locks of fetches that end while the client waits for another lock to be given back are
     given back, too, also if they are more than the threads.

@@ -23,7 +23,7 @@ from scrapy.http import Response, TextResponse
 from scrapy.http.request import NO_CALLBACK
 from scrapy.settings import default_settings
 from scrapy.spiders import Spider
-from scrapy.squeues import FifoMemoryQueue, LifoMemoryQueue
+from scrapy.squeues import LifoMemoryQueue
 from scrapy.utils import defer, signal
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.test import get_crawler
@@ -62,38 +62,32 @@ def no_event_loop() -> Iterator[None]:
     asyncio's: each one runs at once, up to its first wait. The downloader has the time of the
     last :class:`FakeClock`.
     """
+
+    async def at_once() -> None:
+        """Wait for nothing."""
+
+    def now() -> float:
+        return FakeClock.last.monotonic()
+
+    def call_later(seconds: float, function: Callable[..., None], *given: Any) -> Timer:
+        return FakeClock.last.call_later(seconds, partial(function, *given))
+
+    names = {
+        "_process_pending_io": at_once,
+        "_defer_sleep_async": at_once,
+        "monotonic": now,
+        "time": now,
+        "call_later": call_later,
+        "create_looping_call": mock.Mock(),
+    }
     with ExitStack() as patches:
-
-        def replace(module: Any, **names: Any) -> None:
-            """Replace those of the *names* that the *module* of this Scrapy has."""
-            for name, value in names.items():
-                if hasattr(module, name):
-                    patches.enter_context(mock.patch.object(module, name, value))
-
         for module in (defer, signal):
-            replace(module, is_asyncio_available=lambda: False)
+            name = "is_asyncio_available"
+            patches.enter_context(mock.patch.object(module, name, return_value=False))
         for module in (managing, downloading):
-            replace(module, _process_pending_io=_at_once, _defer_sleep_async=_at_once)
-        replace(
-            downloading,
-            monotonic=_now,
-            time=_now,
-            call_later=_call_later,
-            create_looping_call=mock.Mock(),
-        )
+            found = {name: names[name] for name in names if hasattr(module, name)}
+            patches.enter_context(mock.patch.multiple(module, **found))
         yield
-
-
-async def _at_once() -> None:
-    """Wait for nothing."""
-
-
-def _now() -> float:
-    return FakeClock.last.monotonic()
-
-
-def _call_later(seconds: float, function: Callable[..., None], *given: Any) -> Timer:
-    return FakeClock.last.call_later(seconds, partial(function, *given))
 
 
 class FakeClock(Clock):
@@ -217,12 +211,6 @@ class Network:
         answer.errback(result) if is_error else answer.callback(result)
 
 
-class FakeScraper:
-    def __init__(self) -> None:
-        self.is_full = False
-        self.slot = SimpleNamespace(needs_backout=lambda: self.is_full)
-
-
 class FakeEngine:
     """An engine without a heartbeat: it asks the queues for requests only
     after a call of ``wake``.
@@ -231,27 +219,23 @@ class FakeEngine:
     downloader: Downloader
 
     def __init__(self) -> None:
-        self.on_gone: list[Callable[[Request], None]] = []
-        """Called when a request has left the downloader, with any result."""
-
-        self.scraper = FakeScraper()
+        self.scraper = SimpleNamespace(is_full=False)
+        needs_backout = partial(getattr, self.scraper, "is_full")
+        self.scraper.slot = SimpleNamespace(needs_backout=needs_backout)
         self.is_woken = False
         self.wakes = 0
+        self.in_progress: set[Request] = set()
+        """The requests whose callbacks have not ended."""
+
         self._slot = SimpleNamespace(
             closing=None,
-            inprogress=set(),
+            inprogress=self.in_progress,
             nextcall=SimpleNamespace(schedule=self.wake),
         )
 
     def wake(self) -> None:
         self.is_woken = True
         self.wakes += 1
-
-    @property
-    def in_progress(self) -> set[Request]:
-        """The requests whose callbacks have not ended."""
-        found: set[Request] = self._slot.inprogress
-        return found
 
     def close(self) -> None:
         self._slot.closing = Deferred()
@@ -260,8 +244,6 @@ class FakeEngine:
         try:
             return await maybe_deferred_to_future(self.downloader.fetch(request))
         finally:
-            for listener in self.on_gone:
-                listener(request)
             self.wake()
 
 
@@ -288,7 +270,6 @@ class Crawl:
         self,
         *,
         obey: bool = True,
-        starts_apart: bool = False,
         clock: FakeClock | None = None,
         store_client: FakeStoreClient | None = None,
         **settings: Any,
@@ -312,26 +293,21 @@ class Crawl:
         with mock.patch.object(cache, "_opened", return_value=(store_client, 10**8)):
             self.downloader = self.engine.downloader = Downloader(self.crawler)
         self.network = self.downloader.handlers = Network()
-        self.queues: list[Any] = self._open_queues(starts_apart=starts_apart)
+        self.queues: list[Any] = self._open_queues()
         self.sent: list[Request] = []
         self.network.on_send.append(self.sent.append)
         self.ended: dict[Request, Response | Exception] = {}
         """The results of requests that were popped, or downloaded from outside."""
 
-    def _open_queues(self, *, starts_apart: bool) -> list[Any]:
-        start_queue = FifoMemoryQueue if starts_apart else None
-        return [
-            HostQueue.from_crawler(
-                self.crawler, LifoMemoryQueue, "", start_queue_cls=start_queue
-            )
-            for _ in range(2)
-        ]
+    def _open_queues(self) -> list[Any]:
+        queue = partial(HostQueue.from_crawler, self.crawler, LifoMemoryQueue, "")
+        return [queue(), queue()]
 
     @property
     def lingering(self) -> dict[Request, Deferred[None]]:
         """The requests that a middleware after this package's holds back."""
-        managed = self.downloader.middleware.middlewares
-        (found,) = (each for each in managed if isinstance(each, Lingering))
+        (*_, found) = self.downloader.middleware.middlewares
+        assert isinstance(found, Lingering)
         return found.requests
 
     # The side of the crawler.
@@ -395,7 +371,7 @@ class Crawl:
     def answer(
         self,
         request: Request | str,
-        body: bytes | str = b"",
+        body: str = "",
         status: int = 200,
         *,
         runs: bool = True,
@@ -404,12 +380,9 @@ class Crawl:
         """Let the server answer *request*. Return the requests that are popped after that."""
         request = self._find(request)
         fields = {name.replace("_", "-"): value for name, value in headers.items()}
-        body = body.encode() if isinstance(body, str) else body
-        response = TextResponse(
-            request.url, body=body, status=status, headers=fields, request=request,
-            # With an address, redirects need no DNS lookup.
-            ip_address=LOOPBACK,
-        )  # fmt: skip
+        # With an address, redirects need no DNS lookup.
+        given = {"request": request, "ip_address": LOOPBACK, "headers": fields}
+        response = TextResponse(request.url, status=status, body=body.encode(), **given)
         self.network.end(request, response)
         return self.run() if runs else []
 
@@ -425,9 +398,7 @@ class Crawl:
         return next(one for one in self.network.requests if one.url == request)
 
     def opened(self) -> None:
-        self.crawler.signals.send_catch_log(
-            signals.spider_opened, spider=self.crawler.spider
-        )
+        self._send(signals.spider_opened)
 
     def close(self, seconds: float = 0.2) -> None:
         """Close the spider, and let *seconds* pass."""
@@ -436,14 +407,15 @@ class Crawl:
 
     def closed(self) -> None:
         self.downloader.close()
-        self.crawler.signals.send_catch_log(
-            signals.spider_closed, spider=self.crawler.spider, reason=""
-        )
+        self._send(signals.spider_closed, reason="")
+
+    def _send(self, name: object, **given: str) -> None:
+        self.crawler.signals.send_catch_log(name, spider=self.crawler.spider, **given)
 
 
-def page(url: str, priority: int = 0, **meta: Any) -> Request:
+def page(url: str, **meta: Any) -> Request:
     """Return a request as a spider makes it."""
-    return Request(url, errback=_errback, priority=priority, meta=meta)
+    return Request(url, errback=_errback, meta=meta)
 
 
 def _errback(failure: Failure) -> None:

@@ -1,12 +1,13 @@
-"""A state machine that drives two crawls on the same scopes with random events."""
+"""A state machine drives two crawls of one process with random events, beside a plain model of
+scopes and hosts: what may go when, without heaps, queues and alarms.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from dataclasses import dataclass
-from itertools import count
+from collections import defaultdict
+from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,29 +21,34 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from scrapy_rep.frontier.core import Core, Hold, Phase, Ready, Scopes, Ticket, Where
+from scrapy_rep.frontier.core import Core, Hold, Phase, Scopes, Ticket, Where
 from scrapy_rep.protocol.origins import Origin
 from tests import effort
-from tests.frontier.model import HostModel, ScopeModel, Slot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterable
 
     from scrapy_rep.frontier.core import Host, Line, Scope
 
 pytestmark = pytest.mark.newest
 
 WAIT_MAX = 100.0
+MAX_OWN_PAUSE = 8.0
+DELAYS_PER_STRANGER = 4
+REMEMBERED = 600.0
+ANSWER_REMEMBERED = 30.0
+
 NAMES = "abc"
-ORIGINS = [
-    Origin(scheme, name, port)
-    for scheme, name, port in [
-        ("http", "a", 80),
-        ("https", "a", 443),
-        ("http", "b", 80),
-        ("http", "c", 80),
-    ]
-]
+ORIGINS = [Origin("http", name, 80) for name in NAMES] + [Origin("https", "a", 443)]
+
+
+class Slot(NamedTuple):
+    """A download slot: its places, and the time between two requests."""
+
+    places: float
+    pause: float
+
+
 origins = st.sampled_from([ORIGINS[0], *ORIGINS])
 which = st.integers(0, 30)
 crawls = st.integers(0, 1)
@@ -51,25 +57,159 @@ slots = st.builds(
 )
 
 
-class Item(Ticket):
-    """A ticket of a crawl in the test, with a number of requests."""
+# The model.
 
-    __slots__ = ("crawl", "is_over", "size")
+
+@dataclass
+class Pause:
+    """What a host that has asked for pauses is owed."""
+
+    since: float
+    until: float = -inf
+    own: float = 0.0
+    places: int = 1
+    """More than one after a success."""
+
+
+@dataclass
+class ScopeModel:
+    slot: Slot
+    in_flight: int = 0
+    unsent: int = 0
+    """The requests of queues among them that have not reached the downloader."""
+
+    delays: dict[Any, float] = field(default_factory=dict)
+    not_before: float = -inf
+    """The end of a delay, or of closed hours."""
+
+    pause: Pause | None = None
+    taken_at: float = -inf
+    stranger_at: float = -inf
+    pages: int = 0
+    """The tickets that belong to it, those of strangers aside."""
+
+    strangers: int = 0
+
+    @property
+    def delay(self) -> float:
+        return max(self.delays.values(), default=0.0)
+
+    def free_at(self, item: Item, *, is_slot: bool) -> float:
+        """The time from which *item* may go if nothing else happens; never: ``inf``."""
+        limits, times = [inf], [-inf]
+        if is_slot:
+            limits.append(self.slot.places + item.line.is_direct * self.unsent)
+            times.append(self.taken_at + self.slot.pause)
+        if item.obeys:
+            limits.append(1 if self.delay else inf)
+            times.append(self.not_before)
+        if self.pause:
+            limits.append(self.pause.places)
+            times.append(self.pause.until)
+        if item.is_stranger and self.pages:
+            times.append(self.stranger_at)
+        return inf if self.in_flight >= min(limits) else max(times)
+
+    def is_too_long(self, now: float) -> bool:
+        if self.pause is None or (self.pause.until <= now and not self.in_flight):
+            return False
+        nothing_else = self.pause.places == 1 and now - self.pause.since >= WAIT_MAX
+        return nothing_else or self.pause.until - now > WAIT_MAX
+
+    def take(self, now: float, *, is_direct: bool) -> None:
+        self.in_flight += 1
+        self.unsent += not is_direct
+        self.taken_at = now
+
+    def leave(self, now: float, *, fetched: bool, is_stranger: bool) -> None:
+        self.in_flight -= 1
+        assert self.in_flight >= 0
+        if is_stranger:
+            self.stranger_at = now + DELAYS_PER_STRANGER * self.delay
+        if fetched and self.delay:
+            self.not_before = max(self.not_before, now + self.delay)
+
+    def back_off(self, now: float, asked: float | None, sent_at: float) -> None:
+        if self.pause is None:
+            self.pause = Pause(since=now)
+        elif self.pause.places > 1:
+            self.pause.since = now
+        pause = self.pause
+        if sent_at >= pause.until:
+            pause.own = min(max(1.0, 2 * pause.own), MAX_OWN_PAUSE)
+        seconds = max(pause.own if asked is None else asked, self.delay)
+        pause.until, pause.places = max(pause.until, now + seconds), 1
+
+    def succeeded(self, sent_at: float) -> None:
+        if self.pause is not None and sent_at >= self.pause.until:
+            self.pause.own = 0.0
+            self.pause.places += 1
+            if self.pause.places >= self.slot.places:
+                self.pause = None
+
+    def is_forgotten(self, now: float) -> bool:
+        if self.in_flight or self.pages or self.strangers:
+            return False
+        paused_until = self.pause.until if self.pause else -inf
+        until = max(self.not_before, paused_until) + ANSWER_REMEMBERED * bool(
+            self.delay
+        )
+        return now >= max(until, paused_until + REMEMBERED)
+
+
+@dataclass
+class HostModel:
+    """What is known of a host's robots.txt."""
+
+    expires: float = -inf
+    is_down: bool = False
+    is_refused: bool = False
+    until: float = -inf
+    retry_at: float = -inf
+
+    def known(self, expires: float) -> None:
+        self.expires, self.is_down, self.is_refused = expires, False, False
+
+    def unreachable(
+        self, now: float, retry_at: float, wait: float, *, is_asked: bool
+    ) -> None:
+        if not self.is_down:
+            self.is_down, self.until = True, now + wait
+        # Once more before it is given up, unless the host has named its time.
+        if not is_asked and now < self.until:
+            retry_at = min(retry_at, self.until)
+        self.retry_at, self.expires = retry_at, -inf
+        self.is_refused |= now >= self.until or retry_at > self.until
+
+    def is_open(self, now: float) -> bool:
+        return not self.is_down and now < self.expires
+
+
+# The crawls.
+
+
+class Item(Ticket):
+    """A ticket with a number of requests."""
+
+    __slots__ = ("size",)
 
     def __init__(
-        self, crawl: Crawl, line: Line, host: Host | None, *args: Any, **kwargs: Any
+        self, line: Line, host: Host | None, *args: Any, **kwargs: Any
     ) -> None:
+        self.size = kwargs.pop("size")
         super().__init__(line, host, *args, **kwargs)
-        self.crawl = crawl
-        self.size = 1
-        self.is_over = False
 
     def __len__(self) -> int:
         return self.size
 
     @property
+    def crawl(self) -> Crawl:
+        assert isinstance(self.line.core, Crawl)
+        return self.line.core
+
+    @property
     def is_stranger(self) -> bool:
-        return self.line is self.crawl.core.strangers
+        return self.line is self.line.core.strangers
 
 
 @dataclass(eq=False)
@@ -79,74 +219,43 @@ class InFlight:
     is_sent: bool = False
 
 
-class Granted(OrderedDict[Ticket, None]):
-    """The tickets that may go, with numbers that count those of all crawls."""
+class Crawl(Core):
+    """A core that tells the machine of each place when it is taken."""
 
-    def __init__(self, numbers: Iterator[int]) -> None:
-        super().__init__()
-        self._next = numbers
-        self._numbers: dict[Ticket, int] = {}
-
-    def __setitem__(self, ticket: Ticket, value: None) -> None:
-        super().__setitem__(ticket, value)
-        self._numbers[ticket] = next(self._next)
-
-    @property
-    def first_number(self) -> int:
-        return self._numbers[next(iter(self))]
-
-
-class Crawl:
     def __init__(self, machine: CoreMachine) -> None:
-        self.machine = machine
-        self.core = Core(
+        super().__init__(
             machine.scopes,
             slot=machine.slot,
             wait_max=WAIT_MAX,
             look_up=self.look_up,
             changed=self.wake,
         )
-        self.granted = self.core.granted = Granted(machine.grants)
-        self.lines = [self.core.ready(), self.core.ready()]
-        self.cached: dict[Origin, float] = {}
+        self.machine = machine
+        self.lines = [self.ready(), self.ready()]
+        self.elsewhere: dict[Origin, float] = {}
         """Until when another worker knows the rules of an origin."""
 
-        self.hosts: dict[Host, HostModel] = {}
+        self.rules: dict[Host, HostModel] = defaultdict(HostModel)
         self.fetching: list[Host] = []
-        self.tickets: list[Item] = []
-        self.in_flight: list[InFlight] = []
+        self.items: list[Item] = []
         self.needed: set[Host] = set()
+        """Those that are down, and are to be fetched when that is due."""
+
         self.is_woken = False
-        self.passed: dict[tuple[Ready, Scope, Scope], int] = {}
-        for ready in self.lines:
-            vars(ready)["pop"] = self.watch(ready)
-
-    def watch(self, ready: Ready) -> Callable[[], Ticket | None]:
-        """Begin to count again for a scope that gets its turn, even if its ticket cannot go."""
-        pop = ready.pop
-
-        def watched() -> Ticket | None:
-            ticket = pop()
-            for key in list(self.passed):
-                if ticket is not None and key[:2] == (ready, ticket.scopes[-1]):
-                    del self.passed[key]
-            return ticket
-
-        return watched
 
     def wake(self) -> None:
         self.is_woken = True
 
-    def model(self, host: Host) -> HostModel:
-        return self.hosts.setdefault(host, HostModel())
+    def take(self, ticket: Ticket, now: float) -> None:
+        assert isinstance(ticket, Item)
+        self.machine.taken(ticket)
+        super().take(ticket, now)
 
     def look_up(self, host: Host) -> None:
         assert host.phase in {Phase.UNKNOWN, Phase.REFUSED}
-        expires, now = self.cached.get(host.origin, -inf), self.machine.now
-        if expires > now:
-            self.machine.keep_delay(self, host.origin)
-            self.model(host).known(expires)
-            self.core.known(host, now, expires)
+        expires = self.elsewhere.get(host.origin, -inf)
+        if expires > self.machine.now:
+            self.machine.learn(self, host, expires)
 
 
 class CoreMachine(RuleBasedStateMachine):
@@ -154,12 +263,9 @@ class CoreMachine(RuleBasedStateMachine):
         super().__init__()
         self.now = 1000.0
         self.scopes = Scopes()
-        self.grants = count()
         self.crawls = [Crawl(self), Crawl(self)]
+        self.in_flight: list[InFlight] = []
         self.models: dict[str, ScopeModel] = {}
-        self.slots: dict[str, Slot] = {}
-        self.delays: dict[Origin, float] = {}
-        """What each robots.txt asks for."""
 
     @initialize(
         found=st.lists(slots, min_size=3, max_size=3),
@@ -168,76 +274,67 @@ class CoreMachine(RuleBasedStateMachine):
     )
     def begin(self, found: list[Slot], delays: list[float], are_known: bool) -> None:
         self.slots = dict(zip(NAMES, found, strict=True))
+        # What each robots.txt asks for.
         self.delays = dict(zip(ORIGINS, delays, strict=True))
         for crawl in self.crawls if are_known else ():
-            crawl.cached = dict.fromkeys(ORIGINS, self.now + 1000)
+            crawl.elsewhere = dict.fromkeys(ORIGINS, self.now + 1000)
 
     def slot(self, scope: Scope) -> tuple[float, float]:
         slot = self.slots[scope.key]
         return slot.places, scope.taken_at + slot.pause if slot.pause else -inf
 
-    def model(self, key: str) -> ScopeModel:
-        return self.models.setdefault(key, ScopeModel(self.slots[key]))
+    def model(self, name: str) -> ScopeModel:
+        return self.models.setdefault(name, ScopeModel(self.slots[name]))
 
-    def pick(self, found: list[Any], number: int) -> Any:
-        return found[number % len(found)]
+    def models_of(self, item: Item) -> list[ScopeModel]:
+        return [self.model(scope.key) for scope in item.scopes]
+
+    def pick(self, found: Iterable[Any], number: int) -> Any:
+        some = list(found)
+        return some[number % len(some)]
 
     # Tickets.
 
     def add(
         self,
-        crawl: Crawl,
         line: Line,
         origin: Origin | None,
         names: str,
         *,
-        obeys: bool,
+        obeys: bool = True,
         is_patient: bool = True,
         size: int = 1,
     ) -> None:
-        host = crawl.core.host(origin) if origin is not None else None
-        is_fetching = host in crawl.fetching
-        if host is not None and crawl.model(host).is_down and not is_fetching:
-            crawl.needed.add(host)
+        crawl, host = line.core, None
+        assert isinstance(crawl, Crawl)
+        if origin is not None:
+            host = crawl.host(origin)
+            if crawl.rules[host].is_down and host not in crawl.fetching:
+                crawl.needed.add(host)
         scopes = tuple(map(self.scopes.get, names))
-        item = Item(crawl, line, host, scopes, obeys=obeys, is_patient=is_patient)
-        item.size = size
-        for name in names:
-            model = self.model(name)
+        item = Item(line, host, scopes, obeys=obeys, is_patient=is_patient, size=size)
+        for model in self.models_of(item):
             model.strangers += item.is_stranger
             model.pages += not item.is_stranger
-        crawl.tickets.append(item)
-        crawl.core.add(item, self.now)
+        crawl.items.append(item)
+        crawl.add(item, self.now)
         self.settle(crawl)
 
-    @rule(
-        number=crawls,
-        line=crawls,
-        origin=origins,
-        slot=st.sampled_from(["", "", "", *NAMES]),
-        kind=st.sampled_from(["obeys", "obeys", "obeys", "ignores delays", "exempt"]),
-        size=st.integers(1, 4),
-    )
-    def push(
-        self,
-        *,
-        number: int,
-        line: int,
-        origin: Origin,
-        slot: str,
-        kind: str,
-        size: int,
-    ) -> None:
+    @rule(data=st.data(), number=crawls, line=crawls, origin=origins)
+    def push(self, data: st.DataObject, number: int, line: int, origin: Origin) -> None:
         """A queue of a host gets requests."""
-        crawl = self.crawls[number]
-        names = origin.host
-        if kind == "exempt":
-            names = slot or names
-        elif slot and slot != names:
-            names += slot
-        host = None if kind == "exempt" else origin
-        obeys = kind == "obeys"
-        self.add(crawl, crawl.lines[line], host, names, obeys=obeys, size=size)
+        kind = data.draw(st.sampled_from([*["obeys"] * 3, "ignores delays", "exempt"]))
+        slot = data.draw(st.sampled_from(["", "", "", *NAMES]))
+        names = slot or origin.host
+        if kind != "exempt" and slot not in {"", origin.host}:
+            names = origin.host + slot
+        self.add(
+            self.crawls[number].lines[line],
+            None if kind == "exempt" else origin,
+            names,
+            obeys=kind == "obeys",
+            size=data.draw(st.integers(1, 4)),
+        )
 
     @rule(
         number=crawls,
@@ -247,271 +344,219 @@ class CoreMachine(RuleBasedStateMachine):
     )
     def send(self, number: int, names: str, obeys: bool, is_stranger: bool) -> None:
         """A request in the downloader needs places."""
-        core = self.crawls[number].core
-        line = core.strangers if is_stranger else core.direct
-        obeys = obeys or is_stranger
-        self.add(self.crawls[number], line, None, names, obeys=obeys)
+        crawl = self.crawls[number]
+        line = crawl.strangers if is_stranger else crawl.direct
+        self.add(line, None, names, obeys=obeys or is_stranger)
 
     @rule(number=crawls, origin=origins, is_patient=st.booleans())
     def ask(self, number: int, origin: Origin, is_patient: bool) -> None:
         """A request in the downloader waits for robots.txt."""
-        crawl = self.crawls[number]
-        direct = crawl.core.direct
-        self.add(crawl, direct, origin, "", obeys=True, is_patient=is_patient)
+        self.add(self.crawls[number].direct, origin, "", is_patient=is_patient)
 
     @rule(number=crawls, line=crawls, times=st.integers(1, 5))
     def pop(self, number: int, line: int, times: int) -> None:
-        crawl = self.crawls[number]
         for _ in range(times):
-            if not self.pop_one(crawl, crawl.lines[line]):
+            if not self.pop_one(self.crawls[number], line):
                 break
 
-    def pop_one(self, crawl: Crawl, ready: Ready) -> bool:
+    def pop_one(self, crawl: Crawl, line: int) -> bool:
+        """Have a scheduler pop a request. The slot with the fewest requests in flight goes first."""
+        ready = crawl.lines[line]
         before = {name: self.model(name).in_flight for name in NAMES}
-        was_ready = set(ready._by_slot)
-        item = crawl.core.next(ready, self.now)
+        were_ready = set(ready._by_slot)
+        item = crawl.next(ready, self.now)
         if item is None:
             assert not len(ready)
-            self.settle(crawl)
-            return False
-        assert isinstance(item, Item)
-        assert not item.is_over
-        if item.where is Where.REFUSED:
-            assert self.is_refused(item), "A ticket is refused that need not be"
         else:
-            assert item.where is Where.NOWHERE
-            self.check_goes(item)
-            self.take(item)
-        self.check_fair(crawl, ready, item, before, was_ready)
-        item.size -= 1
-        if item.size:
-            crawl.core.add(item, self.now)
-        else:
-            self.end_ticket(item)
+            assert isinstance(item, Item)
+            assert item in crawl.items
+            if item.where is Where.REFUSED:
+                assert self.is_refused(item), "A ticket is refused that need not be"
+            else:
+                assert item.where is Where.NOWHERE
+                for scope in were_ready & ready._by_slot.keys():
+                    assert before[scope.key] >= before[item.scopes[-1].key]
+            item.size -= 1
+            if item.size:
+                crawl.add(item, self.now)
+            else:
+                self.end(item)
         self.settle(crawl)
-        return True
+        return item is not None
 
-    def check_fair(
-        self,
-        crawl: Crawl,
-        ready: Ready,
-        item: Item,
-        before: dict[str, int],
-        was_ready: set[Scope],
-    ) -> None:
-        """The fewest requests in flight go first; no scope goes twice before one that has had as
-        few in flight for as long. After a request that is refused, a scope may be ready again that
-        was not free.
-        """
-        served = item.scopes[-1]
-        is_refused = item.where is Where.REFUSED
-        for scope in was_ready - {served}:
-            if scope not in ready._by_slot:
-                continue
-            if is_refused and before[scope.key] < before[served.key]:
-                continue
-            assert before[scope.key] >= before[served.key], "Another has fewer"
-            if before[scope.key] == before[served.key]:
-                key = (ready, scope, served)
-                crawl.passed[key] = crawl.passed.get(key, 0) + 1
-                assert crawl.passed[key] <= 1, f"{served.key} goes before {scope.key}"
-
-    def check_goes(self, item: Item) -> None:
+    def taken(self, item: Item) -> None:
+        """Check that *item* may go, and note that it has its places."""
         for scope in item.scopes:
-            at = self.free_at(scope.key, item)
-            assert at <= self.now, f"{item.scopes} is not free before {at}"
+            at = self.free_at(scope, item)
+            assert at <= self.now, f"{scope.key} is not free before {at}"
         if item.host is not None:
-            assert item.crawl.model(item.host).is_open(self.now)
+            assert item.crawl.rules[item.host].is_open(self.now)
+        for model in self.models_of(item):
+            model.take(self.now, is_direct=item.line.is_direct)
+        if item.scopes:
+            self.in_flight.append(InFlight(item, self.now))
 
-    def free_at(self, key: str, item: Item) -> float:
-        return self.model(key).free_at(
-            obeys=item.obeys,
-            is_slot=key == item.scopes[-1].key,
-            is_direct=item.line.is_direct,
-            is_stranger=item.is_stranger,
-        )
-
-    def take(self, item: Item) -> None:
-        for scope in item.scopes:
-            self.model(scope.key).take(self.now, is_direct=item.line.is_direct)
-            self.count_again(scope)
-        item.crawl.in_flight.append(InFlight(item, self.now))
-
-    def count_again(self, scope: Scope) -> None:
-        for crawl in self.crawls:
-            for key in [one for one in crawl.passed if one[1] is scope]:
-                del crawl.passed[key]
-
-    def end_ticket(self, item: Item) -> None:
-        assert not item.is_over
-        item.is_over = True
-        if item.where is Where.READY:
-            item.crawl.passed.clear()
-        item.crawl.tickets.remove(item)
-        for scope in item.scopes:
-            self.model(scope.key).strangers -= item.is_stranger
-            self.model(scope.key).pages -= not item.is_stranger
-        item.crawl.core.end(item, self.now)
-
-    @precondition(lambda self: any(each.tickets for each in self.crawls))
-    @rule(number=which)
-    def cancel(self, number: int) -> None:
-        item = self.pick([one for each in self.crawls for one in each.tickets], number)
-        self.end_ticket(item)
-        self.settle(item.crawl)
-
-    @precondition(lambda self: any(each.in_flight for each in self.crawls))
-    @rule(number=which)
-    def reach_the_downloader(self, number: int) -> None:
-        self.send_one(self.pick(self.in_flight, number))
-
-    @precondition(lambda self: any(each.in_flight for each in self.crawls))
-    @rule(number=which, is_sent=st.sampled_from([True, True, False]))
-    def leave(self, number: int, is_sent: bool) -> None:
-        found = self.pick(self.in_flight, number)
-        if is_sent:
-            self.send_one(found)
-        self.leave_one(found)
-
-    @rule()
-    def leave_all(self) -> None:
-        for found in self.in_flight:
-            self.send_one(found)
-            self.leave_one(found)
-
-    @property
-    def in_flight(self) -> list[InFlight]:
-        return [one for each in self.crawls for one in each.in_flight]
-
-    def send_one(self, found: InFlight) -> None:
-        if not found.is_sent:
-            found.is_sent = True
-            for scope in found.item.scopes:
-                self.model(scope.key).unsent -= not found.item.line.is_direct
-            found.item.crawl.core.sent(found.item)
-
-    def leave_one(self, found: InFlight) -> None:
-        item = found.item
-        item.crawl.in_flight.remove(found)
-        for scope in item.scopes:
-            model, is_stranger = self.model(scope.key), item.is_stranger
-            if not found.is_sent:
-                model.unsent -= not item.line.is_direct
-            model.leave(self.now, fetched=found.is_sent, is_stranger=is_stranger)
-            self.count_again(scope)
-        item.crawl.core.leave(item, self.now, fetched=found.is_sent)
-        self.settle(item.crawl)
+    def free_at(self, scope: Scope, item: Item) -> float:
+        is_slot = scope is item.scopes[-1]
+        return self.model(scope.key).free_at(item, is_slot=is_slot)
 
     def is_refused(self, item: Item) -> bool:
-        models = [self.model(scope.key) for scope in item.scopes]
-        is_too_long = any(each.is_too_long(self.now, WAIT_MAX) for each in models)
+        if any(model.is_too_long(self.now) for model in self.models_of(item)):
+            return True
         if item.host is None:
-            return is_too_long
-        host = item.crawl.model(item.host)
-        return is_too_long or host.is_refused or (host.is_down and not item.is_patient)
+            return False
+        host = item.crawl.rules[item.host]
+        return host.is_refused or (host.is_down and not item.is_patient)
+
+    def end(self, item: Item) -> None:
+        item.crawl.items.remove(item)
+        for model in self.models_of(item):
+            model.strangers -= item.is_stranger
+            model.pages -= not item.is_stranger
+        item.crawl.end(item, self.now)
+
+    @precondition(lambda self: any(each.items for each in self.crawls))
+    @rule(number=which)
+    def cancel(self, number: int) -> None:
+        item = self.pick((one for each in self.crawls for one in each.items), number)
+        self.end(item)
+        self.settle(item.crawl)
 
     def settle(self, crawl: Crawl) -> None:
         """Do what the cores have decided in an event of *crawl*."""
-        for each in self.crawls:
-            core = each.core
-            is_left_alone = each is crawl or not (core.granted or core.refused)
-            assert is_left_alone or each.is_woken, (
-                "A crawl is not told of another's event"
-            )
-            each.is_woken = False
-        # In the order in which they were granted: a place may be free until another one goes.
-        while granted := [each for each in self.crawls if each.core.granted]:
-            each = min(granted, key=lambda one: one.granted.first_number)
-            item, _ = each.core.granted.popitem(last=False)
-            assert isinstance(item, Item)
-            if item.scopes:
-                self.check_goes(item)
-                self.take(item)
-            else:
-                assert item.host is not None
-                assert each.model(item.host).is_open(self.now)
-            self.end_ticket(item)
-        for each in self.crawls:
-            core = each.core
-            while core.refused:
-                item, _ = core.refused.popitem(last=False)
-                assert isinstance(item, Item)
-                assert not item.is_over, "A cancelled ticket is refused"
-                assert self.is_refused(item), "A ticket is refused that need not be"
-                assert item.where is Where.REFUSED
-                assert item.line.is_direct
-                self.end_ticket(item)
-        for each in self.crawls:
-            if each.core.wake_at() <= self.now:
-                each.core.tick(self.now)
-                assert each.core.wake_at() > self.now
-                self.settle(each)
-        # The end of a ticket may let one of a crawl go that was settled before it.
-        if any(each.core.granted or each.core.refused for each in self.crawls):
+        is_due = True
+        while is_due:
+            is_due = False
+            for each in self.crawls:
+                is_left_alone = each is crawl or not (each.granted or each.refused)
+                assert each.is_woken or is_left_alone, "A crawl is not told of an event"
+                each.is_woken = False
+                while each.granted:
+                    item, _ = each.granted.popitem(last=False)
+                    assert isinstance(item, Item)
+                    self.end(item)
+                while each.refused:
+                    item, _ = each.refused.popitem(last=False)
+                    assert isinstance(item, Item)
+                    assert self.is_refused(item), "A ticket is refused that need not be"
+                    assert item.where is Where.REFUSED
+                    self.end(item)
+                if each.wake_at() <= self.now:
+                    each.tick(self.now)
+                    assert each.wake_at() > self.now
+            is_due = any(each.granted or each.refused for each in self.crawls)
+
+    # Requests in flight.
+
+    @precondition(lambda self: self.in_flight)
+    @rule(
+        number=which,
+        what=st.sampled_from(["is lost", "is sent", "ends", "ends", "succeeds"]),
+    )
+    def send_or_leave(self, number: int, what: str) -> None:
+        found = self.pick(self.in_flight, number)
+        if what != "is lost":
+            self.reach_the_downloader(found)
+        if what == "succeeds":
+            scope, crawl = found.item.scopes[0], found.item.crawl
+            self.model(scope.key).succeeded(found.since)
+            crawl.succeeded(scope, self.now, sent_at=found.since)
             self.settle(crawl)
+        if what != "is sent":
+            self.leave_one(found)
+
+    @rule()
+    def leave_all(self) -> None:
+        for found in list(self.in_flight):
+            self.reach_the_downloader(found)
+            self.leave_one(found)
+
+    @precondition(lambda self: self.in_flight)
+    @rule(
+        number=which,
+        asked=st.sampled_from([None, None, 1.0, 20.0, 150.0]),
+        is_late=st.booleans(),
+    )
+    def back_off(self, number: int, asked: float | None, is_late: bool) -> None:
+        """A host answers 429."""
+        found = self.pick(self.in_flight, number)
+        self.reach_the_downloader(found)
+        sent_at = found.since - 60 if is_late else found.since
+        self.pause(found.item.crawl, found.item.scopes[0].key, asked, sent_at)
+        self.leave_one(found)
+
+    def reach_the_downloader(self, found: InFlight) -> None:
+        if not found.is_sent:
+            found.is_sent = True
+            for model in self.models_of(found.item):
+                model.unsent -= not found.item.line.is_direct
+            found.item.crawl.sent(found.item)
+
+    def leave_one(self, found: InFlight) -> None:
+        item, is_sent = found.item, found.is_sent
+        self.in_flight.remove(found)
+        for model in self.models_of(item):
+            model.unsent -= not (is_sent or item.line.is_direct)
+            model.leave(self.now, fetched=is_sent, is_stranger=item.is_stranger)
+        item.crawl.leave(item, self.now, fetched=is_sent)
+        self.settle(item.crawl)
 
     # Hosts.
+
+    def learn(self, crawl: Crawl, host: Host, expires: float) -> None:
+        scope = self.scopes.find(host.origin.host)
+        if scope is not None:
+            self.change_delay(crawl, host.origin, self.delays[host.origin], ago=0)
+        crawl.rules[host].known(expires)
+        crawl.known(host, self.now, expires)
 
     @rule(number=crawls, is_needed=st.sampled_from([True, True, False]))
     def fetch(self, number: int, is_needed: bool) -> None:
         crawl = self.crawls[number]
-        while (host := crawl.core.next_wanted(is_needed=is_needed)) is not None:
+        while (host := crawl.next_wanted(is_needed=is_needed)) is not None:
             assert host not in crawl.fetching, "Two fetches at once"
-            assert self.now >= crawl.model(host).retry_at, "Asked sooner than it said"
+            assert self.now >= crawl.rules[host].retry_at, "Asked sooner than it said"
             crawl.fetching.append(host)
             crawl.needed.discard(host)
 
     @precondition(lambda self: any(each.fetching for each in self.crawls))
     @rule(
+        data=st.data(),
         number=which,
-        holds=st.sampled_from([5.0, 100.0, 1000.0, 1000.0]),
         retry=st.sampled_from([0.0, 0.0, 0.0, 10.0, 30.0, 150.0]),
-        wait=st.sampled_from([0.0, WAIT_MAX, WAIT_MAX]),
-        is_asked=st.booleans(),
+        is_lost=st.sampled_from([False, False, False, True]),
     )
     def answer(
-        self, number: int, holds: float, retry: float, wait: float, is_asked: bool
+        self, data: st.DataObject, number: int, retry: float, is_lost: bool
     ) -> None:
-        found = [(each, host) for each in self.crawls for host in each.fetching]
-        crawl, host = self.pick(found, number)
-        crawl.fetching.remove(host)
-        if retry:
+        """A fetch of robots.txt ends; one *is_lost* if it is cancelled, or fails in a component."""
+        crawl = self.pick((each for each in self.crawls if each.fetching), number)
+        host = crawl.fetching.pop(number % len(crawl.fetching))
+        if is_lost:
+            crawl.unknown(host, self.now)
+        elif retry:
             at = self.now + retry
-            crawl.model(host).unreachable(self.now, at, wait, is_asked=is_asked)
-            crawl.core.unreachable(host, self.now, at, wait=wait, is_asked=is_asked)
+            wait = data.draw(st.sampled_from([0.0, WAIT_MAX, WAIT_MAX]))
+            is_asked = data.draw(st.booleans())
+            crawl.rules[host].unreachable(self.now, at, wait, is_asked=is_asked)
+            crawl.unreachable(host, self.now, at, wait=wait, is_asked=is_asked)
         else:
-            self.keep_delay(crawl, host.origin)
-            crawl.model(host).known(self.now + holds)
-            crawl.core.known(host, self.now, self.now + holds)
-        self.settle(crawl)
-
-    @precondition(lambda self: any(each.fetching for each in self.crawls))
-    @rule(number=which)
-    def lose_fetch(self, number: int) -> None:
-        """A fetch is cancelled, or fails in a component."""
-        found = [(each, host) for each in self.crawls for host in each.fetching]
-        crawl, host = self.pick(found, number)
-        crawl.fetching.remove(host)
-        crawl.core.unknown(host, self.now)
+            holds = data.draw(st.sampled_from([5.0, 100.0, 1000.0, 1000.0]))
+            self.learn(crawl, host, self.now + holds)
         self.settle(crawl)
 
     @rule(number=crawls, origin=origins, holds=st.sampled_from([5.0, 200.0]))
     def learn_elsewhere(self, number: int, origin: Origin, holds: float) -> None:
-        self.crawls[number].cached[origin] = self.now + holds
+        self.crawls[number].elsewhere[origin] = self.now + holds
 
     @rule(number=crawls, origin=origins)
     def stale(self, number: int, origin: Origin) -> None:
         crawl = self.crawls[number]
-        host = crawl.core.hosts.get(origin)
+        host = crawl.hosts.get(origin)
         if host is not None and host.phase is Phase.OPEN:
-            crawl.model(host).expires = -inf
-            host.expires = -inf
+            crawl.rules[host].expires = host.expires = -inf
 
     # Scopes.
-
-    def keep_delay(self, crawl: Crawl, origin: Origin) -> None:
-        if self.scopes.find(origin.host) is not None:
-            self.change_delay(crawl, origin, self.delays[origin], ago=0)
 
     @rule(
         number=crawls,
@@ -526,8 +571,7 @@ class CoreMachine(RuleBasedStateMachine):
     def change_delay(
         self, crawl: Crawl, origin: Origin, delay: float, ago: float
     ) -> None:
-        model = self.model(origin.host)
-        scope = self.scopes.get(origin.host)
+        model, scope = self.model(origin.host), self.scopes.get(origin.host)
         since = self.now - ago
         if not delay:
             model.delays.pop((crawl, origin), None)
@@ -536,7 +580,7 @@ class CoreMachine(RuleBasedStateMachine):
                 begins = max(since, scope.answered_at)
                 model.not_before = max(model.not_before, begins + delay)
             model.delays[crawl, origin] = delay
-        crawl.core.set_delay(scope, origin, delay, self.now, since=since)
+        crawl.set_delay(scope, origin, delay, self.now, since=since)
 
     @rule(name=st.sampled_from(NAMES), seconds=st.sampled_from([5.0, 50.0]))
     def close_for_visits(self, name: str, seconds: float) -> None:
@@ -546,73 +590,48 @@ class CoreMachine(RuleBasedStateMachine):
             model.not_before = max(model.not_before, self.now + seconds)
             scope.hold(self.now + seconds, Hold.VISITING_HOURS)
 
-    @precondition(lambda self: any(each.in_flight for each in self.crawls))
-    @rule(
-        number=which,
-        asked=st.sampled_from([None, None, 1.0, 20.0, 150.0]),
-        is_late=st.booleans(),
-    )
-    def back_off(self, number: int, asked: float | None, is_late: bool) -> None:
-        """A host answers 429."""
-        found = self.pick(self.in_flight, number)
-        self.send_one(found)
-        scope, crawl = found.item.scopes[0], found.item.crawl
-        sent_at = found.since - 60 if is_late else found.since
-        self.model(scope.key).back_off(self.now, asked, 8.0, sent_at)
-        crawl.core.back_off(scope, self.now, delay=asked, cap=8.0, sent_at=sent_at)
-        self.settle(crawl)
-        self.leave_one(found)
-
-    @precondition(lambda self: any(each.in_flight for each in self.crawls))
-    @rule(number=which)
-    def succeed(self, number: int) -> None:
-        found = self.pick(self.in_flight, number)
-        self.send_one(found)
-        scope, crawl = found.item.scopes[0], found.item.crawl
-        self.model(scope.key).succeeded(found.since)
-        crawl.core.succeeded(scope, self.now, sent_at=found.since)
-        self.settle(crawl)
-        self.leave_one(found)
-
     @rule(name=st.sampled_from(NAMES), seconds=st.sampled_from([1.0, 30.0]))
     def slow_down(self, name: str, seconds: float) -> None:
         """A spider asks for a pause of any host."""
-        self.model(name).back_off(self.now, seconds, 8.0, self.now)
-        core = self.crawls[0].core
-        scope = self.scopes.get(name)
-        core.back_off(scope, self.now, delay=seconds, cap=8.0, sent_at=self.now)
-        self.settle(self.crawls[0])
+        self.pause(self.crawls[0], name, seconds, self.now)
+
+    def pause(
+        self, crawl: Crawl, name: str, asked: float | None, sent_at: float
+    ) -> None:
+        self.model(name).back_off(self.now, asked, sent_at)
+        scope, now, cap = self.scopes.get(name), self.now, MAX_OWN_PAUSE
+        crawl.back_off(scope, now, delay=asked, cap=cap, sent_at=sent_at)
+        self.settle(crawl)
 
     # Crawls and time.
 
-    @precondition(lambda self: len(self.crawls) == 2)
     @rule(number=crawls, dice=st.integers(0, 9))
     def close(self, number: int, dice: int) -> None:
         """A crawl ends, and another one begins."""
         if dice:
             return
         crawl = self.crawls[number]
-        for item in list(crawl.tickets):
-            self.end_ticket(item)
-        for found in list(crawl.in_flight):
+        for item in list(crawl.items):
+            self.end(item)
+        for found in [each for each in self.in_flight if each.item.crawl is crawl]:
             self.leave_one(found)
         self.crawls[number] = Crawl(self)
         for model in self.models.values():
             for key in [one for one in model.delays if one[0] is crawl]:
                 del model.delays[key]
-        self.scopes.drop(crawl.core, self.now)
+        self.scopes.drop(crawl, self.now)
         self.settle(crawl)
 
     @rule(seconds=st.sampled_from([0.01, 0.5, 1.0, 2.5, 10.0, 61.0, 700.0]))
     def pass_time(self, seconds: float) -> None:
         until = self.now + seconds
         for _ in range(1000):
-            crawl = min(self.crawls, key=lambda each: each.core.wake_at())
-            at = crawl.core.wake_at()
+            crawl = min(self.crawls, key=Crawl.wake_at)
+            at = crawl.wake_at()
             if at > until:
                 break
             self.now = at
-            crawl.core.tick(self.now)
+            crawl.tick(self.now)
             self.settle(crawl)
         else:
             raise AssertionError("It wakes up for ever")
@@ -622,50 +641,40 @@ class CoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_ticket_is_where_it_waits_for_something(self) -> None:
+        """Nothing is lost, and what a ticket waits for comes by itself, and is announced."""
         parked: list[Ticket] = []
         for scope in self.scopes.all():
-            parked += self.check_parked(scope)
-        for crawl in self.crawls:
-            self.check_tickets(crawl, parked)
-
-    def check_parked(self, scope: Scope) -> list[Ticket]:
-        """The first of each kind waits for something that comes by itself, and is announced."""
-        found: list[Ticket] = []
-        for lane in (scope.parked or {}).values():
-            found += lane
-            for item in list(lane)[:1]:
-                assert isinstance(item, Item)
-                if item.line.has(scope):
+            for lane in (scope.parked or {}).values():
+                parked += lane
+                first = next(iter(lane), None)
+                if first is None or first.line.has(scope):
                     continue
-                at = self.free_at(scope.key, item)
+                assert isinstance(first, Item)
+                at = self.free_at(scope, first)
                 assert at > self.now, f"It waits for {scope.key}, which is free"
                 assert self.scopes.alarms.first() <= at, "It is not announced"
-        return found
+        for crawl in self.crawls:
+            for item in crawl.items:
+                if item.where is Where.AT_HOST:
+                    self.check_waits_for_robotstxt(crawl, item)
+                elif item.where is Where.AT_SCOPE:
+                    assert parked.count(item) == 1
+                else:
+                    assert item.where is Where.READY, f"{item.where}: it is lost"
+            for host in crawl.needed & set(crawl.hosts.values()):
+                host_model = crawl.rules[host]
+                if host_model.is_down and not host.is_wanted:
+                    is_fetching = host in crawl.fetching
+                    assert is_fetching or crawl.wake_at() <= host_model.retry_at
 
-    def check_tickets(self, crawl: Crawl, parked: list[Ticket]) -> None:
-        counts = {id(item): 0 for item in crawl.tickets}
-        for item in parked:
-            if id(item) in counts:
-                counts[id(item)] += 1
-        for item in crawl.tickets:
-            host = item.host
-            if item.where is Where.AT_HOST:
-                assert host is not None
-                assert [each for each in host.waiting if each is item] == [item]
-                is_announced = host.is_wanted or host in crawl.fetching
-                again = max(crawl.model(host).retry_at, self.now + 1)
-                is_announced |= crawl.core.wake_at() <= again
-                assert is_announced, "Nobody fetches its robots.txt"
-                assert not host.is_wanted or crawl.core.has_wanted
-            elif item.where is Where.AT_SCOPE:
-                assert counts[id(item)] == 1
-            else:
-                assert item.where is Where.READY, f"{item.where}: it is lost"
-                assert item.line in crawl.lines
-        for host in crawl.needed & set(crawl.core.hosts.values()):
-            model = crawl.model(host)
-            if model.is_down and not host.is_wanted and host not in crawl.fetching:
-                assert crawl.core.wake_at() <= model.retry_at
+    def check_waits_for_robotstxt(self, crawl: Crawl, item: Item) -> None:
+        host = item.host
+        assert host is not None
+        assert list(host.waiting).count(item) == 1
+        again = max(crawl.rules[host].retry_at, self.now + 1)
+        is_announced = host in crawl.fetching or crawl.wake_at() <= again
+        assert host.is_wanted or is_announced, "Nobody fetches its robots.txt"
+        assert not host.is_wanted or crawl.has_wanted
 
     @invariant()
     def what_is_not_used_is_forgotten(self) -> None:
@@ -677,37 +686,31 @@ class CoreMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Everything that waits goes in the end, and nothing is left."""
         for _ in range(2000):
-            if not any(each.tickets or each.in_flight for each in self.crawls):
+            if not self.in_flight and not any(each.items for each in self.crawls):
                 break
             for crawl in self.crawls:
-                self.fetch_all(crawl)
-                for ready in crawl.lines:
-                    while self.pop_one(crawl, ready):
+                while (host := crawl.next_wanted(is_needed=True)) is not None:
+                    crawl.fetching.append(host)
+                while crawl.fetching:
+                    self.learn(crawl, crawl.fetching.pop(), inf)
+                    self.settle(crawl)
+                for line in range(2):
+                    while self.pop_one(crawl, line):
                         pass
             self.leave_all()
             self.every_ticket_is_where_it_waits_for_something()
-            at = min(each.core.wake_at() for each in self.crawls)
+            at = min(each.wake_at() for each in self.crawls)
             if at < inf:
                 self.pass_time(max(at - self.now, 0.0))
-        left = [item for each in self.crawls for item in each.tickets]
+        left = [item for each in self.crawls for item in each.items]
         assert not left, f"{left} are never sent"
         self.pass_time(10_000)
         assert not len(self.scopes)
 
-    def fetch_all(self, crawl: Crawl) -> None:
-        while (host := crawl.core.next_wanted(is_needed=True)) is not None:
-            crawl.fetching.append(host)
-        while crawl.fetching:
-            host = crawl.fetching.pop()
-            crawl.model(host).known(inf)
-            crawl.core.known(host, self.now, inf)
-            self.settle(crawl)
-
 
 def test_any_crawl() -> None:
     """Whatever happens in two crawls of one process: places, delays and pauses of every scope
-    are kept, nothing is lost or refused without need, every wake-up is announced, and hosts take
-    turns.
+    are kept, nothing is lost or refused without need, and every wake-up is announced.
     """
     run_state_machine_as_test(
         CoreMachine,

@@ -148,48 +148,48 @@ def make(folder: Path, count: int = 100) -> Path:
     for number in range(count):
         queue = HostEntries(file, f"host {number % 7}")
         queue.add(0, b"%d " % number * 100, is_last_first=True)
-    assert file.commit() is None
+    ends = {-(2**63), -1, 0, 2**63 - 1}
+    assert file.move_seen(ends) is None
+    assert file.seen() == ends
     file.close()
     return path
 
 
+def read(path: Path) -> list[bytes | None]:
+    """Return each request of a file, which is done then."""
+    file, found = JobFile(path), []
+    try:
+        for host, count in file.hosts():
+            queue = HostEntries(file, host, count)
+            for _ in range(count):
+                entry = queue.take()
+                found.append(entry.data)
+                file.done(host, entry.number)
+        file.commit()
+        return found
+    finally:
+        file.close()
+
+
 def test_damaged(tmp_path: Path) -> None:
     """A file that is cut, or overwritten, anywhere is refused, or has the requests as they were."""
-    whole = make(tmp_path).read_bytes()
-    refused = []
+    path = make(tmp_path)
+    whole, refused = path.read_bytes(), []
     for place in range(0, len(whole), 1531):
-        for damaged in (
-            whole[:place],
-            whole[:place] + os.urandom(64) + whole[place + 64 :],
-        ):
-            (tmp_path / "requests.sqlite").write_bytes(damaged)
+        head, tail = whole[:place], whole[place + 64 :]
+        for damaged in (head, head + os.urandom(64) + tail):
+            path.write_bytes(damaged)
             try:
-                found = read(tmp_path / "requests.sqlite")
+                found = read(path)
             except JobError as error:
                 refused.append(str(error))
             else:
                 assert len(found) in {0, 100}
-                assert set(found) <= {
-                    None,
-                    *(b"%d " % number * 100 for number in range(100)),
-                }
+                assert set(found) <= {None, *(b"%d " % n * 100 for n in range(100))}
     assert len(refused) > 40
     for message in refused:
         assert "requests.sqlite cannot be used" in message
         assert "Nothing was deleted" in message
-
-
-def read(path: Path) -> list[bytes | None]:
-    file = JobFile(path)
-    try:
-        return [
-            queue.take().data
-            for host, count in file.hosts()
-            for queue in [HostEntries(file, host, count)]
-            for _ in range(count)
-        ]
-    finally:
-        file.close()
 
 
 def test_another_file(tmp_path: Path) -> None:
@@ -207,22 +207,5 @@ def test_space_is_given_back(tmp_path: Path) -> None:
     """A file whose requests are done is small again after it is closed."""
     path = make(tmp_path, 3000)
     before = path.stat().st_size
-    file = JobFile(path)
-    for host, count in file.hosts():
-        queue = HostEntries(file, host, count)
-        for _ in range(count):
-            file.done(host, queue.take().number)
-    assert file.commit() is None
-    file.close()
+    assert len(read(path)) == 3000
     assert path.stat().st_size < before / 10
-
-
-def test_fingerprints_of_64_bits(tmp_path: Path) -> None:
-    """Fingerprints are whole numbers of 64 bits with sign."""
-    file = JobFile(tmp_path / "requests.sqlite")
-    ends = {-(2**63), -1, 0, 2**63 - 1}
-    assert file.move_seen(ends) is None
-    file.close()
-    file = JobFile(tmp_path / "requests.sqlite")
-    assert file.seen() == ends
-    file.close()

@@ -6,7 +6,6 @@ import json
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 from zlib import crc32
 
 import pytest
@@ -20,79 +19,32 @@ from scrapy.squeues import (
     PickleLifoDiskQueue,
 )
 
+from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.frontier.dupefilter import DupeFilter
 from scrapy_rep.frontier.queue import HostQueue
 from tests.frontier.fakes import Crawl, page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-
-def test_a_slot_is_remembered_while_its_last_request_is_under_way() -> None:
-    """The last request of a host counts in its slot until it has ended."""
-    crawl = Crawl(obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=1)
-    first = crawl.push(page("http://a.example/1", fate="lingers"))
-    assert crawl.run() == [first]
-    second = crawl.push("http://a.example/2")
-    assert crawl.run() == []
-    crawl.lingering[first].callback(None)
-    assert crawl.answer(first) == [second]
+# Without the middleware, all hosts are ready.
+PAGE = "http://a.example/"
 
 
-def test_a_request_that_cant_be_read() -> None:
-    """A request that can't be read is skipped, and does not count."""
-    crawl = Crawl(obey=False)
-    queue = crawl.queues[0]
-    last = crawl.push("http://a.example/1")
-    crawl.push("http://a.example/2")
-    (back_queue,) = queue._queues.values()
-    ((_, memory_queue),) = back_queue.requests._levels
-    memory_queue.q[-1] = None
-    assert crawl.run() == [last]
-    assert len(queue) == 0
-
-
-def test_a_queue_class_that_fails() -> None:
-    """If a queue class raises while it reads a request, only that request is
-    lost, and the order stays.
-    """
-    crawl = Crawl(obey=False)
-    queue = crawl.queues[0]
-    last = crawl.push("http://a.example/1")
-    crawl.push("http://a.example/2")
-    (back_queue,) = queue._queues.values()
-    ((_, memory_queue),) = back_queue.requests._levels
-    loses_one = mock.patch.object(memory_queue, "pop", _lose_one(memory_queue))
-    with loses_one, pytest.raises(OSError, match="damaged"):
-        queue.pop()
-    assert len(queue) == 1
-    assert crawl.run() == [last]
-
-
-def _lose_one(queue: Any) -> Callable[[], None]:
-    def pop() -> None:
-        queue.q.pop()
-        raise OSError("damaged")
-
-    return pop
-
-
-# What a scheduler does with a JOBDIR. Without the middleware, all hosts are ready.
-
-URLS = [f"http://{host}.example/{number}" for host in "ab" for number in range(3)]
-URLS += ["https://a.example/3", "data:,4"]
+def in_memory(kind: Any = LifoMemoryQueue, *, obey: bool = False) -> Any:
+    crawler = Crawl(obey=obey).crawler
+    return HostQueue.from_crawler(crawler, kind, "", start_queue_cls=FifoMemoryQueue)
 
 
 def on_disk(
-    crawl: Crawl,
     folder: Path,
     state: Any = (),
+    crawl: Crawl | None = None,
     kind: Any = HostQueue,
     disk_queue: Any = PickleLifoDiskQueue,
 ) -> Any:
     return kind.from_crawler(
-        crawl.crawler,
+        (crawl or Crawl(obey=False)).crawler,
         disk_queue,
         str(folder),
         # The scheduler saves the state as JSON.
@@ -102,10 +54,12 @@ def on_disk(
 
 
 def requests() -> list[Request]:
-    """Requests to several hosts, with different priorities and meta keys."""
+    """Requests to several hosts, with different priorities, headers and meta keys."""
+    urls = [f"http://{host}.example/{number}" for host in "ab" for number in range(3)]
     return [
-        Request(url, priority=number % 2, meta=meta)
-        for number, url in enumerate(URLS)
+        Request(url, priority=number % 2, meta=meta, headers=headers)
+        for number, url in enumerate([*urls, "https://a.example/3", "data:,4"])
+        for headers in ({}, {"Host": "v.example"})
         for meta in (
             {},
             {"is_start_request": True},
@@ -115,48 +69,14 @@ def requests() -> list[Request]:
     ]
 
 
-def contents(queue: Any) -> list[str]:
-    """Pop everything. Return it sorted."""
-    found = []
-    while (request := queue.pop()) is not None:
-        found.append(f"{request.url} {request.priority} {request.meta}")
+def said(found: list[Request]) -> list[str]:
+    return sorted(f"{one.url} {one.headers} {one.priority} {one.meta}" for one in found)
+
+
+def contents(queue: Any) -> list[Request]:
+    found = list(iter(queue.pop, None))
     assert len(queue) == 0
-    return sorted(found)
-
-
-def expected() -> list[str]:
-    return sorted(
-        f"{request.url} {request.priority} {request.meta}" for request in requests()
-    )
-
-
-def test_resumed_by_virtual_host(tmp_path: Path) -> None:
-    """Requests to a virtual host are in a queue of their own, also in the next run."""
-    url, name = "http://a.example/1", {"Host": "v.example"}
-    queue = on_disk(Crawl(), tmp_path)
-    for headers in ({}, name):
-        queue.push(Request(url, headers=headers))
-    again = on_disk(Crawl(), tmp_path, queue.close())
-    assert {str(key.origin): len(each) for key, each in again._queues.items()} == {
-        "http://a.example": 1,
-        "http://a.example#Host:v.example": 1,
-    }
-
-
-@pytest.mark.parametrize("obey", [True, False])
-@pytest.mark.parametrize("disk_queue", [PickleLifoDiskQueue, MarshalFifoDiskQueue])
-def test_resumed(tmp_path: Path, obey: bool, disk_queue: Any) -> None:
-    """The next run has all requests that were left, and no others."""
-    queue = on_disk(Crawl(obey=obey), tmp_path, disk_queue=disk_queue)
-    for request in requests():
-        queue.push(request)
-    crawl = Crawl(obey=False)
-    state = queue.close()
-    again = on_disk(crawl, tmp_path, state, disk_queue=disk_queue)
-    assert len(again) == len(requests())
-    assert contents(again) == expected()
-    again.close()
-    assert rows(tmp_path, "requests") == rows(tmp_path, "in_flight") == 0
+    return found
 
 
 def kill(queue: Any) -> None:
@@ -164,32 +84,101 @@ def kill(queue: Any) -> None:
     queue._file._close()
 
 
-def rows(folder: Path, table: str) -> int:
-    with closing(sqlite3.connect(folder / "requests.sqlite")) as database:
-        (count,) = database.execute(f"SELECT count(*) FROM {table}").fetchone()
-    return int(count)
+def change(folder: Path, statement: str, *values: object) -> list[Any]:
+    """Execute a *statement* in the file, as another program."""
+    with closing(sqlite3.connect(folder / "requests.sqlite")) as database, database:
+        return database.execute(statement, values).fetchall()
+
+
+def rows(folder: Path, table: str = "requests") -> int:
+    return int(change(folder, f"SELECT count(*) FROM {table}")[0][0])
+
+
+def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+
+
+# What is resumed.
+
+
+@pytest.mark.parametrize(
+    ("kind", "obey", "disk_queue"),
+    [
+        (HostQueue, True, PickleLifoDiskQueue),
+        (HostQueue, False, MarshalFifoDiskQueue),
+        (DownloaderAwarePriorityQueue, False, PickleLifoDiskQueue),
+        (ScrapyPriorityQueue, False, PickleLifoDiskQueue),
+    ],
+)
+def test_resumed(tmp_path: Path, kind: Any, obey: bool, disk_queue: Any) -> None:
+    """The next run has all requests that were left, by virtual host too, and no others: also those
+    that Scrapy's own class left, and if it is killed meanwhile.
+    """
+    queue = on_disk(tmp_path, (), Crawl(obey=obey), kind, disk_queue)
+    for request in requests():
+        queue.push(request)
+    state = queue.close()
+    # The scheduler still has the old state after that.
+    kill(on_disk(tmp_path, state, disk_queue=disk_queue))
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+    again = on_disk(tmp_path, state, disk_queue=disk_queue)
+    assert len(again) == len(requests())
+    hosts = {str(key.origin) for key in again._queues}
+    assert ("http://a.example#Host:v.example" in hosts) == obey
+    assert said(contents(again)) == said(requests())
+    again.close()
+    assert rows(tmp_path) == rows(tmp_path, "in_flight") == 0
+
+
+def test_resumed_in_order(tmp_path: Path) -> None:
+    """Priorities and the order of start requests survive a restart."""
+    queue = on_disk(tmp_path)
+    for number in range(4):
+        for is_start in (True, False):
+            meta = {"is_start_request": is_start}
+            queue.push(Request(f"{PAGE}{number}", priority=number // 2, meta=meta))
+    popped = contents(on_disk(tmp_path, queue.close()))
+    assert [(one.url[-1], one.meta["is_start_request"]) for one in popped] == [
+        *[("3", False), ("2", False), ("2", True), ("3", True)],
+        *[("1", False), ("0", False), ("0", True), ("1", True)],
+    ]
 
 
 def test_a_process_that_was_killed(tmp_path: Path) -> None:
-    """After a process was killed, the next run has the requests that had waited, and those that
-    were in flight. These are the first of their host.
+    """After a process was killed, the next run has the requests that had waited, and first those that
+    were in flight.
     """
     crawl = Crawl(obey=False)
-    queue = on_disk(crawl, tmp_path)
-    for number in range(150):
-        queue.push(Request(f"http://a.example/{number}"))
-    in_flight = []
-    for _ in range(2):
-        in_flight.append(queue.pop())
-        crawl.crawler.engine._slot.inprogress.add(in_flight[-1])
-    for number in range(150, 250):
-        queue.push(Request(f"http://a.example/{number}"))
+    queue = on_disk(tmp_path, (), crawl)
+    for number in range(250):
+        queue.push(Request(f"{PAGE}{number}"))
+        if number in {149, 150}:
+            crawl.engine.in_progress.add(queue.pop())
     kill(queue)
     assert rows(tmp_path, "in_flight") == 2
-    again = on_disk(Crawl(obey=False), tmp_path)
-    popped = [again.pop() for _ in range(8)]
-    assert [one.url for one in popped[:2]] == [one.url for one in in_flight]
+    again = on_disk(tmp_path)
+    assert len(again) >= 200
+    assert {again.pop().url for _ in range(2)} == {f"{PAGE}149", f"{PAGE}150"}
     kill(again)
+
+
+def test_a_request_that_waits_when_the_spider_closes(tmp_path: Path) -> None:
+    """A request that waits in the downloader when the spider closes is not sent. The next run has
+    it.
+    """
+    crawl = Crawl(obey=False, DOWNLOAD_DELAY=10)
+    queue = on_disk(tmp_path, (), crawl)
+    crawl.queues = [queue]
+    for number in range(2):
+        crawl.push(Request(f"http://a.example/{number}"))
+    crawl.run()
+    crawl.pass_time(1)
+    (asking,) = crawl.sent
+    (waiting,) = crawl.downloader.active - {asking}
+    crawl.answer(asking, status=429, Retry_After="100")
+    crawl.close()
+    assert isinstance(crawl.ended[waiting], SpiderClosing)
+    assert len(on_disk(tmp_path, queue.close())) == 1
 
 
 def test_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -197,23 +186,38 @@ def test_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     warning. When there is room, they are written.
     """
     caplog.set_level("INFO")
-    crawl = Crawl(obey=False)
-    queue = on_disk(crawl, tmp_path)
+    queue = on_disk(tmp_path, (), crawl := Crawl(obey=False))
     (pages,) = queue._file._db.execute("PRAGMA page_count").fetchone()
     queue._file._db.execute(f"PRAGMA max_page_count = {pages}")
     for number in range(300):
-        queue.push(Request(f"http://a.example/{number}"))
+        queue.push(Request(f"{PAGE}{number}"))
     crawl.pass_time(3)
     assert len(queue) == 300
-    assert queue.pop().url == "http://a.example/299"
-    assert rows(tmp_path, "requests") == 0
+    assert queue.pop().url == f"{PAGE}299"
+    assert rows(tmp_path) == 0
     queue._file._db.execute("PRAGMA max_page_count = 100000")
     crawl.pass_time(3)
-    assert rows(tmp_path, "requests") >= 299
+    assert rows(tmp_path) >= 299
     (warning,) = [each for each in caplog.records if each.levelname == "WARNING"]
     assert "cannot be written" in warning.getMessage()
     assert "can be written again" in caplog.records[-1].getMessage()
     queue.close()
+
+
+def test_a_request_that_cant_be_written(tmp_path: Path) -> None:
+    """A request that can't be serialized leaves nothing behind, so that the scheduler can keep it in
+    memory.
+    """
+    crawl = Crawl(obey=False)
+    queue = on_disk(tmp_path, (), crawl)
+    request = Request(PAGE, callback=lambda response: None)
+    for count in range(2):
+        with pytest.raises(ValueError, match="not an instance method"):
+            queue.push(request)
+        assert len(queue) == count
+        assert bool(len(crawl.frontier.core.scopes)) == bool(count)
+        queue.push(Request(PAGE))
+    assert len(on_disk(tmp_path, queue.close())) == 2
 
 
 def test_requests_that_cannot_be_read(
@@ -222,141 +226,23 @@ def test_requests_that_cannot_be_read(
     """Requests that cannot be read are not sent, and stay in the file. The log has an error for
     the first, and their number at the end.
     """
-    queue = on_disk(Crawl(obey=False), tmp_path)
+    queue = on_disk(tmp_path)
     for number in range(4):
         queue.push(Request(f"http://{number}.example/"))
     queue.close()
-    with closing(sqlite3.connect(tmp_path / "requests.sqlite")) as database:
-        database.execute("UPDATE requests SET data = 'x' WHERE number = 1")
-        junk = crc32(b"junk").to_bytes(4, "big") + b"junk"
-        database.execute("UPDATE requests SET data = ? WHERE number = 2", (junk,))
-        database.commit()
-    again = on_disk(Crawl(obey=False), tmp_path)
+    junk = crc32(b"junk").to_bytes(4, "big") + b"junk"
+    for number, data in ((1, "x"), (2, junk)):
+        change(tmp_path, "UPDATE requests SET data = ? WHERE number = ?", data, number)
+    again = on_disk(tmp_path)
     assert len(contents(again)) == 2
     again.close()
-    assert rows(tmp_path, "requests") == 2
-    first, last = [
-        one.getMessage() for one in caplog.records if one.levelname == "ERROR"
-    ]
+    assert rows(tmp_path) == 2
+    first, last = errors(caplog)
     assert "cannot be read: ValueError('its checksum is wrong')" in first
     assert "2 requests in the queue could not be read" in last
 
 
-def test_a_host_that_cannot_be_read(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A file in which a host cannot be read stops the crawl."""
-    queue = on_disk(Crawl(obey=False), tmp_path)
-    queue.push(requests()[0])
-    queue.close()
-    with closing(sqlite3.connect(tmp_path / "requests.sqlite")) as database:
-        database.execute("UPDATE requests SET host = '[7'")
-        database.commit()
-    on_disk(crawl := Crawl(obey=False), tmp_path)
-    assert crawl.frontier.is_stopped
-    assert "it names no host" in caplog.text
-
-
-def test_a_class_of_the_project(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A disk queue of the project's own is named in a warning as not used."""
-
-    class OwnQueue(PickleLifoDiskQueue):
-        pass
-
-    queue = on_disk(Crawl(obey=False), tmp_path, disk_queue=OwnQueue)
-    assert "OwnQueue is not used" in caplog.text
-    queue.close()
-
-
-def test_damaged_while_it_is_open(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """If another program damages the file while a crawl runs, the crawl stops with one error."""
-    crawl = Crawl(obey=False)
-    queue = on_disk(crawl, tmp_path)
-    for request in requests():
-        queue.push(request)
-    queue._commit()
-    with closing(sqlite3.connect(tmp_path / "requests.sqlite")) as database:
-        database.execute("DELETE FROM requests")
-        database.commit()
-    assert queue.pop() is None
-    assert queue.pop() is None
-    assert crawl.frontier.is_stopped
-    (error,) = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
-    assert "The crawl stops" in error
-    queue.close()
-
-
-def test_one_crawl_at_a_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A second crawl with the same JOBDIR stops with a message, and sends nothing."""
-    queue = on_disk(Crawl(obey=False), tmp_path)
-    crawl = Crawl(obey=False, JOBDIR=str(tmp_path))
-    second = on_disk(crawl, tmp_path)
-    assert "Another crawl uses the queue" in caplog.text
-    with pytest.raises(ValueError, match="cannot be used"):
-        second.push(requests()[0])
-    memory_queue = crawl.queues[0]
-    memory_queue.push(requests()[0])
-    assert memory_queue.pop() is None
-    dupefilter = DupeFilter.from_crawler(crawl.crawler)
-    dupefilter.open()
-    assert dupefilter.request_seen(requests()[0])
-    dupefilter.close("finished")
-    assert (tmp_path / "requests.seen").read_bytes() == b""
-    queue.close()
-
-
-def test_resumed_in_order(tmp_path: Path) -> None:
-    """Priorities and the order of start requests survive a restart."""
-    crawl = Crawl(obey=False)
-    queue = on_disk(crawl, tmp_path)
-    for number in range(4):
-        for is_start in (True, False):
-            meta = {"is_start_request": is_start}
-            url = f"http://a.example/{number}"
-            queue.push(Request(url, priority=number // 2, meta=meta))
-    again = on_disk(Crawl(obey=False), tmp_path, queue.close())
-    popped = [again.pop() for _ in range(8)]
-    order = [(one.url[-1], one.meta["is_start_request"]) for one in popped]
-    assert order == [
-        *[("3", False), ("2", False), ("2", True), ("3", True)],
-        *[("1", False), ("0", False), ("0", True), ("1", True)],
-    ]
-
-
-@pytest.mark.parametrize("kind", [DownloaderAwarePriorityQueue, ScrapyPriorityQueue])
-def test_resumed_from_scrapys_own(tmp_path: Path, kind: Any) -> None:
-    """The queue resumes one that Scrapy's own class wrote, in the same order for each host."""
-    crawl = Crawl(obey=False)
-    theirs = on_disk(crawl, tmp_path, kind=kind)
-    for number in range(3):
-        for request in requests():
-            theirs.push(request.replace(url=f"{request.url}-{number}"))
-    state = theirs.close()
-    queue = on_disk(Crawl(obey=False), tmp_path, state)
-    assert len(queue) == 3 * len(requests())
-    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
-    kill(queue)
-    # The scheduler still has the old state, since the process was killed.
-    found = contents(again := on_disk(Crawl(obey=False), tmp_path, state))
-    for number in range(3):
-        some = [line for line in found if f"-{number} " in line]
-        assert (
-            sorted(line.replace(f"-{number} ", " ", 1) for line in some) == expected()
-        )
-    again.close()
-
-
-def test_scrapys_own_does_not_go_on_with_ours(tmp_path: Path) -> None:
-    """Scrapy's own class refuses to resume a queue of this package, with its own error."""
-    crawl = Crawl(obey=False)
-    queue = on_disk(crawl, tmp_path)
-    queue.push(Request("http://a.example/"))
-    with pytest.raises(ValueError, match="same priority queue class can be resumed"):
-        on_disk(crawl, tmp_path, queue.close(), DownloaderAwarePriorityQueue)
+# What stops a crawl.
 
 
 @pytest.mark.parametrize(
@@ -364,11 +250,8 @@ def test_scrapys_own_does_not_go_on_with_ours(tmp_path: Path) -> None:
     [
         ["redis", [], None],
         ["scrapy_rep.HostQueue", [["slot"]], None],
-        ["scrapy_rep.HostQueue", 5, None],
         ["scrapy_rep.HostQueue", [["slot", None, False, 7]], None],
-        ["scrapy_rep.HostQueue", [], {"slot": 5}],
         {"slot": 5},
-        ["a", "b"],
         "text",
         5,
     ],
@@ -380,85 +263,121 @@ def test_a_state_of_something_else(
     """For a state of another class, the crawl stops. The error names the folder, and says what to
     do.
     """
-    queue = on_disk(crawl := Crawl(obey=False), tmp_path, state)
+    queue = on_disk(tmp_path, state, crawl := Crawl(obey=False))
     assert crawl.frontier.is_stopped
     assert queue.pop() is None
-    (error,) = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    (error,) = errors(caplog)
     assert str(tmp_path) in error
     assert "another SCHEDULER_PRIORITY_QUEUE wrote it" in error
 
 
-def test_a_request_that_cant_be_written(tmp_path: Path) -> None:
-    """A request that can't be serialized leaves nothing behind, so that the
-    scheduler can keep it in memory.
+def test_a_damaged_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """If another program changes the file, while a crawl runs or between two, the crawl stops with
+    one error.
     """
-    crawl = Crawl(obey=False)
-    queue = on_disk(crawl, tmp_path)
-    request = Request("http://a.example/", callback=lambda response: None)
-    for _ in range(2):
-        with pytest.raises(ValueError, match="not an instance method"):
-            queue.push(request)
-        assert len(queue) == 0
-        assert queue.pop() is None
-    assert not len(crawl.frontier.core.scopes)
-    queue.push(Request("http://a.example/"))
-    with pytest.raises(ValueError, match="not an instance method"):
+    queue = on_disk(tmp_path, (), crawl := Crawl(obey=False))
+    for request in requests():
         queue.push(request)
-    assert len(queue) == 1
-    state = queue.close()
-    assert len(on_disk(crawl, tmp_path, state)) == 1
+    queue._commit()
+    change(tmp_path, "UPDATE requests SET host = '[7'")
+    assert queue.pop() is None
+    assert queue.pop() is None
+    assert crawl.frontier.is_stopped
+    (error,) = errors(caplog)
+    assert "The crawl stops" in error
+    queue.close()
+    on_disk(tmp_path, (), crawl := Crawl(obey=False))
+    assert crawl.frontier.is_stopped
+    assert "it names no host" in caplog.text
+
+
+def test_one_crawl_at_a_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A second crawl with the same JOBDIR stops with a message, and sends nothing."""
+    queue = on_disk(tmp_path)
+    crawl = Crawl(obey=False, JOBDIR=str(tmp_path))
+    second = on_disk(tmp_path, (), crawl)
+    assert "Another crawl uses the queue" in caplog.text
+    with pytest.raises(ValueError, match="cannot be used"):
+        second.push(Request(PAGE))
+    crawl.queues[0].push(Request(PAGE))
+    assert crawl.pop() is None
+    dupefilter = DupeFilter.from_crawler(crawl.crawler)
+    dupefilter.open()
+    assert dupefilter.request_seen(Request(PAGE))
+    dupefilter.close("finished")
+    assert (tmp_path / "requests.seen").read_bytes() == b""
+    queue.close()
+
+
+def test_classes_of_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A disk queue of the project's own is named in a warning as not used. Scrapy's own priority
+    queue refuses to resume a queue of this package, with its own error.
+    """
+
+    class OwnQueue(PickleLifoDiskQueue):
+        pass
+
+    queue = on_disk(tmp_path, disk_queue=OwnQueue)
+    assert "OwnQueue is not used" in caplog.text
+    queue.push(Request(PAGE))
+    with pytest.raises(ValueError, match="same priority queue class can be resumed"):
+        on_disk(tmp_path, queue.close(), kind=DownloaderAwarePriorityQueue)
+
+
+# Queue classes.
 
 
 def test_peek(tmp_path: Path) -> None:
     """``peek`` returns the request that is popped next, and leaves it in the queue."""
-    for queue in (Crawl(obey=False).queues[0], on_disk(Crawl(obey=False), tmp_path)):
+    for queue in (in_memory(), on_disk(tmp_path)):
         assert queue.peek() is None
         for request in requests():
             queue.push(request)
         while len(queue):
             peeked, popped = queue.peek(), queue.pop()
-            assert (peeked.url, peeked.meta) == (popped.url, popped.meta)
+            assert said([peeked]) == said([popped])
 
 
-def test_peek_after_the_last_of_a_priority() -> None:
-    """After the last request of a priority, ``peek`` returns start requests of the next one."""
-    crawl = Crawl(obey=False, starts_apart=True)
-    crawl.push(page("http://a.example/start", is_start_request=True))
-    first = crawl.push(page("http://a.example/", priority=1))
-    queue = crawl.queues[0]
-    assert queue.pop() is first
-    assert queue.peek().url == "http://a.example/start"
+class Failing(LifoMemoryQueue):
+    """A queue class that loses its last request, and cannot peek."""
+
+    error: Exception | None = None
+
+    @property
+    def peek(self) -> None:
+        raise self.error or AttributeError
+
+    def pop(self) -> Request | None:
+        error, self.error = self.error, None
+        request = super().pop()
+        if error is not None:
+            raise error
+        return None if request and request.meta.get("is_lost") else request
 
 
-def test_a_queue_that_costs_little(tmp_path: Path) -> None:
-    """The state of a host is freed with its last request."""
-    crawl = Crawl(obey=False, CONCURRENT_REQUESTS=100_000)
-    queue = HostQueue.from_crawler(
-        crawl.crawler, LifoMemoryQueue, "", start_queue_cls=FifoMemoryQueue
-    )
-    for number in range(1000):
-        queue.push(page(f"http://{number}.example/"))
-    while queue.pop() is not None:
-        pass
-    queue.pop()
+def test_a_queue_class_that_fails() -> None:
+    """With a queue class that can't peek, robots.txt is still fetched. If it raises while it reads a
+    request, or returns none, only that request is lost. The state of a host is freed with its last
+    request.
+    """
+    queue = in_memory(Failing, obey=True)
+    crawl = Crawl._all[-1]
+    queue.push(page(f"{PAGE}3"))
+    for number in (2, 1):
+        queue.push(page(f"{PAGE}{number}", is_lost=number == 2))
+    assert crawl.on_network == [f"{PAGE}robots.txt"]
+    crawl.answer(f"{PAGE}robots.txt")
+    with pytest.raises(NotImplementedError):
+        queue.peek()
+    (back_queue,) = queue._queues.values()
+    ((_, memory_queue),) = back_queue.requests._levels
+    memory_queue.error = OSError("damaged")
+    with pytest.raises(OSError, match="damaged"):
+        queue.peek()
+    with pytest.raises(OSError, match="damaged"):
+        queue.pop()
+    assert len(queue) == 2
+    assert [one.url for one in contents(queue)] == [f"{PAGE}3"]
+    assert queue.pop() is None
     assert not queue._queues
     assert not len(crawl.frontier.core.scopes)
-
-
-@pytest.mark.parametrize("error", [None, OSError("damaged")])
-def test_a_queue_class_that_cant_peek(error: Exception | None) -> None:
-    """With a queue class that can't peek, robots.txt is still fetched."""
-
-    class Queue(LifoMemoryQueue):
-        @property
-        def peek(self) -> None:
-            raise error or AttributeError
-
-    crawl = Crawl()
-    queue = HostQueue.from_crawler(crawl.crawler, Queue, "")
-    queue.push(page("http://a.example/"))
-    assert crawl.on_network == ["http://a.example/robots.txt"]
-    crawl.answer("http://a.example/robots.txt")
-    with pytest.raises(type(error or NotImplementedError())):
-        queue.peek()
-    assert queue.pop() is not None

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from scrapy_rep import CLASSIC, GOOGLE, RFC9309, Decision, Dialect, Reason, RobotsTxt
 from tests.fuzz.inputs import bounded, grown, parts, text
-from tests.protocol.lint.test_lint_properties import IDLE, check
+from tests.protocol.lint.test_lint import IDLE, check
 from tests.protocol.reference import Reference, read_lines
 
 DIALECTS = (

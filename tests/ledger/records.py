@@ -1,29 +1,34 @@
-"""Records of an invented crawl."""
+"""Records of an invented crawl, and its ledger."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.ledger import writer
+from scrapy_rep.ledger import writer as module
+from scrapy_rep.ledger.writer import LedgerWriter
 from scrapy_rep.protocol.access.results import AccessResult, Entry
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
 
 ORIGIN = "http://example.com"
 CRAWL = ("spider", "bot/1.0", '["bot"]', "rfc9309", '{"A": 1}', '{"Scrapy": "3"}', 1.0)
 END = (9.0, "finished", '{"pages": 2}')
 
 
-def result(body: bytes = b"User-agent: *\n", **fields: Any) -> AccessResult:
-    fields = {"status": 200, "url": f"{ORIGIN}/robots.txt", **fields}
-    return AccessResult(body=body, **fields)
-
-
 def snapshot(
-    body: bytes = b"User-agent: *\n", fetched: float = 5.0, origin: str = ORIGIN
+    body: bytes = b"User-agent: *\n",
+    fetched: float = 5.0,
+    origin: str = ORIGIN,
+    **fields: Any,
 ) -> tuple[tuple[Any, ...], bytes | None]:
-    entry = Entry(result=result(body), fetched=fetched, expires=fetched + 60)
-    return writer.snapshot(origin, entry, RFC9309)
+    fields = {"status": 200, "url": f"{origin}/robots.txt", **fields}
+    result = AccessResult(body=body, **fields)
+    entry = Entry(result=result, fetched=fetched, expires=fetched + 60)
+    return module.snapshot(origin, entry, RFC9309)
 
 
 def decided(number: int = 0, fetched: float | None = 5.0, **fields: Any) -> Record:
@@ -40,3 +45,18 @@ def decided(number: int = 0, fetched: float | None = 5.0, **fields: Any) -> Reco
         line=2,
         statement="Disallow: /",
     )._replace(**fields)
+
+
+def write_crawl(
+    path: Path, *transactions: Iterable[Any], crawl: tuple[Any, ...] = CRAWL
+) -> LedgerWriter:
+    """Write a crawl that has ended, its records in several transactions."""
+    writer = LedgerWriter(path, crawl)
+    for records in transactions:
+        for record in records:
+            writer.write(record)
+        writer._end = END if records is transactions[-1] else None
+        assert writer._write_all()
+    assert writer._connection is not None
+    module.close_and_merge_log(writer._connection)
+    return writer

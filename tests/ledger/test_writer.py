@@ -1,26 +1,38 @@
-"""The ledger writer counts every record that it loses, whatever happens to the file."""
+"""The ledger writer: what can be a ledger, what its rows have, and that it counts every record that
+it loses, whatever happens to the file.
+"""
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from hashlib import sha256
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.ledger import writer as module
 from scrapy_rep.ledger.reader import open_ledger
+from scrapy_rep.ledger.schema import ADDED, ADDED_TABLES, APPLICATION_ID, VERSION
 from scrapy_rep.ledger.seals import check
+from scrapy_rep.ledger.traffic import Traffic
 from scrapy_rep.ledger.writer import LedgerWriter
+from scrapy_rep.protocol.access.results import AccessResult, Entry
+from scrapy_rep.protocol.dialect import RFC9309
+from scrapy_rep.protocol.display import visible
+from scrapy_rep.record import MAX_TEXT
 from tests.ledger.records import CRAWL, END, ORIGIN, decided, snapshot
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-
 WRITTEN_EVERY = module._WRITE_INTERVAL
+A, B = "http://a.example", "http://b.example"
 
 
 @pytest.fixture(autouse=True)
@@ -34,21 +46,35 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger.sqlite"
 
 
+@pytest.fixture
+def blocker(path: Path) -> Iterator[sqlite3.Connection]:
+    """Lock the file of a ledger, as another process does."""
+    module.prepare(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield connection
+
+
 def rows(path: Path, query: str) -> list[tuple[Any, ...]]:
     with closing(open_ledger(str(path))) as ledger:
         return [tuple(row) for row in ledger.execute(query)]
 
 
-def written(path: Path, *records: Any) -> LedgerWriter:
-    writer = LedgerWriter(path, CRAWL)
+def started(path: Path, *records: Any, crawl: tuple[Any, ...] = CRAWL) -> LedgerWriter:
+    writer = LedgerWriter(path, crawl)
     writer.start()
     for record in records:
         writer.write(record)
+    return writer
+
+
+def written(path: Path, *records: Any) -> LedgerWriter:
+    writer = started(path, *records)
     writer.close(END)
     return writer
 
 
-def wait_for(check: Any) -> None:
+def wait_for(check: Callable[[], object]) -> None:
     """Wait until the condition is true, for ten seconds at most."""
     for _ in range(2000):
         if check():
@@ -57,101 +83,268 @@ def wait_for(check: Any) -> None:
     raise AssertionError
 
 
+# The file.
+
+
+def test_a_new_file(tmp_path: Path) -> None:
+    """A new file is made with its folder, and has the ids of a ledger. Of several processes that
+    make it, the later ones find the tables. It is read by column name, and cannot be written.
+    """
+    path = tmp_path / "a" / "a ledger #1?.sqlite"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(module.prepare, [path] * 16))
+    with closing(open_ledger(str(path))) as ledger:
+        assert tuple(*ledger.execute("PRAGMA user_version")) == (VERSION,)
+        assert tuple(*ledger.execute("PRAGMA application_id")) == (APPLICATION_ID,)
+        assert ledger.execute("SELECT count(*) AS n FROM decision").fetchone()["n"] == 0
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            ledger.execute("DELETE FROM decision")
+
+
+@pytest.mark.parametrize(
+    ("name", "pragma", "why"),
+    [
+        ("text", "", "not a database"),
+        ("folder", "", "directory|not a file"),
+        ("text/below", "", "Not a directory|File exists"),
+        ("other", "application_id = 1", "of another program"),
+        ("later", f"user_version = {VERSION + 1}", f"version {VERSION + 1};"),
+        ("missing", "", "No such file"),
+        ("a\0b/ledger", "", "null|such"),
+        ("\ud800/ledger", "", "surrogates|such"),
+    ],
+)
+def test_what_is_no_ledger(tmp_path: Path, name: str, pragma: str, why: str) -> None:
+    """The message names the file that is no ledger, and the reason; the file stays unchanged. An
+    impossible path raises LedgerError before the crawl starts.
+    """
+    (tmp_path / "text").write_text("User-agent: *\n" * 100)
+    (tmp_path / "folder").mkdir()
+    path = tmp_path / name
+    if pragma:
+        module.prepare(path)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute(f"PRAGMA {pragma}")
+    before = path.read_bytes() if name in {"text", "other", "later"} else None
+    for do in (module.prepare, lambda path: open_ledger(str(path))):
+        if do is module.prepare and name == "missing":
+            continue
+        with pytest.raises(LedgerError, match=why) as error:
+            do(path)
+        assert visible(str(path)) in str(error.value)
+    assert before == (path.read_bytes() if before else None)
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"),
+    [
+        (sqlite3.OperationalError("database or disk is full"), True),
+        (sqlite3.OperationalError("database is locked"), True),
+        (sqlite3.OperationalError("disk I/O error"), True),
+        (sqlite3.OperationalError("attempt to write a readonly database"), False),
+        (OSError(28, "No space left on device"), True),
+        (PermissionError(13, "Permission denied"), False),
+    ],
+)
+def test_what_may_pass(
+    path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, passes: bool
+) -> None:
+    """A full disk or a locked file does not stop the start of a crawl; a lasting error does."""
+
+    def fail(path: Path) -> None:
+        raise error
+
+    monkeypatch.setattr(module, "open_to_write", fail)
+    if passes:
+        module.prepare(path)
+    else:
+        with pytest.raises(LedgerError, match=str(error.args[-1])):
+            module.prepare(path)
+
+
+def test_a_ledger_of_an_earlier_version(path: Path) -> None:
+    """A ledger of an earlier version can be read without the columns and tables that it lacks, and
+    gets them when a crawl writes to it. It keeps its rows.
+    """
+    module.prepare(path)
+    with closing(sqlite3.connect(path)) as connection:
+        for table in ADDED_TABLES:
+            connection.execute(f"DROP TABLE {table}")
+        # SQLite cannot drop a column beside a comment.
+        connection.executescript(
+            "CREATE TABLE d AS SELECT * FROM decision; DROP TABLE decision;"
+            "ALTER TABLE d RENAME TO decision"
+        )
+        for column in ADDED:
+            connection.execute(f"ALTER TABLE decision DROP COLUMN {column}")
+        connection.execute("INSERT INTO body VALUES ('a', x'62')")
+        connection.commit()
+    assert rows(path, "SELECT * FROM body") == [("a", b"b")]
+    for _ in range(2):
+        module.prepare(path)
+    columns = [row[1] for row in rows(path, "PRAGMA table_info(decision)")]
+    assert columns[-4:] == ["form", "source", "via", "subject"]
+    assert rows(path, "SELECT * FROM body") == [("a", b"b")]
+    for table in ADDED_TABLES:
+        assert rows(path, f"SELECT * FROM {table}") == []
+
+
+# The rows.
+
+
 def test_all_of_it(path: Path) -> None:
-    """The crawl, its robots.txt files, its decisions and its end are written, nothing else."""
-    later = snapshot(b"Disallow: /\n", fetched=7.0)
-    writer = written(
-        path,
-        snapshot(),
-        decided(1),
-        later,
-        decided(2, fetched=7.0),
-        decided(3, fetched=None, line=None, layer="meta", page="http://page/"),
-        snapshot(),  # From the store again.
-        decided(4, fetched=99.0),  # For a robots.txt that was dropped.
-    )
-    assert (writer.recorded, writer.dropped, writer.errors) == (7, 0, 0)
-    [crawl] = rows(path, "SELECT * FROM crawl")
-    assert crawl[:4] == (1, "spider", "bot/1.0", '["bot"]')
-    assert crawl[7:10] == (1.0, 9.0, "finished")
-    assert json.loads(crawl[10]) == {"pages": 2}
-    decisions = "SELECT d.url, body FROM decision d LEFT JOIN snapshot s ON s.id = d.snapshot LEFT JOIN body USING (sha256) ORDER BY d.id"
+    """The crawl, its robots.txt files, its decisions and its end are written, nothing else. A
+    ledger is continued: each crawl has rows of its own. A body is stored once.
+    """
+    for _ in range(2):
+        writer = written(
+            path,
+            snapshot(),
+            decided(1),
+            snapshot(b"Disallow: /\n", fetched=7.0),
+            decided(2, fetched=7.0),
+            decided(3, fetched=None, line=None, layer="meta", page="http://page/"),
+            snapshot(),  # From the store again.
+            snapshot(origin=B),
+            decided(4, fetched=99.0),  # For a robots.txt that was dropped.
+        )
+        assert (writer.recorded, writer.dropped, writer.errors) == (8, 0, 0)
+    for number, crawl in enumerate(rows(path, "SELECT * FROM crawl"), 1):
+        assert crawl[:4] == (number, "spider", "bot/1.0", '["bot"]')
+        assert crawl[7:10] == (1.0, 9.0, "finished")
+        assert json.loads(crawl[10]) == {"pages": 2}
+    decisions = "SELECT d.crawl, d.snapshot, d.url, body FROM decision d LEFT JOIN snapshot s ON s.id = d.snapshot LEFT JOIN body USING (sha256) ORDER BY d.id"
     assert rows(path, decisions) == [
-        (f"{ORIGIN}/1", b"User-agent: *\n"),
-        (f"{ORIGIN}/2", b"Disallow: /\n"),
-        (f"{ORIGIN}/3", None),
-        (f"{ORIGIN}/4", None),
-    ]
-    assert rows(path, "SELECT count(*) FROM snapshot") == [(2,)]
+        (crawl, number and 3 * crawl - 3 + number, f"{ORIGIN}/{page}", body)
+        for crawl in (1, 2)
+        for page, number, body in (
+            (1, 1, b"User-agent: *\n"), (2, 2, b"Disallow: /\n"), (3, None, None), (4, None, None)
+        )
+    ]  # fmt: skip
+    assert rows(path, "SELECT count(*) FROM body") == [(2,)]
+    assert rows(path, "SELECT count(*) FROM snapshot") == [(6,)]
     assert [found.name for found in path.parent.iterdir()] == [path.name]
 
 
-def test_several_crawls(path: Path) -> None:
-    """A ledger is continued: each crawl gets a row, robots.txt files and decisions of its own. A
-    body is stored once, whichever hosts serve it, and in all crawls.
+DOWN = AccessResult(
+    url=f"{ORIGIN}/robots.txt",
+    status=None,
+    error="no route to http://me:secret@proxy " + "x" * 9000,
+    redirects=("http://me@b.example/",),
+)
+
+
+def test_a_robots_txt_that_could_not_be_had() -> None:
+    """The snapshot of an unreachable robots.txt has the error without passwords, and no body. If a
+    cached copy is used, it has the body of the copy, and the time when that was fetched.
     """
-    for _ in range(2):
-        written(path, snapshot(), snapshot(origin="http://b.example"), decided(1))
-    assert rows(path, "SELECT count(*) FROM body") == [(1,)]
-    assert rows(path, "SELECT crawl, snapshot FROM decision") == [(1, 1), (2, 3)]
-    each = "SELECT crawl, count(*) FROM snapshot GROUP BY 1"
-    assert rows(path, each) == [(1, 2), (2, 2)]
+    moments = {"fetched": 5.0, "expires": 6.0, "unreachable_since": 5.0}
+    row, body = module.snapshot(ORIGIN, Entry(result=DOWN, **moments), RFC9309)
+    url = f"{ORIGIN}/robots.txt"
+    error = ("no route to http://***@proxy " + "x" * 9000)[: MAX_TEXT - 1] + "…"
+    answer = '["http://***@b.example/"]', "unreachable", None, error, "[]"
+    assert (row, body) == ((ORIGIN, url, *answer, 5, 6, None, None), None)
+    copy = AccessResult(url=url, status=200, body=b"good")
+    entry = Entry(result=DOWN, **moments, copy=copy, copy_fetched=3.0)
+    row, body = module.snapshot(ORIGIN, entry, RFC9309)
+    assert (row[3], *row[-2:]) == ("unreachable", 3.0, sha256(b"good").hexdigest())
+    assert body == b"good"
 
 
-def test_written_while_it_runs(path: Path) -> None:
-    """During a crawl, a reader sees the records so far, and a crawl without an end."""
-    writer = LedgerWriter(path, CRAWL)
-    writer.start()
-    writer.write(decided(1))
-    wait_for(lambda: writer.recorded)
-    assert rows(path, "SELECT ended, (SELECT count(*) FROM decision) FROM crawl") == [
-        (None, 1)
-    ]
+def test_a_body_that_nobody_reads_to_its_end() -> None:
+    """A body beyond the size limit is cut to the limit plus one byte, which shows the cut."""
+    _, body = snapshot(b"#" * 2_000_000)
+    assert len(body or b"") == RFC9309.size_limit + 1
+
+
+@pytest.mark.parametrize("is_each_alone", [False, True])
+def test_traffic(path: Path, is_each_alone: bool) -> None:
+    """Pages are counted by host and hour. Of the gaps of an hour, the shortest for its delay is
+    kept; so is that of the pauses. The same is in the ledger if it was written after each event,
+    while the crawl ran. Counts are no records.
+    """
+    writer, traffic = started(path), Traffic()
+    traffic.write = writer.write
+    for note, *values in (
+        (traffic.note_page, A, 100, 3700),
+        (traffic.note_gap, A, 2.0, None, 3700),
+        (traffic.note_gap, A, 2.0, 2.5, 3701),
+        (traffic.note_gap, A, 2.0, 2.2, 3702),
+        (traffic.note_gap, A, 1.0, 1.5, 3703),
+        (traffic.note_gap, A, 2.0, None, 3704),
+        (traffic.note_page, A, 23, 7300),
+        (traffic.note_page, B, 7, 7301),
+        (traffic.note_waiting, 4, 7301),
+        (traffic.note_waiting, 9, 7302),
+        (traffic.note_waiting, 2, 7303),
+        (traffic.note_pause, B, 5.0, 7304),
+        (traffic.note_resumed, B, 5.0, 6.0, 7305),
+        (traffic.note_pause, B, 60.0, 7306),
+        (traffic.note_resumed, B, 60.0, 61.0, 7307),
+        (traffic.note_pause, B, 90.0, 7308),
+    ):
+        note(*values)
+        if is_each_alone:
+            wait_for(lambda: not writer._waiting)
     writer.close(END)
+    columns = "origin, hour, pages, bytes, delay, gap, pauses, pause, resumed"
+    assert rows(path, f"SELECT {columns} FROM traffic") == [
+        (A, 3600, 1, 100, 2.0, 2.2, 0, None, None),
+        (A, 7200, 1, 23, None, None, 0, None, None),
+        (B, 7200, 1, 7, None, None, 3, 60.0, 61.0),
+    ]
+    progress = rows(path, "SELECT minute, pages, bytes, waiting FROM progress")
+    assert progress == [(3660, 1, 100, None), (7260, 2, 30, 9)]
+    assert (writer.recorded, writer.dropped) == (0, 0)
+
+
+# The thread.
 
 
 def test_half_a_second_apart(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records are written every half second, so a crash loses no more than that."""
-    monkeypatch.setattr(module, "_WRITE_INTERVAL", WRITTEN_EVERY)
-    pauses: list[float | None] = []
-
-    class Closing(Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            pauses.append(timeout)
-            return super().wait(0.01)
-
-    writer = LedgerWriter(path, CRAWL)
-    writer._closing = Closing()
-    writer.start()
+    """During a crawl, a reader sees the records so far, and a crawl without an end. They are
+    written every half second, so a crash loses no more than that.
+    """
+    monkeypatch.setattr(module, "_RETRY_AFTER", 60.0)
+    writer = started(path)
     for number in (1, 2):
         writer.write(decided(number))
         wait_for(lambda number=number: writer.recorded == number)
+        so_far = "SELECT ended, (SELECT count(*) FROM decision) FROM crawl"
+        assert rows(path, so_far) == [(None, number)]
     writer.close(END)
-    assert len(pauses) >= 3
-    assert set(pauses) == {0.5}
+    assert WRITTEN_EVERY == 0.5
 
 
-def test_more_than_a_batch(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More records than a batch are all written, each with its snapshot."""
-    monkeypatch.setattr(module, "_RECORDS_A_BATCH", 3)
-    snapshots = [snapshot(fetched=float(number)) for number in range(1, 11)]
-    decisions = [decided(number, fetched=float(number)) for number in range(1, 11)]
-    assert written(path, *snapshots, *decisions).recorded == 20
-    assert rows(path, "SELECT snapshot, time FROM decision ORDER BY id") == [
-        (number, number) for number in range(1, 11)
-    ]
+def test_two_writers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two writers on one file do not disturb each other; each writes and seals its own rows, also
+    if they are more than a batch. The last one to close leaves a single file.
+    """
+    monkeypatch.setattr(module, "_RECORDS_A_BATCH", 30)
+    writers = [started(path) for _ in range(2)]
+    for number in range(200):
+        for writer in writers:
+            writer.write(snapshot(fetched=float(number + 1)))
+            writer.write(decided(number, fetched=float(number + 1)))
+    for writer in writers:
+        writer.close(END)
+        assert (writer.recorded, writer.dropped) == (400, 0)
+    same = "SELECT d.crawl, count(*) FROM decision d JOIN snapshot s ON s.id = d.snapshot AND s.crawl = d.crawl AND s.fetched = d.time + 1 GROUP BY 1"
+    assert rows(path, same) == [(1, 200), (2, 200)]
+    with closing(open_ledger(str(path))) as ledger:
+        found = check(ledger)
+    assert [each.problems for each in found] == [[], []]
+    assert {each.digest for each in found} == {each.digest for each in writers}
+    assert rows(path, "PRAGMA integrity_check") == [("ok",)]
+    assert [found.name for found in path.parent.iterdir()] == [path.name]
 
 
-def test_a_slow_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_disk(
+    path: Path, blocker: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On a slow disk, records beyond the buffer are counted, and the others are written."""
     monkeypatch.setattr(module, "_MAX_WAITING", 10 * module._weight(decided()))
-    blocker = sqlite3.connect(path, isolation_level=None)
-    written(path)
-    blocker.execute("BEGIN IMMEDIATE")
-    writer = LedgerWriter(path, CRAWL)
-    writer.start()
-    for number in range(100):
-        writer.write(decided(number))
+    writer = started(path, *map(decided, range(100)))
     assert writer.dropped == 90
     blocker.execute("ROLLBACK")
     wait_for(lambda: writer.recorded == 10)
@@ -159,16 +352,28 @@ def test_a_slow_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer.close(END)
     assert (writer.recorded, writer.dropped) == (11, 90)
     assert rows(path, "SELECT count(*) FROM decision") == [(11,)]
-    blocker.close()
+
+
+def test_an_end_that_takes_too_long(
+    path: Path, blocker: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The crawl waits only so long for the last records; unwritten ones are counted."""
+    monkeypatch.setattr(module, "_CLOSE_TIMEOUT", 0.1)
+    writer = written(path, decided(1))
+    assert writer.dropped == 1
+    blocker.execute("ROLLBACK")
+    wait_for(lambda: writer.recorded)
 
 
 def test_a_file_that_fails_for_a_while(path: Path) -> None:
-    """After temporary failures the writer retries, without duplicate or missing rows."""
+    """After temporary failures the writer retries, without duplicate or missing rows. If the file
+    fails to the end, the unwritten records are counted.
+    """
     path.mkdir()
-    writer = LedgerWriter(path, CRAWL)
-    writer.start()
-    writer.write(snapshot())
-    writer.write(decided(1))
+    never = written(path, decided(1), decided(2))
+    assert (never.recorded, never.dropped) == (0, 2)
+    assert never.errors > 0
+    writer = started(path, snapshot(), decided(1))
     wait_for(lambda: writer.errors > 1)
     assert "directory" in str(writer.error)
     path.rmdir()
@@ -179,20 +384,9 @@ def test_a_file_that_fails_for_a_while(path: Path) -> None:
     assert rows(path, "SELECT count(*) FROM crawl") == [(1,)]
 
 
-def test_a_file_that_fails_to_the_end(path: Path) -> None:
-    """If the file fails to the end, the unwritten records are counted."""
-    path.mkdir()
-    writer = written(path, decided(1), decided(2))
-    assert (writer.recorded, writer.dropped) == (0, 2)
-    assert writer.errors > 0
-
-
 def test_a_file_that_is_moved(path: Path) -> None:
     """If the file is moved away, no new one is made; the writer continues when it is back."""
-    writer = LedgerWriter(path, CRAWL)
-    writer.start()
-    wait_for(path.exists)
-    writer.write(decided(1))
+    writer = started(path, decided(1))
     wait_for(lambda: writer.recorded == 1)
     elsewhere = path.with_name("elsewhere")
     path.rename(elsewhere)
@@ -208,53 +402,13 @@ def test_a_file_that_is_moved(path: Path) -> None:
 
 def test_what_can_never_be_written(path: Path) -> None:
     """A record that can never be written is dropped and counted; later ones are written."""
-    writer = LedgerWriter(path, CRAWL)
-    writer.start()
-    writer.write(decided(1, line=10**30))
+    writer = started(path, decided(1, line=10**30))
     wait_for(lambda: writer.errors)
     assert isinstance(writer.error, OverflowError)
     writer.write(decided(2))
     writer.close(END)
     assert (writer.recorded, writer.dropped) == (1, 1)
-    never = LedgerWriter(path, (object(), *CRAWL[1:]))
-    never.start()
-    never.write(decided(1))
+    never = started(path, decided(1), crawl=(object(), *CRAWL[1:]))
     wait_for(lambda: never.errors > 1)
     never.close(END)
     assert (never.recorded, never.dropped) == (0, 1)
-
-
-def test_two_writers(path: Path) -> None:
-    """Two writers on one file do not disturb each other; each writes and seals its own rows."""
-    writers = [LedgerWriter(path, CRAWL) for _ in range(2)]
-    for writer in writers:
-        writer.start()
-    for number in range(200):
-        for writer in writers:
-            writer.write(snapshot(fetched=float(number + 1)))
-            writer.write(decided(number, fetched=float(number + 1)))
-    for writer in writers:
-        writer.close(END)
-        assert (writer.recorded, writer.dropped) == (400, 0)
-    same = "SELECT d.crawl, count(*) FROM decision d JOIN snapshot s ON s.id = d.snapshot AND s.crawl = d.crawl GROUP BY 1"
-    assert rows(path, same) == [(1, 200), (2, 200)]
-    with closing(open_ledger(str(path))) as ledger:
-        found = check(ledger)
-    assert [each.problems for each in found] == [[], []]
-    assert {each.digest for each in found} == {each.digest for each in writers}
-    assert rows(path, "PRAGMA integrity_check") == [("ok",)]
-
-
-def test_an_end_that_takes_too_long(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The crawl waits only so long for the last records; unwritten ones are counted."""
-    monkeypatch.setattr(module, "_CLOSE_TIMEOUT", 0.1)
-    written(path)
-    blocker = sqlite3.connect(path, isolation_level=None)
-    blocker.execute("BEGIN IMMEDIATE")
-    writer = written(path, decided(1))
-    assert writer.dropped == 1
-    blocker.execute("ROLLBACK")
-    blocker.close()
-    wait_for(lambda: writer.recorded)

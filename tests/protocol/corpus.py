@@ -26,23 +26,16 @@ def read_corpus() -> list[tuple[str, bytes]]:
     """Return the files by name; skip the test if there are none."""
     if not os.environ.get(VARIABLE):
         pytest.skip(f"{VARIABLE} names no folder or .tar.gz of robots.txt files")
-    path = Path(os.environ[VARIABLE])
-    step = 1 if effort.is_long else 10
+    path, step = Path(os.environ[VARIABLE]), 1 if effort.is_long else 10
     if path.is_dir():
         files = sorted(path.glob("**/robots/*.txt"))
         return [(file.stem, file.read_bytes()) for file in files[::step]]
     with tarfile.open(path) as archive:
-        members = sorted(
-            (
-                member
-                for member in archive
-                if member.isfile() and Path(member.name).parent.name == "robots"
-            ),
-            key=lambda member: member.name,
-        )
+        named = {Path(each.name): each for each in archive if each.isfile()}
+        names = sorted(name for name in named if name.parent.name == "robots")
         return [
-            (Path(member.name).stem, archive.extractfile(member).read())
-            for member in members[::step]
+            (name.stem, archive.extractfile(named[name]).read())
+            for name in names[::step]
         ]
 
 

@@ -12,10 +12,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-TIMES = 8
-# A linear task takes TIMES as long for an input TIMES as large; a quadratic one takes
-# TIMES * TIMES.
-MOST_TIMES = 3 * TIMES
+TIMES = 8  # A quadratic task takes TIMES * TIMES as long for an input TIMES as large.
 SLACK = 0.015  # seconds
 
 
@@ -50,7 +47,7 @@ def assert_linear(
     for _ in range(4):
         of_short = min(of_short, seconds(do, short))
         of_long = min(of_long, seconds(do, long))
-        if of_long < MOST_TIMES * of_short + SLACK:
+        if of_long < 3 * TIMES * of_short + SLACK:
             return
     raise AssertionError(f"{of_long:.3f} s, and {of_short:.3f} s for what is shorter")
 

@@ -8,9 +8,8 @@ expressions. Where the sources leave a point open, the field of the dialect deci
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,14 +30,7 @@ UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 USER_AGENT = (b"user-agent", b"useragent", b"user agent")
 ALLOW = (b"allow",)
-DISALLOW = (
-    b"disallow",
-    b"dissallow",
-    b"dissalow",
-    b"disalow",
-    b"diasllow",
-    b"disallaw",
-)
+DISALLOW = tuple(b"disallow dissallow dissalow disalow diasllow disallaw".split())
 
 # Values in a pattern that are not octets.
 ANYTHING = -1
@@ -48,30 +40,20 @@ SLASH = -3  # raw or encoded
 Verdict = tuple[bool, int, "str | None", str]
 
 
-@dataclass
-class ReferencePattern:
+class Pattern(NamedTuple):
     octets: list[int]
     counted: int
 
 
-@dataclass
-class ReferenceRule:
+class Rule(NamedTuple):
     kind: str
     line: int
-    patterns: list[ReferencePattern]  # More than one with the index.html quirk.
+    patterns: list[Pattern]  # More than one with the index.html quirk.
 
 
-@dataclass
-class ReferenceGroup:
-    tokens: list[bytes] = field(default_factory=list)
-    rules: list[ReferenceRule] = field(default_factory=list)
-    closed: bool = False  # True after the run of user-agent lines.
-
-
-def decide(
-    body: bytes, url: str, agents: str | Sequence[str], dialect: Dialect
-) -> Verdict:
-    return Reference(body, dialect).decide(url, agents)
+class Group(NamedTuple):
+    tokens: list[bytes]
+    rules: list[Rule]
 
 
 class Reference:
@@ -113,9 +95,7 @@ class Reference:
             return True, 0, agent, "no-rule"
         return best[1], line, agent, "rule"
 
-    def find_groups(
-        self, agents: tuple[str, ...]
-    ) -> tuple[str | None, list[ReferenceGroup]]:
+    def find_groups(self, agents: tuple[str, ...]) -> tuple[str | None, list[Group]]:
         for agent in [*agents, "*"]:
             found = [
                 group
@@ -127,25 +107,26 @@ class Reference:
         return None, []
 
 
-def read_groups(body: bytes, dialect: Dialect) -> list[ReferenceGroup]:
-    groups: list[ReferenceGroup] = []
-    group = None
+def read_groups(body: bytes, dialect: Dialect) -> list[Group]:
+    groups: list[Group] = []
+    group, in_run = None, False  # True in a run of user-agent lines.
     for number, line in enumerate(read_lines(body, dialect), start=1):
         if not line.strip(WHITE):
             if dialect.blank_line_ends_group:
-                group = None
+                group, in_run = None, False
             continue
         kind, value = read_field(line, dialect)
         if kind == "user-agent":
-            if group is None or group.closed:
-                group = ReferenceGroup()
+            if not in_run:
+                group = Group([], [])
                 groups.append(group)
-            group.tokens += read_tokens(value, dialect)
+            in_run = True
+            group.tokens.extend(read_tokens(value, dialect))
         elif kind in ("allow", "disallow") and group is not None:
-            group.closed = True
+            in_run = False
             patterns = read_patterns(kind, value, dialect)
             if patterns:
-                group.rules.append(ReferenceRule(kind, number, patterns))
+                group.rules.append(Rule(kind, number, patterns))
     return groups
 
 
@@ -200,13 +181,8 @@ def read_field(line: bytes, dialect: Dialect) -> tuple[str, bytes]:
 
 
 def read_tokens(value: bytes, dialect: Dialect) -> list[bytes]:
-    if dialect.comma_separated_agents:
-        return [
-            token
-            for name in value.split(b",")
-            for token in read_token(name.strip(WHITE), dialect)
-        ]
-    return read_token(value, dialect)
+    named = value.split(b",") if dialect.comma_separated_agents else [value]
+    return [token for name in named for token in read_token(name.strip(WHITE), dialect)]
 
 
 def read_token(value: bytes, dialect: Dialect) -> list[bytes]:
@@ -222,12 +198,7 @@ def read_token(value: bytes, dialect: Dialect) -> list[bytes]:
 
 def take(value: bytes, octets: bytes) -> bytes:
     """Return *value* up to the first octet that is not in *octets*."""
-    taken = b""
-    for octet in value:
-        if octet not in octets:
-            break
-        taken += bytes([octet])
-    return taken
+    return value[: len(value) - len(value.lstrip(octets))]
 
 
 def names(token: bytes, agent: str, dialect: Dialect) -> bool:
@@ -239,46 +210,34 @@ def names(token: bytes, agent: str, dialect: Dialect) -> bool:
     return ours == token.lower()
 
 
-def read_patterns(kind: str, value: bytes, dialect: Dialect) -> list[ReferencePattern]:
+def read_patterns(kind: str, value: bytes, dialect: Dialect) -> list[Pattern]:
     """Return the patterns of a rule; none if the line is no rule."""
     if not value:
         allows_all = kind == "disallow" and dialect.empty_disallow == "allow-all"
-        return [ReferencePattern([], 0)] if allows_all else []
+        return [Pattern([], 0)] if allows_all else []
     if dialect.leading_slash_assumed and value[:1] not in (b"/", b"*"):
         value = b"/" + value
     pattern = level(value, dialect, in_pattern=True)
-    patterns = [ReferencePattern(pattern, count(pattern, value, dialect))]
+    patterns = [Pattern(pattern, count(pattern, value, dialect))]
     if kind == "allow" and dialect.index_html_quirk:
         slash = max((i for i, o in enumerate(pattern) if o == ord("/")), default=None)
         index = list(b"/index.htm")
         if slash is not None and pattern[slash : slash + len(index)] == index:
             directory = [*pattern[: slash + 1], END]
             counted = count(directory, value[: value.rindex(b"/") + 1] + b"$", dialect)
-            patterns.append(ReferencePattern(directory, counted))
+            patterns.append(Pattern(directory, counted))
     if dialect.path_encoding == "rfc3986":
         # A "%" that begins no encoded octet may itself be encoded in a URL.
-        encoded = level(percent_encoded(value), dialect, in_pattern=True)
+        encoded = level(value, dialect, in_pattern=True, percent=b"%25")
         if encoded != pattern:
-            patterns.append(ReferencePattern(encoded, 0))
-        for one in patterns:
-            one.octets = slashes_levelled(one.octets)
-            one.counted = len(one.octets)
+            patterns.append(Pattern(encoded, 0))
+        levelled = [slashes_levelled(one.octets) for one in patterns]
+        patterns = [Pattern(octets, len(octets)) for octets in levelled]
     return patterns
 
 
-def percent_encoded(value: bytes) -> bytes:
-    """Return *value* with each ``%`` encoded that begins no encoded octet."""
-    first, *parts = value.split(b"%")
-    for part in parts:
-        is_octet = len(part) > 1 and part[0] in HEX and part[1] in HEX
-        first += (b"%" if is_octet else b"%25") + part
-    return first
-
-
 def count(octets: list[int], value: bytes, dialect: Dialect) -> int:
-    """Return the length of a pattern as the dialect counts it: the normalized octets, or
-    what Google's parser counts.
-    """
+    """Return the length of a pattern: its normalized octets, or what Google's parser counts."""
     if dialect.path_encoding == "high-octets":
         return sum(3 if octet > 0x7F else 1 for octet in value)
     return len(octets)
@@ -297,8 +256,13 @@ def url_target(url: str, dialect: Dialect) -> bytes:
     return bytes(level(rest.encode(), dialect, in_pattern=False))
 
 
-def level(text: bytes, dialect: Dialect, *, in_pattern: bool) -> list[int]:
-    """Return the normalized octets of *value*, with its special characters marked."""
+def level(
+    text: bytes, dialect: Dialect, *, in_pattern: bool, percent: bytes = b""
+) -> list[int]:
+    """Return the normalized octets of *text*, with its special characters marked.
+
+    *percent* replaces each ``%`` that begins no encoded octet.
+    """
     octets: list[int] = []
     i = 0
     while i < len(text):
@@ -312,6 +276,8 @@ def level(text: bytes, dialect: Dialect, *, in_pattern: bool) -> list[int]:
         elif len(hexes) == 2 and all(h in HEX for h in hexes):
             octets += level_encoded(hexes, dialect.path_encoding, in_pattern)
             i += 2
+        elif octet == ord("%") and percent:
+            octets += percent
         else:
             octets += level_raw(octet, dialect.path_encoding, in_pattern)
         i += 1

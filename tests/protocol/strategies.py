@@ -16,19 +16,8 @@ AGENTS = ("bot", "BOT", "botnews", "bot-image", "bot_x", "other", "b", "bot1", "
 USER_AGENTS = (
     *(b"*", b"* all", b"*\tall", b"*all", b"**", b"bot", b"Bot", b"BOT", b"b"),
     *(b"botnews", b"bot-image", b"bot_x", b"bot/1.0", b"bot 2", b"bot*", b"bot;x"),
-    *(
-        b"bot1",
-        b"BOT.1/2",
-        b"bot, other",
-        b"other,*,bot1 x",
-        b",",
-        b"/bot",
-        b"",
-        b"bot\xc3\xa9",
-        b"\xff",
-        b"bot\x0cnews",
-        b"bot\xe2\x80\xa8",
-    ),
+    *(b"bot1", b"BOT.1/2", b"bot, other", b"other,*,bot1 x", b",", b"/bot", b""),
+    *(b"bot\xc3\xa9", b"\xff", b"bot\x0cnews", b"bot\xe2\x80\xa8"),
 )
 
 USER_AGENT_FIELDS = (

@@ -28,26 +28,22 @@ from scrapy_rep.protocol.origins import origin_of, split_virtual_host, written_o
         # No DNS has such hosts, but a proxy accepts them.
         ("http://ex%61mple.test/", "http://example.test"),
         ("http://EX%41MPLE.test/", "http://example.test"),
-        ("http://a%2eb.test/", "http://a.b.test"),
-        ("http://a+b.test/", "http://a+b.test"),
-        ("http://a!b.test/", "http://a!b.test"),
-        ("http://*.test/", "http://*.test"),
+        ("http://a%2eb.test/", "http://a.b.test"), ("http://a+b.test/", "http://a+b.test"),
+        ("http://a!b.test/", "http://a!b.test"), ("http://*.test/", "http://*.test"),
         ("http://%2a.test/", "http://*.test"),
         ("http://a~b,(c);d='e'&$.test/", "http://a~b,(c);d='e'&$.test"),
         ("http://b%C3%BCcher.example/", "http://xn--bcher-kva.example"),
-        ("http://a..b/", "http://a..b"),
-        ("http://a.test./", "http://a.test."),
+        ("http://a..b/", "http://a..b"), ("http://a.test./", "http://a.test."),
         # Ports, userinfo, and characters that URL parsers remove.
-        ("http://a.test:080/", "http://a.test"),
-        ("http://a.test:0/", "http://a.test:0"),
+        ("http://a.test:080/", "http://a.test"), ("http://a.test:0/", "http://a.test:0"),
         ("http://a.test:65535/", "http://a.test:65535"),
-        ("http://u:80@a.test/", "http://a.test"),
-        ("http://a@b@a.test/", "http://a.test"),
-        (" http://a.test/", "http://a.test"),
-        ("http://a\n.test:8\t0/", "http://a.test"),
+        ("http://u:80@a.test/", "http://a.test"), ("http://a@b@a.test/", "http://a.test"),
+        (" http://a.test/", "http://a.test"), ("http://a\n.test:8\t0/", "http://a.test"),
         ("http://[fe80::1%25eth0]/", "http://[fe80::1%25eth0]"),
+        (f"http://a.test:{'0' * 5000}80/", "http://a.test"),
+        (f"http://a.test:{'0' * 5000}/", "http://a.test:0"),
     ],
-)
+)  # fmt: skip
 def test_origin(url: str, expected: str) -> None:
     """Scheme, host and port make an origin; default ports, case and userinfo do not matter."""
     origin = origin_of(url)
@@ -60,60 +56,23 @@ def test_origin(url: str, expected: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "s3://bucket/key",
-        "data:,x",
-        "file:///etc/passwd",
-        "about:blank",
-        "http:///path",
-        "http://[",
-        "http://example.com:99999/",
-        "http://example.com:port/",
-        "http://not a host/",
-        "http://%zz/",
-        "http://exa<mple.com/",
-        f"http://{'ü' * 70}.example/",
-        "http://example.com:+80/",
-        "http://example.com:4_7909/",
-        "http://example.com:-1/",
-        "http://example.com: 80/",
-        "http://example.com:80 /",
-        "http://example.com:８０/",
-        "http://example.com:65536/",
-        "http://example.com:80:80/",
-        f"http://example.com:{'9' * 5000}/",
-        "http://a%20b.test/",
-        "http://a%2fb.test/",
-        "http://a%2Fb.test/",
-        "http://a%3ab.test/",
-        "http://a%40b.test/",
-        "http://a%25b.test/",
-        "http://a%00b.test/",
-        "http://a%FFb.test/",
-        "http://a％41.test/",
-        "http://a|b.test/",
-        "http://a\\b.test/",
-        "http://[127.0.0.1/",
-        "http://a[::1]/",
-        "http://[::1]b/",
-        "http://[::x]/",
-        "http://user@/",
-        "http://:80/",
-        "",
+        "s3://bucket/key", "data:,x", "file:///etc/passwd", "about:blank", "http:///path",
+        "http://[", "http://example.com:99999/", "http://example.com:port/",
+        "http://not a host/", "http://%zz/", "http://exa<mple.com/",
+        f"http://{'ü' * 70}.example/", "http://example.com:+80/", "http://example.com:4_7909/",
+        "http://example.com:-1/", "http://example.com: 80/", "http://example.com:80 /",
+        "http://example.com:８０/", "http://example.com:65536/", "http://example.com:80:80/",
+        f"http://example.com:{'9' * 5000}/", "http://a%20b.test/", "http://a%2fb.test/",
+        "http://a%2Fb.test/", "http://a%3ab.test/", "http://a%40b.test/", "http://a%25b.test/",
+        "http://a%00b.test/", "http://a%FFb.test/", "http://a％41.test/", "http://a|b.test/",
+        "http://a\\b.test/", "http://[127.0.0.1/", "http://a[::1]/", "http://[::1]b/",
+        "http://[::x]/", "http://user@/", "http://:80/", "",
+        f"http://a.test:8{'0' * 5000}/",
     ],
-)
+)  # fmt: skip
 def test_no_origin(url: str) -> None:
     """A URL without a valid host and port, or not of http or https, has no origin."""
     assert origin_of(url) is None
-
-
-def test_a_port_of_many_zeros() -> None:
-    """A port with thousands of zeros is parsed or makes the URL invalid; it never raises."""
-    zeros = "0" * 5000
-    assert origin_of(f"http://example.com:{zeros}80/") == origin_of(
-        "http://example.com/"
-    )
-    assert origin_of(f"http://example.com:{zeros}/").port == 0
-    assert origin_of(f"http://example.com:8{zeros}/") is None
 
 
 AT = origin_of("http://127.0.0.1:8080/")

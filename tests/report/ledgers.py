@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import closing
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.ledger.schema import APPLICATION_ID, TABLES, VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 START = 1_790_000_000.0
@@ -45,7 +43,7 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self.path = str(path)
         self.connection = sqlite3.connect(path)
-        self.connection.executescript(TABLES)
+        self.connection.executescript(f"PRAGMA synchronous = OFF; {TABLES}")
         self.connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         self.connection.execute(f"PRAGMA user_version = {VERSION}")
         self._crawl = 0
@@ -67,12 +65,8 @@ class Ledger:
         self._snapshots[origin] = self._add("snapshot", {**row, **columns})
 
     def decision(self, url: str, **columns: Any) -> None:
-        row = {
-            "origin": "/".join(url.split("/")[:3]),
-            "url": url,
-            **_DECISION,
-            **columns,
-        }
+        origin = "/".join(url.split("/")[:3])
+        row = {"origin": origin, "url": url, **_DECISION, **columns}
         self._add("decision", {"snapshot": self._snapshots.get(row["origin"]), **row})
 
     def traffic(self, origin: str, hour: int, **columns: Any) -> None:
@@ -110,6 +104,11 @@ class Ledger:
         return cursor.lastrowid or 0
 
 
+BACK_OFF = {"layer": "delay", "verdict": "noted", "reason": "back-off"}
+DOWN: dict[str, Any] = {"access": "unreachable", "status": None}
+
+PRESS_HOST, SHOP = "https://press.example", "https://shop.example"
+BUSY, OLD, USE = "https://busy.example", "https://old.example", "https://use.example"
 PRESS = b"""\
 # The Morning Press
 User-agent: *
@@ -125,80 +124,94 @@ Sitemap: https://press.example/sitemap.xml
 """
 
 
-def realistic(path: Path) -> str:
-    """Two crawls of a dozen hosts, with about every kind of event."""
-    names = ("press", "shop", "library", "museum", "weather")
-    return _two_crawls(Ledger(path), names, fewer=1)
-
-
-def brief(path: Path) -> str:
-    """The events of the realistic ledger, with fewer hosts and far fewer events."""
-    return _two_crawls(Ledger(path), ("press", "shop"), fewer=30)
-
-
-def _two_crawls(ledger: Ledger, names: Sequence[str], fewer: int) -> str:
+def eventful(path: Path) -> str:  # noqa: PLR0912  It is a list.
+    """Two crawls by an earlier version, which measured nothing, with about every kind of event."""
+    ledger = Ledger(path)
+    overrides = {"staging.example": "ignore", "*.partner.example": "User-agent: *\n"}
+    store = "redis://crawler:secret@store.example/0"
     ledger.crawl(
         settings={
-            "REP_OVERRIDES": {
-                "staging.example": "ignore",
-                "*.partner.example": "User-agent: *\nDisallow: /drafts/\n",
-            },
+            "REP_OVERRIDES": overrides,
             "REP_NOFOLLOW": "ignore",
-            "REP_STORE": "redis://crawler:secret@store.example/0",
+            "REP_STORE": store,
         }
     )
-    for number, name in enumerate(names):
-        _ordinary(ledger, f"https://{name}.example", (number + 1) * fewer)
-    _outages(ledger, fewer)
-    _pages(ledger, fewer)
+    for origin, pages in ((PRESS_HOST, 60), (SHOP, 30)):
+        ledger.snapshot(origin, PRESS)
+        for number in range(pages):
+            time = START + 20 + number * 11
+            ledger.allowed(f"{origin}/news/{number}", time=time)
+            if not number % 3:
+                url = f"{origin}/private/{number}"
+                ledger.refused(url, 3, "Disallow: /private/", time=time)
+            if not number % 9:
+                url = f"{origin}/news/{number}?print=1"
+                ledger.refused(url, 4, "Disallow: /*?print=", time=time)
+            if not number % 20:
+                rule = {
+                    "reason": "rule",
+                    "line": 5,
+                    "statement": "Allow: /private/press-kit/",
+                }
+                ledger.allowed(f"{origin}/private/press-kit/{number}", **rule)
+    # Outages and pauses.
+    for hour, error in enumerate(("timed out", "reset", "refused")):
+        time = START + 3600 * hour
+        ledger.snapshot("https://gone.example", **DOWN, error=error, fetched=time)
+    ledger.snapshot(BUSY, **DOWN | {"status": 503})
+    ledger.snapshot(BUSY, b"User-agent: *\n", fetched=START + 50)
+    pauses = {"statement": "429, Retry-After: 5", "agent": None, **BACK_OFF}
+    for time in (100, 110, 116.5):
+        ledger.allowed(f"{BUSY}/", time=START + time)
+        if time != 116.5:
+            ledger.decision(f"{BUSY}/", time=START + time + 1, **pauses)
+    ledger.snapshot(
+        OLD, b"Disallow: /x", **DOWN | {"status": 503}, copy_of=START - 4000
+    )
+    ledger.refused(f"{OLD}/x", 2, "Disallow: /x")
+    # Hosts without a robots.txt.
+    for number, status in enumerate((404, 404, 404, 403, 301, 499)):
+        bare = f"https://bare-{number}.example"
+        ledger.snapshot(bare, status=410)
+        error = "redirected more than 5 times, in a loop" if status == 301 else None
+        ledger.snapshot(bare, status=status, error=error, fetched=START + 60)
+        ledger.allowed(f"{bare}/", reason="unavailable", agent=None)
+    for url in (f"{bare}/", "https://gone.example/1", "https://gone.example/2"):
+        ledger.decision(
+            url, reason="unavailable" if url.startswith(bare) else "unreachable"
+        )
+    # What was stated on pages, and about use.
+    own = "staging.example: ignore (our own; until 2027-01-01)"
+    for host, layer, verdict, reason, statement, times in (
+        ("shop", "header", "dropped", "noindex", "noindex", 5),
+        ("shop", "meta", "dropped", "nofollow", "noindex, nofollow", 3),
+        ("shop", "meta", "annotated", "noindex", "mybot: noindex", 1),
+        ("shop", "rel", "dropped", "nofollow", "nofollow ugc", 2),
+        ("staging", "override", "allowed", "override", own, 3),
+        ("shop", "delay", "refused", "crawl-delay", "Crawl-delay: 600", 1),
+        ("use", "usage", "dropped", "search", None, 1),
+    ):
+        given = {"layer": layer, "verdict": verdict, "reason": reason}
+        for number in range(times):
+            url = f"https://{host}.example/{layer}/{number}"
+            ledger.decision(url, statement=statement, **given)
+    text = "Content-Usage: /a/ train-ai=n"
+    ledger.snapshot(USE, f"User-agent: *\n{text}\nDisallow: /b/\n".encode())
+    ledger.refused(f"{USE}/b/1", 3, "Disallow: /b/")
+    about: dict[str, Any] = {"layer": "usage", "reason": "train-ai"}
+    in_file = {"line": 2, "statement": text, "source": "robots.txt", **about}
+    for number, verdict in enumerate(("dropped", "dropped", "noted")):
+        ledger.decision(f"{USE}/a/{number}", verdict=verdict, page=USE, **in_file)
+    header = {"statement": "<b>noai", "source": "header", **about}
+    ledger.decision(f"{SHOP}/x", verdict="annotated", **header)
+    # The other crawl.
     ledger.crawl(spider="archive", started=START + 90000, ended=None)
     changed = PRESS.replace(b"/private/\n", b"/private/\nDisallow: /archive/\n", 1)
-    ledger.snapshot("https://press.example", changed, fetched=START + 90010)
-    for number in range(40 // fewer):
-        url = f"https://press.example/archive/{number}"
-        time = START + 91000 + number
-        ledger.refused(url, 4, "Disallow: /archive/", time=time)
+    ledger.snapshot(PRESS_HOST, changed, fetched=START + 90010)
+    for number in (*range(8), 7):
+        url = f"{PRESS_HOST}/archive/{number}"
+        ledger.refused(url, 4, "Disallow: /archive/", time=START + 91000 + number)
     return ledger.close()
-
-
-def _ordinary(ledger: Ledger, origin: str, share: int) -> None:
-    ledger.snapshot(origin, PRESS)
-    for number in range(600 // share):
-        time = START + 20 + number * 11
-        ledger.allowed(f"{origin}/news/{number}", time=time)
-        if not number % 3:
-            url = f"{origin}/private/{number}"
-            ledger.refused(url, 3, "Disallow: /private/", time=time)
-        if not number % 9:
-            url = f"{origin}/news/{number}?print=1"
-            ledger.refused(url, 4, "Disallow: /*?print=", time=time)
-        if not number % 20:
-            given = {"line": 5, "statement": "Allow: /private/press-kit/"}
-            url = f"{origin}/private/press-kit/{number}"
-            ledger.allowed(url, reason="rule", **given)
-
-
-def _outages(ledger: Ledger, fewer: int) -> None:
-    nothing = {"access": "unreachable", "status": None, "error": "DNS lookup failed"}
-    busy = {"access": "unreachable", "status": 503}
-    ledger.snapshot("https://gone.example", **nothing)
-    for number in range(-(-25 // fewer)):
-        url = f"https://gone.example/{number}"
-        ledger.decision(url, reason="unreachable")
-    ledger.snapshot("https://busy.example", **busy)
-    ledger.snapshot(
-        "https://busy.example",
-        b"User-agent: *\nDisallow:\n",
-        fetched=START + 900,
-    )
-    ledger.allowed("https://busy.example/", time=START + 950)
-    old = {**busy, "copy_of": START - 4000}
-    ledger.snapshot("https://old.example", b"User-agent: *\nDisallow: /x\n", **old)
-    ledger.refused("https://old.example/x", 2, "Disallow: /x")
-    ledger.snapshot("https://bare.example")
-    for number in range(120 // fewer):
-        url = f"https://bare.example/{number}"
-        ledger.allowed(url, reason="unavailable", agent=None)
 
 
 NEWS = b"""\
@@ -244,106 +257,11 @@ def measured(path: Path) -> str:
     ledger.traffic("https://busy.example", 0, pages=2, bytes=99, pauses=2, pause=60.0,
         resumed=61.5,
     )  # fmt: skip
-    asked = {"layer": "delay", "verdict": "noted", "reason": "back-off"}
     for _ in range(2):
-        url = "https://busy.example/"
-        ledger.decision(url, statement="429, Retry-After: 60", agent=None, **asked)
+        ledger.decision(f"{BUSY}/", statement="429, Retry-After: 60", **BACK_OFF)
     for minute in range(90):
         waiting = 900 - 10 * minute
         ledger.progress(minute, pages=20 + minute % 7, waiting=waiting)
-    return ledger.close()
-
-
-def _pages(ledger: Ledger, fewer: int) -> None:
-    origin = "https://shop.example"
-    for layer, verdict, reason, statement, times in (
-        ("header", "dropped", "noindex", "noindex", 48),
-        ("meta", "dropped", "nofollow", "noindex, nofollow", 31),
-        ("meta", "annotated", "noindex", "mybot: noindex", 6),
-        ("rel", "dropped", "nofollow", "nofollow ugc", 12),
-        (
-            "override",
-            "allowed",
-            "override",
-            "staging.example: ignore (our own; until 2027-01-01)",
-            14,
-        ),
-        ("delay", "refused", "delay", "Crawl-delay: 600", 9),
-    ):
-        for number in range(-(-times // fewer)):
-            host = "https://staging.example" if layer == "override" else origin
-            given = {"layer": layer, "verdict": verdict, "reason": reason}
-            ledger.decision(f"{host}/{layer}/{number}", statement=statement, **given)
-
-
-def crowded(path: Path, hosts: int = 40) -> str:
-    """Many hosts, each with every kind of event."""
-    ledger = Ledger(path)
-    overrides = {f"partner-{number}.example": "ignore" for number in range(hosts)}
-    ledger.crawl(settings={"REP_OVERRIDES": overrides})
-    down = {"access": "unreachable", "status": None, "error": "connection refused"}
-    for number in range(hosts):
-        origin = f"https://{number}.department.university.example"
-        ledger.snapshot(origin, b"# %d\n" % number + NEWS)
-        ledger.snapshot(f"https://bare-{number}.example", status=400 + number)
-        ledger.snapshot(f"https://down-{number}.example", **down)
-        columns = {
-            "pages": 9,
-            "bytes": 12_345,
-            "pauses": 1,
-            "pause": 5.0,
-            "resumed": 6.0,
-        }
-        ledger.traffic(origin, 0, delay=5.0, gap=5.5, **columns)
-        ledger.progress(number, pages=9, waiting=number)
-        common = {"page": f"{origin}/a", "verdict": "dropped"}
-        for reason in ("train-ai", "search"):
-            ledger.decision(f"{origin}/a", layer="usage", reason=reason, source="header",
-                statement="train-ai=n", **common,
-            )  # fmt: skip
-        for reason in ("noindex", "nofollow"):
-            url, layer = f"{origin}/{reason}", "header"
-            ledger.decision(url, layer=layer, reason=reason, **common)
-        for each in range(30):
-            url = f"{origin}/search?q={each}"
-            ledger.refused(url, 17, "Disallow: /search")
-            ledger.allowed(f"{origin}/{each}")
-        given = {"layer": "override", "reason": "override"}
-        statement = f"partner-{number}.example: ignore"
-        url = f"https://partner-{number}.example/"
-        ledger.allowed(url, statement=statement, agent=None, **given)
-        asked = {"layer": "delay", "verdict": "noted", "reason": "back-off"}
-        ledger.decision(f"{origin}/", statement="429", agent=None, **asked)
-    return ledger.close()
-
-
-def everything(path: Path) -> list[str]:
-    """Two ledgers, whose report has rows in every section."""
-    return [brief(path), measured(path.with_suffix(".measured"))]
-
-
-USED = b"User-agent: *\nContent-Usage: /a/ train-ai=n\nDisallow: /b/\n"
-
-
-def used(path: Path) -> str:
-    """Drops because of usage preferences, for several reasons."""
-    ledger = Ledger(path)
-    ledger.crawl(settings={"REP_PURPOSES": ["train-ai"]})
-    ledger.snapshot("https://a.example", USED)
-    ledger.refused("https://a.example/b/1", 3, "Disallow: /b/")
-    common = {"layer": "usage", "reason": "train-ai"}
-    in_file = {
-        **common, "line": 2, "statement": "Content-Usage: /a/ train-ai=n",
-        "source": "robots.txt", "agent": "*",
-    }  # fmt: skip
-    for number in range(3):
-        url = f"https://a.example/a/{number}"
-        ledger.decision(url, verdict="dropped", page=url, **in_file)
-    ledger.decision("https://a.example/a/9", verdict="noted", **in_file)
-    header = {"statement": "<b>noai", "source": "header", "verdict": "annotated"}
-    ledger.decision("https://b.example/x", **common, **header)
-    unknown = {"reason": "search", "layer": "usage", "verdict": "dropped"}
-    ledger.decision("https://b.example/y", **unknown)
     return ledger.close()
 
 
@@ -356,34 +274,19 @@ def hostile(path: Path) -> str:
     """Malicious text in each column that others can write into."""
     nasty = MARKUP + TERMINAL + BIDI + "{{ 7 * 7 }}{% raw %}\"'><b>"
     ledger = Ledger(path)
-    ledger.crawl(
-        user_agent=nasty,
-        spider=nasty,
-        agents=json.dumps([nasty]),
-        dialect=nasty,
-        finish_reason=nasty,
-        settings={"REP_OVERRIDES": {nasty: nasty}, nasty: "\ud800"},
-        versions=json.dumps({nasty: nasty}),
-    )
+    listed, named = json.dumps([nasty]), json.dumps({nasty: nasty})
+    settings = {"REP_OVERRIDES": {nasty: nasty}, nasty: "\ud800"}
+    ended = {"finish_reason": nasty, "settings": settings, "versions": named}
+    ledger.crawl(user_agent=nasty, spider=nasty, agents=listed, dialect=nasty, **ended)
     line = f"Disallow: /{nasty}"
-    long = b"Disallow: /" + b"x" * 500_000
-    lines = (
-        f"User-agent: *\n{line}\nUser-agent: GPTBot\n{line}\n".encode()
-        + b"\xff\x1b[2J\n"
-        + long
-    )
-    origins = ("https://__proto__", "https://constructor", "javascript://x", nasty)
-    for origin in origins:
-        ledger.snapshot(
-            origin,
-            lines,
-            url=f"javascript:{nasty}",
-            redirects='["javascript:1"]',
-        )
+    lines = f"User-agent: *\n{line}\nUser-agent: GPTBot\n{line}\n".encode()
+    lines += b"\xff\x1b[2J\nDisallow: /" + b"x" * 500_000
+    addresses = {"url": f"javascript:{nasty}", "redirects": '["javascript:1"]'}
+    for origin in ("https://__proto__", "https://constructor", "javascript://x", nasty):
+        ledger.snapshot(origin, lines, **addresses)
         for url in (nasty, "javascript:alert(3)", f"{origin}/" + "y" * 100_000):
             ledger.refused(url, 2, line, origin=origin)
-    down = {"access": "unreachable", "status": None, "error": nasty}
-    ledger.snapshot(f"https://down{nasty}", **down)
+    ledger.snapshot(f"https://down{nasty}", **DOWN, error=nasty)
     ledger.decision(nasty, layer=nasty, verdict=nasty, reason=nasty, origin=nasty)
     extremes = {"delay": 253402300799.0, "gap": -62135596800.0, "resumed": 1e11}
     for origin, number in ((nasty, 2**40), ("javascript://x", 2), ("=1+1", 1)):
@@ -395,8 +298,3 @@ def hostile(path: Path) -> str:
     given = {"layer": "override", "reason": nasty, "statement": nasty}
     ledger.decision(nasty, verdict=nasty, origin=nasty, **given)
     return ledger.close()
-
-
-def empty(path: Path) -> str:
-    with closing(Ledger(path).connection):
-        return str(path)

@@ -122,7 +122,7 @@ class Statement(NamedTuple):
 
 
 class IndexingFinding(NamedTuple):
-    """A mistake in a statement, or in its tag or header."""
+    """A mistake in a statement, or in its tag or header; or that a page is not read to its end."""
 
     code: str
     """``bad-date``, ``bad-value``, ``no-content``, ``page-too-long``, ``stray-colon``,

@@ -69,7 +69,7 @@ class WorkerCrawl(Crawl):
             self.opened()
             self.engine.wake()
 
-    def _open_queues(self, *, starts_apart: bool) -> list[HostQueue]:
+    def _open_queues(self) -> list[HostQueue]:
         spider = self.crawler.spider
         return [HostQueue(self._client, spider, KEY, self._serializer)]
 

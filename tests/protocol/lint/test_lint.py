@@ -13,11 +13,14 @@ from scrapy_rep.protocol.lint.findings import MAX_OF_A_CODE, MAX_TEXT, Finding
 from scrapy_rep.protocol.lint.linter import CODES, ROW_OF
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.decisions import Reason
+from tests.protocol.corpus import agents_for, read_corpus, urls_for
 
 DOCS = Path(__file__).parents[3] / "docs" / "lint.md"
 ANY = "User-agent: *\n"
 AT = "https://www.example.com/robots.txt"
 LIMIT = GOOGLE.line_limit or 0
+# Rules in lines with these findings decide on no URL.
+IDLE = {"outside-group"}
 
 
 class Case(NamedTuple):
@@ -181,6 +184,7 @@ DIFFER = [
     Case("dialects-differ", rule("") + "Disallow: /a", 3, "empty Disallow", rule("/a") + "Allow: /"),
     Case("dialects-differ", rule("/a") + "Allow: /ab", 3, "put longer patterns", rule("/ab", "Allow") + "Disallow: /a"),
     Case("dialects-differ", rule("/a") + "Allow: /ab", 3, "rfc9309 (line 3)", rule("/"), CLASSIC),
+    Case("dialects-differ", rule("*.a b") + "Useragent: c\nAllow: *a*\n", 2, "as the dialects differ", rule("/a")),
     Case("dialects-differ", rule("/a*b") + "Allow: x\nAllow: /a*bc", 2, "own group, /axb is", rule("/a")),
 ]  # fmt: skip
 
@@ -202,11 +206,6 @@ def test_findings(case: Case) -> None:
     assert case.code not in {f.code for f in lint(case.corrected, case.dialect)}
 
 
-def test_every_code_is_tested() -> None:
-    """Every code has a test case."""
-    assert {case.code for case in CASES} == set(CODES)
-
-
 NEAR = [
     ("misspelt-agent", "User-agent: Googlebot-Image\nUser-agent: Yandex\nUser-agent: Slurp\nUser-agent: CBot\nDisallow: /a"),
     ("misspelt-agent", "User-agent: Googlebot/2.1\nUser-agent: *\nUser-agent:\nDisallow: /a"),
@@ -221,6 +220,8 @@ NEAR = [
     ("fragment-in-pattern", rule("/a# why") + "Disallow: /b #why\nDisallow: /c#\n"),
     ("outside-group", "Content-Signal: ai-train=no\n" + rule("/")),
     ("group-without-rules", rule("") + "User-agent: b\nCrawl-delay: 1"),
+    ("dialects-differ", rule("/robots.txt")),
+    ("dialects-differ", rule("/")),
 ]  # fmt: skip
 
 
@@ -232,7 +233,10 @@ def test_no_finding(code: str, body: str) -> None:
 
 @pytest.mark.parametrize("code", CODES)
 def test_examples(code: str) -> None:
-    """The example of each code has this finding in one of the dialects, and explains it."""
+    """The example of each code has this finding in one of the dialects, and explains it; each has
+    a case here.
+    """
+    assert code in {case.code for case in CASES}
     row = ROW_OF[code]
     found = {f.code for each in DIALECTS.values() for f in lint(row.example, each)}
     assert (code in found) is bool(row.example)
@@ -254,7 +258,6 @@ def test_the_docs_list_the_codes() -> None:
 GOOD = """\
 # A site that knows what it says.
 User-agent: *
-Disallow: /cgi-bin/
 Disallow: /search?q=
 Allow: /public/  # all of it
 Disallow: /pub
@@ -273,62 +276,46 @@ Sitemap: https://www.example.com/sitemap.xml
 
 
 @pytest.mark.parametrize("dialect", [RFC9309, CLASSIC], ids=lambda d: d.name)
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_a_good_file_has_no_finding(dialect: Dialect, end: str) -> None:
+def test_a_good_file_has_no_finding(dialect: Dialect) -> None:
     """A correct file and a missing file have no findings."""
-    assert lint(GOOD.replace("\n", end), dialect) == ()
+    for end in ("\n", "\r\n", "\r"):
+        assert lint(GOOD.replace("\n", end), dialect) == ()
     assert lint("", dialect) == ()
     assert RobotsTxt.blanket(allowed=False, reason=Reason.UNREACHABLE).lint() == ()
 
 
 def test_what_a_finding_tells() -> None:
-    """A finding has line, code, severity, message and text; its message is printable."""
+    """A finding has line, code, severity, message and text; its message is printable, and a long
+    line is cut.
+    """
     (finding,) = lint("Disalow\u202e\x1b[2J: /a\n")
     assert finding[:3] == (1, "misspelt-field", "error")
     assert finding.message.isprintable()
     assert finding.text == "Disalow\u202e\x1b[2J: /a"
-
-
-def test_long_lines_are_cut() -> None:
-    """A finding shows only the beginning of a long line."""
     (finding, *_) = lint(rule("é" * 100_000))
     assert finding.text == ("Disallow: " + "é" * MAX_TEXT)[:MAX_TEXT]
     assert len(finding.message) < 300
 
 
-def test_findings_come_by_line_and_are_not_too_many() -> None:
-    """Findings are sorted by line; past the limit of a code, one finding gives the number
-    of the rest and their first line.
+def test_findings_are_not_too_many() -> None:
+    """Findings are sorted by line. Past the limit of a code, one finding gives the number of the
+    rest and their first line; usage records past a limit are not checked. A page is one finding.
     """
     found = lint(ANY + "Noindex: /a\nDisallow: a\n" * 500)
     assert list(found) == sorted(found, key=lambda finding: finding.line)
-    obsolete = [finding for finding in found if finding.code == "ignored-field"]
-    assert len(obsolete) == MAX_OF_A_CODE + 1
-    assert obsolete[-1].line == 2 + 2 * MAX_OF_A_CODE
-    assert obsolete[-1].message == "400 more findings with this code from this line on"
-
-
-def test_a_page_is_found_once() -> None:
-    """An HTML page is one finding; of its lines, only those that parse as rules are checked."""
-    page = "<html>\n<p>Be: so kind\n<a b c\nDisallow: a\n" + "\ufeff" * 3
-    assert [f.code for f in lint(page)] == [
-        "html",
-        "missing-slash",
-        "outside-group",
-    ]
-
-
-def test_records_of_use_without_end() -> None:
-    """Usage records beyond a limit are not checked; findings in earlier records remain."""
+    *obsolete, last = [finding for finding in found if finding.code == "ignored-field"]
+    assert len(obsolete) == MAX_OF_A_CODE
+    assert last.line == 2 + 2 * MAX_OF_A_CODE
+    assert last.message == "400 more findings with this code from this line on"
     wrong = "Content-Usage: /{} train-ai=maybe\n"
     few = ANY + "".join(wrong.format(n) for n in range(10))
     assert codes(few).count("bad-preference") == 10
-    long = "x" * 25_000
-    body = ANY + f"Content-Usage: /{long} train-ai=n\n" * 2
-    opposite = f"Content-Usage: /{long} train-ai=y\n" + wrong.format(1)
-    assert "contradicting-preferences" not in codes(body + opposite)
-    assert "bad-preference" not in codes(body + opposite)
-    assert "bad-preference" in codes(ANY + wrong.format(1) + body)
+    long = f"Content-Usage: /{'x' * 25_000} train-ai="
+    rest = f"{long}n\n" * 2 + f"{long}y\n" + wrong.format(1)
+    assert not {"contradicting-preferences", "bad-preference"} & {*codes(ANY + rest)}
+    assert "bad-preference" in codes(ANY + wrong.format(1) + rest)
+    page = "<html>\n<p>Be: so kind\n<a b c\nDisallow: a\n" + "\ufeff" * 3
+    assert codes(page) == ["html", "missing-slash", "outside-group"]
 
 
 def test_a_dialect_of_ones_own() -> None:
@@ -340,31 +327,47 @@ def test_a_dialect_of_ones_own() -> None:
     assert "in google (line 2) and allowed in rfc9309 (no rule)" in differing[-1]
 
 
-def test_differences_that_have_several_reasons() -> None:
-    """A difference that no single field of the dialect explains is a finding too."""
-    body = rule("*.a b") + "Useragent: c\nAllow: *a*\n"
-    assert "dialects-differ" in codes(body)
-
-
-def test_robots_txt_itself_is_no_difference() -> None:
-    """The known difference on the URL of robots.txt itself is no finding."""
-    assert codes(rule("/robots.txt")) == []
-    assert codes(rule("/")) == []
-
-
-def test_urls_that_are_none() -> None:
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        (None, {"relative-sitemap"}), ("http://[", {"absolute-url"}), ("x", {"absolute-url"}),
+        ("http://a.example/\ud800", {"absolute-url", "relative-sitemap"}),
+        ("http://\udc80/", {"absolute-url", "relative-sitemap"}),
+        ("\ud800", {"absolute-url"}),
+    ],
+)  # fmt: skip
+def test_a_file_whose_url_is_no_url(url: str | None, found: set[str]) -> None:
     """An invalid or missing URL of the file does not stop the linter."""
-    for url in (None, "http://[", "x"):
-        found = RobotsTxt.parse(rule("/a.example/").encode(), url=url).lint()
-        assert found == ()
-        (finding,) = RobotsTxt.parse(b"Sitemap: /s.xml").lint()
-        assert "https://" in finding.message
-
-
-@pytest.mark.parametrize("url", ["http://a.example/\ud800", "http://\udc80/", "\ud800"])
-def test_a_url_that_can_not_be_encoded(url: str) -> None:
-    """Relative URLs are reported even if the base URL cannot be encoded."""
     body = b"User-agent: *\nDisallow: http://b.example/x\nSitemap: /sitemap.xml\n"
-    codes = {finding.code for finding in RobotsTxt.parse(body, url=url).lint()}
-    assert codes >= {"absolute-url"}
-    assert ("relative-sitemap" in codes) is url.startswith("http")
+    assert {finding.code for finding in RobotsTxt.parse(body, url=url).lint()} >= found
+
+
+def check(body: bytes, dialect: Dialect) -> None:
+    """Assert what is true of the findings of any file."""
+    found = RobotsTxt.parse(body, dialect, "https://example.com/robots.txt").lint()
+    lines = body.count(b"\n") + body.count(b"\r") + 1
+    lines += len(body.decode("utf-16", "replace").splitlines())
+    for finding in found:
+        assert 0 <= finding.line <= lines
+        assert finding.severity == CODES[finding.code]
+        assert finding.message.isprintable()
+        assert 0 < len(finding.message) < 500
+        assert len(finding.text) <= MAX_TEXT
+        if "more findings with this code" not in finding.message:
+            assert finding.message.count(": ") >= 1, "no remedy"
+    assert [f.line for f in found] == sorted(f.line for f in found)
+    counts = [[f.code for f in found].count(code) for code in CODES]
+    assert max(counts) <= MAX_OF_A_CODE + 1
+
+
+@pytest.mark.unmeasured
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda d: d.name)
+def test_real_files(dialect: Dialect) -> None:
+    """On the files of real sites, a line outside of any group decides on no URL."""
+    for name, body in read_corpus()[::3]:
+        check(body, dialect)
+        robots = RobotsTxt.parse(body, dialect)
+        idle = {f.line for f in robots.lint() if f.code in IDLE}
+        for url in urls_for(body, 40) if idle else ():
+            for agents in agents_for(body):
+                assert robots.decide(url, agents).line not in idle, (name, url)

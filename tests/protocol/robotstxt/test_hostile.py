@@ -1,4 +1,4 @@
-"""Malicious files: to decide on them and to lint them takes bounded, and linear, time."""
+"""Malicious files and URLs: to decide on them and to lint them takes bounded, linear time."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ import pytest
 
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
 from scrapy_rep.protocol.lint.findings import MAX_OF_A_CODE
-from scrapy_rep.protocol.lint.linter import CODES
 from scrapy_rep.protocol.robots import RobotsTxt
-from tests.protocol.growth import assert_linear, steps
+from scrapy_rep.protocol.robotstxt.decisions import Reason
+from scrapy_rep.protocol.robotstxt.rules import MAX_COMPARED, MAX_TARGET
+from tests.protocol.growth import steps
+from tests.protocol.strategies import ORIGIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable
+
+# Other tests cover the code that these files run through.
+pytestmark = pytest.mark.unmeasured
 
 DIALECTS = pytest.mark.parametrize(
     "dialect", [RFC9309, GOOGLE, CLASSIC], ids=lambda d: d.name
 )
-# Other tests cover the code that these files run through.
-pytestmark = [pytest.mark.unmeasured, pytest.mark.slow]
-
 # Far more than any file takes on an idle machine, far less than a quadratic one would.
 SECONDS, SECONDS_TO_LINT = 5.0, 15.0
 KIB = 1_024
 KIB_500 = 512_000
 ANY = b"User-agent: *\n"
-LONG = "https://example.com/" + "a" * 8000
 
 
 def word(number: int) -> bytes:
@@ -36,155 +37,162 @@ def word(number: int) -> bytes:
     return bytes(ord("a") + int(digit) for digit in str(number))
 
 
-def filled(piece: bytes, size: int = KIB_500) -> bytes:
-    return piece * (size // len(piece))
+def lines(piece: bytes, size: int) -> bytes:
+    """Repeat the piece up to this size, with a different word for each ``W``."""
+    pieces = (piece.replace(b"W", word(i)) for i in range(size // len(piece)))
+    return b"".join(pieces)[:size]
 
 
-def each(piece: bytes, size: int) -> bytes:
-    """Lines that differ in one word."""
-    lines = (piece.replace(b"W", word(i)) for i in range(size // len(piece)))
-    return b"".join(lines)[:size]
+def names_over_rules(size: int) -> bytes:
+    return lines(b"User-agent: W\n", size // 2) + lines(b"Disallow: /W\n", size // 2)
 
 
 def nested(size: int) -> bytes:
     count = int((2 * size) ** 0.5)
-    return b"".join(b"Allow: /%b\n" % (b"a" * i) for i in range(count))[:size]
+    return ANY + b"".join(b"Allow: /%b\n" % (b"a" * i) for i in range(count))[:size]
 
 
-# Files of many lines, by their size.
-LINES: dict[str, Callable[[int], bytes]] = {
-    "agents over rules": lambda size: each(b"User-agent: W\n", size // 2)
-    + each(b"Disallow: /W\n", size // 2),
-    "runs of one name": lambda size: filled(ANY, size // 2) + filled(b"Sitemap: /\n", size // 4) + each(b"Disallow: /W\n", size // 4),
-    "many rules with stars": lambda size: ANY + filled(b"Disallow: /*a*a*a*b\n", size),
-    "many different wildcards": lambda size: ANY + each(b"Disallow: /*a*a*W*b\n", size),
-    "two rules a name": lambda size: each(b"User-agent:W\nAllow:/*W\nAllow:/*b\n", size),
-    "many groups of one name": lambda size: filled(b"User-agent:*\nAllow:\n", size),
-    "many groups of two names": lambda size: filled(b"User-agent:*\nAllow:\nUser-agent:b\nAllow:/\n", size),
-    "many groups of many names": lambda size: each(b"User-agent:W\n\n", size),
-    "blank lines in groups": lambda size: filled(b"User-agent:*\n\nUser-agent:*\nDisallow:/a\n\n", size),
-    "names that begin alike": lambda size: each(b"User-agent:" + b"a" * 200 + b"W\nAllow:/\n", size),
-    "nested literals": lambda size: ANY + nested(size),
-    "pairs": lambda size: ANY + each(b"Allow:/W\nDisallow:/W\n", size),
-    "rules unlike each other": lambda size: ANY + each(b"disallow :/W\n ALLOW: /%7eW#\n", size),
-    "fields": lambda size: each(b"W:\n", size),
-    "fields like others": lambda size: each(b"DisWlow: /\n", size),
-    "words": lambda size: filled(b"a b c\n", size),
-    "no UTF-8": lambda size: filled(b"\xff\n", size),
-    "encoded": lambda size: ANY + filled(b"Disallow: /%61%2f\xff#\n", size),
-    "page": lambda size: b"<html>" + filled(b"<a:b>\n", size),
-    "sitemaps": lambda size: filled(b"Sitemap:/\n", size),
-    "delays": lambda size: ANY + filled(b"Crawl-delay:1\nCrawl-delay:2\n", size),
-    "delays of groups": lambda size: filled(b"User-agent:*\nCrawl-delay:1\nAllow:\n\n", size),
-    "lines": lambda size: b"\n" * size, "CR": lambda size: b"\r" * size,
-}  # fmt: skip
-# Files of long lines, or of very many.
-FILES: dict[str, Callable[[], bytes]] = {
-    **{
-        f"one rule of {piece!r}": lambda piece=piece: ANY + b"Disallow: /" + filled(piece)[:-30] + b"b\n"
-        for piece in (
-            b"a", b"*a", b"/*a*a*a*b", b"*", b"$", b"%61", b"%7e", b"%", b"\xff", b"a.",
-            b"/", b"allow ",
-        )
-    },
-    **{
-        f"nothing but {piece!r}": lambda piece=piece: filled(piece)
-        for piece in (b"a", b" ", b"#", b":", b"\t:", b"\x00", b"\xef\xbb\xbf", b"\n", b"\r")
-    },
-    **{
-        f"rules {rule!r}": lambda rule=rule: ANY + filled(rule + b"\n")
-        for rule in (
-            b"Disallow: /*a*a*a*b", b"Allow: /*a*a*a*a*a*a*a*a*c$", b"Allow: *****$",
-            b"Disallow: /*aaaaaaaaaaaaaaaaaaab", b"Disallow: /%61%61%2f%C3",
-        )
-    },
-    "nested literals": lambda: ANY + nested(KIB_500),
-    "many different wildcards": lambda: ANY + each(b"Disallow: /*a*a*W*b\n", KIB_500),
-    "long wildcards": lambda: ANY + each(b"Allow: /*" + b"a*" * 400 + b"W\n", KIB_500),
-    "spaces": lambda: ANY + b"Disallow: /allow" + filled(b" ") + b":",
-    "brackets": lambda: b"User-agent: " + filled(b"("),
-    "a sitemap": lambda: b"Sitemap:/" + filled(b"a"),
-    "groups": lambda: filled(b"User-agent:bot\nAllow:\n"),
+def one_rule(piece: bytes) -> Callable[[int], bytes]:
+    return lambda size: ANY + b"Disallow: /" + lines(piece, size)[:-30] + b"b\n"
+
+
+# A file that repeats these octets, or a function of its size.
+HOSTILE: dict[str, bytes | Callable[[int], bytes]] = {
+    "names over rules": names_over_rules,
+    "runs of one name": lambda size: lines(ANY, size // 2) + lines(b"Disallow: /W\n", size // 2),
+    "wildcards alike": lambda size: ANY + lines(b"Disallow: /*a*a*a*b\n", size),
+    "wildcards unlike": lambda size: ANY + lines(b"Disallow: /*a*a*W*b\n", size),
+    "two rules a name": b"User-agent:W\nAllow:/*W\nAllow:/*b\n",
+    "groups of one name": b"User-agent:*\nAllow:\n",
+    "groups of two names in turns": b"User-agent:*\nAllow:\nUser-agent:b\nAllow:/\n",
+    "groups of many names": b"User-agent:W\n\n",
+    "names that begin alike": b"User-agent:" + b"a" * 200 + b"W\nAllow:/\n",
+    "nested literals": nested,
+    "rules unlike each other": lambda size: ANY + lines(b"disallow :/W\n ALLOW: /%7eW#\n", size),
+    "fields": b"W:\n", "fields like others": b"DisWlow: /\n", "words": b"a b c\n", "no UTF-8": b"\xff\n",
+    "a page": lambda size: b"<html>" + lines(b"<a:b>\n", size), "sitemaps": b"Sitemap:/\n",
+    "delays": lambda size: ANY + lines(b"Crawl-delay:1\nCrawl-delay:2\n", size),
+    "delays of groups": b"User-agent:*\nCrawl-delay:1\nAllow:\n\n",
+    "LF": b"\n", "CR": b"\r", "one line of spaces": b" ", "one line of null bytes": b"\0", "one line of colons": b"\t:",
+    "spaces in a field": lambda size: ANY + b"Disallow: /allow" + lines(b" ", size) + b":",
+    "brackets in a name": lambda size: b"User-agent: " + lines(b"(", size),
+    **{f"one rule of {piece!r}": one_rule(piece) for piece in (b"a", b"*a", b"/*a*a*b", b"*", b"$", b"%7e", b"%", b"\xff", b"allow ")},
 }  # fmt: skip
 
 
-def decide(
-    robots: RobotsTxt,
-    urls: Sequence[str] = (LONG, LONG + "b"),
-    agents: Sequence[str] = ("bot",),
-) -> None:
-    for url in urls:
+def hostile(name: str, size: int) -> bytes:
+    made = HOSTILE[name]
+    return lines(made, size) if isinstance(made, bytes) else made(size)
+
+
+def decide(robots: RobotsTxt, length: int, agents: Iterable[str] = ("bot",)) -> None:
+    for url in (f"{ORIGIN}/{'a' * length}", f"{ORIGIN}/{'a' * length}b"):
         for agent in agents:
             robots.is_allowed(url, agent)
             robots.decide(url, agent)
             robots.crawl_delay(agent)
 
 
+@pytest.mark.slow
 @DIALECTS
-@pytest.mark.parametrize("name", LINES)
+@pytest.mark.parametrize("name", HOSTILE)
 def test_twice_the_file_takes_twice_the_steps(name: str, dialect: Dialect) -> None:
     """The cost grows linearly with the number of lines, whatever they say."""
-    bodies = [LINES[name](size) for size in (4 * KIB, 2 * KIB)]
-    shorter = [
-        LONG[:2_000],
-        LONG[:2_000] + "b",
-    ]  # All take one way through the wildcards.
-    # The first call fills the caches.
-    decide(RobotsTxt.parse(bodies[1], dialect), shorter)
-    twice, once = (
-        steps(lambda body=body: decide(RobotsTxt.parse(body, dialect), shorter))
+    bodies = [hostile(name, size) for size in (2 * KIB, 4 * KIB)]
+    decide(RobotsTxt.parse(bodies[0], dialect), 2_000)  # Fills the caches.
+    RobotsTxt.parse(bodies[0]).lint()
+    once, twice = (
+        steps(lambda body=body: decide(RobotsTxt.parse(body, dialect), 2_000))
         for body in bodies
     )
     assert twice < 2.3 * once
     if dialect is RFC9309:
-        linted = [RobotsTxt.parse(body) for body in bodies]
-        linted[1].lint()
-        twice, once = (steps(robots.lint) for robots in linted)
+        once, twice = (steps(RobotsTxt.parse(body).lint) for body in bodies)
         assert twice < 2.3 * once
 
 
-def test_groups_in_turns_take_linear_time() -> None:
-    """The time for groups of two crawlers in turns is in proportion to their number."""
-    dialect = replace(RFC9309, size_limit=2**20)
-    assert_linear(
-        lambda body: decide(RobotsTxt.parse(body, dialect)),
-        LINES["many groups of two names"],
-        2**20,
-    )
-
-
+@pytest.mark.slow
 @DIALECTS
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", HOSTILE)
 def test_a_file_as_long_as_is_read(name: str, dialect: Dialect) -> None:
-    """A file of 500 KiB is decided on and linted in time, with a bounded number of findings."""
+    """A file of 500 KiB is decided on and linted in time, for many crawlers, with a bounded
+    number of findings.
+    """
     start = process_time()
-    robots = RobotsTxt.parse(FILES[name](), replace(dialect, size_limit=2 * KIB_500))
-    decide(robots)
+    robots = RobotsTxt.parse(
+        hostile(name, KIB_500), replace(dialect, size_limit=2 * KIB_500)
+    )
+    decide(robots, 8_000, [word(number).decode() for number in (0, 4_000, 8_000)])
     assert process_time() - start < SECONDS
     if dialect is RFC9309:
-        found = robots.lint()
+        assert len(robots.lint()) < 10 * MAX_OF_A_CODE
         assert process_time() - start < SECONDS_TO_LINT
-        assert len(found) < 10 * MAX_OF_A_CODE
-        assert {finding.code for finding in found} <= set(CODES)
 
 
-@DIALECTS
-@pytest.mark.parametrize(
-    ("body", "path"),
-    [
-        (LINES["agents over rules"](KIB_500), "/b"),
-        (b"User-agent: *\nDisallow: /a\n", "/a"),
-    ],
-    ids=("thousands of names", "nobody's name"),
-)
-def test_many_agents_ask(dialect: Dialect, body: bytes, path: str) -> None:
-    """Decisions for very many product tokens are fast and correct."""
-    agents = [word(number).decode() for number in range(0, 12_000, 8)]
-    robots = RobotsTxt.parse(body, dialect)
-    url = f"https://example.com{path}"
-    start = process_time()
-    if len(body) > KIB:
-        agents = agents[::500]
-    decide(robots, [url], agents)
-    assert process_time() - start < SECONDS
-    assert not robots.is_allowed(url, agents[0])
+def parse(rules: Iterable[str], dialect: Dialect = RFC9309) -> RobotsTxt:
+    """Return a parsed and indexed robots.txt with these rules for everyone."""
+    robots = RobotsTxt.parse("\n".join(["User-agent: *", *rules]), dialect)
+    for _ in range(3):
+        robots.decide(f"{ORIGIN}/", "bot")
+    return robots
+
+
+@pytest.mark.parametrize("dialect", [RFC9309, GOOGLE], ids=lambda d: d.name)
+def test_the_rule_that_matches_a_long_url_is_found(dialect: Dialect) -> None:
+    """The rule that matches a long URL decides, even though not every word is searched for."""
+    rules = [f"Disallow: /*ab{n}q" for n in range(5_000)]
+    robots = parse(
+        [*rules, "Allow: /*/ab777q/*ok", "Disallow: /*?/ab5q", "Allow: /a*"], dialect
+    )
+    near = f"{ORIGIN}/" + "".join(f"ab{n}" for n in range(2_500))
+    encoded = 5_003 if dialect is RFC9309 else 7
+    lines = {"": 5_004, "ab17q": 19, "ab3ab17qab4q": 19, "/ab777q/ok": 5_002}
+    for tail, line in {**lines, "?/ab5q": 5_003, "?%2Fab5q": encoded}.items():
+        decision = robots.decide(near + tail, "bot")
+        assert decision.line == line
+        assert decision.allowed is (line in {5_002, 5_004})
+        assert robots.is_allowed(near + tail, "bot") is decision.allowed
+
+
+@pytest.mark.parametrize("dialect", [RFC9309, GOOGLE], ids=lambda d: d.name)
+@pytest.mark.parametrize("rule", ["/*ab{}q", "/*{}*ab*a$", "/*?{}=/*b", "/*%2Fab{}*%2f"])  # fmt: skip
+def test_a_very_long_url_takes_a_moment(rule: str, dialect: Dialect) -> None:
+    """A decision on a very long URL is fast: wildcards are not searched for in it."""
+    robots = parse((f"Disallow: {rule.format(n)}" for n in range(3_000)), dialect)
+    for url in ("ab" * 125_000, "/a?b" * 60_000, "%2F?b" * 50_000):
+        start = process_time()
+        decision = robots.decide(f"{ORIGIN}/{url}", "bot")
+        assert process_time() - start < SECONDS
+        assert decision.reason is Reason.TOO_LONG
+
+
+def test_a_url_beyond_the_limit_is_refused() -> None:
+    """A URL beyond the limit is refused only if a wildcard would have to be searched for."""
+    at_most, too_long = (
+        f"{ORIGIN}/{'a' * size}" for size in (MAX_TARGET - 1, MAX_TARGET)
+    )
+    robots = parse(["Disallow: /*?q=", "Disallow: /x*y"])
+    assert robots.decide(at_most, "bot").reason is Reason.NO_RULE
+    for url in (too_long, too_long + "?q="):
+        decision = robots.decide(url, ["other", "bot"])
+        assert (decision.allowed, decision.rule) == (False, None)
+        assert (decision.reason, decision.agent) == (Reason.TOO_LONG, "*")
+        assert not robots.is_allowed(url, "bot")
+    for rules in (["Disallow: /x*y"], ["Disallow: /b"], ["Allow: /a"], []):
+        assert parse(rules).decide(too_long, "bot").allowed
+    assert parse(["Disallow: /aaa"]).decide(too_long, "bot").reason is Reason.RULE
+    blanket = RobotsTxt.blanket(allowed=True, reason=Reason.UNAVAILABLE)
+    assert blanket.is_allowed(too_long, "bot")
+    other = RobotsTxt.parse(b"User-agent: other\nDisallow: /*a")
+    assert other.decide(too_long, "bot").reason is Reason.NO_GROUP
+
+
+def test_too_many_comparisons_are_refused() -> None:
+    """A long URL is refused if too many patterns match in part all over it."""
+    robots = parse(f"Disallow: /*{n:04}*{n:04}*z" for n in range(2_000))
+    words = "".join(f"{n:04}" for n in range(2_000)) * 2
+    assert len(words) * 2_000 > MAX_COMPARED
+    decision = robots.decide(f"{ORIGIN}/{words}", "bot")
+    assert (decision.allowed, decision.reason) == (False, Reason.TOO_LONG)
+    assert not robots.is_allowed(f"{ORIGIN}/{words}", "bot")
+    assert robots.is_allowed(f"{ORIGIN}/{words[:800]}", "bot")

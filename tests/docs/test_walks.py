@@ -1,4 +1,4 @@
-"""The example project: its crawls, judged by the access log of its site, and its README."""
+"""The tutorial and the README of the example project, executed as written."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
 from scrapy_rep.settings import DEFAULTS
 from tests import effort, forks
-from tests.example import PROJECT, environment
+from tests.docs.pages import PROJECT, environment, lines_missing, samples
 from tests.stores.redis_server import BINARY
 
 if TYPE_CHECKING:
@@ -37,22 +39,54 @@ IN_TIME = [
 ]
 
 
+@pytest.mark.slow
+def test_tutorial(tmp_path: Path) -> None:
+    """Commands print the shown lines in order, and the site's log has the named requests."""
+    (tmp_path / "site").mkdir()
+    command = [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1"]
+    command += ["--directory", str(tmp_path / "site")]
+    log = tmp_path / "log"
+    crawled = ""
+    with ExitStack() as stack:
+        stderr = stack.enter_context(log.open("w"))
+        site = stack.enter_context(
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
+        )
+        stack.callback(site.terminate)
+        assert site.stdout
+        (port,) = re.findall(r" port (\d+) ", site.stdout.readline())
+        for sample in samples():
+            if sample.page != "docs/tutorial.md":
+                continue
+            code = sample.code.replace("localhost:8000", f"127.0.0.1:{port}")
+            kind, _, name = sample.mark.partition(" ")
+            if kind == "file:":
+                (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+                (tmp_path / name).write_text(code, encoding="utf-8")
+            if kind == "run":
+                line, shown = code.removeprefix("$ ").split("\n", 1)
+                printed = "".join(run(tmp_path, *shlex.split(line))[1:])
+                assert lines_missing(shown, printed) == [], (line, printed)
+                crawled = crawled or log.read_text()
+    pages = ["/", "/basket/help.html", "/letters.html", "/robots.txt", "/tea.html"]
+    assert sorted(re.findall(r'"GET (\S+) ', crawled)) == pages
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A copy of the project, without the output of earlier crawls."""
+    """A copy of the example project, without the output of earlier crawls."""
     left = shutil.ignore_patterns("*.ledger*", "robots-report.html", "__pycache__")
     return shutil.copytree(PROJECT, tmp_path / "project", ignore=left)
 
 
-def run(project: Path, *arguments: str) -> tuple[int, str]:
-    """Return the exit status and the output of Scrapy, or of a module of the project."""
-    done = forks.run([*arguments], cwd=project, env=environment())
+def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    """Return the exit status, the output and the log of Scrapy, or of a module."""
+    environ = environment() | {"COLUMNS": "200"}
+    done = forks.run([*arguments], cwd=folder, env=environ)
     log = done.stderr.decode()
-    assert "ERROR" not in log
     assert "Traceback" not in log
-    # A crawl prints nothing on standard error, and a command nothing but its messages.
-    assert not (log and "crawl" in arguments)
-    return done.returncode, (done.stdout.decode() + log)
+    assert "ERROR" not in log
+    return done.returncode, done.stdout.decode(), log
 
 
 def timeless(printed: str) -> str:
@@ -65,12 +99,16 @@ def timeless(printed: str) -> str:
 
 @pytest.mark.newest
 @pytest.mark.slow
-def test_walk(project: Path) -> None:
-    """One after the other, all commands of the README print what it shows."""
+def test_example_project(project: Path) -> None:
+    """One after the other, all commands of the README print what it shows. The crawl has no
+    log on standard error.
+    """
     for command, shown in COMMANDS:
         if command.startswith("scrapy "):
-            status, printed = run(project, *shlex.split(command))
+            status, printed, log = run(project, *shlex.split(command))
             assert status in {0, 1}
+            assert not (log and " crawl " in command)
+            printed += log
         else:
             printed = subprocess.check_output(
                 command, shell=True, cwd=project, text=True
@@ -86,12 +124,12 @@ def test_walk(project: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not effort.is_long, reason="takes long: only with --long")
 @pytest.mark.skipif(BINARY is None, reason="There is no redis-server on the PATH")
-def test_many(project: Path) -> None:
+def test_many_workers_of_the_example_project(project: Path) -> None:
     """The command for several workers sends the requests of a single worker, kills one of its
     workers when it is told to, and judges what they did.
     """
     pytest.importorskip("scrapy_redis")
-    status, printed = run(project, "demo.offline.many", "2", "--kill")
+    status, printed, _ = run(project, "demo.offline.many", "2", "--kill")
     shares, _, verdict = timeless(printed).partition("\n\n")
     assert verdict.splitlines()[1:] == IN_TIME
     assert "\n0 requests of a single worker are missing\n" in shares
@@ -102,7 +140,7 @@ def test_many(project: Path) -> None:
 
 
 @pytest.mark.newest
-def test_settings() -> None:
+def test_settings_of_the_example_project() -> None:
     """One line of settings.py enables this package, four more set options of the project, and
     comments show every setting with its default.
     """

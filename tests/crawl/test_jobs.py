@@ -1,17 +1,34 @@
-"""What becomes of each kind of request in a crawl with a JOBDIR that is stopped or killed."""
+"""A crawl with a JOBDIR that is stopped or killed at any moment can be resumed: it loses no request
+of any kind, and fetches again only what was in flight.
+"""
 
 from __future__ import annotations
 
+import random
 import signal
+import time
 from collections import Counter
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from tests import effort
 from tests.crawl.answers import HANGS, Answer, redirect
 from tests.crawl.crawl import RETRIED_SOON
 from tests.crawl.server import PAGE
-from tests.crawl.trials import HTML, RULES, Trial, interrupt_twice, kill
+from tests.crawl.trials import (
+    AT_ONCE,
+    ENDS,
+    HTML,
+    RULES,
+    Trial,
+    Web,
+    check_delays,
+    interrupt_twice,
+    kill,
+    moments,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,6 +37,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.newest
 
+KILLS = 30 if effort.is_long else 3
 SPIDERS = "tests.crawl.surviving_spiders."
 MIDDLEWARES = {
     f"{SPIDERS}{name}": 600 for name in ("DropSome", "AnswerSome", "ReplaceSome")
@@ -111,6 +129,10 @@ CASES = {
     "engine.download_async": Case(
         "page", "more", "more more page page", in_file="page",
         spider="DownloadingSurvivorSpider", settings={"CONCURRENT_REQUESTS": 4},
+    ),
+    # It drops /9 alone, so start requests that are in the file are fetched once more.
+    "a DUPEFILTER_CLASS of the project": Case(
+        "0 1 2 9", "1", "0 0 1 1 1 2 2", settings={"DUPEFILTER_CLASS": f"{SPIDERS}OwnFilter"}
     ),
     # They have dont_filter, so each run makes them again, beside those in the file.
     "start_urls": Case("0 1 2 3", "2", "0 0 1 1 2 2 2 3 3", spider="StartUrlsSpider"),
@@ -273,46 +295,136 @@ def test_stopped_while_hosts_wait(
     assert refused == sorted(urls[-3:])
 
 
-def test_an_errback_that_takes_time(site: Site, mode: str, tmp_path: Path) -> None:
-    """A request that is refused in the queue is in flight until its errback has ended."""
-    host, other = site.add(Answer(status=503)), site.add(RULES)
+@pytest.mark.parametrize(
+    ("spider", "is_down", "settings", "before", "after"),
+    [
+        ("FallbackSpider", True, {}, "unreachable", {"begin /fallback"}),
+        (
+            "SurvivorSpider",
+            False,
+            {"ITEM_PIPELINES": {f"{SPIDERS}SlowPipeline": 1}, "ROBOTSTXT_OBEY": False},
+            "got",
+            {"kept /0", "kept /1", "kept /private/"},
+        ),
+    ],
+    ids=["the errback of a refused request", "a pipeline, robots.txt not obeyed"],
+)
+def test_what_takes_time(  # noqa: PLR0917
+    site: Site,
+    mode: str,
+    spider: str,
+    is_down: bool,
+    settings: dict[str, Any],
+    before: str,
+    after: set[str],
+    tmp_path: Path,
+) -> None:
+    """A request is in flight until its errback has ended, or the pipelines have its items: if the
+    process is killed before, the next run does it again, and nothing is lost.
+    """
+    host, other = site.add(Answer(status=503) if is_down else RULES), site.add(RULES)
+    urls = [host.url(path) for path in ("/0", "/1", "/private/")][: 1 if is_down else 3]
     trial = Trial(
         site,
         tmp_path,
-        [host.url("/page")],
+        urls,
         mode=mode,
-        spider="FallbackSpider",
+        spider=spider,
+        settings=settings,
         fallback=other.url("/fallback"),
         seconds=LONG,
     )
     crawl = trial.start()
-    crawl.until(lambda: trial.notes("unreachable"))
-    trial.wait_for_file(crawl, host.url("/page"))
+    crawl.until(lambda: len(trial.notes(before)) == len(urls))
+    if is_down:
+        trial.wait_for_file(crawl, *urls)
     kill(crawl, 0)
     crawl.wait()
-    assert not other.pages
+    kind = min(after).partition(" ")[0]
+    assert not trial.notes(kind)
     trial.how["seconds"] = 0
     trial.finish()
-    assert other.pages == ["/fallback"]
+    noted = {f"{note.what} /{note.url.split('/', 3)[3]}" for note in trial.notes(kind)}
+    assert noted == after
+    assert is_down or not host.robots_hits
 
 
-def test_a_pipeline_that_takes_time(site: Site, mode: str, tmp_path: Path) -> None:
-    """A page is in flight until the pipelines have its items: after a kill, an item can come
-    twice, and none is lost. So it is in a crawl that does not obey robots.txt.
+@pytest.mark.slow
+@pytest.mark.unmeasured
+@pytest.mark.parametrize("spider", ["SurvivorSpider", "SlowSurvivorSpider"])
+def test_ended_at_any_moment(
+    site: Site, every_mode: str, spider: str, tmp_path: Path
+) -> None:
+    """A crawl whose process dies at random moments, by SIGKILL, by Ctrl-C twice and by SIGKILL
+    after Ctrl-C, fetches all pages when it is resumed, again only those that were in flight,
+    nothing forbidden, and keeps the delay of a host over the restarts. What is done stays done.
+    Its store and its ledger are whole.
+
+    A page is in flight until its callback has ended, which may take time.
+    """
+    pages, most = (240, 12) if effort.is_long else (25, 10)
+    web = Web(site, 4, pages, slow_pages=KILLS)
+    ledger = {"REP_LEDGER": str(tmp_path / "job" / "ledger"), "REP_LEDGER_LEVEL": "all"}
+    trial = Trial(
+        site,
+        tmp_path,
+        web.start_urls,
+        mode=every_mode,
+        spider=spider,
+        settings=ledger,
+    )
+    for (hits, pause), end in zip(moments(KILLS, most), cycle(ENDS.values())):
+        trial.run_until(hits, pause, end)
+    assert len(trial.hits()) < len(web.allowed), "It was not ended in the middle"
+    trial.finish()
+    trial.check(web.allowed, web.forbidden)
+    check_delays(web.hosts[-1])
+    before = trial.fetched_count
+    trial.finish()
+    assert trial.fetched_count == before
+
+
+@pytest.mark.slow
+@pytest.mark.unmeasured
+def test_killed_at_its_start(site: Site, tmp_path: Path) -> None:
+    """A crawl that is killed while it makes its files, or while the spider yields its start
+    requests, begins with all of them the next time.
     """
     host = site.add(RULES)
-    urls = [*pages(host, 3), host.url("/private/")]
-    settings = {
-        "ITEM_PIPELINES": {f"{SPIDERS}SlowPipeline": 1},
-        "ROBOTSTXT_OBEY": False,
-    }
-    trial = Trial(site, tmp_path, urls, mode=mode, settings=settings, seconds=LONG)
+    paths = {f"/public/{number}" for number in range(200)}
+    trial = Trial(site, tmp_path, map(host.url, paths))
+    chance = random.Random(7)
+    for _ in range(KILLS):
+        crawl = trial.start()
+        time.sleep(chance.uniform(0.1, 0.6))
+        kill(crawl, 0)
+        crawl.wait()
+    trial.finish()
+    assert set(host.pages) == paths
+    assert len(host.pages) - len(paths) <= 2 * AT_ONCE * KILLS
+
+
+@pytest.mark.slow
+@pytest.mark.unmeasured
+def test_done_while_it_closes(site: Site, tmp_path: Path) -> None:
+    """A page that is done is not fetched again, if the process is killed while the spider waits
+    for the last answer before it closes.
+    """
+    host = site.add(RULES)
+    closing: list[bool] = []
+    # The spider begins to close before a place is free for the third page.
+    host.answers |= {"/0": Answer(after=lambda: closing), "/1": HANGS}
+    settings = {"CONCURRENT_REQUESTS": 2}
+    trial = Trial(site, tmp_path, pages(host, 3), settings=settings)
     crawl = trial.start()
-    crawl.until(lambda: len(trial.notes("got")) == 4)
+    crawl.until(lambda: host.hits_on("/1"))
+    crawl.process.send_signal(signal.SIGINT)
+    crawl.until(lambda: "Closing spider (shutdown)" in crawl.log)
+    closing.append(True)
+    crawl.until(lambda: trial.notes("end"))
+    trial.wait_for_file(crawl, host.url("/1"))
     kill(crawl, 0)
     crawl.wait()
-    assert not trial.notes("kept")
-    trial.how["seconds"] = 0
+    del host.answers["/1"]
     trial.finish()
-    assert {note.url for note in trial.notes("kept")} == set(urls)
-    assert not host.robots_hits
+    assert host.pages == ["/0", "/1", "/1", "/2"]

@@ -1,0 +1,169 @@
+"""The pages that list what the code has agree with the code."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+import scrapy.signals
+from scrapy.settings import Settings
+
+from docs._ext import generated, settingspage
+from scrapy_rep import exceptions, meta, settings, signals, stats
+from scrapy_rep.compat import internals
+from scrapy_rep.ledger import reader
+from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
+from scrapy_rep.protocol.indexing import dates, statements
+from scrapy_rep.protocol.robotstxt import rules
+from tests.docs.pages import DOCS, ROOT
+
+pytestmark = pytest.mark.newest
+
+SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+PROPOSALS = (DOCS / "explanation" / "scrapy.md").read_text(encoding="utf-8")
+PATCHES = sorted((DOCS / "scrapy-patches").glob("*.patch"))
+HUNK = re.compile(r"^@@ -(\d+).*\n((?:[ +-].*\n)+)", re.MULTILINE)
+
+
+def reference(page: str) -> str:
+    return (DOCS / "reference" / f"{page}.md").read_text(encoding="utf-8")
+
+
+def table(page: str, number: int = 0) -> dict[str, str]:
+    """Return the rows of a table on a page of the reference: the name, and the rest."""
+    tables = re.findall(r"(?:^\|.*\n)+", reference(page), re.MULTILINE)
+    rows = [row.strip("|").split(" | ", 1) for row in tables[number].split("\n")[2:-1]]
+    return {name.strip("` "): rest for name, rest in rows}
+
+
+@pytest.mark.parametrize("name", sorted(settings.DEFAULTS))
+def test_setting(name: str) -> None:
+    """Each setting has an entry with a valid example that is not the default, and the reason of
+    its default is explained.
+    """
+    entry = reference("settings").split(f"\n### `{name}`\n")[1].split("\n### ")[0]
+    (example,) = re.findall(rf"^- Example: `{name} = (.+)`$", entry, re.MULTILINE)
+    value, default = ast.literal_eval(example), settings.DEFAULTS[name]
+    assert value != default
+    settings.RepSettings.from_settings(Settings({name: value}))
+    page = (DOCS / "explanation" / "defaults.md").read_text(encoding="utf-8")
+    (row,) = re.findall(rf"^\|[^|]*`{name}`[^|]*\| (.*?) \|", page, re.MULTILINE)
+    assert f"`{default!r}`".replace("'", '"') in row
+
+
+def test_generated_pages() -> None:
+    """The page of settings, the codes of the linter and the known crawlers are those of the
+    package; each group of settings is there once.
+    """
+    written = {
+        page: (ROOT / "docs" / page).read_text("utf-8") for page in generated.PAGES
+    }
+    expected = {page: generated.page(page) for page in generated.PAGES}
+    assert written == expected, "python3 dev.py docs writes the pages anew"
+    text = reference("settings")
+    assert text == settingspage.page(), "python3 dev.py docs writes the page anew"
+    for group in settingspage.GROUPS.values():
+        assert text.count(f"\n## {group}\n") == 1
+
+
+def test_tables() -> None:
+    """The tables have exactly the stats, meta keys and flags, signals and exceptions of the
+    code, and name only signals that exist.
+    """
+    keys = [value for name, value in vars(stats).items() if name.isupper()]
+    assert sorted(table("stats")) == sorted(keys)
+    spelt = {value for name, value in vars(meta).items() if name.isupper()}
+    public = {value for value in spelt if not value.startswith("_")}
+    assert {*table("meta"), *table("meta", 1)} == public
+    ours = {name for name in vars(signals) if name.islower() and name[0] != "_"}
+    shown = table("signals")
+    assert {name for name in ours if f"scrapy_rep.signals.{name}" in shown} == ours - {
+        "annotations"
+    }
+    for name in shown:
+        module, _, attribute = name.rpartition(".")
+        known = signals if module == "scrapy_rep.signals" else scrapy.signals
+        assert attribute == "robots_parsed" or hasattr(known, attribute)
+    bases = {
+        name.rpartition(".")[2]: base for name, base in table("exceptions").items()
+    }
+    for name, found in vars(exceptions).items():
+        if isinstance(found, type) and found.__module__ == exceptions.__name__:
+            assert name[0] == "_" or found.__bases__[-1].__name__ in bases.pop(name)
+    assert bases == {}
+
+
+def test_defences() -> None:
+    """Each row of the table of defences in SECURITY.md names existing tests."""
+    section = SECURITY.split("\n## What is defended\n")[1].split("\n### ")[0]
+    rows = [row for row in section.splitlines() if row.startswith("| ")][1:]
+    assert len(rows) > 10
+    for row in rows:
+        named = re.findall(r"`(tests/[^`]+)`", row.split(" | ")[2])
+        assert named, row
+        assert [path for path in named if not (ROOT / path).is_file()] == []
+
+
+@pytest.mark.parametrize(
+    ("sentence", "value"),
+    [
+        ("500 KiB are read ({:,} bytes)", RFC9309.size_limit),
+        ("more than {:,} octets is refused", rules.MAX_TARGET),
+        ("more than {:,} octets would be", rules.MAX_COMPARED),
+        ("{:,} characters of a field", statements.MAX_TEXT),
+        ("{:,} statements of a response", statements.MAX_STATEMENTS),
+        ("{} characters of a date", dates._MAX_LENGTH),
+        ("{} are followed", RFC9309.max_redirects),
+        ("a value is {} MiB long at most", reader._MAX_VALUE >> 20),
+    ],
+)
+def test_bounds(sentence: str, value: int) -> None:
+    """The limits in SECURITY.md are those of the code, in all dialects."""
+    assert sentence.format(value) in " ".join(SECURITY.split())
+    for dialect in DIALECTS.values():
+        assert dialect.size_limit == RFC9309.size_limit
+        assert dialect.max_redirects == RFC9309.max_redirects
+
+
+@pytest.mark.skipif(
+    tuple(map(int, scrapy.__version__.split(".")[:2])) < (2, 19),
+    reason="the patches are for Scrapy 2.19",
+)
+@pytest.mark.parametrize("patch", PATCHES, ids=lambda path: path.stem)
+def test_patch_applies(patch: Path) -> None:
+    """Each proposed patch applies to the installed Scrapy, has a test, and is on the page with
+    the proposals: as a link and in the table.
+    """
+    text = patch.read_text()
+    sections = re.split(r"^diff --git a/(\S+) .*\n", text, flags=re.MULTILINE)
+    changes = 0
+    for file, section in zip(sections[1::2], sections[2::2], strict=True):
+        for hunk in HUNK.finditer(section) if file.startswith("scrapy/") else ():
+            old = [line[1:] for line in hunk[2].splitlines() if line[0] != "+"]
+            lines = (Path(scrapy.__file__).parents[1] / file).read_text().splitlines()
+            first = int(hunk[1]) - 1
+            assert lines[first : first + len(old)] == old, (file, first)
+            changes += 1
+    assert changes
+    assert re.search(r"^\+ *(async )?def test_", text, re.MULTILINE)
+    assert f"(../scrapy-patches/{patch.name})" in PROPOSALS
+    assert f"| `{patch.name}` |" in PROPOSALS
+
+
+def test_private_names() -> None:
+    """The table of Scrapy's private names has each function of the module that reads them, with
+    what it reads.
+    """
+    shown = dict(re.findall(r"^\| `(\w+)` \| (.*)$", PROPOSALS, re.MULTILINE))
+    tree = ast.parse(Path(internals.__file__).read_text())
+    functions = {
+        node.name: node
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+    }
+    assert set(shown) == {*functions, "PROXY_AUTH_META_KEY"}
+    for name, function in functions.items():
+        for path in re.findall(r"\b_find\(\w+, '([^']+)'", ast.unparse(function)):
+            assert path in shown[name], (name, path)

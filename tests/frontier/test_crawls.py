@@ -1,0 +1,269 @@
+"""The frontier in Scrapy's downloader: overrides, download slots, and rare orders of events."""
+
+from __future__ import annotations
+
+import pytest
+from twisted.internet.error import ConnectionRefusedError as RefusedError
+
+from scrapy_rep import stats
+from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
+from tests.frontier.fakes import Crawl, FakeClock, page
+
+ROBOTS = "http://a.example/robots.txt"
+RULES = "User-agent: *\nDisallow: /private/\n"
+DELAYED = f"{RULES}Crawl-delay: 4\n"
+UNTIL = "2024-01-01T12:10:00+00:00"
+"""Ten minutes after the time at which a test starts."""
+
+
+def crawl_with_delay(**settings: object) -> Crawl:
+    """Return a crawl that has sent a request to a host with a Crawl-delay, which has passed."""
+    crawl = Crawl(**settings)
+    first = crawl.push("http://a.example/first")
+    crawl.run()
+    crawl.answer(ROBOTS, DELAYED)
+    crawl.pass_time(4)
+    crawl.answer(first)
+    crawl.pass_time(4)
+    return crawl
+
+
+# Delays.
+
+
+def test_names_of_one_host() -> None:
+    """A host name with a trailing dot, or with a port, shares the delay of the host, also for its
+    robots.txt.
+    """
+    crawl = crawl_with_delay()
+    for url in ("http://a.example/1", "http://A.example./2", "http://a.example:81/2"):
+        crawl.push(url)
+        crawl.run()
+        assert crawl.on_network == ["http://a.example/1"]
+
+
+def test_a_clock_that_is_set_back() -> None:
+    """If the clock is set back after robots.txt was fetched, no request waits longer than the
+    delay.
+    """
+    crawl = Crawl()
+    crawl.push("http://a.example/1")
+    crawl.run()
+    crawl.clock.set_back(-200)
+    crawl.answer(ROBOTS, DELAYED, runs=False)
+    crawl.clock.set_back(200)
+    crawl.run()
+    assert crawl.pass_time(3.9) == []
+    assert len(crawl.pass_time(0.1)) == 1
+
+
+def test_a_host_that_is_forgotten_between_its_requests() -> None:
+    """It takes no memory, and counts as delayed once in the stats."""
+    crawl = crawl_with_delay()
+    for number in range(2):
+        crawl.pass_time(60)
+        assert not len(crawl.frontier.core.scopes)
+        assert not crawl.frontier.core.hosts
+        crawl.push(f"http://a.example/{number}")
+        crawl.run()
+        crawl.pass_time(4)
+        crawl.answer(f"http://a.example/{number}")
+    assert crawl.crawler.stats.get_value(stats.DELAYED_HOSTS) == 1
+
+
+def test_a_request_whose_end_nobody_has_seen() -> None:
+    """If another component hides the end of a request, its places are free at the next pop. A
+    request in the downloader keeps them, however long it takes.
+    """
+    crawl = crawl_with_delay()
+    crawl.push("http://a.example/1")
+    lost = crawl.push("http://a.example/2")
+    crawl.run()
+    crawl.engine.wake()
+    assert crawl.pass_time(60) == []
+    crawl.downloader.active.remove(lost)
+    crawl.engine.wake()
+    crawl.run()
+    assert len(crawl.pass_time(4)) == 1
+    crawl.downloader.active.add(lost)
+
+
+# Download slots.
+
+
+def test_a_place_that_the_first_in_line_has_no_use_for() -> None:
+    """A free place in a slot goes to the next queue if the host of
+    the first one is not ready.
+    """
+    crawl = Crawl(
+        CONCURRENT_REQUESTS_PER_DOMAIN=1, REP_MAX_AGE=600, REP_REQUEST_META_KEYS=[]
+    )
+    for host in ("http://a.example", "http://b.example"):
+        crawl.outside(f"{host}/private/")
+        crawl.answer(f"{host}/robots.txt", RULES)
+    slot = {"download_slot": "slot"}
+    busy = crawl.push(page("http://a.example/1", **slot))
+    crawl.run()
+    first = crawl.push(page("http://b.example/2", **slot))
+    second = crawl.push(page("data:,3", **slot))
+    assert crawl.run() == []
+    crawl.clock.advance(600)
+    assert crawl.answer(busy) == [second]
+    crawl.answer(second)
+    assert crawl.answer("http://b.example/robots.txt", RULES) == [first]
+
+
+def test_a_download_delay() -> None:
+    """No more than one request waits in a download slot for DOWNLOAD_DELAY."""
+    crawl = Crawl(obey=False, DOWNLOAD_DELAY=10)
+    for number in range(5):
+        crawl.push(f"http://a.example/{number}")
+    crawl.run()
+    sent = []
+    for _ in range(100):
+        sent.append(len(crawl.sent))
+        crawl.pass_time(1)
+        (slot,) = crawl.downloader.slots.values()
+        assert len(slot.queue) <= 1
+    assert [sent.count(number) for number in (1, 2, 3, 4)] == [10] * 4
+
+
+def test_room_that_a_robotstxt_has_left() -> None:
+    """The room that the downloader gets while robots.txt files are fetched is for those
+    alone, also at the moment at which one of them ends.
+    """
+    crawl = crawl_with_delay(CONCURRENT_REQUESTS=2, REP_CRAWL_DELAY=False)
+    pages = [crawl.push(f"http://a.example/{number}") for number in range(3)]
+    others = [crawl.push(f"http://{host}.example/") for host in "bcd"]
+    crawl.run()
+    assert len(crawl.on_network) == 2 + len(others)
+    wake = crawl.engine.wake
+    # The engine asks the queues again at once when a request has left the downloader.
+    vars(crawl.engine)["wake"] = lambda: [wake(), crawl.run()]
+    pages += others
+    for request in others:
+        crawl.answer(f"{request.url}robots.txt", RULES)
+        assert sum(page in crawl.downloader.active for page in pages) == 2
+    while len(crawl.ended) < 1 + len(pages):
+        crawl.answer(next(page for page in pages if page in crawl.network.requests))
+        assert sum(page in crawl.downloader.active for page in pages) <= 2
+
+
+def test_a_pause_that_another_crawl_has_seen() -> None:
+    """A request that waits in its download slot is not sent within a pause that its host has asked
+    another crawl of the process for. If it is cancelled meanwhile, it is not sent at all, and does
+    not keep a closing spider open.
+    """
+    clock = FakeClock()
+    crawls = [Crawl(obey=False, clock=clock, DOWNLOAD_DELAY=10) for _ in range(3)]
+    asking = crawls[0].push("http://a.example/0")
+    crawls[0].run()
+    waiting = []
+    for crawl in crawls[1:]:
+        for number in (1, 2):
+            crawl.push(f"http://a.example/{number}")
+        for _ in range(3):
+            crawl.pass_time(1)
+        (slot,) = crawl.downloader.slots.values()
+        waiting.append(slot.queue[0])
+    crawls[0].answer(asking, status=429, Retry_After="100")
+    for crawl in crawls[1:]:
+        (slot,) = crawl.downloader.slots.values()
+        assert not slot.queue
+        crawl.pass_time(40)
+        assert len(crawl.sent) == 1
+    waiting[0][1].cancel()
+    crawls[2].close()
+    assert isinstance(crawls[2].ended[waiting[1][0]], SpiderClosing)
+    crawls[1].pass_time(100)
+    assert waiting[0][0] not in crawls[1].sent
+
+
+# Robots.txt files, and overrides.
+
+
+def test_robotstxt_itself() -> None:
+    """A spider that requests robots.txt itself gets the server's answer, also from a host whose
+    other requests are refused.
+    """
+    crawl = Crawl()
+    itself, other = crawl.push(ROBOTS), crawl.push("http://a.example/page")
+    for _ in range(2):
+        crawl.fail(ROBOTS, RefusedError())
+    crawl.answer(itself, "", status=500)
+    assert crawl.ended[itself].status == 500
+    assert isinstance(crawl.ended[other], RobotsDenied)
+
+
+def test_the_visiting_hours_of_an_override() -> None:
+    """A request in the downloader waits for the visit time of an override, and is then checked
+    against its rules. The test starts at 12:00.
+    """
+    rules = f"{RULES}Visit-time: 1230-1300\n"
+    crawl = Crawl(REP_OVERRIDES={"a.example": rules}, REP_WAIT_MAX=3600)
+    outside = crawl.outside("http://a.example/1")
+    denied = crawl.outside("http://a.example/private/1")
+    crawl.pass_time(1799)
+    assert crawl.on_network == []
+    assert list(crawl.ended) == [denied]
+    assert isinstance(crawl.ended[denied], RobotsDenied)
+    crawl.pass_time(1)
+    assert crawl.on_network == [outside.url]
+
+
+@pytest.mark.parametrize("form", [{"obey": False}, {"robotstxt": "User-agent: *\n"}])
+def test_an_override_that_ends_in_a_crawl(
+    form: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    """From the moment at which an override ends, robots.txt decides, also about requests that
+    waited in the queue, and its delay applies. One line of the log says so.
+    """
+    entry = {**form, "reason": "permission", "until": UNTIL}
+    crawl = Crawl(REP_OVERRIDES={"a.example": entry}, CONCURRENT_REQUESTS_PER_DOMAIN=1)
+    _, denied, first = [
+        crawl.push(f"http://a.example/{path}") for path in ("1", "private/2", "first")
+    ]
+    crawl.run()
+    crawl.pass_time(599)
+    assert crawl.on_network == [first.url]
+    assert "has ended" not in caplog.text
+    crawl.pass_time(1)
+    crawl.answer(first)
+    crawl.answer(ROBOTS, DELAYED)
+    crawl.pass_time(3.9)
+    assert crawl.on_network == []
+    crawl.pass_time(0.1)
+    assert crawl.on_network == ["http://a.example/1"]
+    assert isinstance(crawl.ended[denied], RobotsDenied)
+    (line,) = [one for one in caplog.messages if "has ended" in one]
+    assert f"(permission; until {UNTIL})" in line
+
+
+def test_a_request_that_waits_while_its_override_ends() -> None:
+    """A request that waits in the downloader for its turn by the rules of an override is judged
+    by robots.txt if the override ends meanwhile.
+    """
+    entry = {"robotstxt": "User-agent: *\nCrawl-delay: 150\n", "until": UNTIL}
+    crawl = Crawl(REP_OVERRIDES={"a.example": entry})
+    crawl.pass_time(500)
+    crawl.answer(crawl.outside("http://a.example/private/1"))
+    second = crawl.outside("http://a.example/private/2")
+    crawl.pass_time(150)
+    crawl.answer(ROBOTS, RULES)
+    assert isinstance(crawl.ended[second], RobotsDenied)
+    assert "a.example/robots.txt" in str(crawl.ended[second])
+
+
+def test_an_override_that_has_ended(caplog: pytest.LogCaptureFixture) -> None:
+    """An override that has ended before the crawl is named once, at the start. Without it, a
+    wider pattern decides.
+    """
+    over = {"obey": True, "reason": "test", "until": "2023-12-31"}
+    crawl = Crawl(REP_OVERRIDES={"a.example": over, "*": "ignore"})
+    crawl.opened()
+    (line,) = caplog.messages
+    assert line.startswith("REP_OVERRIDES['a.example'] has ended and decides nothing, ")
+    assert "obey (test; until 2023-12-31)" in line
+    crawl.outside("http://a.example/private/1")
+    assert crawl.on_network == ["http://a.example/private/1"]
+    assert [one for one in caplog.messages if "has ended" in one] == [line]

@@ -1,0 +1,340 @@
+"""What a crawler follows after several fetches of robots.txt, how long, and when it asks again."""
+
+from __future__ import annotations
+
+import math
+import time
+from email.utils import formatdate
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from scrapy_rep.protocol.access.freshness import (
+    DAY,
+    Bounds,
+    lifetime,
+    pause_asked,
+    retry_delay,
+)
+from scrapy_rep.protocol.access.results import (
+    Access,
+    AccessResult,
+    Entry,
+    State,
+    renew,
+    robots_of,
+)
+from scrapy_rep.protocol.dialect import CLASSIC, DIALECTS, GOOGLE, RFC9309, Dialect
+
+URL = "http://example.com/robots.txt"
+PAGE = "http://example.com/page"
+FORBIDS = b"User-agent: *\nDisallow: /page\n"
+HOUR, MONTH = 3600.0, 30 * DAY
+NOW = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT
+LONGEST = 2.0**31
+
+
+def result(status: int | None, **headers: str) -> AccessResult:
+    """Return a fetch result, whose body has rules that forbid PAGE."""
+    pairs = tuple((name.replace("_", "-"), value) for name, value in headers.items())
+    return AccessResult(url=URL, status=status, headers=pairs, body=FORBIDS)
+
+
+def after(dialect: Dialect, *fetches: tuple[float, AccessResult | int | None]) -> Entry:
+    """Return the cache entry after fetches at these moments with these results or statuses."""
+    entry, before = None, 0.0
+    for now, answer in fetches:
+        if not isinstance(answer, AccessResult):
+            answer = result(answer)
+        entry = renew(answer, entry, dialect=dialect, now=now, elapsed=now - before)
+        before = now
+    assert entry is not None
+    return entry
+
+
+def verdict(entry: Entry, dialect: Dialect) -> tuple[bool, str]:
+    """Return whether PAGE is allowed, and the reason."""
+    decision = robots_of(entry, dialect).decide(PAGE, "mybot")
+    return decision.allowed, str(decision.reason)
+
+
+def date(seconds: float) -> str:
+    return formatdate(NOW + seconds, usegmt=True)
+
+
+# What is followed
+
+
+@pytest.mark.parametrize(
+    ("access", "statuses"),
+    [
+        (Access.SUCCESSFUL, (200, 203, 204, 206)),
+        (Access.UNAVAILABLE, (300, 301, 304, 308, 400, 401, 403, 404, 418, 451)),
+        (Access.UNREACHABLE, (407, 429, 500, 503, 599, 600, None)),
+    ],
+)
+def test_each_status_is_of_one_kind(access: Access, statuses: tuple) -> None:
+    """The kinds are those of RFC 9309, 2.3.1; 429 counts as a server error, and 407 is from a
+    proxy.
+    """
+    assert {status: result(status).access for status in statuses} == dict.fromkeys(
+        statuses, access
+    )
+
+
+UP, NONE, DOWN = (0, 200), (0, 404), (0, 503)
+LOST = (DAY, 503)
+
+STATES = [
+    (RFC9309, [(0, 310)], State.UNAVAILABLE, True),
+    (RFC9309, [(0, 403)], State.UNAVAILABLE, True),
+    (CLASSIC, [(0, 401)], State.UNAVAILABLE, False),
+    (CLASSIC, [(0, 403)], State.UNAVAILABLE, False),
+    # A new answer replaces the last one.
+    *((each, [NONE, (8 * DAY, 200)], State.SUCCESSFUL, False) for each in DIALECTS.values()),
+    *((each, [UP, (8 * DAY, 404)], State.UNAVAILABLE, True) for each in DIALECTS.values()),
+    # Unreachable without a copy: each dialect says when that ends in permission, if ever.
+    *((each, [DOWN, (HOUR, status)], State.UNREACHABLE, False) for each in DIALECTS.values() for status in (429, None)),
+    (RFC9309, [DOWN, (MONTH - HOUR, 503)], State.UNREACHABLE, False),
+    (RFC9309, [DOWN, (MONTH, 503)], State.ASSUMED_UNAVAILABLE, True),
+    (GOOGLE, [DOWN, (11 * HOUR, 503)], State.UNREACHABLE, False),
+    (GOOGLE, [DOWN, (12 * HOUR, 503)], State.ASSUMED_UNAVAILABLE, True),
+    (CLASSIC, [DOWN, (365 * DAY, 503)], State.UNREACHABLE, False),
+    # With a copy: each dialect says from when, and for how long, it is used.
+    (RFC9309, [UP, LOST], State.STALE, False),
+    (RFC9309, [NONE, (DAY, None)], State.STALE, True),
+    (RFC9309, [UP, LOST, (DAY + MONTH - HOUR, None)], State.STALE, False),
+    (RFC9309, [UP, LOST, (DAY + MONTH, 503)], State.ASSUMED_UNAVAILABLE, True),
+    (GOOGLE, [UP, LOST, (DAY + 11 * HOUR, 503)], State.UNREACHABLE, False),
+    (GOOGLE, [UP, LOST, (DAY + 12 * HOUR, 503)], State.STALE, False),
+    (GOOGLE, [UP, LOST, (DAY + MONTH - HOUR, 503)], State.STALE, False),
+    (GOOGLE, [UP, LOST, (DAY + MONTH, 503)], State.ASSUMED_UNAVAILABLE, True),
+    (CLASSIC, [UP, LOST, (365 * DAY, 503)], State.UNREACHABLE, False),
+    # An answer ends an outage, and the next outage has its own start.
+    (RFC9309, [DOWN, (40 * DAY, 503), (41 * DAY, 200)], State.SUCCESSFUL, False),
+    (RFC9309, [DOWN, (29 * DAY, 200), (31 * DAY, 503), (32 * DAY, 503)], State.STALE, False),
+    # A copy that the server wants revalidated is not used in an outage.
+    *((RFC9309, [(0, result(200, cache_control=f"max-age=600, {directive}")), (HOUR, 503)], State.UNREACHABLE, False)
+      for directive in ("must-revalidate", "no-cache", "no-store")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dialect", "fetches", "state", "allowed"), STATES)
+def test_states(dialect: Dialect, fetches: list, state: State, allowed: bool) -> None:
+    """Each state follows from the past fetches, and decides which answer is used. The body of
+    an error page is ignored.
+    """
+    entry = after(dialect, *fetches)
+    assert entry.state(dialect) is state
+    reason = "unreachable"
+    if state not in {State.UNREACHABLE, State.ASSUMED_UNAVAILABLE}:
+        followed = entry.copy if state is State.STALE else entry.result
+        assert entry.answer(dialect) is followed
+        reason = "rule" if followed.status == 200 else "unavailable"
+    assert verdict(entry, dialect) == (allowed, reason)
+    is_allowed = dialect.robotstxt_allowed or allowed or reason == "rule"
+    assert robots_of(entry, dialect).is_allowed(URL, "mybot") is is_allowed
+
+
+def test_an_outage_has_one_start_and_keeps_its_copy() -> None:
+    """Several failed attempts keep the last good copy and the start of the outage; an answer
+    leaves nothing of the outage.
+    """
+    fetches = [UP, *((DAY + HOUR * hours, 503) for hours in range(5))]
+    entry = after(RFC9309, *fetches)
+    assert (entry.unreachable_since, entry.attempts, entry.copy_fetched) == (DAY, 5, 0)
+    assert entry.copy.status == 200
+    for status in (200, 404):
+        entry = after(RFC9309, *fetches, (8 * DAY, status))
+        assert entry.fetched == 8 * DAY < entry.expires
+        assert (entry.copy, entry.unreachable_since, entry.attempts) == (None, None, 0)
+
+
+@pytest.mark.parametrize("dialect", [RFC9309, GOOGLE], ids=lambda d: d.name)
+@pytest.mark.parametrize("jump", [31 * DAY, -31 * DAY])
+def test_a_clock_that_is_set(dialect: Dialect, jump: float) -> None:
+    """However the clock is set in an outage, only the time that has passed counts."""
+    entry, now = after(dialect, DOWN), 0.0
+    for hour in range(1, 12):
+        now += HOUR + jump * (hour == 3)
+        entry = renew(result(503), entry, dialect=dialect, now=now, elapsed=HOUR)
+        assert verdict(entry, dialect) == (False, "unreachable")
+    assert entry.unreachable_since == now - 11 * HOUR
+
+
+def test_sitemaps_are_resolved_where_the_redirects_began() -> None:
+    """After redirects, relative sitemap URLs are resolved against the first robots.txt."""
+    redirects = ("http://other.example/robots.txt",)
+    answer = AccessResult(
+        url=URL, status=200, body=b"Sitemap: /map.xml", redirects=redirects
+    )
+    robots = robots_of(after(RFC9309, (0, answer)), RFC9309)
+    assert robots.sitemaps == ("http://example.com/map.xml",)
+
+
+def test_what_a_result_tells() -> None:
+    """An HTML page in place of a robots.txt is detected; the outcome is told in words."""
+    bodies = {b"<!DOCTYPE html><html>": True, b"\n  <html lang=en>": True}
+    for body, is_html in {**bodies, FORBIDS: False, b"": False}.items():
+        assert AccessResult(url=URL, status=200, body=body).is_html is is_html
+    assert str(result(503)) == "status 503"
+    lost = AccessResult(url=URL, status=None, error="TimeoutError")
+    assert str(lost) == "no answer: TimeoutError"
+
+
+# How long it stays fresh
+
+
+@pytest.mark.parametrize(
+    ("dialect", "headers", "seconds"),
+    [
+        (RFC9309, {}, DAY), (GOOGLE, {}, DAY), (CLASSIC, {}, 7 * DAY),
+        (RFC9309, {"cache_control": "Max-Age = 600 , public"}, 600),
+        (RFC9309, {"cache_control": 'max-age="600"'}, 600),
+        (RFC9309, {"cache_control": "max-age=600, max-age=60"}, 600),
+        (RFC9309, {"cache_control": "max-age=600, s-maxage=60"}, 60),
+        (RFC9309, {"cache_control": "max-age=600", "age": "100"}, 500),
+        (RFC9309, {"cache_control": "max-age=600", "age": "1000"}, 0),
+        (RFC9309, {"cache_control": "max-age=600", "age": "soon"}, 600),
+        (RFC9309, {"cache_control": "max-age=600", "expires": date(60)}, 600),
+        (RFC9309, {"cache_control": "max-age=-5"}, DAY),
+        (RFC9309, {"cache_control": "max-age"}, DAY),
+        (RFC9309, {"cache_control": "no-store, max-age=600"}, 0),
+        (RFC9309, {"cache_control": "no-cache"}, 0),
+        (RFC9309, {"cache_control": "must-revalidate"}, DAY),
+        (RFC9309, {"cache_control": ",,; =, \x00"}, DAY),
+        (RFC9309, {"expires": date(3600)}, 3600),
+        (RFC9309, {"expires": date(3600), "date": date(600)}, 3000),
+        (RFC9309, {"expires": date(-3600)}, 0), (RFC9309, {"expires": "0"}, 0),
+        (RFC9309, {"expires": "Thu, 99 Jan 2999 99:99:99 GMT"}, 0),
+        (GOOGLE, {"cache_control": "max-age=864000"}, 10 * DAY),
+        (GOOGLE, {"cache_control": "s-maxage=60"}, DAY),
+        (GOOGLE, {"cache_control": "no-store"}, DAY), (GOOGLE, {"expires": date(60)}, DAY),
+        (CLASSIC, {"expires": date(3600)}, 3600),
+        (CLASSIC, {"cache_control": "max-age=600"}, 7 * DAY),
+    ],
+)  # fmt: skip
+def test_freshness(dialect: Dialect, headers: dict[str, str], seconds: float) -> None:
+    """All cache directives of RFC 9111 count, as RFC 9309 lets crawlers use them. In the Google
+    dialect, only max-age counts; in the 1996 draft, only Expires.
+    """
+    answer = result(200, **headers)
+    assert lifetime(answer.headers, dialect, Bounds(0, 1e9), NOW) == seconds
+    entry = renew(answer, None, dialect=dialect, now=NOW)
+    if seconds in {DAY, 7 * DAY}:
+        assert entry.expires == NOW + seconds
+        assert entry.is_fresh(NOW + seconds - 1)
+        assert not entry.is_fresh(NOW + seconds)
+
+
+def test_floor_and_ceiling_of_freshness() -> None:
+    """A robots.txt is fresh for five minutes at least; in RFC 9309's dialect for a day at most,
+    in the others for a month. The operator may want less.
+    """
+    soon = result(200, cache_control="max-age=0", expires="0").headers
+    late = result(
+        200, cache_control="max-age=99999999999", expires=date(400 * DAY)
+    ).headers
+    for dialect in DIALECTS.values():
+        assert lifetime(soon, dialect, Bounds(), NOW) == 300
+        assert lifetime(soon, dialect, Bounds(7, 1e9), NOW) == 7
+        assert lifetime(soon, dialect, Bounds(max_age=5), NOW) == 5
+        ceiling = DAY if dialect is RFC9309 else MONTH
+        assert lifetime(late, dialect, Bounds(), NOW) == ceiling
+
+
+# ``Retry-After`` (RFC 9110, 10.2.3)
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (" 120 ", 120), ("0", 0), ("007", 7), ("1.5", 1.5), ("2147483647", LONGEST - 1),
+        ("99999999999", LONGEST), ("9" * 10_000, LONGEST), (date(-1), 0),
+        ("Tue, 14 Nov 1023 22:13:30 GMT", 0), ("Fri, 31 Dec 9999 23:59:59 GMT", LONGEST),
+        # Neither a number of seconds nor a date, or a negative number: no Retry-After.
+        *((value, None) for value in (
+            "", "soon", "-5", "+5", "1e3", "0x10", ".5", "5.", "nan", "inf", "5 seconds",
+            "5;comment", "120, 240", "١٢", "2023-11-14T22:13:30Z", "\0",
+            "Tue, 99 Nov 2023 22:13:30 GMT", "Tue, 14 Nov 2023 22:13:30 +99999999999",
+        )),
+    ],
+)  # fmt: skip
+def test_retry_after(value: str, seconds: float | None) -> None:
+    """It is a number of seconds or a date; one in the past asks for no pause. What is too long
+    for a clock counts as 68 years, rather than as nothing.
+    """
+    assert pause_asked([("retry-after", value)], NOW) == seconds
+    assert pause_asked([], NOW) is None
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu"])
+def test_dates_are_in_utc(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All forms of HTTP-date are in UTC, whatever the time zone of the crawler."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        for value in (
+            "Tue, 14 Nov 2023 22:13:30 GMT", "Tuesday, 14-Nov-23 22:13:30 GMT",
+            "Tue Nov 14 22:13:30 2023", "Tue, 14 Nov 2023 22:13:30 -0000",
+            "Tue, 14 Nov 2023 23:13:30 +0100",
+        ):  # fmt: skip
+            assert pause_asked([("retry-after", value)], NOW) == 10
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("until", "date", "seconds"),
+    [
+        *((date(hours * HOUR + 30), date(hours * HOUR), 30) for hours in (-5000, 1, 5000)),
+        ("20", date(HOUR), 20),
+        (formatdate(5, usegmt=True), formatdate(0, usegmt=True), 5),
+        # Without a valid Date, it is counted from when the response came.
+        *((date(30), wrong, 30) for wrong in ("", "soon", "Tue, 99 Nov 2023 22:13:20 GMT")),
+    ],
+)  # fmt: skip
+def test_the_clock_of_the_server(until: str, date: str, seconds: float) -> None:
+    """A date is counted from the ``Date`` of the response, however wrong the server's clock."""
+    assert pause_asked([("retry-after", until), ("date", date)], NOW) == seconds
+
+
+DATES = st.builds(
+    "{}, {} {} {} {}:{}:{} {}".format,
+    st.sampled_from(["Tue", "Tuesday", "", "x"]),
+    *[st.integers(-(10**20), 10**20) | st.integers(0, 60)] * 2,
+    st.integers(0, 10**20) | st.integers(1960, 2040),
+    *[st.integers(-1, 10**6) | st.integers(0, 60)] * 3,
+    st.sampled_from(["GMT", "EST", "+0000", "-9999", "+99999999", ""]),
+)
+VALUES = st.text() | st.text("0123456789 .,:-+GMTNov") | DATES
+
+
+@given(VALUES, VALUES, st.floats(0, 1e11))
+@example("Tue, 14 Nov 0001 00:00:00 +1400", "", 0)
+@example("Fri, 31 Dec 9999 23:59:59 -2359", "", 0)
+def test_whatever_a_server_sends(value: str, date: str, now: float) -> None:
+    """No value raises, and the result is usable for a timer."""
+    headers = [("retry-after", value), ("date", date)]
+    found = pause_asked(headers, now)
+    assert found is None or (math.isfinite(found) and 0 <= found <= LONGEST)
+    assert 1 <= retry_delay(headers, 1, 0.0, now) <= DAY
+
+
+def test_when_robots_txt_is_fetched_again() -> None:
+    """Retry-After is respected between a second and a day. Without it, the back-off doubles with
+    each attempt, up to an hour, and jitter spreads the retries of hosts that failed together.
+    """
+    asked = {"120": 120, "0": 1, "9999999999": DAY, "soon": 30, "": 30}
+    for value, seconds in {**asked, date(600): 600, date(-9): 1}.items():
+        entry = renew(result(503, retry_after=value), None, dialect=RFC9309, now=NOW)
+        assert entry.expires == NOW + seconds
+    delays = [retry_delay((), attempts, 0.0, 0) for attempts in (1, 2, 3, 4, 11)]
+    assert delays == [30, 60, 120, 240, 3600]
+    assert retry_delay((), 10**9, 1.0, 0) == 3600 * 1.5
+    spread = [retry_delay((), 3, jitter / 4, 0) for jitter in range(5)]
+    assert spread == [120, 135, 150, 165, 180]
+    entry = after(RFC9309, (0, 503), (40 * DAY, 503))
+    assert entry.expires - entry.fetched == 60

@@ -22,7 +22,7 @@ from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.origins import origin_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from collections.abc import Set as AbstractSet
 
     from scrapy import Request
@@ -72,24 +72,18 @@ def wake(crawler: Crawler) -> None:
         schedule()
 
 
-def download_once(
-    crawler: Crawler, request: Request
-) -> Coroutine[Any, Any, Response | Request]:
+async def download_once(crawler: Crawler, request: Request) -> Response | Request:
     """Download *request* as ``download_async`` of the engine does, but return a request that a
     component returns in place of the response, where the engine would go on with that.
     """
-    engine = crawler.engine
+    engine: Any = crawler.engine
     download = getattr(engine, "_download", None)
+    found: Response | Request
     if download is None:
-        return engine.download_async(request)
-    return _download_once(engine, download, request)
-
-
-async def _download_once(
-    engine: Any, download: Callable[[Request], Any], request: Request
-) -> Response | Request:
+        found = await engine.download_async(request)
+        return found
     try:
-        found: Response | Request = await maybe_deferred_to_future(download(request))
+        found = await maybe_deferred_to_future(download(request))
     finally:
         engine._slot.remove_request(request)
     return found

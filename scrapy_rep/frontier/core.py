@@ -242,6 +242,10 @@ class Host:
     def is_down(self) -> bool:
         return self.phase is Phase.DOWN or self.phase is Phase.REFUSED
 
+    def is_open(self, now: float) -> bool:
+        """Whether its rules are known, and not stale."""
+        return self.phase is Phase.OPEN and now < self.expires
+
 
 class Ticket:
     """What waits. :meth:`__len__` is the number of its requests; a queue may be empty."""
@@ -607,7 +611,7 @@ class Core:
     def add(self, ticket: Ticket, now: float) -> None:
         """Note that *ticket*, which is nowhere, has something to send."""
         host = ticket.host
-        if host is None or (host.phase is Phase.OPEN and now < host.expires):
+        if host is None or host.is_open(now):
             self.place(ticket, now)
             return
         if host.phase is Phase.OPEN:
@@ -640,8 +644,8 @@ class Core:
         while (ticket := ready.pop()) is not None:
             ticket.where = Where.NOWHERE
             host = ticket.host
-            is_known = host is None or (host.phase is Phase.OPEN and now < host.expires)
-            if is_known and self._is_free(ticket, now):
+            is_open = host is None or host.is_open(now)
+            if is_open and self._is_free(ticket, now):
                 self.take(ticket, now)
             elif self._is_refused(ticket, now):
                 ticket.where, slot = Where.REFUSED, ticket.scopes[-1]

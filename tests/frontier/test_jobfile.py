@@ -192,6 +192,24 @@ def test_damaged(tmp_path: Path) -> None:
         assert "Nothing was deleted" in message
 
 
+def test_requests_that_sqlite_does_not_find(tmp_path: Path) -> None:
+    """A file whose index has lost the last entry of a page is refused, or has all requests."""
+    path = make(tmp_path)
+    whole, refused = path.read_bytes(), 0
+    size = int.from_bytes(whole[16:18], "big")
+    for page in range(size, len(whole), size):
+        # Pages of an index have their number of entries at byte 3.
+        if whole[page] in {2, 10} and whole[page + 4]:
+            damaged = bytearray(whole)
+            damaged[page + 4] -= 1
+            path.write_bytes(damaged)
+            try:
+                assert len(read(path)) == 100
+            except JobError:
+                refused += 1
+    assert refused
+
+
 def test_another_file(tmp_path: Path) -> None:
     """A database of another program is refused, and not changed."""
     path = tmp_path / "requests.sqlite"

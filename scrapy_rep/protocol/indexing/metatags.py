@@ -68,7 +68,10 @@ def read_page(
     transport declares.
     """
     if len(html) > MAX_PAGE:
-        message = f"the crawler reads only {MAX_PAGE} of {len(html)} bytes of the page"
+        message = (
+            f"the crawler reads {MAX_PAGE} of {len(html)} bytes of the page: meta tags "
+            "behind these have no effect"
+        )
         html = html[:MAX_PAGE]
         end: Location = "meta", None, html.count(b"\n") + 1
         reading.add_finding("page-too-long", message, end)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import attrgetter
 from time import process_time
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from scrapy_rep.protocol.lint.findings import MAX_OF_A_CODE
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 from scrapy_rep.protocol.robotstxt.rules import MAX_COMPARED, MAX_TARGET
+from tests import effort
 from tests.protocol.growth import steps
 from tests.protocol.strategies import ORIGIN
 
@@ -22,9 +24,7 @@ if TYPE_CHECKING:
 # Other tests cover the code that these files run through.
 pytestmark = pytest.mark.unmeasured
 
-DIALECTS = pytest.mark.parametrize(
-    "dialect", [RFC9309, GOOGLE, CLASSIC], ids=lambda d: d.name
-)
+DIALECTS = [RFC9309, GOOGLE, CLASSIC]
 # Far more than any file takes on an idle machine, far less than a quadratic one would.
 SECONDS, SECONDS_TO_LINT = 5.0, 15.0
 KIB = 1_024
@@ -94,7 +94,7 @@ def decide(robots: RobotsTxt, length: int, agents: Iterable[str] = ("bot",)) -> 
 
 
 @pytest.mark.slow
-@DIALECTS
+@pytest.mark.parametrize("dialect", DIALECTS, ids=attrgetter("name"))
 @pytest.mark.parametrize("name", HOSTILE)
 def test_twice_the_file_takes_twice_the_steps(name: str, dialect: Dialect) -> None:
     """The cost grows linearly with the number of lines, whatever they say."""
@@ -112,7 +112,9 @@ def test_twice_the_file_takes_twice_the_steps(name: str, dialect: Dialect) -> No
 
 
 @pytest.mark.slow
-@DIALECTS
+@pytest.mark.parametrize(
+    "dialect", DIALECTS[: 3 if effort.is_long else 1], ids=attrgetter("name")
+)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_file_as_long_as_is_read(name: str, dialect: Dialect) -> None:
     """A file of 500 KiB is decided on and linted in time, for many crawlers, with a bounded
@@ -137,7 +139,7 @@ def parse(rules: Iterable[str], dialect: Dialect = RFC9309) -> RobotsTxt:
     return robots
 
 
-@pytest.mark.parametrize("dialect", [RFC9309, GOOGLE], ids=lambda d: d.name)
+@pytest.mark.parametrize("dialect", [RFC9309, GOOGLE], ids=attrgetter("name"))
 def test_the_rule_that_matches_a_long_url_is_found(dialect: Dialect) -> None:
     """The rule that matches a long URL decides, even though not every word is searched for."""
     rules = [f"Disallow: /*ab{n}q" for n in range(5_000)]
@@ -154,7 +156,7 @@ def test_the_rule_that_matches_a_long_url_is_found(dialect: Dialect) -> None:
         assert robots.is_allowed(near + tail, "bot") is decision.allowed
 
 
-@pytest.mark.parametrize("dialect", [RFC9309, GOOGLE], ids=lambda d: d.name)
+@pytest.mark.parametrize("dialect", [RFC9309, GOOGLE], ids=attrgetter("name"))
 @pytest.mark.parametrize("rule", ["/*ab{}q", "/*{}*ab*a$", "/*?{}=/*b", "/*%2Fab{}*%2f"])  # fmt: skip
 def test_a_very_long_url_takes_a_moment(rule: str, dialect: Dialect) -> None:
     """A decision on a very long URL is fast: wildcards are not searched for in it."""

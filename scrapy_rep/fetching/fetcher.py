@@ -269,9 +269,7 @@ class RobotsTxtFetcher:
             if not isinstance(answer, Request):
                 return answer
             # A request for another file is judged, and waits for no file of its own.
-            current = (
-                answer if request.fetch.is_judged else request.continued(answer)
-            )
+            current = answer if request.fetch.is_judged else request.continued(answer)
         why = f"replaced by other requests {_MAX_REPLACED + 1} times, at last for {current.url}"
         raise IgnoreRequest(why)
 

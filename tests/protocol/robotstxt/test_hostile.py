@@ -39,8 +39,10 @@ def word(number: int) -> bytes:
 
 def lines(piece: bytes, size: int) -> bytes:
     """Repeat the piece up to this size, with a different word for each ``W``."""
-    pieces = (piece.replace(b"W", word(i)) for i in range(size // len(piece)))
-    return b"".join(pieces)[:size]
+    count = size // len(piece)
+    if b"W" not in piece:
+        return piece * count
+    return b"".join(piece.replace(b"W", word(i)) for i in range(count))[:size]
 
 
 def names_over_rules(size: int) -> bytes:

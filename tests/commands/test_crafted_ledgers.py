@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.ledger import reader
 from tests.commands.rep import Rep, new_ledger
 
@@ -61,11 +62,15 @@ CRAFTED = {
     "URL that is bytes": "UPDATE decision SET url = x'ff'",
     "time that is text": UNTYPED_TIME,
     "time without end": "UPDATE decision SET time = 9e999",
+    "time before the year 0": "UPDATE decision SET time = -1e12",
     "line that is text": "UPDATE decision SET line = 'first'",
     "number too large": f"INSERT INTO crawl SELECT 9223372036854775807, {CRAWL} FROM crawl",
     "body that is text": "UPDATE body SET body = 'User-agent: *'",
     "agents of no list": """UPDATE crawl SET agents = '{"mybot": 1}'""",
     "agents of no JSON": "UPDATE crawl SET agents = 'mybot'",
+    "counts of a list": "UPDATE crawl SET counts = '[]'",
+    "deep versions": f"""UPDATE crawl SET versions = '{{"a": {DEEP}}}'""",
+    "status that is text": "UPDATE snapshot SET status = 'many'",
     "deep settings": f"""UPDATE crawl SET settings = '{{"a": {DEEP}}}'""",
     "settings of no object": "UPDATE crawl SET settings = '[]'",
 }
@@ -78,6 +83,8 @@ HARMLESS = {
     "counts of texts": """UPDATE crawl SET counts = '{"downloader/response_count": "x"}'""",
     "counts without end": """UPDATE crawl SET counts = '{"robotstxt/response_count": 1e999}'""",
     "redirects of numbers": "UPDATE snapshot SET redirects = '[1]'",
+    "markup": "UPDATE snapshot SET origin = 'javascript:alert(1)', access = '<script>',"
+    " error = '</td>' || char(8238), headers = '[[1, 2, 3]]'",
     "triggers": "CREATE TRIGGER t AFTER INSERT ON decision BEGIN SELECT abs('x'); END",
     "another view": f"CREATE VIEW v AS {ENDLESS} SELECT i FROM n",
     "unknown words": "UPDATE decision SET verdict = 'x', layer = 'y', reason = 'z'",
@@ -166,6 +173,15 @@ def test_what_matters_to_one_command(
     change(script)
     check(rep, "report", statuses=of_report)
     check(rep, "diff", statuses=of_diff)
+
+
+def test_a_row_that_claims_more_memory_than_there_is() -> None:
+    """Also the MemoryError that SQLite raises for some damaged rows names the file."""
+    with (
+        pytest.raises(LedgerError, match=r"ledger.*more memory"),
+        reader.reading("ledger"),
+    ):
+        raise MemoryError
 
 
 @pytest.mark.parametrize(

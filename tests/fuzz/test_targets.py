@@ -1,33 +1,51 @@
-"""Each target holds for the kept inputs, and for variations of them."""
+"""Each fuzz target holds for the seeds, and for inputs like them."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.effort import is_long
-from tests.fuzz.targets import TARGETS, inputs, seeds
+from tests.fuzz.targets import SEEDS, TARGETS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
-KEPT = [(name, path) for name in TARGETS for path in seeds(name)]
+
+def seeds(name: str) -> list[Path]:
+    return sorted((SEEDS / name).iterdir())
 
 
 @pytest.mark.parametrize(
-    ("name", "path"), KEPT, ids=[f"{name}-{path.name}" for name, path in KEPT]
-)
-def test_inputs_that_are_kept(name: str, path: Path) -> None:
-    """Each input that once was wrong, or reaches rare code, has the properties of its target."""
-    TARGETS[name](path.read_bytes())
+    "seed", [seed for name in TARGETS for seed in seeds(name)],
+    ids=lambda seed: f"{seed.parent.name}-{seed.name}",
+)  # fmt: skip
+def test_inputs_that_are_kept(seed: Path) -> None:
+    """Each input that once was wrong, or reaches rare code, is read as its target says."""
+    TARGETS[seed.parent.name](seed.read_bytes())
 
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_inputs_like_them(name: str) -> None:
-    """No bytes make a parser raise, or break another property of its target."""
-    run = given(inputs(name))(TARGETS[name])
+    """Any bytes are read as the target says: here a seed with another piece in it, or the pieces of
+    all seeds in another order.
+    """
+    whole = [seed.read_bytes() for seed in seeds(name)]
+    known = sorted({one for each in whole for one in re.findall(rb"\w+|\W", each)})
+    piece = st.sampled_from(known) | st.binary(max_size=4)
+    pieces = st.lists(piece, max_size=40).map(b"".join)
+    changed = st.builds(
+        lambda seed, at, length, new: seed[:at] + new + seed[at + length :],
+        st.sampled_from(whole),
+        st.integers(0, max(map(len, whole))),
+        st.integers(0, 60),
+        pieces,
+    )
+    run = given(changed | pieces)(TARGETS[name])
     settings(max_examples=1000 if is_long else 20)(run)()

@@ -41,7 +41,7 @@ CLASSES = {"text/html": HtmlResponse, "text/plain": TextResponse}
 
 IGNORE, ANNOTATE = {"REP_NOINDEX": "ignore"}, {"REP_NOINDEX": "annotate"}
 FOR_TRAINING, FOR_SEARCH = ({"REP_PURPOSES": [each]} for each in ("train-ai", "search"))
-NOTHING_IS_NO = {**FOR_SEARCH, "REP_USAGE_UNKNOWN": "deny"}
+UNKNOWN_IS_NO = {**FOR_SEARCH, "REP_USAGE_UNKNOWN": "deny"}
 FOR_BOTH = {"REP_PURPOSES": ["search", "train-ai"], "REP_USAGE": "annotate"}
 ITEMS, LINKS = (f"its {name}, which must not be" for name in ("items", "links"))
 AGENTS = {
@@ -88,12 +88,10 @@ class Crawl:
         return found
 
 
-def page(
-    *tags: str, body: bytes = b"", content_type: str = "text/html", **fields: str
-) -> Response:
+def page(*tags: str, body: bytes = b"", content_type: str = "text/html") -> Response:
     """Return a page, or another response, with these values of X-Robots-Tag."""
     response_class = CLASSES.get(content_type.partition(";")[0], Response)
-    headers = {"Content-Type": content_type, "X-Robots-Tag": list(tags), **fields}
+    headers = {"Content-Type": content_type, "X-Robots-Tag": list(tags)}
     return response_class(URL, body=body, headers=headers)
 
 
@@ -178,7 +176,7 @@ def test_the_requests_of_the_package_are_not_read() -> None:
         ("noai", {**FOR_TRAINING, "REP_USAGE": "ignore"}, {}, ""),
         ("noimageai", FOR_TRAINING, {}, "images: train-ai"),
         ("noindex, noai", FOR_TRAINING, {}, "items: noindex"),
-        ("all", NOTHING_IS_NO, {}, "items: search"),
+        ("all", UNKNOWN_IS_NO, {}, "items: search"),
     ],
 )
 def test_what_a_crawl_drops(
@@ -215,7 +213,7 @@ def test_what_a_crawl_drops(
         ),
         ("noimageindex", {}, f"the images of {ITEMS} indexed: noimageindex (header)"),
         ("noai", FOR_TRAINING, f"{ITEMS} used for train-ai: noai (header)"),
-        ("all", NOTHING_IS_NO, f"{ITEMS} used for search: nothing is stated"),
+        ("all", UNKNOWN_IS_NO, f"{ITEMS} used for search: nothing is stated"),
         ("all", {"REP_REL": ["ugc", "sponsored"]}, "links with rel=sponsored, ugc"),
     ],
 )
@@ -493,7 +491,7 @@ NO_TRAINING = {"Content-Usage": "train-ai=n"}
         ({"tdm-reservation": "1"}, {"REP_PURPOSES": ["search", "tdm"]}, {}, "tdm"),
         ({TAG: "noimageai"}, FOR_TRAINING, {}, "train-ai"),
         ({TAG: "noimageai", "Content-Type": PDF}, FOR_TRAINING, {}, None),
-        ({}, NOTHING_IS_NO, {}, "search"),
+        ({}, UNKNOWN_IS_NO, {}, "search"),
     ],
 )
 def test_files_for_pipelines(

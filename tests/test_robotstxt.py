@@ -21,7 +21,7 @@ from scrapy_rep.exceptions import RobotsDenied
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.protocol.usage.vocabulary import Signal, Source
-from tests.fakes import answer, coroutine_test, fake_crawler, records
+from tests.fakes import ROBOTS, answer, coroutine_test, fake_crawler, records
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -33,7 +33,6 @@ SITE = "http://example.com"
 ROBOTS_URL = f"{SITE}/robots.txt"
 PRIVATE = f"{SITE}/private/1"
 PUBLIC = f"{SITE}/public"
-ROBOTS = b"User-agent: *\nDisallow: /private/\n"
 EXEMPT = {"dont_obey_robotstxt": True}
 LEDGER_OF_ALL = {"REP_LEDGER": "unused", "REP_LEDGER_LEVEL": "all"}
 
@@ -42,7 +41,7 @@ def middleware(
     answers: dict[str, Any] | None = None, **settings: Any
 ) -> tuple[RobotsTxtMiddleware, Crawler]:
     settings = {"USER_AGENT": "mybot", "REP_WAIT_MAX": 0, **settings}
-    answers = {ROBOTS_URL: answer(ROBOTS_URL, ROBOTS)} if answers is None else answers
+    answers = {ROBOTS_URL: answer(ROBOTS_URL)} if answers is None else answers
     crawler = fake_crawler(settings, answers)
     return RobotsTxtMiddleware.from_crawler(crawler), crawler
 
@@ -75,7 +74,7 @@ BAD_URLS = (
 
 
 class Case(NamedTuple):
-    """A request with its *meta*, and the *settings* of its crawl."""
+    """A request with its *meta*, and the REP_OVERRIDES of its crawl."""
 
     url: str
     verdict: str
@@ -93,7 +92,7 @@ CASES = {
     "forbidden in the form that servers see": Case(
         f"{SITE}/a/../private/1", f"{BY_LINE_2}, as {PRIVATE}"
     ),
-    "unknown, after an error in this package": Case(
+    "forbidden, as the fetch of robots.txt has failed": Case(
         PUBLIC, f"Forbidden by {ROBOTS_URL} (unreachable: no answer", robots=None
     ),
     "too long for its rules": Case(
@@ -229,7 +228,7 @@ async def test_all_requests_wait_for_one_fetch() -> None:
     first, *others = [deferred_from_coro(ask(mw, Request(url))) for url in urls]
     first.addErrback(lambda _: None)
     first.cancel()
-    landing.callback(answer(ROBOTS_URL, ROBOTS))
+    landing.callback(answer(ROBOTS_URL))
     await maybe_deferred_to_future(first)
     later = deferred_from_coro(ask(mw, Request(PUBLIC)))
     found = []
@@ -246,7 +245,7 @@ async def test_the_last_request_that_is_cancelled_ends_the_fetch() -> None:
     nothing about the site: the next request has robots.txt fetched again.
     """
     landing: Deferred[Any] = Deferred()
-    answers = [lambda: landing, answer(ROBOTS_URL, ROBOTS)]
+    answers = [lambda: landing, answer(ROBOTS_URL)]
     mw, crawler = middleware({ROBOTS_URL: answers})
     waiting = [deferred_from_coro(ask(mw, Request(PUBLIC))) for _ in range(2)]
     for one in waiting:
@@ -394,30 +393,24 @@ async def test_where_a_browser_has_arrived(
 
 
 @pytest.mark.parametrize(
-    ("settings", "spider_agent", "warns"),
+    ("agent", "agent_of_spider", "warns"),
     [
-        ({"USER_AGENT": "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"}, None, True),
-        ({"USER_AGENT": ""}, None, True),
-        ({"USER_AGENT": "mybot/1.0"}, None, False),
-        ({"USER_AGENT": "", "ROBOTSTXT_USER_AGENT": "mybot"}, None, False),
-        ({"USER_AGENT": ""}, "mybot", False),
-        (
-            {"USER_AGENT": "", "DEFAULT_REQUEST_HEADERS": {"user-agent": b"mybot"}},
-            None,
-            False,
-        ),
+        ("Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0", None, True),
+        ("", None, True),
+        ("mybot/1.0", None, False),
+        ("", "mybot", False),
     ],
 )
 def test_warning_about_the_agent(
-    settings: dict[str, Any],
-    spider_agent: str | None,
-    warns: bool,
     caplog: pytest.LogCaptureFixture,
+    agent: str,
+    agent_of_spider: str | None,
+    warns: bool,
 ) -> None:
     """A User-Agent without a product token causes one warning at the start."""
-    mw, crawler = middleware(**settings)
-    if spider_agent:
-        crawler.spider.user_agent = spider_agent
+    mw, crawler = middleware(USER_AGENT=agent)
+    if agent_of_spider is not None:
+        crawler.spider.user_agent = agent_of_spider
     for _ in range(2):
         crawler.signals.send_catch_log(signals.spider_opened, spider=crawler.spider)
     warnings = [line for line in caplog.messages if "ROBOTSTXT_USER_AGENT" in line]
@@ -444,7 +437,7 @@ async def test_a_request_that_cannot_be_judged(
         purposes = {"rep_purposes": "nonsense"} if path == "/private/bad" else {}
         mw.process_request(Request(SITE + path, meta=purposes))
     (waits,) = mw._fetches
-    fetched.callback(answer(ROBOTS_URL, ROBOTS))
+    fetched.callback(answer(ROBOTS_URL))
     await maybe_deferred_to_future(waits)
     assert [each.url for each in found] == [f"{SITE}/private/1", f"{SITE}/private/2"]
     errors = [each for each in caplog.records if each.levelname == "ERROR"]

@@ -185,20 +185,20 @@ def test_what_a_crawl_drops(
     """What a page states, and the settings, decide whether an item passes, with its images, and
     whether a link does. The reason is recorded.
     """
-    crawl, item, link = (
-        Crawl(IMAGES, **settings),
-        {"image_urls": [IMAGE]},
-        Request(OTHER),
-    )
-    kept = crawl.kept(crawl.receive(page(tag, body=LINK), **meta), item, link)
-    withheld = {
-        "items": item not in kept,
-        "images": not item["image_urls"],
-        "links": link not in kept,
-    }
+    crawl = Crawl(IMAGES, **settings)
+    response = crawl.receive(page(tag, body=LINK), **meta)
+    item, link = {"image_urls": [IMAGE]}, Request(OTHER)
+    kept = crawl.kept(response, item, link)
+    withheld = []
+    if item not in kept:
+        withheld.append("items")
+    elif not item["image_urls"]:
+        withheld.append("images")
+    if link not in kept:
+        withheld.append("links")
     reasons = [each.reason for each in crawl.seen if each.verdict == "dropped"]
-    found = zip((what for what in withheld if withheld[what]), reasons, strict=True)
-    assert ", ".join(map(": ".join, found)) == dropped
+    found = zip(withheld, reasons, strict=True)
+    assert ", ".join(f"{what}: {reason}" for what, reason in found) == dropped
 
 
 @pytest.mark.parametrize(
@@ -206,15 +206,16 @@ def test_what_a_crawl_drops(
     [
         ("none", {"REP_NOFOLLOW": "ignore", "REP_NOINDEX": "annotate"}, ""),
         ("noindex", {}, f"{ITEMS} indexed: noindex (header)"),
+        ("nofollow", {}, f"{LINKS} followed: nofollow (header)"),
+        ("all", {"REP_REL": ["ugc", "sponsored"]}, "links with rel=sponsored, ugc"),
         (
-            "none",
-            {},
-            f"{ITEMS} indexed: none (header); {LINKS} followed: none (header)",
+            "noindex",
+            {"REP_REL": ["ugc"]},
+            f"{ITEMS} indexed: noindex (header); links with rel=ugc",
         ),
         ("noimageindex", {}, f"the images of {ITEMS} indexed: noimageindex (header)"),
         ("noai", FOR_TRAINING, f"{ITEMS} used for train-ai: noai (header)"),
         ("all", UNKNOWN_IS_NO, f"{ITEMS} used for search: nothing is stated"),
-        ("all", {"REP_REL": ["ugc", "sponsored"]}, "links with rel=sponsored, ugc"),
     ],
 )
 def test_what_scrapy_parse_says(
@@ -361,7 +362,7 @@ def test_nothing_to_do() -> None:
         (page("noimageindex"), ANNOTATE, {}, {"index": True, "image_index": False}),
         (page(FUTURE), ANNOTATE, {}, {"unavailable_after": "2999-01-01T00:00:00Z"}),
         (page("none", content_type=JSON), ANNOTATE, {}, {"index": False}),
-        (page("noindex, noimageindex", content_type=JSON), {}, {}, {}),
+        (page("none, noimageindex", content_type=JSON), {}, {}, {}),
     ],
 )  # fmt: skip
 def test_what_items_say(
@@ -371,11 +372,12 @@ def test_what_items_say(
     says: dict[str, Any],
 ) -> None:
     """An item says until when it may be indexed, and with REP_NOINDEX = "annotate" all rules of its
-    page, which drop nothing then. What its field has already stays.
+    page, which drop nothing then. What its field has already stays. The rules of data drop nothing.
     """
     crawl = Crawl(IMAGES, **settings, REP_ITEM_FIELD="rules")
     item = {"rules": {"own": 1}, "image_urls": [IMAGE]}
-    assert crawl.kept(crawl.receive(response, **meta), item) == [item]
+    made = [item, Request(OTHER)]
+    assert crawl.kept(crawl.receive(response, **meta), *made) == made
     assert item["image_urls"] == [IMAGE]
     assert item["rules"].items() >= {"own": 1, **says}.items()
     assert (len(item["rules"]) > 1) is bool(says)

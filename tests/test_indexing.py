@@ -424,10 +424,7 @@ FIELD = [("robots", Any, None)]
         (make_dataclass("DataWithField", FIELD), True),
         (make_dataclass("DataWithoutField", []), False),
         (make_dataclass("FrozenData", FIELD, frozen=True), False),
-        (
-            attrs.make_class("AttrsWithField", {"robots": attrs.field(default=None)}),
-            True,
-        ),
+        (attrs.make_class("Attrs", {"robots": attrs.field(default=None)}), True),
         (pydantic_model, True),
     ],
 )

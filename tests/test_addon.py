@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 OURS = "scrapy_rep.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
 THEIRS = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
 URL = "redis://127.0.0.1:1/3"
+REDIS = {"REDIS_URL": URL}
 
 
 class Subclass(ScrapysOwn):
@@ -124,51 +125,21 @@ def test_a_bad_setting_stops_the_start() -> None:
 @pytest.mark.parametrize(
     ("project", "queue", "duplicates", "store"),
     [
-        ({"REDIS_URL": URL}, HostQueue, DupeFilter, URL),
+        (REDIS, HostQueue, DupeFilter, URL),
         ({"SCHEDULER": Scheduler}, HostQueue, DupeFilter, "redis://localhost:6379/0"),
-        ({"SCHEDULER": OwnScheduler, "REDIS_URL": URL}, HostQueue, DupeFilter, URL),
+        ({"SCHEDULER": OwnScheduler, **REDIS}, HostQueue, DupeFilter, URL),
         # With Scrapy's scheduler, it sets none of the three.
-        ({"SCHEDULER": ScrapysScheduler, "REDIS_URL": URL}, None, RFPDupeFilter, None),
+        ({"SCHEDULER": ScrapysScheduler, **REDIS}, None, RFPDupeFilter, None),
         # This package's filter records fingerprints only together with its queue.
-        (
-            {"SCHEDULER_QUEUE_CLASS": "scrapy_redis.queue.FifoQueue", "REDIS_URL": URL},
-            FifoQueue,
-            RFPDupeFilter,
-            URL,
-        ),
-        (
-            {"SCHEDULER_QUEUE_CLASS": OwnQueue, "REDIS_URL": URL},
-            OwnQueue,
-            DupeFilter,
-            URL,
-        ),
-        ({"DUPEFILTER_CLASS": OwnFilter, "REDIS_URL": URL}, HostQueue, OwnFilter, URL),
-        (
-            {"DUPEFILTER_CLASS": ScrapysFilter, "REDIS_URL": URL},
-            HostQueue,
-            ScrapysFilter,
-            URL,
-        ),
+        ({"SCHEDULER_QUEUE_CLASS": FifoQueue, **REDIS}, FifoQueue, RFPDupeFilter, URL),
+        ({"SCHEDULER_QUEUE_CLASS": OwnQueue, **REDIS}, OwnQueue, DupeFilter, URL),
+        ({"DUPEFILTER_CLASS": OwnFilter, **REDIS}, HostQueue, OwnFilter, URL),
+        ({"DUPEFILTER_CLASS": ScrapysFilter, **REDIS}, HostQueue, ScrapysFilter, URL),
         # The store is on the Redis server of the queue, if a URL can express its settings.
-        (
-            {"REP_STORE": "memory://", "REDIS_URL": URL},
-            HostQueue,
-            DupeFilter,
-            "memory://",
-        ),
-        (
-            {"REDIS_HOST": "r.example", "REDIS_PORT": 7},
-            HostQueue,
-            DupeFilter,
-            "redis://r.example:7/0",
-        ),
+        ({"REP_STORE": "memory://", **REDIS}, HostQueue, DupeFilter, "memory://"),
+        ({"REDIS_HOST": "r", "REDIS_PORT": 7}, HostQueue, DupeFilter, "redis://r:7/0"),
         ({"REDIS_PARAMS": {"password": "x"}}, HostQueue, DupeFilter, None),
-        (
-            {"REDIS_PARAMS": {"socket_timeout": 3}, "REDIS_URL": URL},
-            HostQueue,
-            DupeFilter,
-            URL,
-        ),
+        ({"REDIS_PARAMS": {"socket_timeout": 3}, **REDIS}, HostQueue, DupeFilter, URL),
     ],
 )
 def test_several_workers(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 from scrapy import Request
 
-from scrapy_rep import exceptions
+from scrapy_rep.exceptions import (
+    FileDenied,
+    ItemDenied,
+    JobError,
+    LedgerError,
+    RobotsDenied,
+    StoreError,
+    UsageDenied,
+)
 from scrapy_rep.log import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.newest
 
@@ -52,21 +55,20 @@ def test_values_are_visible(
     assert caplog.messages == [shown]
 
 
-ERRORS: dict[str, Callable[[], BaseException]] = {
-    **{
-        name: partial(getattr(exceptions, name), EVIL, None)
-        for name in ("RobotsDenied", "FileDenied", "ItemDenied", "UsageDenied")
-    },
-    "StoreError": lambda: exceptions.StoreError("a.sqlite", EVIL),
-    "LedgerError": lambda: exceptions.LedgerError(EVIL, "it is none"),
-}
-
-
-@pytest.mark.parametrize("name", ERRORS)
-def test_messages_are_visible(name: str) -> None:
-    """Control characters in the messages of exceptions are escaped,
-    since they are logged too.
-    """
-    message = str(ERRORS[name]())
-    assert message.isprintable()
-    assert "\\x1" in message
+@pytest.mark.parametrize(
+    "error",
+    [
+        RobotsDenied(EVIL, None),
+        FileDenied(EVIL, None),
+        ItemDenied(EVIL, None),
+        UsageDenied(EVIL, None),
+        StoreError("a.sqlite", EVIL),
+        LedgerError(EVIL, "it is none"),
+        JobError.unusable(EVIL, "it is none"),
+        JobError.in_use(EVIL),
+    ],
+)
+def test_messages_are_visible(error: Exception) -> None:
+    """Control characters in the messages of exceptions are escaped, since they are logged too."""
+    assert str(error).isprintable()
+    assert "\\x1" in str(error)

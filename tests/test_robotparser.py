@@ -7,10 +7,7 @@ import pytest
 from scrapy_rep.robotparser import RobotParser
 from tests.fakes import fake_crawler
 
-BODY = (
-    b"User-agent: mybot\nCrawl-delay: 2.5\nDisallow: /private/\n\n"
-    b"User-agent: *\nDisallow: /index.html\nAllow: /index.html\n"
-)
+BODY = b"User-agent: mybot\nCrawl-delay: 2.5\nDisallow: /private/\n"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,472 @@
+"""Which requests are sent, refused or answered by the robots.txt middleware, and its part in a dry
+run. With fake responses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from scrapy import Request, signals
+from scrapy.exceptions import IgnoreRequest, NotConfigured
+from scrapy.http import HtmlResponse
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import Deferred
+
+from scrapy_rep.downloadermiddlewares.dryrun import DryRun
+from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
+from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
+from scrapy_rep.downloadermiddlewares.timetable import Timetable
+from scrapy_rep.exceptions import RobotsDenied
+from scrapy_rep.fetching.request import RobotsTxtRequest
+from scrapy_rep.frontier.frontier import Frontier
+from scrapy_rep.protocol.usage.vocabulary import Signal, Source
+from tests.fakes import ROBOTS, answer, coroutine_test, fake_crawler, records
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+    from scrapy_rep.protocol.usage.preferences import UsagePreferences
+
+SITE = "http://example.com"
+ROBOTS_URL = f"{SITE}/robots.txt"
+PRIVATE = f"{SITE}/private/1"
+PUBLIC = f"{SITE}/public"
+EXEMPT = {"dont_obey_robotstxt": True}
+LEDGER_OF_ALL = {"REP_LEDGER": "unused", "REP_LEDGER_LEVEL": "all"}
+
+
+def middleware(
+    answers: dict[str, Any] | None = None, **settings: Any
+) -> tuple[RobotsTxtMiddleware, Crawler]:
+    settings = {"USER_AGENT": "mybot", "REP_WAIT_MAX": 0, **settings}
+    answers = {ROBOTS_URL: answer(ROBOTS_URL)} if answers is None else answers
+    crawler = fake_crawler(settings, answers)
+    return RobotsTxtMiddleware.from_crawler(crawler), crawler
+
+
+async def ask(mw: RobotsTxtMiddleware, request: Request) -> Any:
+    """Return the outcome of a request, resent as often as the middleware returns it."""
+    while (outcome := await mw.process_request(request)) is request:
+        pass
+    return outcome
+
+
+def asked(crawler: Crawler) -> list[str]:
+    return [request.url for request in crawler.engine.asked]
+
+
+# Verdicts.
+
+LONG = f"{SITE}/{'a' * 70_000}"
+BY_LINE_2 = f"Forbidden by {ROBOTS_URL}, line 2 (disallow: /private/)"
+NO_HOST = "Forbidden by scrapy-rep (bad-url: the host or port of the URL can't be read)"
+SCHEMES = ("data:,x", "file:///tmp/x", "s3://bucket/key", "ftp://example.com/private/")
+BAD_URLS = (
+    "http://a|b/",
+    "https://%20/",
+    "http://a:+80/",
+    "HTTP://a:b/",
+    "http://[::/",
+    "HTTP://[",
+)
+
+
+class Case(NamedTuple):
+    """A request with its *meta*, and the REP_OVERRIDES of its crawl."""
+
+    url: str
+    verdict: str
+    """``sent``, or how the message of the refusal begins."""
+
+    overrides: dict[str, str] = {}
+    meta: dict[str, Any] = {}
+    robots: bytes | None = ROBOTS
+    """If None, the fetch of robots.txt fails: what is sent then needs no robots.txt."""
+
+
+CASES = {
+    "allowed": Case(PUBLIC, "sent"),
+    "forbidden": Case(PRIVATE, BY_LINE_2),
+    "forbidden in the form that servers see": Case(
+        f"{SITE}/a/../private/1", f"{BY_LINE_2}, as {PRIVATE}"
+    ),
+    "forbidden, as the fetch of robots.txt has failed": Case(
+        PUBLIC, f"Forbidden by {ROBOTS_URL} (unreachable: no answer", robots=None
+    ),
+    "too long for its rules": Case(
+        LONG,
+        f"Forbidden by {ROBOTS_URL} (too-long: the URL is too long",
+        robots=b"User-agent: *\nDisallow: /*?private=",
+    ),
+    "long": Case(LONG[:60_000], "sent", robots=b"User-agent: *\nDisallow: /*?private="),
+    **{f"{url}: no robots.txt": Case(url, "sent", robots=None) for url in SCHEMES},
+    # Overrides.
+    "ignored": Case(PRIVATE, "sent", {"example.com": "ignore"}, robots=None),
+    "ignored, also if too long": Case(LONG, "sent", {"*": "ignore"}, robots=None),
+    "obeyed, by the more precise override": Case(
+        PRIVATE, BY_LINE_2, {"*": "ignore", "example.com": "obey"}
+    ),
+    "allowed by an override": Case(
+        PRIVATE, "sent", {"example.com": "User-agent: *\nAllow: /"}, robots=None
+    ),
+    "forbidden by an override": Case(
+        PUBLIC,
+        "Forbidden by REP_OVERRIDES['example.com'], line 2 (disallow: /)",
+        {"example.com": "User-agent: *\nDisallow: /"},
+        robots=None,
+    ),
+    "ignored for another host": Case(PRIVATE, BY_LINE_2, {"other.example": "ignore"}),
+    # dont_obey_robotstxt.
+    "exempt": Case(PRIVATE, "sent", meta=EXEMPT, robots=None),
+    "exempt, after a redirect within its origin": Case(
+        PRIVATE, "sent", meta={**EXEMPT, "redirect_urls": [PUBLIC]}, robots=None
+    ),
+    "exempt, after a redirect from another origin": Case(
+        PRIVATE, BY_LINE_2, meta={**EXEMPT, "redirect_urls": ["http://other.example/"]}
+    ),
+    # Hosts that cannot be read: no override applies to them.
+    **{f"{url}: no host": Case(url, NO_HOST, {"*": "ignore"}) for url in BAD_URLS},
+    "no host, exempt": Case("http://a|b/", "sent", meta=EXEMPT),
+    "no host, exempt, after a redirect from another one": Case(
+        "http://a|b/", NO_HOST, meta={**EXEMPT, "redirect_urls": ["http://[::/x"]}
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@coroutine_test
+async def test_verdict(case: Case) -> None:
+    """A request is sent or refused. Its errback, the signal and the stats get the refusal."""
+    robots = None if case.robots is None else answer(ROBOTS_URL, case.robots)
+    mw, crawler = middleware(
+        {ROBOTS_URL: robots} if robots else {}, REP_OVERRIDES=case.overrides
+    )
+    seen = records(crawler)
+    request = Request(SITE, meta=case.meta)
+    request._url = case.url  # Like verbatim_url, where Scrapy has it.
+    if case.verdict == "sent":
+        assert await ask(mw, request) is None
+        assert not seen
+        return
+    with pytest.raises(RobotsDenied) as caught:
+        await ask(mw, request)
+    assert str(caught.value).startswith(case.verdict)
+    assert isinstance(caught.value, IgnoreRequest)
+    (record,) = seen
+    assert record is caught.value.record
+    assert (record.verdict, record.url[:100]) == ("refused", case.url[:100])
+    assert record.origin == ("" if case.verdict == NO_HOST else SITE)
+    assert crawler.stats.get_value("robotstxt/forbidden") == 1
+    assert crawler.stats.get_value(f"rep/denied/{record.reason}") == 1
+
+
+def test_switched_off() -> None:
+    """Without ROBOTSTXT_OBEY, the middleware is disabled."""
+    with pytest.raises(NotConfigured):
+        middleware(ROBOTSTXT_OBEY=False)
+
+
+@coroutine_test
+async def test_html_in_place_of_a_robotstxt(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged, and parsed like any other file."""
+    caplog.set_level("INFO")
+    body = b"<!DOCTYPE html>\n" + ROBOTS
+    mw, _ = middleware({ROBOTS_URL: answer(ROBOTS_URL, body)})
+    with pytest.raises(RobotsDenied):
+        await ask(mw, Request(PRIVATE))
+    assert any("is an HTML page" in line for line in caplog.messages)
+
+
+@coroutine_test
+async def test_who_needs_no_verdict() -> None:
+    """Only the package's own requests skip the check, by class, which ``replace()`` keeps."""
+    mw, crawler = middleware()
+    await ask(mw, Request(PUBLIC))
+    (own,) = crawler.engine.asked
+    assert isinstance(own, RobotsTxtRequest)
+    assert await ask(mw, own) is None
+    assert await ask(mw, own.replace(url=PRIVATE)) is None
+    meta = {key: own.meta[key] for key in own.meta if key != "dont_obey_robotstxt"}
+    for request in (
+        Request(PRIVATE, meta=meta),
+        Request(PRIVATE, meta={"_rep_fetch": True}),
+        own.replace(url=PRIVATE, cls=Request, meta=meta),
+    ):
+        with pytest.raises(RobotsDenied):
+            await ask(mw, request)
+
+
+@coroutine_test
+async def test_an_exempt_request_keeps_to_pauses() -> None:
+    """A request with ``dont_obey_robotstxt`` is refused if its host has asked for too long a pause.
+    No ledger says that it was allowed.
+    """
+    mw, crawler = middleware(REP_LEDGER="ledger")
+    seen = records(crawler)
+    request = Request("http://paused.example/", meta=EXEMPT)
+    frontier = Frontier.of(crawler)
+    (scope,) = frontier.scopes_of(frontier.key_of(request))
+    frontier.back_off(scope.key, 3600, None)
+    with pytest.raises(RobotsDenied):
+        await ask(mw, request)
+    assert [each.reason for each in seen] == ["back-off"]
+
+
+# Requests that wait for one robots.txt.
+
+
+@coroutine_test
+async def test_all_requests_wait_for_one_fetch() -> None:
+    """All requests that wait for one robots.txt follow its rules, also if the first of them is
+    cancelled, and so do those that come later.
+    """
+    landing: Deferred[Any] = Deferred()
+    mw, crawler = middleware({ROBOTS_URL: lambda: landing})
+    urls = [PUBLIC, PRIVATE, PUBLIC, PRIVATE]
+    first, *others = [deferred_from_coro(ask(mw, Request(url))) for url in urls]
+    first.addErrback(lambda _: None)
+    first.cancel()
+    landing.callback(answer(ROBOTS_URL))
+    await maybe_deferred_to_future(first)
+    later = deferred_from_coro(ask(mw, Request(PUBLIC)))
+    found = []
+    for waiting in (*others, later):
+        waiting.addErrback(lambda failure: type(failure.value))
+        found.append(await maybe_deferred_to_future(waiting))
+    assert found == [RobotsDenied, None, RobotsDenied, None]
+    assert asked(crawler) == [ROBOTS_URL]
+
+
+@coroutine_test
+async def test_the_last_request_that_is_cancelled_ends_the_fetch() -> None:
+    """If all requests that wait for a robots.txt are cancelled, so is its fetch. That says
+    nothing about the site: the next request has robots.txt fetched again.
+    """
+    landing: Deferred[Any] = Deferred()
+    answers = [lambda: landing, answer(ROBOTS_URL)]
+    mw, crawler = middleware({ROBOTS_URL: answers})
+    waiting = [deferred_from_coro(ask(mw, Request(PUBLIC))) for _ in range(2)]
+    for one in waiting:
+        assert not landing.called
+        one.addErrback(lambda _: None)
+        one.cancel()
+        await maybe_deferred_to_future(one)
+    assert landing.called
+    assert await ask(mw, Request(PUBLIC)) is None
+    assert asked(crawler) == [ROBOTS_URL] * 2
+    with pytest.raises(RobotsDenied):
+        await ask(mw, Request(PRIVATE))
+    assert Frontier.of(crawler).core.waiting() == (0, 0, None)
+
+
+# Requests of a spider for robots.txt.
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "is_copy"),
+    [
+        (Request(ROBOTS_URL), 200, True),
+        (Request(ROBOTS_URL, method="HEAD"), 200, False),
+        (Request(f"{ROBOTS_URL}?x=1"), 200, False),
+        (Request(f"{ROBOTS_URL};x"), 200, False),
+        (Request(ROBOTS_URL, meta=EXEMPT), 200, False),
+        # There is no copy.
+        (Request(ROBOTS_URL), 503, False),
+    ],
+)
+@coroutine_test
+async def test_robotstxt_of_a_spider(
+    request_: Request, status: int, is_copy: bool
+) -> None:
+    """A spider that requests robots.txt gets the copy of the crawl, with a flag. Only a plain GET
+    is answered so; other requests are sent, and recorded at the ledger level "all".
+    """
+    answers = {ROBOTS_URL: answer(ROBOTS_URL, ROBOTS, status)}
+    mw, crawler = middleware(answers, **LEDGER_OF_ALL)
+    seen = records(crawler)
+    for _ in range(2):
+        response = await ask(mw, request_)
+        if is_copy:
+            assert (response.flags, response.body) == (["robotstxt_copy"], ROBOTS)
+        else:
+            assert response is None
+    sent = [] if is_copy else [(request_.url, "allowed")] * 2
+    assert [(each.url, each.verdict) for each in seen] == sent
+    assert crawler.stats.get_value("rep/robotstxt/from_copy") == (
+        2 if is_copy else None
+    )
+
+
+# Several purposes.
+
+AGENTS = {"search": "searcher", "train-ai": "trainer", "ai-use": ["trainer"]}
+GROUPS = b"""\
+User-agent: searcher
+Disallow: /not-for-search/
+Disallow: /for-none/
+
+User-agent: trainer
+Disallow: /not-for-training/
+Disallow: /for-none/
+Content-Usage: /usage/ train-ai=n, search=n
+
+User-agent: other
+Disallow: /
+"""
+NOT_FOR_SEARCH = (Signal.GROUP, "searcher", 2, "Disallow: /not-for-search/")
+NOT_FOR_TRAINING = (Signal.GROUP, "trainer", 6, "Disallow: /not-for-training/")
+USAGE = (
+    Signal.CONTENT_USAGE,
+    "trainer",
+    8,
+    "Content-Usage: /usage/ train-ai=n, search=n",
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "denied"),
+    [
+        ("/free", {}),
+        ("/not-for-search/", {"search": NOT_FOR_SEARCH}),
+        ("/not-for-training/", dict.fromkeys(("train-ai", "ai-use"), NOT_FOR_TRAINING)),
+        ("/usage/", {"train-ai": USAGE}),
+        ("/for-none/", None),
+    ],
+)
+@coroutine_test
+async def test_a_product_token_for_each_purpose(
+    path: str, denied: dict[str, tuple[Any, ...]] | None
+) -> None:
+    """A page is fetched if one of the product tokens may fetch it, and denied to the purposes of the
+    others. The preferences of a group count only for the purposes of its token.
+    """
+    settings = {"REP_PURPOSES": list(AGENTS), "REP_AGENTS": AGENTS}
+    mw, crawler = middleware({ROBOTS_URL: answer(ROBOTS_URL, GROUPS)}, **settings)
+    request = Request(SITE + path)
+    if denied is None:
+        with pytest.raises(RobotsDenied, match="line 3"):
+            await ask(mw, request)
+        return
+    await ask(mw, request)
+    reader = IndexingMiddleware.from_crawler(crawler)
+    reader.process_response(request, HtmlResponse(request.url))
+    preferences: UsagePreferences = request.meta["rep_usage"]
+    found = {}
+    for purpose in AGENTS:
+        denial = preferences.denial([purpose])
+        if denial is not None and (by := denial.statement):
+            assert by.source is Source.ROBOTS_TXT
+            found[purpose] = (by.signal, by.agent, by.position, by.text)
+    assert found == denied
+
+
+# Where a browser has arrived.
+
+
+@pytest.mark.parametrize(
+    ("url", "settings", "reported"),
+    [
+        (PUBLIC, {}, []),
+        (PUBLIC, LEDGER_OF_ALL, [PUBLIC]),
+        (ROBOTS_URL, {"REP_LEDGER": "unused"}, []),
+        (ROBOTS_URL, LEDGER_OF_ALL, [ROBOTS_URL]),
+    ],
+)
+@coroutine_test
+async def test_where_a_browser_has_arrived(
+    url: str, settings: dict[str, Any], reported: list[str]
+) -> None:
+    """A page at which a browser ends counts like a request for it: it is recorded at the ledger level
+    "all", and so is a robots.txt, and the stat of an override counts it.
+    """
+    mw, crawler = middleware(**settings, REP_OVERRIDES={"example.com": "obey"})
+    seen = records(crawler)
+    response = HtmlResponse(url)
+    assert await mw.process_response(Request(SITE), response) is response
+    assert [each.url for each in seen if each.verdict == "allowed"] == reported
+    assert crawler.stats.get_value("rep/override/obey") == 1
+
+
+# The name of the crawler.
+
+
+@pytest.mark.parametrize(
+    ("agent", "agent_of_spider", "warns"),
+    [
+        ("Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0", None, True),
+        ("", None, True),
+        ("mybot/1.0", None, False),
+        ("", "mybot", False),
+    ],
+)
+def test_warning_about_the_agent(
+    caplog: pytest.LogCaptureFixture,
+    agent: str,
+    agent_of_spider: str | None,
+    warns: bool,
+) -> None:
+    """A User-Agent without a product token causes one warning at the start."""
+    mw, crawler = middleware(USER_AGENT=agent)
+    if agent_of_spider is not None:
+        crawler.spider.user_agent = agent_of_spider
+    for _ in range(2):
+        crawler.signals.send_catch_log(signals.spider_opened, spider=crawler.spider)
+    warnings = [line for line in caplog.messages if "ROBOTSTXT_USER_AGENT" in line]
+    assert len(warnings) == warns
+    assert mw is not None
+
+
+# Dry runs.
+
+
+@coroutine_test
+async def test_a_request_that_cannot_be_judged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One error message names a request with invalid purposes. Those that wait for the same
+    robots.txt are judged.
+    """
+    fetched: Deferred[Response] = Deferred()
+    settings: dict[str, Any] = {"REP_DRY_RUN": True, "USER_AGENT": "mybot"}
+    crawler = fake_crawler(settings, {ROBOTS_URL: lambda: fetched})
+    found = records(crawler)
+    mw = DryRun(crawler)
+    for path in ("/private/1", "/private/bad", "/private/2"):
+        purposes = {"rep_purposes": "nonsense"} if path == "/private/bad" else {}
+        mw.process_request(Request(SITE + path, meta=purposes))
+    (waits,) = mw._fetches
+    fetched.callback(answer(ROBOTS_URL))
+    await maybe_deferred_to_future(waits)
+    assert [each.url for each in found] == [f"{SITE}/private/1", f"{SITE}/private/2"]
+    errors = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert ["/private/bad" in each.getMessage() for each in errors] == [True]
+    assert crawler.stats.get_value("rep/dry_run/not_judged") == 0
+
+
+def test_the_slowest_host() -> None:
+    """A host takes its longest delay for each request; a real run visits hosts at the same time."""
+    times = Timetable()
+    for delay in (1.0, 3.0, 2.0):
+        times.sent("slow.example", delay)
+    times.sent("quick.example", 0.5)
+    times.sent("free.example", 0.0)
+    assert times.most == 9.0
+    assert [(name, one.seconds) for name, one in times.slowest()] == [
+        ("slow.example", 9.0),
+        ("quick.example", 0.5),
+    ]
+
+
+def test_pauses_that_overlap() -> None:
+    """A pause within another one counts only as far as it is longer, and does not begin a new one."""
+    times = Timetable()
+    assert times.pause_left("a.example", 0.0) == 0.0
+    assert times.paused("a.example", 10.0, 100.0)
+    assert not times.paused("a.example", 10.0, 104.0)
+    assert not times.paused("a.example", 1.0, 105.0)
+    assert times.pause_left("a.example", 106.0) == 8.0
+    assert times.most == 14.0
+    assert times.paused("a.example", 5.0, 114.0)
+    assert times.most == 19.0

@@ -246,6 +246,7 @@ def test_a_failed_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.undo()
     writer._end = END
     assert writer._write_all()
+    writer._connected().close()
     assert problems(path) == []
     assert checked(path)[0].rows["decision"] == 2
 

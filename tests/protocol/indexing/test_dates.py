@@ -77,7 +77,7 @@ NO_DATES = [
 
 
 @pytest.mark.parametrize("text", NO_DATES)
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error", "ignore::ResourceWarning")
 def test_not_a_date(text: str) -> None:
     """An invalid, absurd or incomplete date is a finding; it raises and warns of nothing."""
     assert read_date(text) is None

@@ -30,7 +30,7 @@ AS_MYBOT = ("--agent", "mybot")
 BASKET = "https://shop.example/basket/"
 
 
-def started(*arguments: str) -> forks.Forked:
+def started(*arguments: str) -> subprocess.Popen[bytes]:
     """Start ``scrapy rep check`` with pipes."""
     return forks.start(
         ["scrapy", "rep", "check", *arguments],

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.forks import Forked
-
 NUMBERS = count()
 DATA = b"data"
 UNTIL = 2**33
@@ -76,7 +74,7 @@ def check_works(store: SqliteStore) -> None:
 # A process that is killed, or cannot write.
 
 
-def process(code: str, path: Path, *arguments: object) -> Forked:
+def process(code: str, path: Path, *arguments: object) -> subprocess.Popen[str]:
     prelude = (
         "import sys\n"
         "from tests.stores.test_sqlite import *\n"
@@ -93,7 +91,7 @@ def process(code: str, path: Path, *arguments: object) -> Forked:
     return forks.start(command, **pipes, text=True, cwd=path.parent, env=env)
 
 
-def output(of: Forked) -> list[str]:
+def output(of: subprocess.Popen[str]) -> list[str]:
     """Return the output of a process that has succeeded."""
     printed, _ = of.communicate(timeout=120)
     assert of.returncode == 0

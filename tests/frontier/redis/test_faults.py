@@ -258,7 +258,7 @@ def test_server_that_hangs(server: RedisServer) -> None:
     with Shared(server, timeout=0.5) as shared:
         crawl = WorkerCrawl(shared, obey=False)
         assert len(crawl.queue) == 0
-        with shared.suspended():
+        with server.suspended():
             assert len(crawl.queue) == 1
 
 

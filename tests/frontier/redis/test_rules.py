@@ -9,7 +9,6 @@ from unittest import mock
 
 import pytest
 
-from scrapy_rep.frontier.redis.worker import leases_of
 from tests.frontier.redis.shared import (
     EXEMPT,
     HOUR,
@@ -29,6 +28,7 @@ from tests.frontier.redis.shared import (
     release,
     renew,
     retire,
+    state_of,
     take,
     take_some,
     wanted,
@@ -147,44 +147,6 @@ def delay_of_a_worker_that_died(shared: Shared, one: Worker, two: Worker) -> Non
     renew(one)
 
 
-def visiting_hours(shared: Shared, one: Worker, two: Worker) -> None:
-    """The Visit-time of a host."""
-    know(one, PAGES, opens=5.0)
-
-
-def download_delay(shared: Shared, one: Worker, two: Worker) -> None:
-    """DOWNLOAD_DELAY, between the starts of two requests."""
-    know(one, PAGES)
-    take(one, at_once=8, gap=5000)
-
-
-def delay_of_its_slot(shared: Shared, one: Worker, two: Worker) -> None:
-    """The delay of its own in DOWNLOAD_SLOTS."""
-    know(one, PAGES)
-    take(one, at_once=8, of_hosts={HOST: (8, 5000)})
-
-
-def delay_that_autothrottle_sets(shared: Shared, one: Worker, two: Worker) -> None:
-    """The delay that AutoThrottle has set in one worker."""
-    know(one, PAGES)
-    end(one, take(one, at_once=8), gap=5000)
-    one.exchange()
-    take(two, at_once=8)
-
-
-def pause(shared: Shared, one: Worker, two: Worker) -> None:
-    """A pause that the host asked one worker for."""
-    know(one, PAGES)
-    one.back_off(HOST, 5.0, 1.0)
-
-
-def longest_pause(shared: Shared, one: Worker, two: Worker) -> None:
-    """The pause that ends last, if several workers were asked for one."""
-    know(one, PAGES)
-    one.back_off(HOST, 5.0, 1.0)
-    two.back_off(HOST, 2.0, 1.0)
-
-
 def delay_of_an_image(shared: Shared, one: Worker, two: Worker) -> None:
     """The delay after a request from outside the queue, such as one for an image."""
     know(one, PAGES)
@@ -201,12 +163,6 @@ def delay_of_an_image(shared: Shared, one: Worker, two: Worker) -> None:
         delay_after_robotstxt,
         longest_delay_of_its_origins,
         delay_of_a_worker_that_died,
-        visiting_hours,
-        download_delay,
-        delay_of_its_slot,
-        delay_that_autothrottle_sets,
-        pause,
-        longest_pause,
         delay_of_an_image,
     ],
     ids=lambda waits: waits.__name__.replace("_", " "),
@@ -431,28 +387,6 @@ def test_some_are_fetched_at_once(shared: Shared) -> None:
     assert wanted(worker, enough=3) == queues[2:]
 
 
-@pytest.mark.parametrize("fate", ["gives it up", "ends", "dies"])
-def test_robotstxt_that_a_worker_does_not_fetch(shared: Shared, fate: str) -> None:
-    """If a worker does not fetch a robots.txt after all, another one does: at once if it says so or
-    ends, otherwise when its lease expires.
-    """
-    one, two = shared.worker(), shared.worker(lease=1000.0)
-    push(one, PAGES, "1")
-    assert wanted(one) == [PAGES]
-    if fate == "gives it up":
-        one.unknown(PAGES)
-        one.exchange()
-    elif fate == "ends":
-        retire(one)
-    else:
-        shared.advance(LEASE - 0.001)
-        renew(two)
-        assert wanted(two) == []
-        shared.advance(0.001)
-        renew(two)
-    assert wanted(two) == [PAGES]
-
-
 def test_robotstxt_of_a_host_with_a_delay(shared: Shared) -> None:
     """If another origin of the host has a delay, the fetch of robots.txt takes a turn like any
     request, with the delay before and after it, however many requests wait. If it does not take
@@ -496,33 +430,57 @@ def test_a_place_that_is_reserved(shared: Shared) -> None:
     release(worker, "x", HOST, 0.0, fetched=True)
     assert pop(worker, at_once=2) == "3"
     retire(worker)
-    assert not [name for name in shared.names() if name.startswith("parked:")]
+    assert not [name for name in shared.content() if name.startswith("parked:")]
 
 
 # Workers that end, die or miss an answer.
 
 
-def test_requests_of_a_dead_worker_come_back(
-    shared: Shared, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("fate", ["ends", "dies", "misses the answers"])
+def test_what_a_worker_had_returns(
+    shared: Shared, caplog: pytest.LogCaptureFixture, fate: str
 ) -> None:
-    """The requests of a worker that has not renewed its lease return to their old positions in the
-    queue, and its places at hosts are free. Whichever call finds it logs how many.
+    """If a worker ends, or misses the answers that handed it out, others get its requests, its
+    places at hosts and the robots.txt files that it was to fetch: at once, or when its lease expires
+    if it dies. Requests return to their old positions. Whichever call finds a dead worker logs how
+    many.
     """
-    dead, worker = shared.worker(), shared.worker(lease=1000.0)
-    know(worker, PAGES)
-    push(worker, PAGES, "1", "2", "3")
-    push(worker, PAGES, "0", priority=1)
+    one, two = shared.worker(), shared.worker(lease=1000.0)
+    know(two, PAGES)
+    push(two, PAGES, "1", "2", "3")
+    push(two, PAGES, "0", priority=1)
+    push(two, OTHER, "other")
     shared.advance(LEASE / 2)
-    assert pop_all(dead, at_once=2) == ["0", "1"]
-    shared.advance(LEASE - 0.001)
-    assert dead.is_alive
-    assert renew(worker) == 0
-    assert pop(worker, at_once=2) is None
-    shared.advance(0.001)
-    assert not dead.is_alive
-    assert worker.count_all() == 4
-    assert "the 2 requests that it had taken are in the queue again" in caplog.text
-    assert pop_all(worker, at_once=9) == ["0", "1", "2", "3"]
+    assert pop_all(one, at_once=2) == ["0", "1"]
+    assert wanted(one) == [OTHER]
+    assert acquire(one, "x", "c.example")
+    if fate == "ends":
+        retire(one)
+    elif fate == "misses the answers":
+        lose_an_answer(one)
+    else:
+        shared.advance(LEASE - 0.001)
+        assert one.is_alive
+        assert renew(two) == 0
+        assert pop(two, at_once=2) is None
+        assert wanted(two) == []
+        shared.advance(0.001)
+        assert not one.is_alive
+        assert two.count_all() == 5
+        assert "the 2 requests that it had taken are in the queue" in caplog.text
+    assert pop_all(two, at_once=9) == ["0", "1", "2", "3"]
+    assert wanted(two) == [OTHER]
+    assert acquire(two, "y", "c.example")
+
+
+def test_robotstxt_that_a_worker_gives_up(shared: Shared) -> None:
+    """If a worker says that it does not fetch a robots.txt after all, another one does."""
+    one, two = shared.worker(), shared.worker()
+    push(one, PAGES, "1")
+    assert wanted(one) == [PAGES]
+    one.unknown(PAGES)
+    one.exchange()
+    assert wanted(two) == [PAGES]
 
 
 def test_worker_that_was_taken_for_dead_comes_back(shared: Shared) -> None:
@@ -540,46 +498,11 @@ def test_worker_that_was_taken_for_dead_comes_back(shared: Shared) -> None:
     end(stopped, had)
     stopped.back(had.number)
     assert stopped.exchange() is not None
-    assert (shared.count(), shared.host(HOST)["in_flight"]) == (2, 1)
+    assert (shared.count(), state_of(shared.content(), HOST)["in_flight"]) == (2, 1)
     assert pop(worker) is None
     end(worker, found)
     assert pop(worker) == "2"
     assert shared.count() == 1
-
-
-def test_worker_that_ends(shared: Shared) -> None:
-    """When a worker ends, others get its unfinished requests and places at once."""
-    one, two = shared.worker(), shared.worker()
-    know(one, PAGES)
-    push(one, PAGES, "1", "2")
-    take(one)
-    assert acquire(one, "x", "c.example")
-    retire(one)
-    assert pop_all(two, at_once=2) == ["1", "2"]
-    assert acquire(two, "x", "c.example")
-    assert shared.redis.zcard(shared.key("workers")) == 1
-
-
-def test_answer_that_was_lost(shared: Shared) -> None:
-    """After a lost answer, a worker tells the server what it has. Requests and places that it never
-    got go to others. The rest stays with it, and what is done but not reported does not return.
-    """
-    one, two = shared.worker(), shared.worker()
-    know(one, PAGES)
-    push(one, PAGES, "1", "2", "3")
-    push(one, OTHER, "o")
-    held, done = take(one, at_once=3), take(one, at_once=3)
-    assert pop(one, at_once=3) == "3"  # The answers to this,
-    (lost,) = wanted(one)  # to this,
-    assert acquire(one, "x", "d.example")  # and to this are lost.
-    end(one, done)
-    lose_an_answer(one, *leases_of([held.number], [held.number]))
-    assert pop_all(two, at_once=3) == ["3"]
-    assert wanted(two) == [lost]
-    assert acquire(two, "y", "d.example")
-    end(one, held)
-    one.exchange()
-    assert shared.count() == 2
 
 
 def test_late_call(shared: Shared) -> None:
@@ -628,4 +551,4 @@ def test_what_is_known_of_hosts_expires(shared: Shared) -> None:
     assert shared.redis.hlen(shared.key("host:a.example")) <= 5
     shared.advance(25 * HOUR)
     retire(worker)
-    assert shared.names() == set()
+    assert not shared.content()

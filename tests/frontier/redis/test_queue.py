@@ -11,7 +11,7 @@ from scrapy.exceptions import DontCloseSpider
 
 from scrapy_rep.exceptions import RobotsDenied
 from tests.frontier.redis.crawls import AS_JSON, A, WorkerCrawl, begun, decode_errors
-from tests.frontier.redis.shared import LEASE, SEEN, renew, take_some
+from tests.frontier.redis.shared import SEEN, take_some
 
 if TYPE_CHECKING:
     from tests.frontier.redis.shared import Shared
@@ -113,28 +113,6 @@ def test_done_when_its_callback_is(shared: Shared) -> None:
     assert len(crawl.queue) == 0
 
 
-def test_a_page_and_its_links_go_in_one_call(shared: Shared) -> None:
-    """The end of a page, its links, and the request for the next page are one call. If the
-    worker dies before it, the page is fetched again: nothing is lost.
-    """
-    crawl, other = WorkerCrawl(shared, obey=False), shared.worker(lease=1000.0)
-    crawl.collect("page")
-    crawl.settle(1)
-    calls(shared)
-    crawl.answer(f"{A}/page", runs=False)
-    crawl.collect("link")
-    assert shared.count() == 1
-    crawl.engine.wake()
-    crawl.run()
-    assert crawl.on_network == [f"{A}/link"]
-    assert (shared.count(), calls(shared)) == (1, 1)
-    crawl.answer(f"{A}/link", runs=False)
-    crawl.collect("lost")
-    crawl.die()
-    shared.advance(LEASE)
-    assert renew(other) == 1
-
-
 def test_spider_that_closes(shared: Shared) -> None:
     """When the spider closes, unsent requests stay in the queue, and finished
     ones are not sent again.
@@ -183,32 +161,30 @@ def test_clear(shared: Shared) -> None:
 # When the server is called.
 
 
-def test_new_requests_go_in_batches(shared: Shared) -> None:
-    """New requests are sent at the latest after 20 ms, or when there are 100."""
-    crawl = WorkerCrawl(shared, obey=False)
-    crawl.settle(1)
-    crawl.collect(*range(99))
-    assert shared.count() == 0
-    crawl.collect(99)
-    assert shared.count() == 100
-    crawl.collect(100)
-    crawl.clock.advance(0.019)
-    assert shared.count() == 100
-    crawl.clock.advance(0.002)
-    assert shared.count() == 101
-
-
-def test_as_many_as_there_is_room_for(shared: Shared) -> None:
-    """A worker has as many requests as the downloader has room for, after one call, and one that
-    finds no more room.
+def test_few_calls(shared: Shared) -> None:
+    """One call is for a hundred new requests, or for what was collected in 20 ms; one for the end of
+    pages, their links, and as many requests as the downloader has room for.
     """
-    crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS=8)
-    for page in range(9):
-        crawl.push(f"http://{page}.example/")
+    crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS=3)
+    crawl.send()
     calls(shared)
+    crawl.collect(*range(99))
+    assert (shared.count(), calls(shared)) == (0, 0)
+    crawl.collect(99)
+    assert (shared.count(), calls(shared)) == (100, 1)
     crawl.run()
-    assert len(crawl.on_network) == 8
-    assert calls(shared) <= 2
+    assert (len(crawl.on_network), calls(shared)) == (3, 1)
+    crawl.serve()
+    crawl.collect("link")
+    assert shared.count() == 100
+    crawl.engine.wake()
+    crawl.run()
+    assert (len(crawl.on_network), shared.count(), calls(shared)) == (3, 98, 1)
+    crawl.collect("another link")
+    crawl.clock.advance(0.019)
+    assert calls(shared) == 0
+    crawl.clock.advance(0.002)
+    assert (shared.count(), calls(shared)) == (99, 1)
 
 
 def test_what_is_not_used_is_given_back(shared: Shared) -> None:

@@ -35,13 +35,8 @@ from tests.frontier.redis.shared import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TypeAlias
-
     from scrapy_rep.frontier.redis.worker import Worker
     from tests.frontier.redis.shared import Shared
-
-    Scenario: TypeAlias = Callable[[Shared, Worker, Worker], None]
 
 pytestmark = pytest.mark.newest
 
@@ -117,64 +112,54 @@ def test_ready_host_behind_many_that_wait(shared: Shared) -> None:
 # What a host waits for.
 
 
-def delay_after_a_request(shared: Shared, one: Worker, two: Worker) -> None:
-    """A Crawl-delay, from the end of a request."""
-    know(one, PAGES, delay=5.0, ago=9.0)
-    found = take(one, at_once=8)
-    shared.advance(3)
-    end(one, found)
-    one.exchange()
-
-
-def delay_after_robotstxt(shared: Shared, one: Worker, two: Worker) -> None:
-    """A Crawl-delay, from the request for the robots.txt that says it."""
-    know(one, PAGES, delay=7.0, ago=2.0)
-
-
-def longest_delay_of_its_origins(shared: Shared, one: Worker, two: Worker) -> None:
-    """The longest Crawl-delay of the origins of a host."""
-    know(one, SECURE, delay=5.0, ago=9.0)
-    know(two, PAGES, delay=1.0, ago=9.0)
-    end(one, take(one))
-    one.exchange()
-
-
-def delay_of_a_worker_that_died(shared: Shared, one: Worker, two: Worker) -> None:
-    """A Crawl-delay, from when a worker is found dead: it may have sent its request just before."""
-    know(one, PAGES, delay=5.0, ago=9.0)
-    take(shared.worker(lease=1.0))
-    shared.advance(1)
-    renew(one)
-
-
-def delay_of_an_image(shared: Shared, one: Worker, two: Worker) -> None:
-    """The delay after a request from outside the queue, such as one for an image."""
-    know(one, PAGES)
-    assert acquire(one, "image", HOST)
-    assert not acquire(two, "another", HOST)
-    assert pop(two) is None
-    release(one, "image", HOST, 5.0, fetched=True)
+def let_wait(shared: Shared, one: Worker, two: Worker, reason: str) -> None:
+    """Let the host of ``PAGES`` wait for five seconds."""
+    if reason == "its Crawl-delay after a request":
+        know(one, PAGES, delay=5.0, ago=9.0)
+        found = take(one, at_once=8)
+        shared.advance(3)
+        end(one, found)
+        one.exchange()
+    elif reason == "its Crawl-delay after the request for the robots.txt that says it":
+        know(one, PAGES, delay=7.0, ago=2.0)
+    elif reason == "the longest Crawl-delay of its origins":
+        know(one, SECURE, delay=5.0, ago=9.0)
+        know(two, PAGES, delay=1.0, ago=9.0)
+        end(one, take(one))
+        one.exchange()
+    elif reason == "its Crawl-delay after a worker that may have sent before it died":
+        know(one, PAGES, delay=5.0, ago=9.0)
+        take(shared.worker(lease=1.0))
+        shared.advance(1)
+        renew(one)
+    elif reason == "the delay after an image":
+        know(one, PAGES)
+        assert acquire(one, "image", HOST)
+        assert not acquire(two, "another", HOST)
+        assert pop(two) is None
+        release(one, "image", HOST, 5.0, fetched=True)
+    else:
+        raise ValueError(reason)
 
 
 @pytest.mark.parametrize(
-    "waits",
+    "reason",
     [
-        delay_after_a_request,
-        delay_after_robotstxt,
-        longest_delay_of_its_origins,
-        delay_of_a_worker_that_died,
-        delay_of_an_image,
+        "its Crawl-delay after a request",
+        "its Crawl-delay after the request for the robots.txt that says it",
+        "the longest Crawl-delay of its origins",
+        "its Crawl-delay after a worker that may have sent before it died",
+        "the delay after an image",
     ],
-    ids=lambda waits: waits.__name__.replace("_", " "),
 )
-def test_no_worker_sends_before(shared: Shared, waits: Scenario) -> None:
+def test_no_worker_sends_before(shared: Shared, reason: str) -> None:
     """Five seconds long, no worker gets a request of a host that must wait, and other hosts go on.
     The server says when to ask again. Then any worker gets one.
     """
     one, two = shared.worker(lease=1000.0), shared.worker(lease=1000.0)
     know(one, OTHER)
     push(one, PAGES, "1", "2", "3")
-    waits(shared, one, two)
+    let_wait(shared, one, two, reason)
     push(one, OTHER, "other")
     assert pop(two, at_once=8) == "other"
     shared.advance(4.999)
@@ -196,87 +181,61 @@ def test_delay_that_is_dropped(shared: Shared) -> None:
 # The places at a host.
 
 
-def its_limit(shared: Shared, one: Worker, two: Worker) -> None:
-    """As many as CONCURRENT_REQUESTS_PER_DOMAIN."""
-
-
-def limit_of_its_slot(shared: Shared, one: Worker, two: Worker) -> None:
-    """As many as its own limit in DOWNLOAD_SLOTS."""
-    one.limits = two.limits = one.limits._replace(of_hosts={HOST: (2, 0)})
-
-
-def one_with_a_delay(shared: Shared, one: Worker, two: Worker) -> None:
-    """One at a time, with a Crawl-delay."""
-    know(two, PAGES, delay=1.0, ago=9.0)
-
-
-def one_after_a_pause(shared: Shared, one: Worker, two: Worker) -> None:
-    """One after a pause, to ask whether the host is back."""
-    two.back_off(HOST, 7.0, 1.0)
-    shared.advance(7)
-
-
-def one_more_after_a_success(shared: Shared, one: Worker, two: Worker) -> None:
-    """One more after each success since the pause, whatever came from a cache."""
-    one_after_a_pause(shared, one, two)
-    end(one, take(one, at_once=8), pause=one.last_pause)
-    one.exchange()
-    end(one, take(one, at_once=8))
-    one.exchange()
-
-
-def success_before_the_pause(shared: Shared, one: Worker, two: Worker) -> None:
-    """None more after the success of a request that was sent before the pause."""
-    one_after_a_pause(shared, one, two)
-    found = take(two, at_once=8)
-    before = two.last_pause
-    one_after_a_pause(shared, one, two)
-    end(two, found, pause=before)
-    two.exchange()
-
-
-def all_after_enough_successes(shared: Shared, one: Worker, two: Worker) -> None:
-    """All that its limit allows, after as many successes since the pause."""
-    one_after_a_pause(shared, one, two)
-    for _ in range(3):
-        end(one, take(one, at_once=4), pause=one.last_pause)
-        one.exchange()
-
-
 @pytest.mark.parametrize(
-    ("scenario", "most"),
+    ("limit", "most"),
     [
-        (its_limit, 4),
-        (limit_of_its_slot, 2),
-        (one_with_a_delay, 1),
-        (one_after_a_pause, 1),
-        (one_more_after_a_success, 2),
-        (success_before_the_pause, 1),
-        (all_after_enough_successes, 4),
+        ("that of all hosts", 4),
+        ("that of its download slot", 2),
+        ("one, with a Crawl-delay", 1),
+        ("one after a pause, to ask whether the host is back", 1),
+        ("one more after a success that was not from a cache", 2),
+        ("none more after a success of before the pause", 1),
+        ("that of all hosts again, after enough successes", 4),
     ],
-    ids=lambda each: each.__name__.replace("_", " ") if callable(each) else str(each),
 )
-def test_most_at_once(shared: Shared, scenario: Scenario, most: int) -> None:
+def test_most_at_once(shared: Shared, limit: str, most: int) -> None:
     """So many requests to a host are in flight from all workers together. When one of them has
     left the downloader, another may go.
     """
     one, two = shared.worker(), shared.worker()
     know(one, PAGES)
     push(one, PAGES, *map(str, range(12)))
-    scenario(shared, one, two)
-    of_hosts = one.limits.of_hosts
-    found = []
-    for number in range(8):
-        worker = (one, two)[number % 2]
-        if (popped := take(worker, at_once=4, of_hosts=of_hosts)) is not None:
-            found.append((worker, popped))
-    assert len(found) == most
-    worker, popped = found[0]
-    end(worker, popped)
-    worker.exchange()
+
+    how: dict[str, Any] = {"at_once": 4}
+    if limit == "that of its download slot":
+        how |= {"gap": 5000, "of_hosts": {HOST: (2, 0)}}
+    elif limit == "one, with a Crawl-delay":
+        know(two, PAGES, delay=1.0, ago=9.0)
+    elif "pause" in limit or "success" in limit:
+        pause(shared, two)
+    if limit == "one more after a success that was not from a cache":
+        end(one, take(one, **how), pause=one.last_pause)
+        one.exchange()
+        end(one, take(one, **how))
+        one.exchange()
+    elif limit == "none more after a success of before the pause":
+        found, before = take(two, **how), two.last_pause
+        pause(shared, two)
+        end(two, found, pause=before)
+        two.exchange()
+    elif limit == "that of all hosts again, after enough successes":
+        for _ in range(3):
+            end(one, take(one, **how), pause=one.last_pause)
+            one.exchange()
+    sent = [(worker, take(worker, **how)) for worker in (one, two) * 4]
+    sent = [(worker, popped) for worker, popped in sent if popped is not None]
+    assert len(sent) == most
+    end(*sent[0])
+    sent[0][0].exchange()
     shared.advance(1)
-    assert take(two, at_once=4, of_hosts=of_hosts) is not None
-    assert take(two, at_once=4, of_hosts=of_hosts) is None
+    assert take(two, **how) is not None
+    assert take(two, **how) is None
+
+
+def pause(shared: Shared, worker: Worker) -> None:
+    """Let the host ask this worker for a pause, which passes."""
+    worker.back_off(HOST, 7.0, 1.0)
+    shared.advance(7)
 
 
 def test_pauses_are_told(shared: Shared) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import logging
 from contextlib import ExitStack, contextmanager
-from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -37,7 +36,7 @@ from tests.frontier.redis.shared import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from scrapy_rep.frontier.redis.worker import Link
     from tests.stores.redis_server import RedisServer
@@ -58,24 +57,24 @@ def no_memory(shared: Shared) -> Iterator[None]:
 
 
 @contextmanager
-def failing(link: Link, error: Exception, *, done: bool) -> Iterator[list[Any]]:
-    """Let calls raise *error*, after the server ran them if *done*. Yields a list of them."""
+def failing(
+    link: Link, error: Exception, *, done: bool = False, after: int = 0
+) -> Iterator[list[Any]]:
+    """Let calls raise *error*, but the first ones *after* which they do; the server runs the failing
+    ones too if *done*. Yields a list of all calls.
+    """
     real, calls = link._script, []
 
     def run(*args: Any) -> Any:
         calls.append(args)
+        if len(calls) <= after:
+            return real(*args)
         if done:
             real(*args)
         raise error
 
     with mock.patch.object(link, "_script", run):
         yield calls
-
-
-def fails_after(real: Callable[..., Any], times: int) -> Callable[..., Any]:
-    """Return a function that does what *real* does, and after some calls returns None."""
-    left = count(times, -1)
-    return lambda *args: real(*args) if next(left) > 0 else None
 
 
 def messages(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
@@ -124,7 +123,7 @@ def test_no_memory_as_redis_6_says_it(shared: Shared) -> None:
         "Error running script (call to f_1): @user_script:1: -OOM command not allowed "
         "when used memory > 'maxmemory'."
     )
-    with failing(worker._link, error, done=False):
+    with failing(worker._link, error):
         push(worker, EXEMPT, "2")
     assert worker.unsent == 1
     assert pop(worker) == "1"
@@ -171,12 +170,14 @@ def test_done_before_what_others_have_made(shared: Shared) -> None:
             end(worker, popped)
     with (
         mock.patch.object(worker_module, "MAX_UNSENT", 1),
-        mock.patch.object(worker, "_send", side_effect=fails_after(worker._send, 1)),
+        failing(worker._link, TimeoutError(), after=1),
     ):
         worker.exchange()
     assert worker.unsent == 1
     assert shared.count() == 2
+    shared.advance(2)
     worker.exchange()
+    assert worker.unsent == 0
     assert shared.count() == 2
 
 
@@ -230,14 +231,14 @@ def test_unsent_at_the_end(
 def test_failing_server_is_left_alone(
     shared: Shared, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A crawl tries a server that fails every few seconds, with one warning, does not spin and does
-    not end meanwhile. Later it goes on, and sends each request once.
+    """A crawl tries a server that fails every few seconds, with one warning, and does not spin. Later
+    it goes on, and sends each request once.
     """
     caplog.set_level(logging.INFO)
     crawl = WorkerCrawl(shared, obey=False)
     crawl.push_pages(1)
     crawl.run()
-    with failing(crawl.link, TimeoutError(), done=False) as calls:
+    with failing(crawl.link, TimeoutError()) as calls:
         crawl.answer(f"{A}/1")
         crawl.enqueue(Request(f"{A}/2"))
         wakes = crawl.engine.wakes

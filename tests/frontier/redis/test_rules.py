@@ -301,7 +301,8 @@ def test_pauses_that_last_too_long(shared: Shared) -> None:
 
 def test_one_worker_fetches_robotstxt_for_all(shared: Shared) -> None:
     """No request of a host is handed out before its robots.txt is known. One worker is asked to
-    fetch it, on behalf of the best request; then all workers may ask the host, until it is stale.
+    fetch it, on behalf of the best request, and another one if that gives it up; then all workers
+    may ask the host, until it is stale.
     """
     one, two = shared.worker(), shared.worker()
     push(one, PAGES, "1", "2")
@@ -311,7 +312,10 @@ def test_one_worker_fetches_robotstxt_for_all(shared: Shared) -> None:
     assert (popped.queue, popped.data, delay) == (PAGES, b"first", 0.0)
     assert wanted(two) == wanted(one) == []
     assert pop(two) is None
-    know(one, PAGES, holds=10.0)
+    one.unknown(PAGES)
+    one.exchange()
+    assert wanted(two) == [PAGES]
+    know(two, PAGES, holds=10.0)
     shared.advance(9.999)
     assert pop(two, at_once=8) == "first"
     shared.advance(0.001)
@@ -430,16 +434,6 @@ def test_what_a_worker_had_returns(
     assert pop_all(two, at_once=9) == ["0", "1", "2", "3"]
     assert wanted(two) == [OTHER]
     assert acquire(two, "y", "c.example")
-
-
-def test_robotstxt_that_a_worker_gives_up(shared: Shared) -> None:
-    """If a worker says that it does not fetch a robots.txt after all, another one does."""
-    one, two = shared.worker(), shared.worker()
-    push(one, PAGES, "1")
-    assert wanted(one) == [PAGES]
-    one.unknown(PAGES)
-    one.exchange()
-    assert wanted(two) == [PAGES]
 
 
 def test_worker_that_was_taken_for_dead_comes_back(shared: Shared) -> None:

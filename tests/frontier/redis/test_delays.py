@@ -4,10 +4,10 @@ what waits for them beside the queue. ``test_rules.py`` tells how the server kee
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 from scrapy import Request
@@ -16,8 +16,6 @@ from tests.frontier.redis.crawls import AS_JSON, A, WorkerCrawl, begun, decode_e
 from tests.frontier.redis.shared import LEASE, renew, take_some
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.frontier.redis.shared import Shared
 
 CRAWL_DELAY = "User-agent: *\nCrawl-delay: 3"
@@ -288,56 +286,45 @@ def test_an_image_beside_the_pages_of_two_workers(shared: Shared) -> None:
 # Workers that stand still.
 
 
-@contextmanager
-def standing_still(shared: Shared) -> Iterator[None]:
-    """Stop the timers of all workers meanwhile."""
-    timers, shared.clock._timers = shared.clock._timers, []
-    yield
-    shared.clock._timers = timers
-
-
-@pytest.mark.parametrize("is_missed", [True, False])
-def test_worker_that_stood_still(shared: Shared, *, is_missed: bool) -> None:
-    """A worker that stood still for longer than its lease may not send what it was about to, also
-    when it renews its lease. If no other worker has noticed, it may.
-    """
-    crawl, other = WorkerCrawl(shared, obey=False), shared.worker(lease=1000.0)
-    crawl.push_pages(1)
-    (request,) = crawl.run()
-    with standing_still(shared):
-        shared.advance(LEASE + 1)
-        assert not crawl.queue._leased.has_turn(request)
-        if is_missed:
-            renew(other)
-        crawl.send()
-        assert crawl.queue._leased.has_turn(request) is not is_missed
-
-
 @pytest.mark.parametrize(
-    "fate", ["stood still", "heard of a pause", "was taken for dead", "did not renew"]
+    "fate",
+    [
+        "stood still during a pause",
+        "heard of a pause",
+        "was taken for dead",
+        "has not renewed its lease",
+        "renewed its lease before others noticed",
+    ],
 )
 def test_what_was_handed_out_before(shared: Shared, fate: str) -> None:
     """A worker does not send what it was handed out before it stood still for longer than the pause
-    of a host, heard of the pause, or lost its lease, whether it has renewed that or not.
+    of a host, heard of the pause, or lost its lease, whether it has renewed that or not; nor what it
+    was about to send when it lost its lease. If no other worker has noticed, it may.
     """
     crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS=4)
     other = shared.worker(lease=1000.0, obeys=False)
     crawl.push_pages(1, 2, 3)
-    crawl.start(crawl.queue.pop())
+    request = crawl.queue.pop()
+    assert request is not None
+    crawl.start(request)
     crawl.die()
-    if fate == "stood still":
+    may_send = fate == "renewed its lease before others noticed"
+    if "pause" in fate:
         other.back_off("a.example", 1.0, 1.0)
-        shared.advance(2.0)
-    elif fate == "heard of a pause":
-        other.back_off("a.example", 1.0, 1.0)
-        crawl.send()
+        if fate == "heard of a pause":
+            crawl.send()
+        else:
+            shared.advance(2.0)
     else:
         crawl.queue._kept_until = inf  # The server was distant.
-        shared.advance(LEASE)
-        assert len(take_some(other, 8, at_once=8)) == 3
-        if fate == "was taken for dead":
+        shared.advance(LEASE + 1)
+        assert not crawl.queue._leased.has_turn(request)
+        if not may_send:
+            assert len(take_some(other, 8, at_once=8)) == 3
+        if fate != "has not renewed its lease":
             crawl.send()
-    assert crawl.queue.pop() is None
+        assert crawl.queue._leased.has_turn(request) is may_send
+    assert (crawl.queue.pop() is not None) is may_send
     assert not take_some(other, 8, at_once=8)
 
 
@@ -352,7 +339,7 @@ def test_turn_that_was_lost_while_a_request_waits(shared: Shared) -> None:
     stopped.run()
     assert stopped.on_network == [f"{A}/robots.txt"]
     stopped.answer(f"{A}/robots.txt", CRAWL_DELAY)  # The delay begins.
-    with standing_still(shared):
+    with mock.patch.object(shared.clock, "_timers", []):
         shared.advance(LEASE)
         renew(other.queue._worker)
         shared.advance(4)

@@ -76,6 +76,16 @@ def test_host_that_is_ready_for_longest_goes_first(shared: Shared) -> None:
     assert found == names * 3
 
 
+def test_hosts_take_turns_in_one_call(shared: Shared) -> None:
+    """Of the requests that one call gets, each host has its part."""
+    worker = shared.worker()
+    for queue, names in ((PAGES, ("a1", "a2", "a3")), (OTHER, ("b1", "b2", "b3"))):
+        know(worker, queue)
+        push(worker, queue, *names)
+    found = take_some(worker, 4, at_once=4)
+    assert {each.data for each in found} == {b"a1", b"a2", b"b1", b"b2"}
+
+
 def test_queues_of_a_host_take_turns(shared: Shared) -> None:
     """If a host gets one request at a time, its http pages, its https pages and those without a
     robots.txt take turns.

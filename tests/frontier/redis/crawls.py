@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,16 +16,19 @@ from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.frontier.redis import HostQueue
 from scrapy_rep.frontier.redis.dupefilter import DupeFilter
 from scrapy_rep.frontier.redis.worker import Link
-from tests.frontier.fakes import Crawl, FakeClock, FakeStoreClient
+from tests.frontier.fakes import Crawl, FakeClock, FakeStoreClient, is_robotstxt
+from tests.frontier.redis.shared import PREFIX, SEEN
 
 if TYPE_CHECKING:
-    from redis import Redis
     from twisted.python.failure import Failure
 
     from tests.frontier.redis.shared import Shared
 
-KEY = "spider:requests"
-SEEN = f"{{{KEY}}}:seen"
+A = "http://a.example"
+AS_JSON = SimpleNamespace(
+    dumps=lambda found: json.dumps(found, default=bytes.decode), loads=json.loads
+)
+"""A serializer whose requests a worker with pickle can't read."""
 
 
 class ErrbackSpider(Spider):
@@ -46,32 +51,38 @@ class OwnClock:
 
 
 class WorkerCrawl(Crawl):
-    """One of the crawls that share a queue, a clock and a store of robots.txt files."""
+    """One of the crawls that share a queue, a clock and, unless one *has no store*, a store of
+    robots.txt files.
+    """
 
     spider_class = ErrbackSpider
 
-    def __init__(self, shared: Shared, *, opens: bool = True, **settings: Any) -> None:
-        self._shared = shared
+    def __init__(
+        self,
+        shared: Shared,
+        *,
+        serializer: Any = None,
+        has_store: bool = True,
+        **settings: Any,
+    ) -> None:
         self._client = shared.server.client()
-        self._serializer = settings.pop("serializer", None)
-        settings = {
-            "REDIS_URL": shared.server.url,
-            "SCHEDULER_DUPEFILTER_KEY": SEEN,
-            **settings,
-        }
+        self._serializer = serializer
         if not hasattr(shared, "store_client"):
             shared.store_client = FakeStoreClient()
         super().__init__(
-            clock=OwnClock(shared.clock), store_client=shared.store_client, **settings
+            clock=OwnClock(shared.clock),
+            store_client=shared.store_client if has_store else None,
+            REDIS_URL=shared.server.url,
+            SCHEDULER_DUPEFILTER_KEY=SEEN,
+            **settings,
         )
         self.df = DupeFilter.from_spider(self.crawler.spider)
-        if opens:
-            self.opened()
-            self.engine.wake()
+        self.opened()
+        self.engine.wake()
 
     def _open_queues(self) -> list[HostQueue]:
-        spider = self.crawler.spider
-        return [HostQueue(self._client, spider, KEY, self._serializer)]
+        spider, key = self.crawler.spider, PREFIX.strip("{}")
+        return [HostQueue(self._client, spider, key, self._serializer)]
 
     @property
     def queue(self) -> HostQueue:
@@ -90,6 +101,11 @@ class WorkerCrawl(Crawl):
         self.send()
         return found
 
+    def push_pages(self, *names: object) -> None:
+        """Push a request to the host A for each name, and send it to the server."""
+        for name in names:
+            self.push(f"{A}/{name}")
+
     def send(self) -> None:
         """Send what the worker has collected, before it would do so itself."""
         self.queue._worker.exchange()
@@ -100,6 +116,28 @@ class WorkerCrawl(Crawl):
             return False
         self.push(request)
         return True
+
+    def collect(self, *names: object) -> None:
+        """Push requests to the host A as the scheduler does, without sending them."""
+        for name in names:
+            request = Request(f"{A}/{name}")
+            assert not self.df.request_seen(request)
+            self.queue.push(request)
+
+    def serve(
+        self, robotstxt: str = "", seconds: float = 0.0, **headers: Any
+    ) -> list[str]:
+        """Answer each request under way, so many *seconds* after the one before: robots.txt files
+        with this text, others with these headers. Return their URLs.
+        """
+        requests = list(self.network.requests)
+        for request in requests:
+            self.clock.advance(seconds)
+            if is_robotstxt(request):
+                self.answer(request, robotstxt, runs=False)
+            else:
+                self.answer(request, runs=False, **headers)
+        return [request.url for request in requests]
 
     def die(self) -> None:
         """Stop all timers of this crawl, as if the process was killed."""
@@ -115,5 +153,20 @@ class WorkerCrawl(Crawl):
         self.pass_time(max(end - self.clock.monotonic(), 0.0))
 
 
-def keys_of(client: Redis) -> set[str]:
-    return {key.decode() for key in client.scan_iter() if not key.startswith(b"test:")}
+def begun(shared: Shared, robotstxt: str = "", **settings: Any) -> WorkerCrawl:
+    """Return a worker that has read this robots.txt of the host A, and has a request for its first
+    page, /1.
+    """
+    crawl = WorkerCrawl(shared, **settings)
+    crawl.push_pages(1)
+    crawl.settle(0.1)
+    crawl.serve(robotstxt)
+    crawl.settle(0.1)
+    return crawl
+
+
+def decode_errors(caplog: pytest.LogCaptureFixture) -> int:
+    """Return the number of errors in the log, each of a request that can't be read."""
+    errors = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    assert all(text.startswith("Cannot decode a request") for text in errors)
+    return len(errors)

@@ -25,10 +25,6 @@ class Item:
     rank: tuple[int, int]
     holder: Member | None = None
 
-    @property
-    def host(self) -> str:
-        return host_of(self.queue)
-
 
 @dataclass(eq=False)
 class Member:

@@ -73,6 +73,33 @@ end
 """
 
 
+# Sets the time of the test, and deletes the keys that have expired.
+_SET_TIME = f"""
+local now = ARGV[1]
+redis.call('SET', '{_NOW}', now)
+local ends = redis.call('HGETALL', '{_ENDS}')
+for index = 1, #ends, 2 do
+    local key = ends[index]
+    if tonumber(ends[index + 1]) <= tonumber(now) or redis.call('EXISTS', key) == 0 then
+        redis.call('DEL', key)
+        redis.call('HDEL', '{_ENDS}', key)
+    end
+end
+"""
+
+# Returns each key, with what it holds if that is a text, a hash or a sorted set.
+_READ_ALL = """
+local found = {}
+for _, key in ipairs(redis.call('KEYS', '*')) do
+    local kind, value = redis.call('TYPE', key).ok, {}
+    if kind == 'string' then value = redis.call('GET', key) end
+    if kind == 'hash' then value = redis.call('HGETALL', key) end
+    if kind == 'zset' then value = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES') end
+    found[#found + 1] = { key, value }
+end
+return found
+"""
+
 _real_source = worker_module.source.__wrapped__  # The uncached function.
 
 
@@ -104,12 +131,7 @@ class ServerClock(FakeClock):
     def set_server(self, value: float) -> None:
         if self.is_server_away:
             return
-        now = round(value * 1000)
-        self._redis.set(_NOW, now)
-        for key, ends in self._redis.hgetall(_ENDS).items():
-            if int(ends) <= now or not self._redis.exists(key):
-                self._redis.delete(key)
-                self._redis.hdel(_ENDS, key)
+        self._redis.eval(_SET_TIME, 0, round(value * 1000))
 
 
 class Shared:
@@ -163,50 +185,41 @@ class Shared:
         self.clock.is_server_away = False
         self.clock.set_server(self.clock.monotonic())
 
-    @contextmanager
-    def suspended(self) -> Iterator[None]:
-        """Suspend the server. It executes the commands sent meanwhile when it resumes."""
-        with self.without_server(), self.server.suspended():
-            yield
-
     # The content of the server.
 
     def key(self, name: str) -> str:
         return f"{PREFIX}:{name}"
 
-    def names(self) -> set[str]:
-        """The names of all keys of the queue."""
-        found = {key.decode() for key in self.redis.scan_iter()} - {_NOW, _ENDS}
+    def content(self) -> dict[str, Any]:
+        """What the keys of the queue hold, in one step: texts, and dicts of hashes and of sorted
+        sets, with the best member first.
+        """
+        found: dict[str, Any] = {}
+        for key, value in self.redis.eval(_READ_ALL, 0):
+            if isinstance(value, list):
+                texts = [each.decode(errors="replace") for each in value]
+                value = dict(zip(texts[::2], texts[1::2], strict=True))
+            found[key.decode()] = value
+        found.pop(_NOW)
+        found.pop(_ENDS, None)
         assert all(key.startswith(f"{PREFIX}:") for key in found)
-        return {key.removeprefix(f"{PREFIX}:") for key in found}
+        return {key.removeprefix(f"{PREFIX}:"): found[key] for key in found}
 
     def count(self) -> int:
         return int(self.redis.get(self.key("count")) or 0)
-
-    def ready(self) -> dict[str, float]:
-        """Seconds until each ready queue is checked next."""
-        return self._moments("ready")
-
-    def wanted(self) -> dict[str, float]:
-        return self._moments("wanted")
-
-    def _moments(self, name: str) -> dict[str, float]:
-        now = self.clock.monotonic()
-        found = self.redis.zrange(self.key(name), 0, -1, withscores=True)
-        return {queue.decode(): moment / 1000 - now for queue, moment in found}
-
-    def host(self, name: str) -> dict[str, int]:
-        """The state of a host, without the fields that are 0."""
-        found = self.redis.hget(self.key(f"host:{name}"), "state") or b""
-        [names] = re.findall("(?s)local FIELDS = {(.*?)\\n}", _real_source())
-        fields = re.findall(r"'(\w+)',", names)
-        values = map(int, found.split())
-        return {one: each for one, each in zip(fields, values, strict=False) if each}
 
     def ends_in(self, name: str) -> float | None:
         """Seconds until a key expires, or None if it never does."""
         ends = self.redis.hget(_ENDS, self.key(name))
         return None if ends is None else int(ends) / 1000 - self.clock.monotonic()
+
+
+def state_of(content: dict[str, Any], host: str) -> dict[str, int]:
+    """The state of a host, without the fields that are 0."""
+    state = content.get(f"host:{host}", {}).get("state", "")
+    [names] = re.findall("(?s)local FIELDS = {(.*?)\\n}", _real_source())
+    values = zip(re.findall(r"'(\w+)',", names), map(int, state.split()), strict=False)
+    return {field: value for field, value in values if value}
 
 
 def push(

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import logging
 from contextlib import ExitStack, contextmanager
-from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -16,7 +15,7 @@ from redis.exceptions import ResponseError
 from scrapy import Request
 
 from scrapy_rep.frontier.redis import worker as worker_module
-from tests.frontier.redis.crawls import WorkerCrawl
+from tests.frontier.redis.crawls import A, WorkerCrawl
 from tests.frontier.redis.shared import (
     EXEMPT,
     LEASE,
@@ -37,21 +36,12 @@ from tests.frontier.redis.shared import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from scrapy_rep.frontier.redis.worker import Link
     from tests.stores.redis_server import RedisServer
 
 pytestmark = pytest.mark.newest
-
-A = "http://a.example"
-
-
-@pytest.fixture
-def impatient(server: RedisServer) -> Iterator[Shared]:
-    """A queue whose workers wait half a second for a server that hangs."""
-    with Shared(server, timeout=0.5) as found:
-        yield found
 
 
 @contextmanager
@@ -67,28 +57,24 @@ def no_memory(shared: Shared) -> Iterator[None]:
 
 
 @contextmanager
-def failing(link: Link, error: Exception, *, done: bool) -> Iterator[None]:
-    """Let calls raise *error*, after the server ran them if *done*."""
-    real = link._script
+def failing(
+    link: Link, error: Exception, *, done: bool = False, after: int = 0
+) -> Iterator[list[Any]]:
+    """Let calls raise *error*, but the first ones *after* which they do; the server runs the failing
+    ones too if *done*. Yields a list of all calls.
+    """
+    real, calls = link._script, []
 
     def run(*args: Any) -> Any:
+        calls.append(args)
+        if len(calls) <= after:
+            return real(*args)
         if done:
             real(*args)
         raise error
 
     with mock.patch.object(link, "_script", run):
-        yield
-
-
-def fails_after(real: Callable[..., Any], times: int) -> Callable[..., Any]:
-    """Return a function that does what *real* does, and after some calls returns None."""
-    left = count(times, -1)
-    return lambda *args: real(*args) if next(left) > 0 else None
-
-
-def answer_all(crawl: WorkerCrawl) -> None:
-    for url in crawl.on_network:
-        crawl.answer(url)
+        yield calls
 
 
 def messages(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
@@ -137,7 +123,7 @@ def test_no_memory_as_redis_6_says_it(shared: Shared) -> None:
         "Error running script (call to f_1): @user_script:1: -OOM command not allowed "
         "when used memory > 'maxmemory'."
     )
-    with failing(worker._link, error, done=False):
+    with failing(worker._link, error):
         push(worker, EXEMPT, "2")
     assert worker.unsent == 1
     assert pop(worker) == "1"
@@ -184,12 +170,14 @@ def test_done_before_what_others_have_made(shared: Shared) -> None:
             end(worker, popped)
     with (
         mock.patch.object(worker_module, "MAX_UNSENT", 1),
-        mock.patch.object(worker, "_send", side_effect=fails_after(worker._send, 1)),
+        failing(worker._link, TimeoutError(), after=1),
     ):
         worker.exchange()
     assert worker.unsent == 1
     assert shared.count() == 2
+    shared.advance(2)
     worker.exchange()
+    assert worker.unsent == 0
     assert shared.count() == 2
 
 
@@ -199,8 +187,7 @@ def test_no_more_is_popped_while_much_is_unsent(shared: Shared) -> None:
     still reports finished requests, and does not call the server constantly.
     """
     crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=2)
-    for number in range(4):
-        crawl.push(f"{A}/{number}")
+    crawl.push_pages(0, 1, 2, 3)
     crawl.run()
     with no_memory(shared):
         crawl.enqueue(Request(f"{A}/made/0"))
@@ -210,7 +197,7 @@ def test_no_more_is_popped_while_much_is_unsent(shared: Shared) -> None:
         for number in range(1, 20):
             crawl.enqueue(Request(f"{A}/made/{number}"))
         before = crawl.engine.wakes
-        answer_all(crawl)
+        crawl.serve()
         crawl.settle(20)
         assert crawl.on_network == []
         assert crawl.engine.wakes - before < 100
@@ -231,8 +218,7 @@ def test_unsent_at_the_end(
     crawl = WorkerCrawl(shared, obey=False)
     with ExitStack() as stack:
         with no_memory(shared):
-            crawl.push(f"{A}/1")
-            crawl.push(f"{A}/2")
+            crawl.push_pages(1, 2)
         if not is_back:
             stack.enter_context(no_memory(shared))
         crawl.close(0)
@@ -243,24 +229,20 @@ def test_unsent_at_the_end(
 
 
 def test_failing_server_is_left_alone(
-    impatient: Shared, caplog: pytest.LogCaptureFixture
+    shared: Shared, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A crawl tries a server that hangs every few seconds, with one warning, does not spin and does
-    not end meanwhile. Later it goes on, and sends each request once.
+    """A crawl tries a server that fails every few seconds, with one warning, and does not spin. Later
+    it goes on, and sends each request once.
     """
     caplog.set_level(logging.INFO)
-    crawl = WorkerCrawl(impatient, obey=False)
-    crawl.push(f"{A}/1")
+    crawl = WorkerCrawl(shared, obey=False)
+    crawl.push_pages(1)
     crawl.run()
-    calls = []
-    with impatient.suspended():
+    with failing(crawl.link, TimeoutError()) as calls:
         crawl.answer(f"{A}/1")
         crawl.enqueue(Request(f"{A}/2"))
-        real = crawl.link._failed
-        crawl.link._failed = lambda error: (calls.append(error), real(error))
         wakes = crawl.engine.wakes
         crawl.settle(10)
-        assert len(crawl.queue) >= 1
         assert crawl.on_network == []
     assert 2 <= len(calls) <= 10
     assert crawl.engine.wakes - wakes <= 150
@@ -270,12 +252,15 @@ def test_failing_server_is_left_alone(
     assert messages(caplog, logging.INFO).count("The queue in Redis works again") == 1
 
 
-def test_length_while_it_fails(impatient: Shared) -> None:
-    """While the length of the queue is unknown, the crawl does not end."""
-    crawl = WorkerCrawl(impatient, obey=False)
-    assert len(crawl.queue) == 0
-    with impatient.suspended():
-        assert len(crawl.queue) == 1
+def test_server_that_hangs(server: RedisServer) -> None:
+    """A worker waits for a server that hangs for its time-out only. While the length of the queue is
+    unknown, the crawl does not end.
+    """
+    with Shared(server, timeout=0.5) as shared:
+        crawl = WorkerCrawl(shared, obey=False)
+        assert len(crawl.queue) == 0
+        with server.suspended():
+            assert len(crawl.queue) == 1
 
 
 @pytest.mark.parametrize("lost", ["push", "pop"])
@@ -295,7 +280,7 @@ def test_answer_that_does_not_come(shared: Shared, lost: str) -> None:
             assert crawl.run() == []
     crawl.settle(5)
     assert sorted(crawl.on_network) == urls
-    answer_all(crawl)
+    crawl.serve()
     crawl.settle()
     assert len(crawl.queue) == 0
 
@@ -304,8 +289,7 @@ def test_answer_that_does_not_come_to_who_has_a_batch(shared: Shared) -> None:
     """After a lost answer, a worker keeps the requests that it was handed out and has not popped."""
     crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS=4)
     other = shared.worker(lease=1000.0, obeys=False)
-    for number in range(3):
-        crawl.push(f"{A}/{number}")
+    crawl.push_pages(0, 1, 2)
     crawl.start(crawl.queue.pop())
     crawl.die()
     crawl.queue._kept_until = inf  # The server was distant.
@@ -324,36 +308,29 @@ def test_counter_that_is_lost_or_garbled(
     shared: Shared, caplog: pytest.LogCaptureFixture, counter: str, value: str
 ) -> None:
     """If a counter of the queue is lost or garbled, the requests are counted again, with
-    one warning. The crawl loses no request, sends none twice, and ends.
+    one warning. No request is lost or sent twice, and the crawl ends.
     """
-    crawls = [
-        WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=2)
-        for _ in range(2)
-    ]
-    crawl, other = crawls
-    for number in range(6):
-        crawl.push(f"{A}/{number}")
-    crawl.settle()
-    crawl.answer(f"{A}/0")
-    crawl.settle()
+    worker, other = shared.worker(), shared.worker()
+    push(worker, EXEMPT, *"123456")
+    found = take_some(worker, 2, at_once=9)
+    shared.advance(0.001)
     key = shared.key(counter)
     shared.redis.delete(key)
     if value == "text":
         shared.redis.set(key, "spam")
     elif value == "list":
         shared.redis.rpush(key, "spam")
-    assert len(other.queue) == 5
-    for number in range(6, 9):
-        crawl.push(f"{A}/{number}")
-    crawl.settle()
-    assert len(crawl.queue) == 8
-    for _ in range(8):
-        for each in crawls:
-            answer_all(each)
-            each.settle()
-    assert len(crawl.queue) == len(other.queue) == 0
-    crawl.settle(20)
-    sent = [request.url for request in crawl.sent + other.sent]
-    assert sorted(sent) == [f"{A}/{number}" for number in range(9)]
+    assert other.count_all() == 6
+    push(worker, EXEMPT, *"789")
+    assert other.count_all() == 9
+    for popped in found:
+        end(worker, popped)
+    worker.exchange()
+    found += take_some(other, 9, at_once=9)
+    assert [popped.data.decode() for popped in found] == [*"123456789"]
+    for popped in found[2:]:
+        end(other, popped)
+    other.exchange()
+    assert worker.count_all() == other.count_all() == 0
     warnings = messages(caplog, logging.WARNING)
     assert [text[:30] for text in warnings] == ["A counter of the queue in Redi"]

@@ -9,7 +9,6 @@ from unittest import mock
 
 import pytest
 
-from scrapy_rep.frontier.redis.worker import leases_of
 from tests.frontier.redis.shared import (
     EXEMPT,
     HOUR,
@@ -29,19 +28,15 @@ from tests.frontier.redis.shared import (
     release,
     renew,
     retire,
+    state_of,
     take,
     take_some,
     wanted,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TypeAlias
-
     from scrapy_rep.frontier.redis.worker import Worker
     from tests.frontier.redis.shared import Shared
-
-    Scenario: TypeAlias = Callable[[Shared, Worker, Worker], None]
 
 pytestmark = pytest.mark.newest
 
@@ -81,6 +76,16 @@ def test_host_that_is_ready_for_longest_goes_first(shared: Shared) -> None:
     assert found == names * 3
 
 
+def test_hosts_take_turns_in_one_call(shared: Shared) -> None:
+    """Of the requests that one call gets, each host has its part."""
+    worker = shared.worker()
+    for queue, names in ((PAGES, ("a1", "a2", "a3")), (OTHER, ("b1", "b2", "b3"))):
+        know(worker, queue)
+        push(worker, queue, *names)
+    found = take_some(worker, 4, at_once=4)
+    assert {each.data for each in found} == {b"a1", b"a2", b"b1", b"b2"}
+
+
 def test_queues_of_a_host_take_turns(shared: Shared) -> None:
     """If a host gets one request at a time, its http pages, its https pages and those without a
     robots.txt take turns.
@@ -117,108 +122,54 @@ def test_ready_host_behind_many_that_wait(shared: Shared) -> None:
 # What a host waits for.
 
 
-def delay_after_a_request(shared: Shared, one: Worker, two: Worker) -> None:
-    """A Crawl-delay, from the end of a request."""
-    know(one, PAGES, delay=5.0, ago=9.0)
-    found = take(one, at_once=8)
-    shared.advance(3)
-    end(one, found)
-    one.exchange()
-
-
-def delay_after_robotstxt(shared: Shared, one: Worker, two: Worker) -> None:
-    """A Crawl-delay, from the request for the robots.txt that says it."""
-    know(one, PAGES, delay=7.0, ago=2.0)
-
-
-def longest_delay_of_its_origins(shared: Shared, one: Worker, two: Worker) -> None:
-    """The longest Crawl-delay of the origins of a host."""
-    know(one, SECURE, delay=5.0, ago=9.0)
-    know(two, PAGES, delay=1.0, ago=9.0)
-    end(one, take(one))
-    one.exchange()
-
-
-def delay_of_a_worker_that_died(shared: Shared, one: Worker, two: Worker) -> None:
-    """A Crawl-delay, from when a worker is found dead: it may have sent its request just before."""
-    know(one, PAGES, delay=5.0, ago=9.0)
-    take(shared.worker(lease=1.0))
-    shared.advance(1)
-    renew(one)
-
-
-def visiting_hours(shared: Shared, one: Worker, two: Worker) -> None:
-    """The Visit-time of a host."""
-    know(one, PAGES, opens=5.0)
-
-
-def download_delay(shared: Shared, one: Worker, two: Worker) -> None:
-    """DOWNLOAD_DELAY, between the starts of two requests."""
-    know(one, PAGES)
-    take(one, at_once=8, gap=5000)
-
-
-def delay_of_its_slot(shared: Shared, one: Worker, two: Worker) -> None:
-    """The delay of its own in DOWNLOAD_SLOTS."""
-    know(one, PAGES)
-    take(one, at_once=8, of_hosts={HOST: (8, 5000)})
-
-
-def delay_that_autothrottle_sets(shared: Shared, one: Worker, two: Worker) -> None:
-    """The delay that AutoThrottle has set in one worker."""
-    know(one, PAGES)
-    end(one, take(one, at_once=8), gap=5000)
-    one.exchange()
-    take(two, at_once=8)
-
-
-def pause(shared: Shared, one: Worker, two: Worker) -> None:
-    """A pause that the host asked one worker for."""
-    know(one, PAGES)
-    one.back_off(HOST, 5.0, 1.0)
-
-
-def longest_pause(shared: Shared, one: Worker, two: Worker) -> None:
-    """The pause that ends last, if several workers were asked for one."""
-    know(one, PAGES)
-    one.back_off(HOST, 5.0, 1.0)
-    two.back_off(HOST, 2.0, 1.0)
-
-
-def delay_of_an_image(shared: Shared, one: Worker, two: Worker) -> None:
-    """The delay after a request from outside the queue, such as one for an image."""
-    know(one, PAGES)
-    assert acquire(one, "image", HOST)
-    assert not acquire(two, "another", HOST)
-    assert pop(two) is None
-    release(one, "image", HOST, 5.0, fetched=True)
+def let_wait(shared: Shared, one: Worker, two: Worker, reason: str) -> None:
+    """Let the host of ``PAGES`` wait for five seconds."""
+    if reason == "its Crawl-delay after a request":
+        know(one, PAGES, delay=5.0, ago=9.0)
+        found = take(one, at_once=8)
+        shared.advance(3)
+        end(one, found)
+        one.exchange()
+    elif reason == "its Crawl-delay after the request for the robots.txt that says it":
+        know(one, PAGES, delay=7.0, ago=2.0)
+    elif reason == "the longest Crawl-delay of its origins":
+        know(one, SECURE, delay=5.0, ago=9.0)
+        know(two, PAGES, delay=1.0, ago=9.0)
+        end(one, take(one))
+        one.exchange()
+    elif reason == "its Crawl-delay after a worker that may have sent before it died":
+        know(one, PAGES, delay=5.0, ago=9.0)
+        take(shared.worker(lease=1.0))
+        shared.advance(1)
+        renew(one)
+    elif reason == "the delay after an image":
+        know(one, PAGES)
+        assert acquire(one, "image", HOST)
+        assert not acquire(two, "another", HOST)
+        assert pop(two) is None
+        release(one, "image", HOST, 5.0, fetched=True)
+    else:
+        raise ValueError(reason)
 
 
 @pytest.mark.parametrize(
-    "waits",
+    "reason",
     [
-        delay_after_a_request,
-        delay_after_robotstxt,
-        longest_delay_of_its_origins,
-        delay_of_a_worker_that_died,
-        visiting_hours,
-        download_delay,
-        delay_of_its_slot,
-        delay_that_autothrottle_sets,
-        pause,
-        longest_pause,
-        delay_of_an_image,
+        "its Crawl-delay after a request",
+        "its Crawl-delay after the request for the robots.txt that says it",
+        "the longest Crawl-delay of its origins",
+        "its Crawl-delay after a worker that may have sent before it died",
+        "the delay after an image",
     ],
-    ids=lambda waits: waits.__name__.replace("_", " "),
 )
-def test_no_worker_sends_before(shared: Shared, waits: Scenario) -> None:
+def test_no_worker_sends_before(shared: Shared, reason: str) -> None:
     """Five seconds long, no worker gets a request of a host that must wait, and other hosts go on.
     The server says when to ask again. Then any worker gets one.
     """
     one, two = shared.worker(lease=1000.0), shared.worker(lease=1000.0)
     know(one, OTHER)
     push(one, PAGES, "1", "2", "3")
-    waits(shared, one, two)
+    let_wait(shared, one, two, reason)
     push(one, OTHER, "other")
     assert pop(two, at_once=8) == "other"
     shared.advance(4.999)
@@ -240,87 +191,61 @@ def test_delay_that_is_dropped(shared: Shared) -> None:
 # The places at a host.
 
 
-def its_limit(shared: Shared, one: Worker, two: Worker) -> None:
-    """As many as CONCURRENT_REQUESTS_PER_DOMAIN."""
-
-
-def limit_of_its_slot(shared: Shared, one: Worker, two: Worker) -> None:
-    """As many as its own limit in DOWNLOAD_SLOTS."""
-    one.limits = two.limits = one.limits._replace(of_hosts={HOST: (2, 0)})
-
-
-def one_with_a_delay(shared: Shared, one: Worker, two: Worker) -> None:
-    """One at a time, with a Crawl-delay."""
-    know(two, PAGES, delay=1.0, ago=9.0)
-
-
-def one_after_a_pause(shared: Shared, one: Worker, two: Worker) -> None:
-    """One after a pause, to ask whether the host is back."""
-    two.back_off(HOST, 7.0, 1.0)
-    shared.advance(7)
-
-
-def one_more_after_a_success(shared: Shared, one: Worker, two: Worker) -> None:
-    """One more after each success since the pause, whatever came from a cache."""
-    one_after_a_pause(shared, one, two)
-    end(one, take(one, at_once=8), pause=one.last_pause)
-    one.exchange()
-    end(one, take(one, at_once=8))
-    one.exchange()
-
-
-def success_before_the_pause(shared: Shared, one: Worker, two: Worker) -> None:
-    """None more after the success of a request that was sent before the pause."""
-    one_after_a_pause(shared, one, two)
-    found = take(two, at_once=8)
-    before = two.last_pause
-    one_after_a_pause(shared, one, two)
-    end(two, found, pause=before)
-    two.exchange()
-
-
-def all_after_enough_successes(shared: Shared, one: Worker, two: Worker) -> None:
-    """All that its limit allows, after as many successes since the pause."""
-    one_after_a_pause(shared, one, two)
-    for _ in range(3):
-        end(one, take(one, at_once=4), pause=one.last_pause)
-        one.exchange()
-
-
 @pytest.mark.parametrize(
-    ("scenario", "most"),
+    ("limit", "most"),
     [
-        (its_limit, 4),
-        (limit_of_its_slot, 2),
-        (one_with_a_delay, 1),
-        (one_after_a_pause, 1),
-        (one_more_after_a_success, 2),
-        (success_before_the_pause, 1),
-        (all_after_enough_successes, 4),
+        ("that of all hosts", 4),
+        ("that of its download slot", 2),
+        ("one, with a Crawl-delay", 1),
+        ("one after a pause, to ask whether the host is back", 1),
+        ("one more after a success that was not from a cache", 2),
+        ("none more after a success of before the pause", 1),
+        ("that of all hosts again, after enough successes", 4),
     ],
-    ids=lambda each: each.__name__.replace("_", " ") if callable(each) else str(each),
 )
-def test_most_at_once(shared: Shared, scenario: Scenario, most: int) -> None:
+def test_most_at_once(shared: Shared, limit: str, most: int) -> None:
     """So many requests to a host are in flight from all workers together. When one of them has
     left the downloader, another may go.
     """
     one, two = shared.worker(), shared.worker()
     know(one, PAGES)
     push(one, PAGES, *map(str, range(12)))
-    scenario(shared, one, two)
-    of_hosts = one.limits.of_hosts
-    found = []
-    for number in range(8):
-        worker = (one, two)[number % 2]
-        if (popped := take(worker, at_once=4, of_hosts=of_hosts)) is not None:
-            found.append((worker, popped))
-    assert len(found) == most
-    worker, popped = found[0]
-    end(worker, popped)
-    worker.exchange()
+
+    how: dict[str, Any] = {"at_once": 4}
+    if limit == "that of its download slot":
+        how |= {"gap": 5000, "of_hosts": {HOST: (2, 0)}}
+    elif limit == "one, with a Crawl-delay":
+        know(two, PAGES, delay=1.0, ago=9.0)
+    elif "pause" in limit or "success" in limit:
+        pause(shared, two)
+    if limit == "one more after a success that was not from a cache":
+        end(one, take(one, **how), pause=one.last_pause)
+        one.exchange()
+        end(one, take(one, **how))
+        one.exchange()
+    elif limit == "none more after a success of before the pause":
+        found, before = take(two, **how), two.last_pause
+        pause(shared, two)
+        end(two, found, pause=before)
+        two.exchange()
+    elif limit == "that of all hosts again, after enough successes":
+        for _ in range(3):
+            end(one, take(one, **how), pause=one.last_pause)
+            one.exchange()
+    sent = [(worker, take(worker, **how)) for worker in (one, two) * 4]
+    sent = [(worker, popped) for worker, popped in sent if popped is not None]
+    assert len(sent) == most
+    end(*sent[0])
+    sent[0][0].exchange()
     shared.advance(1)
-    assert take(two, at_once=4, of_hosts=of_hosts) is not None
-    assert take(two, at_once=4, of_hosts=of_hosts) is None
+    assert take(two, **how) is not None
+    assert take(two, **how) is None
+
+
+def pause(shared: Shared, worker: Worker) -> None:
+    """Let the host ask this worker for a pause, which passes."""
+    worker.back_off(HOST, 7.0, 1.0)
+    shared.advance(7)
 
 
 def test_pauses_are_told(shared: Shared) -> None:
@@ -386,7 +311,8 @@ def test_pauses_that_last_too_long(shared: Shared) -> None:
 
 def test_one_worker_fetches_robotstxt_for_all(shared: Shared) -> None:
     """No request of a host is handed out before its robots.txt is known. One worker is asked to
-    fetch it, on behalf of the best request; then all workers may ask the host, until it is stale.
+    fetch it, on behalf of the best request, and another one if that gives it up; then all workers
+    may ask the host, until it is stale.
     """
     one, two = shared.worker(), shared.worker()
     push(one, PAGES, "1", "2")
@@ -396,7 +322,10 @@ def test_one_worker_fetches_robotstxt_for_all(shared: Shared) -> None:
     assert (popped.queue, popped.data, delay) == (PAGES, b"first", 0.0)
     assert wanted(two) == wanted(one) == []
     assert pop(two) is None
-    know(one, PAGES, holds=10.0)
+    one.unknown(PAGES)
+    one.exchange()
+    assert wanted(two) == [PAGES]
+    know(two, PAGES, holds=10.0)
     shared.advance(9.999)
     assert pop(two, at_once=8) == "first"
     shared.advance(0.001)
@@ -429,28 +358,6 @@ def test_some_are_fetched_at_once(shared: Shared) -> None:
         know(worker, queue)
     assert wanted(worker, enough=2) == []
     assert wanted(worker, enough=3) == queues[2:]
-
-
-@pytest.mark.parametrize("fate", ["gives it up", "ends", "dies"])
-def test_robotstxt_that_a_worker_does_not_fetch(shared: Shared, fate: str) -> None:
-    """If a worker does not fetch a robots.txt after all, another one does: at once if it says so or
-    ends, otherwise when its lease expires.
-    """
-    one, two = shared.worker(), shared.worker(lease=1000.0)
-    push(one, PAGES, "1")
-    assert wanted(one) == [PAGES]
-    if fate == "gives it up":
-        one.unknown(PAGES)
-        one.exchange()
-    elif fate == "ends":
-        retire(one)
-    else:
-        shared.advance(LEASE - 0.001)
-        renew(two)
-        assert wanted(two) == []
-        shared.advance(0.001)
-        renew(two)
-    assert wanted(two) == [PAGES]
 
 
 def test_robotstxt_of_a_host_with_a_delay(shared: Shared) -> None:
@@ -496,33 +403,47 @@ def test_a_place_that_is_reserved(shared: Shared) -> None:
     release(worker, "x", HOST, 0.0, fetched=True)
     assert pop(worker, at_once=2) == "3"
     retire(worker)
-    assert not [name for name in shared.names() if name.startswith("parked:")]
+    assert not [name for name in shared.content() if name.startswith("parked:")]
 
 
 # Workers that end, die or miss an answer.
 
 
-def test_requests_of_a_dead_worker_come_back(
-    shared: Shared, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("fate", ["ends", "dies", "misses the answers"])
+def test_what_a_worker_had_returns(
+    shared: Shared, caplog: pytest.LogCaptureFixture, fate: str
 ) -> None:
-    """The requests of a worker that has not renewed its lease return to their old positions in the
-    queue, and its places at hosts are free. Whichever call finds it logs how many.
+    """If a worker ends, or misses the answers that handed it out, others get its requests, its
+    places at hosts and the robots.txt files that it was to fetch: at once, or when its lease expires
+    if it dies. Requests return to their old positions. Whichever call finds a dead worker logs how
+    many.
     """
-    dead, worker = shared.worker(), shared.worker(lease=1000.0)
-    know(worker, PAGES)
-    push(worker, PAGES, "1", "2", "3")
-    push(worker, PAGES, "0", priority=1)
+    one, two = shared.worker(), shared.worker(lease=1000.0)
+    know(two, PAGES)
+    push(two, PAGES, "1", "2", "3")
+    push(two, PAGES, "0", priority=1)
+    push(two, OTHER, "other")
     shared.advance(LEASE / 2)
-    assert pop_all(dead, at_once=2) == ["0", "1"]
-    shared.advance(LEASE - 0.001)
-    assert dead.is_alive
-    assert renew(worker) == 0
-    assert pop(worker, at_once=2) is None
-    shared.advance(0.001)
-    assert not dead.is_alive
-    assert worker.count_all() == 4
-    assert "the 2 requests that it had taken are in the queue again" in caplog.text
-    assert pop_all(worker, at_once=9) == ["0", "1", "2", "3"]
+    assert pop_all(one, at_once=2) == ["0", "1"]
+    assert wanted(one) == [OTHER]
+    assert acquire(one, "x", "c.example")
+    if fate == "ends":
+        retire(one)
+    elif fate == "misses the answers":
+        lose_an_answer(one)
+    else:
+        shared.advance(LEASE - 0.001)
+        assert one.is_alive
+        assert renew(two) == 0
+        assert pop(two, at_once=2) is None
+        assert wanted(two) == []
+        shared.advance(0.001)
+        assert not one.is_alive
+        assert two.count_all() == 5
+        assert "the 2 requests that it had taken are in the queue" in caplog.text
+    assert pop_all(two, at_once=9) == ["0", "1", "2", "3"]
+    assert wanted(two) == [OTHER]
+    assert acquire(two, "y", "c.example")
 
 
 def test_worker_that_was_taken_for_dead_comes_back(shared: Shared) -> None:
@@ -540,46 +461,11 @@ def test_worker_that_was_taken_for_dead_comes_back(shared: Shared) -> None:
     end(stopped, had)
     stopped.back(had.number)
     assert stopped.exchange() is not None
-    assert (shared.count(), shared.host(HOST)["in_flight"]) == (2, 1)
+    assert (shared.count(), state_of(shared.content(), HOST)["in_flight"]) == (2, 1)
     assert pop(worker) is None
     end(worker, found)
     assert pop(worker) == "2"
     assert shared.count() == 1
-
-
-def test_worker_that_ends(shared: Shared) -> None:
-    """When a worker ends, others get its unfinished requests and places at once."""
-    one, two = shared.worker(), shared.worker()
-    know(one, PAGES)
-    push(one, PAGES, "1", "2")
-    take(one)
-    assert acquire(one, "x", "c.example")
-    retire(one)
-    assert pop_all(two, at_once=2) == ["1", "2"]
-    assert acquire(two, "x", "c.example")
-    assert shared.redis.zcard(shared.key("workers")) == 1
-
-
-def test_answer_that_was_lost(shared: Shared) -> None:
-    """After a lost answer, a worker tells the server what it has. Requests and places that it never
-    got go to others. The rest stays with it, and what is done but not reported does not return.
-    """
-    one, two = shared.worker(), shared.worker()
-    know(one, PAGES)
-    push(one, PAGES, "1", "2", "3")
-    push(one, OTHER, "o")
-    held, done = take(one, at_once=3), take(one, at_once=3)
-    assert pop(one, at_once=3) == "3"  # The answers to this,
-    (lost,) = wanted(one)  # to this,
-    assert acquire(one, "x", "d.example")  # and to this are lost.
-    end(one, done)
-    lose_an_answer(one, *leases_of([held.number], [held.number]))
-    assert pop_all(two, at_once=3) == ["3"]
-    assert wanted(two) == [lost]
-    assert acquire(two, "y", "d.example")
-    end(one, held)
-    one.exchange()
-    assert shared.count() == 2
 
 
 def test_late_call(shared: Shared) -> None:
@@ -628,4 +514,4 @@ def test_what_is_known_of_hosts_expires(shared: Shared) -> None:
     assert shared.redis.hlen(shared.key("host:a.example")) <= 5
     shared.advance(25 * HOUR)
     retire(worker)
-    assert shared.names() == set()
+    assert not shared.content()

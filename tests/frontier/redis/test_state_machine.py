@@ -1,12 +1,7 @@
-"""A state machine that drives the shared queue with random operations of workers.
-
-``SCRAPY_REP_STATE_EXAMPLES`` is the number of crawls, ``SCRAPY_REP_STATE_STEPS`` the number
-of steps in each.
-"""
+"""A state machine that drives the shared queue with random operations of workers."""
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
 from itertools import count
 from math import inf
@@ -34,6 +29,7 @@ from tests.frontier.redis.shared import (
     PAGES,
     SECURE,
     Shared,
+    state_of,
 )
 
 if TYPE_CHECKING:
@@ -42,9 +38,6 @@ if TYPE_CHECKING:
     from tests.stores.redis_server import RedisServer
 
 pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
-
-EXAMPLES = int(os.environ.get("SCRAPY_REP_STATE_EXAMPLES", "50"))
-STEPS = int(os.environ.get("SCRAPY_REP_STATE_STEPS", "40"))
 
 QUEUES = (PAGES, SECURE, EXEMPT, OTHER)
 HOSTS = ("a.example", "b.example", "c.example")
@@ -177,7 +170,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
             model.fetches(member, popped.queue)
             assert ms(delay) == model.host(popped.queue).delay
         if len(answer.found) < most:
-            not_known = self.shared.wanted()
+            not_known = self.shared.content().get("wanted", {})
             for queue in QUEUES:
                 if model.waiting(queue) and queue not in not_known:
                     assert not model.must_go(queue), f"{queue} is forgotten"
@@ -289,30 +282,25 @@ class SharedQueueMachine(RuleBasedStateMachine):
     def nothing_is_lost(self) -> None:
         if not self.members:
             return
-        shared, model = self.shared, self.model
-        ready, not_known = shared.ready(), shared.wanted()
-        assert not ready.keys() & not_known.keys()
+        model, content = self.model, self.shared.content()
+        ready, wanted = content.get("ready", {}), content.get("wanted", {})
+        assert not ready.keys() & wanted.keys()
         for queue in QUEUES:
-            data = shared.redis.zrange(shared.key(f"queue:{queue}"), 0, -1)
-            names = [each[14:].decode() for each in data]
+            names = [each[14:] for each in content.get(f"queue:{queue}", {})]
             assert names == [item.name for item in model.waiting(queue)]
-            assert not names or queue in ready or queue in not_known
-        assert shared.count() == len(model.items)
-        leases = [name for name in shared.names() if name.startswith("leases:")]
-        held: dict[str, list[str]] = {}
-        for name in leases:
-            fields = shared.redis.hkeys(shared.key(name))
-            held[name.removeprefix("leases:")] = sorted(map(bytes.decode, fields))
-        assert held == {
-            member.name: sorted(
-                [f"={number}" for number in account.items]
-                + [f"@{number}" for number in account.places]
-            )
+            assert not names or queue in ready or queue in wanted
+        assert int(content.get("count", 0)) == len(model.items)
+        leases = [name for name in content if name.startswith("leases:")]
+        assert {
+            name.removeprefix("leases:"): sorted(content[name]) for name in leases
+        } == {
+            member.name: sorted(leases_of(account.items, account.places))
             for member, account in model.accounts.items()
             if account.items or account.places
         }
         for host in HOSTS:
-            assert shared.host(host).get("in_flight", 0) == model.under_way(host)
+            in_flight = state_of(content, host).get("in_flight", 0)
+            assert in_flight == model.under_way(host)
 
     def teardown(self) -> None:
         with self.patches:
@@ -358,7 +346,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
         for _ in range(WORKERS + len(self.model.accounts)):
             self.pass_time(LEASE / 4)
             self.tell(0)
-        names = self.shared.names() - {"number", "count", "workers"}
+        names = self.shared.content().keys() - {"number", "count", "workers"}
         assert all(name.startswith(("host:", "pauses")) for name in names), names
         for name in names:
             assert self.shared.ends_in(name) <= 25 * HOUR
@@ -375,9 +363,8 @@ def test_any_workers(redis_server: RedisServer) -> None:
     run_state_machine_as_test(
         SharedQueueMachine,
         settings=settings(
-            max_examples=EXAMPLES,
-            stateful_step_count=STEPS,
-            deadline=None,
+            max_examples=2 * settings.default.max_examples,
+            stateful_step_count=40,
             suppress_health_check=list(HealthCheck),
         ),
     )

@@ -1,4 +1,4 @@
-"""The Redis store: its clock, faults of the server, and keys of others."""
+"""The Redis store: its clock, faults of the server, addresses, and keys of others."""
 
 from __future__ import annotations
 
@@ -64,31 +64,19 @@ def its_store(own_server: RedisServer) -> Iterator[RedisStore]:
         yield store
 
 
-# How long entries and locks stay.
-
-
-def test_an_entry_expires(store: RedisStore, client: Redis, prefix: str) -> None:
-    """The server removes an entry when it is out of use."""
+def test_how_long_entries_and_locks_stay(
+    store: RedisStore, client: Redis, prefix: str
+) -> None:
+    """The server removes an entry when it is out of use, and a lock when its seconds are over, by
+    the clock of the server. A lock for less than a millisecond lasts a millisecond.
+    """
     put(store)
     left = client.pttl(f"{prefix}:file:{ORIGIN}") / 1000
     assert 3600 - MAX_WAITS < left <= 3600
-
-
-def test_a_lock_expires(store: RedisStore, client: Redis, prefix: str) -> None:
-    """The server removes a lock when its seconds are over, by the clock of the server. A lock for
-    less than a millisecond lasts a millisecond.
-    """
-    with closing(client.pubsub()) as events:
-        events.subscribe("__keyevent@0__:expired")
-        assert events.get_message(timeout=MAX_WAITS)["type"] == "subscribe"
-        assert lock(store, ORIGIN, "dead", 0.0001)
-        name = f"{prefix}:lock:{ORIGIN}".encode()
-        # Locks of other tests may expire too. Without any event this raises, on
-        # None.
-        while events.get_message(timeout=MAX_WAITS)["data"] != name:
-            pass
-    assert lock(store, ORIGIN, "next", 30)
-    assert 0 < client.pttl(name) <= 30_000
+    assert lock(store, ORIGIN, "one", 30)
+    assert 0 < client.pttl(f"{prefix}:lock:{ORIGIN}") <= 30_000
+    assert lock(store, ORIGIN, "one", 0.0001)
+    assert client.pttl(f"{prefix}:lock:{ORIGIN}") <= 1
 
 
 # Faults of the server.
@@ -140,40 +128,28 @@ def test_no_memory(own_server: RedisServer, its_store: RedisStore) -> None:
 # Its address, and keys of others.
 
 
-def test_on_a_port() -> None:
-    """Host, port, database and password come from the URL; databases are separate."""
+def test_an_address_with_a_password() -> None:
+    """Host, port, database and password come from the address. Crawls with different databases or
+    prefixes share nothing. Error messages have the address without the password.
+    """
     if BINARY is None:
         pytest.skip("There is no redis-server on the PATH")
     port = free_port()
-    with RedisServer(port) as server, closing(server.client()) as client:
-        client.config_set("requirepass", "secret")
-        url = f"redis://:secret@127.0.0.1:{port}"
-        with (
-            closing(RedisStore(f"{url}/1")) as one,
-            closing(RedisStore(f"{url}/2?socket_timeout=20")) as two,
-        ):
+    url = f"redis://:secret@127.0.0.1:{port}"
+    with (
+        closing(RedisStore(f"{url}/1?client_name=secret")) as one,
+        closing(RedisStore(f"{url}/1?socket_timeout=20", "prefix")) as prefixed,
+        closing(RedisStore(f"{url}/2")) as two,
+    ):
+        sentence = r"^redis://\*\*\*@127\.0\.0\.1:\d+/1: "
+        with pytest.raises(StoreError, match=sentence) as raised:
+            read(one, ORIGIN)
+        assert "secret" not in str(raised.value)
+        with RedisServer(port) as server, closing(server.client()) as client:
+            client.config_set("requirepass", "secret")
             put(one)
             assert read(one, ORIGIN) == DATA
-            assert read(two, ORIGIN) is None
-
-
-def test_secrets_stay_secret() -> None:
-    """Error messages have the address without the password."""
-    url = f"redis://me:secret@127.0.0.1:{free_port()}/1?client_name=secret"
-    sentence = r"^redis://\*\*\*@127\.0\.0\.1:\d+/1: "
-    with (
-        closing(RedisStore(url)) as store,
-        pytest.raises(StoreError, match=sentence) as raised,
-    ):
-        read(store, ORIGIN)
-    assert "secret" not in str(raised.value)
-
-
-def test_prefixes_are_apart(redis_server: RedisServer, store: RedisStore) -> None:
-    """Crawls with different prefixes on one server share nothing."""
-    put(store)
-    with closing(RedisStore(redis_server.url, uuid4().hex)) as other:
-        assert read(other, ORIGIN) is None
+            assert read(prefixed, ORIGIN) is read(two, ORIGIN) is None
 
 
 def test_values_of_others(store: RedisStore, client: Redis, prefix: str) -> None:

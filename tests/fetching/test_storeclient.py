@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 import zlib
@@ -12,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import DeferredLock, DeferredSemaphore
 
 from scrapy_rep.exceptions import SpiderClosing, StoreError
 from scrapy_rep.fetching import storeclient
+from scrapy_rep.fetching.locks import held
 from scrapy_rep.fetching.storeclient import StoreClient
 from scrapy_rep.protocol.access.results import AccessResult, Entry
 from scrapy_rep.protocol.origins import Origin
@@ -216,6 +219,27 @@ async def test_closed_while_it_fetches() -> None:
         may_go_on.set()
         await maybe_deferred_to_future(closed)
         assert worker.store.locks == {}
+
+
+@pytest.mark.parametrize("steps", range(5))
+@pytest.mark.parametrize("kind", [DeferredLock, lambda: DeferredSemaphore(1)])
+@coroutine_test
+async def test_a_wait_that_is_cancelled_as_it_ends(kind: type, steps: int) -> None:
+    """One that is cancelled in the moment in which it gets the lock leaves it to the next one."""
+    lock, landing = kind(), asyncio.get_running_loop().create_future()
+
+    async def hold() -> None:
+        async with held(lock):
+            await landing
+
+    _, second, third = [asyncio.ensure_future(hold()) for _ in range(3)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    landing.set_result(None)
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.wait_for(third, 10)
 
 
 # A store that fails.

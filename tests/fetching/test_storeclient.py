@@ -167,7 +167,9 @@ async def test_one_of_many_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @coroutine_test
 async def test_what_is_known_is_no_news() -> None:
-    """An entry that has expired, or is known already, does not prevent a fetch."""
+    """An entry that has expired, or is known already, does not prevent a fetch, which has the lock
+    until it ends.
+    """
     worker, known = Worker(), entry()
 
     def is_news(entry: Entry) -> bool:
@@ -176,6 +178,7 @@ async def test_what_is_known_is_no_news() -> None:
     for kept in (entry(age=10, holds=5), known):
         await worker.put(kept)
         assert await worker.get(serves=is_news) is None
+        assert worker.store.locks == {}
 
 
 @coroutine_test

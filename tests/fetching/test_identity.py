@@ -18,33 +18,28 @@ HEADER = {"DEFAULT_REQUEST_HEADERS": {"User-Agent": "headerbot/1.0"}}
 
 
 @pytest.mark.parametrize(
-    ("settings", "tokens"),
+    ("settings", "header", "tokens"),
     [
-        ({"USER_AGENT": "defaultbot/2.0 (+https://example.com/)"}, ("defaultbot",)),
-        ({"USER_AGENT": "defaultbot", **HEADER}, ("headerbot",)),
-        ({"USER_AGENT": "a", "ROBOTSTXT_USER_AGENT": ["b", "c"]}, ("b", "c")),
-        ({"USER_AGENT": BROWSER, "ROBOTSTXT_USER_AGENT": "ownbot"}, ("ownbot",)),
-        ({"USER_AGENT": BROWSER}, ()),
-        ({"USER_AGENT": ""}, ()),
+        ({"USER_AGENT": "defaultbot/2.0 (+https://example.com/)"}, None, "defaultbot"),
+        ({"USER_AGENT": "defaultbot", **HEADER}, None, "headerbot"),
+        ({"USER_AGENT": "a", **HEADER}, "own/1.0", "own"),
+        ({"USER_AGENT": "a", "ROBOTSTXT_USER_AGENT": ["b", "c"]}, None, "b c"),
+        ({"USER_AGENT": BROWSER, "ROBOTSTXT_USER_AGENT": "ownbot"}, None, "ownbot"),
+        ({"ROBOTSTXT_USER_AGENT": "b"}, "own/1.0", "b"),
+        ({"USER_AGENT": BROWSER}, None, ""),
+        ({"USER_AGENT": ""}, None, ""),
     ],
 )
-def test_settings(settings: dict[str, Any], tokens: tuple[str, ...]) -> None:
-    """The product token is that of USER_AGENT, without version and URL. A User-Agent in
-    DEFAULT_REQUEST_HEADERS has priority, and ROBOTSTXT_USER_AGENT over any header.
-    """
-    assert Identity.of(fake_crawler(settings)).tokens(None) == tokens
-
-
-@pytest.mark.parametrize(
-    ("settings", "tokens"),
-    [(HEADER, ("own",)), ({"ROBOTSTXT_USER_AGENT": "b"}, ("b",))],
-)
-def test_the_header_of_a_request(
-    settings: dict[str, Any], tokens: tuple[str, ...]
+def test_which_name_counts(
+    settings: dict[str, Any], header: str | None, tokens: str
 ) -> None:
-    """The User-Agent header of a request has priority over all settings of the header."""
-    request = Request("http://example.com/", headers={"User-Agent": "own/1.0"})
-    assert Identity.of(fake_crawler(settings)).tokens(request) == tokens
+    """The product token is that of USER_AGENT, without version and URL. A User-Agent in
+    DEFAULT_REQUEST_HEADERS has priority, then the *header* of a request, and ROBOTSTXT_USER_AGENT
+    over any header.
+    """
+    request = Request("http://example.com/", headers={"User-Agent": header or ""})
+    identity = Identity.of(fake_crawler(settings))
+    assert identity.tokens(request if header else None) == tuple(tokens.split())
 
 
 @pytest.mark.parametrize(

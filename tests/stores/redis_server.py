@@ -58,9 +58,6 @@ class RedisServer:
             "--save": "",
             "--appendonly": self._appendonly,
             "--appendfsync": "always",
-            # Notifies of expired locks, so that tests need not wait.
-            "--notify-keyspace-events": "Ex",
-            "--hz": "100",
         }
         assert BINARY is not None
         arguments = [part for option in options.items() for part in option]

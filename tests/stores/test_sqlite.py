@@ -1,17 +1,16 @@
-"""The SQLite store: several processes on a file, a file that fails, and files of others."""
+"""The SQLite store: a file that fails, one that other processes use, and files of others."""
 
 from __future__ import annotations
 
-import os
+import re
+import resource
+import shutil
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from itertools import count
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,14 +19,12 @@ from scrapy_rep.exceptions import StoreError
 from scrapy_rep.stores.entries import MAX_SIZE
 from scrapy_rep.stores.sqlite import SCHEMA, SqliteStore
 from scrapy_rep.stores.testing import lock, read
-from tests import forks
 from tests.stores.places import ORIGIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-NUMBERS = count()
 DATA = b"data"
 UNTIL = 2**33
 
@@ -44,14 +41,8 @@ def store(path: Path) -> Iterator[SqliteStore]:
         yield store
 
 
-@pytest.fixture
-def filled(path: Path) -> bytes:
-    """The content of a file with a hundred entries, and one of ORIGIN."""
-    with closing(SqliteStore(path)) as store:
-        for number in range(100):
-            store.put(f"http://{number}.example", DATA, UNTIL, "writer")
-        store.put(ORIGIN, DATA, UNTIL, "writer")
-    return path.read_bytes()
+def put(store: SqliteStore, key: str = ORIGIN, data: bytes = DATA) -> None:
+    store.put(key, data, UNTIL, "writer")
 
 
 def sql(path: Path, *statements: str) -> Any:
@@ -66,92 +57,44 @@ def sql(path: Path, *statements: str) -> Any:
 
 def check_works(store: SqliteStore) -> None:
     """Check that *store* keeps data and locks."""
-    store.put(ORIGIN, b"after", UNTIL, "writer")
+    put(store, data=b"after")
     assert read(store, ORIGIN) == b"after"
     assert lock(store, ORIGIN, "one", 30)
 
 
-# A process that is killed, or cannot write.
+# Writes that fail.
 
 
-def process(code: str, path: Path, *arguments: object) -> subprocess.Popen[str]:
-    prelude = (
-        "import sys\n"
-        "from tests.stores.test_sqlite import *\n"
-        "from scrapy_rep.exceptions import StoreError\n"
-        "store = SqliteStore(sys.argv[1])\n"
-    )
-    # A name of its own, so that no other process reads it while it is written.
-    module = f"its_module_{next(NUMBERS)}"
-    (path.parent / f"{module}.py").write_text(prelude + code)
-    # Other tests measure the coverage of this code in this process.
-    env = {name: value for name, value in os.environ.items() if "COV" not in name}
-    command = [module, *map(str, [path, *arguments])]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    return forks.start(command, **pipes, text=True, cwd=path.parent, env=env)
+def test_a_process_that_is_killed(
+    path: Path, store: SqliteStore, tmp_path: Path
+) -> None:
+    """The files that a killed process leaves behind, of which one is a write-ahead log, have all
+    entries that it has put.
+    """
+    put(store)
+    left = tmp_path / "left"
+    left.mkdir()
+    for file in path.parent.glob(f"{path.name}*"):
+        shutil.copy(file, left)
+    with closing(SqliteStore(left / path.name)) as other:
+        assert read(other, ORIGIN) == DATA
+        check_works(other)
 
 
-def output(of: subprocess.Popen[str]) -> list[str]:
-    """Return the output of a process that has succeeded."""
-    printed, _ = of.communicate(timeout=120)
-    assert of.returncode == 0
-    return printed.splitlines()
-
-
-WRITE = """
-for number in range(int(sys.argv[2]), 1_000_000):
-    store.put(f"http://{number}.example", b"%d\\n" % number * 3000, UNTIL, "writer")
-    print(number, flush=True)
-"""
-
-
-@pytest.mark.slow
-def test_killed_while_writing(path: Path) -> None:
-    """Entries written before a process is killed are intact, and the next one continues."""
-    written = 0
-    for enough in (1, 7, 20, 30):
-        writer = process(WRITE, path, written)
-        for _ in range(enough):
-            assert int(writer.stdout.readline()) == written
-            written += 1
-        writer.kill()
-        written += len(writer.communicate(timeout=120)[0].splitlines())
-        with closing(SqliteStore(path)) as store:
-            for number in range(written):
-                found = read(store, f"http://{number}.example")
-                assert found == b"%d\n" % number * 3000
-    assert sql(path, "PRAGMA integrity_check") == "ok"
-
-
-FILL = """
-import resource
-store.put(ORIGIN, DATA, UNTIL, "writer")
-_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
-failed = 0
-for number in range(200):
-    body = b"".join(b"%d" % (line ** 3 * number) for line in range(1000))
-    try:
-        store.put(f"http://{number}.example", body, UNTIL, "writer")
-    except StoreError as error:
-        failed += 1
-        message = str(error)
-assert read(store, ORIGIN) == DATA
-resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-check_works(store)
-print(failed, message)
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on file sizes")
-def test_no_space(path: Path) -> None:
+def test_no_space(path: Path, store: SqliteStore) -> None:
     """When the disk is full, calls raise StoreError, entries can be read, and writing
     resumes when there is space.
     """
-    [printed] = output(process(FILL, path))
-    failed, message = printed.split(" ", 1)
-    assert 0 < int(failed) < 200
-    assert message.startswith(f"{path}: ")
+    put(store)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
+    try:
+        with pytest.raises(StoreError, match=rf"^{re.escape(str(path))}: "):
+            put(store, "http://long.example", bytes(400_000))
+        assert read(store, ORIGIN) == DATA
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    check_works(store)
     assert sql(path, "PRAGMA integrity_check") == "ok"
 
 
@@ -160,11 +103,11 @@ def test_a_file_that_stays_locked(path: Path) -> None:
     writes again once the lock is free.
     """
     with closing(SqliteStore(path, timeout=0.01)) as store:
-        store.put(ORIGIN, DATA, UNTIL, "writer")
+        put(store)
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoreError, match="database is locked"):
-                store.put(ORIGIN, b"after", UNTIL, "writer")
+                put(store, data=b"after")
             with pytest.raises(StoreError, match="database is locked"):
                 lock(store, ORIGIN, "one", 30)
             assert read(store, ORIGIN) == DATA
@@ -176,20 +119,20 @@ def test_calls_that_wait_for_one_that_waits(path: Path) -> None:
     the file as long as the first one."""
     calls, timeout = 8, 0.5
     with closing(SqliteStore(path, timeout=timeout)) as store:
-        store.put(ORIGIN, DATA, UNTIL, "writer")
+        put(store)
         ready = threading.Barrier(calls)
 
-        def put(_: int) -> str:
+        def call(_: int) -> str:
             ready.wait(60)
             with pytest.raises(StoreError) as raised:
-                store.put(ORIGIN, b"after", UNTIL, "writer")
+                put(store, data=b"after")
             return str(raised.value)
 
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             start = time.monotonic()
             with ThreadPoolExecutor(calls) as pool:
-                errors = list(pool.map(put, range(calls)))
+                errors = list(pool.map(call, range(calls)))
             took = time.monotonic() - start
         assert sum("another call takes too long" in each for each in errors) > 0
         assert sum("is locked" in each for each in errors) > 0
@@ -213,15 +156,15 @@ def test_what_is_out_of_use_goes(path: Path) -> None:
     """Entries and locks whose time is over are removed, a bounded number at once."""
     with closing(SqliteStore(path)) as store:
         for number in range(700):
-            store.put(f"http://{number}.example", DATA, UNTIL, "writer")
+            put(store, f"http://{number}.example")
             lock(store, f"http://{number}.example", "dead", 30)
         sql(path, "UPDATE entries SET until = 1800000")
     with closing(SqliteStore(path)) as store:
         for left in (900, 400, 0):
-            store.put(ORIGIN, DATA, UNTIL, "writer")
+            put(store)
             assert sql(path, "SELECT count(*) FROM entries") == left + 1
             for _ in range(99):
-                store.put(ORIGIN, DATA, UNTIL, "writer")
+                put(store)
         assert read(store, ORIGIN) == DATA
 
 
@@ -229,11 +172,13 @@ def test_what_is_out_of_use_goes(path: Path) -> None:
 
 
 def test_it_is_kept(path: Path) -> None:
-    """Entries are there when the file is opened again, and no other file is left. While it is open,
-    readers do not wait for the writer. A call after closing does not open it again.
+    """An empty file is used like a missing one. Entries are there when the file is opened again, and
+    no other file is left. While it is open, readers do not wait for the writer. A call after closing
+    does not open it again.
     """
+    path.touch()
     with closing(SqliteStore(path)) as store:
-        store.put(ORIGIN, DATA, UNTIL, "writer")
+        put(store)
         assert sql(path, "PRAGMA journal_mode") == "wal"
     with pytest.raises(StoreError, match="it is closed"):
         read(store, ORIGIN)
@@ -257,7 +202,7 @@ def test_removed_while_it_is_open(path: Path, store: SqliteStore) -> None:
     """SQLite would go on writing to the deleted file. Instead the call fails, and the
     next one creates the file again.
     """
-    store.put(ORIGIN, DATA, UNTIL, "writer")
+    put(store)
     path.unlink()
     with pytest.raises(StoreError, match="it was moved or removed"):
         read(store, ORIGIN)
@@ -270,67 +215,61 @@ def test_removed_while_it_is_open(path: Path, store: SqliteStore) -> None:
 def test_names_that_are_no_text(store: SqliteStore) -> None:
     """An origin that cannot be encoded is a StoreError."""
     with pytest.raises(StoreError, match="surrogates not allowed"):
-        store.put("http://\udc80", DATA, UNTIL, "writer")
-
-
-def results(store: SqliteStore) -> list[object]:
-    """Return the result of each call, or its StoreError; other errors are raised."""
-    found: list[object] = []
-    for call in (
-        lambda: read(store, ORIGIN),
-        lambda: read(store, "http://50.example"),
-        lambda: store.put(ORIGIN, b"after", UNTIL, "writer"),
-        lambda: lock(store, ORIGIN, "one", 30),
-        lambda: store.unlock(ORIGIN, "one"),
-    ):
-        try:
-            found.append(call())
-        except StoreError:
-            found.append(StoreError)
-    return found
+        put(store, "http://\udc80")
 
 
 @pytest.mark.parametrize("tenth", range(10))
 @pytest.mark.parametrize("damage", [b"\xa5" * 5000, None], ids=["changed", "cut"])
 def test_damaged(
-    path: Path, store: SqliteStore, filled: bytes, tenth: int, damage: bytes | None
+    path: Path, store: SqliteStore, tenth: int, damage: bytes | None
 ) -> None:
-    """A read of a damaged or truncated file gives a whole entry, none, or a StoreError."""
-    at = len(filled) * tenth // 10
-    rest = b"" if damage is None else damage + filled[at + 5000 :]
-    path.write_bytes(filled[:at] + rest)
-    for answer in results(store)[:2]:
-        assert answer in {None, StoreError, DATA}
+    """A call on a damaged or truncated file raises nothing but StoreError. What is read is a whole
+    entry.
+    """
+    for number in range(100):
+        put(store, f"http://{number}.example")
+    store.close()
+    whole = path.read_bytes()
+    at = len(whole) * tenth // 10
+    rest = b"" if damage is None else damage + whole[at + 5000 :]
+    path.write_bytes(whole[:at] + rest)
+    with closing(SqliteStore(path)) as damaged:
+        for key in ("http://0.example", "http://50.example"):
+            with suppress(StoreError):
+                assert read(damaged, key) in {None, DATA}
+            with suppress(StoreError):
+                put(damaged, key)
 
 
-@pytest.mark.usefixtures("filled")
-def test_a_row_of_any_length(path: Path) -> None:
-    """Data that are too long for an entry are not read."""
-    for length, found in ((MAX_SIZE, bytes(MAX_SIZE)), (50 * MAX_SIZE, "too long")):
-        sql(
-            path,
-            f"UPDATE entries SET data = zeroblob({length}) WHERE key = '{ORIGIN}'",
-        )
-        tracemalloc.start()
-        try:
-            with closing(SqliteStore(path)) as store:
-                assert read(store, ORIGIN) == found
-            assert tracemalloc.get_traced_memory()[1] < 10 * MAX_SIZE
-        finally:
-            tracemalloc.stop()
-
-
-@pytest.mark.usefixtures("filled")
-@pytest.mark.parametrize("value", ["NULL", "7", "'text'", "zeroblob(900)"])
-def test_a_damaged_row(path: Path, store: SqliteStore, value: str) -> None:
-    """A row with other data than bytes is replaced by the next write."""
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (f"zeroblob({MAX_SIZE})", bytes(MAX_SIZE)),
+        (f"zeroblob({50 * MAX_SIZE})", "too long"),
+        ("NULL", "too long"),  # It has no length, and is no entry either.
+        ("7", 7),
+        ("'text'", "text"),
+    ],
+    ids=["as long as an entry", "too long", "NULL", "a number", "text"],
+)
+def test_a_row_of_any_kind(
+    path: Path, store: SqliteStore, value: str, found: object
+) -> None:
+    """Data that are too long for an entry are not read. Data of any kind are replaced by the next
+    write.
+    """
+    put(store)
     sql(path, f"UPDATE entries SET data = {value}")
-    read(store, ORIGIN)
+    tracemalloc.start()
+    try:
+        assert read(store, ORIGIN) == found
+        assert tracemalloc.get_traced_memory()[1] < 10 * MAX_SIZE
+    finally:
+        tracemalloc.stop()
     check_works(store)
 
 
 # Files of others.
-
 
 TABLE = "CREATE TABLE entries (precious TEXT)"
 OURS = f"PRAGMA application_id = {SCHEMA.application_id}"
@@ -357,12 +296,17 @@ def test_a_file_of_others(
     else:
         path.write_bytes(b"User-agent: *\n" * 1000)
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=rf"robots\.db: {error}"):
-        store.put(ORIGIN, DATA, UNTIL, "writer")
-    assert results(store) == [StoreError] * 5
+    for call in (
+        lambda: put(store),
+        lambda: read(store, ORIGIN),
+        lambda: lock(store, ORIGIN, "one", 30),
+        lambda: store.unlock(ORIGIN, "one"),
+    ):
+        with pytest.raises(StoreError, match=rf"robots\.db: {error}"):
+            call()
     assert path.read_bytes() == before
     path.unlink()
-    assert results(store) == [None, None, None, True, None]
+    check_works(store)
 
 
 def test_an_earlier_version(path: Path, store: SqliteStore) -> None:
@@ -380,9 +324,3 @@ def test_an_earlier_version(path: Path, store: SqliteStore) -> None:
     check_works(store)
     assert sql(path, "PRAGMA user_version") == SCHEMA.version
     assert sql(path, "SELECT count(*) FROM sqlite_master WHERE type = 'table'") == 1
-
-
-def test_an_empty_file(path: Path, store: SqliteStore) -> None:
-    """An empty file is used like a missing one."""
-    path.touch()
-    check_works(store)

@@ -1,5 +1,6 @@
-"""What pages and files state has its effect: a downloader middleware reads it, and a spider
-middleware drops links and items. With fake responses.
+"""What a crawl does with the items, links and files of responses that state indexing rules or usage
+preferences: the downloader middleware that reads these, and the spider middleware that drops items
+and links, with fake responses.
 """
 
 from __future__ import annotations

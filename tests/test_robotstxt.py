@@ -170,7 +170,7 @@ def test_switched_off() -> None:
 
 @coroutine_test
 async def test_html_in_place_of_a_robotstxt(caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged, and parsed like any other file."""
+    """An HTML page in place of a robots.txt is logged, and parsed like any other file."""
     caplog.set_level("INFO")
     body = b"<!DOCTYPE html>\n" + ROBOTS
     mw, _ = middleware({ROBOTS_URL: answer(ROBOTS_URL, body)})

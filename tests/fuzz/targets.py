@@ -34,7 +34,7 @@ from scrapy_rep.protocol.indexing.dates import read_date
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 from scrapy_rep.protocol.usage.tdmrep import TdmRep
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
-from scrapy_rep.stores.entries import MAX_SIZE, dumps, loads
+from scrapy_rep.stores.entries import MAX_SIZE, dumps
 from scrapy_rep.stores.sqlite import SqliteStore
 from scrapy_rep.stores.testing import lock, read
 from tests.commands.rep import execute
@@ -43,8 +43,7 @@ from tests.protocol.lint.test_lint import IDLE, check
 from tests.protocol.reference import Reference, matches, read_patterns, url_target
 from tests.protocol.robotstxt.test_agreement import DIALECTS, verdict
 from tests.report.ledgers import Ledger
-from tests.stores.places import ORIGIN, START, URL, entry
-from tests.stores.test_entries import check_use
+from tests.stores.places import ORIGIN, START, check_data, entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -189,8 +188,7 @@ def stored(data: bytes) -> None:
     """
     with _bounded(len(data) + MAX_SIZE):
         for written in (data, zlib.compress(data)):
-            with suppress(ValueError):
-                check_use(loads(written, URL))
+            check_data(written)
 
 
 def sqlite(data: bytes) -> None:
@@ -204,8 +202,7 @@ def sqlite(data: bytes) -> None:
             for _ in range(2):
                 with suppress(StoreError):
                     found: Any = read(store, ORIGIN)
-                    with suppress(ValueError):
-                        check_use(loads(found or b"", URL))
+                    check_data(found or b"")
                     store.put(ORIGIN, dumps(entry()), START, "writer")
                     # In a damaged file, a new entry may not be found again.
                     assert read(store, ORIGIN) in {None, dumps(entry())}

@@ -1,12 +1,20 @@
-"""An entry, and a store in memory for several clients in one process."""
+"""An entry, what is true of any, and a store in memory for several clients in one process."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
-from scrapy_rep.protocol.access.results import MAX_AHEAD, AccessResult, Entry
+from scrapy_rep import CLASSIC, GOOGLE, RFC9309
+from scrapy_rep.protocol.access.results import (
+    MAX_AHEAD,
+    AccessResult,
+    Entry,
+    renew,
+    robots_of,
+)
 from scrapy_rep.stores import Store
+from scrapy_rep.stores.entries import KEEP, MAX_SIZE, dumps, loads
 
 START = 1_800_000_000.0
 ORIGIN = "https://example.com"
@@ -23,6 +31,24 @@ def entry(body: bytes = b"User-agent: *\nDisallow: /a\n", **fields: Any) -> Entr
     for name, value in fields.items():
         (of_entry if name in _OF_ENTRY else of_result)[name] = value
     return Entry(result=AccessResult(**of_result), **of_entry)
+
+
+def check_data(written: bytes) -> None:
+    """Check that what a store has is refused with ValueError, or is an entry of bounded size that
+    a crawl can use and write again.
+    """
+    try:
+        found = loads(written, URL)
+    except ValueError:
+        return
+    assert len(found.result.body) <= MAX_SIZE
+    assert loads(dumps(found), URL) == found
+    failed = AccessResult(url=URL, status=503)
+    for dialect in (RFC9309, GOOGLE, CLASSIC):
+        for each in (found, renew(failed, found, dialect=dialect, now=START)):
+            assert each.is_fresh(START) in {True, False}
+            assert robots_of(each, dialect).is_allowed(URL, "mybot") in {True, False}
+            assert each.expires <= each.fetched + KEEP
 
 
 class SharedMemory(Store):

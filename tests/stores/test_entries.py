@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from scrapy_rep.protocol.access.results import AccessResult, Entry
 from scrapy_rep.stores.entries import KEEP, MAX_SIZE, dumps, loads
-from tests.fuzz.stored import stored as check_stored
-from tests.stores.places import START, URL, entry
+from tests.stores.places import START, URL, check_data, entry
 
 LATEST = 2.0**37
 times = st.floats(0, LATEST - KEEP)
@@ -130,7 +129,7 @@ def test_damage(entry: Entry, data: st.DataObject) -> None:
 @given(st.sampled_from(FIELDS), json_values)
 def test_a_field_with_any_value(name: str, value: object) -> None:
     """It raises nothing but ValueError. An entry that is read can be used, and written again."""
-    check_stored(with_fields(**{name: value}))
+    check_data(with_fields(**{name: value}))
 
 
 @pytest.mark.parametrize(

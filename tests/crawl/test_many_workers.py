@@ -277,22 +277,16 @@ def pause(server: RedisServer, wait: Callable[[], None]) -> None:
         time.sleep(30 if effort.is_long else 0)
 
 
-def fill(server: RedisServer, wait: Callable[[], None]) -> None:
-    server.client().config_set("maxmemory", 1)
-    wait()
-    server.client().config_set("maxmemory", 0)
-
-
 @pytest.mark.newest
 @pytest.mark.unmeasured
-@pytest.mark.parametrize("fault", [restart, pause, fill])
+@pytest.mark.parametrize("fault", [restart, pause])
 def test_a_server_that_fails(
     site: Site,
     server: RedisServer,
     fault: Callable[[RedisServer, Callable[[], None]], None],
 ) -> None:
-    """If Redis restarts, hangs or is out of memory during a crawl, the workers warn once
-    and go on later. No request is lost.
+    """If Redis restarts or hangs during a crawl, the workers connect again, warn once and go on
+    later. No request is lost. ``tests/frontier/redis/test_faults.py`` has the other faults.
     """
     crowd = Crowd(site)
     settings = settings_for(server, REP_QUEUE_LEASE=30)

@@ -1,5 +1,5 @@
 """A Redis server that hangs, restarts or is out of memory: no request is lost, and the log warns
-once. ``tests/crawl/test_many_workers.py`` shows the same of whole crawls.
+once. ``tests/crawl/test_many_workers.py`` lets a server restart and hang under whole crawls.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def no_memory(shared: Shared) -> Iterator[None]:
 def failing(
     link: Link, error: Exception, *, done: bool = False, after: int = 0
 ) -> Iterator[list[Any]]:
-    """Let calls raise *error*, but the first ones *after* which they do; the server runs the failing
-    ones too if *done*. Yields a list of all calls.
+    """Let calls raise *error*, except for the first *after* ones. If *done*, the server has run them
+    before. Yields a list of all calls.
     """
     real, calls = link._script, []
 
@@ -253,7 +253,7 @@ def test_failing_server_is_left_alone(
 
 
 def test_server_that_hangs(server: RedisServer) -> None:
-    """A worker waits for a server that hangs for its time-out only. While the length of the queue is
+    """A worker does not wait for ever for a server that hangs. While the length of the queue is
     unknown, the crawl does not end.
     """
     with Shared(server, timeout=0.5) as shared:

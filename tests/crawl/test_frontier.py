@@ -175,8 +175,9 @@ def test_a_busy_host_does_not_fill_the_downloader(site: Site, mode: str) -> None
     a request waits, it is enqueued once and dequeued once.
     """
     busy, other = site.add(RULES, name=named(1)), site.add(RULES, name=named(2))
-    # These pages are answered when the other host has received all its requests.
-    late = Answer(after=lambda: len(other.pages) == 10)
+    # These pages are answered when the other host has received all its requests, and this host
+    # as many as it may have at once.
+    late = Answer(after=lambda: len(other.pages) == 10 and len(busy.pages) > 1)
     paths = [f"/page/{number}" for number in range(20)]
     busy.answers |= dict.fromkeys(paths, late)
     settings = {"CONCURRENT_REQUESTS": 4, "CONCURRENT_REQUESTS_PER_DOMAIN": 2}

@@ -217,9 +217,15 @@ class Shared:
 def state_of(content: dict[str, Any], host: str) -> dict[str, int]:
     """The state of a host, without the fields that are 0."""
     state = content.get(f"host:{host}", {}).get("state", "")
-    [names] = re.findall("(?s)local FIELDS = {(.*?)\\n}", _real_source())
-    values = zip(re.findall(r"'(\w+)',", names), map(int, state.split()), strict=False)
+    values = zip(_fields(), map(int, state.split()), strict=False)
     return {field: value for field, value in values if value}
+
+
+@cache
+def _fields() -> list[str]:
+    """The names of the numbers in the state of a host."""
+    [names] = re.findall("(?s)local FIELDS = {(.*?)\\n}", _real_source())
+    return re.findall(r"'(\w+)',", names)
 
 
 def push(

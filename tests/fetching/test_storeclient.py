@@ -196,9 +196,18 @@ async def test_closed_while_another_fetches(monkeypatch: pytest.MonkeyPatch) -> 
 
 @coroutine_test
 async def test_closed_while_it_fetches() -> None:
-    """The lock of a fetch that has not ended when the spider closes is given back. So are those of
-    fetches that end while the client waits for another lock to be given back, also if they are more
-    than the threads.
+    """The lock of a fetch that has not ended when the spider closes is given back."""
+    worker = Worker()
+    async with worker.client.entry_or_lock(WHERE, bool):
+        assert worker.store.locks
+        await worker.client._spider_closed()
+        assert worker.store.locks == {}
+
+
+@coroutine_test
+async def test_fetches_that_end_while_the_client_closes() -> None:
+    """The locks of fetches that end while the client waits for another lock to be given back are
+    given back, too, also if they are more than the threads.
     """
     worker = Worker()
     unlock, may_go_on = worker.store.unlock, threading.Event()
@@ -209,19 +218,17 @@ async def test_closed_while_it_fetches() -> None:
         unlock(*args)
 
     worker.store.unlock = unlock_slowly
-    unended = Origin("http", "unended.example", 80)
-    async with worker.client.entry_or_lock(unended, bool):
-        async with AsyncExitStack() as stack:
-            for number in range(40):
-                late = Origin("http", f"late-{number}.example", 80)
-                await stack.enter_async_context(worker.client.entry_or_lock(late, bool))
-            async with worker.client.entry_or_lock(WHERE, bool):
-                pass
-            closed = deferred_from_coro(worker.client._spider_closed())
-            await storeclient.sleep(0.05)  # It begins.
-        may_go_on.set()
-        await maybe_deferred_to_future(closed)
-        assert worker.store.locks == {}
+    async with AsyncExitStack() as stack:
+        for number in range(40):
+            late = Origin("http", f"late-{number}.example", 80)
+            await stack.enter_async_context(worker.client.entry_or_lock(late, bool))
+        async with worker.client.entry_or_lock(WHERE, bool):
+            pass
+        closed = deferred_from_coro(worker.client._spider_closed())
+        await storeclient.sleep(0.05)  # It begins.
+    may_go_on.set()
+    await maybe_deferred_to_future(closed)
+    assert worker.store.locks == {}
 
 
 @pytest.mark.parametrize("steps", range(5))

@@ -442,8 +442,8 @@ local function note_unknown(queue, number)
             change = change - call('ZREM', key_of(queue), item)
         end
     end
-    call('SREM', fetching, queue)
-    want(queue)
+    -- A worker that was taken for dead has it no more: another one may fetch it.
+    if call('SREM', fetching, queue) == 1 then want(queue) end
 end
 
 local function give_back(number)

@@ -448,24 +448,29 @@ def test_what_a_worker_had_returns(
 
 def test_worker_that_was_taken_for_dead_comes_back(shared: Shared) -> None:
     """Late reports of a worker that was taken for dead change nothing: its request stays with the
-    worker that has it now, is not done, and its place not free.
+    worker that has it now, is not done, and its place not free. The robots.txt that it gives up is
+    not fetched by a third one.
     """
     stopped, worker = shared.worker(), shared.worker(lease=1000.0)
     know(worker, PAGES)
     push(worker, PAGES, "1", "2")
+    push(stopped, OTHER, "other")
     had = take(stopped)
+    assert wanted(stopped) == [OTHER]
     shared.advance(LEASE)
-    renew(worker)
+    assert wanted(worker) == [OTHER]
     found = take(worker)
     assert found.data == had.data
     end(stopped, had)
     stopped.back(had.number)
+    stopped.unknown(OTHER)
     assert stopped.exchange() is not None
-    assert (shared.count(), state_of(shared.content(), HOST)["in_flight"]) == (2, 1)
+    assert (shared.count(), state_of(shared.content(), HOST)["in_flight"]) == (3, 1)
+    assert wanted(shared.worker()) == []
     assert pop(worker) is None
     end(worker, found)
     assert pop(worker) == "2"
-    assert shared.count() == 1
+    assert shared.count() == 2
 
 
 def test_late_call(shared: Shared) -> None:

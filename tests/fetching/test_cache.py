@@ -343,6 +343,8 @@ async def test_what_this_crawler_has_dropped_is_not_stored() -> None:
     cached.fetcher.answers[ROBOTS_URL] = dropped
     assert (await cached.learn()).entry.result == dropped
     assert cached.cache.cached(ORIGIN).entry.copy.body == ROBOTS
+    # It waits until everything is written.
+    await cached.cache._store._spider_closed()
     assert store.kept[str(ORIGIN)] == before
 
 

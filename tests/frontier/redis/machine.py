@@ -253,8 +253,9 @@ class Model:
         is_early = self.now < max(host.free, host.last_start + self.gap)
         if self.under_way(name) or is_early:
             return False
+        # The queues that waited for this request are checked at the latest when it was asked for
+        # long enough ago, so the moment of that stays.
         self.accounts[member].places[number] = member.acquired[number] = name
-        host.asked = -inf
         return True
 
     def releases(self, member: Member, number: str, delay: float) -> None:

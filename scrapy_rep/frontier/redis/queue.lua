@@ -535,8 +535,11 @@ local function hand_out_refused(queue, refused)
     take(queue, LOOKS, nil, refused)
     if is_empty(queue) then
         not_ready(queue)
-        call('ZREM', wanted, queue)
-        call('SREM', fetching, queue)
+        local had = call('SREM', fetching, queue) == 1
+        -- Unless another worker fetches its robots.txt, since this one was taken for dead.
+        if had or (tonumber(call('ZSCORE', wanted, queue)) or 0) <= now then
+            call('ZREM', wanted, queue)
+        end
     end
 end
 

@@ -473,6 +473,23 @@ def test_worker_that_was_taken_for_dead_comes_back(shared: Shared) -> None:
     assert shared.count() == 2
 
 
+def test_worker_that_was_taken_for_dead_refuses_requests(shared: Shared) -> None:
+    """If it refuses all requests of a host whose robots.txt another worker fetches by now, no third
+    one fetches that for the next request.
+    """
+    stopped, worker = shared.worker(), shared.worker(lease=1000.0)
+    push(stopped, OTHER, "1")
+    assert wanted(stopped) == [OTHER]
+    shared.advance(LEASE)
+    assert wanted(worker) == [OTHER]
+    [refused] = stopped.exchange(refuses=OTHER).found
+    assert refused.data == b"1"
+    push(worker, OTHER, "2")
+    assert wanted(shared.worker()) == []
+    know(worker, OTHER)
+    assert pop(worker) == "2"
+
+
 def test_late_call(shared: Shared) -> None:
     """If a server that hung executes a call after the worker's time-out, the call does nothing: it
     gives nothing, adds no request, and marks none as seen. If only the clock of the server was

@@ -225,6 +225,10 @@ class Model:
         host.since = host.since if host.own else self.now
         host.own, host.places = max(host.own, ms(own)), 1
         host.pauses += 1
+        if self.is_refused(name):
+            # All queues are checked at once, for that. One that is not open for visits yet may be
+            # handed out then, if the host is back: the worker waits.
+            host.opens.clear()
 
     def fetches(self, member: Member, queue: str) -> None:
         assert not queue.endswith("\t")

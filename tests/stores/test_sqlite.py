@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.forks import Forked
 
 NUMBERS = count()
 DATA = b"data"
@@ -76,7 +75,7 @@ def check_works(store: SqliteStore) -> None:
 # A process that is killed, or cannot write.
 
 
-def process(code: str, path: Path, *arguments: object) -> Forked:
+def process(code: str, path: Path, *arguments: object) -> forks.Popen:
     prelude = (
         "import sys\n"
         "from tests.stores.test_sqlite import *\n"
@@ -90,10 +89,10 @@ def process(code: str, path: Path, *arguments: object) -> Forked:
     env = {name: value for name, value in os.environ.items() if "COV" not in name}
     command = [module, *map(str, [path, *arguments])]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    return forks.start(command, **pipes, text=True, cwd=path.parent, env=env)
+    return forks.Popen(command, **pipes, text=True, cwd=path.parent, env=env)
 
 
-def output(of: Forked) -> list[str]:
+def output(of: forks.Popen) -> list[str]:
     """Return the output of a process that has succeeded."""
     printed, _ = of.communicate(timeout=120)
     assert of.returncode == 0
@@ -112,12 +111,13 @@ def test_killed_while_writing(path: Path) -> None:
     """Entries written before a process is killed are intact, and the next one continues."""
     written = 0
     for enough in (1, 7, 20, 30):
-        writer = process(WRITE, path, written)
-        for _ in range(enough):
-            assert int(writer.stdout.readline()) == written
-            written += 1
-        writer.kill()
-        written += len(writer.communicate(timeout=120)[0].splitlines())
+        with process(WRITE, path, written) as writer:
+            for _ in range(enough):
+                assert int(writer.stdout.readline()) == written
+                written += 1
+            writer.kill()
+            # Not ``communicate``, which forgets what ``readline`` has read ahead.
+            written += len(writer.stdout.readlines())
         with closing(SqliteStore(path)) as store:
             for number in range(written):
                 found = read(store, f"http://{number}.example")

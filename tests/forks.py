@@ -1,0 +1,242 @@
+"""Runs ``python -m MODULE`` in processes that need not import Scrapy.
+
+To import Scrapy and this package takes longer than most test crawls: without this, crawls
+take five times as much processor time. So each pytest process has a server, which is this
+module as a script. It imports what crawls need, and forks a process for each :class:`Popen`.
+
+The server forks by way of a process that ends at once, so that the new one is an orphan. The
+pytest process has asked the kernel to be the parent of its orphans, so that it can wait for them
+as for any child. This needs Linux: elsewhere, each ``Popen`` starts Python anew.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import gc
+import importlib
+import inspect
+import json
+import os
+import pkgutil
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from coverage import Coverage
+
+ROOT = Path(__file__).parents[1]
+OUR_ENVIRONMENT = dict(os.environ)
+"""The environment before a test without coverage removes the variables for it."""
+
+PACKAGES = ("scrapy", "scrapy_rep")
+MODULES = (
+    "aiohttp",
+    "encodings.cp1252",
+    "httpx",
+    "redis",
+    "scrapy_redis.spiders",
+    "tests.crawl.spiders",
+    "twisted.internet.asyncioreactor",
+    "twisted.internet.selectreactor",
+)
+"""Modules that crawls need besides those of the packages. Some are not always installed."""
+
+PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+_one_at_a_time = threading.Lock()
+
+
+class Popen(subprocess.Popen[Any]):
+    """A process that runs ``python -m`` with *args*, the name of a module and its arguments.
+
+    Its pipes, files, *cwd* and *env* are those of ``subprocess.Popen``. Other arguments of it,
+    and variables that Python reads at its start, such as PYTHONHASHSEED, have no effect.
+    """
+
+    def _execute_child(self, args: Sequence[str], *rest: Any) -> None:
+        execute = super()._execute_child
+        if sys.platform != "linux":
+            execute([sys.executable, "-m", *args], *rest)
+            return
+        # The arguments differ between versions of Python.
+        given = inspect.signature(execute).bind(args, *rest).arguments
+        files = [given["p2cread"], given["c2pwrite"], given["errwrite"]]
+        folder, environment = given["cwd"] or Path.cwd(), given["env"] or os.environ
+        job = json.dumps([args, str(folder), dict(environment)])
+        with _one_at_a_time:
+            server = _server()
+            ours = [n if file == -1 else file for n, file in enumerate(files)]
+            socket.send_fds(server, [b"+"], ours)
+            server.sendall(f"{job}\n".encode())
+            self.pid = int.from_bytes(server.recv(4), "big")
+        assert self.pid, "The server has ended"
+        self._child_created = True
+        self._close_pipe_fds(*(given[name] for name in PIPES))
+
+
+def run(
+    args: Sequence[str], *, given: bytes = b"", timeout: float = 120, **how: Any
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a :class:`Popen` with *given* as its input. Return its output, as ``subprocess.run``
+    does.
+    """
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with Popen(args, **pipes, **how) as process:
+        try:
+            output = process.communicate(given, timeout)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(args, process.returncode, *output)
+
+
+@cache
+def _server() -> socket.socket:
+    ours, its = socket.socketpair()
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    # It ends when its standard input does.
+    os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-m", "tests.forks"],
+        {**OUR_ENVIRONMENT, "PYTHONPATH": path},
+        file_actions=[(os.POSIX_SPAWN_DUP2, its.fileno(), 0)],
+        setsid=True,
+    )
+    its.close()
+    return ours
+
+
+def serve(client: socket.socket) -> None:
+    """Fork a process for each job that *client* sends, until it ends."""
+    load()
+    coverage = prepare_coverage()
+    # The garbage collector does not touch frozen objects, so processes need no copies of them.
+    gc.collect()
+    gc.freeze()
+    jobs = client.makefile()
+    while files := socket.recv_fds(client, 1, 3)[1]:
+        args, folder, environment = json.loads(jobs.readline())
+        if (between := os.fork()) == 0:
+            between = os.getpid()
+            if os.fork():
+                os._exit(0)
+            while os.getppid() == between:
+                time.sleep(0.0002)
+            # The process does not outlive the tests.
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            client.sendall(os.getpid().to_bytes(4, "big"))
+            if coverage and asks_for_coverage(environment):
+                coverage._auto_save = True
+                coverage.start()
+            become(args, folder, environment, files)
+        os.waitpid(between, 0)
+        for file in files:
+            os.close(file)
+
+
+def load() -> None:
+    """Import what crawls of all modes need, but nothing that installs a reactor."""
+    names = list(MODULES)
+    for package in PACKAGES:
+        path = importlib.import_module(package).__path__
+        names += [found.name for found in pkgutil.walk_packages(path, f"{package}.")]
+    for name in names:
+        # Some modules of Scrapy warn, or need packages that are not installed. To run a
+        # module that has been imported is another warning.
+        if not name.endswith("__main__"):
+            with warnings.catch_warnings(), contextlib.suppress(ImportError):
+                warnings.simplefilter("ignore")
+                importlib.import_module(name)
+    assert "twisted.internet.reactor" not in sys.modules, "A reactor is installed"
+
+
+def prepare_coverage() -> Coverage | None:
+    """If coverage is measured, save that of the imports. Return an object that measures the
+    processes: it has cached which files to measure, and does not list files that never run.
+    """
+    coverage = sys.modules.get("coverage")
+    if not coverage or not (measured := coverage.Coverage.current()):
+        return None
+    measured.stop()
+    measured.save()
+    measured._auto_save = False
+    prepared = coverage.process_startup(force=True)
+    prepared.stop()
+    prepared._auto_save = False
+    prepared._post_save_work = lambda: None
+    prepared._collector.should_trace_cache = measured._collector.should_trace_cache
+    return prepared
+
+
+def asks_for_coverage(environment: Mapping[str, str]) -> bool:
+    """Return whether *environment* asks for the same coverage as that of the server."""
+    asked = {
+        item for item in environment.items() if item[0].startswith("COVERAGE_PROC")
+    }
+    return bool(asked) and asked <= OUR_ENVIRONMENT.items()
+
+
+def become(
+    args: Sequence[str], folder: str, environment: Mapping[str, str], files: list[int]
+) -> None:
+    """Run the module *args* as the main module of this process, with *files* as standard
+    input, output and error; then end the process as Python does, but without clearing modules.
+
+    To clear them would touch, and so copy, all memory shared with the server, and take most
+    of the time of a small crawl. Garbage of the module itself is collected, as some objects,
+    such as a failed ``Deferred``, log an error then.
+    """
+    # A shell lets background jobs ignore SIGINT; crawls must react to it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.stdin = sys.__stdin__ = open(0, closefd=False)
+    sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)
+    sys.stderr = open(2, "w", errors="backslashreplace", buffering=1, closefd=False)
+    sys.__stderr__ = sys.stderr
+    sys.argv = list(args)
+    sys.path[0] = folder
+    code: Any = 0
+    try:
+        runpy.run_module(args[0], run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        code = end.code or 0
+        if not isinstance(code, int):
+            print(code, file=sys.stderr)
+            code = 1
+    except BaseException as error:  # noqa: BLE001
+        sys.excepthook(type(error), error, error.__traceback__)
+        code = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    gc.collect()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=0))

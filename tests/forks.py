@@ -43,20 +43,18 @@ OUR_ENVIRONMENT = dict(os.environ)
 
 PACKAGES = ("scrapy", "scrapy_rep")
 MODULES = (
-    "aiohttp",
     "encodings.cp1252",
-    "httpx",
-    "redis",
     "scrapy_redis.spiders",
     "tests.crawl.spiders",
-    "twisted.internet.asyncioreactor",
     "twisted.internet.selectreactor",
 )
-"""Modules that crawls need besides those of the packages. Some are not always installed."""
+"""What crawls need besides the modules of the packages."""
 
 PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+
+CAN_FORK = sys.platform == "linux"
 
 _one_at_a_time = threading.Lock()
 
@@ -70,7 +68,7 @@ class Popen(subprocess.Popen[Any]):
 
     def _execute_child(self, args: Sequence[str], *rest: Any) -> None:
         execute = super()._execute_child
-        if sys.platform != "linux":
+        if not CAN_FORK:
             execute([sys.executable, "-m", *args], *rest)
             return
         # The arguments differ between versions of Python.
@@ -141,7 +139,10 @@ def serve(client: socket.socket) -> None:
             # The process does not outlive the tests.
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             client.sendall(os.getpid().to_bytes(4, "big"))
-            if coverage and asks_for_coverage(environment):
+            its = {
+                i for i in environment.items() if i[0].startswith("COVERAGE_PROCESS")
+            }
+            if coverage and its and its <= OUR_ENVIRONMENT.items():
                 coverage._auto_save = True
                 coverage.start()
             become(args, folder, environment, files)
@@ -157,8 +158,8 @@ def load() -> None:
         path = importlib.import_module(package).__path__
         names += [found.name for found in pkgutil.walk_packages(path, f"{package}.")]
     for name in names:
-        # Some modules of Scrapy warn, or need packages that are not installed. To run a
-        # module that has been imported is another warning.
+        # Some modules of Scrapy warn, or need packages that are not installed. Python warns
+        # if it runs a module that has been imported.
         if not name.endswith("__main__"):
             with warnings.catch_warnings(), contextlib.suppress(ImportError):
                 warnings.simplefilter("ignore")
@@ -182,14 +183,6 @@ def prepare_coverage() -> Coverage | None:
     prepared._post_save_work = lambda: None
     prepared._collector.should_trace_cache = measured._collector.should_trace_cache
     return prepared
-
-
-def asks_for_coverage(environment: Mapping[str, str]) -> bool:
-    """Return whether *environment* asks for the same coverage as that of the server."""
-    asked = {
-        item for item in environment.items() if item[0].startswith("COVERAGE_PROC")
-    }
-    return bool(asked) and asked <= OUR_ENVIRONMENT.items()
 
 
 def become(

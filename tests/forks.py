@@ -1,12 +1,12 @@
 """Runs ``python -m MODULE`` in processes that need not import Scrapy.
 
-To import Scrapy and this package takes longer than most test crawls: without this, crawls take
-five times as much processor time. So each pytest process has a fork server, ``python -m
-tests.forks``, which has imported everything, and forks itself for each module to be run. On other
-systems than Linux, a module is run in a new Python process.
+To import Scrapy and this package takes longer than most test crawls: without this, crawls
+take five times as much processor time. So each pytest process has a server, which is this
+module as a script. It imports what crawls need, and forks a process for each :class:`Popen`.
 
-The forked process is a child of pytest and not of the server, so that :class:`subprocess.Popen`
-can wait for it: the server forks twice, and pytest adopts the process when the one between ends.
+The server forks by way of a process that ends at once, so that the new one is an orphan. The
+pytest process has asked the kernel to be the parent of its orphans, so that it can wait for them
+as for any child. This needs Linux: elsewhere, each ``Popen`` starts Python anew.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import contextlib
 import ctypes
 import gc
 import importlib
+import inspect
 import json
 import os
 import pkgutil
@@ -26,183 +27,148 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 import warnings
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from coverage import Coverage
 
 ROOT = Path(__file__).parents[1]
-ENVIRONMENT = dict(os.environ)
+OUR_ENVIRONMENT = dict(os.environ)
 """The environment before a test without coverage removes the variables for it."""
 
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-LONGEST_JOB = 1 << 20
-"""In bytes."""
-
-MEASURED = {
-    each for each in ENVIRONMENT.items() if each[0].startswith("COVERAGE_PROCESS_")
-}
-"""What the environment of a process has whose coverage is measured."""
-
-# Modules that Scrapy imports late, besides the components of Scrapy and this package.
+PACKAGES = ("scrapy", "scrapy_rep")
 MODULES = (
-    "asyncio",
     "encodings.cp1252",
-    "resource",
-    "scrapy.cmdline",
-    "scrapy.crawler",
-    "scrapy.logformatter",
-    "scrapy.spiders",
-    "scrapy.squeues",
-    "scrapy.statscollectors",
-    "sqlite3",
-    "twisted.internet.asyncioreactor",
+    "scrapy_redis.spiders",
+    "tests.crawl.spiders",
     "twisted.internet.selectreactor",
-    "twisted.web.client",
 )
-PACKAGES = (
-    "scrapy.commands",
-    "scrapy.core",
-    "scrapy.downloadermiddlewares",
-    "scrapy.extensions",
-    "scrapy.spidermiddlewares",
-    "scrapy_rep",
-)
-OPTIONAL = ("aiohttp", "coverage", "httpx", "redis")
-SPIDERS = "tests.crawl"
+"""What crawls need besides the modules of the packages."""
+
+PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+CAN_FORK = sys.platform == "linux"
 
 _one_at_a_time = threading.Lock()
 
 
-# In the process of pytest.
+class Popen(subprocess.Popen[Any]):
+    """A process that runs ``python -m`` with *args*, the name of a module and its arguments.
 
-
-def start(
-    args: Sequence[str], stdin: Any = subprocess.DEVNULL, **options: Any
-) -> subprocess.Popen[Any]:
-    """Start ``python -m`` with *args*, the name of a module and its arguments. The options are
-    those of ``Popen``. Environment variables that Python reads at its start have no effect.
+    Its pipes, files, *cwd* and *env* are those of ``subprocess.Popen``. Other arguments of it,
+    and variables that Python reads at its start, such as PYTHONHASHSEED, have no effect.
     """
-    options = {"stdin": stdin, "stderr": subprocess.STDOUT, **options}
-    kind = Forked if sys.platform == "linux" else subprocess.Popen
-    return kind([sys.executable, "-m", *args], **options)
+
+    def _execute_child(self, args: Sequence[str], *rest: Any) -> None:
+        execute = super()._execute_child
+        if not CAN_FORK:
+            execute([sys.executable, "-m", *args], *rest)
+            return
+        # The arguments differ between versions of Python.
+        given = inspect.signature(execute).bind(args, *rest).arguments
+        files = [given["p2cread"], given["c2pwrite"], given["errwrite"]]
+        folder, environment = given["cwd"] or Path.cwd(), given["env"] or os.environ
+        job = json.dumps([args, str(folder), dict(environment)])
+        with _one_at_a_time:
+            server = _server()
+            ours = [n if file == -1 else file for n, file in enumerate(files)]
+            socket.send_fds(server, [b"+"], ours)
+            server.sendall(f"{job}\n".encode())
+            self.pid = int.from_bytes(server.recv(4), "big")
+        assert self.pid, "The server has ended"
+        self._child_created = True
+        self._close_pipe_fds(*(given[name] for name in PIPES))
 
 
 def run(
-    args: Sequence[str], given: bytes = b"", timeout: float = 120, **options: Any
+    args: Sequence[str], *, given: bytes = b"", timeout: float = 120, **how: Any
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run ``python -m`` with *args*, and *given* as its input. Return its output, as
-    ``subprocess.run`` does.
+    """Run a :class:`Popen` with *given* as its input. Return its output, as ``subprocess.run``
+    does.
     """
-    options |= dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with start(args, **options) as process:
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with Popen(args, **pipes, **how) as process:
         try:
-            out, err = process.communicate(given, timeout)
+            output = process.communicate(given, timeout)
         except BaseException:
             process.kill()
             raise
-    return subprocess.CompletedProcess(args, process.returncode, out, err)
-
-
-class Forked(subprocess.Popen):  # type: ignore[type-arg]
-    """A process that is forked by the server."""
-
-    def _execute_child(self, args: list[str], *more: Any) -> None:
-        cwd, env, *_ = more[4:]
-        pipes = more[9:15]
-        theirs = (pipes[0], 0), (pipes[3], 1), (pipes[5], 2)
-        files = [default if file == -1 else file for file, default in theirs]
-        job = args[2:], str(cwd or Path.cwd()), dict(os.environ if env is None else env)
-        try:
-            with _one_at_a_time:
-                server = _server()
-                socket.send_fds(server, [json.dumps(job).encode()], files)
-                self.pid = int(server.recv(LONGEST_JOB))
-            self._child_created = True
-        finally:
-            self._close_pipe_fds(*pipes)
+    return subprocess.CompletedProcess(args, process.returncode, *output)
 
 
 @cache
 def _server() -> socket.socket:
+    ours, its = socket.socketpair()
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LONGEST_JOB)
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    server = subprocess.Popen(
-        [sys.executable, "-m", "tests.forks", str(its.fileno())],
-        env={**ENVIRONMENT, "PYTHONPATH": path},
-        pass_fds=[its.fileno()],
-        start_new_session=True,  # Ctrl-C is for pytest.
+    # It ends when its standard input does.
+    os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-m", "tests.forks"],
+        {**OUR_ENVIRONMENT, "PYTHONPATH": path},
+        file_actions=[(os.POSIX_SPAWN_DUP2, its.fileno(), 0)],
+        setsid=True,
     )
     its.close()
-    atexit.register(server.wait)
-    atexit.register(ours.close)  # This ends it.
     return ours
 
 
-# In the process of the server.
-
-
-def serve(number: int) -> None:
-    """Fork a process for each job that comes through the socket *number*, until it is closed."""
+def serve(client: socket.socket) -> None:
+    """Fork a process for each job that *client* sends, until it ends."""
     load()
-    prepared = prepare_measuring()
-    # Frozen objects are not touched by the garbage collector, so no process copies them.
+    coverage = prepare_coverage()
+    # The garbage collector does not touch frozen objects, so processes need no copies of them.
     gc.collect()
     gc.freeze()
-    with socket.socket(fileno=number) as connection:
-        while True:
-            job, files, _, _ = socket.recv_fds(connection, LONGEST_JOB, 3)
-            if not job:
-                return
-            if between := os.fork():
-                for file in files:
-                    os.close(file)
-                os.waitpid(between, 0)
-                continue
+    jobs = client.makefile()
+    while files := socket.recv_fds(client, 1, 3)[1]:
+        args, folder, environment = json.loads(jobs.readline())
+        if (between := os.fork()) == 0:
             between = os.getpid()
             if os.fork():
                 os._exit(0)
-            end_with_pytest(between)
-            connection.send(b"%d" % os.getpid())
-            connection.close()
-            args, folder, environment = json.loads(job)
-            if prepared and MEASURED <= environment.items():
-                prepared._auto_save = True
-                prepared.start()
+            while os.getppid() == between:
+                time.sleep(0.0002)
+            # The process does not outlive the tests.
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            client.sendall(os.getpid().to_bytes(4, "big"))
+            its = {
+                i for i in environment.items() if i[0].startswith("COVERAGE_PROCESS")
+            }
+            if coverage and its and its <= OUR_ENVIRONMENT.items():
+                coverage._auto_save = True
+                coverage.start()
             become(args, folder, environment, files)
+        os.waitpid(between, 0)
+        for file in files:
+            os.close(file)
 
 
 def load() -> None:
     """Import what crawls of all modes need, but nothing that installs a reactor."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for name in MODULES:
-            importlib.import_module(name)
-        for name in OPTIONAL:
-            with contextlib.suppress(ImportError):
+    names = list(MODULES)
+    for package in PACKAGES:
+        path = importlib.import_module(package).__path__
+        names += [found.name for found in pkgutil.walk_packages(path, f"{package}.")]
+    for name in names:
+        # Some modules of Scrapy warn, or need packages that are not installed. Python warns
+        # if it runs a module that has been imported.
+        if not name.endswith("__main__"):
+            with warnings.catch_warnings(), contextlib.suppress(ImportError):
+                warnings.simplefilter("ignore")
                 importlib.import_module(name)
-        for name in PACKAGES:
-            path = importlib.import_module(name).__path__
-            for found in pkgutil.walk_packages(path, f"{name}."):
-                # Some of Scrapy's modules need packages that are not installed.
-                with contextlib.suppress(ImportError):
-                    importlib.import_module(found.name)
-        for found in pkgutil.iter_modules(importlib.import_module(SPIDERS).__path__):
-            if found.name.endswith("spiders"):
-                importlib.import_module(f"{SPIDERS}.{found.name}")
     assert "twisted.internet.reactor" not in sys.modules, "A reactor is installed"
 
 
-def prepare_measuring() -> Coverage | None:
-    """If coverage is measured, save that of the imports. Return an object that measures forked
+def prepare_coverage() -> Coverage | None:
+    """If coverage is measured, save that of the imports. Return an object that measures the
     processes: it has cached which files to measure, and does not list files that never run.
     """
     coverage = sys.modules.get("coverage")
@@ -219,26 +185,16 @@ def prepare_measuring() -> Coverage | None:
     return prepared
 
 
-# In a forked process.
-
-
-def end_with_pytest(between: int) -> None:
-    """Have this process killed when pytest ends, which adopts it when *between* has ended."""
-    while os.getppid() == between:
-        time.sleep(0.0005)
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def become(
-    args: list[str],
-    folder: str,
-    environment: dict[str, str],
-    files: list[int],
-) -> NoReturn:
-    """Run the module *args* as the main module of this process, with *files* as standard input,
-    output and error; then end the process.
+    args: Sequence[str], folder: str, environment: Mapping[str, str], files: list[int]
+) -> None:
+    """Run the module *args* as the main module of this process, with *files* as standard
+    input, output and error; then end the process as Python does, but without clearing modules.
+
+    To clear them would touch, and so copy, all memory shared with the server, and take most
+    of the time of a small crawl. Garbage of the module itself is collected, as some objects,
+    such as a failed ``Deferred``, log an error then.
     """
-    os.setsid()
     # A shell lets background jobs ignore SIGINT; crawls must react to it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number, file in enumerate(files):
@@ -247,42 +203,28 @@ def become(
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    sys.stdin = open(0, closefd=False)
-    sys.stdout = open(1, "w", closefd=False)
+    sys.stdin = sys.__stdin__ = open(0, closefd=False)
+    sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)
     sys.stderr = open(2, "w", errors="backslashreplace", buffering=1, closefd=False)
-    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
-    sys.argv = args
+    sys.__stderr__ = sys.stderr
+    sys.argv = list(args)
     sys.path[0] = folder
-    code = 0
+    code: Any = 0
     try:
-        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-    except SystemExit as error:
-        code = error.code
-        if not isinstance(code, int | None):
+        runpy.run_module(args[0], run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        code = end.code or 0
+        if not isinstance(code, int):
             print(code, file=sys.stderr)
             code = 1
-    except KeyboardInterrupt:
-        traceback.print_exc()
-        code = -signal.SIGINT
-    except BaseException:  # noqa: BLE001
-        traceback.print_exc()
-        code = 1
-    leave(code or 0)
-
-
-def leave(code: int) -> NoReturn:
-    """End this process as Python does, with *code* or, if that is negative, by a signal, but
-    without clearing its modules.
-
-    That would touch, and so copy, all memory shared with the server, and take most of the time of
-    a small crawl. Garbage of the process itself is collected, as some objects, such as a failed
-    ``Deferred``, log an error then.
-    """
+    except BaseException as error:  # noqa: BLE001
+        sys.excepthook(type(error), error, error.__traceback__)
+        code = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
     threading._shutdown()
     atexit._run_exitfuncs()
     gc.collect()
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(ValueError):  # The module has closed it.
+        if not stream.closed:
             stream.flush()
     if code < 0:
         signal.signal(-code, signal.SIG_DFL)
@@ -291,4 +233,4 @@ def leave(code: int) -> NoReturn:
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]))
+    serve(socket.socket(fileno=0))

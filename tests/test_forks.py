@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -10,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import forks
-from tests.crawl.conftest import CHOSEN, check
-from tests.crawl.crawl import ADDON, QUIET, ROOT, environment, run_crawl
+from tests.crawl.crawl import CrawlResult, run_crawl
 from tests.crawl.server import Site
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 LAST_WORDS = """\
@@ -25,15 +25,15 @@ class Cycle:
     def __del__(self): print("end", file=sys.stderr)
 cycle = Cycle()
 """
-
-
-@pytest.fixture
-def module(tmp_path: Path) -> Callable[[str], str]:
-    def write(code: str) -> str:
-        (tmp_path / "its_module.py").write_text(code)
-        return "its_module"
-
-    return write
+WHAT_IT_GETS = """\
+import json, os, sys
+print(json.dumps([sys.argv[1:], sys.path[0], os.getcwd(), dict(os.environ), sys.stdin.read()]))
+"""
+WAIT = "import time; print('waits', flush=True); time.sleep(600)"
+KILLED = """\
+from tests import forks
+with forks.Popen(["its_module"]) as process: pass
+"""
 
 
 @pytest.mark.newest
@@ -43,6 +43,7 @@ def module(tmp_path: Path) -> Callable[[str], str]:
         ("pass", 0, b""),
         ("raise SystemExit('no')", 1, b"no\n"),
         ("1 / 0", 1, b"ZeroDivisionError: division by zero\n"),
+        ("raise KeyboardInterrupt", -2, b"KeyboardInterrupt\n"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -15, b""),
         ("import atexit; atexit.register(print, 'end', file=__import__('sys').stderr)", 0, b"end\n"),
         ("import threading; threading.Timer(0.1, print, ['late'], {'file': __import__('sys').stderr}).start()", 0, b"late\n"),
@@ -51,54 +52,63 @@ def module(tmp_path: Path) -> Callable[[str], str]:
         ("import os; os._exit(7)", 7, b""),
     ],
 )  # fmt: skip
-def test_how_it_ends(
-    module: Callable[[str], str], tmp_path: Path, code: str, status: int, said: bytes
-) -> None:
-    done = forks.run([module(code)], cwd=tmp_path)
+def test_how_it_ends(tmp_path: Path, code: str, status: int, said: bytes) -> None:
+    (tmp_path / "its_module.py").write_text(code)
+    done = forks.run(["its_module"], cwd=tmp_path)
     assert done.returncode == status
     assert done.stderr.endswith(said)
     assert done.stderr or not said
 
 
+@pytest.mark.newest
+def test_what_it_gets(tmp_path: Path) -> None:
+    """It has the arguments, folder, environment and input that it is given, and nothing else."""
+    (tmp_path / "its_module.py").write_text(WHAT_IT_GETS)
+    given = {"cwd": tmp_path, "env": {"NAME": "tea ü"}}
+    done = forks.run(["its_module", "-x", "é"], given="água\n".encode(), **given)
+    got = [["-x", "é"], str(tmp_path), str(tmp_path), given["env"], "água\n"]
+    assert json.loads(done.stdout) == got
+
+
+@pytest.mark.newest
+def test_stopped(tmp_path: Path) -> None:
+    """Ctrl-C ends it, as does a time limit, and the end of the tests."""
+    (tmp_path / "its_module.py").write_text(WAIT)
+    with forks.Popen(["its_module"], cwd=tmp_path, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"waits\n"
+        process.send_signal(signal.SIGINT)
+    assert process.returncode == -signal.SIGINT
+    with pytest.raises(subprocess.TimeoutExpired):
+        forks.run(["its_module"], cwd=tmp_path, timeout=0.1)
+    command = [sys.executable, "-c", KILLED]
+    environment = {**os.environ, "PYTHONPATH": str(forks.ROOT)}
+    pipe = {"stdout": subprocess.PIPE, "env": environment, "cwd": tmp_path}
+    with subprocess.Popen(command, **pipe) as tests:
+        assert tests.stdout.readline() == b"waits\n"
+        tests.kill()
+        # This is the end of the process, and of its server, which have the same output.
+        assert tests.stdout.read() == b""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", CHOSEN[:1])
-def test_crawl_from_the_start(mode: str, tmp_path: Path) -> None:
+@pytest.mark.unmeasured
+def test_crawl_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """A crawl in a new Python process has the same result as one in a forked process."""
-    check(mode)
     with Site() as site:
         host = site.add("User-agent: *\nDisallow: /private/\n")
         urls = [host.url("/public"), host.url("/private/1")]
-        forked = run_crawl(urls, mode=mode)
-        spec = {
-            "mode": mode,
-            "spider": "tests.crawl.spiders.PlanSpider",
-            "settings": {**QUIET, **ADDON},
-            "attributes": {"steps": [[{"url": url} for url in urls], []]},
-            "names": {},
-            "constants": {},
-        }
-        report = tmp_path / "report.json"
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.crawl.runner", str(report)],
-            input=json.dumps(spec).encode(),
-            cwd=ROOT,
-            env=environment(measured=False),
-            capture_output=True,
-            check=False,
-        )
-    assert done.returncode == forked.exit_code == 0, done.stderr
+        forked = run_crawl(urls)
+        monkeypatch.setattr(forks, "CAN_FORK", False)
+        fresh = run_crawl(urls)
     assert host.pages == ["/public", "/public"]
-    fresh: dict[str, Any] = json.loads(report.read_text())
-    assert fresh["errors"] == forked.errors
-    assert fresh["responses"] == forked.responses
-    assert counts(fresh["stats"]) == counts(forked.stats)
+    assert timeless(fresh) == timeless(forked)
 
 
-def counts(stats: dict[str, Any]) -> dict[str, Any]:
-    """Return the stats without times and memory."""
-    return {
+def timeless(crawl: CrawlResult) -> list[Any]:
+    """Return the result of *crawl*, and its stats without times."""
+    stats = {
         key: value
-        for key, value in stats.items()
-        if not key.endswith(("time", "_seconds")) and "memusage" not in key
-        if not isinstance(value, float)
+        for key, value in crawl.stats.items()
+        if not key.endswith("_time") and not isinstance(value, float)
     }
+    return [crawl.exit_code, crawl.errors, crawl.responses, stats]

@@ -30,9 +30,9 @@ AS_MYBOT = ("--agent", "mybot")
 BASKET = "https://shop.example/basket/"
 
 
-def started(*arguments: str) -> subprocess.Popen[bytes]:
+def started(*arguments: str) -> forks.Popen:
     """Start ``scrapy rep check`` with pipes."""
-    return forks.start(
+    return forks.Popen(
         ["scrapy", "rep", "check", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -141,7 +141,7 @@ def test_colours(environment: dict[str, str]) -> None:
     with Path("robots.txt").open("a") as file:
         file.write("User-agent: redbot\nDisallow: /basket/ # \x1b[32mallowed\x1b[0m\n")
     ours, its = pty.openpty()
-    with forks.start(
+    with forks.Popen(
         ["scrapy", "rep", "check", BASKET, *FILE, "--agent", "redbot"],
         stdin=subprocess.DEVNULL,
         stdout=its,

@@ -152,12 +152,13 @@ class RunningCrawl:
         spec_file.write_text(json.dumps(spec), encoding="utf-8")
         self._started = time.monotonic()
         with spec_file.open() as given, self._log.open("w") as log:
-            self.process = forks.start(
+            self.process = forks.Popen(
                 ["tests.crawl.runner", str(self._report)],
                 cwd=ROOT,
                 env=environment(measured=spec["mode"] == "asyncio"),
                 stdin=given,
                 stdout=log,
+                stderr=subprocess.STDOUT,
             )
 
     @property

@@ -242,7 +242,7 @@ def test_two_jobdirs_in_one_process(site: Site, mode: str, tmp_path: Path) -> No
         for name, part in zip("ab", parts, strict=True)
     ]  # fmt: skip
     command = ["tests.crawl.two_crawls", mode, json.dumps(crawls)]
-    process = forks.start(command, cwd=ROOT, stdout=1, stderr=2)
+    process = forks.Popen(command, cwd=ROOT)
     wait_until(lambda: len(host.pages) >= 12 or process.poll() is not None)
     process.send_signal(signal.SIGKILL)
     process.wait(60)

@@ -200,13 +200,14 @@ def become(
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment)
+    # The objects of the server remember whether its files were seekable.
     sys.stdin = sys.__stdin__ = open(0, closefd=False)
     sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)
     sys.stderr = open(2, "w", errors="backslashreplace", buffering=1, closefd=False)
     sys.__stderr__ = sys.stderr
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
     sys.argv = list(args)
     sys.path[0] = folder
     code: Any = 0

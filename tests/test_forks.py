@@ -27,9 +27,9 @@ cycle = Cycle()
 """
 WHAT_IT_GETS = """\
 import json, os, sys
-print(json.dumps([sys.argv[1:], sys.path[0], os.getcwd(), dict(os.environ), sys.stdin.read()]))
+print(json.dumps([sys.argv, sys.path[0], os.getcwd(), dict(os.environ), sys.stdin.read()]))
 """
-WAIT = "import time; print('waits', flush=True); time.sleep(600)"
+WAIT = "import time; print('waits', flush=True); time.sleep(60); print('too late')"
 KILLED = """\
 from tests import forks
 with forks.Popen(["its_module"]) as process: pass
@@ -63,10 +63,17 @@ def test_how_it_ends(tmp_path: Path, code: str, status: int, said: bytes) -> Non
 @pytest.mark.newest
 def test_what_it_gets(tmp_path: Path) -> None:
     """It has the arguments, folder, environment and input that it is given, and nothing else."""
-    (tmp_path / "its_module.py").write_text(WHAT_IT_GETS)
+    module = tmp_path / "its_module.py"
+    module.write_text(WHAT_IT_GETS)
     given = {"cwd": tmp_path, "env": {"NAME": "tea ü"}}
     done = forks.run(["its_module", "-x", "é"], given="água\n".encode(), **given)
-    got = [["-x", "é"], str(tmp_path), str(tmp_path), given["env"], "água\n"]
+    got = [
+        [str(module), "-x", "é"],
+        str(tmp_path),
+        str(tmp_path),
+        given["env"],
+        "água\n",
+    ]
     assert json.loads(done.stdout) == got
 
 

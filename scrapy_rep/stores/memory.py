@@ -40,9 +40,6 @@ class LRU(Generic[V]):
         self._kept: OrderedDict[Hashable, tuple[V, int]] = OrderedDict()
         self.size = 0
 
-    def __len__(self) -> int:
-        return len(self._kept)
-
     def get(self, key: Hashable) -> V | None:
         """The value of *key*, which counts as used now; None if there is none."""
         if key not in self._kept:
@@ -113,9 +110,6 @@ class Memory:
         self._parsed: LRU[File] = LRU(parsed_bytes)
         self._packed: LRU[_Packed] = LRU(max_bytes - parsed_bytes)
         self._parse = parse
-
-    def __len__(self) -> int:
-        return len(self._parsed) + len(self._packed)
 
     @property
     def size(self) -> int:

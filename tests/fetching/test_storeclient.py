@@ -231,25 +231,31 @@ async def test_fetches_that_end_while_the_client_closes() -> None:
     assert worker.store.locks == {}
 
 
-@pytest.mark.parametrize("steps", range(5))
+@pytest.mark.parametrize("step", range(6))
 @pytest.mark.parametrize("kind", [DeferredLock, lambda: DeferredSemaphore(1)])
 @coroutine_test
-async def test_a_wait_that_is_cancelled_as_it_ends(kind: type, steps: int) -> None:
-    """One that is cancelled in the moment in which it gets the lock leaves it to the next one."""
+async def test_a_wait_that_is_cancelled(kind: type, step: int) -> None:
+    """One that is cancelled while it waits for the lock, or in the moment in which it gets it, leaves
+    it to the next one, once the first has released it.
+    """
     lock, landing = kind(), asyncio.get_running_loop().create_future()
+    holders = []
 
     async def hold() -> None:
         async with held(lock):
+            holders.append(lock)
+            assert len(holders) == 1
             await landing
+            holders.pop()
 
-    _, second, third = [asyncio.ensure_future(hold()) for _ in range(3)]
-    for _ in range(10):
+    first, second, third = [asyncio.ensure_future(hold()) for _ in range(3)]
+    for number in range(-9, 6):
         await asyncio.sleep(0)
-    landing.set_result(None)
-    for _ in range(steps):
-        await asyncio.sleep(0)
-    second.cancel()
-    await asyncio.wait_for(third, 10)
+        if number == step - 1:
+            second.cancel()
+        if number == 0:
+            landing.set_result(None)
+    await asyncio.wait_for(asyncio.gather(first, third), 10)
 
 
 # A store that fails.

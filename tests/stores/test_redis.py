@@ -93,7 +93,7 @@ def test_no_answer(server: RedisServer, store: RedisStore) -> None:
         start = time.monotonic()
         with pytest.raises(StoreError, match="Timeout"):
             read(store, ORIGIN)
-        assert time.monotonic() - start < 10
+        assert time.monotonic() - start < 4, "it is not the client's default"
     assert read(store, ORIGIN) == DATA
 
 

@@ -168,11 +168,14 @@ async def test_a_store_that_loses_everything() -> None:
 
 @coroutine_test
 async def test_another_worker_was_faster() -> None:
-    """An entry that another worker has stored is used, and not reported as fetched."""
+    """An entry that another worker has stored is used in place of one that has expired, and not
+    reported as fetched.
+    """
     store = SharedMemory()
     stored = entry(ROBOTS_URL, b"User-agent: *\nDisallow: /other\n")
     store.put(str(ORIGIN), dumps(stored), 0, "another")
     cached = Cached(store)
+    cached.keep(ORIGIN, entry(ROBOTS_URL, ROBOTS, age=120))
     known = await cached.learn()
     assert known.robots.is_allowed("http://example.com/private", ("mybot",))
     assert not known.robots.is_allowed("http://example.com/other", ("mybot",))

@@ -32,9 +32,9 @@ def back_off(
     flight, and one more after each success. A *delay* longer than ``REP_WAIT_MAX`` has the
     requests of the host refused with the reason ``back-off``. Requests in flight are not stopped.
 
-    Does nothing if ``REP_BACKOFF_MAX`` is 0, and in a dry run. Raises ValueError if *delay* or *cap* is not a finite
-    number that is 0 or greater. The parameters are those of ``back_off`` in Scrapy's pull request
-    6931.
+    Does nothing if ``REP_BACKOFF_MAX`` is 0, and in a dry run. Raises ValueError if *delay* or
+    *cap* is not a finite number that is 0 or greater. The parameters are those of ``back_off`` in
+    Scrapy's pull request 6931.
     """
     for name, value in (("delay", delay), ("cap", cap)):
         if value is not None and not 0 <= value < inf:

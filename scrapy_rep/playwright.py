@@ -120,9 +120,10 @@ def _warn_of_unknown_crawl() -> None:
 class _Browser:
     """Checks the requests of one browser.
 
-    Playwright does not report redirects, nor the requests of shared workers and of pages that
-    are closing; scrapy-playwright does not ask about popups. Chromium reports all HTTP requests in a DevTools session with the
-    browser, as opposed to a session with a page. Firefox and WebKit have no such session.
+    Playwright does not report redirects, nor the requests of shared workers and of pages that are
+    closing; scrapy-playwright does not ask about popups. Chromium reports all HTTP requests in a
+    DevTools session with the browser, as opposed to a session with a page. Firefox and WebKit have
+    no such session.
     """
 
     def __init__(self, browsers: Browsers) -> None:

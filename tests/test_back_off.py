@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf, nan
+from typing import Any
 
 import pytest
 
@@ -21,13 +22,20 @@ def test_what_is_no_number_of_seconds(name: str, value: float) -> None:
         back_off(fake_crawler({}, {}), "shop.example", **{name: value})
 
 
-@pytest.mark.parametrize(("most", "is_paused"), [(60, True), (0, False)])
+@pytest.mark.parametrize(
+    ("settings", "is_paused"),
+    [({}, True), ({"REP_BACKOFF_MAX": 0}, False), ({"REP_DRY_RUN": True}, False)],
+)
 @pytest.mark.parametrize("count", [1, 2])
-def test_whether_back_off_is_on(most: float, is_paused: bool, count: int) -> None:
-    """Each host is paused, unless REP_BACKOFF_MAX is 0."""
-    crawler = fake_crawler({"REP_BACKOFF_MAX": most}, {})
+def test_whether_back_off_is_on(
+    settings: dict[str, Any], is_paused: bool, count: int
+) -> None:
+    """Each host is paused, unless REP_BACKOFF_MAX is 0, or nothing is enforced."""
+    crawler = fake_crawler(settings, {})
     # The crawls of a process share the pauses of hosts.
-    hosts = [f"host-{most}-{count}-{number}.example" for number in range(count)]
+    hosts = [
+        f"{number}-of-{count}{'-'.join(settings)}.example" for number in range(count)
+    ]
     back_off(crawler, hosts if count > 1 else hosts[0], delay=30)
     scopes = [Frontier.of(crawler).core.scopes.find(host) for host in hosts]
     assert [bool(each and each.back_off) for each in scopes] == [is_paused] * count

@@ -30,11 +30,16 @@ def because(cause: Exception) -> Exception:
     return outer
 
 
-def refused_handshake() -> ssl.SSLError:
-    """Return an error of the ssl module with the reason that OpenSSL gives."""
-    found = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] (_ssl.c:1000)")
-    found.reason = "WRONG_VERSION_NUMBER"
-    return found
+def refused_handshake() -> Exception:
+    """Return the error of a TLS client whose server wants another version of TLS, and says so."""
+    incoming = ssl.MemoryBIO()
+    incoming.write(b"\x15\x03\x03\x00\x02\x02\x46")
+    client = ssl.create_default_context().wrap_bio(
+        incoming, ssl.MemoryBIO(), server_hostname="example.com"
+    )
+    with pytest.raises(ssl.SSLError) as caught:
+        client.do_handshake()
+    return caught.value
 
 
 def circle() -> Exception:
@@ -61,7 +66,7 @@ def circle() -> Exception:
         ),
         (failed(SSL.Error()), "TLS failed: Error"),
         (because(ssl.SSLError(1, "text")), "TLS failed: text"),
-        (because(refused_handshake()), "TLS failed: wrong version number"),
+        (because(refused_handshake()), "TLS failed: tlsv1 alert protocol version"),
         (because(ConnectionResetError(104, "x")), "connection reset by the server"),
         (error.ConnectionRefusedError(), "connection refused"),
         (error.DNSLookupError(), "the host name could not be resolved"),

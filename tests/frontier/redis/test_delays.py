@@ -135,7 +135,7 @@ def test_visiting_hours(shared: Shared) -> None:
 
 
 @pytest.mark.parametrize("late", ["https://a.example/robots.txt", f"{A}/image"])
-def test_late_one_of_a_host_with_a_delay(shared: Shared, late: str) -> None:
+def test_what_comes_late_gets_its_turn(shared: Shared, late: str) -> None:
     """On a host with a Crawl-delay, the robots.txt of a second origin gets its turn, and so does an
     image, although the first origin always has requests. Failed attempts are repeated.
     """

@@ -1,65 +1,212 @@
-"""Describes in words why a download failed."""
+"""Tells why a download failed: whose failure it is, and in words.
+
+Download handlers raise the errors of several libraries, which need not be installed and have
+private modules. So an error is told by its number where it has one (errno, or the code of
+libcurl), and otherwise by words in the names of its classes.
+"""
 
 from __future__ import annotations
 
+import errno
 import re
-from typing import TYPE_CHECKING
+from socket import EAI_MEMORY, gaierror
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from scrapy_rep.protocol.access.results import Failure
+
+
+class _Kind(NamedTuple):
+    """A kind of error: how it is told, and what it means."""
+
+    words: str
+    failure: Failure
+
+    names: str = ""
+    """A regular expression for words in the names of its classes; empty if no name tells it."""
+
+    errnos: frozenset[int] = frozenset()
+
+    curl: frozenset[int] = frozenset()
+    """The codes of libcurl (https://curl.se/libcurl/c/libcurl-errors.html)."""
+
 
 _NO_HOST = "the host name could not be resolved"
 _REFUSED = "connection refused"
 
-# By words in the class name: download handlers raise the errors of several libraries, which need
-# not be installed and have private modules.
-_WORDS = {
-    "BadHttpMessage|BadStatusLine|ParseError": "the answer is not valid HTTP",
-    "CannotResolveHost|DNSLookup|gaierror": _NO_HOST,
-    "ConnectionDone|ConnectionLost|ServerDisconnected": "connection closed by the server",
-    "ConnectionRefused": _REFUSED,
-    "ConnectionReset": "connection reset by the server",
-    "DataLoss": "the answer is incomplete",
-    "TimedOut|Timeout": "timed out",
-}
+_KINDS = (
+    _Kind(
+        _NO_HOST,
+        Failure.NETWORK,
+        "CannotResolveHost|DNSLookup|UnknownHost|gaierror",
+        curl=frozenset({6}),
+    ),
+    _Kind(
+        "the host name of the proxy could not be resolved",
+        Failure.NETWORK,
+        curl=frozenset({5}),
+    ),
+    # libcurl has one code for each failure of a connection but a time-out.
+    _Kind(_REFUSED, Failure.NETWORK, "ConnectionRefused", curl=frozenset({7})),
+    _Kind(
+        "the host is unreachable",
+        Failure.NETWORK,
+        errnos=frozenset({errno.EHOSTUNREACH, errno.EHOSTDOWN}),
+    ),
+    _Kind(
+        "timed out",
+        Failure.NETWORK,
+        "TimedOut|Timeout",
+        errnos=frozenset({errno.ETIMEDOUT}),
+        curl=frozenset({28}),
+    ),
+    _Kind(
+        "the answer is not valid HTTP",
+        Failure.OTHER,
+        "BadHttpMessage|BadStatusLine|ParseError",
+        curl=frozenset({8}),
+    ),
+    _Kind(
+        "connection closed by the server",
+        Failure.OTHER,
+        "ConnectionDone|ConnectionLost|ServerDisconnected",
+        curl=frozenset({52}),
+    ),
+    _Kind(
+        "connection reset by the server",
+        Failure.OTHER,
+        "ConnectionReset",
+        curl=frozenset({55, 56}),
+    ),
+    _Kind("the answer is incomplete", Failure.OTHER, "DataLoss", curl=frozenset({18})),
+)
 
 NO_SERVER = frozenset({_NO_HOST, _REFUSED})
 """The words for errors that mean that there is no server at the host."""
 
-# The limit for chains of causes, which can be circular. Download handlers nest fewer errors.
+_OWN_ERRNOS = frozenset(
+    {
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOBUFS,
+        errno.ENOMEM,
+        errno.EADDRNOTAVAIL,
+        errno.ENETDOWN,
+        errno.ENETUNREACH,
+    }
+)
+
+# No memory, and no address of its own to connect from.
+_OWN_CURL = frozenset({27, 45})
+
+# The limits for chains of causes, which can be circular, and branch. Download handlers nest fewer
+# errors.
 _MAX_DEPTH = 5
+_MAX_ERRORS = 50
+
+
+def kind_of(error: BaseException) -> Failure:
+    """Whose failure *error* is, which ended a download."""
+    causes = _causes(error)
+    if any(map(_is_own, causes)):
+        return Failure.OWN
+    for cause in causes:
+        if (kind := _kind(cause)) is not None:
+            return kind.failure
+        if _is_of_tls(cause):
+            return Failure.OTHER
+    return Failure.OTHER
 
 
 def in_words(error: BaseException) -> str:
     """The reason for *error*, which ended a download, for logs and reports."""
-    causes = list(_causes(error))
+    causes = _causes(error)
     for cause in causes:
-        kinds = " ".join(kind.__name__ for kind in type(cause).__mro__)
-        for names, words in _WORDS.items():
-            if re.search(names, kinds):
-                return words
+        if _is_own(cause):
+            return f"an error of this machine: {_text(cause) or type(cause).__name__}"
+    for cause in causes:
+        if (kind := _kind(cause)) is not None:
+            return kind.words
         if _is_of_tls(cause):
             return f"TLS failed: {_reason_of_tls(cause)}"
     text = next((text for cause in causes if (text := _text(cause))), "")
     return f"{type(error).__name__}: {text}".rstrip(": ")
 
 
-def _causes(error: BaseException, depth: int = 0) -> Iterator[BaseException]:
-    """The causes of *error*, the first cause first, and *error* itself."""
-    # Twisted keeps causes in a list of failures, without ``raise ... from``.
-    failures = getattr(error, "reasons", None)
-    causes = [
-        getattr(failure, "value", failure)
-        for failure in (failures if isinstance(failures, (list, tuple)) else ())
-    ]
-    for cause in (*causes, error.__cause__):
-        if isinstance(cause, BaseException) and depth < _MAX_DEPTH:
-            yield from _causes(cause, depth + 1)
-    yield error
+def _causes(error: BaseException) -> list[BaseException]:
+    """The causes of *error*, the first cause first, *error* itself, and at last the errors
+    during whose handling these were raised.
+    """
+    found: list[BaseException] = []
+    _collect(error, found, set(), _MAX_DEPTH)
+    return found
+
+
+def _collect(
+    error: BaseException, found: list[BaseException], seen: set[int], depth: int
+) -> None:
+    if id(error) in seen or len(seen) == _MAX_ERRORS:
+        return
+    seen.add(id(error))
+    causes: list[object] = [error.__cause__]
+    # Twisted keeps causes in a list of failures, an exception group in a tuple, without
+    # ``raise ... from``.
+    for name in ("reasons", "exceptions"):
+        several = getattr(error, name, None)
+        if isinstance(several, (list, tuple)):
+            causes += [getattr(each, "value", each) for each in several[:_MAX_ERRORS]]
+    causes.append(
+        getattr(error, "socketError", None)
+    )  # Of Twisted's CannotListenError.
+    for cause in causes if depth else ():
+        if isinstance(cause, BaseException):
+            _collect(cause, found, seen, depth - 1)
+    found.append(error)
+    context = None if error.__suppress_context__ else error.__context__
+    if depth and context is not None:
+        _collect(context, found, seen, depth - 1)
+
+
+def _is_own(error: BaseException) -> bool:
+    if isinstance(error, gaierror):
+        return error.errno == EAI_MEMORY
+    return (
+        isinstance(error, MemoryError)
+        or _errno(error) in _OWN_ERRNOS
+        or _curl_code(error) in _OWN_CURL
+    )
+
+
+def _kind(error: BaseException) -> _Kind | None:
+    names = _names(error)
+    number, code = _errno(error), _curl_code(error)
+    for kind in _KINDS:
+        is_named = kind.names and re.search(kind.names, names)
+        if is_named or number in kind.errnos or code in kind.curl:
+            return kind
+    return None
+
+
+def _names(error: BaseException) -> str:
+    return " ".join(kind.__name__ for kind in type(error).__mro__)
+
+
+def _errno(error: BaseException) -> int | None:
+    """The errno of *error*, an OSError or of Twisted."""
+    numbers = (getattr(error, name, None) for name in ("errno", "osError"))
+    return next((each for each in numbers if isinstance(each, int)), None)
+
+
+def _curl_code(error: BaseException) -> int | None:
+    code = getattr(error, "code", None) if "CurlError" in _names(error) else None
+    return int(code) if isinstance(code, int) else None
 
 
 def _is_of_tls(error: BaseException) -> bool:
-    return type(error).__name__ == "SSLError" or type(error).__module__ == "OpenSSL.SSL"
+    kinds = type(error).__mro__
+    return any(
+        kind.__name__ == "SSLError" or kind.__module__ == "OpenSSL.SSL"
+        for kind in kinds
+    )
 
 
 def _reason_of_tls(error: BaseException) -> str:
@@ -70,11 +217,15 @@ def _reason_of_tls(error: BaseException) -> str:
     queue = error.args[0] if error.args else None
     if isinstance(queue, list) and queue and queue[-1]:
         return str(queue[-1][-1])
-    return str(error) or type(error).__name__
+    return _text(error) or type(error).__name__
 
 
 def _text(error: BaseException) -> str:
     """The message of *error*; empty if it is only the list of its causes."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    return "" if hasattr(error, "reasons") else " ".join(str(error).split())
+    if hasattr(error, "reasons"):
+        return ""
+    text = " ".join(str(error).split())
+    # libcurl's own text lies between a number, and the address of its documentation.
+    return text.partition("curl: ")[2].partition(". See https://")[0] or text

@@ -17,7 +17,7 @@ from scrapy_rep import stats
 from scrapy_rep.compat.internals import download_once, has_room, room_in_downloader
 from scrapy_rep.exceptions import BackingOff, RobotsDenied, SpiderClosing
 from scrapy_rep.fetching.decompression import UndecodableBody
-from scrapy_rep.fetching.failures import NO_SERVER, in_words
+from scrapy_rep.fetching.failures import NO_SERVER, in_words, kind_of
 from scrapy_rep.fetching.locks import held
 from scrapy_rep.fetching.request import Fetch, RobotsTxtRequest
 from scrapy_rep.log import CrawlLog
@@ -192,7 +192,7 @@ class RobotsTxtFetcher:
 
     async def _send(self, request: RobotsTxtRequest) -> Response | AccessResult:
         """The response to *request*, or a result that says why there is none."""
-        is_permanent, is_dropped = False, False
+        failure, is_permanent, is_dropped = None, False, False
         fetch = request.fetch
         try:
             async with self._place(request):
@@ -221,6 +221,7 @@ class RobotsTxtFetcher:
             kind = type(exception)
             self._count(stats.EXCEPTION_COUNT.format(type=kind), not fetch.is_judged)
             error, is_dropped = in_words(exception), exception is not fetch.error
+            failure = None if is_dropped else kind_of(exception)
             # If a proxy is unreachable, that says nothing about the site.
             is_permanent = error in NO_SERVER and not request.meta.get("proxy")
             if is_dropped:
@@ -239,6 +240,7 @@ class RobotsTxtFetcher:
             url=request.url,
             status=None,
             error=error,
+            failure=failure,
             is_permanent=is_permanent or is_dropped,
             is_dropped=is_dropped,
         )

@@ -68,7 +68,7 @@ def _written(value: Entry | AccessResult) -> dict[str, Any]:
     found = {
         each.name: (getattr(value, each.name), each.default) for each in fields(value)
     }
-    for name in ("url", "body"):
+    for name in ("url", "body", "failure"):
         found.pop(name, None)
     return {name: field for name, (field, default) in found.items() if field != default}
 

@@ -12,6 +12,7 @@ from scrapy.exceptions import IgnoreRequest, StopDownload
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.fetching.middleware import FetchMiddleware
 from scrapy_rep.fetching.request import Causes, RobotsTxtRequest
+from scrapy_rep.protocol.access.results import Failure
 from scrapy_rep.settings import RepSettings
 from tests.fakes import ROBOTS, answer, coroutine_test, fake_crawler
 
@@ -131,6 +132,8 @@ async def test_no_answer_is_tried_again(
     result, engine = await fetch({URL: [*answers]})
     assert (result.status, result.error, len(engine.asked)) == (status, error, asked)
     assert (result.access == "successful") is (status == 200)
+    has_failed = error.startswith("OSError")
+    assert result.failure is (Failure.OTHER if has_failed else None)
 
 
 @coroutine_test

@@ -50,6 +50,25 @@ class Access(str, Enum):
     __str__ = str.__str__
 
 
+class Failure(Enum):
+    """Whose failure an error is."""
+
+    OWN = "own"
+    """Of this machine, which has no file descriptor, port, network or memory left. It says
+    nothing about any host."""
+
+    NETWORK = "network"
+    """Nothing has answered: the host name was not resolved, the connection refused, or timed out,
+    the host or the proxy was unreachable. The host may be gone, or the network of the crawl.
+
+    Download handlers do not tell a time-out of a connection from that of an answer, so both are of
+    this kind."""
+
+    OTHER = "other"
+    """Something has answered, or nothing was sent: TLS failed, the answer was broken or lost, or a
+    component failed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessResult:
     """The result of one fetch of a robots.txt."""
@@ -71,6 +90,11 @@ class AccessResult:
 
     error: str = ""
     """Why there was no response, or why the crawler did not follow the last redirect."""
+
+    failure: Failure | None = None
+    """Whose failure it is that there was no response, if an error of the download tells. It is
+    known to the crawl that made the fetch, as long as the result is in memory: no store keeps it.
+    """
 
     is_permanent: bool = False
     """Whether fetching again soon is useless: the host has no server, so its pages would fail

@@ -234,6 +234,18 @@ def has_room(crawler: Crawler, apart: AbstractSet[Request]) -> bool:
     return limit <= 0 or len(active) - len(active & apart) < limit
 
 
+def close_idle_connections(crawler: Crawler) -> None:
+    """Close the connections that are kept open for further requests, which need files of this
+    process: Twisted keeps one to each host for minutes.
+    """
+    handlers = _find(crawler.engine, "downloader.handlers._handlers") or {}
+    for handler in handlers.values():
+        pool = getattr(handler, "_pool", None)
+        close = getattr(pool, "closeCachedConnections", None)
+        if close is not None:
+            close()
+
+
 def is_scraper_full(crawler: Crawler) -> bool:
     """Whether the scraper is overloaded: callbacks and item pipelines cannot keep up."""
     needs_backout = _find(crawler.engine, "scraper.slot.needs_backout")

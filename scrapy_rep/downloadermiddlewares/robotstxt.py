@@ -135,6 +135,7 @@ class RobotsTxtMiddleware:
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> None:
+        self._frontier.failed(request, exception)
         # The places of a request with a response are free already.
         self._frontier.left(request)
         self._own.process_exception(request, exception)

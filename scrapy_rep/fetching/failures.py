@@ -52,6 +52,12 @@ _KINDS = (
         Failure.NETWORK,
         errnos=frozenset({errno.EHOSTUNREACH, errno.EHOSTDOWN}),
     ),
+    # Also of a host that has only an IPv6 address, where the machine has none.
+    _Kind(
+        "the network is unreachable",
+        Failure.NETWORK,
+        errnos=frozenset({errno.ENETDOWN, errno.ENETUNREACH}),
+    ),
     _Kind(
         "timed out",
         Failure.NETWORK,
@@ -90,8 +96,6 @@ _OWN_ERRNOS = frozenset(
         errno.ENOBUFS,
         errno.ENOMEM,
         errno.EADDRNOTAVAIL,
-        errno.ENETDOWN,
-        errno.ENETUNREACH,
     }
 )
 

@@ -21,7 +21,7 @@ from scrapy_rep.fetching.failures import NO_SERVER, in_words, kind_of
 from scrapy_rep.fetching.locks import held
 from scrapy_rep.fetching.request import Fetch, RobotsTxtRequest
 from scrapy_rep.log import CrawlLog
-from scrapy_rep.protocol.access.results import HEADERS, AccessResult
+from scrapy_rep.protocol.access.results import HEADERS, AccessResult, Failure
 from scrapy_rep.protocol.origins import origin_of, split_virtual_host
 
 if TYPE_CHECKING:
@@ -88,11 +88,16 @@ class RobotsTxtFetcher:
         crawler: Crawler,
         settings: RepSettings,
         place: Place = lambda _: nullcontext(),
+        is_own_fault: Callable[[Failure], bool] = lambda _: False,
     ) -> None:
+        """*is_own_fault* says of a failure whether it tells nothing about the host. Then the request
+        is sent again, when it has its place.
+        """
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
         self._dialect = settings.dialect
         self._place = place
+        self._is_own_fault = is_own_fault
         self._permits = DeferredSemaphore(MAX_ON_NETWORK)
         self._on_network: set[Request] = set()
         self._has_logged_traceback = False
@@ -158,6 +163,15 @@ class RobotsTxtFetcher:
             error=error,
         )
 
+    async def probe(self, url: str, causes: Causes) -> None:
+        """Ask for the robots.txt at *url* once. Whoever waits for an answer of any host hears it.
+        Raises SpiderClosing as :meth:`fetch` does.
+        """
+        url, virtual_host = split_virtual_host(url)
+        request = RobotsTxtRequest.of(url, causes.next())
+        request.fetch = Fetch(virtual_host=virtual_host, is_probe=True)
+        await self._send(request)
+
     def _count(self, key: str, is_counted: bool) -> None:
         if is_counted:
             self._crawler.stats.inc_value(key)
@@ -178,6 +192,9 @@ class RobotsTxtFetcher:
             if len(cookies):
                 cookies.add_cookie_header(request)
             answer = await self._send(request)
+            failure = answer.failure if isinstance(answer, AccessResult) else None
+            if failure is not None and self._is_own_fault(failure):
+                continue
             attempt += 1
             # Requests with other proxies may have been added to the causes meanwhile.
             is_final = attempt >= max(_ATTEMPTS, len(causes))

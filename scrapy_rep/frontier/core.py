@@ -26,6 +26,9 @@ DOWN      unreachable; its tickets wait     known: OPEN; at ``retry_at``: fetche
 REFUSED   unreachable for too long; its     a ticket comes after ``retry_at``: fetched again;
           tickets are refused               known: OPEN
 ========= ================================= ==================================================
+
+Above the hosts stands the *network* of the crawler itself (:mod:`scrapy_rep.frontier.network`).
+While it is gone, nothing is sent but one probe at a time, and no time runs out.
 """
 
 from __future__ import annotations
@@ -37,6 +40,8 @@ from heapq import heappop, heappush
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+from scrapy_rep.frontier.network import Network
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -96,6 +101,9 @@ class Where(Enum):
 
     AT_SCOPE = auto()
     """It waits for a place, or for the ``next_at`` of a scope."""
+
+    AT_NETWORK = auto()
+    """A request in the downloader that waits until the crawler's own network is back."""
 
     READY = auto()
     """A queue whose next request may go, or is refused."""
@@ -577,10 +585,14 @@ class Core:
         self._wait_max = wait_max
         self._look_up = look_up
         self.changed = changed
+        self.network = Network(wait_max)
         self.hosts: dict[Origin, Host] = {}
         self.direct = Direct(self)
         self.strangers = Direct(self)
         """For a robots.txt of another host, which has redirected it."""
+
+        self.probes = Direct(self)
+        """For a request that finds out whether the crawler's own network is back."""
 
         self.granted: OrderedDict[Ticket, None] = OrderedDict()
         """The tickets of requests in the downloader that may go now, with their places."""
@@ -593,6 +605,7 @@ class Core:
         self._given_up: dict[Host, None] = {}
         self._alarms: _Alarms[Host] = _Alarms()
         self._held_up: dict[str, HeldUp] = {}
+        self._at_network: dict[Ticket, None] = {}
 
     def host(self, origin: Origin) -> Host:
         host = self.hosts.get(origin)
@@ -641,6 +654,8 @@ class Core:
         places, if the ticket is at ``Where.REFUSED``; None if there is none. If it has more requests,
         it must be added again.
         """
+        if not self.network.is_up:
+            return None
         while (ticket := ready.pop()) is not None:
             ticket.where = Where.NOWHERE
             host = ticket.host
@@ -695,6 +710,7 @@ class Core:
         """Note that *ticket* will send nothing more, wherever it is."""
         host, was = ticket.host, ticket.where
         ticket.where = Where.NOWHERE
+        self._at_network.pop(ticket, None)
         if was is Where.READY:
             assert isinstance(ticket.line, Ready)
             ticket.line.discard(ticket)
@@ -725,6 +741,11 @@ class Core:
 
     def place(self, ticket: Ticket, now: float) -> None:
         """Put *ticket*, whose host is known, where it belongs now."""
+        line = ticket.line
+        if line.is_direct and line is not self.probes and not self.network.is_up:
+            ticket.where = Where.AT_NETWORK
+            self._at_network[ticket] = None
+            return
         for scope in ticket.scopes:
             if scope.back_off is not None and self.is_backing_off_too_long(scope, now):
                 self._refuse(ticket)
@@ -735,9 +756,9 @@ class Core:
                 if at < inf:
                     self.scopes.alarms.set(scope, at)
                 return
-        if ticket.line.is_direct:
+        if line.is_direct:
             self.take(ticket, now)
-        ticket.line.add(ticket)
+        line.add(ticket)
 
     def _is_free(self, ticket: Ticket, now: float) -> bool:
         """Whether *ticket* may take its places now."""
@@ -779,6 +800,8 @@ class Core:
         """Return a host whose robots.txt is to be fetched now; None if there is none. Unless more
         ready hosts are needed (*is_needed*), only one for which a request in the downloader waits.
         """
+        if not self.network.is_up:
+            return None
         for hosts in (self._urgent, self._wanted) if is_needed else (self._urgent,):
             while hosts:
                 host = hosts.popleft()
@@ -986,14 +1009,59 @@ class Core:
         is_long = found.until - now > self._wait_max
         return is_long or (not found.is_over and now - found.since >= self._wait_max)
 
+    # The network of the crawler itself.
+
+    def next_probe(self, now: float) -> Any:
+        """Return a request to a host whose robots.txt is to be fetched now, to find out whether
+        the network is back; None if there is none.
+        """
+        return self.network.next_probe(now, lambda key: self._has_turn(key, now))
+
+    def network_is_back(self, now: float, gone_since: float) -> None:
+        """Let all continue after the network was gone since then, which counts for no host."""
+        gone = now - gone_since
+        for host in self.hosts.values():
+            if host.is_down:
+                if host.since >= gone_since:
+                    host.retry_at = now
+                    self._alarms.set(host, now)
+                host.since += gone
+                host.until += gone
+        for scope in self.scopes.all():
+            if scope.back_off is not None:
+                scope.back_off.since += gone
+        self._resume(now)
+
+    def _resume(self, now: float) -> None:
+        waiting, self._at_network = self._at_network, {}
+        for ticket in waiting:
+            ticket.where = Where.NOWHERE
+            self.place(ticket, now)
+        self.changed()
+
+    def _has_turn(self, key: str, now: float) -> bool:
+        scope = self.scopes.find(key)
+        if scope is None:
+            return True
+        is_taken = scope.delays or scope.back_off is not None
+        return now >= scope.next_at and not (is_taken and scope.in_flight)
+
     # Time.
 
     def wake_at(self) -> float:
         """Return when :meth:`tick` has something to do; ``inf`` for never."""
-        return min(self._alarms.first(), self.scopes.alarms.first())
+        return min(
+            self._alarms.first(),
+            self.scopes.alarms.first(),
+            self.network.wake_at(),
+        )
 
     def tick(self, now: float) -> None:
         """Do what is due."""
+        was_up = self.network.is_up
+        self.network.tick(now)
+        if self.network.is_up and not was_up:
+            self._resume(now)
         self.scopes.tick(now)
         for host in self._alarms.due(now):
             if now < host.retry_at:

@@ -18,6 +18,7 @@ from scrapy_rep import stats
 from scrapy_rep.compat.browsers import is_for_browser
 from scrapy_rep.compat.internals import (
     active_requests,
+    close_idle_connections,
     close_spider,
     download_slot,
     is_closing,
@@ -27,6 +28,7 @@ from scrapy_rep.compat.internals import (
 )
 from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.exceptions import BackingOff, SpiderClosing
+from scrapy_rep.fetching.failures import in_words, kind_of
 from scrapy_rep.fetching.middleware import FetchMiddleware
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.clock import Alarms, Clock
@@ -44,6 +46,7 @@ from scrapy_rep.frontier.measures import Measures
 from scrapy_rep.frontier.pauses import Pauses, duration
 from scrapy_rep.frontier.reporter import BACK_OFF, Case, DecisionReporter
 from scrapy_rep.log import CrawlLog
+from scrapy_rep.protocol.access.results import Failure
 from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
@@ -214,6 +217,7 @@ class Frontier:
         self._will_flush = False
         self._popped = 0
         self._has_warned = False
+        self._was_exhausted = False
         self._has_started = False
         self._closes_for = ""
         connect = crawler.signals.connect
@@ -295,6 +299,8 @@ class Frontier:
     @property
     def has_room(self) -> bool:
         """Whether the downloader has room for another request from a queue."""
+        if not self.core.network.is_up:
+            return False
         return self.hosts is None or self.hosts.fetcher.leaves_room
 
     def add(self, queue: BackQueue) -> None:
@@ -376,6 +382,9 @@ class Frontier:
             assert isinstance(refused, Waiter)
             self._end(refused, is_granted=False)
             ended.append(refused)
+        now = self.clock.monotonic()
+        if self.hosts is not None and (request := core.next_probe(now)) is not None:
+            self.hosts.probe(request)
         at = core.wake_at()
         if at < self._alarm_at:
             self._alarm_at = at
@@ -418,13 +427,16 @@ class Frontier:
         """
         found = self._in_flight.get(request)
         if found is not None:
-            if not self.pauses.hold(found.ticket, found.since):
+            is_up = self.core.network.gone_since is None
+            if is_up and not self.pauses.hold(found.ticket, found.since):
                 return False
             self.left(request)
             if self.leases is not None:
                 self.leases.give_up(request)
         core, has_waited = self.core, False
         line = core.strangers if is_stranger else core.direct
+        if isinstance(request, RobotsTxtRequest) and request.fetch.is_probe:
+            line = core.probes
         scopes = self.scopes_of(self.key_of(request))
         if isinstance(request, RobotsTxtRequest) and self._are_held_by_browser(scopes):
             # Its page may wait for this robots.txt.
@@ -565,6 +577,9 @@ class Frontier:
         if found is None:
             return
         scope = found.ticket.scopes[0]
+        gone_since = self.core.network.answered(scope.key, request)
+        if gone_since is not None:
+            self._network_is_back(gone_since)
         before = scope.back_off.until if scope.back_off else -inf
         self.pauses.answered(response, request, scope, found.since)
         self.measures.asked(request, found.ticket, before)
@@ -580,12 +595,73 @@ class Frontier:
             self.pauses.back_off(scope, delay, cap, self.clock.monotonic())
         self.flush()
 
-    def _hold_back(self, scope: Scope) -> None:
+    # The network of the crawler itself.
+
+    def failed(self, request: Request, error: Exception) -> None:
+        """Note that the download of *request* has failed, if it has its places."""
+        found, network = self._in_flight.get(request), self.core.network
+        if found is None or self.hosts is None:
+            return
+        now, kind = self.clock.monotonic(), kind_of(error)
+        if kind is Failure.OWN:
+            if network.exhausted(now):
+                self._note_exhausted(error)
+        elif kind is Failure.NETWORK and network.failed(
+            found.ticket.scopes[0].key, request, now
+        ):
+            self._hold_back()
+
+    def is_own_fault(self, failure: Failure) -> bool:
+        """Whether *failure* says nothing about the host: the machine had no more files or ports,
+        or the network of the crawler itself is gone.
+        """
+        is_gone = self.core.network.gone_since is not None
+        return failure is Failure.OWN or (failure is Failure.NETWORK and is_gone)
+
+    def probed(self) -> None:
+        """Note that a probe of the network has ended."""
+        network = self.core.network
+        was_certain = network.is_certain
+        gone_since = network.probed(self.clock.monotonic())
+        if gone_since is not None:
+            self._network_is_back(gone_since)
+        elif network.gone_since is not None and not was_certain:
+            self._logger.warning(
+                "The network of the crawler is gone: the last requests to several hosts failed, "
+                "and none was answered. No requests are sent until a host answers; the "
+                "robots.txt of one is tried after 1, 2, 4, ... 30 s. Check the network, the "
+                "resolver and the proxy of this machine"
+            )
+        self.flush()
+
+    def _network_is_back(self, gone_since: float) -> None:
+        now = self.clock.monotonic()
+        if self.core.network.is_certain:
+            self._logger.info(
+                "The network of the crawler is back after %(time)s: requests continue",
+                time=duration(now - gone_since),
+            )
+        self.core.network_is_back(now, gone_since)
+
+    def _note_exhausted(self, error: Exception) -> None:
+        close_idle_connections(self._crawler)
+        if self.hosts is not None:
+            self.hosts.fetch_fewer()
+        if not self._was_exhausted:
+            self._was_exhausted = True
+            self._logger.warning(
+                "This machine has no more files, ports or memory for connections (%(error)s): "
+                "requests continue in a second, and fewer robots.txt files are fetched at once. "
+                "Raise the limit of open files (ulimit -n), or lower CONCURRENT_REQUESTS",
+                error=in_words(error),
+            )
+
+    def _hold_back(self, scope: Scope | None = None) -> None:
         """Let the requests that wait in their download slots wait until the pause of *scope* is
-        over, if they are to its hosts.
+        over, if they are to its hosts; without a scope, until the network is back.
         """
         for request, found in list(self._in_flight.items()):
-            if found.is_sent and scope in found.ticket.scopes:
+            if found.is_sent and (scope is None or scope in found.ticket.scopes):
                 go_on = withdraw(self._crawler, request)
                 if go_on is not None:
                     waits = self._wait_again(request, found.ticket, go_on)
@@ -673,7 +749,8 @@ class Frontier:
 
     def _log_waiting(self) -> None:
         """Log what the crawl waits for, if it has nothing else to do."""
-        is_idle = not self._popped and not self._in_flight
+        is_up = self.core.network.gone_since is None
+        is_idle = is_up and not self._popped and not self._in_flight
         requests, hosts, first = self.core.waiting() if is_idle else (0, 0, None)
         if requests:
             left = 0.0 if first is None else first.next_at - self.clock.monotonic()

@@ -25,7 +25,7 @@ from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import Causes
 from scrapy_rep.frontier.core import Hold, Phase
 from scrapy_rep.frontier.frontier import BackQueue, Waiter
-from scrapy_rep.frontier.hostkeys import bare_host
+from scrapy_rep.frontier.hostkeys import bare_host, request_origin
 from scrapy_rep.frontier.pauses import duration
 from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.access.freshness import pause_asked
@@ -68,6 +68,9 @@ _SOON = 1.0
 # The minimum in seconds before a retry, so that a wrong clock causes no busy loop.
 _MIN_RETRY = 0.1
 
+# The seconds after which a host without a server is asked once more, before its requests are refused.
+_ASKED_ONCE_MORE = 10.0
+
 # The seconds for which the requests that waited for a robots.txt use it even if it was
 # already stale when it arrived.
 _MIN_HOLDS = 1.0
@@ -103,7 +106,9 @@ class Hosts:
         self._settings = settings
         self._reporter = reporter
         self._identity = identity = Identity.of(crawler)
-        self.fetcher = RobotsTxtFetcher(crawler, settings, self._place)
+        self.fetcher = RobotsTxtFetcher(
+            crawler, settings, self._place, frontier.is_own_fault
+        )
         self.cache = RobotsTxtCache(
             crawler,
             self.fetcher,
@@ -116,6 +121,8 @@ class Hosts:
             learned=reporter.learned,
         )
         self._fetches: dict[Host, Deferred[None]] = {}
+        self._max_fetching = _MAX_FETCHING
+        self._probe: Deferred[None] | None = None
         self._tdmrep_fetches: set[Deferred[TdmRep | None]] = set()
         """Those for requests with a purpose of their own."""
 
@@ -327,7 +334,7 @@ class Hosts:
             self._soon.clear()
             self._soon_until = self._clock.monotonic() + _SOON
         try:
-            while len(self._fetches) - self._held_back < _MAX_FETCHING:
+            while len(self._fetches) - self._held_back < self._max_fetching:
                 is_needed = ready + len(self._soon) < self._min_ready
                 host = self._core.next_wanted(is_needed=is_needed)
                 if host is None:
@@ -342,6 +349,28 @@ class Hosts:
                 task.addErrback(Failure.trap, CancelledError, asyncio.CancelledError)
         finally:
             self._is_beginning = False
+
+    def fetch_fewer(self) -> None:
+        """Fetch half as many robots.txt files at once from now on."""
+        self._max_fetching = max(self._max_fetching // 2, 1)
+
+    def probe(self, request: Request) -> None:
+        """Ask for the robots.txt of the host of *request*, as that would be sent, to find out
+        whether the network of the crawler is back. Nothing but that is made of the answer.
+        """
+        self._probe = deferred_from_coro(self._ask(request))
+        self._probe.addErrback(Failure.trap, CancelledError, asyncio.CancelledError)
+
+    async def _ask(self, request: Request) -> None:
+        origin = request_origin(request)
+        try:
+            if origin is not None:
+                await self.fetcher.probe(origin.robotstxt_url, self.causes(request))
+        except SpiderClosing:
+            pass
+        finally:
+            self._probe = None
+            self._frontier.probed()
 
     def _add_cause(self, host: Host, request: Request) -> None:
         """Remember a request that needs robots.txt, if no other has its proxy."""
@@ -415,12 +444,16 @@ class Hosts:
         host.known, count = known, sum(map(len, host.waiting))
         result, clock = known.entry.result, self._clock
         retry = max(known.entry.expires - clock.time(), _MIN_RETRY)
-        no_wait = result.is_permanent or is_interactive(self._crawler)
+        wait = self._settings.wait_max
+        if result.is_dropped or is_interactive(self._crawler):
+            wait = 0.0
+        elif result.is_permanent:
+            wait = min(wait, _ASKED_ONCE_MORE)
         self._core.unreachable(
             host,
             clock.monotonic(),
             clock.monotonic() + retry,
-            wait=0.0 if no_wait else self._settings.wait_max,
+            wait=wait,
             is_asked=pause_asked(result.headers, known.entry.fetched) is not None,
         )
         if host.phase is Phase.DOWN and not was_down:
@@ -448,7 +481,7 @@ class Hosts:
             message,
             known,
             count=count,
-            wait=duration(self._settings.wait_max),
+            wait=duration(wait),
             retry=duration(host.retry_at - clock.monotonic()),
             time=duration(clock.monotonic() - host.since),
         )
@@ -530,6 +563,8 @@ class Hosts:
         """Cancel all fetches."""
         for task in list(self._fetches.values()):
             task.cancel()
+        if self._probe is not None:
+            self._probe.cancel()
         for fetch in list(self._tdmrep_fetches):
             fetch.cancel()
 

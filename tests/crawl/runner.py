@@ -63,7 +63,10 @@ def report(crawler: Crawler) -> dict[str, Any]:
 
 def main() -> int:
     spec = json.load(sys.stdin)
-    names.know(spec["names"])
+    names.know(spec["names"], spec["outage"])
+    if spec["files"]:
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (spec["files"], most))
     for path, value in spec["constants"].items():
         module, _, name = path.rpartition(".")
         setattr(importlib.import_module(module), name, value)

@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.crawl.answers import HANGS, Answer, Then, redirect
 from tests.crawl.certificate import write_certificate
@@ -58,6 +58,8 @@ class Host:
         self.name = name
         self.scheme = "https" if tls else "http"
         self.port = 0
+        self.taken: socket.socket | None = None
+        """The socket of a host that refuses connections."""
         self.answers: dict[str, Answer | Sequence[Answer]] = {}
         """By path, or by a virtual host with a path."""
         self.limit: Callable[[Hit], Answer | None] | None = None
@@ -172,10 +174,15 @@ class Site:
         connections are refused.
         """
         host = Host(self, "127.0.0.1", tls=False)
-        taken = self._stack.enter_context(socket.socket())
-        taken.bind(("127.0.0.1", 0))
-        host.port = taken.getsockname()[1]
+        host.taken = self._stack.enter_context(socket.socket())
+        host.taken.bind(("127.0.0.1", 0))
+        host.port = host.taken.getsockname()[1]
         return host
+
+    def listen(self, host: Host) -> None:
+        """Have a *host* that was :meth:`refusing` answer from now on."""
+        serving = asyncio.run_coroutine_threadsafe(self._listen(host), self._loop)
+        serving.result(timeout=120)
 
     def settle(self) -> None:
         """Wait until all that was sent is in the log, also by processes that have ended since."""
@@ -215,6 +222,9 @@ class Site:
         if host.scheme == "https":
             context = self._tls = self._tls or self._tls_context()
         address = host.name if host.name.startswith("127.") else "127.0.0.1"
+        at: dict[str, Any] = {"host": address, "port": 0}
+        if host.taken is not None:
+            at = {"sock": host.taken}
 
         def connected(
             reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -222,9 +232,7 @@ class Site:
             self._writers.add(writer)
             return _serve(host, reader, writer)
 
-        server = await asyncio.start_server(
-            connected, address, 0, ssl=context, backlog=256
-        )
+        server = await asyncio.start_server(connected, **at, ssl=context, backlog=256)
         self._servers.append(server)
         return server.sockets[0].getsockname()[1]
 

@@ -168,13 +168,13 @@ def a_thicket() -> Exception:
     ("exception", "kind"),
     [
         *((OSError(number, "x"), Whose.OWN) for number in (
-            errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL,
-            errno.ENETDOWN, errno.ENETUNREACH)),
+            errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)),
+        *((OSError(number, "x"), Whose.NETWORK) for number in (errno.ENETDOWN, errno.ENETUNREACH)),
         (MemoryError(), Whose.OWN),
         (unbound(), Whose.OWN),
         (socket.gaierror(socket.EAI_MEMORY, "x"), Whose.OWN),
         (error.ConnectBindError(errno.EMFILE, "Too many open files"), Whose.OWN),
-        (error.getConnectError(OSError(errno.ENETUNREACH, "x")), Whose.OWN),
+        (error.getConnectError(OSError(errno.ENETUNREACH, "x")), Whose.NETWORK),
         (error.CannotListenError("", 0, unbound()), Whose.OWN),
         (failed(ValueError("x"), OSError(errno.EMFILE, "x")), Whose.OWN),
         (of_scrapy("DownloadConnectionRefusedError", OSError(errno.EMFILE, "x")), Whose.OWN),

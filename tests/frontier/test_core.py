@@ -41,6 +41,7 @@ class World:
         )
         self.line = self.core.ready()
         self.tickets: dict[str, Ticket] = {}
+        self.probes: list[str] = []
 
     def play(self, events: str) -> None:
         """Have each of the *events* happen, and compare its answer: ``event -> answer``."""
@@ -168,7 +169,39 @@ class World:
         while (at := self.core.wake_at()) <= until:
             self.now = max(at, self.now)
             self.core.tick(self.now)
+            if (host := self.core.next_probe(self.now)) is not None:
+                self.probes.append(f"{host} {self.now:g}")
         self.now = until
+
+    # The network of the crawler itself.
+
+    def fail(self, host: str, also: str = "") -> None:
+        """A request to *host* fails at the level of the network, and to those up to *also*."""
+        for each in range(ord(host), ord(also or host) + 1):
+            self.core.network.failed(chr(each), chr(each), self.now)
+
+    def answer(self, host: str) -> None:
+        """A host answers, with anything."""
+        gone = self.core.network.answered(host, host)
+        if gone is not None:
+            self.core.network_is_back(self.now, gone)
+
+    def exhaust(self) -> None:
+        """The machine has no more files."""
+        self.core.network.exhausted(self.now)
+
+    def probe(self) -> str:
+        """Return the host that is asked whether the network is back, and when."""
+        return self.probes.pop(0) if self.probes else ""
+
+    def probed(self) -> None:
+        """The probe fails."""
+        gone = self.core.network.probed(self.now)
+        if gone is not None:
+            self.core.network_is_back(self.now, gone)
+
+    def network(self) -> str:
+        return "up" if self.core.network.gone_since is None else "gone"
 
     def until_granted(self) -> str:
         """Let time pass until a request in the downloader may go. Return the seconds."""
@@ -278,6 +311,50 @@ CASES = {
         pause a 600; page 3 a; wait 600; next -> 3; leave 3; pause a 1; page 4 a
         next -> refused 4; wait 1; succeed a; pause a 1; again 4
         next -> -; wait 1; next -> 4
+    """,
+    "five hosts in a row fail: the network is gone; an answer brings it back": """
+        fail a d; network -> up; answer x; fail a d; network -> up; page 1 y; file 2 y
+        granted -> 2; leave 2; fail e; network -> gone; next -> -; file 3 z; granted -> -
+        queue 4 w; fetch -> -; answer y; network -> up; next -> 1; granted -> 3; fetch -> w
+    """,
+    "a host that fails again and again is one host": """
+        fail a; fail a; fail a; fail a; fail a; fail a; network -> up
+    """,
+    "one probe at a time, at those that have answered and those that have failed": """
+        answer y; answer z; fail a e; wait 0.9; probe -> -; wait 0.1; probe -> z 1
+        wait 60; probe -> -; probed; wait 2; probe -> y 63; probed; wait 4; probe -> a 67
+        probed; wait 8; probe -> b 75; probed; wait 16; probe -> c 91; probed; wait 30
+        probe -> d 121; probed; wait 30; probe -> e 151; probed; wait 30; probe -> z 181
+    """,
+    "a probe keeps to delays and pauses": """
+        answer y; answer z; delay z 50 0; pause y 20; fail a e; wait 1; probe -> a 1; probed
+        wait 2; probe -> b 3
+    """,
+    "an outage of the crawler counts for no host": """
+        queue 1 a; fetch -> a; down a 10 10; phase a -> DOWN; fail b f; network -> gone
+        queue 2 c; wait 100; fetch -> -; answer z; wait 0; fetch -> c; fetch -> a
+        down a 10 10; phase a -> DOWN; wait 9; fetch -> -; wait 1; fetch -> a; down a 10 10
+        phase a -> REFUSED; next -> refused 1
+    """,
+    "an outage of the crawler counts for no pause": """
+        pause a 1; wait 599; fail b f; wait 100; answer z; pause a 1; page 1 a; next -> -
+        wait 1; next -> 1
+    """,
+    "after a wrong alarm, ten hosts": """
+        fail a e; network -> gone; answer z; fail a i; network -> up; fail j; network -> gone
+        wait 1; probe -> z 1; probed; answer z; fail a e; network -> gone
+    """,
+    "where nothing has ever answered, only for REP_WAIT_MAX": """
+        fail a e; wait 1; probe -> a 1; wait 598; probed; network -> gone; wait 2
+        probe -> b 601; probed; network -> up; fail a z; network -> up; answer a
+        fail a e; network -> gone
+    """,
+    "a machine without files sends nothing for a second": """
+        queue 1 a; page 2 b; file 3 b; granted -> 3; exhaust; file 4 c; fetch -> -; next -> -
+        granted -> -; wait 0.9; granted -> -; wait 0.1; granted -> 4; next -> 2; fetch -> a
+    """,
+    "what waits for the network may end": """
+        fail a e; file 1 x; end 1; answer z; granted -> -
     """,
 }
 

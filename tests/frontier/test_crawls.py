@@ -188,8 +188,13 @@ def test_robotstxt_itself() -> None:
     """
     crawl = Crawl()
     itself, other = crawl.push(ROBOTS), crawl.push("http://a.example/page")
-    for _ in range(2):
+    for seconds in (
+        10,
+        0,
+    ):  # It is asked once more before it counts as without a server.
         crawl.fail(ROBOTS, RefusedError())
+        crawl.fail(ROBOTS, RefusedError())
+        crawl.pass_time(seconds)
     crawl.answer(itself, "", status=500)
     assert crawl.ended[itself].status == 500
     assert isinstance(crawl.ended[other], RobotsDenied)

@@ -1,0 +1,152 @@
+"""Whether the network of the crawler itself works: a state machine without Scrapy, I/O or a clock.
+
+A failure at the level of the network (the host name is not resolved, the connection is refused or
+times out, the proxy is dead) looks the same if a host has no server and if the crawler has no
+network. What tells them apart is whether other hosts answer. The network is *up* until several
+hosts in a row have failed and nothing has answered since the first of them. Then it is *gone*,
+until anything answers. Meanwhile one probe is sent after 1, 2, 4, ... 30 seconds, to a host that
+has answered before if there is one, and failures are nobody's verdict.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# The network is gone if so many different hosts fail in a row. Twice as many after each time when
+# an answer comes before the first probe has failed: most hosts of some crawls have no server.
+_HOSTS = 5
+_MOST_HOSTS = 160
+
+# The seconds before the first probe, and the most before any other.
+_FIRST_PROBE = 1.0
+_LAST_PROBE = 30.0
+
+# The hosts that are asked in turn: the last ones that have answered, then those that have failed.
+_ANSWERED = 4
+
+# The pause in seconds after the machine had no more files, ports or memory for a connection.
+_EXHAUSTED = 1.0
+
+
+class Network:
+    """What the answers and failures of all hosts say about the crawler's own network."""
+
+    def __init__(self, wait_max: float) -> None:
+        """If no host has ever answered, the hosts may all be without a server. Then the network
+        counts as up again after *wait_max* seconds.
+        """
+        self.gone_since: float | None = None
+        """When the first host failed; None while the network is up."""
+
+        self.is_certain = False
+        """Whether a probe has failed since it is gone."""
+
+        self._wait_max = wait_max
+        self._resumes_at = inf
+        self._probe_at = inf
+        self._turn = 0
+        self._pause = _FIRST_PROBE
+        self._needed: float = _HOSTS
+        self._answered: dict[str, Any] = {}
+        self._failed: dict[str, Any] = {}
+        """By host, a request to it."""
+
+        self._failed_at = -inf
+
+    def __repr__(self) -> str:
+        state = "up" if self.gone_since is None else "gone"
+        return f"<Network: {state}, {len(self._failed)} hosts have failed in a row>"
+
+    @property
+    def is_up(self) -> bool:
+        """Whether requests other than a probe may be sent."""
+        return self.gone_since is None and self._resumes_at == inf
+
+    def answered(self, host: str, request: Any) -> float | None:
+        """X"""
+        if host not in self._answered:
+            self._answered[host] = request
+            if len(self._answered) > _ANSWERED:
+                del self._answered[next(iter(self._answered))]
+            if self._needed == inf:
+                self._needed = _HOSTS
+        if not self._failed:
+            return None
+        if self.gone_since is not None:
+            is_wrong = not self.is_certain
+            self._needed = min(2 * self._needed, _MOST_HOSTS) if is_wrong else _HOSTS
+        return self._recover()
+
+    def failed(self, host: str, request: Any, now: float) -> bool:
+        """Note that a *request* to *host* has failed at the level of the network. Return whether
+        the network is gone since then.
+        """
+        if not self._failed:
+            self._failed_at = now
+        if len(self._failed) < _MOST_HOSTS:
+            self._failed[host] = request
+        if self.gone_since is not None or len(self._failed) < self._needed:
+            return False
+        self.gone_since, self.is_certain = self._failed_at, False
+        self._turn, self._pause = 0, _FIRST_PROBE
+        self._probe_at = now + self._pause
+        return True
+
+    def exhausted(self, now: float) -> bool:
+        """Note that the machine had no more files, ports or memory for a connection: nothing is
+        sent for a second. Return whether such a pause begins.
+        """
+        is_new = self._resumes_at == inf
+        if is_new:
+            self._resumes_at = now + _EXHAUSTED
+        return is_new
+
+    def next_probe(self, now: float, is_free: Callable[[str], bool]) -> Any:
+        """Return a request to the host to ask now; None if it is not time for a probe, or if no
+        host *is_free*. When the probe has ended, call :meth:`probed`.
+        """
+        if now < self._probe_at:
+            return None
+        hosts = [*reversed(self._answered.items()), *self._failed.items()]
+        for _ in hosts:
+            host, request = hosts[self._turn % len(hosts)]
+            self._turn += 1
+            if is_free(host):
+                self._probe_at = inf
+                return request
+        self._probe_at = now + _FIRST_PROBE
+        return None
+
+    def probed(self, now: float) -> float | None:
+        """Note that a probe has ended. Return when the network was gone first, if it counts as up
+        from now on.
+        """
+        if self.gone_since is None:
+            return None  # The probe was answered.
+        if not self._answered and now - self.gone_since >= self._wait_max:
+            self._needed = (
+                inf  # Until one answers, each counts as a host without a server.
+            )
+            return self._recover()
+        self.is_certain = True
+        self._pause = min(2 * self._pause, _LAST_PROBE)
+        self._probe_at = now + self._pause
+        return None
+
+    def wake_at(self) -> float:
+        """Return when there is something to do; ``inf`` for never."""
+        return min(self._probe_at, self._resumes_at)
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        if now >= self._resumes_at:
+            self._resumes_at = inf
+
+    def _recover(self) -> float | None:
+        gone_since, self.gone_since, self._probe_at = self.gone_since, None, inf
+        self._failed.clear()
+        return gone_since

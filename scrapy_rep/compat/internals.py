@@ -15,6 +15,8 @@ from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scrapy import exceptions
+from scrapy.http import Headers
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
 from scrapy_rep.compat.versions import slot_moment
@@ -24,6 +26,7 @@ from scrapy_rep.protocol.origins import origin_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
     from collections.abc import Set as AbstractSet
+    from types import FrameType
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -38,6 +41,22 @@ PROXY_AUTH_META_KEY = "_auth_proxy"
 
 
 _HEXADECIMAL = re.compile("(?:[0-9a-f]{2})+")
+
+
+# Where the functions of Scrapy's download handlers that send ``headers_received`` have the status:
+# the name of a variable, and of an attribute or item of its value. They are those for HTTP/1.1, for
+# aiohttp, and for HTTP/2.
+_STATUS_IN = {
+    "_cb_bodyready": ("txresponse", "code"),
+    "_read_response": ("response", "status"),
+    "receive_headers": ("self", "_response", "status"),
+}
+
+# How many calls lie between the handler of a signal and the function that sends it: four to six.
+_MAX_FRAMES = 10
+
+# What Scrapy raises for a response that is too long (2.15 and later).
+_TOO_LONG = getattr(exceptions, "DownloadCancelledError", ())
 
 
 class SlotState(NamedTuple):
@@ -244,6 +263,50 @@ def close_idle_connections(crawler: Crawler) -> None:
         close = getattr(pool, "closeCachedConnections", None)
         if close is not None:
             close()
+
+
+def status_received() -> int | None:
+    """The status of the response whose header fields have arrived, for a handler of
+    ``headers_received``. That signal does not tell it, so it is read from the variables of
+    Scrapy's download handler, which sends the signal. None if no handler of Scrapy does.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(_MAX_FRAMES):
+        if frame is None:
+            break
+        status = _status_in(frame)
+        if status is not None:
+            return status
+        frame = frame.f_back
+    return None
+
+
+def response_refused(error: Exception) -> tuple[int, Headers] | None:
+    """The status and the header fields of the response that a download handler did not begin to
+    read, since it would be longer than ``DOWNLOAD_MAXSIZE``; *error* has ended the download. The
+    handler for aiohttp sends no ``headers_received`` then.
+    """
+    step = error.__traceback__ if isinstance(error, _TOO_LONG) else None
+    while step is not None:
+        headers = step.tb_frame.f_locals.get("headers")
+        status = _status_in(step.tb_frame)
+        if status is not None and isinstance(headers, Headers):
+            return status, headers
+        step = step.tb_next
+    return None
+
+
+def _status_in(frame: FrameType) -> int | None:
+    path = _STATUS_IN.get(frame.f_code.co_name)
+    if path is None:
+        return None
+    name, *attributes = path
+    found = frame.f_locals.get(name)
+    for each in attributes:
+        found = (
+            found.get(each) if isinstance(found, dict) else getattr(found, each, None)
+        )
+    return found if isinstance(found, int) else None
 
 
 def is_scraper_full(crawler: Crawler) -> bool:

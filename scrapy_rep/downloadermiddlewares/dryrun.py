@@ -114,7 +114,9 @@ class DryRun:
             request.fetch.give_room_back()
             return self._own.process_response(request, response)
         if response.status in ASKS_FOR_PAUSE and self._settings.backoff_max:
-            asked, said = pause_in(response, self._clock.time())
+            asked, said = pause_in(
+                response.status, response.headers, self._clock.time()
+            )
             if asked is None:
                 asked = min(_FIRST_PAUSE, self._settings.backoff_max)
             call = partial(self._pause, request, response.url, asked, said)

@@ -110,7 +110,8 @@ _MAX_ERRORS = 50
 
 def kind_of(error: BaseException) -> Failure:
     """Whose failure *error* is, which ended a download."""
-    causes = _causes(error)
+    # Also what was handled when the error was raised, which says nothing about its words.
+    causes = _causes(error, with_context=True)
     if any(map(_is_own, causes)):
         return Failure.OWN
     for cause in causes:
@@ -136,17 +137,21 @@ def in_words(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}".rstrip(": ")
 
 
-def _causes(error: BaseException) -> list[BaseException]:
-    """The causes of *error*, the first cause first, *error* itself, and at last the errors
-    during whose handling these were raised.
+def _causes(error: BaseException, *, with_context: bool = False) -> list[BaseException]:
+    """The causes of *error*, the first cause first, and *error* itself; *with_context* after each
+    the error during whose handling it was raised.
     """
     found: list[BaseException] = []
-    _collect(error, found, set(), _MAX_DEPTH)
+    _collect(error, found, set(), _MAX_DEPTH, with_context)
     return found
 
 
 def _collect(
-    error: BaseException, found: list[BaseException], seen: set[int], depth: int
+    error: BaseException,
+    found: list[BaseException],
+    seen: set[int],
+    depth: int,
+    with_context: bool,
 ) -> None:
     if id(error) in seen or len(seen) == _MAX_ERRORS:
         return
@@ -163,11 +168,11 @@ def _collect(
     )  # Of Twisted's CannotListenError.
     for cause in causes if depth else ():
         if isinstance(cause, BaseException):
-            _collect(cause, found, seen, depth - 1)
+            _collect(cause, found, seen, depth - 1, with_context)
     found.append(error)
     context = None if error.__suppress_context__ else error.__context__
-    if depth and context is not None:
-        _collect(context, found, seen, depth - 1)
+    if with_context and depth and context is not None:
+        _collect(context, found, seen, depth - 1, with_context)
 
 
 def _is_own(error: BaseException) -> bool:

@@ -14,7 +14,12 @@ from twisted.internet.defer import CancelledError, DeferredSemaphore
 from w3lib.url import safe_url_string
 
 from scrapy_rep import stats
-from scrapy_rep.compat.internals import download_once, has_room, room_in_downloader
+from scrapy_rep.compat.internals import (
+    download_once,
+    has_room,
+    room_in_downloader,
+    status_received,
+)
 from scrapy_rep.exceptions import BackingOff, RobotsDenied, SpiderClosing
 from scrapy_rep.fetching.decompression import UndecodableBody
 from scrapy_rep.fetching.failures import NO_SERVER, in_words, kind_of
@@ -30,7 +35,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from scrapy.crawler import Crawler
-    from scrapy.http import Response
+    from scrapy.http import Headers, Response
 
     from scrapy_rep.fetching.cache import Known
     from scrapy_rep.fetching.request import Causes
@@ -57,9 +62,12 @@ _MAX_REPLACED = 10
 """How many requests that components return in place of one for robots.txt are sent, one after the
 other. Those of plugins that repeat a request through another proxy are fewer."""
 
-_PROXY_REFUSES = 407
+_PROXY_REFUSES, _TOO_MANY, _SERVER_ERROR = 407, 429, 500
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+# How many Retry-After fields of an answer are read.
+_MAX_PAUSES = 4
 
 # In bytes: longer Set-Cookie fields are ignored, since they take long to parse.
 _MAX_COOKIES = 8_192
@@ -157,7 +165,7 @@ class RobotsTxtFetcher:
         return AccessResult(
             url=url,
             status=answer.status,
-            headers=tuple(headers_of(answer)),
+            headers=tuple(headers_of(answer.headers)),
             body=answer.body if answer.status // 100 == 2 else b"",
             redirects=tuple(targets),
             error=error,
@@ -263,13 +271,14 @@ class RobotsTxtFetcher:
         )
 
     async def _download(self, request: RobotsTxtRequest) -> Response:
-        connected = self._crawler.signals
+        signals_of = self._crawler.signals
         # Last, so that a request that waits for its place does not block others.
         async with held(self._permits):
             self._on_network.add(request)
             if len(self._on_network) == 1:
-                # Connected only meanwhile: Scrapy sends it for each chunk of each page.
-                connected.connect(self._received, signals.bytes_received)
+                # Connected only meanwhile: Scrapy sends them for each page, and its chunks.
+                signals_of.connect(self._headers_received, signals.headers_received)
+                signals_of.connect(self._received, signals.bytes_received)
             try:
                 # A slow robots.txt must not reduce the number of concurrent pages.
                 with room_in_downloader(self._crawler) as give_room_back:
@@ -278,7 +287,10 @@ class RobotsTxtFetcher:
             finally:
                 self._on_network.discard(request)
                 if not self._on_network:
-                    connected.disconnect(self._received, signals.bytes_received)
+                    signals_of.disconnect(
+                        self._headers_received, signals.headers_received
+                    )
+                    signals_of.disconnect(self._received, signals.bytes_received)
 
     async def _answer(self, request: RobotsTxtRequest) -> Response:
         """The response to *request*, or to one that components have returned in place of it."""
@@ -291,6 +303,17 @@ class RobotsTxtFetcher:
             current = answer if request.fetch.is_judged else request.continued(answer)
         why = f"replaced by other requests {_MAX_REPLACED + 1} times, at last for {current.url}"
         raise IgnoreRequest(why)
+
+    def _headers_received(self, request: Request) -> None:
+        """Take an answer of a server that is overloaded without its body, which may not arrive
+        whole, nor ever end. Raises StopDownload.
+        """
+        if not isinstance(request, RobotsTxtRequest):
+            return
+        status = status_received()
+        if status is not None and (status == _TOO_MANY or status >= _SERVER_ERROR):
+            request.fetch.is_stopped = True
+            raise StopDownload(fail=False)
 
     def _received(self, data: bytes, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):
@@ -315,11 +338,13 @@ def _redirect_target(url: str, response: Response) -> str | None:
     return urlunsplit((where.scheme, str(where).partition("://")[2], *parts[2:4], ""))
 
 
-def headers_of(response: Response) -> Iterator[tuple[str, str]]:
-    """The header fields of *response* that a result keeps."""
+def headers_of(headers: Headers) -> Iterator[tuple[str, str]]:
+    """The fields of *headers* that a result keeps."""
     for name in sorted(HEADERS):
-        values = response.headers.getlist(name)
-        if values:
+        values = headers.getlist(name)
+        if name == "cache-control" and values:
             # A list may be split over several fields (RFC 9110, 5.3).
-            text = b", ".join(values) if name == "cache-control" else values[0]
+            values = [b", ".join(values)]
+        # All fields of a server that states several pauses.
+        for text in values[: _MAX_PAUSES if name == "retry-after" else 1]:
             yield name, text.decode("latin-1")

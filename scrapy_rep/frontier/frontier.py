@@ -22,7 +22,9 @@ from scrapy_rep.compat.internals import (
     close_spider,
     download_slot,
     is_closing,
+    response_refused,
     slot_state,
+    status_received,
     wake,
     withdraw,
 )
@@ -43,7 +45,7 @@ from scrapy_rep.frontier.hostkeys import (
     was_redirected,
 )
 from scrapy_rep.frontier.measures import Measures
-from scrapy_rep.frontier.pauses import Pauses, duration
+from scrapy_rep.frontier.pauses import ASKS_FOR_PAUSE, Pauses, duration
 from scrapy_rep.frontier.reporter import BACK_OFF, Case, DecisionReporter
 from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.access.results import Failure
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
     from scrapy.crawler import Crawler
-    from scrapy.http import Response
+    from scrapy.http import Headers, Response
 
     from scrapy_rep.frontier.core import Host, Line, Ready, Scope
     from scrapy_rep.frontier.hosts import Hosts
@@ -163,6 +165,9 @@ class InFlight:
     is_sent: bool = False
     """Whether it has passed all middlewares, and reached the downloader."""
 
+    has_asked: bool = False
+    """Whether its answer has asked for a pause."""
+
     lease: str = ""
     """The host whose lease this worker has for the request, if it needed one."""
 
@@ -222,6 +227,7 @@ class Frontier:
         self._closes_for = ""
         connect = crawler.signals.connect
         connect(self._reached_downloader, signals.request_reached_downloader)
+        connect(self._headers_received, signals.headers_received)
         connect(self._response_downloaded, signals.response_downloaded)
         connect(self._engine_started, signals.engine_started)
         connect(self._spider_opened, signals.spider_opened)
@@ -572,19 +578,35 @@ class Frontier:
 
     # Back-off.
 
+    def _headers_received(self, headers: Headers, request: Request) -> None:
+        """Keep a pause as soon as a host asks for it: the body may never end, or be too long."""
+        found = self._in_flight.get(request)
+        status = None if found is None else status_received()
+        if found is not None and status in ASKS_FOR_PAUSE:
+            self._answered(found, request, status, headers)
+            self.flush()
+
     def _response_downloaded(self, response: Response, request: Request) -> None:
         found = self._in_flight.get(request)
         if found is None:
             return
-        scope = found.ticket.scopes[0]
-        gone_since = self.core.network.answered(scope.key, request)
+        gone_since = self.core.network.answered(found.ticket.scopes[0].key, request)
         if gone_since is not None:
             self._network_is_back(gone_since)
-        before = scope.back_off.until if scope.back_off else -inf
-        self.pauses.answered(response, request, scope, found.since)
-        self.measures.asked(request, found.ticket, before)
+        self._answered(found, request, response.status, response.headers)
         self._leave(request)
         self.flush()
+
+    def _answered(
+        self, found: InFlight, request: Request, status: int, headers: Headers
+    ) -> None:
+        if found.has_asked:
+            return
+        found.has_asked = status in ASKS_FOR_PAUSE
+        scope = found.ticket.scopes[0]
+        before = scope.back_off.until if scope.back_off else -inf
+        self.pauses.answered(status, headers, request, scope, found.since)
+        self.measures.asked(request, found.ticket, before)
 
     def back_off(
         self, scopes: str | Iterable[str], delay: float | None, cap: float | None
@@ -602,6 +624,9 @@ class Frontier:
         found, network = self._in_flight.get(request), self.core.network
         if found is None or self.hosts is None:
             return
+        refused = response_refused(error)
+        if refused is not None and refused[0] in ASKS_FOR_PAUSE:
+            self._answered(found, request, *refused)
         now, kind = self.clock.monotonic(), kind_of(error)
         if kind is Failure.OWN:
             if network.exhausted(now):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
     from scrapy.crawler import Crawler
-    from scrapy.http import Response
+    from scrapy.http import Headers
 
     from scrapy_rep.frontier.core import Scope, Ticket
     from scrapy_rep.frontier.frontier import Frontier
@@ -52,17 +52,24 @@ class Pauses:
         """The scopes that the stats have counted."""
 
     def answered(
-        self, response: Response, request: Request, scope: Scope, sent_at: float
+        self,
+        status: int,
+        headers: Headers,
+        request: Request,
+        scope: Scope,
+        sent_at: float,
     ) -> None:
-        """Note that *response* has come to *request*, which was sent at *sent_at*."""
+        """Note that an answer with *status* and *headers* has come to *request*, which was sent at
+        *sent_at*.
+        """
         if self._settings.dry_run or not self._settings.backoff_max:
             return
         leases = self._frontier.leases
-        if response.status in ASKS_FOR_PAUSE:
-            asked, said = pause_in(response, self._clock.time())
+        if status in ASKS_FOR_PAUSE:
+            asked, said = pause_in(status, headers, self._clock.time())
             if self.back_off(scope, asked, None, sent_at):
-                where = origin_at(response.url, request)
-                self._reporter.slowed("back-off", said, where, response.url)
+                where = origin_at(request.url, request)
+                self._reporter.slowed("back-off", said, where, request.url)
         elif scope.back_off is not None:
             if leases is not None and sent_at >= scope.back_off.until:
                 leases.succeeded(request)
@@ -173,16 +180,18 @@ class Pauses:
             )
 
 
-def pause_in(response: Response, now: float) -> tuple[float | None, str]:
-    """Return the pause in seconds that *response*, a 429 or 503, asks for, or None if it does not
-    say; and what it says, for a record.
+def pause_in(status: int, headers: Headers, now: float) -> tuple[float | None, str]:
+    """Return the pause in seconds that an answer with *status*, 429 or 503, and *headers* asks
+    for, or None if it does not say; and what it says, for a record.
     """
-    asked = pause_asked(headers_of(response), now)
+    fields = list(headers_of(headers))
+    asked = pause_asked(fields, now)
     if asked is not None:
         asked = max(asked, _MIN_ASKED)
-    said = str(response.status)
-    if after := response.headers.get(b"Retry-After"):
-        said += f", Retry-After: {after.decode('latin-1')}"
+    said = str(status)
+    for name, value in fields:
+        if name == "retry-after":
+            said += f", Retry-After: {value}"
     return asked, said
 
 

@@ -341,5 +341,7 @@ def _reset(writer: asyncio.StreamWriter) -> None:
     for the end of the answer.
     """
     connection = writer.get_extra_info("socket")
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    linger = struct.pack("ii", 1, 0)
+    with contextlib.suppress(OSError):  # The client has closed it already.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     writer.transport.abort()

@@ -112,6 +112,15 @@ async def test_headers_that_matter() -> None:
     assert dict(result.headers) == {"age": "5", "cache-control": "max-age=60"}
 
 
+@coroutine_test
+async def test_each_pause_is_kept() -> None:
+    """All Retry-After fields are kept, up to a number that no honest server reaches."""
+    busy = answer(URL, b"", 503)
+    busy.headers.setlist("Retry-After", [b"%d" % number for number in range(9)])
+    result, _ = await fetch({URL: busy})
+    assert result.headers == tuple(("retry-after", each) for each in "0123")
+
+
 @pytest.mark.parametrize(
     ("answers", "status", "error", "asked"),
     [

@@ -102,17 +102,17 @@ def must_revalidate(headers: Headers) -> bool:
 def retry_delay(headers: Headers, attempts: int, jitter: float, now: float) -> float:
     """Return the seconds to wait before the next fetch, after *attempts* failed ones in a row.
 
-    ``Retry-After`` (RFC 9110, 10.2.3) decides, between a second and a day. Without it, the
-    wait doubles with each attempt, from 30 seconds up to an hour; *jitter*, from 0 to 1, adds
-    up to half, so that crawlers do not all fetch at the same time. *now* is the time of the
-    last fetch.
+    ``Retry-After`` (RFC 9110, 10.2.3) decides, up to a day. Without it, the wait is 30 seconds;
+    *jitter*, from 0 to 1, adds up to half, so that crawlers do not all fetch at the same time.
+    With each attempt, the wait without it doubles, and so does the shortest one with it, of a
+    second: both up to an hour. *now* is the time of the last fetch.
     """
-    doubled = min(_FIRST_RETRY * 2.0 ** min(attempts - 1, 30), _LAST_RETRY)
-    back_off = doubled * (1 + jitter / 2)
+    doubled = 2.0 ** min(attempts - 1, 30)
     wanted = pause_asked(headers, now)
     if wanted is None:
-        return back_off
-    return max(min(wanted, _MAX_RETRY_AFTER), _MIN_RETRY_AFTER)
+        return min(_FIRST_RETRY * doubled, _LAST_RETRY) * (1 + jitter / 2)
+    shortest = min(_MIN_RETRY_AFTER * doubled, _LAST_RETRY)
+    return max(min(wanted, _MAX_RETRY_AFTER), shortest)
 
 
 def pause_asked(headers: Headers, now: float) -> float | None:
@@ -123,15 +123,24 @@ def pause_asked(headers: Headers, now: float) -> float | None:
     response's own ``Date``, so that the clocks of server and crawler need not agree; without
     one, it is counted from *now*, when the response came. A date in the past is 0. A negative
     number, or anything else, is no usable value. Some servers send fractions of a second,
-    which count. The result is 2**31 at most, whatever the server sends.
+    which count. Of several fields, the longest pause counts. The result is 2**31 at most,
+    whatever the server sends.
     """
-    fields = dict(headers)
-    value = fields.get("retry-after", "")
+    fields = list(headers)
+    sent = _moment(dict(fields).get("date", ""))
+    since = now if sent is None else sent
+    pauses = (_pause(value, since) for name, value in fields if name == "retry-after")
+    return max((pause for pause in pauses if pause is not None), default=None)
+
+
+def _pause(value: str, since: float) -> float | None:
+    """Return the seconds that the *value* of a ``Retry-After`` states; a date is counted from
+    the time *since*.
+    """
     seconds = _seconds(value, _WITH_FRACTION)
     if seconds is not None or (moment := _moment(value)) is None:
         return seconds
-    sent = _moment(fields.get("date", ""))
-    return min(max(moment - (now if sent is None else sent), 0.0), _MAX_SECONDS)
+    return min(max(moment - since, 0.0), _MAX_SECONDS)
 
 
 def cache_control(fields: dict[str, str]) -> dict[str, str]:

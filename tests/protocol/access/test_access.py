@@ -269,6 +269,12 @@ def test_retry_after(value: str, seconds: float | None) -> None:
     assert pause_asked([], NOW) is None
 
 
+def test_several_fields() -> None:
+    """Of several Retry-After fields, the longest pause counts, whatever the others say."""
+    values = ("3", date(120), "soon", "0")
+    assert pause_asked([("retry-after", value) for value in values], NOW) == 120
+
+
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu"])
 def test_dates_are_in_utc(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All forms of HTTP-date are in UTC, whatever the time zone of the crawler."""
@@ -324,13 +330,18 @@ def test_whatever_a_server_sends(value: str, date: str, now: float) -> None:
 
 
 def test_when_robots_txt_is_fetched_again() -> None:
-    """Retry-After is respected between a second and a day. Without it, the back-off doubles with
-    each attempt, up to an hour, and jitter spreads the retries of hosts that failed together.
+    """Retry-After is respected up to a day. The shortest wait with it, a second, and the wait
+    without it double with each attempt, up to an hour; jitter spreads the retries of hosts that
+    failed together.
     """
     asked = {"120": 120, "0": 1, "9999999999": DAY, "soon": 30, "": 30}
     for value, seconds in {**asked, date(600): 600, date(-9): 1}.items():
         entry = renew(result(503, retry_after=value), None, dialect=RFC9309, now=NOW)
         assert entry.expires == NOW + seconds
+    for value, delays in {"0": [1, 2, 4, 8], "3": [3, 3, 4, 8], "60": [60] * 4}.items():
+        headers = [("retry-after", value)]
+        assert [retry_delay(headers, n, 1.0, 0) for n in (1, 2, 3, 4)] == delays
+    assert retry_delay([("retry-after", "0")], 10**9, 0.0, 0) == 3600
     delays = [retry_delay((), attempts, 0.0, 0) for attempts in (1, 2, 3, 4, 11)]
     assert delays == [30, 60, 120, 240, 3600]
     assert retry_delay((), 10**9, 1.0, 0) == 3600 * 1.5

@@ -496,8 +496,8 @@ class RepSettings:
     """The SQLite file that decisions and robots.txt files are recorded in.
 
     `%(name)s` stands for the name of the spider, `%(time)s` for the time of its start, `%(pid)s` for
-    the process ID. Crawls that run at the same time should have a file each. See
-    [the ledger](../ledger.md).
+    the process ID. Crawls that run at the same time should have a file each. With `%(time)s`, the log has
+    the SHA-256 of the file at the end of the crawl. See [the ledger](../ledger.md).
 
     Example: `REP_LEDGER = "ledgers/%(name)s-%(time)s.sqlite"`
     """

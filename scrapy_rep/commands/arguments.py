@@ -144,15 +144,6 @@ SUBCOMMANDS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
                 "show at most this many decisions, like ones counted together (default: %(default)s)",
                 type=int, default=20,
             ),
-            _value("--bundle", "FILE", "write a zip file with which somebody else can check the decisions"),
-            _JSON,
-        ),
-    ),
-    "verify": (
-        "Say whether a ledger is as the crawls wrote it",
-        (
-            _value("ledger", "LEDGER", "a crawl's ledger (REP_LEDGER)"),
-            _value("digests", "DIGEST", "a published digest, which a crawl must still have", nargs="*"),
             _JSON,
         ),
     ),

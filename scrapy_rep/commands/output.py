@@ -34,13 +34,13 @@ _INTERRUPTED, _BROKEN_PIPE = 128 + 2, 128 + 13
 _STYLES = {"bold": "1", "blue": "34", "green": "32", "red": "31", "yellow": "33"}
 
 _COLOURS = {
-    "green": ("allowed", "indexable", "clean", "note", "now allowed", "intact"),
+    "green": ("allowed", "indexable", "clean", "note", "now allowed"),
     "red": (
-        "denied", "noindex", "unavailable_after", "no page", "error", "now denied", "changed",
+        "denied", "noindex", "unavailable_after", "no page", "error", "now denied",
         "refused", "dropped", "would-refuse", "would-drop",
     ),
     "yellow": (
-        "not fetched", "warning", "use changes", "now delayed", "overridden", "not sealed",
+        "not fetched", "warning", "use changes", "now delayed", "overridden",
         "annotated", "noted",
     ),
 }  # fmt: skip
@@ -176,13 +176,13 @@ def exit_status(
 @contextmanager
 def output_file(
     path: str, name: str, inputs: Iterable[str], mark: bytes | None = None
-) -> Iterator[Callable[[str | bytes], None]]:
-    """Yield a function that writes text, or bytes, to a file, which replaces *path* when the block ends
-    without an error. Until then it is a temporary file in the same folder.
+) -> Iterator[Callable[[str], None]]:
+    """Yield a function that writes text to a file, which replaces *path* when the block ends without
+    an error. Until then it is a temporary file in the same folder.
 
     If *path* is a symbolic link, its target is replaced. Raises UsageError, which begins with
     *name*, for a path that can't be written, is one of the *inputs*, or is a file that is not empty
-    and does not have *mark* at its beginning or end.
+    and does not begin with *mark*.
     """
     target = Path(path).resolve()
     if target in {Path(each).resolve() for each in inputs}:
@@ -201,9 +201,9 @@ def output_file(
         )
     partial = Path(file.name)
 
-    def write(text: str | bytes) -> None:
+    def write(text: str) -> None:
         with _errors_of(name):
-            file.write(text.encode() if isinstance(text, str) else text)
+            file.write(text.encode())
 
     try:
         yield write
@@ -219,13 +219,11 @@ def output_file(
 
 
 def _has_mark(path: Path, mark: bytes) -> bool:
-    """Whether a file is empty, or begins or ends with *mark*."""
+    """Whether a file is empty, or begins with *mark*."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        begin = file.read(len(mark))
-        file.seek(max(path.stat().st_size - len(mark), 0))
-        return not begin or mark in {begin, file.read()}
+        return file.read(len(mark)) in {b"", mark}
 
 
 @contextmanager

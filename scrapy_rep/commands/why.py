@@ -9,18 +9,16 @@ from urllib.parse import urlsplit
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.bundle import write_bundle
 from scrapy_rep.commands.check import EXCERPT, lines_around
 from scrapy_rep.commands.ledgers import Ledger, why
 from scrapy_rep.commands.output import CLEAN, FOUND, Output
 from scrapy_rep.commands.urls import is_url, parse_url
 from scrapy_rep.ledger.reader import read_json, read_texts, reading
-from scrapy_rep.ledger.seals import sealed_digest
 from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.origins import origin_of, written_origin
 from scrapy_rep.protocol.reasons import outcome
-from scrapy_rep.record import CUT, url_text
+from scrapy_rep.record import url_text
 from scrapy_rep.report.shown import iso_time
 
 if TYPE_CHECKING:
@@ -64,9 +62,6 @@ _SNAPSHOTS = """
     ORDER BY fetched DESC LIMIT :limit
 """
 
-_BY_RULES = frozenset({"rule", "no-rule", "no-group"})
-"""The reasons of decisions that any parser of the robots.txt can check."""
-
 _ROWS = (
     "{asked:bold}: {found:=decision}",
     (
@@ -99,11 +94,7 @@ _ROWS = (
     ),
     (
         "crawls",
-        (
-            "",
-            "crawl {crawl} of {ledger}: {spider}, as {agents}, dialect {dialect}",
-            "  sha256 {digest}",
-        ),
+        ("", "crawl {crawl} of {ledger}: {spider}, as {agents}, dialect {dialect}"),
     ),
     "Decisions left out (--limit): {left_out[decisions]:some}, in groups: {left_out[groups]}",
     "Earlier robots.txt files left out (--limit): {left_out[robotstxts]:some}",
@@ -120,13 +111,9 @@ def run(arguments: Namespace, settings: Settings) -> int:
             opened.enter_context(closing(Ledger(path)))
             for path in dict.fromkeys(arguments.ledgers)
         ]
-        answer = _Answer(asked, ledgers, arguments.limit)
-    record = answer.record
-    is_found = bool(record["decisions"] or record["robotstxts"])
-    if is_found and arguments.bundle is not None:
-        write_bundle(arguments.bundle, record, answer.bodies, arguments.ledgers)
+        record = _Answer(asked, ledgers, arguments.limit).record
     Output(arguments).show(record, _ROWS)
-    return CLEAN if is_found else FOUND
+    return CLEAN if record["decisions"] or record["robotstxts"] else FOUND
 
 
 class Asked(NamedTuple):
@@ -191,8 +178,8 @@ class _Answer:
     """What several ledgers have, as a JSON object."""
 
     def __init__(self, asked: Asked, ledgers: Sequence[Ledger], limit: int) -> None:
-        self.bodies: dict[str, bytes] = {}
-        """The robots.txt files, by their names in a bundle."""
+        self._bodies: dict[int, bytes] = {}
+        """The robots.txt files, by their numbers in this answer."""
 
         self._crawls: dict[tuple[str, int], dict[str, Any]] = {}
         self._robotstxts: dict[tuple[str, int], dict[str, Any]] = {}
@@ -240,7 +227,7 @@ class _Answer:
         [row] = ledger.rows(_ROW, id=group["id"])
         crawl = self._crawl(ledger, row["crawl"])
         robotstxt = self._robotstxt(ledger, row["snapshot"])
-        body = self.bodies.get(robotstxt["file"]) if robotstxt else None
+        body = self._bodies.get(robotstxt["number"]) if robotstxt else None
         context: list[dict[str, Any]] = []
         # The line of an override is one of the user's text.
         if body is not None and row["line"] and row["layer"] != "override":
@@ -256,15 +243,12 @@ class _Answer:
             "why": why(row),
             "robotstxt": robotstxt and robotstxt["number"],
             "context": context,
-            "check": _check(row, crawl, robotstxt),
         }
 
     def _crawl(self, ledger: Ledger, crawl: int) -> dict[str, Any] | None:
         key = ledger.path, crawl
         if key not in self._crawls and (found := ledger.crawls.get(crawl)):
-            with reading(ledger.path):
-                digest = found["ended"] and sealed_digest(ledger.connection, crawl)
-            self._crawls[key] = {**found, "digest": digest}
+            self._crawls[key] = found
         return self._crawls.get(key)
 
     def _robotstxt(self, ledger: Ledger, snapshot: int | None) -> dict[str, Any] | None:
@@ -274,9 +258,8 @@ class _Answer:
         if row is None:
             return self._robotstxts.get(key)
         number, body = len(self._robotstxts) + 1, row["body"]
-        file = None if body is None else f"robots-{number}.txt"
-        if file is not None:
-            self.bodies[file] = body
+        if body is not None:
+            self._bodies[number] = body
         status, error = row["status"], row["error"] or ""
         result = AccessResult(url=row["url"], status=status, error=error)
         with reading(ledger.path):
@@ -295,7 +278,6 @@ class _Answer:
             "headers": headers,
             **{name: iso_time(row[name]) for name in _TIMES_OF_ROBOTSTXT},
             "bytes": None if body is None else len(body),
-            "file": file,
         }
         self._crawl(ledger, row["crawl"])
         return self._robotstxts[key]
@@ -304,22 +286,3 @@ class _Answer:
 def _sum(rows: list[tuple[Ledger, sqlite3.Row]], column: str) -> int:
     """Return the sum of a *column* in which all rows of a ledger have its number."""
     return sum({ledger: row[column] for ledger, row in rows}.values())
-
-
-def _check(
-    row: sqlite3.Row,
-    crawl: dict[str, Any] | None,
-    robotstxt: dict[str, Any] | None,
-) -> dict[str, Any] | None:
-    """Return what any parser of robots.txt needs to check the decision, and what it should say; None
-    if the rules of the robots.txt did not decide.
-    """
-    url = row["form"] or row["url"]
-    is_by_rules = row["layer"] == "robots.txt" and row["reason"] in _BY_RULES
-    if not (is_by_rules and crawl and robotstxt and robotstxt["file"]):
-        return None
-    if row["subject"] not in {"request", None} or url.endswith(CUT):
-        return None
-    agent = row["agent"] or next(iter(crawl["agents"]), "*")
-    allowed = row["verdict"] == "allowed"
-    return {"file": robotstxt["file"], "url": url, "agent": agent, "allowed": allowed}

@@ -68,6 +68,8 @@ class Ledger:
         self._identity = Identity.of(crawler)
         spider = crawler.spider or crawler.spidercls
         self._path = _path(settings.ledger, str(spider.name))
+        # Another crawl may be added to any other file later.
+        self._is_own = "%(time)s" in settings.ledger
         prepare(self._path)
         self._writer: LedgerWriter | None = None
         self._has_warned: set[str] = set()
@@ -162,12 +164,14 @@ class Ledger:
         end = time.time(), reason, json.dumps(counts, sort_keys=True)
         await run_in_thread(partial(self._writer.close, end))
         self._check_writer()
-        if self._writer.digest is not None:
+        if not self._is_own:
+            return
+        digest = await run_in_thread(self._writer.digest)
+        if digest is not None:
             self._logger.info(
-                "Ledger %(path)s: %(count)d decisions, sha256 %(digest)s",
+                "The ledger %(path)s is closed, with the SHA-256 %(digest)s",
                 path=self._path,
-                count=self._writer.decisions,
-                digest=self._writer.digest,
+                digest=digest,
             )
 
     def _check_writer(self) -> None:

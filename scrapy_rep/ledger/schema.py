@@ -27,7 +27,3 @@ ADDED_TABLES = {
     if (match := re.search(r"IF NOT EXISTS (\w+)", statement))
 }
 """The tables that earlier versions of this package did not create, each with its statement."""
-
-_CREATED = re.compile(r"^CREATE TABLE (?:IF NOT EXISTS )?(\w+)", re.MULTILINE)
-NAMES = frozenset(_CREATED.findall(TABLES))
-"""The names of the tables."""

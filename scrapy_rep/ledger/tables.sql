@@ -84,12 +84,3 @@ CREATE TABLE IF NOT EXISTS progress (   -- of a crawl, in one minute
     waiting INTEGER,            -- requests in the queue, at most; NULL: not known
     PRIMARY KEY (crawl, minute)
 );
-
-CREATE TABLE IF NOT EXISTS seal (       -- of the rows of a crawl that are in the table part
-    id INTEGER PRIMARY KEY,
-    crawl INTEGER NOT NULL REFERENCES crawl,
-    part TEXT NOT NULL,         -- crawl, snapshot, decision, ...
-    rows INTEGER NOT NULL,      -- how many there are
-    last INTEGER NOT NULL,      -- the id of the last one; 0: they have no ids
-    sha256 TEXT NOT NULL        -- of all of them, in hex
-);

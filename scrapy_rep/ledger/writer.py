@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.ledger.schema import ADDED, ADDED_TABLES, SCHEMA
-from scrapy_rep.ledger.seals import digest, seal
 from scrapy_rep.ledger.traffic import OfHour, OfMinute
 from scrapy_rep.protocol.access.results import Access, State
 from scrapy_rep.protocol.display import without_credentials
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-    from scrapy_rep.ledger.seals import Hash
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.dialect import Dialect
 
@@ -49,6 +47,9 @@ _RECORD = 600
 _COUNT = 250
 
 _RECORDS_A_BATCH = 5_000
+
+# The bytes of a file that are hashed at once.
+_PART = 1024 * 1024
 
 _CRAWL = (
     "INSERT INTO crawl (spider, user_agent, agents, dialect, settings, versions, started)"
@@ -157,16 +158,18 @@ def open_to_write(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def close_and_merge_log(connection: sqlite3.Connection) -> None:
-    """Close a ledger, and merge the write-ahead log into its file.
-
-    The file can then be read in a read-only folder.
+def close_and_merge_log(connection: sqlite3.Connection) -> bool:
+    """Close a ledger, and merge the write-ahead log into its file, which can then be read in a
+    read-only folder. Return whether that succeeded: another process that has the file open still
+    needs the log.
     """
-    # This fails if another process has the file open, and still needs the log.
+    is_merged = False
     with suppress(sqlite3.Error):
         connection.execute("PRAGMA busy_timeout = 0")
-        connection.execute("PRAGMA journal_mode = DELETE")
+        [mode] = connection.execute("PRAGMA journal_mode = DELETE").fetchone()
+        is_merged = mode == "delete"
     connection.close()
+    return is_merged
 
 
 # The rows of a robots.txt.
@@ -222,10 +225,6 @@ class LedgerWriter:
         """*crawl* has the columns of the table, from ``spider`` to ``started``."""
         self.errors = self.recorded = self.dropped = 0
         self.error: Exception | None = None
-        self.digest: str | None = None
-        """The digest of the crawl, once its end is written."""
-        self.decisions = 0
-        """The number of decisions then."""
         # The process may change its working directory later.
         self._path = Path(path).absolute()
         self._crawl = crawl
@@ -241,8 +240,8 @@ class LedgerWriter:
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._crawl_id: int | None = None
-        self._hashes: dict[str, Hash] = {}
-        """Of the rows that are in the file, by table."""
+        self._is_closed = False
+        """Whether the end of the crawl is written, and no other process has the file open."""
 
     def start(self) -> None:
         self._thread.start()
@@ -268,6 +267,19 @@ class LedgerWriter:
         self._thread.join(_CLOSE_TIMEOUT)
         self.dropped += len(self._batch) + len(self._queue)
 
+    def digest(self) -> str | None:
+        """Return the SHA-256 of the closed file, in hex; None if the end of the crawl is not written,
+        or another process has the file open.
+        """
+        if not self._is_closed:
+            return None
+        found = sha256()
+        with suppress(OSError), self._path.open("rb") as file:
+            while part := file.read(_PART):
+                found.update(part)
+            return found.hexdigest()
+        return None
+
     # The methods below run in the other thread.
 
     def _run(self) -> None:
@@ -276,7 +288,7 @@ class LedgerWriter:
             closing = self._closing.wait(pause)
             pause = _WRITE_INTERVAL if self._write_all() else _RETRY_AFTER
         if self._connection is not None:
-            close_and_merge_log(self._connection)
+            self._is_closed = close_and_merge_log(self._connection)
 
     def _write_all(self) -> bool:
         """Write all queued records. Return whether that succeeded."""
@@ -353,13 +365,8 @@ class LedgerWriter:
             _insert(connection, statement, values, rows, merged)
         if end is not None:
             connection.execute(_END, (*end, crawl))
-        hashes = seal(connection, crawl, self._hashes, is_end=end is not None)
         connection.execute("COMMIT")
         self._crawl_id = crawl
-        self._hashes = hashes
-        if end is not None:
-            self.digest = digest(hashes)
-            self.decisions = hashes["decision"].rows if "decision" in hashes else 0
 
     def _connected(self) -> sqlite3.Connection:
         # SQLite continues to write to a removed file. A new file at this path would inherit

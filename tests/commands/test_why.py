@@ -1,4 +1,4 @@
-"""``scrapy rep why``: what is found, how it is shown, and what others can do with a bundle."""
+"""``scrapy rep why``: what is found, and how it is shown."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import pytest
 
-from tests.commands.rep import SCHEMAS, Rep, write_ledger
+from tests.commands.rep import Rep, write_ledger
 from tests.ledger.records import CRAWL, ORIGIN, decided, snapshot, write_crawl
 
 RULES = b"User-agent: *\nAllow: /basket/help\nDisallow: /basket/ # \xff no robots\n"
@@ -62,7 +61,6 @@ def test_a_refused_url(rep: Rep) -> None:
         f"  67 bytes, sha256 {sha256(RULES).hexdigest()}\n"
         "\n"
         "crawl 1 of ledger: spider, as bot, dialect rfc9309\n"
-        f"  sha256 {found(rep, 'example.com', 'ledger')['crawls'][0]['digest']}\n"
     )
 
 
@@ -98,15 +96,14 @@ def test_a_url_in_other_words(rep: Rep, asked: str, recorded: str) -> None:
 
 
 def test_what_is_not_found(rep: Rep) -> None:
-    """For a URL that no ledger has, the status is 1, and no bundle is written."""
+    """For a URL that no ledger has, the status is 1."""
     written(FETCHED, on("/1"), level="denied")
-    ended = rep("why", f"{ORIGIN}/2", "ledger", "--bundle", "b.zip")
+    ended = rep("why", f"{ORIGIN}/2", "ledger")
     assert (ended.status, ended.err) == (1, "")
     assert ended.out == (
         "http://example.com/2: 0 decisions\n"
         "Recorded only what was refused (REP_LEDGER_LEVEL): ledger\n"
     )
-    assert not Path("b.zip").exists()
     assert found(rep, "a.example", "ledger")["found"] == 0
 
 
@@ -143,8 +140,6 @@ def test_everything_of_a_url(rep: Rep) -> None:
         "  crawl 1 of second\n",
     ):
         assert words in out
-    record = found(rep, url, "ledger", "second")
-    assert [each["check"] for each in record["decisions"]] == [None] * 5
 
 
 def test_what_was_decided_on_a_page(rep: Rep) -> None:
@@ -230,7 +225,7 @@ def test_a_ledger_of_an_earlier_version(rep: Rep) -> None:
             "CREATE TABLE earlier AS SELECT id, crawl, time, origin, url, page, agent, layer,"
             " verdict, reason, snapshot, line, statement FROM decision;"
             "DROP TABLE decision; ALTER TABLE earlier RENAME TO decision;"
-            "DROP TABLE seal; DROP TABLE traffic; DROP TABLE progress"
+            "DROP TABLE traffic; DROP TABLE progress"
         )
     [decision] = found(rep, "http://a.example/1", "ledger")["decisions"]
     assert decision["why"] == "line 3, Disallow: /"
@@ -238,99 +233,11 @@ def test_a_ledger_of_an_earlier_version(rep: Rep) -> None:
 
 
 def test_hostile_text(rep: Rep) -> None:
-    """Control characters of a site reach neither the terminal nor the page in a bundle."""
+    """Control characters of a site do not reach the terminal."""
     rules = b"User-agent: *\nDisallow: /\x1b[2J\xe2\x80\xae\n"
     statement = "Disallow: /\x1b[2J\u202e"
     written(snapshot(rules), on("/%1B\u202e", line=2, statement=statement))
-    ended = rep("why", "example.com", "ledger", "--bundle", "b.zip")
+    ended = rep("why", "example.com", "ledger")
     assert ended.status == 0
-    with ZipFile("b.zip") as bundle:
-        readme = bundle.read("README.txt").decode()
-        assert bundle.namelist() == ["README.txt", "record.json", "robots-1.txt"]
-    for text in (ended.out, readme):
-        assert not {"\x1b", "\u202e"} & {*text}
-        assert "\\x1b[2J\\u202e" in text
-
-
-# Bundles.
-
-
-def bundled(rep: Rep) -> dict[str, bytes]:
-    """Return the files of the bundle of several decisions."""
-    if not Path("ledger").exists():
-        own = {"layer": "override", "reason": "override"}
-        written(
-            FETCHED,
-            on("/basket/1", **REFUSED),
-            on("/basket/help", **ALLOWED),
-            on("/free", verdict="allowed", reason="no-rule", **NO_RULE),
-            on("/own", verdict="allowed", line=None, **own),
-        )
-    ended = rep("why", "example.com", "ledger", "--bundle", "b.zip")
-    assert ended.status == 0, ended
-    assert ended.err == (
-        "scrapy rep: b.zip is written; its README.txt says how to check the decisions\n"
-    )
-    with ZipFile("b.zip") as bundle:
-        return {name: bundle.read(name) for name in bundle.namelist()}
-
-
-def test_a_bundle(rep: Rep) -> None:
-    """A bundle has the record, which is what --json writes, and the bytes of the robots.txt. Equal
-    answers give equal bytes; an older bundle is replaced.
-    """
-    files = bundled(rep)
-    assert files["robots-1.txt"] == RULES
-    record = json.loads(files["record.json"])
-    assert record == found(rep, "example.com", "ledger")
-    *checks, of_override = (each["check"] for each in record["decisions"])
-    assert of_override is None
-    assert checks == [
-        {"file": "robots-1.txt", "url": f"{ORIGIN}{path}", "agent": "*", "allowed": allowed}
-        for path, allowed in (
-            ("/basket/1", False), ("/basket/help", True), ("/free", True)
-        )
-    ]  # fmt: skip
-    [digest] = [each["digest"] for each in record["crawls"]]
-    assert rep("verify", "ledger", digest).status == 0
-    before = Path("b.zip").read_bytes()
-    bundled(rep)
-    assert Path("b.zip").read_bytes() == before
-
-
-def test_checked_with_protego(rep: Rep, capsys: pytest.CaptureFixture[str]) -> None:
-    """The program on the page confirms each decision, and finds a false one and another file. The
-    page names the columns of the record that it speaks of.
-    """
-    pytest.importorskip("protego")
-    files = bundled(rep)
-    for name, content in files.items():
-        Path(name).write_bytes(content)
-    readme = files["README.txt"].decode()
-    lines = readme.splitlines()
-    program = "\n".join(
-        line[4:]
-        for line in lines[lines.index("    import hashlib, json, pathlib") :]
-        if line.startswith("    ") or not line
-    ).split("\npip ")[0]
-    decisions = (
-        "refused http://example.com/basket/1",
-        "allowed http://example.com/basket/help",
-        "allowed http://example.com/free",
-    )
-    exec(program, {})
-    confirmed = [f"{each} confirmed" for each in decisions]
-    printed = capsys.readouterr().out.splitlines()
-    assert printed == ["robots-1.txt is as recorded", *confirmed]
-    other = RULES.replace(b"Disallow", b"disallow:/\ndisallow")
-    Path("robots-1.txt").write_bytes(other)
-    exec(program, {})
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[0] == "robots-1.txt WAS CHANGED"
-    assert printed[-1] == "allowed http://example.com/free NOT CONFIRMED"
-    schema = (SCHEMAS / "why.json").read_text()
-    for name in ("file", "sha256", "check", "url", "agent", "allowed", "line", "statement",
-                 "dialect", "layer", "reason", "digest", "access", "status", "error"):  # fmt: skip
-        assert f'"{name}"' in readme
-        assert f'"{name}"' in schema
-    assert max(map(len, lines)) <= 110
+    assert not {"\x1b", "\u202e"} & {*ended.out}
+    assert "\\x1b[2J\\u202e" in ended.out

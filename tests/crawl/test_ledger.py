@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scrapy_rep.ledger.reader import open_ledger
-from scrapy_rep.ledger.seals import check
 from scrapy_rep.report import shown
 from scrapy_rep.report.ledgers import Ledgers, Limits
 from scrapy_rep.report.tables import overall
@@ -60,17 +59,6 @@ def decisions(path: Path, url: str) -> list[tuple[Any, ...]]:
     for row in found:
         row["page"] = row["page"] and re.sub("^http://[^/]*", "", row["page"])
     return [tuple(row[name] for name in COLUMNS) for row in found]
-
-
-def intact_digests(path: Path) -> list[str | None]:
-    """Check that all rows of a ledger are as they were sealed. Return the digest of each crawl."""
-    ledger = open_ledger(str(path))
-    try:
-        found = check(ledger)
-    finally:
-        ledger.close()
-    assert [each.problems for each in found] == [[]] * len(found)
-    return [each.digest for each in found]
 
 
 def has_rows(path: Path) -> bool:
@@ -199,9 +187,8 @@ def test_every_layer(site: Site, mode: str, tmp_path: Path) -> None:
     [[count]] = [row.values() for row in rows(path, records)]
     assert result.stats["rep/ledger/recorded"] == count
     assert "rep/ledger/dropped" not in result.stats
-    [[count]] = [row.values() for row in rows(path, "SELECT count(*) FROM decision")]
-    [digest] = intact_digests(path)
-    assert f"] Ledger {path}: {count} decisions, sha256 {digest}\n" in result.log
+    # Another crawl may use the file too.
+    assert "SHA-256" not in result.log
 
 
 def check_snapshots(path: Path, host: Host, same: Host, down: Host) -> None:
@@ -369,7 +356,6 @@ def test_killed(site: Site, tmp_path: Path) -> None:
     run_crawl([host.url("/")], settings=settings)
     ended = rows(path, "SELECT ended IS NULL AS killed FROM crawl ORDER BY id")
     assert ended == [{"killed": 1}, {"killed": 0}]
-    assert None not in intact_digests(path)
 
 
 def test_a_full_disk(site: Site, tmp_path: Path) -> None:
@@ -405,7 +391,6 @@ def test_a_full_disk(site: Site, tmp_path: Path) -> None:
         assert len(result.lines("WARNING", "ledger")) == 1
         assert allowed(path) == fetched(host)
         assert rows(path, "PRAGMA integrity_check") == [{"integrity_check": "ok"}]
-        assert f"sha256 {intact_digests(path)[0]}\n" in result.log
 
 
 def test_by_hand(site: Site, tmp_path: Path) -> None:

@@ -225,7 +225,6 @@ def ledger(data: bytes) -> None:
             ["diff", str(path), str(robots)],
             ["diff", str(path), str(robots), "--json"],
             ["why", "example.com", str(path), "--limit", "5"],
-            ["verify", str(path)],
         ):
             out, err = io.StringIO(), io.StringIO()
             with _bounded(len(data)), redirect_stdout(out), redirect_stderr(err):

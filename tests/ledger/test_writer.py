@@ -18,7 +18,6 @@ from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.ledger import writer as module
 from scrapy_rep.ledger.reader import open_ledger
 from scrapy_rep.ledger.schema import ADDED, ADDED_TABLES, APPLICATION_ID, VERSION
-from scrapy_rep.ledger.seals import check
 from scrapy_rep.ledger.traffic import Traffic
 from scrapy_rep.ledger.writer import LedgerWriter
 from scrapy_rep.protocol.access.results import AccessResult, Entry
@@ -53,6 +52,10 @@ def blocker(path: Path) -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         yield connection
+
+
+def digest(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest()
 
 
 def rows(path: Path, query: str) -> list[tuple[Any, ...]]:
@@ -317,8 +320,8 @@ def test_half_a_second_apart(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_two_writers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two writers on one file do not disturb each other; each writes and seals its own rows, also
-    if they are more than a batch. The last one to close leaves a single file.
+    """Two writers on one file do not disturb each other; each writes its own rows, also if they
+    are more than a batch. The last one to close leaves a single file.
     """
     monkeypatch.setattr(module, "_RECORDS_A_BATCH", 30)
     writers = [started(path) for _ in range(2)]
@@ -331,10 +334,8 @@ def test_two_writers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert (writer.recorded, writer.dropped) == (400, 0)
     same = "SELECT d.crawl, count(*) FROM decision d JOIN snapshot s ON s.id = d.snapshot AND s.crawl = d.crawl AND s.fetched = d.time + 1 GROUP BY 1"
     assert rows(path, same) == [(1, 200), (2, 200)]
-    with closing(open_ledger(str(path))) as ledger:
-        found = check(ledger)
-    assert [each.problems for each in found] == [[], []]
-    assert {each.digest for each in found} == {each.digest for each in writers}
+    # The first one left while the other had the file open.
+    assert [each.digest() for each in writers] == [None, digest(path)]
     assert rows(path, "PRAGMA integrity_check") == [("ok",)]
     assert [found.name for found in path.parent.iterdir()] == [path.name]
 

@@ -35,7 +35,7 @@ from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 from scrapy_rep.stores import ALLOWED, Store, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from scrapy.crawler import Crawler
@@ -237,28 +237,6 @@ _TOKENS = Kind(
     _get_tokens,
 )
 
-
-def _get_agents(
-    settings: BaseSettings, name: str, default: object
-) -> dict[str, tuple[str, ...]]:
-    written = _get_dict(settings, name, default)
-    if not CATEGORIES.keys() >= written.keys() or not all(written.values()):
-        raise ValueError
-    # Each entry is read as a setting of its own, whose name an error shows.
-    entries = BaseSettings(
-        {f"{name}[{purpose!r}]": value for purpose, value in written.items()}
-    )
-    return {
-        purpose: _TOKENS.read(entries, entry, ())
-        for purpose, entry in zip(written, entries, strict=True)
-    }
-
-
-_AGENTS = Kind(
-    "a dict of crawler names, or lists of them, by purpose, each purpose one of "
-    f"{', '.join(CATEGORIES)}",
-    _get_agents,
-)
 
 _LINK_TYPES = frozenset({
     "alternate", "author", "bookmark", "external", "help", "license", "me", "next",
@@ -563,16 +541,6 @@ class RepSettings:
     purposes: `meta={"rep_purposes": ["search"]}`. See [usage](../usage.md).
 
     Example: `REP_PURPOSES = ["train-ai"]`
-    """
-
-    purpose_agents: Mapping[str, tuple[str, ...]] = _AGENTS("REP_AGENTS", {})
-    """The product tokens for each purpose, if they differ from those of the crawl.
-
-    Each purpose follows the groups of its own product tokens. A purpose without an entry follows
-    `ROBOTSTXT_USER_AGENT`. The `User-Agent` header is not changed: it should contain these names.
-    See [usage](../usage.md).
-
-    Example: `REP_AGENTS = {"train-ai": "mybot-train", "search": "mybot"}`
     """
 
     usage: str = _POLICY("REP_USAGE", "drop")

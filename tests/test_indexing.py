@@ -45,10 +45,6 @@ FOR_TRAINING, FOR_SEARCH = ({"REP_PURPOSES": [each]} for each in ("train-ai", "s
 UNKNOWN_IS_NO = {**FOR_SEARCH, "REP_USAGE_UNKNOWN": "deny"}
 FOR_BOTH = {"REP_PURPOSES": ["search", "train-ai"], "REP_USAGE": "annotate"}
 ITEMS, LINKS = (f"its {name}, which must not be" for name in ("items", "links"))
-AGENTS = {
-    "REP_PURPOSES": ["search", "train-ai", "tdm"],
-    "REP_AGENTS": {"search": "searcher", "train-ai": "trainer"},
-}
 EXEMPT = {"dont_obey_noindex": True}
 
 IMAGES = SimpleNamespace(images_urls_field="image_urls")
@@ -115,9 +111,6 @@ def page(*tags: str, body: bytes = b"", content_type: str = "text/html") -> Resp
             {"ROBOTSTXT_USER_AGENT": "searcher"},
             ["nofollow"],
         ),
-        # A purpose has the token of the crawl, unless it has its own.
-        (page("mybot: noindex", "searcher: nofollow"), AGENTS, ["noindex", "nofollow"]),
-        (page("other: noindex", "trainer: nofollow"), AGENTS, ["nofollow"]),
     ],
 )  # fmt: skip
 def test_what_a_spider_can_read(

@@ -357,7 +357,7 @@ async def test_what_the_site_states_of_where_it_arrives(
     """After a redirect in the browser, the usage preferences for the URL of the response
     count, not those for the URL of the request.
     """
-    mw, crawler = crawl(REP_PURPOSES=["train-ai"], REP_AGENTS={})
+    mw, crawler = crawl(REP_PURPOSES=["train-ai"])
     reader = IndexingMiddleware.from_crawler(crawler)
     other = "/free/a" if path == "/used/a" else "/used/a"
     request = Request(f"{SITE}{other}", meta={"playwright": True})

@@ -14,20 +14,17 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
 from scrapy_rep.downloadermiddlewares.dryrun import DryRun
-from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy_rep.downloadermiddlewares.timetable import Timetable
 from scrapy_rep.exceptions import RobotsDenied
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.frontier import Frontier
-from scrapy_rep.protocol.usage.vocabulary import Signal, Source
 from tests.fakes import ROBOTS, answer, coroutine_test, fake_crawler, records
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_rep.protocol.usage.preferences import UsagePreferences
 
 SITE = "http://example.com"
 ROBOTS_URL = f"{SITE}/robots.txt"
@@ -297,69 +294,6 @@ async def test_robotstxt_of_a_spider(
     assert crawler.stats.get_value("rep/robotstxt/from_copy") == (
         2 if is_copy else None
     )
-
-
-# Several purposes.
-
-AGENTS = {"search": "searcher", "train-ai": "trainer", "ai-use": ["trainer"]}
-GROUPS = b"""\
-User-agent: searcher
-Disallow: /not-for-search/
-Disallow: /for-none/
-
-User-agent: trainer
-Disallow: /not-for-training/
-Disallow: /for-none/
-Content-Usage: /usage/ train-ai=n, search=n
-
-User-agent: other
-Disallow: /
-"""
-NOT_FOR_SEARCH = (Signal.GROUP, "searcher", 2, "Disallow: /not-for-search/")
-NOT_FOR_TRAINING = (Signal.GROUP, "trainer", 6, "Disallow: /not-for-training/")
-USAGE = (
-    Signal.CONTENT_USAGE,
-    "trainer",
-    8,
-    "Content-Usage: /usage/ train-ai=n, search=n",
-)
-
-
-@pytest.mark.parametrize(
-    ("path", "denied"),
-    [
-        ("/free", {}),
-        ("/not-for-search/", {"search": NOT_FOR_SEARCH}),
-        ("/not-for-training/", dict.fromkeys(("train-ai", "ai-use"), NOT_FOR_TRAINING)),
-        ("/usage/", {"train-ai": USAGE}),
-        ("/for-none/", None),
-    ],
-)
-@coroutine_test
-async def test_a_product_token_for_each_purpose(
-    path: str, denied: dict[str, tuple[Any, ...]] | None
-) -> None:
-    """A page is fetched if one of the product tokens may fetch it, and denied to the purposes of the
-    others. The preferences of a group count only for the purposes of its token.
-    """
-    settings = {"REP_PURPOSES": list(AGENTS), "REP_AGENTS": AGENTS}
-    mw, crawler = middleware({ROBOTS_URL: answer(ROBOTS_URL, GROUPS)}, **settings)
-    request = Request(SITE + path)
-    if denied is None:
-        with pytest.raises(RobotsDenied, match="line 3"):
-            await ask(mw, request)
-        return
-    await ask(mw, request)
-    reader = IndexingMiddleware.from_crawler(crawler)
-    reader.process_response(request, HtmlResponse(request.url))
-    preferences: UsagePreferences = request.meta["rep_usage"]
-    found = {}
-    for purpose in AGENTS:
-        denial = preferences.denial([purpose])
-        if denial is not None and (by := denial.statement):
-            assert by.source is Source.ROBOTS_TXT
-            found[purpose] = (by.signal, by.agent, by.position, by.text)
-    assert found == denied
 
 
 # Where a browser has arrived.

@@ -87,11 +87,6 @@ def test_the_components_of_a_crawl_share_them(monkeypatch: pytest.MonkeyPatch) -
 
 
 VALUES: dict[str, list[tuple[object, object]]] = {
-    "REP_AGENTS": [
-        ("", {}),
-        ({"search": "a-bot, b"}, {"search": ("a-bot", "b")}),
-        ('{"search": ["a-bot/1.0"]}', {"search": ("a-bot",)}),
-    ],
     "REP_BACKOFF_MAX": [("0", 0.0), ("300", 300.0)],
     "REP_CRAWL_DELAY": [("0", False), ("true", True)],
     "REP_CRAWL_DELAY_MAX": [("2.5", 2.5)],
@@ -144,7 +139,7 @@ VALUES: dict[str, list[tuple[object, object]]] = {
         ("Mozilla/5.0 (KHTML, like Gecko; compatible; mybot/1.0)", ("mybot",)),
     ],
 }
-FIELDS = {"REP_AGENTS": "purpose_agents", OBEY: "obey", AGENTS: "agents"}
+FIELDS = {OBEY: "obey", AGENTS: "agents"}
 
 
 @pytest.mark.parametrize("name", [*DEFAULTS, OBEY, AGENTS])
@@ -166,7 +161,6 @@ def test_a_store_of_ones_own_in_the_ledger() -> None:
 
 
 INVALID: dict[str, tuple[str, list[object]]] = {
-    "REP_AGENTS": ("by purpose", ["mybot", {"training": "mybot"}, {"train-ai": ""}]),
     "REP_CRAWL_DELAY": ("REP_CRAWL_DELAY_MAX", ["2"]),
     "REP_CRAWL_DELAY_MAX": (
         "a number of seconds, greater than 0",
@@ -251,13 +245,6 @@ def test_the_pattern_of_an_override(pattern: str) -> None:
     message = error_of(REP_OVERRIDES={pattern: "obey"})
     start = f"A key of REP_OVERRIDES is {pattern!r}, but it must be a host pattern: "
     assert message.startswith(start)
-
-
-@pytest.mark.parametrize("agent", ["my bot", 3, [""]])
-def test_an_agent_of_a_purpose(agent: Any) -> None:
-    """The error for the agent of one purpose names the purpose."""
-    message = error_of(REP_AGENTS={"search": "a", "tdm": agent})
-    assert message.startswith(f"REP_AGENTS['tdm'] is {agent!r}, but it must be ")
 
 
 @pytest.mark.newest

@@ -94,9 +94,6 @@ REP_LEDGER_LEVEL = "all"
 # Whether a page without a statement about a purpose may serve it: "allow" or "deny".
 # REP_USAGE_UNKNOWN = "allow"
 
-# Product tokens by purpose: {"train-ai": "mybot-train"}.
-# REP_AGENTS = {}
-
 # --- The record -----------------------------------------------------------------------
 
 # The file that requests and decisions are recorded in.

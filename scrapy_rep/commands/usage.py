@@ -24,15 +24,10 @@ _OUTCOMES = {True: "allowed", False: "disallowed", None: "unknown"}
 
 
 def robotstxt_usage(robots: RobotsTxt, url: str, profile: Profile) -> UsagePreferences:
-    """Return what *robots* states about the use of a URL.
-
-    A purpose with agents of its own in REP_AGENTS follows the groups of those agents.
-    """
+    """Return what *robots* states about the use of a URL."""
     found = NOTHING_STATED
     for each in forms(url, profile.rep.clients):
-        for purpose in _purposes(profile):
-            tokens = profile.rep.purpose_agents.get(purpose) or profile.agents
-            found |= robots.usage(each, tokens).about([purpose])
+        found |= robots.usage(each, profile.agents)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from scrapy_rep.fetching.identity import Identity, pace_for
+from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.frontier.hostkeys import is_exempt, request_origin
 from scrapy_rep.frontier.reporter import BAD_URL, BY_USER, ROBOTS_TXT, Case
 from scrapy_rep.protocol.request_target import decide, is_allowed
@@ -121,32 +121,21 @@ class Judge:
             self._reporter.allowed(case, decision)
 
     def _judge_by(self, robots: RobotsTxt, case: Case) -> tuple[Decision | None, Pace]:
-        """Decide about a request, which may be made for purposes with different product tokens:
-        it is refused if all of these are. The others count as usage preferences.
-        """
         request, url, clients = case.request, case.request.url, self._clients
-        is_reported = self._reporter.reports_allowed(case)
-        allowed: list[Decision | None] = []
-        refused: list[Decision] = []
-        by_purpose: list[tuple[str, Decision]] = []
-        agents = self._identity.purposes_by_tokens(request)
-        for tokens, purposes in agents.items():
-            decision = None
-            if is_reported or not is_allowed(robots, url, tokens, clients):
-                decision = decide(robots, url, tokens, clients)
-            if decision is None or decision.allowed:
-                allowed.append(decision)
-            else:
-                refused.append(decision)
-                by_purpose += [(purpose, decision) for purpose in purposes]
-        if not allowed:
-            self.refuse(case, refused[0])
+        tokens = self._identity.tokens(request)
+        decision = None
+        if self._reporter.reports_allowed(case) or not is_allowed(
+            robots, url, tokens, clients
+        ):
+            decision = decide(robots, url, tokens, clients)
+            if not decision.allowed:
+                self.refuse(case, decision)
         tdmrep = case.known and case.known.tdmrep
-        self._purposes.note(request, robots, case.entry, tdmrep, by_purpose)
-        pace = pace_for(robots, agents)
+        self._purposes.note(request, robots, case.entry, tdmrep)
+        pace = robots.pace(tokens)
         if pace.records:
             self._judge_pace(robots, pace, case)
-        return allowed[0], pace
+        return decision, pace
 
     def _judge_pace(self, robots: RobotsTxt, pace: Pace, case: Case) -> None:
         request, origin = case.request, case.origin

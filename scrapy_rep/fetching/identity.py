@@ -12,25 +12,23 @@ from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.log import CrawlLog
 from scrapy_rep.meta import PURPOSES
 from scrapy_rep.protocol.agents import is_rfc_token, product_tokens
-from scrapy_rep.protocol.robotstxt.pace import Pace
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 from scrapy_rep.settings import PARSER, USER_AGENT, RepSettings, unknown_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
     from scrapy_rep.protocol.robots import RobotsTxt
+    from scrapy_rep.protocol.robotstxt.pace import Pace
 
 _tokens = lru_cache(maxsize=256)(product_tokens)
 
 
 class Identity:
-    """The product tokens of a crawler: for a purpose, from ``REP_AGENTS``; otherwise from
-    ``ROBOTSTXT_USER_AGENT``; otherwise from the ``User-Agent`` header of each request.
+    """The product tokens of a crawler, from ``ROBOTSTXT_USER_AGENT``, or from the ``User-Agent``
+    header of each request; and the purposes of the crawl.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -39,7 +37,6 @@ class Identity:
         settings = RepSettings.of(crawler)
         self._agents = settings.agents
         self._purposes = settings.purposes
-        self._tokens_by_purpose = settings.purpose_agents
         self._default_tokens: tuple[str, ...] | None = None
         self._has_warned = False
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
@@ -64,42 +61,10 @@ class Identity:
             )
         return tuple(names)
 
-    def purposes_by_tokens(
-        self, request: Request | None
-    ) -> dict[tuple[str, ...], tuple[str, ...]]:
-        """The product tokens to follow for *request*, each with the purposes that use them. None
-        stands for a request without its own User-Agent.
-        """
-        purposes = self.purposes(request)
-        if not purposes or not self._tokens_by_purpose:
-            return {self._tokens_of(request): purposes}
-        found: dict[tuple[str, ...], tuple[str, ...]] = {}
-        for purpose in purposes:
-            tokens = self._tokens_by_purpose.get(purpose) or self._tokens_of(request)
-            found[tokens] = (*found.get(tokens, ()), purpose)
-        return found
-
     def tokens(self, request: Request | None) -> tuple[str, ...]:
-        """All product tokens for *request*. A statement for any of them applies."""
-        if not self._tokens_by_purpose:
-            return self._tokens_of(request)
-        names = self.purposes_by_tokens(request)
-        return tuple(dict.fromkeys(token for tokens in names for token in tokens))
-
-    def pace(self, robots: RobotsTxt) -> Pace:
-        """The delays, rates and visit times of *robots* for requests without their own
-        User-Agent and purposes.
+        """The product tokens to follow for *request*. None stands for a request without its own
+        User-Agent.
         """
-        return pace_for(robots, self.purposes_by_tokens(None))
-
-    def may_fetch(self, robots: RobotsTxt, url: str) -> bool:
-        """Whether this package itself may fetch *url*, for any of its product tokens."""
-        return any(
-            robots.is_allowed(url, tokens) for tokens in self.purposes_by_tokens(None)
-        )
-
-    def _tokens_of(self, request: Request | None) -> tuple[str, ...]:
-        """The product tokens of *request* for purposes without tokens of their own."""
         if self._agents:
             return self._agents
         if request is not None:
@@ -110,6 +75,16 @@ class Identity:
             header = default_header(self._crawler.settings, self._crawler.spider)
             self._default_tokens = self._of_header(header)
         return self._default_tokens
+
+    def pace(self, robots: RobotsTxt) -> Pace:
+        """The delays, rates and visit times of *robots* for requests without their own
+        User-Agent.
+        """
+        return robots.pace(self.tokens(None))
+
+    def may_fetch(self, robots: RobotsTxt, url: str) -> bool:
+        """Whether this package itself may fetch *url*."""
+        return robots.is_allowed(url, self.tokens(None))
 
     def _spider_opened(self) -> None:
         """Warn about a User-Agent without a product token, product tokens that RFC 9309 does
@@ -152,16 +127,6 @@ class Identity:
                 setting=USER_AGENT,
             )
         return found
-
-
-def pace_for(robots: RobotsTxt, agents: Iterable[tuple[str, ...]]) -> Pace:
-    """The delays, rates and visit times of *robots* for all of *agents*: the product tokens of
-    each purpose.
-    """
-    paces = [robots.pace(tokens) for tokens in agents]
-    if len(paces) == 1:
-        return paces[0]
-    return Pace.of(dict.fromkeys(record for pace in paces for record in pace.records))
 
 
 def default_header(

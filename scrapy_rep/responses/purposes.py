@@ -15,13 +15,10 @@ from scrapy_rep.protocol.usage.preferences import (
     Denial,
     UsagePreferences,
 )
-from scrapy_rep.protocol.usage.statements import UsageStatement
-from scrapy_rep.protocol.usage.vocabulary import MINING, Signal, Source
+from scrapy_rep.protocol.usage.vocabulary import MINING
 from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Headers
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.indexing.rules import IndexingRules
     from scrapy_rep.protocol.robots import RobotsTxt
-    from scrapy_rep.protocol.robotstxt.decisions import Decision
     from scrapy_rep.protocol.usage.tdmrep import TdmRep
 
 # The names of headers as Scrapy stores them.
@@ -74,22 +70,17 @@ class Purposes:
         robots: RobotsTxt,
         entry: Entry | None,
         tdmrep: TdmRep | None = None,
-        refusals: Iterable[tuple[str, Decision]] = (),
     ) -> None:
         """Record the preferences of the site for the URL of *request*, which is about to be
-        sent. *refusals* are the purposes whose own product tokens must not fetch the URL,
-        each with the decision. Records nothing if the site cannot state preferences.
+        sent. Records nothing if the site cannot state preferences.
         """
-        if not (refusals or tdmrep is not None or robots.may_state_usage):
+        if tdmrep is None and not robots.may_state_usage:
             return
         urls = forms(request.url, self._settings.clients)
-        preferences = UsagePreferences(tuple(map(_refusal, refusals)))
-        for tokens, purposes in self._identity.purposes_by_tokens(request).items():
-            for url in urls:
-                found = robots.usage(url, tokens)
-                if purposes and found:
-                    found = found.about(purposes)
-                preferences |= found
+        tokens = self._identity.tokens(request)
+        preferences = NOTHING_STATED
+        for url in urls:
+            preferences |= robots.usage(url, tokens)
         mining = NOTHING_STATED
         if tdmrep is not None:
             for url in urls:
@@ -150,12 +141,3 @@ def stated(request: Request | None) -> UsagePreferences:
     """
     found = request and request.meta.get(meta.USAGE)
     return found or NOTHING_STATED
-
-
-def _refusal(refusal: tuple[str, Decision]) -> UsageStatement:
-    purpose, decision = refusal
-    text = str(decision.rule or decision.reason)
-    return UsageStatement(
-        Source.ROBOTS_TXT, Signal.GROUP, decision.agent, decision.line, text,
-        label=text, category=purpose, value=False,
-    )  # fmt: skip

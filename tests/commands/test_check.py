@@ -240,9 +240,6 @@ User-agent: mybot
 Content-Usage: train-ai=n
 Content-Usage: /tea train-ai=y, search=y
 Content-Signal: /tea ai-train=no
-
-User-agent: mybot-train
-Content-Usage: train-ai=y
 """
 
 
@@ -267,12 +264,6 @@ def test_usage(rep: Rep) -> None:
     ):
         asked = ("check", TEA, *FILE, "--purpose", purposes)
         assert rep(*asked, **settings).status == status
-    # A purpose with a product token of its own is decided for that token.
-    settings = {"REP_AGENTS": {"train-ai": "mybot-train"}, "REP_PURPOSES": ["train-ai"]}
-    purposes = rep.record("check", TEA, *FILE, **settings)["usage"]["purposes"]
-    why = "allowed by Content-Usage: train-ai=y (robots.txt, line 9)"
-    assert purposes["train-ai"]["why"] == why
-    assert purposes["train-ai"]["because"]["agent"] == "mybot-train"
 
 
 AI = """\

@@ -188,28 +188,6 @@ def test_without_a_purpose(site: Site, mode: str, tmp_path: Path) -> None:
     } <= {(row["url"], row["reason"], row["statement"]) for row in noted}
 
 
-def test_a_name_for_each_purpose(site: Site, mode: str) -> None:
-    """Each purpose follows the group of its own user agent. A page that all of them must
-    not fetch is not fetched. All requests are sent with the User-Agent of the crawl.
-    """
-    host = site.add(
-        "User-agent: testbot\nDisallow: /not-for-search\nDisallow: /for-none\n\n"
-        "User-agent: testbot-train\nDisallow: /not-for-training\nDisallow: /for-none\n"
-        "Content-Usage: /usage train-ai=n, search=n\n\nUser-agent: *\nDisallow: /\n"
-    )
-    wanted = ["/a", "/not-for-search", "/not-for-training", "/for-none", "/usage"]
-    settings = {
-        "REP_PURPOSES": ["search", "train-ai"],
-        "REP_AGENTS": {"train-ai": "testbot-train", "search": "testbot"},
-    }
-    urls = map(host.url, wanted)
-    result = run_crawl(urls, mode=mode, spider=SPIDER, settings=settings)
-    assert [item["url"] for item in result.items] == [host.url("/a")]
-    # The others are fetched for the purpose that may use them.
-    assert {*host.pages} - {WELL_KNOWN} == {*wanted} - {"/for-none"}
-    assert {hit.headers["User-Agent"] for hit in host.hits} == {"testbot"}
-
-
 RESERVED = Answer(b'[{"location": "/", "tdm-reservation": 1}]')
 SECRET = "User-agent: *\nDisallow: /secret\n"
 

@@ -8,7 +8,6 @@ import pytest
 from scrapy import Request, signals
 
 from scrapy_rep.fetching.identity import Identity
-from scrapy_rep.protocol.robots import RobotsTxt
 from tests.fakes import fake_crawler
 
 pytestmark = pytest.mark.newest
@@ -65,18 +64,3 @@ def test_what_is_odd_is_said(
     assert identity.tokens(None)
     assert len(caplog.messages) == bool(named)
     assert all(word in caplog.messages[0] for word in named)
-
-
-def test_the_pace_of_several_names() -> None:
-    """The largest crawl delay for any of the product tokens counts; that for ``*`` does not."""
-    robots = RobotsTxt.parse(
-        b"User-agent: searcher\nCrawl-delay: 1\n\n"
-        b"User-agent: trainer\nCrawl-delay: 3\n\n"
-        b"User-agent: *\nCrawl-delay: 10\n"
-    )
-    names = {"search": "searcher", "train-ai": "trainer"}
-    delays = []
-    for purposes in (["search"], ["train-ai"], ["search", "train-ai"]):
-        crawler = fake_crawler({"REP_PURPOSES": purposes, "REP_AGENTS": names})
-        delays.append(Identity.of(crawler).pace(robots).crawl_delay)
-    assert delays == [1, 3, 3]

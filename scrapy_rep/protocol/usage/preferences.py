@@ -121,12 +121,6 @@ class UsagePreferences:
                 return Denial(purpose, self, self.because(purpose, image=image))
         return None
 
-    def about(self, categories: Iterable[str]) -> UsagePreferences:
-        """Return the preferences with only the statements about *categories* or about none."""
-        wanted = {"", *categories}
-        found = tuple(each for each in self.statements if each.category in wanted)
-        return UsagePreferences(found)
-
     @property
     def licenses(self) -> tuple[str, ...]:
         """The URLs of licences (RSL) and of policies (TDMRep), as written, each once."""

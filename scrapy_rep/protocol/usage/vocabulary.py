@@ -42,8 +42,6 @@ class Signal(str, Enum):
     ROBOTS_TAG = "robots"
     """``X-Robots-Tag``, and the meta tags of the same vocabulary."""
     LICENSE = "License"
-    GROUP = "User-agent"
-    """A group of robots.txt for the agent that ``REP_AGENTS`` assigns to a purpose."""
 
     __str__ = str.__str__
 

@@ -117,7 +117,7 @@ def start_crawl(
     enable: Mapping[str, Any] = ADDON,
     names: Mapping[str, Sequence[str | None]] | None = None,
     outage: str = "",
-    files: int = 0,
+    max_files: int = 0,
     constants: Mapping[str, float] | None = None,
     **attributes: Any,
 ) -> RunningCrawl:
@@ -127,7 +127,7 @@ def start_crawl(
     ``tests.crawl.spiders``, or an import path; *attributes* become attributes of the
     spider. *enable* are the settings that enable this package. *names* are the addresses of
     host names, and *outage* a file that switches them off (see :func:`tests.crawl.names.know`).
-    The process may have at most *files* open files, if that is given. *constants* replace those of modules, by
+    The process may have at most *max_files* open files, if that is given. *constants* replace those of modules, by
     their import paths.
     """
     steps = [[_request(request) for request in step] for step in (requests, then)]
@@ -137,7 +137,7 @@ def start_crawl(
         "settings": {**QUIET, **enable, **(settings or {})},
         "names": names or {},
         "outage": outage,
-        "files": files,
+        "max_files": max_files,
         "constants": constants or {},
         "attributes": {**attributes, "steps": steps},
     }

@@ -64,9 +64,9 @@ def report(crawler: Crawler) -> dict[str, Any]:
 def main() -> int:
     spec = json.load(sys.stdin)
     names.know(spec["names"], spec["outage"])
-    if spec["files"]:
+    if spec["max_files"]:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (spec["files"], most))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (spec["max_files"], most))
     for path, value in spec["constants"].items():
         module, _, name = path.rpartition(".")
         setattr(importlib.import_module(module), name, value)

@@ -137,7 +137,7 @@ def test_a_machine_with_few_files(site: Site) -> None:
         [f"http://f{n}.test:{host.port}/1" for n in range(2 * FILES)],
         settings=SETTINGS,
         names={"*.test": ["127.0.0.1"]},
-        files=FILES,
+        max_files=FILES,
     )
     assert len(result.fetched()) == 2 * FILES
     assert not result.errors

@@ -19,7 +19,7 @@ class Schema(NamedTuple):
     """The version of the tables, in ``PRAGMA user_version``."""
 
     statements: tuple[str, ...]
-    """The SQL that makes the tables, in an empty file or in one of an earlier version."""
+    """The SQL that makes the tables in an empty file."""
 
 
 FAILURES = (sqlite3.Error, MemoryError, UnicodeDecodeError)
@@ -33,43 +33,41 @@ def cause_of(failure: BaseException) -> object:
 
 
 class ForeignFile(Exception):
-    """A file is a database of another program, or a later version of this package made it."""
+    """A file is a database of another program, or another version of this package made it."""
 
 
-def version_of(connection: sqlite3.Connection, schema: Schema) -> int:
-    """The version of the tables in a file; 0 if it has none.
-
-    Raises ForeignFile for a file of another kind, before anything is written to it.
+def has_tables(connection: sqlite3.Connection, schema: Schema) -> bool:
+    """Whether a file has the tables. Raises ForeignFile for one that has others, before anything is
+    written to it.
     """
     # Read first: another process that makes the tables sets both numbers with them.
     [tables] = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if not tables:
-        return 0
+        return False
     [application_id] = connection.execute("PRAGMA application_id").fetchone()
     [version] = connection.execute("PRAGMA user_version").fetchone()
     if application_id != schema.application_id:
         raise ForeignFile("it is a database of another program")
-    if version > schema.version:
+    if version != schema.version:
         raise ForeignFile(
-            f"a later version of scrapy-rep wrote it (version {version}; this one knows up "
-            f"to {schema.version})"
+            f"another version of scrapy-rep wrote it (its format is {version}, that of this version "
+            f"{schema.version}); use that version, or a new file"
         )
-    return int(version)
+    return True
 
 
 def prepare_file(
     connection: sqlite3.Connection, schema: Schema, synchronous: str = "NORMAL"
 ) -> None:
-    """Make the tables of a file that has none, or has those of an earlier version, and use a
-    write-ahead log. With *synchronous* ``"NORMAL"``, transactions survive if the process is killed;
+    """Make the tables of a file that has none, and use a write-ahead log. With *synchronous* ``"NORMAL"``, transactions survive if the process is killed;
     with ``"FULL"``, also a power failure, for an fsync each.
 
     The connection must be in autocommit mode. Raises ForeignFile for a file of another kind.
     """
-    if version_of(connection, schema) < schema.version:
+    if not has_tables(connection, schema):
         connection.execute("BEGIN IMMEDIATE")
         # Another process may have made them meanwhile.
-        if version_of(connection, schema) < schema.version:
+        if not has_tables(connection, schema):
             for statement in schema.statements:
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {schema.application_id}")

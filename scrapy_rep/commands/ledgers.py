@@ -15,7 +15,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands.sources import LoadedRobotsTxt, Rules, Source
 from scrapy_rep.commands.urls import Asked
-from scrapy_rep.ledger.reader import open_ledger, reading, select
+from scrapy_rep.ledger.reader import open_ledger, reading
 from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.origins import Origin, written_origin
 from scrapy_rep.protocol.reasons import evidence, words_of
@@ -92,8 +92,6 @@ class Ledger:
         self.loaded = lru_cache(maxsize=8)(self._loaded)
         try:
             with reading(path):
-                rows = select(self.connection, "decision")
-                self.connection.execute(f"CREATE TEMP VIEW decision AS {rows}")
                 self.crawls = {
                     each["id"]: _crawl(each)
                     for each in crawls_of(self.connection, path)
@@ -106,7 +104,7 @@ class Ledger:
             raise
 
     def rows(self, sql: str, **values: Any) -> Iterator[sqlite3.Row]:
-        """Yield the rows of a query, in which the table ``decision`` has all of its columns."""
+        """Yield the rows of a query."""
         with reading(self.path):
             yield from self.connection.execute(sql, self._asked | values)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.ledger.schema import ADDED, ADDED_TABLES, SCHEMA, TABLES
-from scrapy_rep.sqlitefiles import FAILURES, ForeignFile, cause_of, version_of
+from scrapy_rep.ledger.schema import SCHEMA, TABLES
+from scrapy_rep.sqlitefiles import FAILURES, ForeignFile, cause_of, has_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,8 +42,8 @@ _STORED = {
 def open_ledger(path: str) -> sqlite3.Connection:
     """Open the ledger at *path* read-only, with rows as ``sqlite3.Row``.
 
-    A crawl may be writing the ledger. Raises LedgerError for a file that is not a ledger or
-    was written by a later version, or has a value that no ledger has.
+    A crawl may be writing the ledger. Raises LedgerError for a file that is not a ledger of this
+    version, or has a value that no ledger has.
     """
     with reading(path):
         found = Path(path).stat()
@@ -53,7 +53,7 @@ def open_ledger(path: str) -> sqlite3.Connection:
         connection = sqlite3.connect(uri, uri=True)
         try:
             bound(connection, found.st_size)
-            if not version_of(connection, SCHEMA):
+            if not has_tables(connection, SCHEMA):
                 raise ValueError("it is not a ledger")
             _check(connection)
         except BaseException:
@@ -123,20 +123,17 @@ def _check(connection: sqlite3.Connection) -> None:
     """
     for table, columns in _tables().items():
         query = f"SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = '{table}'"  # noqa: S608
-        found = connection.execute(query).fetchone()
-        if found is None and table in ADDED_TABLES:
-            continue
-        if (found or [0])[0] == 0:
+        if (connection.execute(query).fetchone() or [0])[0] == 0:
             raise ValueError(f"it has no table {table!r}")
-        there = _there(connection, table)
+        info = connection.execute(f"PRAGMA table_info({table})")
+        there = {row[1] for row in info}
         cases = []
         for name, kind, is_required in columns:
+            if name not in there:
+                raise ValueError(f"its table {table!r} has no column {name!r}")
             stored = _STORED[kind].format(name)
             none = "" if is_required else f"{name} IS NULL OR "
-            if name in there:
-                cases.append(f"WHEN NOT ({none}{stored}) THEN '{name}'")
-            elif name not in ADDED:
-                raise ValueError(f"its table {table!r} has no column {name!r}")
+            cases.append(f"WHEN NOT ({none}{stored}) THEN '{name}'")
         query = (
             f"SELECT CASE {' '.join(cases)} END AS bad FROM {table}"  # noqa: S608
             " WHERE bad IS NOT NULL LIMIT 1"
@@ -145,23 +142,10 @@ def _check(connection: sqlite3.Connection) -> None:
             raise ValueError(f"its table {table!r} has a bad value in {row[0]!r}")
 
 
-def select(connection: sqlite3.Connection, table: str, file: str = "main") -> str:
-    """Return a SELECT for the rows of a table in a *file*, as SQL names it. Ledgers of earlier
-    versions lack tables, which are empty, and columns, which are NULL.
-    """
-    there = _there(connection, table, file)
-    columns = ", ".join(
-        name if name in there else f"NULL AS {name}" for name, *_ in _tables()[table]
-    )
-    return f"SELECT {columns} " + (f"FROM {file}.{table}" if there else "WHERE false")
-
-
-def _there(
-    connection: sqlite3.Connection, table: str, file: str = "main"
-) -> frozenset[str]:
-    """Return the columns of a table that a file has."""
-    info = connection.execute(f"PRAGMA {file}.table_info({table})")
-    return frozenset(row[1] for row in info)
+def select(table: str, file: str = "main") -> str:
+    """Return a SELECT for the rows of a table in a *file*, as SQL names it."""
+    columns = ", ".join(name for name, *_ in _tables()[table])
+    return f"SELECT {columns} FROM {file}.{table}"  # noqa: S608
 
 
 @cache

@@ -1,6 +1,5 @@
--- The tables of a ledger, version 1. Times are seconds since the epoch, in UTC. JSON is stored
--- as text. Later versions of this package may add columns, and tables that say IF NOT EXISTS.
--- Any other change raises the version, which is in PRAGMA user_version.
+-- The tables of a ledger. Times are seconds since the epoch, in UTC. JSON is stored as text. Any
+-- change to them needs another version, which is in PRAGMA user_version.
 
 CREATE TABLE crawl (
     id INTEGER PRIMARY KEY,
@@ -59,10 +58,10 @@ CREATE TABLE decision (
                                 -- tdmrep.json, header, meta
     via TEXT,                   -- "redirect PAGE": PAGE led a browser to url,
                                 -- "browser PAGE": a browser on PAGE requested url
-    subject TEXT                -- request, page, link, item, file
+    subject TEXT NOT NULL       -- request, page, link, item, file
 );
 
-CREATE TABLE IF NOT EXISTS traffic (    -- with an origin, in one hour
+CREATE TABLE traffic (          -- with an origin, in one hour
     crawl INTEGER NOT NULL REFERENCES crawl,
     origin TEXT NOT NULL,
     hour INTEGER NOT NULL,      -- when it began
@@ -76,7 +75,7 @@ CREATE TABLE IF NOT EXISTS traffic (    -- with an origin, in one hour
     PRIMARY KEY (crawl, origin, hour)
 );
 
-CREATE TABLE IF NOT EXISTS progress (   -- of a crawl, in one minute
+CREATE TABLE progress (         -- of a crawl, in one minute
     crawl INTEGER NOT NULL REFERENCES crawl,
     minute INTEGER NOT NULL,    -- when it began
     pages INTEGER NOT NULL,     -- as above

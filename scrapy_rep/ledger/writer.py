@@ -14,7 +14,7 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.ledger.schema import ADDED, ADDED_TABLES, SCHEMA
+from scrapy_rep.ledger.schema import SCHEMA
 from scrapy_rep.ledger.traffic import OfHour, OfMinute
 from scrapy_rep.protocol.access.results import Access, State
 from scrapy_rep.protocol.display import without_credentials
@@ -130,8 +130,8 @@ def prepare(path: Path) -> None:
 def open_to_write(path: Path) -> sqlite3.Connection:
     """Open the ledger at *path*; create the file and its folder if they do not exist.
 
-    Raises LedgerError, and changes nothing, for a file that is not a ledger or was written
-    by a later version; sqlite3.Error or OSError for a file that can't be opened.
+    Raises LedgerError, and changes nothing, for a file that is not a ledger of this version;
+    sqlite3.Error or OSError for a file that can't be opened.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # Opened for the error of the system: SQLite does not say why it can't open a file.
@@ -141,15 +141,6 @@ def open_to_write(path: Path) -> sqlite3.Connection:
     try:
         # About two transactions are written each second.
         prepare_file(connection, SCHEMA, synchronous="FULL")
-        connection.execute("BEGIN IMMEDIATE")
-        found = connection.execute("PRAGMA table_info(decision)")
-        there = {row[1] for row in found}
-        for column in ADDED:
-            if column not in there:
-                connection.execute(f"ALTER TABLE decision ADD COLUMN {column} TEXT")
-        for statement in ADDED_TABLES.values():
-            connection.execute(statement)
-        connection.execute("COMMIT")
     except BaseException as error:
         connection.close()
         if isinstance(error, ForeignFile):

@@ -53,8 +53,6 @@ REASONS = {
     "nofollow": Words("the links must not be followed", "REP_NOFOLLOW"),
     "rel": Words("the rel of the link says so", "REP_REL"),
     "data": Words("an indexing rule of data, not of a document: withheld nothing"),
-    # In ledgers of earlier versions.
-    "stopped": Words("the download was stopped after the headers"),
     "dont_obey_robotstxt": Words(
         "the request ignores robots.txt", "dont_obey_robotstxt"
     ),

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 _NAMED = 3
 """The most hosts, reasons or crawlers that an answer names."""
 
-_EARLIER = "an earlier version of scrapy-rep wrote the ledger"
-
 _ONLY_REFUSALS = (
     "The ledger has only refusals. To check again whether all pages that were fetched were "
     'allowed, crawl with REP_LEDGER_LEVEL = "all".'
@@ -106,9 +104,9 @@ def _notes(total: Row, check: dict[str, Any]) -> list[str]:
 def answers(ledgers: Ledgers, total: Row) -> list[dict[str, Any]]:
     """Answer what people ask about a crawl."""
     found: dict[str, Said] = {
-        "What was fetched?": _fetched(ledgers, total),
+        "What was fetched?": _fetched(ledgers),
         "What was refused, and why?": _refused(ledgers, total),
-        "Were the delays kept?": _delays(ledgers, total),
+        "Were the delays kept?": _delays(ledgers),
         "Were the pauses kept that hosts asked for?": _pauses(ledgers),
         "Which sites say no to AI crawlers by name?": _ai_crawlers(ledgers),
     }
@@ -118,17 +116,11 @@ def answers(ledgers: Ledgers, total: Row) -> list[dict[str, Any]]:
     ]
 
 
-def _fetched(ledgers: Ledgers, total: Row) -> Said:
+def _fetched(ledgers: Ledgers) -> Said:
     (all_,) = ledgers.view("moved_in_all")
-    said = []
-    if all_["hosts"] or not total["uncounted"]:
-        pages, hosts = count(all_["pages"], "page"), count(all_["hosts"], "host")
-        on = f", on {count(all_['days'], 'day')}" if all_["days"] else ""
-        said.append(f"{pages} ({octets(all_['bytes'])}) from {hosts}{on}.")
-    if total["uncounted"]:
-        crawls = count(total["uncounted"], "crawl")
-        said.append(f"Not known for {crawls}, since {_EARLIER}.")
-    return said, True
+    pages, hosts = count(all_["pages"], "page"), count(all_["hosts"], "host")
+    on = f", on {count(all_['days'], 'day')}" if all_["days"] else ""
+    return [f"{pages} ({octets(all_['bytes'])}) from {hosts}{on}."], True
 
 
 def _refused(ledgers: Ledgers, total: Row) -> Said:
@@ -148,7 +140,7 @@ def _refused(ledgers: Ledgers, total: Row) -> Said:
     return said, True
 
 
-def _delays(ledgers: Ledgers, total: Row) -> Said:
+def _delays(ledgers: Ledgers) -> Said:
     (all_,) = ledgers.view("delays_in_all")
     asking, known = all_["asking"], all_["known"]
     if not asking:
@@ -156,8 +148,6 @@ def _delays(ledgers: Ledgers, total: Row) -> Said:
     if not known:
         hosts = count(asking, "host asks", "hosts ask")
         why = "no request had to keep to it (a setting or a dry run ignores it, or none was sent)"
-        if total["uncounted"]:
-            why = f"whether it was kept is not known, since {_EARLIER}"
         return [f"{hosts} for a delay; {why}."], True
     said, kept = _kept(all_, ledgers.view("delay").fetchall(), "delay", "gap")
     if asking > known:

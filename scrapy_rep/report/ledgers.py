@@ -22,7 +22,6 @@ from scrapy_rep.ledger.reader import (
 from scrapy_rep.protocol.agents import product_tokens
 from scrapy_rep.report.robotstxt import note_facts
 from scrapy_rep.settings import DEFAULTS, DRY_RUN, LEDGER_LEVEL
-from scrapy_rep.stats import RESPONSE_COUNT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -102,8 +101,7 @@ class Ledgers:
             self._unite(paths)
             self._fill("limits (hosts, files, others, urls)", [limits])
             self._fill(
-                "crawl (ledger, crawl, dialect, agents, every_decision, is_dry_run, has_ended,"
-                " responses)",
+                "crawl (ledger, crawl, dialect, agents, every_decision, is_dry_run)",
                 list(map(_row, self.crawls)),
             )
             # Crawls may be writing the ledgers; a transaction reads a consistent state.
@@ -168,9 +166,7 @@ class Ledgers:
         address = Path(path).resolve().as_uri() + "?mode=ro"
         self.database.execute(f"ATTACH ? AS {file}", (address,))
         return {
-            table: template.format(
-                ledger=number, file=file, rows=select(self.database, table, file)
-            )
+            table: template.format(ledger=number, file=file, rows=select(table, file))
             for table, template in _ROWS.items()
         }
 
@@ -192,19 +188,12 @@ def crawls_of(ledger: sqlite3.Connection, path: str) -> Iterator[dict[str, Any]]
             "agents": read_texts(row["agents"]),
             "settings": settings,
             "versions": read_json(row["versions"], dict),
-            "counts": read_json(row["counts"] or "{}", dict),
             "every_decision": level == "all",
         }
 
 
 def _row(crawl: dict[str, Any]) -> tuple[object, ...]:
     """Return a crawl as the views have it."""
-    received, own = (
-        value if isinstance(value, int) else 0
-        for value in map(
-            crawl["counts"].get, ("downloader/response_count", RESPONSE_COUNT)
-        )
-    )
     return (
         crawl["ledger"],
         crawl["id"],
@@ -212,6 +201,4 @@ def _row(crawl: dict[str, Any]) -> tuple[object, ...]:
         json.dumps(crawl["agents"] or product_tokens(crawl["user_agent"])),
         crawl["every_decision"],
         str(crawl["settings"].get(DRY_RUN)).lower() in {"1", "true"},
-        crawl["ended"] is not None,
-        min(max(0, received - own), 2**53),
     )

@@ -2,8 +2,7 @@
 -- all ledgers: "snapshot", "body", "decision", "traffic" and "progress". Their rows have the
 -- number of the ledger; a decision has the hash of the robots.txt that decided too, and its age
 -- at that time. The table "limits" has one row: the most hosts, robots.txt files, other rows
--- and URLs of a host to show. The table "crawl" has its product tokens as JSON, and the responses
--- in its stats, without those to robots.txt. The column "of_all" counts what there is without a
+-- and URLs of a host to show. The table "crawl" has its product tokens as JSON. The column "of_all" counts what there is without a
 -- limit; one that ends with "_at" is a time. What others are made from is a table, so that SQLite
 -- needs no memory for it at the same time.
 
@@ -15,12 +14,6 @@ CREATE TEMPORARY TABLE named (origin, crawler, operator, purpose, forbids, line)
 -- Filled if there is another report to compare with: its figures, and those of this one.
 CREATE TEMPORARY TABLE before (origin, what, value, PRIMARY KEY (origin, what));
 CREATE TEMPORARY TABLE now (origin, what, value, PRIMARY KEY (origin, what));
-
--- The crawls whose ledger has every decision, and not what was fetched: an earlier version wrote
--- it.
-CREATE TEMPORARY TABLE uncounted AS
-SELECT ledger, crawl FROM crawl
-WHERE every_decision AND (ledger, crawl) NOT IN (SELECT ledger, crawl FROM progress);
 
 -- The decisions, counted. The other views read these rows, which are few, where they can.
 CREATE TEMPORARY TABLE tally AS
@@ -91,7 +84,7 @@ CREATE TEMPORARY VIEW latest_file AS
 SELECT origin, ledger, sha256, dialect, agents FROM latest LEFT JOIN crawl USING (ledger, crawl)
 WHERE sha256 IS NOT NULL ORDER BY ledger, sha256;
 
--- What came from each host. Crawls of earlier versions have not counted it.
+-- What came from each host.
 CREATE TEMPORARY TABLE moved AS
 SELECT origin, sum(pages) AS pages, sum(bytes) AS bytes, max(hour) AS last
 FROM traffic GROUP BY origin;
@@ -118,12 +111,12 @@ SELECT ledger, crawl, sum(times * (layer = 'robots.txt')) AS by_robotstxt,
 FROM tally JOIN crawl USING (ledger, crawl)
 WHERE every_decision AND verdict = 'allowed' AND NOT of_page GROUP BY ledger, crawl;
 
--- Figures of the whole. Crawls of earlier versions have not counted what was fetched; their stats
--- stand for it. Arrived: refused, but a redirect or a script had already led a browser there.
+-- Figures of the whole. Arrived: refused, but a redirect or a script had already led a browser
+-- there.
 CREATE TEMPORARY TABLE total AS
-SELECT crawls, complete, dry_runs, uncounted, let_through, let_through_by_override,
+SELECT crawls, complete, dry_runs, let_through, let_through_by_override,
        (SELECT coalesce(sum(arrived), 0) FROM tally WHERE verdict = 'refused') AS arrived,
-       uncounted_pages + (SELECT pages FROM moved_in_all) AS pages,
+       (SELECT pages FROM moved_in_all) AS pages,
        (SELECT count(*) FROM met) AS hosts,
        (SELECT count(DISTINCT origin) FROM snapshot WHERE access = 'unavailable') AS without,
        (SELECT count(DISTINCT origin) FROM snapshot WHERE access = 'unreachable')
@@ -134,44 +127,26 @@ SELECT crawls, complete, dry_runs, uncounted, let_through, let_through_by_overri
 FROM (
     SELECT count(*) AS crawls, coalesce(sum(every_decision), 0) AS complete,
            coalesce(sum(is_dry_run), 0) AS dry_runs,
-           count(CASE WHEN NOT is_counted
-                 AND (by_robotstxt IS NOT NULL OR NOT has_ended OR responses) THEN 1 END)
-           AS uncounted,
            coalesce(sum(by_robotstxt), 0) AS let_through,
-           coalesce(sum(by_override), 0) AS let_through_by_override,
-           coalesce(sum(responses * (NOT is_counted)), 0) AS uncounted_pages
-    FROM (
-        SELECT *, (ledger, crawl) IN (SELECT ledger, crawl FROM progress) AS is_counted
-        FROM crawl
-    ) LEFT JOIN let_through USING (ledger, crawl)
+           coalesce(sum(by_override), 0) AS let_through_by_override
+    FROM crawl LEFT JOIN let_through USING (ledger, crawl)
 );
 
 -- The shortest time from an answer to the next request, compared with the delay at that time.
--- Crawls of earlier versions have not measured it. For them, it is the shortest time between two
--- requests, which are sent when they are allowed; those that an override let through are left
--- out, since the site's delay does not apply. Several such crawls may be workers that share a
--- delay.
 CREATE TEMPORARY TABLE gap AS
 SELECT origin, delay, gap, min(coalesce(gap / delay, 1e9)) AS ratio
-FROM traffic WHERE delay >= 0.001 GROUP BY origin
-UNION ALL
-SELECT origin, NULL, min(seconds), NULL FROM (
-    SELECT origin, time - lag(time) OVER (PARTITION BY origin ORDER BY time) AS seconds
-    FROM decision WHERE verdict = 'allowed' AND layer = 'robots.txt' AND page IS NULL
-         AND (ledger, crawl) IN uncounted
-) WHERE origin NOT IN (SELECT origin FROM traffic WHERE delay >= 0.001) GROUP BY origin;
+FROM traffic WHERE delay >= 0.001 GROUP BY origin;
 
 CREATE UNIQUE INDEX gap_origin ON gap (origin);
 
 -- The hosts with a delay: that of their latest robots.txt ("asked"), and that which applied to
--- the request that came soonest. "kept" is NULL if no request had to keep to one, or if that was
--- not measured. A time may be rounded by a millisecond.
+-- the request that came soonest. "kept" is NULL if no request had to keep to one. A time may be
+-- rounded by a millisecond.
 CREATE TEMPORARY VIEW pace AS
 SELECT origin, asked.delay AS asked, gap.delay AS delay, gap, round(ratio, 4) AS ratio,
        CASE WHEN gap.delay IS NOT NULL THEN gap IS NULL OR gap >= gap.delay - 0.001 END AS kept
 FROM (
-    SELECT origin FROM asked WHERE delay > 0
-    UNION SELECT origin FROM gap WHERE delay IS NOT NULL
+    SELECT origin FROM asked WHERE delay > 0 UNION SELECT origin FROM gap
 ) LEFT JOIN asked USING (origin) LEFT JOIN gap USING (origin);
 
 CREATE TEMPORARY VIEW delay AS
@@ -293,36 +268,21 @@ FROM (
 ORDER BY given_up DESC, times DESC, origin LIMIT (SELECT others FROM limits);
 
 -- The hosts that asked for a pause, with its seconds, and the shortest time from such an answer
--- to the next request. Crawls of earlier versions have not measured it. For them, that time is in
--- ledgers of all decisions.
+-- to the next request.
 CREATE TEMPORARY TABLE paused AS
 SELECT origin, pause, resumed, min(coalesce(resumed / pause, 1e9))
 FROM traffic WHERE pause >= 0.001 GROUP BY origin;
 
 CREATE TEMPORARY TABLE resting AS
-SELECT origin, times, statement, pause,
-       CASE WHEN pause IS NULL THEN found.resumed ELSE paused.resumed END AS resumed,
-       CASE WHEN pause IS NOT NULL THEN
-           paused.resumed IS NULL OR paused.resumed >= pause - 0.001
-       END AS kept, coalesce(refused, 0) AS refused
+SELECT origin, times, statement, pause, resumed,
+       CASE WHEN pause IS NOT NULL THEN resumed IS NULL OR resumed >= pause - 0.001 END AS kept,
+       refused
 FROM (
-    SELECT origin, sum(is_pause) AS times, max(statement) FILTER (WHERE is_pause) AS statement,
-           min(resumes - time) FILTER (WHERE is_pause) AS resumed
-    FROM (
-        SELECT origin, time, statement, verdict = 'noted' AS is_pause,
-               min(CASE verdict WHEN 'allowed' THEN time END) OVER (
-                   PARTITION BY origin ORDER BY time
-                   ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
-               ) AS resumes
-        FROM decision
-        WHERE ((verdict = 'noted' AND reason = 'back-off') OR verdict = 'allowed')
-              AND page IS NULL
-              AND origin IN (SELECT origin FROM tally WHERE reason = 'back-off')
-    ) GROUP BY origin
-) AS found LEFT JOIN paused USING (origin) LEFT JOIN (
-    SELECT origin, sum(times) AS refused FROM tally
-    WHERE verdict = 'refused' AND reason = 'back-off' GROUP BY origin
-) USING (origin);
+    SELECT origin, sum(times * (verdict = 'noted')) AS times,
+           max(statement) FILTER (WHERE verdict = 'noted') AS statement,
+           sum(times * (verdict = 'refused')) AS refused
+    FROM tally WHERE reason = 'back-off' AND NOT of_page GROUP BY origin
+) LEFT JOIN paused USING (origin);
 
 CREATE TEMPORARY VIEW pause AS
 SELECT *, count(*) OVER () AS of_all FROM resting
@@ -374,8 +334,7 @@ FROM (
     FROM (SELECT time AS at FROM decision UNION ALL SELECT minute FROM progress)
 );
 
--- What happened when, in bars of equal length. Where what was fetched was not counted, what was
--- let through stands for it.
+-- What happened when, in bars of equal length.
 CREATE TEMPORARY TABLE timeline AS
 SELECT start_at, sum(fetched) AS fetched, sum(refused) AS refused, sum(waiting) AS waiting
 FROM (
@@ -386,11 +345,8 @@ FROM (
                pages AS fetched, 0 AS refused, waiting
         FROM progress JOIN scale
         UNION ALL
-        SELECT ledger, crawl, CAST(time / seconds AS INTEGER) * seconds AS bar,
-               CASE WHEN (ledger, crawl) IN uncounted THEN sum(verdict = 'allowed') ELSE 0 END,
-               sum(verdict = 'refused'), NULL
-        FROM decision JOIN scale
-        WHERE page IS NULL AND (verdict = 'refused' OR (ledger, crawl) IN uncounted)
+        SELECT ledger, crawl, CAST(time / seconds AS INTEGER) * seconds AS bar, 0, count(*), NULL
+        FROM decision JOIN scale WHERE page IS NULL AND verdict = 'refused'
         GROUP BY ledger, crawl, bar
     )
     GROUP BY ledger, crawl, bar

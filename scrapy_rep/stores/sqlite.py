@@ -28,10 +28,7 @@ if TYPE_CHECKING:
 SCHEMA = Schema(
     application_id=0x72657031,  # "rep1"
     version=2,
-    # Entries of an earlier version are dropped, since they can be fetched again.
     statements=(
-        "DROP TABLE IF EXISTS entries",
-        "DROP TABLE IF EXISTS locks",
         "CREATE TABLE entries (key TEXT PRIMARY KEY, until REAL NOT NULL, data BLOB)",
         "CREATE INDEX entries_until ON entries (until)",
     ),

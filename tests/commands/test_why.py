@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.commands.rep import Rep, write_ledger
 from tests.ledger.records import CRAWL, ORIGIN, decided, snapshot, write_crawl
+
+if TYPE_CHECKING:
+    from tests.commands.rep import Rep
 
 RULES = b"User-agent: *\nAllow: /basket/help\nDisallow: /basket/ # \xff no robots\n"
 HEADERS = (("content-type", "text/plain"),)
@@ -215,21 +215,6 @@ def test_without_a_file(
     """A robots.txt that is missing or unreachable is shown with what came instead."""
     written(snapshot(b"", **fields), on("/", reason=reason, **NO_RULE))
     assert shown in rep("why", "example.com", "ledger").out
-
-
-def test_a_ledger_of_an_earlier_version(rep: Rep) -> None:
-    """Columns and tables that an earlier version did not write are empty."""
-    write_ledger("ledger", [("http://a.example/1", "refused")])
-    with closing(sqlite3.connect("ledger")) as ledger:
-        ledger.executescript(
-            "CREATE TABLE earlier AS SELECT id, crawl, time, origin, url, page, agent, layer,"
-            " verdict, reason, snapshot, line, statement FROM decision;"
-            "DROP TABLE decision; ALTER TABLE earlier RENAME TO decision;"
-            "DROP TABLE traffic; DROP TABLE progress"
-        )
-    [decision] = found(rep, "http://a.example/1", "ledger")["decisions"]
-    assert decision["why"] == "line 3, Disallow: /"
-    assert (decision["form"], decision["subject"]) == (None, None)
 
 
 def test_hostile_text(rep: Rep) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
+from scrapy_rep.ledger.schema import APPLICATION_ID, VERSION
 from tests import forks
 from tests.commands.rep import plain_environment
 from tests.crawl.crawl import ADDON, BY_HAND
@@ -74,6 +77,28 @@ def test_the_last_line(  # noqa: PLR0917
     while mode == "reactorless" and "session" in lines[-1]:
         del lines[-1]
     assert lines[-1].startswith(f"scrapy_rep.exceptions.{last}")
+
+
+def test_a_ledger_of_another_version(site: Site, tmp_path: Path) -> None:
+    """A crawl does not start on a ledger that another version wrote. The last line says what the file
+    is and what to do, and nothing in it is touched.
+    """
+    host, path = site.add(), tmp_path / "old.ledger"
+    with closing(sqlite3.connect(path)) as old:
+        old.executescript(
+            "CREATE TABLE decision (id INTEGER PRIMARY KEY);"
+            f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION - 1}"
+        )
+    before = path.read_bytes()
+    lines = shown_by_spider(
+        tmp_path, "asyncio", "REP_LEDGER=old.ledger", url=host.url("/")
+    )
+    assert lines[-1] == (
+        "scrapy_rep.exceptions.LedgerError: old.ledger: another version of scrapy-rep wrote it (its "
+        f"format is {VERSION - 1}, that of this version {VERSION}); use that version, or a new file"
+    )
+    assert (host.hits, path.read_bytes()) == ([], before)
+    assert {each.name for each in tmp_path.iterdir()} >= {"old.ledger", "one.py"}
 
 
 def test_names_that_are_no_settings(mode: str, tmp_path: Path) -> None:

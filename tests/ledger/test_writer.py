@@ -17,7 +17,7 @@ import pytest
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.ledger import writer as module
 from scrapy_rep.ledger.reader import open_ledger
-from scrapy_rep.ledger.schema import ADDED, ADDED_TABLES, APPLICATION_ID, VERSION
+from scrapy_rep.ledger.schema import APPLICATION_ID, VERSION
 from scrapy_rep.ledger.traffic import Traffic
 from scrapy_rep.ledger.writer import LedgerWriter
 from scrapy_rep.protocol.access.results import AccessResult, Entry
@@ -111,7 +111,12 @@ def test_a_new_file(tmp_path: Path) -> None:
         ("folder", "", "directory|not a file"),
         ("text/below", "", "Not a directory|File exists"),
         ("other", "application_id = 1", "of another program"),
-        ("later", f"user_version = {VERSION + 1}", f"version {VERSION + 1};"),
+        (
+            "earlier",
+            f"user_version = {VERSION - 1}",
+            f"another version .*{VERSION - 1},",
+        ),
+        ("later", f"user_version = {VERSION + 1}", f"another version .*{VERSION + 1},"),
         ("missing", "", "No such file"),
         ("a\0b/ledger", "", "null|such"),
         ("\ud800/ledger", "", "surrogates|such"),
@@ -128,7 +133,9 @@ def test_what_is_no_ledger(tmp_path: Path, name: str, pragma: str, why: str) -> 
         module.prepare(path)
         with closing(sqlite3.connect(path)) as connection:
             connection.execute(f"PRAGMA {pragma}")
-    before = path.read_bytes() if name in {"text", "other", "later"} else None
+    before = (
+        path.read_bytes() if name in {"text", "other", "earlier", "later"} else None
+    )
     for do in (module.prepare, lambda path: open_ledger(str(path))):
         if do is module.prepare and name == "missing":
             continue
@@ -163,33 +170,6 @@ def test_what_may_pass(
     else:
         with pytest.raises(LedgerError, match=str(error.args[-1])):
             module.prepare(path)
-
-
-def test_a_ledger_of_an_earlier_version(path: Path) -> None:
-    """A ledger of an earlier version can be read without the columns and tables that it lacks, and
-    gets them when a crawl writes to it. It keeps its rows.
-    """
-    module.prepare(path)
-    with closing(sqlite3.connect(path)) as connection:
-        for table in ADDED_TABLES:
-            connection.execute(f"DROP TABLE {table}")
-        # SQLite cannot drop a column beside a comment.
-        connection.executescript(
-            "CREATE TABLE d AS SELECT * FROM decision; DROP TABLE decision;"
-            "ALTER TABLE d RENAME TO decision"
-        )
-        for column in ADDED:
-            connection.execute(f"ALTER TABLE decision DROP COLUMN {column}")
-        connection.execute("INSERT INTO body VALUES ('a', x'62')")
-        connection.commit()
-    assert rows(path, "SELECT * FROM body") == [("a", b"b")]
-    for _ in range(2):
-        module.prepare(path)
-    columns = [row[1] for row in rows(path, "PRAGMA table_info(decision)")]
-    assert columns[-4:] == ["form", "source", "via", "subject"]
-    assert rows(path, "SELECT * FROM body") == [("a", b"b")]
-    for table in ADDED_TABLES:
-        assert rows(path, f"SELECT * FROM {table}") == []
 
 
 # The rows.

@@ -31,7 +31,8 @@ _SNAPSHOT = {
     "redirects": "[]", "headers": "[]", "fetched": START + 10, "expires": START + 86410,
 }  # fmt: skip
 _DECISION = {
-    "time": START + 600, "layer": "robots.txt", "verdict": "refused", "reason": "rule",
+    "time": START + 600, "subject": "request", "layer": "robots.txt", "verdict": "refused",
+    "reason": "rule",
 }  # fmt: skip
 
 
@@ -79,6 +80,18 @@ class Ledger:
         given = {"minute": int(START) + 60 * minute, "pages": 0, "bytes": 0}
         self._add("progress", {**given, **columns})
 
+    def count_pages(self) -> None:
+        """Count each allowed request as a page of 100 bytes that came at once."""
+        pages = "count(*), 100 * count(*) FROM decision WHERE verdict = 'allowed'"
+        self.connection.execute(
+            "INSERT INTO traffic (crawl, hour, origin, pauses, pages, bytes) SELECT crawl,"
+            f" CAST(time AS INTEGER) / 3600 * 3600, origin, 0, {pages} GROUP BY 1, 2, 3"
+        )
+        self.connection.execute(
+            "INSERT INTO progress (crawl, minute, pages, bytes)"
+            f" SELECT crawl, CAST(time AS INTEGER) / 60 * 60, {pages} GROUP BY 1, 2"
+        )
+
     def refused(self, url: str, line: int, rule: str, **columns: Any) -> None:
         self.decision(url, **{"agent": "*", "line": line, "statement": rule, **columns})
 
@@ -124,8 +137,8 @@ Sitemap: https://press.example/sitemap.xml
 """
 
 
-def eventful(path: Path) -> str:  # noqa: PLR0912  It is a list.
-    """Two crawls by an earlier version, which measured nothing, with about every kind of event."""
+def eventful(path: Path) -> str:  # noqa: PLR0912, PLR0915  It is a list.
+    """Two crawls with about every kind of event. No request had to keep to a delay."""
     ledger = Ledger(path)
     overrides = {"staging.example": "ignore", "*.partner.example": "User-agent: *\n"}
     store = "redis://crawler:secret@store.example/0"
@@ -211,6 +224,7 @@ def eventful(path: Path) -> str:  # noqa: PLR0912  It is a list.
     for number in (*range(8), 7):
         url = f"{PRESS_HOST}/archive/{number}"
         ledger.refused(url, 4, "Disallow: /archive/", time=START + 91000 + number)
+    ledger.count_pages()
     return ledger.close()
 
 

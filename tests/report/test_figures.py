@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, cast
 
@@ -75,9 +74,7 @@ def page(*paths: str, limits: Limits = DEFAULT) -> str:
 
 
 def test_answers_of_a_crawl_that_was_measured(tmp_path: Path) -> None:
-    """Each question has its answer in a sentence or two, also if the ledger has only refusals. What
-    an earlier version did not measure is said beside it.
-    """
+    """Each question has its answer in a sentence or two, also if the ledger has only refusals."""
     path = measured(tmp_path / "measured")
     fetched, refused, delays, pauses, crawlers = answered(path)
     assert fetched == "4,124 pages (96.5 MB) from 7 hosts, on 1 day."
@@ -96,22 +93,22 @@ def test_answers_of_a_crawl_that_was_measured(tmp_path: Path) -> None:
         "https://daily.example (CCBot, GPTBot, PerplexityBot), "
         "https://news.example (CCBot, GPTBot, PerplexityBot)."
     )
-    both, _, delays, *_ = answered(eventful(tmp_path / "earlier"), path)
-    assert both.startswith(f"{fetched} Not known for 2")
+    both, _, delays, *_ = answered(eventful(tmp_path / "eventful"), path)
+    assert both == "4,231 pages (96.5 MB) from 15 hosts, on 1 day."
     assert delays.startswith(kept)
     assert "1 more host asks for a delay that no request had to keep to" in delays
 
 
 def test_answers_of_other_crawls(tmp_path: Path, ledger: Ledger) -> None:
-    """A ledger that has not measured says that it does not know, not that nothing happened. A crawl
-    that has fetched nothing knows that. A delay that no request had to keep to is not "kept".
+    """A delay that no request had to keep to is not "kept", nor is a pause that was not measured. A
+    crawl that has fetched nothing says so.
     """
-    earlier = "since an earlier version of scrapy-rep wrote the ledger."
-    fetched, refused, *others = answered(eventful(tmp_path / "earlier"))
-    assert fetched == f"Not known for 2 crawls, {earlier}"
+    no_request = "no request had to keep to it (a setting or a dry run ignores it, or none was sent)."
+    fetched, refused, *others = answered(eventful(tmp_path / "eventful"))
+    assert fetched == "107 pages (10.7 kB) from 10 hosts, on 1 day."
     assert refused.startswith("56 requests refused: 52 because a rule matches, ")
     assert others == [
-        f"2 hosts ask for a delay; whether it was kept is not known, {earlier}",
+        f"2 hosts ask for a delay; {no_request}",
         "1 host asked for 2 pauses; whether they were kept was not measured.",
         "None names a known AI crawler.",
     ]
@@ -131,10 +128,7 @@ def test_answers_of_other_crawls(tmp_path: Path, ledger: Ledger) -> None:
     ledger.snapshot(ORIGIN, PRESS)
     ledger.traffic(ORIGIN, 0, pages=3, bytes=3)
     ledger.progress(0, pages=3, bytes=3)
-    assert answered(ledger.close())[2] == (
-        "1 host asks for a delay; no request had to keep to it (a setting or a dry run ignores "
-        "it, or none was sent)."
-    )
+    assert answered(ledger.close())[2] == f"1 host asks for a delay; {no_request}"
 
 
 def test_delays_and_pauses_that_were_not_kept(ledger: Ledger) -> None:
@@ -202,7 +196,6 @@ BY_RULE = {
     "line": 3,
     "statement": "Disallow: /private/",
 }
-COUNTS = {"downloader/response_count": 50, "robotstxt/response_count": 8}
 
 
 HEADLINES: dict[str, Any] = {
@@ -215,7 +208,7 @@ HEADLINES: dict[str, Any] = {
     "a URL that was cut":
         ({}, [("/private/…", {})], "0 of 1 page fetched were forbidden", ({}, "1 page could not be checked again")),
     "refusals alone, which make no claim about requests":
-        ({"level": "denied", "counts": json.dumps(COUNTS)}, [("/private/", BY_RULE), ("/", {"layer": "override", "reason": "override"})], "1 request was refused, 0 items and links dropped", ({"crawls": 1, "complete": 0, "pages": 42, "let_through_by_override": 0}, "only refusals")),
+        ({"level": "denied"}, [("/private/", BY_RULE), ("/", {"layer": "override", "reason": "override"})], "1 request was refused, 0 items and links dropped", ({"crawls": 1, "complete": 0, "let_through_by_override": 0}, "only refusals")),
     "a forbidden page that a browser had been led to": (
         {}, [("/news", {}), ("/private/1", {**BY_RULE, "via": f"redirect {ORIGIN}/news"}),
          ("/private/1", {**BY_RULE, "via": f"browser {ORIGIN}/news"}), ("/private/1", BY_RULE)], "0 of 1 page fetched were forbidden", ({"arrived": 1}, ""),
@@ -244,7 +237,7 @@ def test_headline(ledger: Ledger, name: str) -> None:
     )
 
 
-# Ledgers: several, and of other versions.
+# Several ledgers, and one that is still written.
 
 
 @pytest.mark.parametrize("number", [2, IN_PLACE + 3])
@@ -271,30 +264,6 @@ def test_several_ledgers(tmp_path: Path, number: int) -> None:
     text = page(*paths, own.close())
     assert f"for example {ORIGIN}/own/1" in text
     assert "<mark>Disallow: /own/</mark>" in text
-
-
-@pytest.mark.parametrize(
-    "change",
-    ["DROP TABLE traffic", "DROP TABLE progress",
-     "ALTER TABLE decision RENAME source TO other", "ALTER TABLE decision RENAME via TO other",
-     "ALTER TABLE crawl ADD COLUMN ledger TEXT; ALTER TABLE crawl ADD COLUMN path TEXT",
-     "ALTER TABLE snapshot ADD COLUMN time TEXT; ALTER TABLE snapshot ADD COLUMN layer TEXT",
-     "ALTER TABLE decision ADD COLUMN fetched TEXT; ALTER TABLE decision ADD COLUMN ledger TEXT"],
-)  # fmt: skip
-def test_a_ledger_of_another_version(ledger: Ledger, change: str) -> None:
-    """The ledger of an earlier version lacks tables and columns, and that of a later one has more,
-    whatever their names. Both can be read.
-    """
-    ledger.connection.executescript(change)
-    ledger.snapshot(ORIGIN, PRESS)
-    ledger.allowed(f"{ORIGIN}/")
-    ledger.refused(f"{ORIGIN}/private/1", 3, "Disallow: /private/")
-    path = ledger.close()
-    assert answered(path)[:2] == [
-        "Not known for 1 crawl, since an earlier version of scrapy-rep wrote the ledger.",
-        "1 request refused, because a rule matches.",
-    ]
-    assert rows("decision", "source via", path) == [(None, None)] * 2
 
 
 def test_while_a_crawl_writes(ledger: Ledger) -> None:
@@ -325,13 +294,13 @@ GONE = "https://gone.example"
 TABLES: dict[str, Any] = {
     "hosts, by refusals, each with the state of its robots.txt": (
         "host", "origin refused dropped access status file judged copy_of age gap", [
-            (PRESS_HOST, 36, 0, "successful", 200, 1, 1, None, 997.0, 0.0),
-            (SHOP, 15, 10, "successful", 200, 2, 2, None, 590.0, 0.0),
+            (PRESS_HOST, 36, 0, "successful", 200, 1, 1, None, 997.0, None),
+            (SHOP, 15, 10, "successful", 200, 2, 2, None, 590.0, None),
             (GONE, 2, 0, "unreachable", None, None, 3, None, -6600.0, None),
             (USE, 1, 3, "successful", 200, 3, 6, None, 590.0, None),
             ("https://bare-5.example", 1, 0, "unavailable", 499, None, 4, None, 540.0, None),
             (OLD, 1, 0, "unreachable", 503, 4, 5, START - 4000, 4600.0, None),
-            (BUSY, 0, 0, "successful", 200, 5, None, None, 66.5, 6.5),
+            (BUSY, 0, 0, "successful", 200, 5, None, None, 66.5, None),
             (STAGING, 0, 0, None, None, None, 7, None, None, None),
         ],
     ),
@@ -363,7 +332,7 @@ TABLES: dict[str, Any] = {
         ],
     ),
     "pauses, and the shortest time to the next request to the host":
-        ("pause", "origin times statement resumed refused", [(BUSY, 2, "429, Retry-After: 5", 5.5, 0)]),
+        ("pause", "origin times statement resumed refused", [(BUSY, 2, "429, Retry-After: 5", None, 0)]),
     "overrides":
         ("overridden", "reason statement verdict times hosts", [("override", OWN, "allowed", 3, 1)]),
     "hosts without a robots.txt, each by its last result": (
@@ -527,9 +496,8 @@ def test_fetched_by_host_and_day(ledger: Ledger) -> None:
 
 
 def test_timeline(ledger: Ledger, tmp_path: Path) -> None:
-    """The bars have what was fetched and refused, and how many requests of all crawls waited. For a
-    ledger of an earlier version, what was let through stands for what was fetched. However long
-    the crawls took, there are only so many bars.
+    """The bars have what was fetched and refused, and how many requests of all crawls waited. However
+    long the crawls took, there are only so many bars.
     """
     for number in range(2):
         ledger.crawl("denied")
@@ -541,9 +509,6 @@ def test_timeline(ledger: Ledger, tmp_path: Path) -> None:
     assert rows("timeline", "start_at fetched refused waiting", ledger.close()) == [
         (first, 20, 0, 1), (first + 60, 20, 1, 3), (first + 300, 20, 0, 11)
     ]  # fmt: skip
-    earlier = rows("timeline", "fetched waiting", eventful(tmp_path / "earlier"))
-    assert sum(cast("int", fetched) for fetched, _ in earlier) == 104 + 3
-    assert {waiting for _, waiting in earlier} == {None}
     long = Ledger(tmp_path / "long")
     for span in range(12):
         long.progress(7**span, pages=1)
@@ -592,27 +557,6 @@ def test_delay(ledger: Ledger) -> None:
         ledger.crawl(**columns)
         ledger.snapshot(f"https://{number}.example", body)
     assert rows("host", "delay", ledger.close()) == [(10,), (None,), (10,)]
-
-
-def test_gap(tmp_path: Path) -> None:
-    """The gap is the shortest time between two requests to a host, also of different
-    workers. Refusals, overrides and statements of pages send no request.
-    """
-    paths = []
-    for worker, times in enumerate(([0, 10, 20.5], [5.25, 40])):
-        ledger = Ledger(tmp_path / f"{worker}.rep")
-        ledger.snapshot(ORIGIN, PRESS)
-        for time in times:
-            ledger.allowed(f"{ORIGIN}/{time}", time=START + time)
-        for sent_by_none in (
-            {"verdict": "refused"},
-            {"layer": "override"},
-            {"page": ORIGIN},
-        ):
-            ledger.allowed(f"{ORIGIN}/no", time=START + 10.1, **sent_by_none)
-        paths.append(ledger.close())
-    assert rows("host", "gap", paths[0]) == [(10.0,)]
-    assert rows("host", "gap", *paths) == [(4.75,)]
 
 
 # How values are shown, above all those written by others.

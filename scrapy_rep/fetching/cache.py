@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
@@ -207,16 +206,14 @@ class RobotsTxtCache:
                 return entry.is_fresh(self._now()) and not is_wrong
 
             try:
-                async with (
-                    self._store.entry_or_lock(key, serves)
-                    if self._store is not None
-                    else nullcontext()
-                ) as stored:
-                    known = stored or known
-                    if known is not None and serves(known):
-                        found, is_new = self._keep(key, known), False
-                    else:
-                        found, is_new = await self._fetch(key, causes, known), True
+                stored = None if self._store is None else await self._store.get(key)
+                # In memory may be a later failure, which no store keeps.
+                if stored and (known is None or stored.fetched > known.fetched):
+                    known = stored
+                if known is not None and serves(known):
+                    found, is_new = self._keep(key, known), False
+                else:
+                    found, is_new = await self._fetch(key, causes, known), True
             except SpiderClosing:
                 raise
             except (CancelledError, asyncio.CancelledError):
@@ -239,11 +236,13 @@ class RobotsTxtCache:
         return found
 
     async def _fetch(self, key: Key, causes: Causes, known: Entry | None) -> File:
-        """Fetch a file, and store it if its server has decided the result."""
+        """Fetch a file, and store it if a server has answered. A failure may be one of this crawler
+        alone, and must not keep others from asking for themselves.
+        """
         judge = None if isinstance(key, Origin) else self._robots_of
         result = await self._fetcher.fetch(url_of(key), causes, robots_of=judge)
         entry = self._renewed(key, result, known)
-        if self._store is not None and not result.is_dropped:
+        if self._store is not None and result.is_of_server:
             self._store.put(key, entry)
         return self._keep(key, entry)
 

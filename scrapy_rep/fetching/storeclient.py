@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-import uuid
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, TypeVar
@@ -14,7 +13,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, DeferredSemaphore
 
 from scrapy_rep import stats
-from scrapy_rep.compat.versions import StillRuns, run_in_thread, sleep
+from scrapy_rep.compat.versions import StillRuns, run_in_thread
 from scrapy_rep.exceptions import SpiderClosing, StoreError
 from scrapy_rep.fetching.locks import held
 from scrapy_rep.log import CrawlLog
@@ -22,7 +21,7 @@ from scrapy_rep.stores.entries import KEEP, dumps, loads
 from scrapy_rep.stores.memory import url_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
     from threading import Thread
 
     from scrapy.crawler import Crawler
@@ -33,14 +32,6 @@ if TYPE_CHECKING:
     from scrapy_rep.stores.memory import Key
 
 _T = TypeVar("_T")
-
-# In seconds. A robots.txt seldom takes longer. After that, another worker fetches the file too: the
-# one with the lock may be dead, or have lost the answer of the store.
-_LOCK_HOLDS = 8
-
-# The seconds between two checks whether another worker has fetched a robots.txt. The client
-# polls, since not every kind of store can notify other processes.
-_POLL_EVERY = 0.2
 
 # The seconds for which the client does not call a store after a failure, so that not every
 # request waits for another failure.
@@ -61,7 +52,6 @@ class StoreClient:
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
         self._store = store
-        self._owner = uuid.uuid4().hex
         self._failures = 0
         self._is_failing = False
         self._paused_until = -inf
@@ -69,67 +59,29 @@ class StoreClient:
         self._is_closed = False
         self._threads = DeferredSemaphore(_MAX_THREADS)
         self._stuck: Thread | None = None
-        self._locked: set[str] = set()
-        self._releasing: set[Deferred[None]] = set()
+        self._writes: set[Deferred[None]] = set()
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
-    @asynccontextmanager
-    async def entry_or_lock(
-        self, key: Key, serves: Callable[[Entry], bool]
-    ) -> AsyncIterator[Entry | None]:
-        """Look up *key*, and wait for its lock if no entry *serves*, or for another worker to store
-        one that does.
-
-        Return the entry, if it has not expired too long ago to be of use. If it does not serve,
-        this worker must fetch the file, and has the lock until it puts an entry, or the context
-        ends. Raises SpiderClosing if the spider closes meanwhile.
+    async def get(self, key: Key) -> Entry | None:
+        """The entry of *key*, if it has not expired too long ago to be of use. Raises SpiderClosing
+        if the spider has closed meanwhile.
         """
-        where, is_stale = str(key), False
-        while True:
-            look_up = partial(self._look_up, where, is_stale=is_stale)
-            # While the store fails, every worker fetches for itself.
-            otherwise: tuple[bytes | None, bool] = None, True
-            data, has_lock = await self._call(look_up, otherwise, writes=False)
-            if self._is_closed:
-                # The closed store is not called, so the lock was not really acquired.
-                why = f"The spider closes, so the file of {key} is not fetched"
-                raise SpiderClosing(why)
-            entry = None if data is None else self._read(key, data)
-            if has_lock or (entry is not None and serves(entry)):
-                break
-            if is_stale or data is None:  # Another worker has the lock.
-                await sleep(_POLL_EVERY)
-            is_stale = data is not None
-        if has_lock:
-            self._locked.add(where)
-        try:
-            yield entry
-        finally:
-            if where in self._locked:
-                self._release(where, partial(self._store.unlock, where, self._owner))
-
-    def _look_up(self, where: str, *, is_stale: bool) -> tuple[bytes | None, bool]:
-        # Unpacked here, where an error is one of the store.
-        data, has_lock = self._store.look_up(
-            where, self._owner, _LOCK_HOLDS, is_stale=is_stale
-        )
-        return data, has_lock
+        data = await self._call(partial(self._store.get, str(key)), None, writes=False)
+        if self._is_closed:
+            why = f"The spider closes, so the file of {key} is not fetched"
+            raise SpiderClosing(why)
+        return None if data is None else self._read(key, data)
 
     def put(self, key: Key, entry: Entry) -> None:
-        """Store *entry*, and release the lock of *key*. Its users do not wait for that."""
+        """Store *entry*. Its users do not wait for that."""
         try:
             data = dumps(entry)
         except ValueError:
             return  # It is too long. Each worker fetches this file for itself.
-        where, until = str(key), entry.expires + KEEP
-        self._release(where, partial(self._store.put, where, data, until, self._owner))
-
-    def _release(self, where: str, call: Callable[[], None]) -> None:
-        """Begin a *call* that releases the lock of *where*."""
-        self._locked.discard(where)
-        begun = deferred_from_coro(self._call(call, None))
-        self._releasing.add(begun)
-        begun.addBoth(lambda _: self._releasing.discard(begun))
+        write = partial(self._store.put, str(key), data, entry.expires + KEEP)
+        begun = deferred_from_coro(self._call(write, None))
+        self._writes.add(begun)
+        begun.addBoth(lambda _: self._writes.discard(begun))
 
     def _read(self, key: Key, data: bytes) -> Entry | None:
         try:
@@ -214,24 +166,17 @@ class StoreClient:
             )
 
     async def _spider_closed(self) -> None:
-        """Give back the locks of the fetches that the end of the crawl has cancelled, so that the
-        next crawl does not wait for them, and close the store.
-        """
+        """Close the store, when what is being written is written."""
         # Meanwhile, other fetches may end.
-        while self._releasing:
-            await maybe_deferred_to_future(next(iter(self._releasing)))
+        while self._writes:
+            await maybe_deferred_to_future(next(iter(self._writes)))
         self._is_closed = True
-        locked = [] if self._is_failing else list(self._locked)
         with suppress(StillRuns):
-            await run_in_thread(partial(self._close, locked), at_most=_MAX_CALL)
+            await run_in_thread(self._close, at_most=_MAX_CALL)
 
-    def _close(self, locked: list[str]) -> None:
-        end = time.monotonic() + _LOCK_HOLDS  # Then they have ended by themselves.
+    def _close(self) -> None:
         with suppress(Exception):  # As above, a store may raise anything.
-            for where in locked:
-                if time.monotonic() < end:
-                    self._store.unlock(where, self._owner)
-        self._store.close()
+            self._store.close()
 
 
 class _NotCalled(Exception):

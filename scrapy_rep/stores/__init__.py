@@ -21,7 +21,7 @@ _MB = re.compile(r"([?&])mb=([1-9][0-9]{0,8})(&|$)")
 
 
 class Store(ABC):
-    """Keeps bytes by key for crawls that share it, and locks that let one of them fetch a file.
+    """Keeps bytes by key for crawls that share it.
 
     A *key* is the origin of a robots.txt, such as ``https://example.com``, or the URL of
     another file. All methods may be called from several threads at once, and by several
@@ -30,27 +30,14 @@ class Store(ABC):
     """
 
     @abstractmethod
-    def look_up(
-        self, key: str, owner: str, seconds: float, *, is_stale: bool = False
-    ) -> tuple[bytes | None, bool]:
-        """Return the data of *key*, None if there is none; and whether *owner* has the lock now.
-
-        If there are data, the key is locked only if the caller says that they are out of date
-        (*is_stale*). No owner gets the lock of another one. The lock expires after *seconds*. A
-        call by its owner renews it for *seconds*. To an owner that gets the lock, return the data
-        that are there after that.
-        """
+    def get(self, key: str) -> bytes | None:
+        """Return the data of *key*; None if there are none."""
 
     @abstractmethod
-    def put(self, key: str, data: bytes, until: float, owner: str) -> None:
+    def put(self, key: str, data: bytes, until: float) -> None:
         """Keep *data*, at most 1 MiB, as the data of *key*, at least until the time *until* (in
-        seconds since the epoch), and replace the data before. Then release the lock of *key*, if
-        *owner* has it.
+        seconds since the epoch), and replace the data before.
         """
-
-    @abstractmethod
-    def unlock(self, key: str, owner: str) -> None:
-        """Release the lock of *key*, if *owner* has it."""
 
     @abstractmethod
     def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from contextlib import suppress
+from functools import partial
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -14,31 +15,18 @@ from scrapy_rep.stores import Store
 from scrapy_rep.stores.entries import MAX_SIZE
 
 if TYPE_CHECKING:
-    from redis import Redis
+    from collections.abc import Callable
 
-# The keys of a script are those of an entry and of its lock, and its first argument is the owner.
-# It reads no more than an entry may have; an empty one is none.
-_LOOK_UP = f"""
-local data = redis.call('GETRANGE', KEYS[1], 0, {MAX_SIZE})
-if data ~= '' and ARGV[3] == 'no' then return {{ data, 0 }} end
-local owner = redis.call('GET', KEYS[2])
-if owner and owner ~= ARGV[1] then return {{ data, 0 }} end
-redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
-return {{ data, 1 }}
-"""
-_UNLOCK = """
-if redis.call('GET', KEYS[2]) == ARGV[1] then redis.call('DEL', KEYS[2]) end
-"""
-_PUT = "redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])" + _UNLOCK
+    from redis import Redis
 
 
 class RedisStore(Store):
-    """Keeps entries under ``PREFIX:file:KEY``, and locks under ``PREFIX:lock:KEY``.
+    """Keeps entries under ``PREFIX:file:KEY``.
 
     *url* is ``redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]``, ``rediss://...`` for TLS, or
     ``unix://PATH[?db=DB]``. The query may have other options of the client. A call waits at
     most *timeout* seconds for the connection, and at most *timeout* seconds for the answer.
-    Entries and locks expire by the server's clock. Raises StoreNotInstalled if the client
+    Entries expire by the server's clock. Raises StoreNotInstalled if the client
     is not installed, and ValueError for an invalid URL.
     """
 
@@ -57,30 +45,23 @@ class RedisStore(Store):
             ) from error
         self._failures = (RedisError, OSError, ValueError)
 
-    def look_up(
-        self, key: str, owner: str, seconds: float, *, is_stale: bool = False
-    ) -> tuple[bytes | None, bool]:
-        life, word = _milliseconds(seconds), "yes" if is_stale else "no"
-        data, has_lock = self._run(_LOOK_UP, key, owner, life, word)
-        return data or None, has_lock == 1
+    def get(self, key: str) -> bytes | None:
+        # No more than an entry may have; an empty one is none.
+        data: bytes = self._run(self._redis.getrange, key, 0, MAX_SIZE)
+        return data or None
 
-    def put(self, key: str, data: bytes, until: float, owner: str) -> None:
+    def put(self, key: str, data: bytes, until: float) -> None:
         # By the difference, so that the clocks of server and crawler need not agree.
-        self._run(_PUT, key, owner, data, _milliseconds(until - time.time()))
-
-    def unlock(self, key: str, owner: str) -> None:
-        self._run(_UNLOCK, key, owner)
+        life = max(math.ceil((until - time.time()) * 1000), 1)  # The server refuses 0.
+        self._run(partial(self._redis.set, px=life), key, data)
 
     def close(self) -> None:
         with suppress(*self._failures):
             self._redis.close()
 
-    def _run(self, script: str, key: str, *arguments: str | bytes | int) -> Any:
-        """Run *script*, in one round trip."""
-        keys = [f"{self._prefix}:{kind}:{key}" for kind in ("file", "lock")]
+    def _run(self, command: Callable[..., Any], key: str, *arguments: object) -> Any:
         try:
-            # With its text, since it is short: by its digest, the first call takes three.
-            return self._redis.eval(script, 2, *keys, *arguments)
+            return command(f"{self._prefix}:file:{key}", *arguments)
         except self._failures as error:
             raise StoreError(self._where, error) from error
 
@@ -114,8 +95,3 @@ def _client(url: str, timeout: float) -> Redis:
         retry=Retry(NoBackoff(), 1, supported_errors=(Disconnected,)),
         **without_handshake(),
     )
-
-
-def _milliseconds(seconds: float) -> int:
-    """*seconds* in milliseconds, at least 1, since the server refuses 0."""
-    return max(math.ceil(seconds * 1000), 1)

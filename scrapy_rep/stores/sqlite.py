@@ -10,7 +10,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.exceptions import StoreError
-from scrapy_rep.protocol.access.results import MAX_AHEAD
 from scrapy_rep.sqlitefiles import (
     FAILURES,
     ForeignFile,
@@ -27,24 +26,16 @@ if TYPE_CHECKING:
 
 SCHEMA = Schema(
     application_id=0x72657031,  # "rep1"
-    version=2,
+    version=1,
     statements=(
         "CREATE TABLE entries (key TEXT PRIMARY KEY, until REAL NOT NULL, data BLOB)",
         "CREATE INDEX entries_until ON entries (until)",
     ),
 )
-"""A lock is an entry, too: its data are its owner."""
-
 # SQLite does not read the data to find their length.
 _GET = (
     "SELECT CASE WHEN length(data) <= ? THEN data ELSE 'too long' END"
     " FROM entries WHERE key = ?"
-)
-
-_LOCK = (
-    "INSERT INTO entries (key, until, data) VALUES (:key, :until, :owner)"
-    " ON CONFLICT (key) DO UPDATE SET until = :until, data = :owner"
-    " WHERE data = :owner OR entries.until <= :now OR entries.until > :latest"
 )
 
 # The first of every _SWEPT_EVERY writes removes at most 500 expired rows: more than were
@@ -60,7 +51,7 @@ class SqliteStore(Store):
     """Keeps entries in the file at *path*. The first call makes the file and its folder.
 
     Several processes can use the file at once. A process that finds it locked waits up to
-    *timeout* seconds. If a process is killed, its entries remain intact, and its locks expire.
+    *timeout* seconds. If a process is killed, its entries remain intact.
     """
 
     def __init__(self, path: str | os.PathLike[str], timeout: float = 5.0) -> None:
@@ -73,47 +64,23 @@ class SqliteStore(Store):
         self._written = 0
         self._is_closed = False
 
-    def look_up(
-        self, key: str, owner: str, seconds: float, *, is_stale: bool = False
-    ) -> tuple[bytes | None, bool]:
-        data = None if is_stale else self._get(key)
-        if data is not None:
-            return data, False
-        has_lock = self._lock(key, owner, seconds)
-        # Another owner may have put data just before it released the lock.
-        return self._get(key), has_lock
+    def get(self, key: str) -> bytes | None:
+        rows = self._execute(_GET, (MAX_SIZE, key))
+        return rows[0][0] if rows else None
 
-    def put(self, key: str, data: bytes, until: float, owner: str) -> None:
+    def put(self, key: str, data: bytes, until: float) -> None:
         if self._written % _SWEPT_EVERY == 0:
             self._execute(_SWEEP, (time.time(),))
         self._written += 1
         self._execute("REPLACE INTO entries VALUES (?, ?, ?)", (key, until, data))
-        self.unlock(key, owner)
-
-    def unlock(self, key: str, owner: str) -> None:
-        sql = "DELETE FROM entries WHERE key = ? AND data = ?"
-        self._execute(sql, (_lock(key), owner))
 
     def close(self) -> None:
         with self._mutex:
             self._is_closed = True
             self._disconnect()
 
-    def _get(self, key: str) -> bytes | None:
-        rows, _ = self._execute(_GET, (MAX_SIZE, key))
-        return rows[0][0] if rows else None
-
-    def _lock(self, key: str, owner: str, seconds: float) -> bool:
-        now = time.time()
-        until = now + seconds
-        values = {"key": _lock(key), "owner": owner, "until": until, "now": now}
-        # A lock that expires later than this was made before the clock was set back.
-        values["latest"] = until + MAX_AHEAD
-        return self._execute(_LOCK, values)[1] > 0
-
-    def _execute(self, sql: str, values: Any) -> tuple[list[Any], int]:
-        """Execute one statement, which is a transaction of its own. Return the rows, and the
-        number of changed ones.
+    def _execute(self, sql: str, values: tuple[Any, ...]) -> list[Any]:
+        """Execute one statement, which is a transaction of its own. Return the rows.
 
         After a failure the connection is closed, and the next call opens a new one.
         """
@@ -121,8 +88,7 @@ class SqliteStore(Store):
         if not self._mutex.acquire(timeout=self._timeout):
             raise StoreError(str(self._path), "another call takes too long")
         try:
-            cursor = self._connected().execute(sql, values)
-            return cursor.fetchall(), cursor.rowcount
+            return self._connected().execute(sql, values).fetchall()
         except (*FAILURES, ForeignFile, OSError, ValueError) as error:
             self._disconnect()
             raise StoreError(str(self._path), cause_of(error)) from error
@@ -153,7 +119,3 @@ class SqliteStore(Store):
             with suppress(sqlite3.Error):
                 self._connection.close()
             self._connection = None
-
-
-def _lock(key: str) -> str:
-    return f"lock {key}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class FolderStore(Store):
-    """Keeps the data of each key in a file of its own, for one crawl at a time."""
+    """Keeps the data of each key in a file of its own."""
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
@@ -26,28 +26,22 @@ class FolderStore(Store):
     def from_crawler(cls, crawler: Crawler) -> FolderStore:
         return cls(crawler.settings["ROBOTSTXT_FOLDER"])
 
-    def look_up(
-        self, key: str, owner: str, seconds: float, *, is_stale: bool = False
-    ) -> tuple[bytes | None, bool]:
-        # No other crawl uses the folder: whoever asks has the lock.
+    def get(self, key: str) -> bytes | None:
         try:
-            return self._path(key).read_bytes(), True
+            return self._path(key).read_bytes()
         except FileNotFoundError:
-            return None, True
+            return None
         except OSError as error:
             raise StoreError(str(self._folder), error) from error
 
-    def put(self, key: str, data: bytes, until: float, owner: str) -> None:
-        # Another thread must not read half of it.
+    def put(self, key: str, data: bytes, until: float) -> None:
+        # Another thread or crawl must not read half of it.
         written = self._folder / uuid4().hex
         try:
             written.write_bytes(data)
             written.replace(self._path(key))
         except OSError as error:
             raise StoreError(str(self._folder), error) from error
-
-    def unlock(self, key: str, owner: str) -> None:
-        pass
 
     def close(self) -> None:
         pass
@@ -59,7 +53,7 @@ class FolderStore(Store):
 class StuckStore(FolderStore):
     """A store of which no call returns."""
 
-    def look_up(self, *_: Any, **__: Any) -> Any:
+    def get(self, *_: Any) -> Any:
         time.sleep(10_000)
 
-    put = unlock = close = look_up
+    put = close = get

@@ -15,7 +15,6 @@ import pytest
 
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.stores.sqlite import SqliteStore
-from scrapy_rep.stores.testing import lock, read
 from tests import forks
 from tests.crawl.answers import HANGS, Answer, busy, redirect, robots
 from tests.crawl.crawl import ADDON, RETRIED_SOON, ROOT, run_crawl, start_crawl
@@ -110,17 +109,10 @@ def test_robotstxt_that_redirects_to_a_slow_host_takes_no_place(
     assert all(gap >= 0.1 for gap in slow.gaps)
 
 
-def test_hosts_that_wait_take_no_place(site: Site, mode: str, tmp_path: Path) -> None:
-    """30 hosts whose robots.txt hangs, 30 for which another worker has the lock, and 30 origins that
-    wait for the long delay of another port on their host do not hold up other hosts, whose pages
-    take CONCURRENT_REQUESTS places at most.
+def test_hosts_that_wait_take_no_place(site: Site, mode: str) -> None:
+    """30 hosts whose robots.txt hangs, and 30 origins that wait for the long delay of another port on
+    their host do not hold up other hosts, whose pages take CONCURRENT_REQUESTS places at most.
     """
-    file = tmp_path / "robotstxt.sqlite"
-    store = SqliteStore(file)
-    locked = [site.add(RULES) for _ in range(30)]
-    for host in locked:
-        assert lock(store, str(origin_of(host.origin)), "another worker", 250)
-    store.close()
     hanging = [site.add(HANGS, name=named(n)) for n in range(30)]
     slow, their_ports = (
         [site.add(delayed(120), name=named(n)) for n in range(30, 60)] for _ in range(2)
@@ -131,7 +123,7 @@ def test_hosts_that_wait_take_no_place(site: Site, mode: str, tmp_path: Path) ->
     for host in others:
         host.answers |= {f"/page/{n}": Answer(b"x", delay=0.05) for n in range(5)}
     run_crawl(
-        [late, *(url for host in [*locked, *hanging, *slow] for url in pages(host, 2))],
+        [late, *(url for host in [*hanging, *slow] for url in pages(host, 2))],
         mode=mode,
         spider="tests.crawl.waiting_spiders.EveryWaySpider",
         settings={
@@ -139,7 +131,6 @@ def test_hosts_that_wait_take_no_place(site: Site, mode: str, tmp_path: Path) ->
             # These are all robots.txt files and pages of the hosts that answer.
             "CLOSESPIDER_PAGECOUNT": 2 + len(slow) + 6 * len(others),
             "CONCURRENT_REQUESTS": 8,
-            "REP_STORE": f"sqlite:///{file}",
         },
         follow={
             late: [
@@ -151,7 +142,7 @@ def test_hosts_that_wait_take_no_place(site: Site, mode: str, tmp_path: Path) ->
     )
     assert [len(host.pages) for host in others] == [5] * len(others)
     assert [host.pages for host in [*hanging, *slow]] == [[]] * 60
-    assert [host.hits for host in [*locked, *their_ports]] == [[]] * 60
+    assert [host.hits for host in their_ports] == [[]] * 30
     hits = [hit for host in others for hit in host.hits if hit.path != "/robots.txt"]
     assert most_at_once(hits) <= 8
 
@@ -294,8 +285,8 @@ def test_two_crawls_in_one_process(site: Site, mode: str) -> None:
 
 def test_closing_is_no_outage(site: Site, mode: str, tmp_path: Path) -> None:
     """A crawl that is closed while robots.txt files wait for a turn, an answer (also after
-    redirects) or a retry stores no failure for them, gives back their locks, and ends soon, as do
-    the many requests that wait for them.
+    redirects) or a retry stores no failure for them, and ends soon, as do the many requests that
+    wait for them.
     """
     slow = site.add(f"{RULES}Crawl-delay: 60\n", name=named(1))
     strangers = [
@@ -330,9 +321,8 @@ def test_closing_is_no_outage(site: Site, mode: str, tmp_path: Path) -> None:
     stored = SqliteStore(store)
     for host in (*strangers, hanging, moved):
         key = str(origin_of(host.origin))
-        assert read(stored, key) is None
-        assert lock(stored, key, "the next crawl", 1)
-    assert read(stored, str(origin_of(other.origin))) is not None
+        assert stored.get(key) is None
+    assert stored.get(str(origin_of(other.origin))) is not None
     stored.close()
     assert "log_count/ERROR" not in result.stats, result.log
     for bad in ("is unreachable", "Traceback", "never retrieved"):

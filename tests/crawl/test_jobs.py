@@ -272,8 +272,7 @@ def test_stopped_while_hosts_wait(
         urls,
         mode=mode,
         settings={"REP_WAIT_MAX": 60},
-        # A crawl that is stopped twice does not give back its locks.
-        constants={**RETRIED_SOON, "scrapy_rep.fetching.storeclient._LOCK_HOLDS": 1.0},
+        constants=RETRIED_SOON,
     )
     closing = {"CLOSESPIDER_TIMEOUT": 1} if stop == "CLOSESPIDER_TIMEOUT" else {}
     crawl = trial.start(**closing)

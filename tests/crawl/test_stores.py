@@ -106,8 +106,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield server.url
 
 
-def test_one_fetch_for_all(site: Site, store: str) -> None:
-    """If four workers need the robots.txt of a host at once, one fetches it, and all obey it."""
+def test_workers_that_share_a_store(site: Site, store: str) -> None:
+    """Four workers fetch the robots.txt files that no other one has stored yet, and all obey them. The
+    next crawl fetches none.
+    """
     hosts = [site.add(robots(RULES, delay=0.2)) for _ in range(HOSTS)]
     asked = urls(hosts, "page", 1)
     settings = {"REP_STORE": store, "CONCURRENT_REQUESTS": 16}
@@ -116,12 +118,43 @@ def test_one_fetch_for_all(site: Site, store: str) -> None:
         return run_crawl(asked, settings=settings)
 
     with ThreadPoolExecutor(WORKERS) as pool:
-        results = list(pool.map(work, range(WORKERS)))
-    assert [len(host.robots_hits) for host in hosts] == [1] * HOSTS
+        results = [*pool.map(work, range(WORKERS))]
+    fetched = [len(host.robots_hits) for host in hosts]
+    assert max(fetched) <= WORKERS
+    taken = sum(r.stats.get("rep/robotstxt/from_store", 0) for r in results)
+    assert taken == WORKERS * HOSTS - sum(fetched)
+    results.append(work(WORKERS))
+    assert [len(host.robots_hits) for host in hosts] == fetched
     for result in results:
         check_obeyed(asked, hosts, result)
         assert "rep/store/errors" not in result.stats
     for host in hosts:
-        assert host.pages == ["/public/page-0"] * WORKERS
-    taken = sum(r.stats.get("rep/robotstxt/from_store", 0) for r in results)
-    assert taken == (WORKERS - 1) * HOSTS
+        assert host.pages == ["/public/page-0"] * (WORKERS + 1)
+
+
+def test_a_worker_whose_network_is_broken(site: Site, store: str) -> None:
+    """What a crawl does not reach, by its own resolver or proxy, it does not store: the next crawl
+    fetches everything at once.
+    """
+    host, proxy = site.add(RULES), site.refusing()
+    names = [f"{name}.test" for name in ("a", "b", "c", "d")]
+    asked = [f"http://{name}:{host.port}/public/{n}" for name in names for n in "12"]
+    settings = {"REP_STORE": store}
+    result = run_crawl(
+        [
+            {"url": url, "meta": {"proxy": proxy.origin} if "a.t" in url else {}}
+            for url in asked
+        ],
+        settings=settings,
+        names={key: [None] for key in names},
+        constants={"scrapy_rep.frontier.hosts._ASKED_ONCE_MORE": 0.1},
+    )
+    assert len(result.errors) == len(asked)
+    assert host.hits == []
+    result = run_crawl(
+        asked, settings=settings, names={key: ["127.0.0.1"] for key in names}
+    )
+    assert result.fetched() == sorted(asked)
+    assert "rep/robotstxt/from_store" not in result.stats
+    first, *_, last = [hit.time for hit in host.hits]
+    assert last - first < 5

@@ -173,7 +173,7 @@ async def test_another_worker_was_faster() -> None:
     """
     store = SharedMemory()
     stored = entry(ROBOTS_URL, b"User-agent: *\nDisallow: /other\n")
-    store.put(str(ORIGIN), dumps(stored), 0, "another")
+    store.put(str(ORIGIN), dumps(stored), 0)
     cached = Cached(store)
     cached.keep(ORIGIN, entry(ROBOTS_URL, ROBOTS, age=120))
     known = await cached.learn()
@@ -333,19 +333,29 @@ async def test_a_robotstxt_without_its_tdmrep_is_not_cached() -> None:
     assert closed.fetcher.asked == []
 
 
+NO_ANSWER = {
+    "no answer": result(ROBOTS_URL, status=None),
+    "dropped": replace(result(ROBOTS_URL, status=None), is_dropped=True),
+    "of a proxy": result(ROBOTS_URL, status=407),
+}
+
+
+@pytest.mark.parametrize("found", NO_ANSWER.values(), ids=NO_ANSWER)
 @coroutine_test
-async def test_what_this_crawler_has_dropped_is_not_stored() -> None:
-    """A result that says nothing about the site counts in this crawl only. What the store
-    knew of the site stays there.
+async def test_only_what_a_server_said_is_stored(found: AccessResult) -> None:
+    """What is no answer of a server counts in this process only, where it is remembered although
+    the store knows the last good copy: an outage grows, and the pauses with it.
     """
     store = SharedMemory()
     before = dumps(entry(ROBOTS_URL, ROBOTS, age=3600))
-    store.put(str(ORIGIN), before, 0, "writer")
+    store.put(str(ORIGIN), before, 0)
     cached = Cached(store)
-    dropped = replace(result(ROBOTS_URL, status=None), is_dropped=True)
-    cached.fetcher.answers[ROBOTS_URL] = dropped
-    assert (await cached.learn()).entry.result == dropped
+    cached.fetcher.answers[ROBOTS_URL] = found
+    assert (await cached.learn()).entry.result == found
     assert cached.cache.cached(ORIGIN).entry.copy.body == ROBOTS
+    cached.passed = HOUR
+    known = await cached.learn()
+    assert (known.entry.attempts, outage(known.entry)) == (2, HOUR)
     # It waits until everything is written.
     await cached.cache._store._spider_closed()
     assert store.kept[str(ORIGIN)] == before

@@ -6,7 +6,6 @@ import asyncio
 import threading
 import time
 import zlib
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -21,13 +20,10 @@ from scrapy_rep.fetching.locks import held
 from scrapy_rep.fetching.storeclient import StoreClient
 from scrapy_rep.protocol.access.results import AccessResult, Entry
 from scrapy_rep.protocol.origins import Origin
-from scrapy_rep.stores.testing import lock
 from tests.fakes import coroutine_test, fake_crawler
 from tests.stores.places import SharedMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from scrapy_rep.stores.memory import Key
 
 WHERE = Origin("http", "example.com", 80)
@@ -38,20 +34,18 @@ GONE = StoreError("shared", "gone")
 class Shared(SharedMemory):
     """A store that can be made to fail."""
 
-    fault: Any = None
-    """What a look-up raises, or returns; None if it works."""
+    fault: Exception | None = None
+    """What each call raises; None if it works."""
 
-    def look_up(self, *args: Any, **kwargs: Any) -> tuple[bytes | None, bool]:
-        if isinstance(self.fault, Exception):
-            raise self.fault
+    def get(self, key: str) -> bytes | None:
         if self.fault is not None:
-            return self.fault  # type: ignore[no-any-return]
-        return super().look_up(*args, **kwargs)
-
-    def unlock(self, *args: Any) -> None:
-        if isinstance(self.fault, Exception):
             raise self.fault
-        super().unlock(*args)
+        return super().get(key)
+
+    def put(self, key: str, data: bytes, until: float) -> None:
+        if self.fault is not None:
+            raise self.fault
+        super().put(key, data, until)
 
 
 class Worker:
@@ -69,23 +63,11 @@ class Worker:
 
     async def put(self, entry: Entry, key: Key = WHERE) -> None:
         self.client.put(key, entry)
-        await self.released()
-
-    async def get(
-        self, key: Key = WHERE, serves: Callable[[Entry], bool] = lambda _: True
-    ) -> Entry | None:
-        """Return the entry, if it *serves*; None if this worker must fetch the file, which takes no
-        time.
-        """
-        async with self.client.entry_or_lock(key, serves) as found:
-            pass
-        await self.released()
-        return found if found is not None and serves(found) else None
-
-    async def released(self) -> None:
-        """Wait until the store has released the locks."""
-        for begun in list(self.client._releasing):
+        for begun in list(self.client._writes):
             await maybe_deferred_to_future(begun)
+
+    async def get(self, key: Key = WHERE) -> Entry | None:
+        return await self.client.get(key)
 
 
 def entry(age: float = 0, holds: float = 3600, body: bytes = b"x") -> Entry:
@@ -143,92 +125,44 @@ async def test_entries_that_can_not_be_read(
     [warning] = caplog.messages
     assert f"The entry of {NAME}/robots.txt in the store" in warning
     assert "Check who else writes to the store" in warning
+    assert await worker.get() is None
     assert worker.errors == 2
+    assert len(caplog.messages) == 1
     await worker.put(entry())
     assert await worker.get() is not None
 
 
-# Locks.
+# The end.
 
 
 @coroutine_test
-async def test_one_of_many_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While one worker has the lock, the other waits and gets the entry of the first."""
-    monkeypatch.setattr(storeclient, "_POLL_EVERY", 0.01)
-    first, brought = Worker(), entry()
-    second = Worker(first.store)
-    async with first.client.entry_or_lock(WHERE, lambda _: True) as found:
-        assert found is None
-        waiting = deferred_from_coro(second.get())
-        await first.put(brought)
-    assert await maybe_deferred_to_future(waiting) == brought
-    assert first.store.locks == {}
-
-
-@coroutine_test
-async def test_what_is_known_is_no_news() -> None:
-    """An entry that has expired, or is known already, does not prevent a fetch, which has the lock
-    until it ends.
+async def test_writes_that_begin_while_the_client_closes() -> None:
+    """What is being written is written before the store is closed, also if it begins meanwhile, and
+    if it is more than the threads. After that, nothing is fetched any more.
     """
-    worker, known = Worker(), entry()
+    worker, may_go_on = Worker(), threading.Event()
+    put = worker.store.put
 
-    def is_news(entry: Entry) -> bool:
-        return entry.is_fresh(time.time()) and entry != known
-
-    for kept in (entry(age=10, holds=5), known):
-        await worker.put(kept)
-        assert await worker.get(serves=is_news) is None
-        assert worker.store.locks == {}
-
-
-@coroutine_test
-async def test_closed_while_another_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that waits for another one does not fetch after its spider has closed."""
-    monkeypatch.setattr(storeclient, "_POLL_EVERY", 0.01)
-    worker = Worker()
-    assert lock(worker.store, NAME, "another worker", 60)
-    waiting = deferred_from_coro(worker.get())
-    await worker.client._spider_closed()
-    assert worker.store.is_closed
-    with pytest.raises(SpiderClosing):
-        await maybe_deferred_to_future(waiting)
-
-
-@coroutine_test
-async def test_closed_while_it_fetches() -> None:
-    """The lock of a fetch that has not ended when the spider closes is given back."""
-    worker = Worker()
-    async with worker.client.entry_or_lock(WHERE, bool):
-        assert worker.store.locks
-        await worker.client._spider_closed()
-        assert worker.store.locks == {}
-
-
-@coroutine_test
-async def test_fetches_that_end_while_the_client_closes() -> None:
-    """The locks of fetches that end while the client waits for another lock to be given back are
-    given back, too, also if they are more than the threads.
-    """
-    worker = Worker()
-    unlock, may_go_on = worker.store.unlock, threading.Event()
-
-    def unlock_slowly(*args: Any) -> None:
+    def put_slowly(*args: Any) -> None:
         may_go_on.wait(10)
-        time.sleep(0.01)
-        unlock(*args)
+        put(*args)
 
-    worker.store.unlock = unlock_slowly
-    async with AsyncExitStack() as stack:
-        for number in range(40):
-            late = Origin("http", f"late-{number}.example", 80)
-            await stack.enter_async_context(worker.client.entry_or_lock(late, bool))
-        async with worker.client.entry_or_lock(WHERE, bool):
-            pass
-        closed = deferred_from_coro(worker.client._spider_closed())
-        await storeclient.sleep(0.05)  # It begins.
+    worker.store.put = put_slowly
+    origins = [Origin("http", f"late-{number}.example", 80) for number in range(40)]
+    for origin in origins[1:]:
+        worker.client.put(origin, entry())
+    closed = deferred_from_coro(worker.client._spider_closed())
+    worker.client.put(origins[0], entry())
+    assert not worker.store.is_closed
     may_go_on.set()
     await maybe_deferred_to_future(closed)
-    assert worker.store.locks == {}
+    assert worker.store.kept.keys() == {*map(str, origins)}
+    assert worker.store.is_closed
+    with pytest.raises(SpiderClosing):
+        await worker.get()
+
+
+# Waiting.
 
 
 @pytest.mark.parametrize("step", range(6))
@@ -280,7 +214,7 @@ async def test_a_store_that_fails(
     assert await worker.get() is None
     warnings = [line for line in caplog.messages if "shared: gone" in line]
     assert len(warnings) == 1
-    assert worker.errors == 5
+    assert worker.errors == 3
     worker.store.fault = None
     assert await worker.get() is not None
     # The write failed before, so a successful read does not prove that the store works.
@@ -316,29 +250,22 @@ async def test_calls_that_wait_for_a_thread(monkeypatch: pytest.MonkeyPatch) -> 
     [
         (StoreError("it", "is gone"), False),
         (RuntimeError("a bug"), True),
-        (b"", True),
-        (7, True),
-        ((b"x",), True),
-        ("file", True),
     ],
     ids=repr,
 )
 @coroutine_test
 async def test_what_a_store_should_not_do(
-    caplog: pytest.LogCaptureFixture, fault: Any, has_traceback: bool
+    caplog: pytest.LogCaptureFixture, fault: Exception, has_traceback: bool
 ) -> None:
-    """If a look-up raises, or does not return data and whether it has the lock, the file is fetched
-    without it. What is no StoreError is logged with its traceback, for the author of the store.
+    """If a look-up raises, the file is fetched without it. What is no StoreError is logged with its
+    traceback, for the author of the store.
     """
     worker = Worker()
     worker.store.fault = fault
     assert await worker.get() is None
     [record] = caplog.records
     assert bool(record.exc_info) is has_traceback
-    if isinstance(fault, Exception):
-        assert str(fault) in record.getMessage()
-    else:
-        assert worker.errors == 1
+    assert str(fault) in record.getMessage()
 
 
 @coroutine_test
@@ -348,13 +275,13 @@ async def test_a_call_that_does_not_return(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(storeclient, "_PAUSE", 0)
     worker = Worker()
     await worker.put(entry())
-    may_return, look_up = threading.Event(), worker.store.look_up
+    may_return, get = threading.Event(), worker.store.get
 
-    def stuck(*args: Any, **kwargs: Any) -> tuple[bytes | None, bool]:
+    def stuck(key: str) -> bytes | None:
         may_return.wait(60)
-        return look_up(*args, **kwargs)
+        return get(key)
 
-    monkeypatch.setattr(worker.store, "look_up", stuck)
+    monkeypatch.setattr(worker.store, "get", stuck)
     for _ in range(2):
         assert await worker.get() is None
     assert worker.errors == 1

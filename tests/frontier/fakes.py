@@ -4,7 +4,7 @@ triggers each event.
 
 from __future__ import annotations
 
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from heapq import heappop, heappush
@@ -37,7 +37,7 @@ from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.frontier.queue import HostQueue
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import Callable, Iterator
 
     from twisted.python.failure import Failure
 
@@ -162,11 +162,8 @@ class FakeStoreClient:
     def put(self, key: Key, entry: Entry) -> None:
         self._entries[key] = entry
 
-    @asynccontextmanager
-    async def entry_or_lock(
-        self, key: Key, serves: Callable[[Entry], bool]
-    ) -> AsyncIterator[Entry | None]:
-        yield self._entries.get(key)
+    async def get(self, key: Key) -> Entry | None:
+        return self._entries.get(key)
 
 
 class Lingering:

@@ -36,7 +36,6 @@ from scrapy_rep.protocol.usage.tdmrep import TdmRep
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 from scrapy_rep.stores.entries import MAX_SIZE, dumps
 from scrapy_rep.stores.sqlite import SqliteStore
-from scrapy_rep.stores.testing import lock, read
 from tests.commands.rep import execute
 from tests.protocol.indexing.test_rules import check_headers, check_written
 from tests.protocol.lint.test_lint import IDLE, check
@@ -201,13 +200,11 @@ def sqlite(data: bytes) -> None:
         with _bounded(len(data)), closing(SqliteStore(path, timeout=0.1)) as store:
             for _ in range(2):
                 with suppress(StoreError):
-                    found: Any = read(store, ORIGIN)
+                    found: Any = store.get(ORIGIN)
                     check_data(found or b"")
-                    store.put(ORIGIN, dumps(entry()), START, "writer")
+                    store.put(ORIGIN, dumps(entry()), START)
                     # In a damaged file, a new entry may not be found again.
-                    assert read(store, ORIGIN) in {None, dumps(entry())}
-                    if lock(store, ORIGIN, "me", 60):
-                        store.unlock(ORIGIN, "me")
+                    assert store.get(ORIGIN) in {None, dumps(entry())}
 
 
 def ledger(data: bytes) -> None:
@@ -310,8 +307,7 @@ def _whole_store() -> bytes:
         path = Path(folder) / "store"
         with closing(SqliteStore(path)) as store:
             for key in (ORIGIN, f"{ORIGIN}:1", f"{ORIGIN}:2", f"{ORIGIN}:3"):
-                store.put(key, dumps(entry()), START, "writer")
-            lock(store, ORIGIN, "another", 60)
+                store.put(key, dumps(entry()), START)
         return path.read_bytes()
 
 

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from scrapy_rep import CLASSIC, GOOGLE, RFC9309
-from scrapy_rep.protocol.access.results import (
-    MAX_AHEAD,
-    AccessResult,
-    Entry,
-    renew,
-    robots_of,
-)
+from scrapy_rep.protocol.access.results import AccessResult, Entry, renew, robots_of
 from scrapy_rep.stores import Store
 from scrapy_rep.stores.entries import KEEP, MAX_SIZE, dumps, loads
 
@@ -56,29 +49,13 @@ class SharedMemory(Store):
 
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}
-        self.locks: dict[str, tuple[str, float]] = {}
         self.is_closed = False
 
-    def look_up(
-        self, key: str, owner: str, seconds: float, *, is_stale: bool = False
-    ) -> tuple[bytes | None, bool]:
-        now = time.time()
-        if key in self.kept and not is_stale:
-            return self.kept[key], False
-        taken = self.locks.setdefault(key, (owner, now + seconds))
-        # A lock that expires much later was made before the clock was set back.
-        if taken[0] != owner and now < taken[1] <= now + seconds + MAX_AHEAD:
-            return self.kept.get(key), False
-        self.locks[key] = owner, now + seconds
-        return self.kept.get(key), True
+    def get(self, key: str) -> bytes | None:
+        return self.kept.get(key)
 
-    def put(self, key: str, data: bytes, until: float, owner: str) -> None:
+    def put(self, key: str, data: bytes, until: float) -> None:
         self.kept[key] = data
-        self.unlock(key, owner)
-
-    def unlock(self, key: str, owner: str) -> None:
-        if self.locks.get(key, ("", 0.0))[0] == owner:
-            del self.locks[key]
 
     def close(self) -> None:
         self.is_closed = True

@@ -91,7 +91,7 @@ def test_a_relative_path_stays_where_it_was(
     monkeypatch.chdir(tmp_path)
     store, _ = open_store("sqlite:///kept/robots.db")
     monkeypatch.chdir(elsewhere)
-    store.put("http://example.com", b"data", 0, "")
+    store.put("http://example.com", b"data", 0)
     store.close()
     assert (tmp_path / "kept" / "robots.db").is_file()
 

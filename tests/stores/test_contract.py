@@ -10,7 +10,7 @@ import pytest
 
 from scrapy_rep.stores.redis import RedisStore
 from scrapy_rep.stores.sqlite import SqliteStore
-from scrapy_rep.stores.testing import LockTests, StoreTests
+from scrapy_rep.stores.testing import StoreTests
 from tests.crawl.own_store import FolderStore
 from tests.stores.places import SharedMemory
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.stores.redis_server import RedisServer
 
 
-class TestSqliteStore(LockTests):
+class TestSqliteStore(StoreTests):
     @pytest.fixture(autouse=True)
     def place(self, tmp_path: Path) -> Iterator[None]:
         self.path = tmp_path / "of" / "its" / "own" / "robots.db"
@@ -33,7 +33,7 @@ class TestSqliteStore(LockTests):
         return self.stack.enter_context(closing(SqliteStore(self.path)))
 
 
-class TestRedisStore(LockTests):
+class TestRedisStore(StoreTests):
     @pytest.fixture(autouse=True)
     def place(self, redis_server: RedisServer) -> Iterator[None]:
         self.url, self.prefix = redis_server.url, uuid4().hex
@@ -44,7 +44,7 @@ class TestRedisStore(LockTests):
         return self.stack.enter_context(closing(RedisStore(self.url, self.prefix)))
 
 
-class TestSharedMemory(LockTests):
+class TestSharedMemory(StoreTests):
     """The store with which other tests replace these two."""
 
     @pytest.fixture(autouse=True)

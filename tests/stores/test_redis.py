@@ -11,7 +11,6 @@ import pytest
 from scrapy_rep.exceptions import StoreError
 from scrapy_rep.stores.entries import MAX_SIZE
 from scrapy_rep.stores.redis import RedisStore
-from scrapy_rep.stores.testing import lock, read
 from tests.stores.places import ORIGIN
 from tests.stores.redis_server import BINARY, RedisServer, free_port
 
@@ -21,11 +20,11 @@ if TYPE_CHECKING:
     from redis import Redis
 
 DATA = b"data"
-FILE, LOCK = f"rep:file:{ORIGIN}", f"rep:lock:{ORIGIN}"
+FILE = f"rep:file:{ORIGIN}"
 
 
 def put(store: RedisStore, data: bytes = DATA) -> None:
-    store.put(ORIGIN, data, time.time() + 3600, "writer")
+    store.put(ORIGIN, data, time.time() + 3600)
 
 
 @pytest.fixture
@@ -51,15 +50,9 @@ def store(server: RedisServer) -> Iterator[RedisStore]:
         yield store
 
 
-def test_how_long_entries_and_locks_stay(store: RedisStore, client: Redis) -> None:
-    """The server removes an entry when it is out of use, and a lock when its seconds are over, by
-    the clock of the server. A lock for less than a millisecond lasts a millisecond.
-    """
+def test_how_long_entries_stay(store: RedisStore, client: Redis) -> None:
+    """The server removes an entry when it is out of use, by the clock of the server."""
     assert 3570 < client.pttl(FILE) / 1000 <= 3600
-    assert lock(store, ORIGIN, "one", 30)
-    assert 0 < client.pttl(LOCK) / 1000 <= 30
-    assert lock(store, ORIGIN, "one", 0.0001)
-    assert client.pttl(LOCK) <= 1
 
 
 # Faults of the server.
@@ -71,20 +64,18 @@ def test_stopped_and_started(server: RedisServer, store: RedisStore) -> None:
     """
     server.stop()
     for call in (
-        lambda: read(store, ORIGIN),
+        lambda: store.get(ORIGIN),
         lambda: put(store),
-        lambda: lock(store, ORIGIN, "one", 30),
-        lambda: store.unlock(ORIGIN, "one"),
     ):
         with pytest.raises(StoreError, match=r"^unix:///.*redis\.sock: "):
             call()
     server.start()
-    assert read(store, ORIGIN) is None
+    assert store.get(ORIGIN) is None
     put(store)
-    assert read(store, ORIGIN) == DATA
+    assert store.get(ORIGIN) == DATA
     server.stop()
     server.start()
-    assert lock(store, ORIGIN, "one", 30)
+    put(store)
 
 
 def test_no_answer(server: RedisServer, store: RedisStore) -> None:
@@ -92,9 +83,9 @@ def test_no_answer(server: RedisServer, store: RedisStore) -> None:
     with server.suspended():
         start = time.monotonic()
         with pytest.raises(StoreError, match="Timeout"):
-            read(store, ORIGIN)
+            store.get(ORIGIN)
         assert time.monotonic() - start < 4, "it is not the client's default"
-    assert read(store, ORIGIN) == DATA
+    assert store.get(ORIGIN) == DATA
 
 
 def test_no_memory(client: Redis, store: RedisStore) -> None:
@@ -102,9 +93,7 @@ def test_no_memory(client: Redis, store: RedisStore) -> None:
     client.config_set("maxmemory", 1)
     with pytest.raises(StoreError, match="maxmemory"):
         put(store, b"after")
-    with pytest.raises(StoreError, match="maxmemory"):
-        lock(store, ORIGIN, "one", 30)
-    assert read(store, ORIGIN) == DATA
+    assert store.get(ORIGIN) == DATA
 
 
 # Its address, and keys of others.
@@ -125,13 +114,13 @@ def test_an_address_with_a_password() -> None:
     ):
         sentence = r"^redis://\*\*\*@127\.0\.0\.1:\d+/1: "
         with pytest.raises(StoreError, match=sentence) as raised:
-            read(one, ORIGIN)
+            one.get(ORIGIN)
         assert "secret" not in str(raised.value)
         with RedisServer(port) as server, closing(server.client()) as client:
             client.config_set("requirepass", "secret")
             put(one)
-            assert read(one, ORIGIN) == DATA
-            assert read(prefixed, ORIGIN) is read(two, ORIGIN) is None
+            assert one.get(ORIGIN) == DATA
+            assert prefixed.get(ORIGIN) is two.get(ORIGIN) is None
 
 
 def test_values_of_others(store: RedisStore, client: Redis) -> None:
@@ -139,10 +128,10 @@ def test_values_of_others(store: RedisStore, client: Redis) -> None:
     StoreError until it is replaced.
     """
     client.set(FILE, bytes(5 * MAX_SIZE))
-    assert len(read(store, ORIGIN)) == MAX_SIZE + 1
+    assert len(store.get(ORIGIN)) == MAX_SIZE + 1
     client.delete(FILE)
     client.lpush(FILE, "a list")
     with pytest.raises(StoreError, match="WRONGTYPE"):
-        read(store, ORIGIN)
+        store.get(ORIGIN)
     put(store)
-    assert read(store, ORIGIN) == DATA
+    assert store.get(ORIGIN) == DATA

@@ -18,7 +18,6 @@ import pytest
 from scrapy_rep.exceptions import StoreError
 from scrapy_rep.stores.entries import MAX_SIZE
 from scrapy_rep.stores.sqlite import SCHEMA, SqliteStore
-from scrapy_rep.stores.testing import lock, read
 from tests.stores.places import ORIGIN
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def store(path: Path) -> Iterator[SqliteStore]:
 
 
 def put(store: SqliteStore, key: str = ORIGIN, data: bytes = DATA) -> None:
-    store.put(key, data, UNTIL, "writer")
+    store.put(key, data, UNTIL)
 
 
 def sql(path: Path, *statements: str) -> Any:
@@ -56,10 +55,9 @@ def sql(path: Path, *statements: str) -> Any:
 
 
 def check_works(store: SqliteStore) -> None:
-    """Check that *store* keeps data and locks."""
+    """Check that *store* keeps data."""
     put(store, data=b"after")
-    assert read(store, ORIGIN) == b"after"
-    assert lock(store, ORIGIN, "one", 30)
+    assert store.get(ORIGIN) == b"after"
 
 
 # Writes that fail.
@@ -77,7 +75,7 @@ def test_a_process_that_is_killed(
     for file in path.parent.glob(f"{path.name}*"):
         shutil.copy(file, left)
     with closing(SqliteStore(left / path.name)) as other:
-        assert read(other, ORIGIN) == DATA
+        assert other.get(ORIGIN) == DATA
         check_works(other)
 
 
@@ -91,7 +89,7 @@ def test_no_space(path: Path, store: SqliteStore) -> None:
     try:
         with pytest.raises(StoreError, match=rf"^{re.escape(str(path))}: "):
             put(store, "http://long.example", bytes(400_000))
-        assert read(store, ORIGIN) == DATA
+        assert store.get(ORIGIN) == DATA
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     check_works(store)
@@ -108,9 +106,7 @@ def test_a_file_that_stays_locked(path: Path) -> None:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoreError, match="database is locked"):
                 put(store, data=b"after")
-            with pytest.raises(StoreError, match="database is locked"):
-                lock(store, ORIGIN, "one", 30)
-            assert read(store, ORIGIN) == DATA
+            assert store.get(ORIGIN) == DATA
         check_works(store)
 
 
@@ -140,24 +136,14 @@ def test_calls_that_wait_for_one_that_waits(path: Path) -> None:
         check_works(store)
 
 
-# The time of entries and locks.
-
-
-def test_a_lock_from_before_the_clock_was_set_back(
-    path: Path, store: SqliteStore
-) -> None:
-    """A lock that expires much later than any made now is not waited for."""
-    assert lock(store, ORIGIN, "one", 30)
-    sql(path, "UPDATE entries SET until = until + 301")
-    assert lock(store, ORIGIN, "other", 30)
+# The time of entries.
 
 
 def test_what_is_out_of_use_goes(path: Path) -> None:
-    """Entries and locks whose time is over are removed, a bounded number at once."""
+    """Entries whose time is over are removed, a bounded number at once."""
     with closing(SqliteStore(path)) as store:
-        for number in range(700):
+        for number in range(1400):
             put(store, f"http://{number}.example")
-            lock(store, f"http://{number}.example", "dead", 30)
         sql(path, "UPDATE entries SET until = 1800000")
     with closing(SqliteStore(path)) as store:
         for left in (900, 400, 0):
@@ -165,7 +151,7 @@ def test_what_is_out_of_use_goes(path: Path) -> None:
             assert sql(path, "SELECT count(*) FROM entries") == left + 1
             for _ in range(99):
                 put(store)
-        assert read(store, ORIGIN) == DATA
+        assert store.get(ORIGIN) == DATA
 
 
 # The file.
@@ -181,10 +167,10 @@ def test_it_is_kept(path: Path) -> None:
         put(store)
         assert sql(path, "PRAGMA journal_mode") == "wal"
     with pytest.raises(StoreError, match="it is closed"):
-        read(store, ORIGIN)
+        store.get(ORIGIN)
     assert [file.name for file in path.parent.iterdir()] == ["robots.db"]
     with closing(SqliteStore(path)) as store:
-        assert read(store, ORIGIN) == DATA
+        assert store.get(ORIGIN) == DATA
 
 
 def test_no_folder(path: Path) -> None:
@@ -192,7 +178,7 @@ def test_no_folder(path: Path) -> None:
     path.write_text("a file")
     with closing(SqliteStore(path / "robots.db")) as store:
         with pytest.raises(StoreError) as raised:
-            read(store, ORIGIN)
+            store.get(ORIGIN)
         assert str(raised.value).startswith(f"{path / 'robots.db'}: ")
         path.unlink()
         check_works(store)
@@ -205,11 +191,11 @@ def test_removed_while_it_is_open(path: Path, store: SqliteStore) -> None:
     put(store)
     path.unlink()
     with pytest.raises(StoreError, match="it was moved or removed"):
-        read(store, ORIGIN)
-    assert read(store, ORIGIN) is None
+        store.get(ORIGIN)
+    assert store.get(ORIGIN) is None
     check_works(store)
     with closing(SqliteStore(path)) as other:
-        assert read(other, ORIGIN) == b"after"
+        assert other.get(ORIGIN) == b"after"
 
 
 def test_names_that_are_no_text(store: SqliteStore) -> None:
@@ -236,7 +222,7 @@ def test_damaged(
     with closing(SqliteStore(path)) as damaged:
         for key in ("http://0.example", "http://50.example"):
             with suppress(StoreError):
-                assert read(damaged, key) in {None, DATA}
+                assert damaged.get(key) in {None, DATA}
             with suppress(StoreError):
                 put(damaged, key)
 
@@ -262,7 +248,7 @@ def test_a_row_of_any_kind(
     sql(path, f"UPDATE entries SET data = {value}")
     tracemalloc.start()
     try:
-        assert read(store, ORIGIN) == found
+        assert store.get(ORIGIN) == found
         assert tracemalloc.get_traced_memory()[1] < 10 * MAX_SIZE
     finally:
         tracemalloc.stop()
@@ -298,9 +284,7 @@ def test_a_file_of_others(
     before = path.read_bytes()
     for call in (
         lambda: put(store),
-        lambda: read(store, ORIGIN),
-        lambda: lock(store, ORIGIN, "one", 30),
-        lambda: store.unlock(ORIGIN, "one"),
+        lambda: store.get(ORIGIN),
     ):
         with pytest.raises(StoreError, match=rf"robots\.db: {error}"):
             call()

@@ -33,6 +33,9 @@ HEADERS = frozenset(
 )
 """The headers that a result keeps: the body's type and lifetime, and ``Retry-After``."""
 
+# It comes from a proxy, and says nothing about the site.
+_OF_PROXY = 407
+
 MAX_AHEAD = 300.0
 """How many seconds the clock of another worker may be ahead."""
 
@@ -102,12 +105,16 @@ class AccessResult:
 
     is_dropped: bool = False
     """Whether this crawler itself ended the fetch: a component of the project dropped the
-    request, or robots.txt forbids it. This says nothing about the site, and is not stored."""
+    request, or robots.txt forbids it. This says nothing about the site."""
+
+    @property
+    def is_of_server(self) -> bool:
+        """Whether a server of the site has answered. Only this is stored."""
+        return self.status is not None and self.status != _OF_PROXY
 
     @property
     def access(self) -> Access:
-        # 407 comes from a proxy, and says nothing about the site.
-        if self.status is None or self.status in {407, 429}:
+        if self.status in {None, _OF_PROXY, 429}:
             return Access.UNREACHABLE
         if 200 <= self.status < 300:
             return Access.SUCCESSFUL

@@ -49,8 +49,9 @@ class BackingOff(IgnoreRequest):
 
 
 class FileDenied(_Denied, IgnoreRequest):
-    """A media pipeline does not get the file that it requested, because the file must not be
-    indexed, or not be used for a purpose of the crawl.
+    """A media pipeline, or whoever has downloaded it without a callback, does not get a file, because
+    it must not be indexed, or not be used for a purpose of the crawl. A page is a file only for a media
+    pipeline.
     """
 
 

@@ -49,6 +49,7 @@ LEDGER_LEVEL = "REP_LEDGER_LEVEL"
 DRY_RUN = "REP_DRY_RUN"
 NOINDEX = "REP_NOINDEX"
 NOFOLLOW = "REP_NOFOLLOW"
+ITEM_FIELD = "REP_ITEM_FIELD"
 
 # --- What a setting can be ------------------------------------------------------------
 
@@ -150,6 +151,16 @@ def _get_text(settings: BaseSettings, name: str, default: Any) -> Any:
 
 
 _TEXT = Kind("a string that is not empty", _get_text)
+
+
+def _get_field(settings: BaseSettings, name: str, default: Any) -> str:
+    found = settings.get(name, default)
+    if not isinstance(found, str) or not found.strip():
+        raise ValueError
+    return found
+
+
+_FIELD = Kind("the name of an item field", _get_field)
 
 
 def _get_strings(settings: BaseSettings, name: str, default: Any) -> tuple[str, ...]:
@@ -503,9 +514,10 @@ class RepSettings:
     """
 
     nofollow: str = _one_of("drop", "ignore")(NOFOLLOW, "drop")
-    """What happens to requests from pages with `nofollow`.
+    """What happens to requests for the links of pages with `nofollow`.
 
-    `"drop"` does not send the requests that a callback makes from such a page. `"ignore"` sends them.
+    `"drop"` does not send a GET for a URL to which such a page links. `"ignore"` sends it. Forms, and
+    requests for URLs to which the page does not link, are sent in any case.
     One request can be exempted with `meta={"dont_obey_nofollow": True}`. As for `REP_NOINDEX`, only
     [documents](../explanation/indexing.md#documents-and-data) count: a sitemap with `nofollow` is
     followed.
@@ -522,12 +534,12 @@ class RepSettings:
     Example: `REP_REL = ["nofollow", "ugc", "sponsored"]`
     """
 
-    item_field: str = _TEXT("REP_ITEM_FIELD", "robots")
+    item_field: str = _FIELD(ITEM_FIELD, "robots")
     """The item field that indexing rules and usage preferences are written into.
 
     It is written with `REP_NOINDEX = "annotate"`, with `REP_USAGE = "annotate"`, and for pages with an
     `unavailable_after` in the future. Items whose class has no such field are not changed, and
-    counted in `rep/noindex/not_annotated`.
+    counted in `rep/noindex/not_annotated`; with `"annotate"`, one warning names the class.
 
     Example: `REP_ITEM_FIELD = "indexing"`
     """

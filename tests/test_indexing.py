@@ -9,10 +9,11 @@ from copy import copy
 from dataclasses import make_dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import attrs
 import pytest
-from scrapy import Field, Item, Request, Spider, signals
+from scrapy import Field, FormRequest, Item, Request, Spider, signals
 from scrapy.exceptions import DropItem, IgnoreRequest, NotConfigured
 from scrapy.http import HtmlResponse, Response, TextResponse
 from scrapy.http.request import NO_CALLBACK
@@ -24,6 +25,7 @@ from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
 from scrapy_rep.exceptions import FileDenied, ItemDenied, UsageDenied
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.protocol.indexing.metatags import MAX_PAGE
+from scrapy_rep.responses.links import Links
 from scrapy_rep.spidermiddlewares.indexing import IndexingGateMiddleware
 from tests.fakes import coroutine_test, fake_crawler, records
 
@@ -304,6 +306,41 @@ def test_requests_that_may_be_sent_nevertheless(tag: str) -> None:
     assert crawl.kept(response, *passing, Request(OTHER)) == passing
 
 
+@pytest.mark.parametrize("response", [page("nofollow", body=LINK), page(body=LINK)])
+def test_requests_that_follow_no_link(response: Response) -> None:
+    """Only a GET follows a link, and only if the page has one to its URL."""
+    crawl = Crawl(REP_REL=["ugc"])
+    passing = [
+        FormRequest(OTHER, formdata={"user": "me"}),
+        FormRequest(OTHER),
+        Request(OTHER, method="HEAD"),
+        Request(OTHER, body=b"{}"),
+        Request(f"{OTHER}?page=1"),
+    ]
+    linked = [Request(OTHER), FormRequest(f"{OTHER}#a", method="GET")]
+    response = crawl.receive(response)
+    assert crawl.kept(response, *passing, *linked) == [passing[0], *passing[2:]]
+
+
+def test_a_page_with_too_many_links() -> None:
+    """If a page that says nofollow has too many links to read them, each GET counts as one of them."""
+    crawl = Crawl()
+    links = b"".join(b'<a href="/%d">' % number for number in range(30_000))
+    response = crawl.receive(page("nofollow", body=links))
+    form = FormRequest(OTHER, formdata={"user": "me"})
+    assert crawl.kept(response, Request(OTHER), form) == [form]
+
+
+def test_links_are_read_for_requests_only() -> None:
+    """The links of a page are not read for its items, nor for forms."""
+    crawl = Crawl()
+    with patch.object(Links, "of") as read:
+        response = crawl.receive(page("nofollow", body=LINK))
+        made = [{}, FormRequest(OTHER, formdata={"a": "b"})]
+        assert crawl.kept(response, *made) == made
+    assert not read.called
+
+
 @coroutine_test
 async def test_rules_are_not_handed_on() -> None:
     """A spider that copies the meta of its response does not copy what the page states. So it is
@@ -436,6 +473,31 @@ def test_item_types(make: Any, is_annotated: bool) -> None:
     assert crawl.count(f"rep/noindex/{name}") == 1
 
 
+@pytest.mark.parametrize(
+    ("settings", "tag", "warns"),
+    [
+        (ANNOTATE, "all", True),
+        ({**FOR_TRAINING, "REP_USAGE": "annotate"}, "noai", True),
+        ({}, FUTURE, False),
+    ],
+)
+def test_items_without_the_field(
+    caplog: pytest.LogCaptureFixture, settings: dict[str, Any], tag: str, warns: bool
+) -> None:
+    """One warning names the class of the items that cannot say what they were to say, the field,
+    and the setting; later items are counted only.
+    """
+    crawl = Crawl(**settings, REP_ITEM_FIELD="rules")
+    response = crawl.receive(page(tag))
+    without = make_dataclass("WithoutField", [])
+    crawl.kept(response, without(), {}, without())
+    assert len(caplog.messages) == warns
+    for line in caplog.messages:
+        assert "WithoutField has no field 'rules'" in line
+        assert "REP_ITEM_FIELD" in line
+    assert crawl.count("rep/noindex/not_annotated") == 2
+
+
 class Anything:
     """An object that is no item for Scrapy."""
 
@@ -513,3 +575,24 @@ def test_files_for_pipelines(
     kind = "noindex" if refused.startswith("no") else "usage"
     assert (record.layer == "usage") is (kind == "usage")
     assert crawl.count(f"rep/{kind}/media/{refused}") == 1
+
+
+@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize(("tag", "settings"), [("noindex", {}), ("noai", FOR_TRAINING)])
+def test_pages_that_a_callback_awaits(
+    tag: str, settings: dict[str, Any], moved: bool
+) -> None:
+    """A page that a callback or a component downloads itself is no file, unless a media pipeline asks
+    for it, also after a redirect.
+    """
+    pipeline = SimpleNamespace(spiderinfo=SimpleNamespace(downloading=set()))
+    crawl = Crawl(IMAGES, pipeline, **settings)
+    meta = {"redirect_urls": [URL]} if moved else {}
+    request = Request(OTHER if moved else URL, callback=NO_CALLBACK, meta=meta)
+    response = page(tag)
+    assert crawl.reader.process_response(request, response) is response
+    assert crawl.seen == []
+    fingerprinter = crawl.crawler.request_fingerprinter
+    pipeline.spiderinfo.downloading.add(fingerprinter.fingerprint(Request(URL)))
+    with pytest.raises(FileDenied):
+        crawl.reader.process_response(request, response)

@@ -167,6 +167,7 @@ INVALID: dict[str, tuple[str, list[object]]] = {
         [-1, 0, "soon", inf, nan, 10**400, []],
     ),
     "REP_DIALECT": ("'google'", ["gogle", "os.path"]),
+    "REP_ITEM_FIELD": ("the name of an item field", ["", " ", 3]),
     "REP_LEDGER": ("a string that is not empty", [False]),
     "REP_NOINDEX": ("'annotate'", [[]]),
     "REP_OVERRIDES": ('"ignore"', ["example.com", "[" * 100_000, {3: "ignore"}]),

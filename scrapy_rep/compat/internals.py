@@ -326,6 +326,16 @@ def image_fields(crawler: Crawler, *, with_files: bool = False) -> list[str]:
     return [field for field in dict.fromkeys(fields) if isinstance(field, str)]
 
 
+def is_for_pipeline(crawler: Crawler, request: Request) -> bool:
+    """Whether a media pipeline of the crawl downloads *request*, also after a redirect."""
+    first = next(iter(request.meta.get("redirect_urls") or ()), request.url)
+    asked = request if first == request.url else request.replace(url=first)
+    fingerprint = crawler.request_fingerprinter.fingerprint(asked)
+    pipelines = _find(crawler.engine, "scraper.itemproc.middlewares") or ()
+    infos = (getattr(each, "spiderinfo", None) for each in pipelines)
+    return any(fingerprint in getattr(each, "downloading", ()) for each in infos)
+
+
 def fingerprints_of(dupefilter: RFPDupeFilter) -> set[bytes]:
     """The fingerprints that Scrapy's duplicate filter has read from its file."""
     found = getattr(dupefilter, "_fingerprints", None)

@@ -13,6 +13,7 @@ from scrapy.http.request import NO_CALLBACK
 from w3lib.encoding import http_content_type_encoding
 
 from scrapy_rep import meta, stats
+from scrapy_rep.compat.internals import is_for_pipeline
 from scrapy_rep.compat.versions import is_parse_command
 from scrapy_rep.exceptions import FileDenied
 from scrapy_rep.fetching.identity import Identity
@@ -176,9 +177,14 @@ class IndexingMiddleware:
     ) -> None:
         """Raise FileDenied, for the media pipeline, if the file must not be indexed or used. In a
         dry run, only report it.
+
+        A page is a file only for a media pipeline: a callback or a component may await one itself.
         """
         denial = self._denial_of_file(request, response, rules, preferences)
         if denial is None:
+            return
+        is_page = isinstance(response, HtmlResponse)
+        if is_page and not is_for_pipeline(self._crawler, request):
             return
         reason, because = denial
         record = self._reporter.stated(

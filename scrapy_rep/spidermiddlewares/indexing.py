@@ -15,7 +15,7 @@ from scrapy_rep.frontier.reporter import DecisionReporter
 from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.indexing.statements import Statement
 from scrapy_rep.record import Subject, Verdict
-from scrapy_rep.responses.links import only_marked
+from scrapy_rep.responses.links import Links, only_marked
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.spidermiddlewares.items import ItemGate
 
@@ -144,14 +144,31 @@ class _Page:
     marked: Mapping[str, str] = field(default_factory=dict)
     """The canonical URLs that may not be followed, with the ``rel`` of their links."""
 
+    _links: Links | None = None
+    """Its links, once they are needed: to read them takes time."""
+
     def why_not_follow(self, request: Request) -> Statement | str | None:
         """Return why *request* must not be followed: the statement of its page, or the ``rel`` of
-        its link; None if it may be followed.
+        its link; None if it may be followed. A request that follows no link always may: a form, or
+        one for a URL to which the page does not link.
         """
         if self.effects.links is None and not self.marked:
+            return None
+        if request.method != "GET" or request.body:
             return None
         if request.meta.get(meta.DONT_OBEY_NOFOLLOW):
             return None
         if request.url == self.response.url:
-            return None  # A retry of the page itself, which follows no link.
-        return self.effects.links or self.marked.get(canonicalize_url(request.url))
+            return None  # A retry of the page itself.
+        url = canonicalize_url(request.url)
+        if self.effects.links is not None and self._has_link_to(url):
+            return self.effects.links
+        return self.marked.get(url)
+
+    def _has_link_to(self, url: str) -> bool:
+        """Whether the page links to a canonical URL. One that has too many links to read them counts
+        as if it did.
+        """
+        if self._links is None:
+            self._links = Links.of(self.response)
+        return url in self._links.urls or not self._links.is_whole

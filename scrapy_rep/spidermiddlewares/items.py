@@ -6,6 +6,7 @@ from copy import copy, deepcopy
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from scrapy import Request, signals
 from scrapy.utils.defer import deferred_from_coro
@@ -17,11 +18,11 @@ from scrapy_rep.compat.internals import image_fields
 from scrapy_rep.exceptions import ItemDenied, UsageDenied
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.frontier.reporter import DecisionReporter
-from scrapy_rep.log import get_logger
+from scrapy_rep.log import CrawlLog, get_logger
 from scrapy_rep.record import Layer, Subject, Verdict, forbidden
 from scrapy_rep.responses.effects import effects
 from scrapy_rep.responses.purposes import Purposes, stated
-from scrapy_rep.settings import RepSettings
+from scrapy_rep.settings import ITEM_FIELD, RepSettings
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -48,6 +49,9 @@ class ItemGate:
                 for policy in (settings.noindex, settings.usage)
             )
             self._settings = replace(settings, noindex=noindex, usage=usage)
+        self._logger = CrawlLog(__name__, crawler)
+        self._annotates = "annotate" in {settings.noindex, settings.usage}
+        self._warned_of: WeakSet[type] = WeakSet()
         self._identity = Identity.of(crawler)
         self._purposes = Purposes.of(crawler)
         self._reporter = DecisionReporter.of(crawler)
@@ -156,11 +160,27 @@ class ItemGate:
             # The item type does not have the field, or does not accept the value, or its items
             # cannot be changed.
             count(stats.NOT_ANNOTATED)
+            self._warn_of_class(type(item))
             return
         if found.rules:
             count(stats.ANNOTATED)
         if found.usage:
             count(stats.USAGE_ANNOTATED)
+
+    def _warn_of_class(self, kind: type) -> None:
+        """Warn once of a class of items that cannot say what the settings want them to say."""
+        if kind in self._warned_of or not self._annotates:
+            return
+        self._warned_of.add(kind)
+        self._logger.warning(
+            "Items of the class %(kind)s pass without what their pages allow: %(kind)s has no field "
+            "%(field)r that can be written. Add the field to the class, or name another one in "
+            "%(setting)s. Such items are counted in %(stat)s",
+            kind=f"{kind.__module__}.{kind.__qualname__}",
+            field=self._settings.item_field,
+            setting=ITEM_FIELD,
+            stat=stats.NOT_ANNOTATED,
+        )
 
     def _decided(
         self,

@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scrapy import Request, Spider
+from scrapy import FormRequest, Request, Spider
 from scrapy.exceptions import CloseSpider
+from scrapy.http.request import NO_CALLBACK
 from scrapy.linkextractors import LinkExtractor
 from scrapy.pipelines.images import ImagesPipeline
 from scrapy.spiders import CrawlSpider, Rule
@@ -124,6 +125,26 @@ class MediaPageSpider(PageSpider):
             return
         links = response.css("a::attr(href)").getall()
         yield {"url": response.url, "image_urls": images, "file_urls": links}
+
+
+class LoginSpider(PlanSpider):
+    """Follows the links of a page, sends its form, and requests a page that it does not link to; and
+    awaits a page in its callback.
+    """
+
+    async def note_response(self, response: Response) -> AsyncIterator[Any]:
+        super().note_response(response)
+        if not response.url.endswith("/account"):
+            return
+        for request in response.follow_all(css="a"):
+            yield request.replace(callback=self.note_response)
+        form = {"user": "me", "password": "secret"}
+        url = response.urljoin("/login")
+        yield FormRequest(url, formdata=form, callback=self.note_response)
+        yield response.follow("/api/orders", self.note_response)
+        awaited = Request(response.urljoin("/awaited"), callback=NO_CALLBACK)
+        found = await self.crawler.engine.download_async(awaited)
+        yield response.follow(found.css("a::attr(href)").get(), self.note_response)
 
 
 class EndlessSpider(Spider):

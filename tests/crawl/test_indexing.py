@@ -71,6 +71,35 @@ def test_exactly_what_is_allowed_arrives(site: Site, mode: str, spider: str) -> 
     assert "['noindex', 'nofollow']" in result.log
 
 
+def test_a_login(site: Site, mode: str) -> None:
+    """A page that says noindex and nofollow, as pages with a login often do, holds up neither its form
+    nor requests for other URLs than those of its links; nor is a page with noindex withheld from a
+    callback that awaits it.
+    """
+    host = site.add()
+    hidden = meta("noindex, nofollow")
+    links = '<a href="/orders"><form method=post action="/login"><area href="/login">'
+    host.answers |= {
+        "/account": html(links, hidden),
+        "/awaited": html('<a href="/next">', hidden),
+    }
+    spider = f"{SPIDERS}.LoginSpider"
+    result = run_crawl([host.url("/account")], spider=spider, mode=mode)
+    sent = {(hit.method, hit.path) for hit in host.hits}
+    assert sent == {
+        ("GET", "/robots.txt"),
+        ("GET", "/account"),
+        ("POST", "/login"),
+        ("GET", "/api/orders"),
+        ("GET", "/awaited"),
+        ("GET", "/next"),
+    }
+    assert result.stats["rep/nofollow/page"] == 1
+    (line,) = result.lines("DEBUG", "its link on", "must not be followed")
+    assert host.url("/orders") in line
+    assert "rep/noindex/media/noindex" not in result.stats
+
+
 def test_media(site: Site, mode: str, tmp_path: Path) -> None:
     """Files do not arrive if their own statements, or robots.txt, say noindex, or that they must not be
     used for a purpose of the crawl, nor images that say so for images alone. Images that the item of
@@ -89,6 +118,7 @@ def test_media(site: Site, mode: str, tmp_path: Path) -> None:
         "/no/f.gif": image(),
         "/a.pdf": document,
         "/b.pdf": Answer(b"d", headers={"tdm-reservation": "1"}),
+        "/pdf.html": html(head=meta("noindex")),
     }
     body = "".join(
         f'<{"a href" if "pdf" in path else "img src"}="{host.url(path)}">'
@@ -137,7 +167,7 @@ def test_media(site: Site, mode: str, tmp_path: Path) -> None:
     assert emptied == [[], []]
     (cover,) = (item for item in result.items if "covers" in item["url"])
     assert (cover["cover"], cover["other"]) == ("", host.url("/hidden.gif"))
-    assert result.stats["rep/noindex/media/noindex"] == 1
+    assert result.stats["rep/noindex/media/noindex"] == 2
     assert result.stats["rep/noindex/media/noimageindex"] == 3
     assert result.stats["rep/usage/media/train-ai"] == 5
     assert result.stats["rep/noindex/dropped/noimageindex"] == 1

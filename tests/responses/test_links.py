@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from scrapy.http import HtmlResponse, Response, TextResponse
+from w3lib.url import canonicalize_url
 
-from scrapy_rep.responses.links import only_marked
+from scrapy_rep.responses.links import Links, only_marked
 
 RELS = frozenset({"nofollow", "ugc"})
 PAGE = "http://example.com/dir/page"
@@ -52,8 +55,41 @@ def test_only_through_marked_links(body: str, expected: dict[str, str]) -> None:
     assert only_marked(HtmlResponse(PAGE, body=body.encode()), RELS) == expected
 
 
+@pytest.mark.parametrize(
+    ("href", "url"),
+    [
+        ("/x?q=é", "http://example.com/x?q=%E9"),  # As response.follow() writes it.
+        ("/x?q=é", "http://example.com/x?q=%C3%A9"),
+        ("/é#b", "http://example.com/%C3%A9"),
+        ("HTTP://Example.com/x", X),
+    ],
+)
+def test_what_a_spider_makes_of_a_link(href: str, url: str) -> None:
+    """A link counts in each form in which Scrapy may request it."""
+    body = f"<a href='{href}'>".encode("latin-1")
+    links = Links.of(HtmlResponse(PAGE, body=body, encoding="latin-1"))
+    assert canonicalize_url(url) in links.urls
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'<a href="/%d">' * 100_000,
+        b'<a href="%s">' % (b"a&" * 2_000_000),
+        b'<a href="?%s">' % ("é&".encode() * 1_000_000),
+        b'<base href="/%s">' % (b"a/" * 1900) + b"<a href=../x>" * 10_000,
+    ],
+)
+def test_too_many_links(body: bytes) -> None:
+    """The links of a page are read as far as they take about a second."""
+    began = time.process_time()
+    assert not Links.of(HtmlResponse(PAGE, body=body)).is_whole
+    assert time.process_time() - began < 20
+
+
 @pytest.mark.parametrize("response_class", [Response, TextResponse])
 def test_what_is_no_page_has_no_links(response_class: type[Response]) -> None:
     """Only HTML is searched for links."""
-    body = b'<a rel=ugc href="/u">'
-    assert only_marked(response_class(PAGE, body=body), RELS) == {}
+    response = response_class(PAGE, body=b'<a rel=ugc href="/u">')
+    assert only_marked(response, RELS) == {}
+    assert Links.of(response).is_whole

@@ -343,7 +343,7 @@ class RepSettings:
 
     robots.txt files are fetched and everything is judged, but no request is refused, delayed or held
     back, and no item or link is dropped or changed. The log, the stats `rep/dry_run/...` and the ledger say
-    what a real run would have refused and dropped, and how long it would have taken at least. The
+    what a real run would refuse and drop at most, and how long its slowest hosts would take. The
     scheduler, its queues, the duplicate filter, `ROBOTSTXT_OBEY` and Scrapy's own
     RobotsTxtMiddleware stay as the project has them. See
     [try it first](../howto/migrate.md#try-it-first-a-dry-run).

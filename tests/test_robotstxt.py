@@ -15,7 +15,6 @@ from twisted.internet.defer import Deferred
 
 from scrapy_rep.downloadermiddlewares.dryrun import DryRun
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
-from scrapy_rep.downloadermiddlewares.timetable import Timetable
 from scrapy_rep.exceptions import RobotsDenied
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.frontier import Frontier
@@ -367,40 +366,35 @@ async def test_a_request_that_cannot_be_judged(
     crawler = fake_crawler(settings, {ROBOTS_URL: lambda: fetched})
     found = records(crawler)
     mw = DryRun(crawler)
+    calls = []
     for path in ("/private/1", "/private/bad", "/private/2"):
         purposes = {"rep_purposes": "nonsense"} if path == "/private/bad" else {}
-        mw.process_request(Request(SITE + path, meta=purposes))
-    (waits,) = mw._fetches
+        request = Request(SITE + path, meta=purposes)
+        calls.append(deferred_from_coro(mw.process_request(request)))
     fetched.callback(answer(ROBOTS_URL))
-    await maybe_deferred_to_future(waits)
+    for call in calls:
+        await maybe_deferred_to_future(call)
     assert [each.url for each in found] == [f"{SITE}/private/1", f"{SITE}/private/2"]
     errors = [each for each in caplog.records if each.levelname == "ERROR"]
     assert ["/private/bad" in each.getMessage() for each in errors] == [True]
-    assert crawler.stats.get_value("rep/dry_run/not_judged") == 0
 
 
-def test_the_slowest_host() -> None:
-    """A host takes its longest delay for each request; a real run visits hosts at the same time."""
-    times = Timetable()
-    for delay in (1.0, 3.0, 2.0):
-        times.sent("slow.example", delay)
-    times.sent("quick.example", 0.5)
-    times.sent("free.example", 0.0)
-    assert times.most == 9.0
-    assert [(name, one.seconds) for name, one in times.slowest()] == [
-        ("slow.example", 9.0),
-        ("quick.example", 0.5),
+@coroutine_test
+async def test_a_cancelled_request_in_a_dry_run() -> None:
+    """Others that wait for the same robots.txt are judged by it."""
+    fetched: Deferred[Response] = Deferred()
+    settings: dict[str, Any] = {"REP_DRY_RUN": True, "USER_AGENT": "mybot"}
+    crawler = fake_crawler(settings, {ROBOTS_URL: lambda: fetched})
+    found = records(crawler)
+    mw = DryRun(crawler)
+    first, second = (
+        deferred_from_coro(mw.process_request(Request(f"{SITE}/private/{number}")))
+        for number in (1, 2)
+    )
+    first.addErrback(lambda _: None)
+    first.cancel()
+    fetched.callback(answer(ROBOTS_URL))
+    await maybe_deferred_to_future(second)
+    assert [(each.url, each.reason) for each in found] == [
+        (f"{SITE}/private/2", "rule")
     ]
-
-
-def test_pauses_that_overlap() -> None:
-    """A pause within another one counts only as far as it is longer, and does not begin a new one."""
-    times = Timetable()
-    assert times.pause_left("a.example", 0.0) == 0.0
-    assert times.paused("a.example", 10.0, 100.0)
-    assert not times.paused("a.example", 10.0, 104.0)
-    assert not times.paused("a.example", 1.0, 105.0)
-    assert times.pause_left("a.example", 106.0) == 8.0
-    assert times.most == 14.0
-    assert times.paused("a.example", 5.0, 114.0)
-    assert times.most == 19.0

@@ -206,9 +206,9 @@ def has_headers(request: Request) -> bool:
 
 
 @contextmanager
-def room_in_downloader(crawler: Crawler) -> Iterator[Callable[[], None]]:
+def room_in_downloader(crawler: Crawler) -> Iterator[None]:
     """Let the downloader take one request more than ``CONCURRENT_REQUESTS``, until the end of the
-    block, or until the function is called that it gets.
+    block.
 
     This writes to Scrapy's downloader and to the connection pool of aiohttp, which the handler
     has that Scrapy uses without a reactor. Nothing else leaves the pages their places:
@@ -236,7 +236,7 @@ def room_in_downloader(crawler: Crawler) -> Iterator[Callable[[], None]]:
             if getattr(owner, name, None):
                 setattr(owner, name, getattr(owner, name) + 1)
                 raised.callback(_lower, owner, name)
-        yield raised.close
+        yield
 
 
 def _lower(owner: Any, name: str) -> None:
@@ -315,14 +315,12 @@ def is_scraper_full(crawler: Crawler) -> bool:
     return needs_backout is not None and needs_backout()
 
 
-def image_fields(crawler: Crawler, *, with_files: bool = False) -> list[str]:
+def image_fields(crawler: Crawler) -> list[str]:
     """The item fields from which the pipelines of the crawl that are an ImagesPipeline take the
-    URLs of images. A setting, their class or their code chooses the field. *with_files* adds the
-    fields of each FilesPipeline.
+    URLs of images. A setting, their class or their code chooses the field.
     """
-    names = ["images_urls_field"] + ["files_urls_field"] * with_files
     pipelines = _find(crawler.engine, "scraper.itemproc.middlewares") or ()
-    fields = (getattr(each, name, None) for each in pipelines for name in names)
+    fields = (getattr(each, "images_urls_field", None) for each in pipelines)
     return [field for field in dict.fromkeys(fields) if isinstance(field, str)]
 
 

@@ -18,7 +18,6 @@ from scrapy_rep.compat.versions import is_parse_command
 from scrapy_rep.exceptions import FileDenied
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import RobotsTxtRequest
-from scrapy_rep.frontier.reach import Reach
 from scrapy_rep.frontier.reporter import DecisionReporter
 from scrapy_rep.protocol.indexing.metatags import MAX_PAGE
 from scrapy_rep.protocol.indexing.rules import IndexingRules
@@ -63,7 +62,6 @@ class IndexingMiddleware:
         self._identity = Identity.of(crawler)
         self._reporter = DecisionReporter.of(crawler)
         self._purposes = Purposes.of(crawler)
-        self._reach = Reach.of(crawler) if settings.dry_run else None
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> IndexingMiddleware:
@@ -75,7 +73,7 @@ class IndexingMiddleware:
         rules, preferences = self._read(request, response)
         request.meta[meta.INDEXING] = rules
         request.meta[meta.USAGE] = preferences
-        if self._reach is None:
+        if not self._settings.dry_run:
             if not rules.index:
                 response.flags.append(meta.NOINDEX_FLAG)
             if not rules.follow:
@@ -95,12 +93,7 @@ class IndexingMiddleware:
             )
             warn_of_drops(self._crawler, response, found, self._settings.rel)
         if request.callback is NO_CALLBACK:
-            if self._reach is not None and self._reach.is_pending(request):
-                light = response.replace(body=b"")
-                judge = partial(self._judge_file_late, request, light, rules)
-                self._reach.when_open(request, judge)
-            else:
-                self._judge_file(request, response, rules, preferences)
+            self._judge_file(request, response, rules, preferences)
         return response
 
     def _read(
@@ -196,15 +189,8 @@ class IndexingMiddleware:
             response=response,
             url=request.url,
         )
-        if self._reach is None:
+        if not self._settings.dry_run:
             raise FileDenied(f"{response.url} {forbidden(reason, because)}", record)
-
-    def _judge_file_late(
-        self, request: Request, response: Response, rules: IndexingRules
-    ) -> None:
-        """Judge a file in a dry run, when what the site says has become known."""
-        preferences = self._purposes.read(request, response.headers, rules)
-        self._judge_file(request, response, rules, preferences)
 
     def _denial_of_file(
         self,

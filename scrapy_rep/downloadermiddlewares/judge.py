@@ -55,7 +55,6 @@ class Judge:
             return Case(request, origin, via=via, is_exempt=True)
         if origin is None:
             return Case(request, origin, via=via)
-        # Now, and not after it has waited: in a dry run, others are judged together with it.
         self._identity.purposes(request)
         override = self._hosts.override(origin)
         known = None if override is not None else self._hosts.cached(origin)

@@ -281,8 +281,7 @@ class RobotsTxtFetcher:
                 signals_of.connect(self._received, signals.bytes_received)
             try:
                 # A slow robots.txt must not reduce the number of concurrent pages.
-                with room_in_downloader(self._crawler) as give_room_back:
-                    request.fetch.give_room_back = give_room_back
+                with room_in_downloader(self._crawler):
                     return await self._answer(request)
             finally:
                 self._on_network.discard(request)

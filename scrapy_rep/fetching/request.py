@@ -14,7 +14,7 @@ from scrapy_rep import meta
 from scrapy_rep.compat.internals import PROXY_AUTH_META_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from typing_extensions import Self
 
@@ -58,10 +58,6 @@ class Fetch:
     is_stopped: bool = False
     """Whether this package stopped the download: at the size limit, with a response, or at the time
     limit, with none."""
-
-    give_room_back: Callable[[], None] = lambda: None
-    """Lowers the limit of the downloader that was raised for the request. Called early, it leaves
-    no moment in which one page more than ``CONCURRENT_REQUESTS`` could be sent."""
 
     error: Exception | None = None
     """The error with which the download handler failed. Any other is of a component."""

@@ -106,9 +106,9 @@ class Hosts:
         self._settings = settings
         self._reporter = reporter
         self._identity = identity = Identity.of(crawler)
-        self.fetcher = RobotsTxtFetcher(
-            crawler, settings, self._place, frontier.is_own_fault
-        )
+        # In a dry run, the pages do not wait, so there might never be a place.
+        waits = () if settings.dry_run else (self._place, frontier.is_own_fault)
+        self.fetcher = RobotsTxtFetcher(crawler, settings, *waits)
         self.cache = RobotsTxtCache(
             crawler,
             self.fetcher,
@@ -416,10 +416,6 @@ class Hosts:
     @asynccontextmanager
     async def _place(self, request: RobotsTxtRequest) -> AsyncIterator[None]:
         """Have the places of a request for robots.txt, to which delays and pauses apply too."""
-        if self._settings.dry_run:
-            # The pages do not keep to them either, so there might never be a place.
-            yield
-            return
         if self._held_back >= _MAX_HELD_BACK:
             why = f"{self._held_back} others for robots.txt wait for hosts with a delay"
             raise BackingOff(why)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from scrapy import signals
@@ -11,7 +10,6 @@ from scrapy_rep import stats
 from scrapy_rep.compat.versions import HAS_ROBOTS_PARSED_SIGNAL, shared_component
 from scrapy_rep.exceptions import RobotsDenied
 from scrapy_rep.frontier.hostkeys import origin_at
-from scrapy_rep.frontier.reach import Reach
 from scrapy_rep.frontier.withheld import Withheld
 from scrapy_rep.ledger.traffic import Traffic
 from scrapy_rep.log import CrawlLog
@@ -45,8 +43,6 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.access.overrides import Override
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.origins import Origin
-
-_WITHHOLDS = frozenset({*IN_DRY_RUN, *IN_DRY_RUN.values()})
 
 BY_USER = Decision(True, None, None, Reason.OVERRIDE)
 ROBOTS_TXT = Decision(True, None, None, Reason.ROBOTS_TXT)
@@ -166,7 +162,7 @@ class DecisionReporter:
         self._overrides_in_use: set[str] = set()
         self._withheld = Withheld(crawler)
         self._purposes = Purposes.of(crawler)
-        self._reach = Reach.of(crawler) if settings.dry_run else None
+        self._is_dry_run = settings.dry_run
 
     @classmethod
     def of(cls, crawler: Crawler) -> DecisionReporter:
@@ -184,7 +180,7 @@ class DecisionReporter:
     def refused(self, case: Case, decision: Decision) -> RobotsDenied:
         """Report that a request is refused. Return the error for its errback."""
         denied = RobotsDenied(case.message(decision), case.record(decision))
-        if self._reach is None:
+        if not self._is_dry_run:
             message = "%(denied)s: %(request)s"
             self._logger.debug(message, denied=denied, request=case.request)
             self._crawler.stats.inc_value(stats.FORBIDDEN)
@@ -197,30 +193,12 @@ class DecisionReporter:
         request: Request | None = None,
         response: Response | None = None,
     ) -> None:
-        """Count a decision, and send the signal about it. In a dry run, do so once a real run
-        would make the decision as well.
-        """
-        if self._reach is None:
-            self._decided(record, request, response)
-            return
-        verdict = IN_DRY_RUN.get(record.verdict, record.verdict)
-        record = record._replace(verdict=verdict)
-        if record.page is None:
-            call = partial(self._decided, record, request, None)
-            self._reach.when_reached(request, call)
-        else:
-            # Downloader middlewares get a response that does not have its request yet.
-            page = (response.request if response is not None else None) or request
-            # Held perhaps until the end, so without the request and the response.
-            self._reach.when_open(page, partial(self._decided, record, None, None))
-
-    def _decided(
-        self, record: Record, request: Request | None, response: Response | None
-    ) -> None:
-        if record.verdict in _WITHHOLDS:
+        """Count a decision, and send the signal about it."""
+        if record.verdict in IN_DRY_RUN:
             stat = _stat(record)
-            if self._reach is not None:
+            if self._is_dry_run:
                 stat = stats.DRY_RUN.format(key=stat.removeprefix("rep/"))
+                record = record._replace(verdict=IN_DRY_RUN[record.verdict])
             self._crawler.stats.inc_value(stat)
             self._withheld.note(record, request)
         self._send(rep_decided, record=record, request=request, response=response)

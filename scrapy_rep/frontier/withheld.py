@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
+from scrapy_rep import stats
 from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.reasons import words_of
 from scrapy_rep.record import IN_DRY_RUN, Record, Subject, Verdict
-from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _KINDS = {
     (Subject.REQUEST, Verdict.REFUSED): "Requests refused",
-    (Subject.REQUEST, Verdict.NOTED): "Delays and pauses kept",
     (Subject.LINK, Verdict.DROPPED): "Links not followed",
     (Subject.ITEM, Verdict.DROPPED): "Items dropped",
     (Subject.FILE, Verdict.DROPPED): "Files withheld",
@@ -29,6 +28,12 @@ _KINDS = {
     (Subject.LINK, Verdict.WOULD_DROP): "Links that would not be followed",
     (Subject.ITEM, Verdict.WOULD_DROP): "Items that would be dropped",
     (Subject.FILE, Verdict.WOULD_DROP): "Files that would be withheld",
+}
+
+_SLOWED = {
+    "delay": "Hosts that ask for a delay",
+    "back-off": "Pauses that hosts asked for",
+    "hours": "Hosts that want no visits now",
 }
 
 _IN_WORDS = {
@@ -52,7 +57,7 @@ class Withheld:
 
     def __init__(self, crawler: Crawler) -> None:
         self._logger = CrawlLog(__name__, crawler)
-        self._is_dry_run = RepSettings.of(crawler).dry_run
+        self._stats = crawler.stats
         self._found: dict[tuple[Subject, Verdict, str, str], tuple[int, Record]] = {}
         """How often there was each kind and reason, and the first record of it."""
         self._origins: dict[tuple[Subject, Verdict, str, str], Counter[str]] = {}
@@ -92,11 +97,16 @@ class Withheld:
     def _sum_up(self) -> None:
         found = sorted(self._found.items(), key=lambda each: -each[1][0])
         for key, (count, first) in found:
-            what = _KINDS[first.subject, first.verdict]
-            if first.verdict is Verdict.NOTED and self._is_dry_run:
-                what = "Delays and pauses that a real run would keep"
+            if first.verdict is Verdict.NOTED:
+                what = _SLOWED[first.reason]
+            else:
+                what = _KINDS[first.subject, first.verdict]
+            what += f": {count:,}"
+            if first.verdict is Verdict.WOULD_REFUSE:
+                sent = self._stats.get_value(stats.DRY_RUN_REQUESTS, count)
+                what += f" of the {sent:,} requests of this run"
             most = self._origins.get(key, Counter()).most_common(_HOSTS_NAMED)
-            self._say(f"{what}: {count:,}", first, most)
+            self._say(what, first, most)
 
     def _say(
         self, what: str, record: Record, most: Sequence[tuple[str, int]] = ()

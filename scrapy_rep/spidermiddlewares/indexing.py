@@ -10,7 +10,6 @@ from scrapy.exceptions import NotConfigured
 from w3lib.url import canonicalize_url
 
 from scrapy_rep import meta
-from scrapy_rep.frontier.reach import Reach
 from scrapy_rep.frontier.reporter import DecisionReporter
 from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.indexing.statements import Statement
@@ -41,11 +40,10 @@ class IndexingGateMiddleware:
         self._logger = CrawlLog(__name__, crawler)
         self._settings = settings = RepSettings.of(crawler)
         policies = {settings.noindex, settings.nofollow, settings.usage}
-        if policies == {"ignore"} and not settings.rel and not settings.dry_run:
+        if policies == {"ignore"} and not settings.rel:
             raise NotConfigured
         self._items = ItemGate(crawler)
         self._reporter = DecisionReporter.of(crawler)
-        self._reach = Reach.of(crawler) if settings.dry_run else None
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> IndexingGateMiddleware:
@@ -72,46 +70,26 @@ class IndexingGateMiddleware:
         rules: IndexingRules | None = None
         if response.request is not None:
             rules = response.meta.get(meta.INDEXING)
-        # In a dry run, items are judged when robots.txt is known.
-        is_late = self._reach is not None
-        found = self._items.effects(response, rules, of_use=not is_late)
-        page = _Page(response, rules, found)
+        page = _Page(response, self._items.effects(response, rules))
         if self._settings.rel:
             page.marked = only_marked(response, self._settings.rel)
         return page
 
     def _passes(self, output: Any, page: _Page) -> bool:
-        is_request = isinstance(output, Request)
-        if is_request and meta.INDEXING in output.meta:
+        if not isinstance(output, Request):
+            return self._items.may_keep(output, page.response, page.effects)
+        if meta.INDEXING in output.meta:
             # The spider has copied the meta of the page, but its rules are not of this request.
             del output.meta[meta.INDEXING]
             output.meta.pop(meta.USAGE, None)
-        if self._reach is not None:
-            self._judge(output, page, self._reach)
-            return True
-        if is_request:
-            return self._may_follow(output, page)
-        return self._items.may_keep(output, page.response, page.effects)
-
-    def _judge(self, output: Any, page: _Page, reach: Reach) -> None:
-        """Judge *output* in a dry run, where it passes whatever the verdict is."""
-        try:
-            if isinstance(output, Request):
-                follows = self._may_follow(output, page)
-                reach.led(page.response.request, output, follows=follows)
-            else:
-                self._items.judge(output, page.response, page.rules, reach)
-        except Exception:
-            self._logger.exception(
-                "Error while judging an output of %(response)s: the dry run does not count it",
-                response=page.response,
-            )
+        return self._may_follow(output, page)
 
     def _may_follow(self, request: Request, page: _Page) -> bool:
         because = page.why_not_follow(request)
         if because is None:
             return True
-        if self._reach is None:
+        is_dry_run = self._settings.dry_run
+        if not is_dry_run:
             why = because if isinstance(because, Statement) else f"rel={because}"
             self._logger.debug(
                 "Dropped %(request)s: its link on %(response)s must not be followed: %(why)s",
@@ -128,7 +106,7 @@ class IndexingGateMiddleware:
             response=page.response,
             url=request.url,
         )
-        return False
+        return is_dry_run
 
 
 @dataclass(slots=True)
@@ -136,8 +114,6 @@ class _Page:
     """A response, and what of the output for it must not pass."""
 
     response: Response
-    rules: IndexingRules | None
-
     effects: Effects
     """What happens to its items and links."""
 

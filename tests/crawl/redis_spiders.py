@@ -86,3 +86,22 @@ class BranchingSpider(WorkerSpider):
     def next_page(self, response: Response) -> Iterator[Request]:
         self.note_response(response)
         yield from self.branch(response.meta["links"])
+
+
+class OldWorkerSpider(WorkerSpider):
+    """The spider before it got the callback of :class:`NewWorkerSpider`."""
+
+    def first_page(self, response: Response) -> Iterator[Request]:
+        yield from super().first_page(response)
+
+
+class NewWorkerSpider(WorkerSpider):
+    """A later version of the spider: each third page has a new callback."""
+
+    def first_page(self, response: Response) -> Iterator[Request]:
+        for number, request in enumerate(super().first_page(response)):
+            new = {} if number % 3 else {"callback": self.new_page}
+            yield request.replace(**new)
+
+    def new_page(self, response: Response) -> None:
+        self.note_response(response)

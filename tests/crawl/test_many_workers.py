@@ -199,6 +199,11 @@ def test_four_workers(site: Site, mode: str, server: RedisServer) -> None:
     check_nothing_left(server)
 
 
+def registered(server: RedisServer) -> int:
+    """Return how many workers the queue knows."""
+    return int(server.client().zcard("{worker:requests}:workers"))
+
+
 def check_nothing_left(server: RedisServer, *, killed: int = 0) -> None:
     """Check that a finished crawl left no requests on the server. Workers that were
     *killed* while they were idle may still be listed, if the others ended before noticing.
@@ -206,7 +211,7 @@ def check_nothing_left(server: RedisServer, *, killed: int = 0) -> None:
     client = server.client()
     keys = {key.decode() for key in client.scan_iter("{worker:requests}:*")}
     kinds = {key.split(":")[2] for key in keys}
-    assert kinds <= {"number", "count", "host", "workers", "pauses"}
+    assert kinds <= {"number", "count", "mark", "host", "workers", "pauses"}
     assert client.zcard("{worker:requests}:workers") <= killed
     assert client.get("{worker:requests}:count") == b"0"
     assert all(client.ttl(key) > 0 for key in keys if ":host:" in key)
@@ -456,3 +461,87 @@ def test_a_jobdir_beside_the_queue(
     assert "log_count/ERROR" not in result.stats, result.log
     assert host.pages == sorted(["/start", *OLD])
     assert not [*tmp_path.rglob("requests.*")]
+
+
+@pytest.mark.unmeasured
+def test_a_queue_that_is_lost(site: Site, mode: str, server: RedisServer) -> None:
+    """After a FLUSHALL, each worker says what is lost, and closes for that reason. What the workers
+    had is in the queue again: the next worker fetches it, and ends as usual.
+    """
+    crowd = Crowd(site)
+    settings = settings_for(server)
+    crawls = start_workers(crowd, settings, 3, mode=mode)
+    wait_until(lambda: crowd.fetched >= 0.3 * crowd.total, LONGEST)
+    server.client().flushall()
+    for crawl in crawls:
+        result = crawl.result(LONGEST)
+        assert result.stats["finish_reason"] == "queue_lost", result.log
+        [line] = result.lines("ERROR")
+        assert "The queue worker:requests in Redis is lost" in line
+    assert int(server.client().get("{worker:requests}:count")) > 0
+    [last] = finish([start(crowd.urls, settings, mode)])
+    assert last.stats["scheduler/dequeued/redis"] > 0
+    check_nothing_left(server)
+
+
+@pytest.mark.newest
+@pytest.mark.unmeasured
+def test_a_server_that_forgets(site: Site, server: RedisServer) -> None:
+    """If Redis restarts without its data while one worker waits for a page and another for
+    requests, both say so.
+    """
+    host = site.add(RULES)
+    is_back: list[bool] = []
+    host.answers["/1"] = Answer(after=lambda: is_back)
+    crowd = SimpleNamespace(urls=[host.url("/0"), host.url("/1")], site=site)
+    crawls = start_workers(crowd, settings_for(server), 2)
+    wait_until(lambda: "/1" in host.pages and registered(server) == 2)
+    server.stop()
+    server.forget()
+    server.start()
+    is_back.append(True)
+    results = [crawl.result(LONGEST) for crawl in crawls]
+    assert [each.stats["finish_reason"] for each in results] == ["queue_lost"] * 2
+
+
+@pytest.mark.unmeasured
+def test_two_versions_of_a_spider(site: Site, mode: str, server: RedisServer) -> None:
+    """Requests with a callback that one worker lacks are fetched by another one that has it, each
+    page once.
+    """
+    hosts = [site.add(RULES, name=f"127.0.6.{number}") for number in range(1, 7)]
+    urls = [host.url(f"/{number}") for number in range(10) for host in hosts]
+    for host in hosts:
+        limit(host, 0)
+    settings = settings_for(server, CONCURRENT_REQUESTS=4)  # One cannot have all.
+    new = start(urls, settings, mode, "NewWorkerSpider", is_first=True)
+    new.until(lambda: site.log)
+    old = start(urls, settings, mode, "OldWorkerSpider").result(LONGEST)
+    finish([new])
+    assert old.stats["finish_reason"] == "finished", old.log
+    assert len(old.lines("ERROR", "cannot be read")) == 1, old.log
+    assert "Traceback" not in old.log
+    assert all(sorted(host.pages) == [f"/{n}" for n in range(10)] for host in hosts)
+    check_nothing_left(server)
+
+
+@pytest.mark.newest
+@pytest.mark.unmeasured
+def test_requests_that_no_worker_can_read(site: Site, server: RedisServer) -> None:
+    """A crawl ends although no worker has the callback of some requests. Each worker says how many
+    that are, and a later one that has it fetches them.
+    """
+    host = site.add(RULES)
+    urls = [host.url(f"/{number}") for number in range(10)]
+    settings = settings_for(server)
+    few = {**settings, "CLOSESPIDER_PAGECOUNT": 2, "CONCURRENT_REQUESTS": 1}
+    start(urls, few, spider="NewWorkerSpider", is_first=True).result(LONGEST)
+    for crawl in [start(urls, settings, spider="OldWorkerSpider") for _ in range(2)]:
+        result = crawl.result(LONGEST)
+        assert result.stats["finish_reason"] == "finished", result.log
+    assert "requests could be read by no worker" in result.log
+    before = len(host.pages)
+    assert before < 10
+    result = start(urls, settings, spider="NewWorkerSpider").result(LONGEST)
+    assert sorted(host.pages) == [f"/{number}" for number in range(10)], result.log
+    check_nothing_left(server)

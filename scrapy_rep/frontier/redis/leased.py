@@ -40,6 +40,9 @@ class Lease:
     pushed: int = 0
     last_pause: int = 0
 
+    popped: Popped | None = None
+    """The request as the queue has it; None if it is not from the queue."""
+
     is_sent: bool = False
     succeeded_after: int = 0
     """The number of the host's last pause, if its request has succeeded after that."""
@@ -75,6 +78,12 @@ class Leased:
         leases = [*self._leases.values(), *self._acquired.values()]
         return [lease.number for lease in leases if lease.has_place]
 
+    @property
+    def all_popped(self) -> list[Popped]:
+        """The requests as the queue has them."""
+        leases = self._leases.values()
+        return [lease.popped for lease in leases if lease.popped is not None]
+
     def add(self, request: Request, popped: Popped, slot: str) -> None:
         worker = self._worker
         self._leases[request] = Lease(
@@ -85,6 +94,7 @@ class Leased:
             worker.generation,
             worker.pushed,
             worker.last_pause,
+            popped,
         )
 
     # Places.
@@ -178,11 +188,11 @@ class Leased:
         for request, lease in list(self._leases.items()):
             if lease.has_place and (lease.is_sent or request not in active):
                 self._leave(lease, gap=self._gap_of(lease))
-            if request not in in_progress:
+            # A closing spider may not have sent it: then it returns to the queue.
+            is_unsent = not lease.is_sent and is_closing(self._crawler)
+            if request not in in_progress and not is_unsent:
                 del self._leases[request]
-                if lease.is_sent or not is_closing(self._crawler):
-                    self._worker.done(lease.number, lease.pushed)
-                # Otherwise the closing spider may not have sent it, so it returns to the queue.
+                self._worker.done(lease.number, lease.pushed)
 
     # Limits.
 

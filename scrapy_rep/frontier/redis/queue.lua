@@ -20,8 +20,10 @@
 --   :leases:WORKER hash         "=NUMBER" -> request that the worker has; "@NUMBER" -> host
 --                               at which that request has a place
 --   :fetching:WORKER set        queues whose robots.txt the worker fetches
---   :number                     the number of the last request that was pushed
---   :count                      how many requests are not done
+--   :aside         sorted set   requests that some workers cannot read -> a number that grows
+--   :mark                       tells this queue from another one with the same name
+--   :number                     the last number: of a request that was pushed or set aside
+--   :count                      how many requests are not done, without those in :aside
 --
 -- Moments and durations are in milliseconds, by the clock of the server.
 -- Every queue that is not empty is in :ready or in :wanted.
@@ -36,8 +38,14 @@ local worker, order = ARGV[1], cjson.decode(ARGV[2])
 -- for the answer any more gets nothing.
 if order.deadline > 0 and now > order.deadline then return { now } end
 
+-- The queue that the worker knows is gone: it must notice before anything changes.
+local MARK = prefix .. ':mark'
+local mark = call('GET', MARK)
+if order.mark ~= '' and order.mark ~= mark then return { now, '' } end
+
 local ready, wanted, pauses = prefix .. ':ready', prefix .. ':wanted', prefix .. ':pauses'
-local workers, NUMBER, COUNT = prefix .. ':workers', prefix .. ':number', prefix .. ':count'
+local workers, aside = prefix .. ':workers', prefix .. ':aside'
+local NUMBER, COUNT = prefix .. ':number', prefix .. ':count'
 local leases, fetching = prefix .. ':leases:' .. worker, prefix .. ':fetching:' .. worker
 
 -- When to check a queue that waits for an event, in case that the event never comes.
@@ -186,6 +194,11 @@ local function write(host)
     end
 end
 
+-- Whether a host pauses, or has not answered well since.
+local function backs_off(host)
+    return host.paused > now or host.own > 0
+end
+
 -- Whether the requests of a host in back-off are refused, as in ``core.py``, while so many of
 -- them are in flight.
 local function is_refused(host, in_flight)
@@ -233,6 +246,29 @@ local function leave(had, name, fate, gap, delay)
     if had then pass_on(host, math.max(host.next_at, now)) end
 end
 
+-- The counters. If one was lost or garbled, it is set again, with a warning.
+
+local count, change, is_healed = redis.pcall('GET', COUNT), 0, 0
+count = type(count) == 'string' and tonumber(count)
+
+-- Return the number before those of so many new requests. If the last number was lost or garbled,
+-- they continue from the clock, after all earlier ones.
+local function new_numbers(number)
+    local last = redis.pcall('INCRBY', NUMBER, number)
+    if type(last) ~= 'number' or last <= number then
+        last = now * 1000 + number
+        call('SET', NUMBER, last)
+        if (count or 0) > 0 then is_healed = 1 end
+    end
+    return last - number
+end
+
+-- A request with its number, as it is stored.
+local function numbered(number, request)
+    return string.format('%014x', number) .. request
+end
+local IS_NUMBERED = '^' .. string.rep('%x', 14)
+
 -- Leases.
 
 local new_leases = {}
@@ -253,6 +289,8 @@ local function take(queue, most, host, found)
     local items = call('ZPOPMIN', key_of(queue), most)
     for index = 1, #items, 2 do
         local item, last = items[index], #new_leases
+        -- One that this script has not written has no number.
+        if not string.find(item, IS_NUMBERED) then item = numbered(new_numbers(1) + 1, item) end
         local number = string.sub(item, 1, 14)
         local lease = table.concat({ items[index + 1], queue, item }, '\n')
         new_leases[last + 1], new_leases[last + 2] = '=' .. number, lease
@@ -274,11 +312,22 @@ local function arrive(queue)
     end
 end
 
--- Put a request back into its queue, before those that were pushed later.
+-- Put a request back into its queue, before those that were pushed later. One that is garbled is
+-- gone.
 local function put_back(lease)
     local score, queue, item = string.match(lease, '^(.-)\n(.-)\n(.*)$')
+    if not tonumber(score) then
+        change = change - 1
+        return
+    end
     call('ZADD', key_of(queue), score, item)
     arrive(queue)
+end
+
+-- Keep a request that this worker cannot read for those that have not *tried*.
+local function set_aside(lease, tried)
+    call('ZADD', aside, new_numbers(1) + 1, tried .. worker .. '\n' .. lease)
+    change = change - 1
 end
 
 -- Let any worker fetch the robots.txt of a queue.
@@ -326,23 +375,6 @@ local function renew()
     if not dead then return is_new, 0 end
     call('ZREM', workers, dead)
     return is_new, return_all(dead, SENT, {})
-end
-
--- The counters. If one was lost or garbled, it is set again, with a warning.
-
-local count, change, is_healed = redis.pcall('GET', COUNT), 0, 0
-count = type(count) == 'string' and tonumber(count)
-
--- Return the number before those of so many new requests. If the last number was lost or garbled,
--- they continue from the clock, after all earlier ones.
-local function new_numbers(number)
-    local last = redis.pcall('INCRBY', NUMBER, number)
-    if type(last) ~= 'number' or last <= number then
-        last = now * 1000 + number
-        call('SET', NUMBER, last)
-        if (count or 0) > 0 then is_healed = 1 end
-    end
-    return last - number
 end
 
 -- Count the requests, if their count was lost or garbled. Returns how many there are.
@@ -394,7 +426,7 @@ local function push()
         local item = items[queue]
         number = number + 1
         item[#item + 1] = ARGV[index + 1]
-        item[#item + 1] = string.format('%014x', number) .. ARGV[index + 2]
+        item[#item + 1] = numbered(number, ARGV[index + 2])
     end
     for _, queue in ipairs(names) do
         call_with('ZADD', key_of(queue), items[queue], 2)
@@ -437,20 +469,25 @@ end
 -- The worker does not fetch the robots.txt of a queue after all: the spider closes, or it cannot
 -- read the request with this number, which was among the first just before.
 local function note_unknown(queue, number)
-    for _, item in ipairs(number and call('ZRANGE', key_of(queue), 0, 99) or {}) do
+    local key = key_of(queue)
+    local first = number and call('ZRANGE', key, 0, 99, 'WITHSCORES') or {}
+    for index = 1, #first, 2 do
+        local item = first[index]
         if string.sub(item, 1, 14) == number then
-            change = change - call('ZREM', key_of(queue), item)
+            call('ZREM', key, item)
+            set_aside(table.concat({ first[index + 1], queue, item }, '\n'), '')
         end
     end
     -- A worker that was taken for dead has it no more: another one may fetch it.
     if call('SREM', fetching, queue) == 1 then want(queue) end
 end
 
-local function give_back(number)
+-- The worker does not use a request. If it cannot read it, *tried* are those that could not before.
+local function give_back(number, tried)
     local found = call('HMGET', leases, '=' .. number, '@' .. number)
     if not found[1] then return end
     call('HDEL', leases, '=' .. number, '@' .. number)
-    put_back(found[1])
+    if tried then set_aside(found[1], tried) else put_back(found[1]) end
     if found[2] then leave(true, found[2], 0) end
 end
 
@@ -486,7 +523,12 @@ local function back_off(name, pause, own)
     -- Each worker reads the pauses that are newer than the last one that it has read.
     local last = tonumber(call('ZREVRANGE', pauses, 0, 0, 'WITHSCORES')[2]) or 0
     call('ZADD', pauses, math.max(last + 1, now), name)
-    call('PEXPIREAT', pauses, host.kept_until)
+    if call('PTTL', pauses) < host.kept_until - now then
+        call('PEXPIREAT', pauses, host.kept_until)
+    end
+    for _, each in ipairs(call('ZRANGE', pauses, 0, 7)) do
+        if not backs_off(host_named(each)) then call('ZREM', pauses, each) end
+    end
 
     if is_refused(host, host.in_flight) then
         -- Its queues are checked now, for the requests to be refused.
@@ -507,7 +549,7 @@ local function newer_pauses()
     for index = 1, #newer, 2 do
         local host = host_named(newer[index])
         order.last_pause = tonumber(newer[index + 1])
-        if host.paused > now or host.own > 0 then
+        if backs_off(host) then
             found[#found + 1] = { host.name, host.paused - now, host.own, now - host.since }
         end
     end
@@ -593,6 +635,30 @@ local function hand_out(queue, found, refused)
     end
 end
 
+-- The requests that were set aside after those that the worker has seen.
+local function newer_aside(command, ...)
+    return call(command, aside, string.format('(%.0f', order.last_aside), '+inf', ...)
+end
+
+-- Hand out requests that other workers could not read, without a place.
+local function hand_out_aside()
+    local found = {}
+    local newer = order.wanted > 0
+        and newer_aside('ZRANGEBYSCORE', 'WITHSCORES', 'LIMIT', 0, order.wanted) or {}
+    for index = 1, #newer, 2 do
+        local tried, lease = string.match(newer[index], '^(%w*)\n(.*)$')
+        local number = string.match(lease or '', '^.-\n.-\n(' .. string.rep('%x', 14) .. ')')
+        order.last_aside = tonumber(newer[index + 1])
+        if number and not string.find(tried, worker, 1, true) then
+            call('ZREM', aside, newer[index])
+            call('HSET', leases, '=' .. number, lease)
+            change = change + 1
+            found[#found + 1] = { lease, tried }
+        end
+    end
+    return found
+end
+
 -- Hand out the requests that the worker wants. Returns after how long to ask again.
 local function hand_out_all(found, refused)
     if order.wanted == 0 then return RESCUE end
@@ -633,11 +699,14 @@ end
 
 -- The order of a worker has:
 --   deadline   when the worker no longer waits for the answer; 0 if it does not know the time
+--   mark       the mark of the queue that the worker knows, or "". If the queue has another one
+--              now, or none, the worker gets the time and "" alone
 --   lease      for how long its lease is renewed
 --   known, unknown  queues whose robots.txt is known or not, each with the arguments as above
 --   left       requests that have left the downloader: number, host, and the arguments of *leave*
 --   done       numbers of requests whose callbacks have ended
---   back       numbers of requests that the worker does not use
+--   back       requests that the worker does not use: number, and the workers that could not read
+--              it, if this one cannot either
 --   paused     hosts that have asked for a pause: host, the pause, the last one that was doubled
 --   has        only after a lost answer: the fields of its leases, and the queues whose robots.txt
 --              it fetches. Everything else returns to the queue
@@ -649,39 +718,48 @@ end
 --   all_known  whether the crawl ignores robots.txt
 --   wait_max   the longest time that requests wait for a host
 --   last_pause the number of the last pause that the worker knows
+--   last_aside the number of the last request that was set aside, as far as it knows
 --   quota, enough  how many robots.txt the worker can fetch, and how many ready queues are enough
 --
--- Returns the time; the indexes of new requests whose fingerprint is known; how many requests are
--- not done, and 1 if a counter was set again; 1 if the worker is new, and how many requests returned
--- from a dead one; 1 if it has acquired the place; after how long to ask again; the number of the
--- last pause, and the new ones: host, the rest, the last one that was doubled, and for how long it
--- has lasted; the requests that may be sent, those that are to be refused, and those whose
--- robots.txt to fetch, with a delay. A request is "SCORE<newline>QUEUE<newline>NUMBER", and what was
--- pushed; like that it is also leased.
+-- Returns the time; the mark of the queue; the indexes of new requests whose fingerprint is known; how
+-- many requests are not done, with those that were set aside and that it may be able to read, and 1 if
+-- a counter was set again; 1 if the worker is new, and how many requests returned from a dead one; 1
+-- if it has acquired the place; after how long to ask again; the number of the last request that was
+-- set aside, and how many are, if the worker ends; the number of the last pause, and the new ones:
+-- host, the rest, the last one that was doubled, and for how long it has lasted; the requests that
+-- may be sent, those that are to be refused, those that were set aside, with the workers that have
+-- tried, and those whose robots.txt to fetch, with a delay. A request is
+-- "SCORE<newline>QUEUE<newline>NUMBER", and what was pushed; like that it is also leased.
 local function exchange()
     local seen, found, refused = push(), {}, {}
     -- A server that is out of memory refuses the writes of a script, unless the first one needs no
     -- memory. Workers must still be able to take requests out.
     call('DEL', prefix .. ':none')
+    if not mark and not order.retires then
+        mark = worker .. now
+        call('SET', MARK, mark)
+    end
     local is_new, returned = renew()
     for _, each in ipairs(order.unknown) do note_unknown(unpack(each)) end
     for _, each in ipairs(order.known) do note_known(unpack(each)) end
     leave_all()
-    for _, number in ipairs(order.back) do give_back(number) end
+    for _, each in ipairs(order.back) do give_back(unpack(each)) end
     end_all()
     for _, each in ipairs(order.paused) do back_off(unpack(each)) end
     local kept = {}
-    for _, each in ipairs(order.has or {}) do kept[each] = true end
+    for _, each in ipairs(not order.retires and order.has or {}) do kept[each] = true end
     if order.has or order.retires then return_all(worker, order.has and SENT or 0, kept) end
     if order.retires then call('ZREM', workers, worker) end
     local new = newer_pauses()
     if order.refuses ~= '' then hand_out_refused(order.refuses, refused) end
     local has_place = #order.acquire > 0 and acquire(unpack(order.acquire)) or 0
-    local again = hand_out_all(found, refused)
+    local again, others = hand_out_all(found, refused), hand_out_aside()
     local to_fetch = hand_out_wanted()
     write_all()
-    return { now, seen, update_count(), is_healed, is_new, returned, has_place, again,
-        order.last_pause, new, found, refused, to_fetch }
+    local set_aside_now = order.retires and call('ZCARD', aside) or 0
+    return { now, mark or '', seen, update_count() + newer_aside('ZCOUNT'), is_healed, is_new,
+        returned, has_place, again, order.last_aside, set_aside_now, order.last_pause, new, found,
+        refused, others, to_fetch }
 end
 
 -- After an error too, what was taken from a queue must be leased.

@@ -9,7 +9,12 @@ from scrapy import Request, signals
 from scrapy.exceptions import DontCloseSpider
 from scrapy_redis.queue import Base
 
-from scrapy_rep.compat.internals import active_requests, is_scraper_full, wake
+from scrapy_rep.compat.internals import (
+    active_requests,
+    is_closing,
+    is_scraper_full,
+    wake,
+)
 from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.frontier.hostkeys import HostKey
@@ -96,6 +101,7 @@ class HostQueue(Base):
             wait_max=settings.wait_max,
             on_paused=self._paused,
             has=self._has,
+            on_lost=self._lost,
         )
         self._places = crawler.settings.getint("CONCURRENT_REQUESTS")
         self._enough = max(_MIN_READY, 2 * self._places)
@@ -110,6 +116,9 @@ class HostQueue(Base):
 
         self._has_refused = False
         """Whether the last ones are refused."""
+
+        self._has_unreadable = False
+        """Whether the log has named a request that this worker cannot read."""
 
         self._keeps_for = _GIVE_BACK_AFTER
         self._kept_until = self._ask_at = self._called_at = float("-inf")
@@ -135,8 +144,10 @@ class HostQueue(Base):
     # For the scheduler.
 
     def __len__(self) -> int:
-        """The number of requests that are not done, including those that workers have taken."""
-        return self._worker.count_all()
+        """The number of requests that are not done, including those that workers have taken. At
+        least 1 before the spider closes for a reason of its own.
+        """
+        return max(self._worker.count_all(), self._frontier.is_stopped)
 
     def push(self, request: Request) -> None:
         """Add *request*.
@@ -182,14 +193,15 @@ class HostQueue(Base):
         self._idle_seconds = timeout
         frontier = self._frontier
         frontier.settle()
-        if frontier.has_room:
+        if frontier.has_room and not frontier.is_stopped:
             self._give_back_old()
             if not self._handed_out and not self._take_refused():
                 self._ask_if_due()
         # What continues now may report which requests have ended: one that is popped, but not
         # in the engine yet, would look as if it had.
         frontier.flush()
-        return self._start_next() if frontier.has_room else None
+        may_start = frontier.has_room and not frontier.is_stopped
+        return self._start_next() if may_start else None
 
     def _take_refused(self) -> bool:
         """Take some requests to refuse, if the last ones were to be sent. Return whether there are
@@ -283,12 +295,19 @@ class HostQueue(Base):
             self._worker.back(popped.number)
 
     def clear(self) -> None:
-        """Remove all requests, and the state of all hosts."""
+        """Remove all requests, and the state of all hosts. Other workers on an empty queue need not
+        know: for them it stays the same one.
+        """
+        workers, mark = (f"{self._prefix}:{name}" for name in ("workers", "mark"))
+        is_empty = self._worker.count_all() == 0
+        kept = {workers, mark} if is_empty and self.server.zcard(workers) > 1 else set()
         escaped = "".join(f"\\{c}" if c in "*?[]\\" else c for c in self._prefix)
         for key in self.server.scan_iter(f"{escaped}:*", count=1_000):
-            self.server.unlink(key)
+            if (key if isinstance(key, str) else key.decode()) not in kept:
+                self.server.unlink(key)
+        self.server.unlink(self.key)  # Of a queue of scrapy-redis itself.
         self._handed_out.clear()
-        self._worker.forget_unsent()
+        self._worker.cleared()
 
     # For the frontier.
 
@@ -304,6 +323,7 @@ class HostQueue(Base):
     def _start(self, popped: Popped) -> Request | None:
         request = self._read(popped)
         if request is None:
+            self._worker.unreadable(popped)
             # None tells the engine that there is no request, but there may be others.
             self._call_soon()
             return None
@@ -321,20 +341,44 @@ class HostQueue(Base):
             self._call_soon()
 
     def _read(self, popped: Popped) -> Request | None:
-        """Return the request in *popped*; None, and end it, if it cannot be read."""
+        """Return the request in *popped*; None if this worker cannot read it."""
         try:
             found: Request = self._decode_request(popped.data)
-        except Exception:  # A serialiser can raise any error.
-            self._logger.exception(
-                "Cannot decode a request, so it is removed from the queue in Redis, and "
-                "is not sent: %(data).200r",
-                data=popped.data,
-            )
-            if popped.has_place:
-                self._worker.left(popped.number, popped.host, fetched=False)
-            self._worker.done(popped.number, self._worker.pushed)
+        except Exception as error:  # noqa: BLE001  A serialiser can raise any error.
+            if not self._has_unreadable:
+                self._has_unreadable = True
+                self._logger.error(
+                    "A request to %(host)s in the queue in Redis cannot be read: %(error)r. This "
+                    "worker does not send it, and leaves it to others, whose spider may have its "
+                    "callback. This is logged once: at its end, each worker logs how many no "
+                    "worker could read",
+                    host=popped.host,
+                    error=error,
+                )
             return None
         return found
+
+    def _lost(self) -> None:
+        """Push again what this worker has, since the queue is gone, and close the spider."""
+        self._leased.settle()
+        held = [*self._leased.all_popped, *self._handed_out]
+        self._handed_out.clear()
+        for popped in held:
+            self._worker.push(popped.queue, popped.score, popped.data)
+        if is_closing(self._crawler):
+            if not (held or self._worker.unsent or self._worker.last_count):
+                return  # The queue was empty when the spider began to close.
+        else:
+            self._frontier.stop("queue_lost")
+        self._logger.error(
+            "The queue %(key)s in Redis is lost: the server has another one, or none (FLUSHALL, a "
+            "restart without persistence?). The requests that waited there, and the fingerprints "
+            "of all requests, are lost. The %(count)d requests that this worker had are in the "
+            "queue again, and requests in flight end, so their pages may be fetched twice. The "
+            "worker closes; start the crawl again to fetch what is missing",
+            key=self.key,
+            count=self._worker.unsent,
+        )
 
     def _has(self) -> list[str]:
         """What this worker has, for the server after a lost answer."""
@@ -395,7 +439,14 @@ class HostQueue(Base):
 
     def _spider_closed(self) -> None:
         self._leased.settle()
-        self._worker.exchange(retires=True)
+        answer = self._worker.exchange(retires=True)
+        if answer is not None and answer.set_aside:
+            self._logger.error(
+                "%(count)d requests could be read by no worker so far, and were not sent. They stay "
+                "in Redis (%(key)s), for a worker whose spider has their callbacks",
+                count=answer.set_aside,
+                key=f"{self._prefix}:aside",
+            )
         if self._worker.unsent:
             self._logger.error(
                 "%(count)d requests are lost: they were in the memory of this worker, and the "

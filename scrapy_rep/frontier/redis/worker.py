@@ -81,7 +81,11 @@ class Popped(NamedTuple):
     queue: str
     data: bytes
     has_place: bool = True
-    """Whether it may be sent. If not, it is to be refused."""
+    """Whether it may be sent. If not, it is to be refused, or was set aside."""
+
+    score: bytes = b"0"
+    tried: str = ""
+    """The workers that could not read it, one name after the other."""
 
     @property
     def host(self) -> str:
@@ -134,6 +138,9 @@ class Answer(NamedTuple):
     has_place: bool = False
     returned: int = 0
     """How many requests have returned to the queue from a dead worker."""
+
+    set_aside: int = 0
+    """For a worker that ends, how many requests no worker could read so far."""
 
 
 class Link:
@@ -298,6 +305,7 @@ class Worker:
         wait_max: float = _FOREVER,
         on_paused: Callable[[str, float, float, float], None] = lambda *_: None,
         has: Callable[[], list[str]] = list,
+        on_lost: Callable[[], None] = lambda: None,
     ) -> None:
         """*on_paused* is called for each pause of a host that any worker has reported: with the
         name of the host, the seconds that are left (less than 0 after the pause), the last pause
@@ -305,7 +313,8 @@ class Worker:
         longer than *wait_max* are handed out during a pause, to be refused. *has* is called after a
         lost answer: it returns what this worker has, as :func:`leases_of` and the names of queues
         whose robots.txt it fetches. Everything else that the server has recorded for it returns to
-        the queue.
+        the queue. *on_lost* is called if the queue is gone, or another one has taken its place: it
+        pushes again what this worker has, and the worker gets nothing more.
         """
         self._link = link
         self._clock = clock
@@ -324,13 +333,18 @@ class Worker:
         self._wait_max = round(min(wait_max, _FOREVER) * 1000)
         self._on_paused = on_paused
         self._has = has
+        self._on_lost = on_lost
+        self._is_lost = False
+        self._mark = ""
         self.last_pause = 0
         """The number of the last pause that this worker knows."""
+
+        self._last_aside = 0
 
         self._paused: dict[str, tuple[float, float]] = {}
         self._left: list[list[str | int]] = []
         self._done: list[tuple[str, int]] = []
-        self._back: list[str] = []
+        self._back: list[list[str]] = []
         self._known: list[list[str | int]] = []
         self._unknown: list[list[str]] = []
         self._unsent: deque[tuple[Any, ...]] = deque()
@@ -376,7 +390,11 @@ class Worker:
 
     def back(self, number: str) -> None:
         """Report that this worker does not use a request that was handed out."""
-        self._back.append(number)
+        self._back.append([number])
+
+    def unreadable(self, popped: Popped) -> None:
+        """Report that this worker cannot read a request that was handed out: others may."""
+        self._back.append([popped.number, popped.tried])
 
     def known(self, queue: str, terms: Terms) -> None:
         """Report that the robots.txt of *queue* is known."""
@@ -385,7 +403,7 @@ class Worker:
 
     def unknown(self, queue: str, unreadable: Popped | None = None) -> None:
         """Report that another worker must fetch the robots.txt of *queue*. A request that is
-        *unreadable* is to be removed from it.
+        *unreadable* is to be set aside.
         """
         self._unknown.append([queue, *([unreadable.number] if unreadable else [])])
 
@@ -399,7 +417,7 @@ class Worker:
     def push(
         self,
         queue: str,
-        score: int,
+        score: int | bytes,
         data: bytes,
         seen: tuple[str, str] = ("", ""),
         *,
@@ -442,6 +460,11 @@ class Worker:
         return self._renewed_at + self.renews_every
 
     @property
+    def last_count(self) -> int:
+        """The number of requests that were not done at the last call."""
+        return self._count
+
+    @property
     def unsent(self) -> int:
         """The number of requests that the server has not taken yet."""
         return len(self._unsent)
@@ -455,10 +478,19 @@ class Worker:
             return self._count + self.unsent
         return max(self._count + self.unsent, 1)  # Zero would end the crawl.
 
-    def forget_unsent(self) -> None:
-        """Forget the requests that the server has not taken: the queue was cleared."""
+    def cleared(self) -> None:
+        """Note that the queue was cleared: the next call begins a new one, or joins it."""
         self._unsent.clear()
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Forget the queue that the server had."""
+        self._mark, self.last_pause, self._last_aside = "", 0, 0
         self._counted_until = float("-inf")
+        for each in (
+            self._known, self._unknown, self._left, self._done, self._back
+        ):  # fmt: skip
+            each.clear()
 
     # Calls.
 
@@ -482,7 +514,7 @@ class Worker:
             if answer is None or not (order or self.has_reports):
                 return answer
         if len(self._unsent) >= MAX_UNSENT:
-            order = {}
+            order = {"retires": order.get("retires", False)}
         while len(self._unsent) > MAX_UNSENT:
             if self._send({}, MAX_UNSENT) is None:
                 break
@@ -496,11 +528,14 @@ class Worker:
 
     def _send(self, order: Mapping[str, Any], most: int) -> Answer | None:
         """Send an order with all reports, and at most *most* of the collected requests."""
+        if self._is_lost:
+            order = {"retires": order.get("retires", False)}
         records = list(islice(self._unsent, most))
         taken = self.pushed - len(self._unsent) + len(records)
         later = [one for one in self._done if one[1] > taken]
         whole = {
             **_NOTHING_WANTED,
+            "mark": self._mark,
             "lease": self._lease,
             "limit": self.limits.at_once,
             "gap": self.limits.gap,
@@ -508,6 +543,7 @@ class Worker:
             "all_known": self._all_known,
             "wait_max": self._wait_max,
             "last_pause": self.last_pause,
+            "last_aside": self._last_aside,
             "known": self._known,
             "unknown": self._unknown,
             "left": self._left,
@@ -527,6 +563,13 @@ class Worker:
         )
         if found is None:
             return None
+        mark, *found = found
+        if not found:
+            self._on_lost()
+            self._begin_anew()
+            self._is_lost = True
+            return self._send(order, most)
+        self._mark = mark.decode()
         self._renewed_at, self._link.has_lost_answer = began, False
         # A number of requests is used for some time, so a distant server is seldom asked for it
         # alone.
@@ -547,7 +590,7 @@ class Worker:
             self._unsent.popleft()
         for index in seen:
             records[index][-1]()
-        return self._answer(*found)
+        return self._answer(found)
 
     def _pauses(self) -> list[list[str | int]]:
         now = self._clock.monotonic()
@@ -556,16 +599,10 @@ class Worker:
             for host, (until, own) in self._paused.items()
         ]
 
-    def _answer(
-        self,
-        returned: int,
-        has_place: int,
-        again: int,
-        last_pause: int,
-        pauses: Sequence[Any],
-        *items: Sequence[Any],
-    ) -> Answer:
-        self.last_pause, self.again = last_pause, again / 1000
+    def _answer(self, parts: list[Any]) -> Answer:
+        returned, has_place, again, self._last_aside, set_aside, *parts = parts
+        self.last_pause, pauses, found, refused, others, wanted = parts
+        self.again = again / 1000
         if returned:
             self._link.logger.warning(
                 "A worker has not renewed its lease for REP_QUEUE_LEASE seconds: the %(count)d "
@@ -573,16 +610,21 @@ class Worker:
                 count=returned,
             )
         for host, *times in pauses:
-            self._on_paused(host.decode(), *(each / 1000 for each in times))
-        found, refused, wanted = items
+            name = host.decode(errors="replace")
+            self._on_paused(name, *(each / 1000 for each in times))
         return Answer(
             [
                 *(_popped(each, has_place=True) for each in found),
                 *(_popped(each, has_place=False) for each in refused),
+                *(
+                    _popped(each, has_place=False, tried=tried.decode())
+                    for each, tried in others
+                ),
             ],
             [(_popped(item, has_place=False), delay / 1000) for item, delay in wanted],
             has_place=bool(has_place),
             returned=returned,
+            set_aside=set_aside,
         )
 
 
@@ -594,7 +636,8 @@ def leases_of(requests: Iterable[str], places: Iterable[str] = ()) -> list[str]:
     ]
 
 
-def _popped(found: bytes, *, has_place: bool) -> Popped:
-    _, queue, item = found.split(b"\n", 2)
+def _popped(found: bytes, *, has_place: bool, tried: str = "") -> Popped:
+    score, queue, item = found.split(b"\n", 2)
     number, data = item[:_NUMBER].decode(), item[_NUMBER:]
-    return Popped(number, queue.decode(), data, has_place)
+    name = queue.decode(errors="replace")
+    return Popped(number, name, data, has_place, score, tried)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ class Item:
     queue: str
     rank: tuple[int, int]
     holder: Member | None = None
+    tried: set[str] = field(default_factory=set)
+    """The workers that could not read it, while it is set aside."""
 
 
 @dataclass(eq=False)
@@ -96,6 +99,7 @@ class Model:
         self.at_once = at_once
         self.gap = ms(gap)
         self.items: list[Item] = []
+        self.aside: list[Item] = []
         self.hosts: dict[str, Host] = {}
         self.accounts: dict[Member, Account] = {}
 
@@ -153,6 +157,18 @@ class Model:
 
     # Requests.
 
+    def sets_aside(self, member: Member, number: str) -> None:
+        """The worker cannot read a request that it has."""
+        account = self.accounts[member]
+        member.places.pop(number, None)
+        account.places.pop(number, None)
+        item = member.had.pop(number)
+        if account.items.pop(number, None) is not None:
+            item.holder = None
+            item.tried.add(member.name)
+            self.items.remove(item)
+            self.aside.append(item)
+
     def tells(self, member: Member) -> None:
         """The worker reports which requests have ended."""
         account = self.accounts[member]
@@ -199,6 +215,17 @@ class Model:
 
     def popped(self, member: Member, popped: Popped) -> None:
         host = self.host(popped.queue)
+        if popped.tried:
+            [item] = (one for one in self.aside if one.name == popped.data.decode())
+            assert member.name not in item.tried
+            assert set(names_of(popped.tried)) == item.tried
+            item.holder = member
+            self.aside.remove(item)
+            self.items.append(item)
+            self.accounts[member].items[popped.number] = member.had[popped.number] = (
+                item
+            )
+            return
         if not popped.has_place:
             assert self.is_refused(popped.queue)
             self.taken(member, popped)
@@ -213,6 +240,7 @@ class Model:
     def taken(self, member: Member, popped: Popped) -> None:
         best = self.waiting(popped.queue)[0]
         assert popped.data.decode() == best.name
+        best.tried.clear()
         best.holder = member
         self.accounts[member].items[popped.number] = member.had[popped.number] = best
 
@@ -272,6 +300,11 @@ class Model:
     def _note_end(self, name: str) -> None:
         host = self.hosts[name]
         host.free = max(host.free, self.now + host.delay)
+
+
+def names_of(tried: str) -> list[str]:
+    """The names of workers, which are written one after the other."""
+    return re.findall(".{32}", tried)
 
 
 def host_of(queue: str) -> str:

@@ -5,6 +5,7 @@ once. ``tests/crawl/test_many_workers.py`` lets a server restart and hang under 
 from __future__ import annotations
 
 import logging
+import re
 from contextlib import ExitStack, contextmanager
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,11 @@ from redis.exceptions import ResponseError
 from scrapy import Request
 
 from scrapy_rep.frontier.redis import worker as worker_module
-from tests.frontier.redis.crawls import A, WorkerCrawl
+from scrapy_rep.frontier.redis.worker import leases_of
+from tests.frontier.redis.crawls import A, WorkerCrawl, decode_errors
 from tests.frontier.redis.shared import (
     EXEMPT,
+    HOUR,
     LEASE,
     PAGES,
     Shared,
@@ -334,3 +337,92 @@ def test_counter_that_is_lost_or_garbled(
     assert worker.count_all() == other.count_all() == 0
     warnings = messages(caplog, logging.WARNING)
     assert [text[:30] for text in warnings] == ["A counter of the queue in Redi"]
+
+
+def test_worker_that_ends_after_a_lost_answer(shared: Shared) -> None:
+    """A worker that ends returns all it has, also if it has missed an answer just before."""
+    worker, other = shared.worker(), shared.worker(lease=1000.0)
+    push(worker, EXEMPT, "1", "2")
+    one, two = take_some(worker, 2, at_once=9)
+    worker._link.has_lost_answer = True
+    worker._has = lambda: leases_of([one.number, two.number], [one.number])
+    retire(worker)
+    assert [each.data for each in take_some(other, 9, at_once=9)] == [b"1", b"2"]
+
+
+def test_queue_that_is_lost(shared: Shared, caplog: pytest.LogCaptureFixture) -> None:
+    """Workers whose queue is gone push again what they have, once each, with an error, and get
+    nothing more. A worker that starts later gets that, and notices nothing.
+    """
+    one, two = (WorkerCrawl(shared, obey=False) for _ in range(2))
+    one.push_pages(1, 2)
+    one.run()
+    one.collect(3)
+    two.push_pages(4)
+    two.run()
+    shared.redis.flushall()
+    shared.advance(0)
+    for crawl in (one, two):
+        crawl.settle(2)
+        assert crawl.queue.pop() is None
+        assert len(crawl.queue) > 0
+    texts = messages(caplog, logging.ERROR)
+    assert [re.findall(r"The (\d) requests", text) for text in texts] == [["3"], ["1"]]
+    assert shared.count() == 4
+    found = take_some(shared.worker(obeys=False), 9, at_once=9)
+    assert len(found) == 4
+    assert len(messages(caplog, logging.ERROR)) == 2
+
+
+def test_another_worker_clears_an_empty_queue(
+    shared: Shared, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With SCHEDULER_PERSIST = False, the first worker to end clears the queue. If that was empty,
+    the others have lost nothing. The last one leaves no key.
+    """
+    one, two = (WorkerCrawl(shared, obey=False) for _ in range(2))
+    assert len(one.queue) == len(two.queue) == 0
+    for crawl in (one, two):
+        crawl.queue.clear()
+        crawl.close()
+        crawl.closed()
+        assert not messages(caplog, logging.ERROR)
+    assert not shared.content()
+
+
+def test_garbled_members(shared: Shared, caplog: pytest.LogCaptureFixture) -> None:
+    """Members that this package has not written are set aside, or ignored, with one error. The
+    crawl goes on.
+    """
+    crawl = WorkerCrawl(shared, obey=False)
+    crawl.push_pages(1)
+    garbage = b"\xff\x00\n"
+    for name in (f"queue:{EXEMPT}", "ready", "wanted", "pauses", "aside", "workers"):
+        shared.redis.zadd(shared.key(name), {garbage: 1})
+    for name in (f"leases:{garbage!r}", "host:a.example"):
+        shared.redis.hset(shared.key(name), "=1", garbage)
+    shared.redis.zadd(shared.key("workers"), {repr(garbage): 1})
+    crawl.run()
+    crawl.settle(2)
+    assert crawl.on_network == [f"{A}/1"]
+    assert decode_errors(caplog) == 1
+
+
+def test_pauses_that_are_over(shared: Shared) -> None:
+    """Hosts that have answered well after a pause, or are forgotten, are removed from the list of
+    pauses. A later, shorter pause does not end the list.
+    """
+    worker = shared.worker()
+    worker.back_off("long.example", 30 * 24 * HOUR, 1.0)
+    for number in range(50):
+        worker.back_off(f"{number}.example", 7.0, 1.0)
+        assert acquire(worker, f"{number}", f"{number}.example") is False
+        shared.advance(11)
+        assert acquire(worker, f"{number}", f"{number}.example")
+        pause = worker.last_pause
+        worker.left(f"{number}", f"{number}.example", fetched=True, pause=pause)
+        worker.exchange()
+    members = shared.content()["pauses"]
+    assert "long.example" in members
+    assert len(members) <= 9
+    assert shared.ends_in("pauses") > 29 * 24 * HOUR

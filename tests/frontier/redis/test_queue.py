@@ -51,7 +51,7 @@ def test_host_that_is_given_up(
     shared: Shared, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The requests of an unreachable host are refused, whichever worker has pushed them, and the
-    queue is empty after that. One that can't be deserialized is removed with an error.
+    queue is empty after that. One that can't be deserialized is set aside with an error.
     """
     one, two = (WorkerCrawl(shared, REP_WAIT_MAX=10) for _ in range(2))
     two.push_pages(*range(10))
@@ -66,7 +66,7 @@ def test_host_that_is_given_up(
     results = [*one.ended.values(), *two.ended.values()]
     assert [type(each) for each in results] == [RobotsDenied] * 10
     assert len(one.queue) == 0
-    assert decode_errors(caplog) == 1
+    assert 1 <= decode_errors(caplog) <= 2
 
 
 def test_duplicates(shared: Shared) -> None:

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from scrapy_rep.frontier.redis.worker import Answer, Limits, Terms, leases_of
+from scrapy_rep.frontier.redis.worker import Answer, Limits, Popped, Terms, leases_of
 from tests.frontier.redis.machine import Item, Member, Model, ms
 from tests.frontier.redis.shared import (
     EXEMPT,
@@ -169,7 +169,11 @@ class SharedQueueMachine(RuleBasedStateMachine):
         for popped, delay in answer.wanted:
             model.fetches(member, popped.queue)
             assert ms(delay) == model.host(popped.queue).delay
-        if len(answer.found) < most:
+        if most:
+            assert not [one for one in model.aside if member.name not in one.tried][
+                most:
+            ]
+        if len([one for one in answer.found if not one.tried]) < most:
             not_known = self.shared.content().get("wanted", {})
             for queue in QUEUES:
                 if model.waiting(queue) and queue not in not_known:
@@ -203,6 +207,17 @@ class SharedQueueMachine(RuleBasedStateMachine):
             del member.had[done]
             member.worker.done(done)
             member.done.append(done)
+
+    @precondition(lambda self: any(member.had for member in self.members))
+    @rule(number=members, which=which)
+    def set_aside(self, number: int, which: int) -> None:
+        """The worker has no callback of this name: others may have it."""
+        member = self.member(number)
+        if member.had:
+            name = [*member.had][which % len(member.had)]
+            tried = "".join(sorted(member.had[name].tried))
+            member.worker.unreadable(Popped(name, "", b"", tried=tried))
+            self.call(member, lambda: self.model.sets_aside(member, name))
 
     @rule(number=members)
     def tell(self, number: int) -> None:
@@ -290,6 +305,8 @@ class SharedQueueMachine(RuleBasedStateMachine):
             assert names == [item.name for item in model.waiting(queue)]
             assert not names or queue in ready or queue in wanted
         assert int(content.get("count", 0)) == len(model.items)
+        aside = {each.rpartition("\n")[2][14:] for each in content.get("aside", {})}
+        assert aside == {item.name for item in model.aside}
         leases = [name for name in content if name.startswith("leases:")]
         assert {
             name.removeprefix("leases:"): sorted(content[name]) for name in leases
@@ -324,6 +341,9 @@ class SharedQueueMachine(RuleBasedStateMachine):
             self.pass_time(min(self.members[0].worker.again, LEASE / 4))
         took = (self.model.now - began) / 1000
         assert not self.model.items, f"{len(self.model.items)} are never handed out"
+        names = {member.name for member in self.members}
+        assert all(names <= item.tried for item in self.model.aside)
+        assert all(member.worker.count_all() == 0 for member in self.members)
         assert took < 5 * LEASE + WAIT_MAX + 10 + (7 + 3 + 20) * (items + 1), (
             f"It took {took} s"
         )
@@ -346,7 +366,14 @@ class SharedQueueMachine(RuleBasedStateMachine):
         for _ in range(WORKERS + len(self.model.accounts)):
             self.pass_time(LEASE / 4)
             self.tell(0)
-        names = self.shared.content().keys() - {"number", "count", "workers"}
+        names = self.shared.content().keys()
+        names -= {
+            "number",
+            "count",
+            "workers",
+            "mark",
+            *["aside"] * bool(self.model.aside),
+        }
         assert all(name.startswith(("host:", "pauses")) for name in names), names
         for name in names:
             assert self.shared.ends_in(name) <= 25 * HOUR

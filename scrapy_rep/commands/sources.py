@@ -18,7 +18,7 @@ from scrapy_rep.protocol.origins import Origin, origin_of
 from scrapy_rep.protocol.reasons import outcome
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.decisions import Reason
-from scrapy_rep.stores.memory import LRU
+from scrapy_rep.stores.memory import LRU, parsed_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -162,7 +162,7 @@ class Live(Source):
         for origin, result in zip(missing, results, strict=True):
             site = LoadedRobotsTxt(result)
             self._rules[origin] = self._rules[origin]._replace(site=site)
-            self._kept.put(origin, site, site.read_as(self._profile.dialect).weight)
+            self._kept.put(origin, site, parsed_size(result.body))
 
     def rules(self, origin: Origin | None) -> Rules:
         return Rules() if origin is None else self._rules[origin]

@@ -90,10 +90,7 @@ class Judge:
         if case.is_for_robotstxt:
             return ROBOTS_TXT, None
         assert case.known is not None
-        try:
-            return self._judge_by(case.known.robots, case)
-        finally:
-            self._hosts.cache.update_weight(case.known)
+        return self._judge_by(case.known.robots, case)
 
     def judge_own(self, request: RobotsTxtRequest) -> None:
         """Raise RobotsDenied if *request*, of this package for another file than robots.txt, is

@@ -118,12 +118,6 @@ class RobotsTxtCache:
             return known._replace(tdmrep=tdmrep.of(TdmRep))
         return None if self._may_fetch(known.robots, tdmrep_url(origin)) else known
 
-    def update_weight(self, known: Known) -> None:
-        """Update the size with which a robots.txt counts towards the memory limit, after it has
-        decided about a request.
-        """
-        self._memory.weigh(known.origin, known.robots)
-
     async def learn(
         self, origin: Origin, causes: Causes, *, stale: Entry | None = None
     ) -> Known:

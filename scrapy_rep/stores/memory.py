@@ -1,4 +1,4 @@
-"""The files that this process has in memory, in a bounded number of bytes."""
+"""The entries that this process has in memory, in a bounded number of bytes."""
 
 from __future__ import annotations
 
@@ -26,10 +26,14 @@ Key: TypeAlias = Origin | str
 _PARSED_SHARE = 4
 """The share of the memory that parsed files may take is one in this many."""
 
-# The bytes that Python's objects take besides the text in them, as measured: for a parsed file
-# its key, entry, result and headers; for a packed one its key.
-_PARSED_OVERHEAD = 520
+# The bytes that Python's objects take besides the bytes in them, as measured: for a packed entry
+# its key; for a parsed file its key, entry, result and headers too.
 _PACKED_OVERHEAD = 580
+_PARSED_OVERHEAD = 1_600
+
+# The bytes that a line of a robots.txt can take at most once it is indexed, which happens when it
+# is first used: as a rule; more for each "*" in it; and as a record of usage preferences.
+_OF_LINE, _OF_WILDCARD, _OF_RECORD = 110, 240, 2_000
 
 
 class LRU(Generic[V]):
@@ -47,25 +51,21 @@ class LRU(Generic[V]):
         self._kept.move_to_end(key)
         return self._kept[key][0]
 
-    def pop(self, key: Hashable) -> V | None:
-        """Remove the value of *key*, and return it; None if there is none."""
-        value, size = self._kept.pop(key, (None, 0))
+    def pop(self, key: Hashable) -> None:
+        """Remove the value of *key*, if there is one."""
+        _, size = self._kept.pop(key, (None, 0))
         self.size -= size
-        return value
 
-    def put(self, key: Hashable, value: V, size: int) -> list[tuple[Hashable, V]]:
-        """Store *value* under *key*. Return the items that this displaced, those that were not
-        used for longest. *value* itself stays, whatever its size.
+    def put(self, key: Hashable, value: V, size: int) -> None:
+        """Store *value* under *key*, in place of those that were not used for longest. *value*
+        itself stays, whatever its size.
         """
         self.pop(key)
         self._kept[key] = value, size
         self.size += size
-        displaced = []
         while self.size > self._max_size and len(self._kept) > 1:
-            old_key, (old, old_size) = self._kept.popitem(last=False)
+            _, (_, old_size) = self._kept.popitem(last=False)
             self.size -= old_size
-            displaced.append((old_key, old))
-        return displaced
 
 
 @dataclass(slots=True)
@@ -81,9 +81,6 @@ class File:
     learned: float
     """The time of the monotonic clock since which this process knows the entry."""
 
-    weight: int
-    """The bytes that *parsed* took when it was last weighed."""
-
     def of(self, kind: type[P]) -> P:
         """The parsed file, which is of this *kind*."""
         assert isinstance(self.parsed, kind)
@@ -96,65 +93,66 @@ class _Packed(NamedTuple):
 
 
 class Memory:
-    """Files by key, in at most *max_bytes* together.
+    """Entries by key, packed as in a store, and the files that *parse* makes of those that were
+    used last: together in at most *max_bytes*, and a single file more.
 
-    The files that were used last are kept parsed, in a quarter of the bytes. The others are packed
-    as in a store, which takes a tenth of the memory, and are parsed again by *parse* when they
-    are next used.
+    A file is parsed again when it is next used. Packed, it takes a tenth of the memory.
     """
 
     def __init__(
         self, max_bytes: int, parse: Callable[[Key, Entry], RobotsTxt | TdmRep]
     ) -> None:
         parsed_bytes = max_bytes // _PARSED_SHARE
-        self._parsed: LRU[File] = LRU(parsed_bytes)
         self._packed: LRU[_Packed] = LRU(max_bytes - parsed_bytes)
+        self._parsed: LRU[File] = LRU(parsed_bytes)
         self._parse = parse
 
     @property
     def size(self) -> int:
-        """The bytes with which all files count."""
-        return self._parsed.size + self._packed.size
+        """The bytes with which all entries and files count."""
+        return self._packed.size + self._parsed.size
 
     def get(self, key: Key) -> File | None:
         """The file of *key*, which counts as used now; None if it is not in memory."""
-        file = self._parsed.get(key)
-        if file is None and (packed := self._packed.pop(key)) is not None:
+        packed, file = self._packed.get(key), self._parsed.get(key)
+        if file is None and packed is not None:
             # An entry with times before 1970, by a clock that was set, is forgotten.
             with suppress(ValueError):
-                entry = loads(packed.data, url_of(key))
-                return self.put(key, entry, packed.learned)
+                return self._keep(key, loads(packed.data, url_of(key)), packed.learned)
         return file
 
     def put(self, key: Key, entry: Entry, learned: float) -> File:
-        """Parse *entry*, and keep the file as that of *key*."""
-        self._packed.pop(key)
-        parsed = self._parse(key, entry)
-        file = File(entry, parsed, entry.fetched, learned, parsed.weight)
-        self._keep(key, file)
+        """Keep *entry* as that of *key*, and parse it."""
+        try:
+            packed = _Packed(dumps(entry), learned)
+        except ValueError:
+            # It is too long, and forgotten when its file is.
+            self._packed.pop(key)
+        else:
+            self._packed.put(key, packed, len(packed.data) + _PACKED_OVERHEAD)
+        return self._keep(key, entry, learned)
+
+    def _keep(self, key: Key, entry: Entry, learned: float) -> File:
+        file = File(entry, self._parse(key, entry), entry.fetched, learned)
+        self._parsed.put(key, file, _PARSED_OVERHEAD + _text_size(entry))
         return file
-
-    def weigh(self, key: Key, parsed: RobotsTxt) -> None:
-        """Weigh *parsed* again, if it is the file of *key*: it indexes its rules when they are
-        first used, and the index can take many times the memory of the text.
-        """
-        file = self._parsed.get(key)
-        if file is not None and file.parsed is parsed and file.weight != parsed.weight:
-            file.weight = parsed.weight
-            self._keep(key, file)
-
-    def _keep(self, key: Key, file: File) -> None:
-        size = file.weight + _text_size(file.entry) + _PARSED_OVERHEAD
-        for old_key, old in self._parsed.put(key, file, size):
-            # An entry that is too long to be written is forgotten.
-            with suppress(ValueError):
-                packed = _Packed(dumps(old.entry), old.learned)
-                size = len(packed.data) + _PACKED_OVERHEAD
-                self._packed.put(old_key, packed, size)
 
 
 def url_of(key: Key) -> str:
     return key if isinstance(key, str) else key.robotstxt_url
+
+
+def parsed_size(body: bytes) -> int:
+    """The most bytes that a file with this *body* can take once it is parsed and indexed."""
+    lines = 1 + body.count(b"\n") + body.count(b"\r")
+    # Those for usage preferences: "Content-Usage", and the objects of a tdmrep.json.
+    records = body.lower().count(b"content-") + body.count(b"{")
+    return (
+        2 * len(body)
+        + _OF_LINE * lines
+        + _OF_WILDCARD * body.count(b"*")
+        + _OF_RECORD * records
+    )
 
 
 def _text_size(entry: Entry) -> int:
@@ -165,5 +163,5 @@ def _text_size(entry: Entry) -> int:
             *result.redirects,
             *(value for _, value in result.headers),
         ]
-        size += len(result.body) + sum(map(len, texts))
+        size += len(result.body) + parsed_size(result.body) + sum(map(len, texts))
     return size

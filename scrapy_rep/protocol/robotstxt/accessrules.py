@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 _MAX_FOLLOWED = 32
 """The number of sequences of product tokens whose rules are kept. A crawl has few."""
 
-# The size of an instance in memory without its text, in bytes.
-_EMPTY_WEIGHT = 1_060
-
 # Text of at least this many bytes is compressed after the rules are sorted. Most files are
 # shorter, and the few longer ones take most of the memory.
 _WORTH_PACKING = 2049
@@ -73,14 +70,6 @@ class CrawlerRules:
             or dialect.nul_ends_line
             or dialect.line_limit is not None
         )
-
-    @property
-    def weight(self) -> int:
-        """The approximate size in memory, in bytes."""
-        weight: int = self.usage.weight if self.usage else 0
-        if self.rules is not None:
-            return weight + self.rules.weight
-        return weight + sum(len(text) for text, _ in self._texts)
 
     def first_answer(self, target: str) -> bool | None:
         """Return whether *target* is allowed at the first call, from the few rules that may
@@ -157,12 +146,6 @@ class AccessRules:
     def body(self) -> bytes:
         """The bytes that were parsed."""
         return zlib.decompress(self._body) if self._is_packed else self._body
-
-    @property
-    def weight(self) -> int:
-        """The approximate size in memory, in bytes: of the text and of rules parsed so far."""
-        weight = _EMPTY_WEIGHT + len(self._body)
-        return weight + sum(each.weight for each in self._crawlers.values())
 
     @property
     def sitemaps(self) -> tuple[str, ...]:

@@ -47,9 +47,6 @@ _MAX_SEARCHED = 1_000_000
 # How many octets the rules may have that a first answer sorts: so few never reach MAX_COMPARED.
 _MAX_NEAR = 2_048
 
-# The size of a rule in memory, in bytes, by its shape: measured on rules of 10 to 30 octets.
-_LITERAL_WEIGHT, _WILDCARD_WEIGHT = 110, 350
-
 _LITERAL = re.compile(rf"/[{paths.NORMAL_CLASS}]*").fullmatch
 """Matches a value that is a normalized literal pattern."""
 
@@ -90,7 +87,7 @@ class RuleList:
 
     __slots__ = (
         "_best", "_dialect", "_exact", "_heads", "_marks", "_parents", "_patterns",
-        "_values", "_wildcards", "weight",
+        "_values", "_wildcards",
     )  # fmt: skip
 
     def __init__(self, lines: Iterable[PlainLine], dialect: Dialect) -> None:
@@ -138,10 +135,6 @@ class RuleList:
         self._parents = _compact(parents)
         self._best = _compact(best)
         """For each literal, the lowest place of those that it begins with, and of itself."""
-
-        self.weight = (len(heads) + len(exact)) * _LITERAL_WEIGHT
-        self.weight += len(self._wildcards) * _WILDCARD_WEIGHT
-        """The approximate size in memory, in bytes."""
 
     def winner(self, target: str) -> int:
         """Return the place of the rule that decides on *target*, or one that :meth:`allows` and

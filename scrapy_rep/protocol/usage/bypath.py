@@ -21,9 +21,6 @@ MAX_COMPARED = 4_000_000
 """How many octets are compared for one target, counted for each pattern that is more than a
 prefix: a target of 1 KB with 4,000 patterns, which takes some hundredths of a second."""
 
-# The size of a record and its statements in memory, in bytes, measured on 30-octet records.
-_WEIGHT = 2_000
-
 
 class StatementsByPath:
     """The usage statements of records, each with the path that it is about.
@@ -55,11 +52,6 @@ class StatementsByPath:
             any(pattern.segments[1:]) or "?" in pattern.segments[0]
             for _, pattern, _ in self._ranked
         )
-
-    @property
-    def weight(self) -> int:
-        """The approximate size in memory, in bytes."""
-        return _WEIGHT * (1 + len(self._ranked))
 
     def for_target(self, target: str) -> Statements:
         """Return the statements that count for *target*.

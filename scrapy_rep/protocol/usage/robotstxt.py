@@ -46,8 +46,6 @@ _RULES = frozenset({*RULES, "content-usage"})
 # How many bytes of usage records are read for one crawler: more than any site has. Parsing a
 # dictionary takes a thousand times as long as parsing a rule.
 _MAX_READ = 50_000
-# The size of UsageRecords in memory without its indexes, in bytes.
-_WEIGHT = 2_000
 
 
 def may_state_usage(body: bytes, dialect: Dialect) -> bool:
@@ -61,7 +59,7 @@ def may_state_usage(body: bytes, dialect: Dialect) -> bool:
 class UsageRecords:
     """The usage records of a robots.txt that apply to one crawler."""
 
-    __slots__ = ("_by_path", "_licenses", "weight")
+    __slots__ = ("_by_path", "_licenses")
 
     def __init__(
         self, body: bytes, agents: str | tuple[str, ...], dialect: Dialect
@@ -93,8 +91,6 @@ class UsageRecords:
                     for statement in statements_of(line, whose)
                     if "://" in statement.label  # An absolute URI (RSL 1.0, 4.4.1).
                 )
-        self.weight = _WEIGHT + sum(each.weight for each in self._by_path)
-        """The approximate size in memory, in bytes."""
 
     def of_target(self, target: str) -> UsagePreferences:
         """Return the preferences for a URL with *target* that the crawler may fetch."""

@@ -38,7 +38,7 @@ _IN_SEQUENCE = replace(RFC9309, name="tdmrep", rule_choice="first")
 class TdmRep:
     """The rules of a tdmrep.json. Create it with :meth:`parse`. It is immutable."""
 
-    __slots__ = ("_statements", "is_valid", "weight")
+    __slots__ = ("_statements", "is_valid")
 
     def __init__(self, rules: list[Any] | None) -> None:
         self.is_valid = rules is not None
@@ -46,7 +46,6 @@ class TdmRep:
 
         self._statements = StatementsByPath(_records(rules or []), _IN_SEQUENCE)
 
-        self.weight = self._statements.weight
         """The approximate size in memory, in bytes."""
 
     @classmethod

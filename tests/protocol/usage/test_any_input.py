@@ -171,7 +171,6 @@ def test_hostile(kind: str, text: bytes) -> None:
         for agent in ("bot", "a1"):
             for url in (URL, URL + "b", "https://example.com/1", QUERY):
                 found = robots.usage(url, agent)
-        assert robots.weight < 64 * KIB_500
     elif kind == "field":
         found = UsagePreferences.parse([(name, text) for name in FIELDS * 200])
     elif kind == "page":

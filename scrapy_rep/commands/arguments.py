@@ -115,16 +115,14 @@ SUBCOMMANDS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
         ),
     ),
     "report": (
-        "Write a report on past crawls: as one HTML file, as CSV files, or as JSON",
+        "Write a report on past crawls, as one HTML file or as JSON",
         (
             _LEDGERS,
-            _list("--against", "LEDGER", "say what has changed since this ledger of an earlier crawl"),
             _value(
                 "-o --output", "FILE",
                 "the page to write, or - for standard output (default: robots-report.html; none, "
-                "with --csv or --json)",
+                "with --json)",
             ),
-            _value("--csv", "FOLDER", "write each table, with all rows, as a CSV file into this folder"),
             _flag("--json", "write the whole report, with all rows, as one JSON object"),
             _value("--hosts", "N", "list at most this many hosts (default: %(default)s)", type=int, default=10_000),
             _value(

@@ -83,3 +83,23 @@ CREATE TABLE progress (         -- of a crawl, in one minute
     waiting INTEGER,            -- requests in the queue, at most; NULL: not known
     PRIMARY KEY (crawl, minute)
 );
+
+-- Views for queries by hand.
+
+CREATE VIEW withheld AS         -- what was refused, dropped or annotated, and why
+SELECT datetime(decision.time, 'unixepoch') AS time, verdict, subject, decision.url AS url, page,
+       layer, reason, line, statement, datetime(fetched, 'unixepoch') AS fetched, status,
+       decision.crawl AS crawl
+FROM decision LEFT JOIN snapshot ON snapshot.id = decision.snapshot
+WHERE verdict NOT IN ('allowed', 'noted');
+
+CREATE VIEW pages_by_day AS
+SELECT date(hour, 'unixepoch') AS day, origin, sum(pages) AS pages, sum(bytes) AS bytes
+FROM traffic GROUP BY day, origin HAVING sum(pages) > 0;
+
+CREATE VIEW shortest_gaps AS    -- from an answer to the next request, by delay or pause
+SELECT origin, 'delay' AS kind, delay AS asked, gap, min(gap / delay) AS ratio
+FROM traffic WHERE delay > 0 AND gap IS NOT NULL GROUP BY origin
+UNION ALL
+SELECT origin, 'pause', pause, resumed, min(resumed / pause)
+FROM traffic WHERE pause > 0 AND resumed IS NOT NULL GROUP BY origin;

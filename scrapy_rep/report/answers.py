@@ -50,6 +50,9 @@ def headline(total: Row, check: dict[str, Any]) -> dict[str, Any]:
             forbidden, pages = check["forbidden"], count(total["let_through"], "page")
             said = f"{forbidden:,} of {pages} fetched {_was(forbidden)} forbidden"
             kept = not (forbidden or total["arrived"])
+        elif by_override := total["let_through_by_override"]:
+            pages = count(by_override, "page")
+            said = f"{pages} {_was(by_override)} fetched because of an override"
     return {"headline": said, "kept": kept, "notes": notes}
 
 
@@ -90,7 +93,8 @@ def _notes(total: Row, check: dict[str, Any]) -> list[str]:
             f"{count(arrived, 'forbidden page')} fetched by a browser that a "
             "redirect or a script led there; the spider did not receive the response."
         )
-    if by_override := total["let_through_by_override"]:
+    by_override = total["let_through_by_override"]
+    if by_override and total["let_through"]:
         pages = count(by_override, "more page")
         notes.append(f"{pages} fetched because of an override.")
     if only_refusals := total["crawls"] - total["complete"]:

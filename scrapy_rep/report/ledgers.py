@@ -84,14 +84,21 @@ class Ledgers:
     def __init__(self, paths: Sequence[str], limits: Limits) -> None:
         """Raises LedgerError for a file that is damaged or is not a ledger."""
         self.limits = limits
-        self.crawls: list[dict[str, Any]] = []
-        """What :func:`crawls_of` yields, the earliest first, with the number of the ``ledger``."""
+        found: list[dict[str, Any]] = []
         for number, path in enumerate(paths):
             with closing(open_ledger(path)) as ledger, reading(path):
                 ledger.text_factory = partial(str, encoding="utf-8", errors="replace")
-                for crawl in crawls_of(ledger, path):
-                    self.crawls.append({**crawl, "ledger": number})
-        self.crawls.sort(key=itemgetter("started"))
+                of_path = crawls_of(ledger, path)
+                found += [{**crawl, "ledger": number} for crawl in of_path]
+        found.sort(key=_state)
+        latest = {_identity(crawl): crawl for crawl in found}
+        self.crawls = sorted(latest.values(), key=itemgetter("started"))
+        """What :func:`crawls_of` yields, the earliest first, with the number of the ``ledger``. A
+        crawl that is in a ledger and in a copy of it counts once."""
+        self._copies: dict[int, list[int]] = {}
+        for crawl in found:
+            if latest[_identity(crawl)] is not crawl:
+                self._copies.setdefault(crawl["ledger"], []).append(crawl["id"])
         with ExitStack() as opened, reading(", ".join(paths)):
             connection = sqlite3.connect("", uri=True, isolation_level=None)
             self.database = opened.enter_context(closing(connection))
@@ -108,12 +115,6 @@ class Ledgers:
             self.database.executescript(f"BEGIN; {_VIEWS.read_text('utf-8')}")
             note_facts(self)
             self.close = opened.pop_all().close
-
-    def compare(self, other: Ledgers) -> None:
-        """Fill the view of what differs from *other* ledgers."""
-        self.database.execute("INSERT INTO now SELECT * FROM figure")
-        insert = "INSERT INTO before VALUES (?, ?, ?)"
-        self.database.executemany(insert, map(tuple, other.view("figure")))
 
     def view(self, name: str, **columns: object) -> sqlite3.Cursor:
         """Return the rows of a view, all of them or those with the given values."""
@@ -165,10 +166,14 @@ class Ledgers:
         file = f"ledger{min(number, IN_PLACE)}"
         address = Path(path).resolve().as_uri() + "?mode=ro"
         self.database.execute(f"ATTACH ? AS {file}", (address,))
-        return {
-            table: template.format(ledger=number, file=file, rows=select(table, file))
-            for table, template in _ROWS.items()
-        }
+        copies = ", ".join(map(str, self._copies.get(number, ())))
+        selects = {}
+        for table, template in _ROWS.items():
+            rows = select(table, file)
+            if table != "body":
+                rows += f" WHERE crawl NOT IN ({copies})"
+            selects[table] = template.format(ledger=number, file=file, rows=rows)
+        return selects
 
 
 def _text(octets: bytes) -> str:
@@ -190,6 +195,16 @@ def crawls_of(ledger: sqlite3.Connection, path: str) -> Iterator[dict[str, Any]]
             "versions": read_json(row["versions"], dict),
             "every_decision": level == "all",
         }
+
+
+def _identity(crawl: dict[str, Any]) -> tuple[object, ...]:
+    """Return what is the same in a ledger and in a copy of it."""
+    return tuple(crawl[name] for name in ("id", "spider", "user_agent", "started"))
+
+
+def _state(crawl: dict[str, Any]) -> tuple[bool, int]:
+    """Return a key by which a later state of a crawl comes after an earlier one."""
+    return crawl["ended"] is not None, Path(crawl["path"]).stat().st_size
 
 
 def _row(crawl: dict[str, Any]) -> tuple[object, ...]:

@@ -53,9 +53,8 @@ _VERDICTS = {
 }
 
 
-def render(ledgers: Ledgers, now: float, compared: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the page in parts. *now* is the time of the report; *compared* are the paths of the
-    ledgers that it is compared with.
+def render(ledgers: Ledgers, now: float) -> Iterator[str]:
+    """Yield the page in parts. *now* is the time of the report.
 
     The templates take most rows from the views, and show them as they are.
     """
@@ -73,7 +72,6 @@ def render(ledgers: Ledgers, now: float, compared: Sequence[str] = ()) -> Iterat
         "view": ledgers.view,
         "example": ledgers.example,
         "excerpt": partial(excerpt, ledgers),
-        "compared": compared,
         "now": now,
     }
     stream = _environment().get_template("page.html").stream(given)
@@ -102,7 +100,7 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     formats: tuple[Callable[..., Any], ...] = (
-        by, left_out, outcome, read_texts, visible, shown.count, shown.duration, shown.figure,
+        by, left_out, outcome, read_texts, visible, shown.count, shown.duration,
         shown.moment, shown.octets, shown.ratio, shown.setting, shown.status, shown.whole,
     )  # fmt: skip
     environment.filters |= {each.__name__: each for each in formats}

@@ -74,15 +74,6 @@ def span(first: float, last: float) -> str:
     return f"{start} to {time if start.startswith(f'{day} ') else end}"
 
 
-def figure(value: float | str | None) -> str:
-    """Format what is compared: a number, a text, or None."""
-    if value is None:
-        return "–"
-    if isinstance(value, str):
-        return visible(value, 100)
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
-
-
 def ratio(value: float | None) -> str:
     """Format how many times a delay something is, rounded down: 0.999 is not 1."""
     return "–" if value is None else f"{int(value * 100) / 100:,.2f}"

@@ -1,14 +1,11 @@
-"""The tables of a report for programs: as one dict, or as CSV files."""
+"""A report for programs, as one dict."""
 
 from __future__ import annotations
 
-import csv
-from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from scrapy.settings import default_settings
 
-from scrapy_rep.protocol.display import visible
 from scrapy_rep.report.answers import answers, headline
 from scrapy_rep.report.robotstxt import check
 from scrapy_rep.report.shown import iso_time
@@ -34,17 +31,13 @@ TABLES = {
     "without-robotstxt": "without",
     "unreachable": "outage",
     "overridden": "overridden",
-    "differences": "difference",
 }
-"""The view of each table, by the name of its file. Its columns are those of the view."""
+"""The view of each table, by its name. Its columns are those of the view."""
 
 # The columns that only make or limit the page; so do those that end with "_of_host".
 _OF_PAGE = frozenset({
-    "ledger", "crawl", "first", "file", "number", "judged", "place", "of_all", "much",
+    "ledger", "crawl", "first", "file", "number", "judged", "place", "of_all",
 })  # fmt: skip
-
-_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""How a cell begins that a spreadsheet may read as a formula."""
 
 
 def as_dict(ledgers: Ledgers, now: float) -> dict[str, Any]:
@@ -105,27 +98,3 @@ def columns(names: list[str]) -> list[str]:
     return [
         name for name in names if not (name in _OF_PAGE or name.endswith("_of_host"))
     ]
-
-
-def as_csv(ledgers: Ledgers, table: str) -> Iterator[str]:
-    """Yield the lines of a CSV file. No cell is a formula for a spreadsheet."""
-    names = [column[0] for column in ledgers.view(TABLES[table]).description]
-    yield _line(columns(names))
-    for row in rows(ledgers, table):
-        yield _line([_cell(value) for value in row.values()])
-
-
-def _cell(value: Any) -> Any:
-    """Return a value as a cell has it, on one line. A text that a spreadsheet may read as a formula
-    begins with a quote.
-    """
-    if isinstance(value, str):
-        written = visible(value)
-        return f"'{written}" if written.lstrip().startswith(_FORMULA) else written
-    return "" if value is None else value
-
-
-def _line(cells: list[Any]) -> str:
-    written = StringIO()
-    csv.writer(written).writerow(cells)
-    return written.getvalue()

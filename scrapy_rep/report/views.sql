@@ -11,10 +11,6 @@
 CREATE TEMPORARY TABLE asked (origin, delay, PRIMARY KEY (origin));
 CREATE TEMPORARY TABLE named (origin, crawler, operator, purpose, forbids, line);
 
--- Filled if there is another report to compare with: its figures, and those of this one.
-CREATE TEMPORARY TABLE before (origin, what, value, PRIMARY KEY (origin, what));
-CREATE TEMPORARY TABLE now (origin, what, value, PRIMARY KEY (origin, what));
-
 -- The decisions, counted. The other views read these rows, which are few, where they can.
 CREATE TEMPORARY TABLE tally AS
 SELECT ledger, crawl, origin, sha256, layer, verdict, reason, line, statement, source,
@@ -358,40 +354,3 @@ CREATE TEMPORARY VIEW bar AS
 SELECT *, (start_at - min(start_at) OVER ()) / seconds AS place,
        max(fetched + refused) OVER () AS most, max(waiting) OVER () AS most_waiting
 FROM timeline JOIN scale ORDER BY start_at;
-
--- Figures of the whole, whose origin is empty, and of each host, to compare with another report.
-CREATE TEMPORARY VIEW figure AS
-SELECT '' AS origin, 'hosts' AS what, hosts AS value FROM total
-UNION ALL SELECT '', 'hosts without robots.txt', without FROM total
-UNION ALL SELECT '', 'hosts unreachable', unreachable FROM total
-UNION ALL SELECT '', 'pages fetched', pages FROM moved_in_all WHERE hosts
-UNION ALL SELECT '', 'bytes fetched', bytes FROM moved_in_all WHERE hosts
-UNION ALL SELECT '', verdict || ', ' || layer || ': ' || reason, sum(times)
-FROM outcome WHERE verdict NOT IN ('allowed', 'noted') GROUP BY 1, 2
-UNION ALL SELECT '', 'hosts whose delay was not kept', known - kept FROM delays_in_all
-UNION ALL SELECT '', 'hosts that name AI crawlers', count(DISTINCT origin) FROM named
-UNION ALL SELECT origin, 'pages fetched', pages FROM moved WHERE pages
-UNION ALL SELECT origin, 'bytes fetched', bytes FROM moved WHERE pages
-UNION ALL SELECT origin, verdict, sum(times) FROM tally
-WHERE verdict IN ('refused', 'dropped', 'annotated') AND origin != '' GROUP BY 1, 2
-UNION ALL SELECT origin, 'robots.txt', access || coalesce(' ' || status, '') FROM latest
-UNION ALL SELECT origin, 'content of robots.txt (SHA-256)', substr(sha256, 1, 12) FROM latest
-WHERE sha256 IS NOT NULL
-UNION ALL SELECT origin, 'delay asked for, in seconds', delay FROM asked WHERE delay > 0
-UNION ALL SELECT origin, 'forbidden to ' || crawler, forbids FROM named GROUP BY 1, 2;
-
--- What differs from the report that is compared with: first the whole, then the hosts whose
--- refusals and pages differ most.
-CREATE TEMPORARY VIEW difference AS
-SELECT origin, what, was, value, count(*) OVER () AS of_all,
-       max(abs(coalesce(CAST(value AS REAL), 0) - coalesce(CAST(was AS REAL), 0))
-           * (what IN ('refused', 'dropped', 'pages fetched'))) OVER (PARTITION BY origin) AS much
-FROM (
-    SELECT now.origin AS origin, now.what AS what, before.value AS was, now.value AS value
-    FROM now LEFT JOIN before USING (origin, what)
-    UNION ALL
-    SELECT before.origin, before.what, before.value, NULL
-    FROM before LEFT JOIN now USING (origin, what) WHERE now.value IS NULL
-)
-WHERE was IS NOT value
-ORDER BY origin != '', much DESC, origin, what LIMIT (SELECT others FROM limits);

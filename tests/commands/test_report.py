@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
 import resource
+import shutil
+import sqlite3
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -19,7 +20,7 @@ from scrapy_rep.commands.urls import read_file
 from scrapy_rep.report import tables
 from scrapy_rep.report.ledgers import NO_LIMITS, Ledgers
 from tests.commands.rep import SCHEMAS, Rep
-from tests.report.ledgers import NEWS, PRESS, START, Ledger, eventful, hostile, measured
+from tests.report.ledgers import Ledger, eventful, hostile, measured
 
 ORIGIN = "https://a.example"
 PAGE = Path("robots-report.html")
@@ -33,11 +34,6 @@ def ledger(rep: Rep) -> str:
 
 def names() -> set[str]:
     return {path.name for path in Path().iterdir()} - {"robots.txt"}
-
-
-def as_csv(table: str) -> list[dict[str, str]]:
-    with Path(f"csv/{table}.csv").open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 # The page.
@@ -74,33 +70,40 @@ def test_a_dry_run(rep: Rep, value: object) -> None:
 
 
 def test_the_same_ledger_twice(rep: Rep, ledger: str) -> None:
-    """A ledger given twice counts once, whatever paths lead to it. A dash writes the report to
+    """A ledger given twice counts once, whatever paths lead to it, and so does a copy of it, even
+    one that was made while the crawl ran. A dash writes the report to
     standard output, without other output.
     """
     Path("link").symlink_to(ledger)
-    ended = rep("report", ledger, ledger, "link", "-o", "-")
+    shutil.copy(ledger, "copy")
+    with closing(sqlite3.connect("copy")) as early, early:
+        early.execute("DELETE FROM decision WHERE id % 2")
+        early.execute("DELETE FROM traffic")
+        early.execute("UPDATE crawl SET ended = NULL")
+    ended = rep("report", "copy", ledger, ledger, "link", "-o", "-")
     assert (ended.status, ended.err) == (0, "")
     assert ended.out.startswith("<!DOCTYPE html>")
     assert ended.out.rstrip().endswith("</html>")
     assert "0 of 104 pages fetched" in ended.out
+    assert "107 pages (10.7 kB) from 10 hosts" in ended.out
 
 
 def test_without_jinja(rep: Rep, ledger: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without Jinja, a sentence says what to install. JSON and CSV files do not need it."""
+    """Without Jinja, a sentence says what to install. JSON does not need it."""
     monkeypatch.delitem(sys.modules, "scrapy_rep.report.render", raising=False)
     monkeypatch.setitem(sys.modules, "jinja2", None)
     ended = rep("report", ledger)
     assert (ended.status, "pip install 'scrapy-rep[report]'" in ended.err) == (2, True)
-    assert rep("report", ledger, "--json", "--csv", "csv").status == 0
+    assert rep("report", ledger, "--json").status == 0
 
 
 # The tables for programs.
 
 
 @pytest.mark.parametrize("maker", [eventful, hostile, measured, Ledger])
-def test_json_and_csv(rep: Rep, maker: type[Ledger]) -> None:
-    """The JSON of any ledger fits the schema, in ASCII, with all rows of all tables. Each table is a
-    CSV file too, with the same rows and columns; older files are replaced. No page is written.
+def test_json(rep: Rep, maker: type[Ledger]) -> None:
+    """The JSON of any ledger fits the schema, in ASCII, with all rows of all tables. No page is
+    written.
     """
     made = maker(Path("ledger"))
     if isinstance(made, Ledger):  # An empty one, and then more than a page shows.
@@ -109,29 +112,21 @@ def test_json_and_csv(rep: Rep, maker: type[Ledger]) -> None:
             made.refused(f"{ORIGIN}/search?q={number}", 17, "Disallow: /search")
             made.snapshot(f"https://{number}.example")
         made.close()
-    for _ in range(2):
-        ended = rep("report", "ledger", "--csv", "csv", "--json")
+    ended = rep("report", "ledger", "--json")
     assert (ended.status, ended.out.count("\n")) == (0, 1)
     assert ended.out.isascii()
     [record] = ended.records("report")
     assert list(record["tables"]) == list(tables.TABLES)
-    assert names() == {"ledger", "csv"}
-    written = set(tables.TABLES) - {"differences"}
-    assert {path.stem for path in Path("csv").iterdir()} == written
-    for name in written if maker is not hostile else ():
-        assert as_csv(name) == [
-            {key: "" if value is None else str(value) for key, value in row.items()}
-            for row in record["tables"][name]
-        ]
+    assert names() == {"ledger"}
     if maker is Ledger:
         assert len(record["tables"]["urls"]) == 31
         without = len(record["tables"]["without-robotstxt"])
         assert record["figures"]["without"] == without == 31
     if maker is measured:
-        assert as_csv("timeline")[0]["start_at"] == "2026-09-21T14:10:00Z"
-        assert as_csv("fetched")[0] == {
-            "origin": "https://news.example", "day": "2026-09-21", "pages": "1801",
-            "bytes": "42244256",
+        assert record["tables"]["timeline"][0]["start_at"] == "2026-09-21T14:10:00Z"
+        assert record["tables"]["fetched"][0] == {
+            "origin": "https://news.example", "day": "2026-09-21", "pages": 1801,
+            "bytes": 42244256,
         }  # fmt: skip
 
 
@@ -143,69 +138,6 @@ def test_the_schema_has_the_columns_of_the_views(rep: Rep) -> None:
         for table, view in tables.TABLES.items():
             columns = [each[0] for each in nothing.view(view).description]
             assert list(listed[table]["items"]["properties"]) == tables.columns(columns)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["=1+1", "+1", "-1", "@SUM(A1)", " =1", "\t=1", "\r\n=1", "\uff1dHYPERLINK(1)"],
-)
-def test_no_cell_is_a_formula(rep: Rep, text: str) -> None:
-    """A text that a spreadsheet may take for a formula begins with a quote; a row is one line."""
-    ledger = Ledger(Path("ledger"))
-    given = {"layer": text, "verdict": "refused", "reason": text, "origin": text}
-    ledger.decision(text, statement=text, **given)
-    assert rep("report", ledger.close(), "--csv", "csv").status == 0
-    for name in ("urls", "reasons", "hosts"):
-        (row,) = as_csv(name)
-        texts = [each for each in row.values() if each and not each[0].isdigit()]
-        assert not {each.lstrip()[0] for each in texts} & {*"=+-@\uff1d"}
-        assert Path(f"csv/{name}.csv").read_bytes().count(b"\n") == 2
-
-
-def test_differences(rep: Rep) -> None:
-    """What has changed is listed: the whole first, then the hosts that differ most. What is the
-    same is not. The page has the table, and names the ledger that is compared with.
-    """
-    for number, (name, body) in enumerate((("before", PRESS), ("now", NEWS))):
-        ledger = Ledger(Path(name))
-        ledger.crawl("denied", started=START + number * 2_600_000)
-        ledger.snapshot(ORIGIN, body)
-        for each in range(1 + 4 * number):
-            ledger.refused(f"{ORIGIN}/private/{each}", 3, "Disallow: /private/")
-        ledger.snapshot("https://same.example", PRESS)
-        ledger.snapshot(f"https://only-{number}.example")
-        ledger.traffic(ORIGIN, 0, pages=10 - number, bytes=1000)
-        ledger.progress(0, pages=10 - number, bytes=1000)
-        ledger.close()
-    asked = ("report", "now", "--against", "before")
-    found = rep.record(*asked)["tables"]["differences"]
-    assert [tuple(row.values()) for row in found] == [
-        ("", "hosts that name AI crawlers", 0, 1),
-        ("", "pages fetched", 10, 9),
-        ("", "refused, robots.txt: rule", 1, 5),
-        (ORIGIN, "content of robots.txt (SHA-256)", found[3]["was"], found[3]["value"]),
-        (ORIGIN, "delay asked for, in seconds", 2.0, 5.0),
-        (ORIGIN, "forbidden to CCBot", None, "everything"),
-        (ORIGIN, "forbidden to ClaudeBot", None, "some paths"),
-        (ORIGIN, "forbidden to GPTBot", None, "everything"),
-        (ORIGIN, "forbidden to Google-Extended", None, "nothing"),
-        (ORIGIN, "forbidden to PerplexityBot", None, "everything but exceptions"),
-        (ORIGIN, "pages fetched", 10, 9),
-        (ORIGIN, "refused", 1, 5),
-        ("https://only-0.example", "robots.txt", "unavailable 404", None),
-        ("https://only-1.example", "robots.txt", None, "unavailable 404"),
-    ]
-    assert rep(*asked, "--csv", "csv").status == 0
-    assert len(as_csv("differences")) == len(found)
-    for arguments, said in (
-        (asked, "Compared with <code>before</code>"),
-        (asked, "only-0.example"),
-        (("report", "now", "--against", "now"), '<p class="none">Nothing.</p>'),
-    ):
-        rep(*arguments)
-        assert said in PAGE.read_text().partition('id="difference"')[2]
-    rep("report", "now")
-    assert 'id="difference"' not in PAGE.read_text()
 
 
 # Files.
@@ -221,22 +153,14 @@ def test_an_older_report_is_replaced(rep: Rep, ledger: str) -> None:
     try:
         assert rep("report", Ledger(Path("empty")).close(), "-o", "link").status == 0
         assert "No crawl" in PAGE.read_text()
-        out = rep("report", ledger, "-o", "link", "--json", "--csv", "csv").out
+        out = rep("report", ledger, "-o", "link", "--json").out
     finally:
         os.umask(umask)
     assert out.startswith('{"made_at": ')
     assert "0 of 104 pages" in PAGE.read_text()
     assert PAGE.stat().st_mode & 0o777 == 0o640
     assert Path("link").is_symlink()
-    assert names() == {"empty", "ledger", "link", str(PAGE), "csv"}
-
-
-def test_an_input_is_not_replaced(rep: Rep) -> None:
-    """A table does not replace a ledger. ``test_wrong_usage.py`` has the other files."""
-    eventful(Path("hosts.csv"))
-    ended = rep("report", "hosts.csv", "--csv", ".")
-    assert (ended.status, "hosts.csv: this is an input file" in ended.err) == (2, True)
-    assert rep("report", "hosts.csv", "--json").status == 0
+    assert names() == {"empty", "ledger", "link", str(PAGE)}
 
 
 @pytest.mark.parametrize("failure", ["a folder in its place", "full", "interrupted"])

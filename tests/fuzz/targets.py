@@ -218,7 +218,7 @@ def ledger(data: bytes) -> None:
         robots.write_bytes(b"User-agent: *\nDisallow: /private\n")
         for arguments in (
             ["report", str(path), "-o", str(Path(folder) / "report.html")],
-            ["report", str(path), "--against", str(path), "--json"],
+            ["report", str(path), "--json"],
             ["diff", str(path), str(robots)],
             ["diff", str(path), str(robots), "--json"],
             ["why", "example.com", str(path), "--limit", "5"],

@@ -39,6 +39,18 @@ def test_the_tables(ledger: sqlite3.Connection) -> None:
         assert shown == [(name, kind) for _, name, kind, *_ in columns]
 
 
+def test_the_views(ledger: sqlite3.Connection) -> None:
+    """Each view has a row, with its columns in the same order."""
+    section = TEXT.split("\n## Views\n")[1].split("\n## ")[0]
+    shown = re.findall(r"^\| `(\w+)` \| ([^|]*) \|", section, re.MULTILINE)
+    found = ledger.execute("SELECT name FROM sqlite_master WHERE type = 'view'")
+    assert shown == [
+        (view, ", ".join(f"`{column[1]}`" for column in columns))
+        for (view,) in found.fetchall()
+        for columns in [ledger.execute(f"PRAGMA table_info({view})")]
+    ]
+
+
 def test_the_figures() -> None:
     """The docs have the version, the id, the bounds, the reasons and the headers of the code."""
     assert f"of the tables, {VERSION} here" in TEXT
@@ -51,7 +63,7 @@ def test_the_figures() -> None:
 
 def test_the_queries(ledger: sqlite3.Connection) -> None:
     """Each query of the docs runs."""
-    queries = re.findall(r'sqlite3 .*?"\n(.*?)"\n', TEXT, re.DOTALL)
+    queries = re.findall(r'sqlite3 [^"]*"(.*?)"', TEXT, re.DOTALL)
     assert len(queries) == 2
     for query in queries:
         ledger.execute(query)

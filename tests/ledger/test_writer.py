@@ -281,6 +281,46 @@ def test_traffic(path: Path, is_each_alone: bool) -> None:
     assert (writer.recorded, writer.dropped) == (0, 0)
 
 
+def test_the_views(path: Path) -> None:
+    """The views have what was withheld, with the robots.txt that decided; the pages of each day; and
+    the shortest gaps, beside what was asked for.
+    """
+    traffic, counts = Traffic(), list[Any]()
+    traffic.write = counts.append
+    day = 24 * 3600
+    for now in (0, 3600, day):
+        traffic.note_page(A, 100, now)
+    traffic.note_page(B, 7, day)
+    for gap in (9.0, 5.5, None):
+        traffic.note_gap(A, 5.0, gap, day)
+    traffic.note_gap(A, 2.0, 2.5, 0.0)
+    traffic.note_pause(B, 60.0, 0.0)
+    traffic.note_resumed(B, 60.0, 61.0, 70.0)
+    noted = {"verdict": "noted", "layer": "meta", "reason": "noindex"}
+    dropped = {"verdict": "dropped", "subject": "item", "page": f"{ORIGIN}/4"}
+    written(
+        path,
+        snapshot(fetched=5.0),
+        decided(60),
+        decided(61, verdict="allowed"),
+        decided(62, **noted),
+        decided(63, fetched=None, **{**noted, **dropped}),
+        *counts,
+    )
+    assert rows(path, "SELECT * FROM withheld") == [
+        ("1970-01-01 00:01:00", "refused", "request", f"{ORIGIN}/60", None, "robots.txt", "rule",
+         2, "Disallow: /", "1970-01-01 00:00:05", 200, 1),
+        ("1970-01-01 00:01:03", "dropped", "item", f"{ORIGIN}/63", f"{ORIGIN}/4", "meta", "noindex",
+         2, "Disallow: /", None, None, 1),
+    ]  # fmt: skip
+    assert rows(path, "SELECT * FROM pages_by_day") == [
+        ("1970-01-01", A, 2, 200), ("1970-01-02", A, 1, 100), ("1970-01-02", B, 1, 7),
+    ]  # fmt: skip
+    assert rows(path, "SELECT * FROM shortest_gaps ORDER BY origin") == [
+        (A, "delay", 5.0, 5.5, 1.1), (B, "pause", 60.0, 61.0, 61 / 60),
+    ]  # fmt: skip
+
+
 # The thread.
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from hashlib import sha256
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.ledger.schema import APPLICATION_ID, TABLES, VERSION
@@ -36,6 +37,9 @@ _DECISION = {
 }  # fmt: skip
 
 
+_NUMBERS = count()
+
+
 class Ledger:
     """An open ledger; rows are passed by column name. They are of the last crawl, or of one with
     the columns above, and a decision is by the last robots.txt of its origin.
@@ -48,11 +52,14 @@ class Ledger:
         self.connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         self.connection.execute(f"PRAGMA user_version = {VERSION}")
         self._crawl = 0
+        self._number = next(_NUMBERS)
         self._snapshots: dict[str, int] = {}
 
     def crawl(self, level: str = "all", **columns: Any) -> None:
         settings = {"REP_LEDGER_LEVEL": level, **columns.pop("settings", {})}
         row = {**_CRAWL, "settings": json.dumps(settings), **columns}
+        # Otherwise two ledgers would be copies.
+        row["started"] += self._number * 1e-6
         self._crawl = self._insert("crawl", row)
 
     def snapshot(self, origin: str, body: bytes | None = None, **columns: Any) -> None:

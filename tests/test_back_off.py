@@ -32,10 +32,7 @@ def test_whether_back_off_is_on(
 ) -> None:
     """Each host is paused, unless REP_BACKOFF_MAX is 0, or nothing is enforced."""
     crawler = fake_crawler(settings, {})
-    # The crawls of a process share the pauses of hosts.
-    hosts = [
-        f"{number}-of-{count}{'-'.join(settings)}.example" for number in range(count)
-    ]
+    hosts = [f"{number}.example" for number in range(count)]
     back_off(crawler, hosts if count > 1 else hosts[0], delay=30)
-    scopes = [Frontier.of(crawler).core.scopes.find(host) for host in hosts]
+    scopes = [Frontier.of(crawler).core.scopes.get(host) for host in hosts]
     assert [bool(each and each.back_off) for each in scopes] == [is_paused] * count

@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 from scrapy_rep.frontier.network import Network
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from scrapy_rep.protocol.origins import Origin
 
@@ -174,15 +174,12 @@ class Scope:
     """When a place was last taken."""
 
     # Most scopes have none of these.
-    delays: dict[tuple[Core, Origin], float] | None = None
-    """The crawl delay of each origin that has one, in seconds, as each crawl has found it."""
+    delays: dict[Origin, float] | None = None
+    """The crawl delay of each origin that has one, in seconds."""
 
     back_off: BackOff | None = None
     parked: dict[Lane, OrderedDict[Ticket, None]] | None = None
     """The tickets that wait here, the first of each lane first."""
-
-    taken_by: Line | None = None
-    """Whose place was taken last: other lines are told first when one is free."""
 
     stranger_at: float = -inf
     """When the next robots.txt of another host may be sent while pages wait."""
@@ -428,129 +425,6 @@ class _Alarms(Generic[_T]):
             yield owner
 
 
-class Scopes:
-    """The scopes that all crawls of a process share, and the times at which they are free."""
-
-    def __init__(self) -> None:
-        self._scopes: dict[str, Scope] = {}
-        self.alarms: _Alarms[Scope] = _Alarms()
-        self.ready: list[Ready] = []
-        self.on_pause: list[Callable[[Scope], None]] = []
-        """What each crawl wants called when a host asks for a pause."""
-
-    def __len__(self) -> int:
-        return len(self._scopes)
-
-    def get(self, key: str) -> Scope:
-        scope = self._scopes.get(key)
-        if scope is None:
-            scope = self._scopes[key] = Scope(key)
-        return scope
-
-    def find(self, key: str) -> Scope | None:
-        return self._scopes.get(key)
-
-    def all(self) -> Iterable[Scope]:
-        return self._scopes.values()
-
-    def tick(self, now: float) -> None:
-        for scope in self.alarms.due(now):
-            self.release(scope, now)
-            self.forget(scope, now)
-
-    def take(self, scope: Scope, number: int) -> None:
-        """Take a *number* of places of *scope*, which may be negative."""
-        scope.in_flight += number
-        for ready in self.ready:
-            ready.moved(scope, scope.in_flight - number)
-
-    def leave(self, scope: Scope, now: float, *, fetched: bool) -> None:
-        self.take(scope, -1)
-        if fetched:
-            scope.sent -= 1
-            scope.answered_at = now
-            if scope.delays:
-                scope.hold(now + scope.delay, Hold.DELAY)
-
-    def park(self, ticket: Ticket, scope: Scope, now: float) -> None:
-        """Have *ticket* wait for *scope*."""
-        ticket.where = Where.AT_SCOPE
-        if scope.parked is None:
-            scope.parked = {}
-        lane = (ticket.line, ticket.obeys)
-        scope.parked.setdefault(lane, OrderedDict())[ticket] = None
-        if not scope.in_flight and scope.waiting_since is None:
-            scope.waiting_since = now
-
-    def release(self, scope: Scope, now: float) -> None:
-        """Let tickets that wait for *scope* continue, as far as it is free: those that go at
-        once, and one of each other line, since :meth:`Core.next` releases the next one.
-        """
-        if scope.parked is None:
-            return
-        lanes = list(scope.parked.items())
-        if len(lanes) > 1:
-            lanes.sort(key=lambda each: each[0][0] is scope.taken_by)
-        for lane, waiting in lanes:
-            line = lane[0]
-            while waiting and not line.has(scope):
-                ticket = next(iter(waiting))
-                at = line.core.free_at(scope, ticket)
-                if at > now:
-                    if at < inf:
-                        self.alarms.set(scope, at)
-                    break
-                del waiting[ticket]
-                line.core.place(ticket, now)
-                line.core.changed()
-            if not waiting and scope.parked is not None:
-                scope.parked.pop(lane, None)
-        if not scope.parked:
-            scope.parked = None
-        elif not scope.in_flight and scope.waiting_since is None:
-            scope.waiting_since = now
-
-    def changed(self, scope: Scope, now: float) -> None:
-        """Note that a delay or a pause of *scope* has changed."""
-        self.release(scope, now)
-        if not (scope.tickets or scope.in_flight):
-            # It is forgotten soon, unless a ticket comes first.
-            self.alarms.set(scope, max(scope.next_at, now))
-
-    def forget(self, scope: Scope, now: float) -> None:
-        """Forget *scope* if nothing uses it and nothing holds it back, now or when it is due."""
-        if scope.tickets or scope.in_flight:
-            return
-        until = scope.next_at
-        if scope.delays:
-            until += _ANSWER_REMEMBERED
-        if scope.back_off is not None:
-            until = max(until, scope.back_off.until + _REMEMBERED)
-        if until > now:
-            self.alarms.set(scope, until)
-        elif self._scopes.get(scope.key) is scope:
-            del self._scopes[scope.key]
-
-    def drop(self, core: Core, now: float) -> None:
-        """Forget the tickets and delays of a crawl that has ended."""
-        self.ready = [ready for ready in self.ready if ready.core is not core]
-        for scope in list(self._scopes.values()):
-            for lane in list(scope.parked or ()):
-                assert scope.parked is not None
-                if lane[0].core is core:
-                    del scope.parked[lane]
-                else:
-                    # The crawl that has ended may have been the one to look at the alarms.
-                    lane[0].core.changed()
-            for key in [one for one in scope.delays or () if one[0] is core]:
-                assert scope.delays is not None
-                del scope.delays[key]
-            if scope.taken_by is not None and scope.taken_by.core is core:
-                scope.taken_by = None
-            self.release(scope, now)
-            self.forget(scope, now)
-
-
 class HeldUp(NamedTuple):
     """How long a scope has held up the crawl."""
 
@@ -563,11 +437,10 @@ class HeldUp(NamedTuple):
 
 
 class Core:
-    """The hosts and tickets of one crawl."""
+    """The hosts, scopes and tickets of a crawl."""
 
     def __init__(
         self,
-        scopes: Scopes,
         *,
         slot: Callable[[Scope], tuple[float, float]],
         wait_max: float,
@@ -577,10 +450,9 @@ class Core:
         """*slot* returns the places of a download slot and the time before which none may be
         taken. Tickets wait for a host that asks for a pause for at most *wait_max* seconds.
         *look_up* may call :meth:`known` or :meth:`unreachable` at once for a host whose phase is
-        UNKNOWN or REFUSED. *changed* is called when a ticket of this crawl may go or is refused,
-        which may be by an event of another crawl.
+        UNKNOWN or REFUSED. *changed* is called when a ticket that has waited for a scope may go
+        or is refused.
         """
-        self.scopes = scopes
         self._slot = slot
         self._wait_max = wait_max
         self._look_up = look_up
@@ -603,7 +475,10 @@ class Core:
         self._urgent: deque[Host] = deque()
         self._wanted: deque[Host] = deque()
         self._given_up: dict[Host, None] = {}
-        self._alarms: _Alarms[Host] = _Alarms()
+        self._host_alarms: _Alarms[Host] = _Alarms()
+        self.scopes: dict[str, Scope] = {}
+        self._scope_alarms: _Alarms[Scope] = _Alarms()
+        self._ready: list[Ready] = []
         self._held_up: dict[str, HeldUp] = {}
         self._at_network: dict[Ticket, None] = {}
 
@@ -613,10 +488,16 @@ class Core:
             host = self.hosts[origin] = Host(origin)
         return host
 
+    def scope(self, key: str) -> Scope:
+        scope = self.scopes.get(key)
+        if scope is None:
+            scope = self.scopes[key] = Scope(key)
+        return scope
+
     def ready(self) -> Ready:
         """Return a new line for the queues of a scheduler."""
         ready = Ready(self)
-        self.scopes.ready.append(ready)
+        self._ready.append(ready)
         return ready
 
     # Tickets.
@@ -647,7 +528,7 @@ class Core:
         if now >= host.retry_at:
             self._want(host, is_urgent=ticket.line.is_direct)
         else:
-            self._alarms.set(host, host.retry_at)
+            self._host_alarms.set(host, host.retry_at)
 
     def next(self, ready: Ready, now: float) -> Ticket | None:
         """Return a ticket of *ready* whose next request may go, with its places, or is refused, without
@@ -669,7 +550,7 @@ class Core:
                 self.add(ticket, now)
             for scope in ticket.scopes:
                 if scope.parked is not None:
-                    self.scopes.release(scope, now)
+                    self._release(scope, now)
             if ticket.where is Where.NOWHERE or ticket.where is Where.REFUSED:
                 return ticket
         return None
@@ -680,10 +561,9 @@ class Core:
             if scope.delays:
                 self._note_held_up(scope, now)
             scope.waiting_since = None
-            self.scopes.take(scope, 1)
+            self._count(scope, 1)
             scope.unsent += not ticket.line.is_direct
             scope.taken_at = now
-            scope.taken_by = ticket.line
 
     def sent(self, ticket: Ticket) -> None:
         """Note that a request of *ticket*, with its places, has reached the downloader."""
@@ -698,13 +578,13 @@ class Core:
                 scope.unsent -= not ticket.line.is_direct
             if ticket.line is self.strangers:
                 scope.stranger_at = now + _DELAYS_PER_STRANGER * scope.delay
-            self.scopes.leave(scope, now, fetched=fetched)
+            self._leave(scope, now, fetched=fetched)
         # Only now: a ticket may need a place of each.
         for scope in ticket.scopes:
             if scope.parked is not None:
-                self.scopes.release(scope, now)
+                self._release(scope, now)
             if not (scope.in_flight or scope.tickets):
-                self.scopes.forget(scope, now)
+                self._forget_scope(scope, now)
 
     def end(self, ticket: Ticket, now: float) -> None:
         """Note that *ticket* will send nothing more, wherever it is."""
@@ -736,8 +616,8 @@ class Core:
             if not scope.tickets:
                 scope.waiting_since = None
             if scope.parked is not None:
-                self.scopes.release(scope, now)  # Strangers may have waited for it.
-            self.scopes.forget(scope, now)
+                self._release(scope, now)  # Strangers may have waited for it.
+            self._forget_scope(scope, now)
 
     def place(self, ticket: Ticket, now: float) -> None:
         """Put *ticket*, whose host is known, where it belongs now."""
@@ -752,9 +632,9 @@ class Core:
                 return
             at = self.free_at(scope, ticket)
             if at > now:
-                self.scopes.park(ticket, scope, now)
+                self._park(ticket, scope, now)
                 if at < inf:
-                    self.scopes.alarms.set(scope, at)
+                    self._scope_alarms.set(scope, at)
                 return
         if line.is_direct:
             self.take(ticket, now)
@@ -788,6 +668,78 @@ class Core:
         if line is self.strangers and scope.tickets > scope.strangers:
             at = max(at, scope.stranger_at)
         return at
+
+    # Scopes.
+
+    def _count(self, scope: Scope, number: int) -> None:
+        """Take a *number* of places of *scope*, which may be negative."""
+        scope.in_flight += number
+        for ready in self._ready:
+            ready.moved(scope, scope.in_flight - number)
+
+    def _leave(self, scope: Scope, now: float, *, fetched: bool) -> None:
+        self._count(scope, -1)
+        if fetched:
+            scope.sent -= 1
+            scope.answered_at = now
+            if scope.delays:
+                scope.hold(now + scope.delay, Hold.DELAY)
+
+    def _park(self, ticket: Ticket, scope: Scope, now: float) -> None:
+        """Have *ticket* wait for *scope*."""
+        ticket.where = Where.AT_SCOPE
+        if scope.parked is None:
+            scope.parked = {}
+        lane = (ticket.line, ticket.obeys)
+        scope.parked.setdefault(lane, OrderedDict())[ticket] = None
+        if not scope.in_flight and scope.waiting_since is None:
+            scope.waiting_since = now
+
+    def _release(self, scope: Scope, now: float) -> None:
+        """Let tickets that wait for *scope* continue, as far as it is free: those that go at
+        once, and one of each other line, since :meth:`Core.next` releases the next one.
+        """
+        if scope.parked is None:
+            return
+        for lane, waiting in list(scope.parked.items()):
+            line = lane[0]
+            while waiting and not line.has(scope):
+                ticket = next(iter(waiting))
+                at = self.free_at(scope, ticket)
+                if at > now:
+                    if at < inf:
+                        self._scope_alarms.set(scope, at)
+                    break
+                del waiting[ticket]
+                self.place(ticket, now)
+                self.changed()
+            if not waiting and scope.parked is not None:
+                scope.parked.pop(lane, None)
+        if not scope.parked:
+            scope.parked = None
+        elif not scope.in_flight and scope.waiting_since is None:
+            scope.waiting_since = now
+
+    def _changed(self, scope: Scope, now: float) -> None:
+        """Note that a delay or a pause of *scope* has changed."""
+        self._release(scope, now)
+        if not (scope.tickets or scope.in_flight):
+            # It is forgotten soon, unless a ticket comes first.
+            self._scope_alarms.set(scope, max(scope.next_at, now))
+
+    def _forget_scope(self, scope: Scope, now: float) -> None:
+        """Forget *scope* if nothing uses it and nothing holds it back, now or when it is due."""
+        if scope.tickets or scope.in_flight:
+            return
+        until = scope.next_at
+        if scope.delays:
+            until += _ANSWER_REMEMBERED
+        if scope.back_off is not None:
+            until = max(until, scope.back_off.until + _REMEMBERED)
+        if until > now:
+            self._scope_alarms.set(scope, until)
+        elif self.scopes.get(scope.key) is scope:
+            del self.scopes[scope.key]
 
     # Hosts.
 
@@ -844,7 +796,7 @@ class Core:
             self._empty(host, now)
         else:
             host.phase = Phase.DOWN
-            self._alarms.set(host, retry_at)
+            self._host_alarms.set(host, retry_at)
             for ticket in [each for each in host.waiting if not each.is_patient]:
                 self._refuse(ticket)
             host.waiting = [each for each in host.waiting if each.is_patient]
@@ -855,7 +807,7 @@ class Core:
         """
         host.is_fetching = False
         if host.waiting:
-            self._alarms.set(host, now + _FIRST_PAUSE)
+            self._host_alarms.set(host, now + _FIRST_PAUSE)
         elif host.phase is Phase.WANTED:
             host.phase = Phase.UNKNOWN
         self._forget(host)
@@ -911,13 +863,13 @@ class Core:
         """
         delays = scope.delays or {}
         if delay:
-            if (self, origin) not in delays:
+            if origin not in delays:
                 scope.hold(max(since, scope.answered_at) + delay, Hold.DELAY)
-            delays[self, origin] = delay
+            delays[origin] = delay
         else:
-            delays.pop((self, origin), None)
+            delays.pop(origin, None)
         scope.delays = delays or None
-        self.scopes.changed(scope, now)
+        self._changed(scope, now)
 
     def back_off(
         self,
@@ -968,15 +920,13 @@ class Core:
             found.until = until
         found.places = 1
         scope.hold(found.until, Hold.BACK_OFF)
-        for (line, _), waiting in (scope.parked or {}).items():
-            if line.core.is_backing_off_too_long(scope, now):
+        if self.is_backing_off_too_long(scope, now):
+            for waiting in (scope.parked or {}).values():
                 for ticket in waiting:
-                    line.core._refuse(ticket)
+                    self._refuse(ticket)
                 waiting.clear()
-                line.core.changed()
-        self.scopes.changed(scope, now)
-        for paused in list(self.scopes.on_pause):
-            paused(scope)
+                self.changed()
+        self._changed(scope, now)
 
     def succeeded(self, scope: Scope, now: float, *, sent_at: float) -> None:
         """Note that a host of *scope* has answered a request, sent at *sent_at*, without asking
@@ -990,7 +940,7 @@ class Core:
         places, _ = self._slot(scope)
         if found.places >= places:
             scope.back_off = None
-        self.scopes.release(scope, now)
+        self._release(scope, now)
 
     def backs_off_too_long(self, ticket: Ticket, now: float) -> Scope | None:
         """Return the scope for whose back-off the requests of *ticket* are refused, if any."""
@@ -1024,10 +974,10 @@ class Core:
             if host.is_down:
                 if host.since >= gone_since:
                     host.retry_at = now
-                    self._alarms.set(host, now)
+                    self._host_alarms.set(host, now)
                 host.since += gone
                 host.until += gone
-        for scope in self.scopes.all():
+        for scope in self.scopes.values():
             if scope.back_off is not None:
                 scope.back_off.since += gone
         self._resume(now)
@@ -1036,11 +986,11 @@ class Core:
         waiting, self._at_network = self._at_network, {}
         for ticket in waiting:
             ticket.where = Where.NOWHERE
-            self.place(ticket, now)
+            self.add(ticket, now)  # Its rules may be stale by now.
         self.changed()
 
     def _has_turn(self, key: str, now: float) -> bool:
-        scope = self.scopes.find(key)
+        scope = self.scopes.get(key)
         if scope is None:
             return True
         is_taken = scope.delays or scope.back_off is not None
@@ -1051,8 +1001,8 @@ class Core:
     def wake_at(self) -> float:
         """Return when :meth:`tick` has something to do; ``inf`` for never."""
         return min(
-            self._alarms.first(),
-            self.scopes.alarms.first(),
+            self._host_alarms.first(),
+            self._scope_alarms.first(),
             self.network.wake_at(),
         )
 
@@ -1062,10 +1012,12 @@ class Core:
         self.network.tick(now)
         if self.network.is_up and not was_up:
             self._resume(now)
-        self.scopes.tick(now)
-        for host in self._alarms.due(now):
+        for scope in self._scope_alarms.due(now):
+            self._release(scope, now)
+            self._forget_scope(scope, now)
+        for host in self._host_alarms.due(now):
             if now < host.retry_at:
-                self._alarms.set(host, host.retry_at)
+                self._host_alarms.set(host, host.retry_at)
             elif host.waiting or host.is_down:
                 self._want(
                     host, is_urgent=any(each.line.is_direct for each in host.waiting)
@@ -1081,12 +1033,11 @@ class Core:
             host.waiting for host in self.hosts.values() if host.waiting
         ]
         first = None
-        for scope in self.scopes.all():
-            for (line, _), parked in (scope.parked or {}).items():
-                if line.core is self:
-                    lists.append(parked)
-                    if first is None or scope.next_at < first.next_at:
-                        first = scope
+        for scope in self.scopes.values():
+            for parked in (scope.parked or {}).values():
+                lists.append(parked)
+                if first is None or scope.next_at < first.next_at:
+                    first = scope
         requests = sum(len(ticket) for tickets in lists for ticket in tickets)
         return requests, len(lists), first
 

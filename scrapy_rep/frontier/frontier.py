@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Protocol
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakSet
 
 from scrapy import signals
 from scrapy.http.request import NO_CALLBACK
@@ -34,7 +34,7 @@ from scrapy_rep.fetching.failures import in_words, kind_of
 from scrapy_rep.fetching.middleware import FetchMiddleware
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.clock import Alarms, Clock
-from scrapy_rep.frontier.core import Core, Hold, Scopes, Ticket, Where
+from scrapy_rep.frontier.core import Core, Hold, Ticket, Where
 from scrapy_rep.frontier.hostkeys import (
     HostKey,
     bare_host,
@@ -86,9 +86,6 @@ _MAX_PAUSE = 2.0
 
 # The number of hosts that the log names at the end.
 _SLOWEST_NAMED = 5
-
-# The scopes, by the event loop (or clock, in tests) of the crawls that share them.
-_SCOPES: WeakKeyDictionary[object, Scopes] = WeakKeyDictionary()
 
 
 class Owner(Protocol):
@@ -187,14 +184,12 @@ class Frontier:
         self.clock = clock or Clock()
         self.alarms = Alarms(self.clock)
         self.core = Core(
-            shared_scopes(self.clock),
             slot=self._slot,
             wait_max=settings.wait_max,
             look_up=self._look_up,
             changed=self._changed,
         )
         self._reporter = reporter = DecisionReporter.of(crawler)
-        self.core.scopes.on_pause.append(self._hold_back)
         self.pauses = Pauses(crawler, self, settings, reporter)
         self.measures = Measures(self.clock, reporter.traffic)
         self.hosts: Hosts | None = None
@@ -258,10 +253,10 @@ class Frontier:
 
     def scopes_of(self, key: HostKey) -> tuple[Scope, ...]:
         """Return the scopes of requests with *key*, that of the download slot last."""
-        slot = self.core.scopes.get(key.slot)
+        slot = self.core.scope(key.slot)
         if not key.host or key.host == key.slot:
             return (slot,)
-        return self.core.scopes.get(key.host), slot
+        return self.core.scope(key.host), slot
 
     def host_of(self, key: HostKey) -> tuple[Host | None, bool]:
         """Return the host of requests with *key*, and whether they obey its delay."""
@@ -290,7 +285,7 @@ class Frontier:
         return state.concurrency, scope.taken_at + pause
 
     def _changed(self) -> None:
-        """Note that a ticket may go, perhaps by an event of another crawl."""
+        """Note that a ticket may go."""
         wake(self._crawler)
         if not self._will_flush:
             self._will_flush = True
@@ -613,7 +608,7 @@ class Frontier:
     ) -> None:
         """Pause *scopes*: see :func:`scrapy_rep.back_off`."""
         for key in [scopes] if isinstance(scopes, str) else scopes:
-            scope = self.core.scopes.get(key)
+            scope = self.core.scope(key)
             self.pauses.back_off(scope, delay, cap, self.clock.monotonic())
         self.flush()
 
@@ -634,7 +629,7 @@ class Frontier:
         elif kind is Failure.NETWORK and network.failed(
             found.ticket.scopes[0].key, request, now
         ):
-            self._hold_back()
+            self.hold_back()
 
     def is_own_fault(self, failure: Failure) -> bool:
         """Whether *failure* says nothing about the host: the machine had no more files or ports,
@@ -681,7 +676,7 @@ class Frontier:
                 error=in_words(error),
             )
 
-    def _hold_back(self, scope: Scope | None = None) -> None:
+    def hold_back(self, scope: Scope | None = None) -> None:
         """Let the requests that wait in their download slots wait until the pause of *scope* is
         over, if they are to its hosts; without a scope, until the network is back.
         """
@@ -820,17 +815,3 @@ class Frontier:
                     requests=each.requests,
                     delay=each.delay,
                 )
-        self.core.scopes.on_pause.remove(self._hold_back)
-        self.core.scopes.drop(self.core, self.clock.monotonic())
-
-
-def shared_scopes(clock: Clock) -> Scopes:
-    """Return the scopes that the crawls of this event loop share."""
-    key: object = clock
-    # Crawls with the clock of a test share scopes only with crawls of that clock.
-    if type(clock) is Clock:
-        try:
-            key = asyncio.get_running_loop()
-        except RuntimeError:  # A Twisted reactor without asyncio.
-            key = Clock
-    return _SCOPES.setdefault(key, Scopes())

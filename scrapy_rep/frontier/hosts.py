@@ -229,7 +229,7 @@ class Hosts:
     def _open(
         self, host: Host, robots: RobotsTxt | None, until: float, fetched: float
     ) -> None:
-        scope = self._core.scopes.find(bare_host(host.origin))
+        scope = self._core.scopes.get(bare_host(host.origin))
         holds, now = self._left(until), self._clock.monotonic()
         if robots is not None and scope is not None:
             pace = self._identity.pace(robots)
@@ -290,7 +290,7 @@ class Hosts:
     def set_delay(self, key: HostKey, delay: float) -> None:
         """Set a *delay* in seconds that another worker has found for the host of *key*."""
         assert key.origin is not None
-        scope, now = self._core.scopes.get(key.host), self._clock.monotonic()
+        scope, now = self._core.scope(key.host), self._clock.monotonic()
         self._core.set_delay(scope, key.origin, delay, now, since=-inf)
 
     def pace(self, robots: RobotsTxt) -> Pace:

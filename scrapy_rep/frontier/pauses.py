@@ -87,6 +87,7 @@ class Pauses:
         until = max(scope.back_off.until, now) if scope.back_off else now
         most = self._settings.backoff_max if cap is None else cap
         is_new = self._core.back_off(scope, now, delay=delay, cap=most, sent_at=sent_at)
+        self._frontier.hold_back(scope)
         assert scope.back_off is not None
         pause = max(scope.back_off.until - until, 0.0)
         left = scope.back_off.until - now
@@ -113,9 +114,10 @@ class Pauses:
         *pause* seconds are left (less than 0 after it). Its back-off has *lasted* so long, and *own*
         is the last pause that was doubled.
         """
-        now, scope = self._clock.monotonic(), self._core.scopes.get(key)
+        now, scope = self._clock.monotonic(), self._core.scope(key)
         until, since = now + pause, now - lasted
         self._core.paused_elsewhere(scope, now, until=until, own=own, since=since)
+        self._frontier.hold_back(scope)
 
     def resume(self, pauses: Iterable[tuple[str, float]]) -> None:
         """Continue the *pauses* of an earlier run: scopes, each with the seconds that are left."""

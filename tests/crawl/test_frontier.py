@@ -1,5 +1,5 @@
 """Requests wait in the scheduler's queue, and a slow or failing host does not hold up others: also
-when its robots.txt becomes stale, when two crawls run in one process, and when the crawl ends.
+when its robots.txt becomes stale, and when the crawl ends.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import time
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,9 +15,9 @@ import pytest
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.stores.sqlite import SqliteStore
 from tests import forks
-from tests.crawl.answers import HANGS, Answer, busy, redirect, robots
+from tests.crawl.answers import HANGS, Answer, redirect, robots
 from tests.crawl.crawl import ADDON, RETRIED_SOON, ROOT, run_crawl, start_crawl
-from tests.crawl.pauses import check_fetched, check_kept, limit, pages
+from tests.crawl.pauses import pages
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -242,45 +241,6 @@ def test_nobody_passes_while_it_is_refreshed(site: Site, mode: str) -> None:
         if hit.path.startswith("/b/"):
             assert hit.time >= answered[0]
     assert len([path for path in host.pages if path.startswith("/b/")]) == 20
-
-
-def test_two_crawls_in_one_process(site: Site, mode: str) -> None:
-    """Without a store too, the Crawl-delay and a pause that the host asks for hold for the pages of both crawls, and
-    both together have CONCURRENT_REQUESTS_PER_DOMAIN requests to a host in flight. Each fetches
-    robots.txt itself.
-    """
-    settings = {
-        "CONCURRENT_REQUESTS_PER_DOMAIN": 3,
-        "REP_BACKOFF_MAX": 60,
-        "REP_WAIT_MAX": 30,
-        "RETRY_ENABLED": True,
-        "RETRY_TIMES": 50,
-    }
-    slow = site.add(delayed(0.2))
-    fast, asking = (site.add("", name=f"127.0.0.{number}") for number in (2, 3))
-    limit(asking, 10, busy(429, "1", delay=0.05), each=True)
-    kinds = ("one", "other")
-    paths = [f"/{kind}/{number}" for kind in kinds for number in range(8)]
-    fast.answers |= dict.fromkeys(paths, Answer(delay=0.1))
-    counts = {slow: 4, fast: 8, asking: 10}
-    crawls = [
-        [settings, *(url for host in counts for url in pages(host, counts[host], kind))]
-        for kind in kinds
-    ]
-    done = forks.run(["tests.crawl.two_crawls", mode, json.dumps(crawls)], cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr
-    for host, count in counts.items():
-        check_fetched(
-            host, *(url for kind in kinds for url in pages(host, count, kind))
-        )
-        assert len(host.robots_hits) == 2
-    # Both fetch robots.txt before either knows the delay.
-    times = [hit.time for hit in slow.hits if hit.path != "/robots.txt"]
-    assert min(after - before for before, after in pairwise(times)) >= 0.2
-    assert fast.at_once == 3
-    pauses = check_kept(asking, 2, places=3)
-    assert fast.hits[-1].time < pauses[-1].end
 
 
 def test_closing_is_no_outage(site: Site, mode: str, tmp_path: Path) -> None:

@@ -141,6 +141,6 @@ class EveryWaySpider(PlanSpider):
     async def note_places(self, host: str) -> None:
         frontier = Frontier.of(self.crawler)
         frontier.settle()
-        scope = frontier.core.scopes.get(host)
+        scope = frontier.core.scope(host)
         rest = {"in_flight": scope.in_flight, "tickets": scope.tickets}
         self.crawler.stats.set_value(f"places/{host}", rest)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scrapy_rep.frontier.core import Core, Scopes, Ticket, Where
+from scrapy_rep.frontier.core import Core, Ticket, Where
 from scrapy_rep.protocol.origins import Origin
 
 if TYPE_CHECKING:
@@ -28,17 +28,10 @@ class World:
     one returns is its answer. Tickets have numbers, hosts have letters.
     """
 
-    def __init__(self, scopes: Scopes | None = None) -> None:
+    def __init__(self) -> None:
         self.now = 0.0
-        self.scopes = Scopes() if scopes is None else scopes
         self.in_slot = 2
-        self.told: list[World] = []
-        self.core = Core(
-            self.scopes,
-            slot=lambda _: (self.in_slot, -inf),
-            wait_max=WAIT_MAX,
-            changed=lambda: self.told.append(self),
-        )
+        self.core = Core(slot=lambda _: (self.in_slot, -inf), wait_max=WAIT_MAX)
         self.line = self.core.ready()
         self.tickets: dict[str, Ticket] = {}
         self.probes: list[str] = []
@@ -61,7 +54,7 @@ class World:
         return " ".join(names[each] for each in tickets)
 
     def add(self, name: str, line: Line, host: Host | None, *scopes: str) -> None:
-        places = tuple(map(self.scopes.get, scopes))
+        places = tuple(map(self.core.scope, scopes))
         self.tickets[name] = Ticket(line, host, places)
         self.again(name)
 
@@ -146,13 +139,13 @@ class World:
 
     def delay(self, host: str, seconds: str, ago: str = "inf") -> None:
         """The robots.txt of *host*, fetched *ago* seconds ago, asks for a delay."""
-        scope, origin = self.scopes.get(host), Origin("http", host, 80)
+        scope, origin = self.core.scope(host), Origin("http", host, 80)
         since = self.now - float(ago)
         self.core.set_delay(scope, origin, float(seconds), self.now, since=since)
 
     def pause(self, host: str, seconds: str = "-", sent: str = "inf") -> None:
         """The host answers 429, perhaps with a Retry-After, to what was *sent* at this time."""
-        scope, delay = self.scopes.get(host), float(seconds) if seconds > "-" else None
+        scope, delay = self.core.scope(host), float(seconds) if seconds > "-" else None
         at, now = min(float(sent), self.now), self.now
         self.core.back_off(scope, now, delay=delay, cap=8, sent_at=at)
 
@@ -160,7 +153,7 @@ class World:
         self.in_slot = int(number)
 
     def succeed(self, host: str) -> None:
-        scope = self.scopes.get(host)
+        scope = self.core.scope(host)
         self.core.succeeded(scope, self.now, sent_at=self.now)
 
     def wait(self, seconds: str) -> None:
@@ -365,54 +358,24 @@ def test_rule(events: str) -> None:
     World().play(events)
 
 
-def test_two_crawls() -> None:
-    """Of crawls that wait for one host with a delay, the one that went last is told last that it may
-    go. When a crawl ends, the others keep to its delays no longer, and are told.
-    """
-    first = World()
-    worlds = [first, *(World(first.scopes) for _ in range(2))]
-    told = first.told = worlds[1].told = worlds[2].told = []
-    first.delay("a", "1")
-    for world in worlds:
-        world.page("1", "a")
-    went: list[int] = []
-    for _ in range(9):
-        order = list(told) or worlds
-        told.clear()
-        (world,) = [each for each in order if each.next()]
-        went.append(worlds.index(world))
-        world.again("1")
-        world.leave("1")
-        for each in worlds:
-            each.now += 1
-        first.core.tick(first.now)
-    assert went == [0, 1, 2] * 3
-    worlds[1].play("next -> 1; again 1; next -> -; queue 2 b")
-    told.clear()
-    first.scopes.drop(first.core, first.now)
-    assert worlds[1] in told
-    assert worlds[1].next() == "1"
-
-
 @pytest.mark.parametrize("seconds", ["10", "601"])
 def test_cancelled_before_its_crawl_has_seen_the_answer(seconds: str) -> None:
-    """A request that is cancelled after another crawl let it go, or had it refused, is neither
-    sent nor refused, and keeps no place.
+    """A request that is cancelled after it may go, or is refused, is neither sent nor refused, and
+    keeps no place.
     """
-    first = World()
-    second = World(first.scopes)
-    first.pause("a", "10")
-    second.file("1", "a")
+    world = World()
+    world.pause("a", "10")
+    world.file("1", "a")
     if seconds == "601":
-        first.pause("a", seconds)
+        world.pause("a", seconds)
     else:
-        first.wait(seconds)
-    assert [*second.core.granted, *second.core.refused] == [second.tickets["1"]]
-    second.end("1")
-    assert not second.core.granted
-    assert not second.core.refused
-    assert not first.scopes.get("a").in_flight
-    assert not first.scopes.get("a").tickets
+        world.wait(seconds)
+    assert [*world.core.granted, *world.core.refused] == [world.tickets["1"]]
+    world.end("1")
+    assert not world.core.granted
+    assert not world.core.refused
+    assert not world.core.scope("a").in_flight
+    assert not world.core.scope("a").tickets
 
 
 def test_what_has_held_up_the_crawl() -> None:

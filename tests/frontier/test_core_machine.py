@@ -1,4 +1,4 @@
-"""A state machine drives two crawls of one process with random events, beside a plain model of
+"""A state machine drives a crawl with random events, beside a plain model of
 scopes and hosts: what may go when, without heaps, queues and alarms.
 """
 
@@ -21,7 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from scrapy_rep.frontier.core import Core, Hold, Phase, Scopes, Ticket, Where
+from scrapy_rep.frontier.core import Core, Hold, Phase, Ticket, Where
 from scrapy_rep.protocol.origins import Origin
 from tests import effort
 
@@ -51,7 +51,7 @@ class Slot(NamedTuple):
 
 origins = st.sampled_from([ORIGINS[0], *ORIGINS])
 which = st.integers(0, 30)
-crawls = st.integers(0, 1)
+lines = st.integers(0, 1)
 slots = st.builds(
     Slot, st.sampled_from([1, 2, 3, inf]), st.sampled_from([0.0, 0.0, 0.5])
 )
@@ -164,6 +164,7 @@ class HostModel:
     expires: float = -inf
     is_down: bool = False
     is_refused: bool = False
+    since: float = -inf
     until: float = -inf
     retry_at: float = -inf
 
@@ -174,18 +175,25 @@ class HostModel:
         self, now: float, retry_at: float, wait: float, *, is_asked: bool
     ) -> None:
         if not self.is_down:
-            self.is_down, self.until = True, now + wait
+            self.is_down, self.since, self.until = True, now, now + wait
         # Once more before it is given up, unless the host has named its time.
         if not is_asked and now < self.until:
             retry_at = min(retry_at, self.until)
         self.retry_at, self.expires = retry_at, -inf
         self.is_refused |= now >= self.until or retry_at > self.until
 
+    def network_was_gone(self, since: float, now: float) -> None:
+        if self.is_down:
+            if self.since >= since:
+                self.retry_at = now
+            self.since += now - since
+            self.until += now - since
+
     def is_open(self, now: float) -> bool:
         return not self.is_down and now < self.expires
 
 
-# The crawls.
+# The crawl.
 
 
 class Item(Ticket):
@@ -224,11 +232,9 @@ class Crawl(Core):
 
     def __init__(self, machine: CoreMachine) -> None:
         super().__init__(
-            machine.scopes,
             slot=machine.slot,
             wait_max=WAIT_MAX,
             look_up=self.look_up,
-            changed=self.wake,
         )
         self.machine = machine
         self.lines = [self.ready(), self.ready()]
@@ -241,11 +247,6 @@ class Crawl(Core):
         self.needed: set[Host] = set()
         """Those that are down, and are to be fetched when that is due."""
 
-        self.is_woken = False
-
-    def wake(self) -> None:
-        self.is_woken = True
-
     def take(self, ticket: Ticket, now: float) -> None:
         assert isinstance(ticket, Item)
         self.machine.taken(ticket)
@@ -255,15 +256,14 @@ class Crawl(Core):
         assert host.phase in {Phase.UNKNOWN, Phase.REFUSED}
         expires = self.elsewhere.get(host.origin, -inf)
         if expires > self.machine.now:
-            self.machine.learn(self, host, expires)
+            self.machine.learn(host, expires)
 
 
 class CoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 1000.0
-        self.scopes = Scopes()
-        self.crawls = [Crawl(self), Crawl(self)]
+        self.crawl = Crawl(self)
         self.in_flight: list[InFlight] = []
         self.models: dict[str, ScopeModel] = {}
 
@@ -276,8 +276,8 @@ class CoreMachine(RuleBasedStateMachine):
         self.slots = dict(zip(NAMES, found, strict=True))
         # What each robots.txt asks for.
         self.delays = dict(zip(ORIGINS, delays, strict=True))
-        for crawl in self.crawls if are_known else ():
-            crawl.elsewhere = dict.fromkeys(ORIGINS, self.now + 1000)
+        if are_known:
+            self.crawl.elsewhere = dict.fromkeys(ORIGINS, self.now + 1000)
 
     def slot(self, scope: Scope) -> tuple[float, float]:
         slot = self.slots[scope.key]
@@ -305,23 +305,22 @@ class CoreMachine(RuleBasedStateMachine):
         is_patient: bool = True,
         size: int = 1,
     ) -> None:
-        crawl, host = line.core, None
-        assert isinstance(crawl, Crawl)
+        crawl, host = self.crawl, None
         if origin is not None:
             host = crawl.host(origin)
             if crawl.rules[host].is_down and host not in crawl.fetching:
                 crawl.needed.add(host)
-        scopes = tuple(map(self.scopes.get, names))
+        scopes = tuple(map(crawl.scope, names))
         item = Item(line, host, scopes, obeys=obeys, is_patient=is_patient, size=size)
         for model in self.models_of(item):
             model.strangers += item.is_stranger
             model.pages += not item.is_stranger
         crawl.items.append(item)
         crawl.add(item, self.now)
-        self.settle(crawl)
+        self.settle()
 
-    @rule(data=st.data(), number=crawls, line=crawls, origin=origins)
-    def push(self, data: st.DataObject, number: int, line: int, origin: Origin) -> None:
+    @rule(data=st.data(), line=lines, origin=origins)
+    def push(self, data: st.DataObject, line: int, origin: Origin) -> None:
         """A queue of a host gets requests."""
         kind = data.draw(st.sampled_from([*["obeys"] * 3, "ignores delays", "exempt"]))
         slot = data.draw(st.sampled_from(["", "", "", *NAMES]))
@@ -329,7 +328,7 @@ class CoreMachine(RuleBasedStateMachine):
         if kind != "exempt" and slot not in {"", origin.host}:
             names = origin.host + slot
         self.add(
-            self.crawls[number].lines[line],
+            self.crawl.lines[line],
             None if kind == "exempt" else origin,
             names,
             obeys=kind == "obeys",
@@ -337,36 +336,36 @@ class CoreMachine(RuleBasedStateMachine):
         )
 
     @rule(
-        number=crawls,
         names=st.sampled_from(["a", "a", "b", "ab", "ca"]),
         obeys=st.booleans(),
         is_stranger=st.booleans(),
     )
-    def send(self, number: int, names: str, obeys: bool, is_stranger: bool) -> None:
+    def send(self, names: str, obeys: bool, is_stranger: bool) -> None:
         """A request in the downloader needs places."""
-        crawl = self.crawls[number]
+        crawl = self.crawl
         line = crawl.strangers if is_stranger else crawl.direct
         self.add(line, None, names, obeys=obeys or is_stranger)
 
-    @rule(number=crawls, origin=origins, is_patient=st.booleans())
-    def ask(self, number: int, origin: Origin, is_patient: bool) -> None:
+    @rule(origin=origins, is_patient=st.booleans())
+    def ask(self, origin: Origin, is_patient: bool) -> None:
         """A request in the downloader waits for robots.txt."""
-        self.add(self.crawls[number].direct, origin, "", is_patient=is_patient)
+        self.add(self.crawl.direct, origin, "", is_patient=is_patient)
 
-    @rule(number=crawls, line=crawls, times=st.integers(1, 5))
-    def pop(self, number: int, line: int, times: int) -> None:
+    @rule(line=lines, times=st.integers(1, 5))
+    def pop(self, line: int, times: int) -> None:
         for _ in range(times):
-            if not self.pop_one(self.crawls[number], line):
+            if not self.pop_one(line):
                 break
 
-    def pop_one(self, crawl: Crawl, line: int) -> bool:
+    def pop_one(self, line: int) -> bool:
         """Have a scheduler pop a request. The slot with the fewest requests in flight goes first."""
+        crawl = self.crawl
         ready = crawl.lines[line]
         before = {name: self.model(name).in_flight for name in NAMES}
         were_ready = set(ready._by_slot)
         item = crawl.next(ready, self.now)
         if item is None:
-            assert not len(ready)
+            assert not (len(ready) and crawl.network.is_up)
         else:
             assert isinstance(item, Item)
             assert item in crawl.items
@@ -381,11 +380,12 @@ class CoreMachine(RuleBasedStateMachine):
                 crawl.add(item, self.now)
             else:
                 self.end(item)
-        self.settle(crawl)
+        self.settle()
         return item is not None
 
     def taken(self, item: Item) -> None:
         """Check that *item* may go, and note that it has its places."""
+        assert self.crawl.network.is_up, "It is sent while the network is gone"
         for scope in item.scopes:
             at = self.free_at(scope, item)
             assert at <= self.now, f"{scope.key} is not free before {at}"
@@ -415,36 +415,33 @@ class CoreMachine(RuleBasedStateMachine):
             model.pages -= not item.is_stranger
         item.crawl.end(item, self.now)
 
-    @precondition(lambda self: any(each.items for each in self.crawls))
+    @precondition(lambda self: self.crawl.items)
     @rule(number=which)
     def cancel(self, number: int) -> None:
-        item = self.pick((one for each in self.crawls for one in each.items), number)
+        item = self.pick(self.crawl.items, number)
         self.end(item)
-        self.settle(item.crawl)
+        self.settle()
 
-    def settle(self, crawl: Crawl) -> None:
-        """Do what the cores have decided in an event of *crawl*."""
-        is_due = True
+    def settle(self) -> None:
+        """Do what the core has decided."""
+        crawl, is_due = self.crawl, True
         while is_due:
-            is_due = False
-            for each in self.crawls:
-                is_left_alone = each is crawl or not (each.granted or each.refused)
-                assert each.is_woken or is_left_alone, "A crawl is not told of an event"
-                each.is_woken = False
-                while each.granted:
-                    item, _ = each.granted.popitem(last=False)
-                    assert isinstance(item, Item)
-                    self.end(item)
-                while each.refused:
-                    item, _ = each.refused.popitem(last=False)
-                    assert isinstance(item, Item)
-                    assert self.is_refused(item), "A ticket is refused that need not be"
-                    assert item.where is Where.REFUSED
-                    self.end(item)
-                if each.wake_at() <= self.now:
-                    each.tick(self.now)
-                    assert each.wake_at() > self.now
-            is_due = any(each.granted or each.refused for each in self.crawls)
+            while crawl.granted:
+                item, _ = crawl.granted.popitem(last=False)
+                assert isinstance(item, Item)
+                self.end(item)
+            while crawl.refused:
+                item, _ = crawl.refused.popitem(last=False)
+                assert isinstance(item, Item)
+                assert self.is_refused(item), "A ticket is refused that need not be"
+                assert item.where is Where.REFUSED
+                self.end(item)
+            if crawl.wake_at() <= self.now:
+                crawl.tick(self.now)
+                if crawl.next_probe(self.now) is not None:
+                    self.network_is_back(crawl.network.probed(self.now))
+                assert crawl.wake_at() > self.now
+            is_due = bool(crawl.granted or crawl.refused)
 
     # Requests in flight.
 
@@ -461,7 +458,7 @@ class CoreMachine(RuleBasedStateMachine):
             scope, crawl = found.item.scopes[0], found.item.crawl
             self.model(scope.key).succeeded(found.since)
             crawl.succeeded(scope, self.now, sent_at=found.since)
-            self.settle(crawl)
+            self.settle()
         if what != "is sent":
             self.leave_one(found)
 
@@ -482,7 +479,7 @@ class CoreMachine(RuleBasedStateMachine):
         found = self.pick(self.in_flight, number)
         self.reach_the_downloader(found)
         sent_at = found.since - 60 if is_late else found.since
-        self.pause(found.item.crawl, found.item.scopes[0].key, asked, sent_at)
+        self.pause(found.item.scopes[0].key, asked, sent_at)
         self.leave_one(found)
 
     def reach_the_downloader(self, found: InFlight) -> None:
@@ -499,27 +496,27 @@ class CoreMachine(RuleBasedStateMachine):
             model.unsent -= not (is_sent or item.line.is_direct)
             model.leave(self.now, fetched=is_sent, is_stranger=item.is_stranger)
         item.crawl.leave(item, self.now, fetched=is_sent)
-        self.settle(item.crawl)
+        self.settle()
 
     # Hosts.
 
-    def learn(self, crawl: Crawl, host: Host, expires: float) -> None:
-        scope = self.scopes.find(host.origin.host)
-        if scope is not None:
-            self.change_delay(crawl, host.origin, self.delays[host.origin], ago=0)
+    def learn(self, host: Host, expires: float) -> None:
+        crawl = self.crawl
+        if crawl.scopes.get(host.origin.host) is not None:
+            self.change_delay(host.origin, self.delays[host.origin], ago=0)
         crawl.rules[host].known(expires)
         crawl.known(host, self.now, expires)
 
-    @rule(number=crawls, is_needed=st.sampled_from([True, True, False]))
-    def fetch(self, number: int, is_needed: bool) -> None:
-        crawl = self.crawls[number]
+    @rule(is_needed=st.sampled_from([True, True, False]))
+    def fetch(self, is_needed: bool) -> None:
+        crawl = self.crawl
         while (host := crawl.next_wanted(is_needed=is_needed)) is not None:
             assert host not in crawl.fetching, "Two fetches at once"
             assert self.now >= crawl.rules[host].retry_at, "Asked sooner than it said"
             crawl.fetching.append(host)
             crawl.needed.discard(host)
 
-    @precondition(lambda self: any(each.fetching for each in self.crawls))
+    @precondition(lambda self: self.crawl.fetching)
     @rule(
         data=st.data(),
         number=which,
@@ -530,8 +527,10 @@ class CoreMachine(RuleBasedStateMachine):
         self, data: st.DataObject, number: int, retry: float, is_lost: bool
     ) -> None:
         """A fetch of robots.txt ends; one *is_lost* if it is cancelled, or fails in a component."""
-        crawl = self.pick((each for each in self.crawls if each.fetching), number)
+        crawl = self.crawl
         host = crawl.fetching.pop(number % len(crawl.fetching))
+        if not is_lost:
+            self.answer_anything()
         if is_lost:
             crawl.unknown(host, self.now)
         elif retry:
@@ -542,16 +541,16 @@ class CoreMachine(RuleBasedStateMachine):
             crawl.unreachable(host, self.now, at, wait=wait, is_asked=is_asked)
         else:
             holds = data.draw(st.sampled_from([5.0, 100.0, 1000.0, 1000.0]))
-            self.learn(crawl, host, self.now + holds)
-        self.settle(crawl)
+            self.learn(host, self.now + holds)
+        self.settle()
 
-    @rule(number=crawls, origin=origins, holds=st.sampled_from([5.0, 200.0]))
-    def learn_elsewhere(self, number: int, origin: Origin, holds: float) -> None:
-        self.crawls[number].elsewhere[origin] = self.now + holds
+    @rule(origin=origins, holds=st.sampled_from([5.0, 200.0]))
+    def learn_elsewhere(self, origin: Origin, holds: float) -> None:
+        self.crawl.elsewhere[origin] = self.now + holds
 
-    @rule(number=crawls, origin=origins)
-    def stale(self, number: int, origin: Origin) -> None:
-        crawl = self.crawls[number]
+    @rule(origin=origins)
+    def stale(self, origin: Origin) -> None:
+        crawl = self.crawl
         host = crawl.hosts.get(origin)
         if host is not None and host.phase is Phase.OPEN:
             crawl.rules[host].expires = host.expires = -inf
@@ -559,32 +558,29 @@ class CoreMachine(RuleBasedStateMachine):
     # Scopes.
 
     @rule(
-        number=crawls,
         origin=origins,
         delay=st.sampled_from([0.0, 1.0, 2.5, 7.0]),
         ago=st.sampled_from([0.0, 2.0, 100.0, inf]),
     )
-    def set_delay(self, number: int, origin: Origin, delay: float, ago: float) -> None:
-        self.change_delay(self.crawls[number], origin, delay, ago)
-        self.settle(self.crawls[number])
+    def set_delay(self, origin: Origin, delay: float, ago: float) -> None:
+        self.change_delay(origin, delay, ago)
+        self.settle()
 
-    def change_delay(
-        self, crawl: Crawl, origin: Origin, delay: float, ago: float
-    ) -> None:
-        model, scope = self.model(origin.host), self.scopes.get(origin.host)
+    def change_delay(self, origin: Origin, delay: float, ago: float) -> None:
+        model, scope = self.model(origin.host), self.crawl.scope(origin.host)
         since = self.now - ago
         if not delay:
-            model.delays.pop((crawl, origin), None)
+            model.delays.pop(origin, None)
         else:
-            if (crawl, origin) not in model.delays:
+            if origin not in model.delays:
                 begins = max(since, scope.answered_at)
                 model.not_before = max(model.not_before, begins + delay)
-            model.delays[crawl, origin] = delay
-        crawl.set_delay(scope, origin, delay, self.now, since=since)
+            model.delays[origin] = delay
+        self.crawl.set_delay(scope, origin, delay, self.now, since=since)
 
     @rule(name=st.sampled_from(NAMES), seconds=st.sampled_from([5.0, 50.0]))
     def close_for_visits(self, name: str, seconds: float) -> None:
-        scope = self.scopes.find(name)
+        scope = self.crawl.scopes.get(name)
         if scope is not None:
             model = self.model(name)
             model.not_before = max(model.not_before, self.now + seconds)
@@ -593,46 +589,51 @@ class CoreMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NAMES), seconds=st.sampled_from([1.0, 30.0]))
     def slow_down(self, name: str, seconds: float) -> None:
         """A spider asks for a pause of any host."""
-        self.pause(self.crawls[0], name, seconds, self.now)
+        self.pause(name, seconds, self.now)
 
-    def pause(
-        self, crawl: Crawl, name: str, asked: float | None, sent_at: float
-    ) -> None:
+    def pause(self, name: str, asked: float | None, sent_at: float) -> None:
         self.model(name).back_off(self.now, asked, sent_at)
-        scope, now, cap = self.scopes.get(name), self.now, MAX_OWN_PAUSE
-        crawl.back_off(scope, now, delay=asked, cap=cap, sent_at=sent_at)
-        self.settle(crawl)
+        scope, now, cap = self.crawl.scope(name), self.now, MAX_OWN_PAUSE
+        self.crawl.back_off(scope, now, delay=asked, cap=cap, sent_at=sent_at)
+        self.settle()
 
-    # Crawls and time.
+    # The network of the crawler itself, and time.
 
-    @rule(number=crawls, dice=st.integers(0, 9))
-    def close(self, number: int, dice: int) -> None:
-        """A crawl ends, and another one begins."""
-        if dice:
+    @rule(is_exhausted=st.booleans())
+    def lose_the_network(self, is_exhausted: bool) -> None:
+        network = self.crawl.network
+        if is_exhausted:
+            network.exhausted(self.now)
+        else:
+            for host in "vwxyz":
+                network.failed(host, host, self.now)
+        self.settle()
+
+    @rule()
+    def answer_anything(self) -> None:
+        self.network_is_back(self.crawl.network.answered("v", "v"))
+        self.settle()
+
+    def network_is_back(self, since: float | None) -> None:
+        if since is None:
             return
-        crawl = self.crawls[number]
-        for item in list(crawl.items):
-            self.end(item)
-        for found in [each for each in self.in_flight if each.item.crawl is crawl]:
-            self.leave_one(found)
-        self.crawls[number] = Crawl(self)
         for model in self.models.values():
-            for key in [one for one in model.delays if one[0] is crawl]:
-                del model.delays[key]
-        self.scopes.drop(crawl, self.now)
-        self.settle(crawl)
+            if model.pause is not None:
+                model.pause.since += self.now - since
+        for rules in self.crawl.rules.values():
+            rules.network_was_gone(since, self.now)
+        self.crawl.network_is_back(self.now, since)
 
     @rule(seconds=st.sampled_from([0.01, 0.5, 1.0, 2.5, 10.0, 61.0, 700.0]))
     def pass_time(self, seconds: float) -> None:
         until = self.now + seconds
         for _ in range(1000):
-            crawl = min(self.crawls, key=Crawl.wake_at)
-            at = crawl.wake_at()
+            at = self.crawl.wake_at()
             if at > until:
                 break
             self.now = at
-            crawl.tick(self.now)
-            self.settle(crawl)
+            self.crawl.tick(self.now)
+            self.settle()
         else:
             raise AssertionError("It wakes up for ever")
         self.now = until
@@ -643,7 +644,7 @@ class CoreMachine(RuleBasedStateMachine):
     def every_ticket_is_where_it_waits_for_something(self) -> None:
         """Nothing is lost, and what a ticket waits for comes by itself, and is announced."""
         parked: list[Ticket] = []
-        for scope in self.scopes.all():
+        for scope in self.crawl.scopes.values():
             for lane in (scope.parked or {}).values():
                 parked += lane
                 first = next(iter(lane), None)
@@ -652,23 +653,25 @@ class CoreMachine(RuleBasedStateMachine):
                 assert isinstance(first, Item)
                 at = self.free_at(scope, first)
                 assert at > self.now, f"It waits for {scope.key}, which is free"
-                assert self.scopes.alarms.first() <= at, "It is not announced"
-        for crawl in self.crawls:
-            for item in crawl.items:
-                if item.where is Where.AT_HOST:
-                    self.check_waits_for_robotstxt(crawl, item)
-                elif item.where is Where.AT_SCOPE:
-                    assert parked.count(item) == 1
-                else:
-                    assert item.where is Where.READY, f"{item.where}: it is lost"
-            for host in crawl.needed & set(crawl.hosts.values()):
-                host_model = crawl.rules[host]
-                if host_model.is_down and not host.is_wanted:
-                    is_fetching = host in crawl.fetching
-                    assert is_fetching or crawl.wake_at() <= host_model.retry_at
+                assert self.crawl.wake_at() <= at, "It is not announced"
+        crawl = self.crawl
+        for item in crawl.items:
+            if item.where is Where.AT_HOST:
+                self.check_waits_for_robotstxt(item)
+            elif item.where is Where.AT_SCOPE:
+                assert parked.count(item) == 1
+            elif item.where is Where.AT_NETWORK:
+                assert not crawl.network.is_up
+            else:
+                assert item.where is Where.READY, f"{item.where}: it is lost"
+        for host in crawl.needed & set(crawl.hosts.values()):
+            host_model = crawl.rules[host]
+            if host_model.is_down and not host.is_wanted:
+                is_fetching = host in crawl.fetching
+                assert is_fetching or crawl.wake_at() <= host_model.retry_at
 
-    def check_waits_for_robotstxt(self, crawl: Crawl, item: Item) -> None:
-        host = item.host
+    def check_waits_for_robotstxt(self, item: Item) -> None:
+        crawl, host = self.crawl, item.host
         assert host is not None
         assert list(host.waiting).count(item) == 1
         again = max(crawl.rules[host].retry_at, self.now + 1)
@@ -681,35 +684,35 @@ class CoreMachine(RuleBasedStateMachine):
         for name, model in list(self.models.items()):
             if model.is_forgotten(self.now):
                 del self.models[name]
-                assert self.scopes.find(name) is None
+                assert self.crawl.scopes.get(name) is None
 
     def teardown(self) -> None:
         """Everything that waits goes in the end, and nothing is left."""
+        self.answer_anything()
         for _ in range(2000):
-            if not self.in_flight and not any(each.items for each in self.crawls):
+            crawl = self.crawl
+            if not self.in_flight and not crawl.items:
                 break
-            for crawl in self.crawls:
-                while (host := crawl.next_wanted(is_needed=True)) is not None:
-                    crawl.fetching.append(host)
-                while crawl.fetching:
-                    self.learn(crawl, crawl.fetching.pop(), inf)
-                    self.settle(crawl)
-                for line in range(2):
-                    while self.pop_one(crawl, line):
-                        pass
+            while (host := crawl.next_wanted(is_needed=True)) is not None:
+                crawl.fetching.append(host)
+            while crawl.fetching:
+                self.learn(crawl.fetching.pop(), inf)
+                self.settle()
+            for line in range(2):
+                while self.pop_one(line):
+                    pass
             self.leave_all()
             self.every_ticket_is_where_it_waits_for_something()
-            at = min(each.wake_at() for each in self.crawls)
+            at = self.crawl.wake_at()
             if at < inf:
                 self.pass_time(max(at - self.now, 0.0))
-        left = [item for each in self.crawls for item in each.items]
-        assert not left, f"{left} are never sent"
+        assert not self.crawl.items, "They are never sent"
         self.pass_time(10_000)
-        assert not len(self.scopes)
+        assert not self.crawl.scopes
 
 
 def test_any_crawl() -> None:
-    """Whatever happens in two crawls of one process: places, delays and pauses of every scope
+    """Whatever happens in a crawl: places, delays and pauses of every scope
     are kept, nothing is lost or refused without need, and every wake-up is announced.
     """
     run_state_machine_as_test(

@@ -7,7 +7,7 @@ from twisted.internet.error import ConnectionRefusedError as RefusedError
 
 from scrapy_rep import stats
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
-from tests.frontier.fakes import Crawl, FakeClock, page
+from tests.frontier.fakes import Crawl, page
 
 ROBOTS = "http://a.example/robots.txt"
 RULES = "User-agent: *\nDisallow: /private/\n"
@@ -149,34 +149,28 @@ def test_room_that_a_robotstxt_has_left() -> None:
         assert sum(page in crawl.downloader.active for page in pages) <= 2
 
 
-def test_a_pause_that_another_crawl_has_seen() -> None:
-    """A request that waits in its download slot is not sent within a pause that its host has asked
-    another crawl of the process for. If it is cancelled meanwhile, it is not sent at all, and does
-    not keep a closing spider open.
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_pause_while_a_request_waits_in_its_slot(closes: bool) -> None:
+    """A request that waits in its download slot is not sent within a pause of its host. If it is
+    cancelled meanwhile, it is not sent at all, and it does not keep a closing spider open.
     """
-    clock = FakeClock()
-    crawls = [Crawl(obey=False, clock=clock, DOWNLOAD_DELAY=10) for _ in range(3)]
-    asking = crawls[0].push("http://a.example/0")
-    crawls[0].run()
-    waiting = []
-    for crawl in crawls[1:]:
-        for number in (1, 2):
-            crawl.push(f"http://a.example/{number}")
-        for _ in range(3):
-            crawl.pass_time(1)
-        (slot,) = crawl.downloader.slots.values()
-        waiting.append(slot.queue[0])
-    crawls[0].answer(asking, status=429, Retry_After="100")
-    for crawl in crawls[1:]:
-        (slot,) = crawl.downloader.slots.values()
-        assert not slot.queue
-        crawl.pass_time(40)
-        assert len(crawl.sent) == 1
-    waiting[0][1].cancel()
-    crawls[2].close()
-    assert isinstance(crawls[2].ended[waiting[1][0]], SpiderClosing)
-    crawls[1].pass_time(100)
-    assert waiting[0][0] not in crawls[1].sent
+    crawl = Crawl(obey=False, DOWNLOAD_DELAY=10)
+    for number in (1, 2):
+        crawl.push(f"http://a.example/{number}")
+    for _ in range(3):
+        crawl.pass_time(1)
+    (slot,) = crawl.downloader.slots.values()
+    request, result = slot.queue[0]
+    crawl.frontier.back_off("a.example", 100, None)
+    assert not slot.queue
+    crawl.pass_time(40)
+    if closes:
+        crawl.close()
+        assert isinstance(crawl.ended[request], SpiderClosing)
+    else:
+        result.cancel()
+        crawl.pass_time(100)
+    assert len(crawl.sent) == 1
 
 
 # Robots.txt files, and overrides.

@@ -356,7 +356,8 @@ class RepSettings:
 
     The first token that has a group is followed, or `*` if none has. Without this setting, the token
     is taken from the `User-Agent` header of each request: `mybot` from
-    `Mozilla/5.0 (compatible; mybot/1.0; +https://example.com/bot)`. A token consists of letters,
+    `Mozilla/5.0 (compatible; mybot/1.0; +https://example.com/bot)`. Where that header has none, as
+    those of browsers, the token of the setting `USER_AGENT` counts. A token consists of letters,
     digits, `_`, `-` and `.` (`MJ12bot`). RFC 9309 allows letters, `_` and `-` only, so other
     characters cause a warning.
 

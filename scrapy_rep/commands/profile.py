@@ -10,8 +10,8 @@ from scrapy.spiderloader import get_spider_loader
 
 from scrapy_rep.commands.output import notify
 from scrapy_rep.exceptions import SettingError
-from scrapy_rep.fetching.identity import default_header
-from scrapy_rep.protocol.agents import EVERYONE, product_tokens
+from scrapy_rep.fetching.identity import default_header, tokens_of
+from scrapy_rep.protocol.agents import EVERYONE
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.reasons import evidence, words_of
 from scrapy_rep.protocol.request_target import decide
@@ -163,9 +163,9 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
     if is_everyone or rep.agents:
         return Profile(settings, rep, rep.agents or (EVERYONE,))
     header = default_header(settings, spider)
-    is_default = header == settings["USER_AGENT"]
+    agents = tokens_of(header, settings)
+    is_default = agents == tokens_of("", settings)
     is_default = is_default and not settings.getpriority("USER_AGENT")
-    agents = product_tokens(header)
     is_named = bool(agents) and not is_default
     return Profile(settings, rep, agents or (EVERYONE,), is_named)
 

@@ -28,7 +28,8 @@ _tokens = lru_cache(maxsize=256)(product_tokens)
 
 class Identity:
     """The product tokens of a crawler, from ``ROBOTSTXT_USER_AGENT``, or from the ``User-Agent``
-    header of each request; and the purposes of the crawl.
+    header of each request, or from ``USER_AGENT`` where that header has none; and the purposes of
+    the crawl.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -116,12 +117,12 @@ class Identity:
             )
 
     def _of_header(self, header: str) -> tuple[str, ...]:
-        found = _tokens(header)
+        found = tokens_of(header, self._crawler.settings)
         if not found and not self._has_warned:
             self._has_warned = True
             self._logger.warning(
-                "The User-Agent %(header)r does not say which crawler this is, so the crawl "
-                "follows only the groups for all crawlers (*). Set %(setting)s to the name "
+                "Neither the User-Agent %(header)r nor USER_AGENT says which crawler this is, so the "
+                "crawl follows only the groups for all crawlers (*). Set %(setting)s to the name "
                 "of your crawler, and include that name in USER_AGENT.",
                 header=header,
                 setting=USER_AGENT,
@@ -138,6 +139,17 @@ def default_header(
         if name.lower() == "user-agent" and isinstance(value, (str, bytes)):
             header = value
             break
+    return _text(header)
+
+
+def tokens_of(header: str, settings: BaseSettings) -> tuple[str, ...]:
+    """The product tokens of a crawler that sends this ``User-Agent``: those of *header*, or of the
+    setting ``USER_AGENT`` if it names none, as that of a browser.
+    """
+    return _tokens(header) or _tokens(_text(settings["USER_AGENT"]))
+
+
+def _text(header: str | bytes | None) -> str:
     return header.decode("latin-1") if isinstance(header, bytes) else header or ""
 
 

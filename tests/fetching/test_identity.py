@@ -13,6 +13,7 @@ from tests.fakes import fake_crawler
 pytestmark = pytest.mark.newest
 
 BROWSER = "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"
+BROWSER_BY_DEFAULT = {"DEFAULT_REQUEST_HEADERS": {"User-Agent": BROWSER}}
 HEADER = {"DEFAULT_REQUEST_HEADERS": {"User-Agent": "headerbot/1.0"}}
 
 
@@ -25,7 +26,11 @@ HEADER = {"DEFAULT_REQUEST_HEADERS": {"User-Agent": "headerbot/1.0"}}
         ({"USER_AGENT": "a", "ROBOTSTXT_USER_AGENT": ["b", "c"]}, None, "b c"),
         ({"USER_AGENT": BROWSER, "ROBOTSTXT_USER_AGENT": "ownbot"}, None, "ownbot"),
         ({"ROBOTSTXT_USER_AGENT": "b"}, "own/1.0", "b"),
+        ({"USER_AGENT": "a/1.0"}, BROWSER, "a"),
+        ({"USER_AGENT": b"a", **BROWSER_BY_DEFAULT}, None, "a"),
+        ({}, BROWSER, "Scrapy"),
         ({"USER_AGENT": BROWSER}, None, ""),
+        ({"USER_AGENT": BROWSER}, "Mozilla/5.0", ""),
         ({"USER_AGENT": ""}, None, ""),
     ],
 )
@@ -33,8 +38,8 @@ def test_which_name_counts(
     settings: dict[str, Any], header: str | None, tokens: str
 ) -> None:
     """The product token is that of USER_AGENT, without version and URL. A User-Agent in
-    DEFAULT_REQUEST_HEADERS has priority, then the *header* of a request, and ROBOTSTXT_USER_AGENT
-    over any header.
+    DEFAULT_REQUEST_HEADERS has priority, then the *header* of a request, if they have a token, and
+    ROBOTSTXT_USER_AGENT over any header.
     """
     request = Request("http://example.com/", headers={"User-Agent": header or ""})
     identity = Identity.of(fake_crawler(settings))

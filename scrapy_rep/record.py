@@ -64,6 +64,8 @@ class Verdict(_Term):
     """Fetched nevertheless, in a dry run."""
     WOULD_DROP = "would-drop"
     """Not dropped, in a dry run."""
+    WOULD_ALLOW = "would-allow"
+    """Refused by Scrapy's own middleware, in a dry run."""
     ANNOTATED = "annotated"
     NOTED = "noted"
     """A statement of a site; its effects have records of their own."""

@@ -31,7 +31,7 @@ _SQLITE = b"SQLite format 3\0"
 # A decision about a request has no page.
 _DECIDED = """
     FROM decision WHERE layer IN ('robots.txt', 'override', 'delay') AND page IS NULL
-    AND verdict IN ('allowed', 'refused', 'would-refuse') AND time <= :until
+    AND verdict IN ('allowed', 'refused', 'would-refuse', 'would-allow') AND time <= :until
     AND (:crawl IS NULL OR crawl = :crawl) AND (:origin IS NULL OR origin = :origin)
 """
 # The last decision on a URL counts: SQLite takes the other columns from the row with the

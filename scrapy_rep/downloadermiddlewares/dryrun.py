@@ -100,15 +100,20 @@ class DryRun:
             # come to the middleware that sets the header by which it is judged.
             header = default_header(self._crawler.settings, self._crawler.spider)
             request.headers.setdefault("User-Agent", header)
-            await self._judge_request(request)
+            await self._judge_request(request, is_refused_by_scrapy=True)
 
     # Verdicts.
 
-    async def _judge_request(self, request: Request) -> None:
-        """Judge *request* when its robots.txt is known. Whatever goes wrong, it is sent."""
+    async def _judge_request(
+        self, request: Request, *, is_refused_by_scrapy: bool = False
+    ) -> None:
+        """Judge *request* when its robots.txt is known. Whatever goes wrong, it is sent, unless it
+        *is_refused_by_scrapy*.
+        """
         self._crawler.stats.inc_value(stats.DRY_RUN_REQUESTS)
         try:
             case = self._judge.case(request)
+            case = case._replace(is_refused_by_scrapy=is_refused_by_scrapy)
             if self._judge.lacks_file(case):
                 assert case.origin is not None
                 case = case._replace(known=await self._known(case.origin, request))

@@ -81,6 +81,9 @@ class Case(NamedTuple):
     is_exempt: bool = False
     """Whether the spider has exempted the request from robots.txt."""
 
+    is_refused_by_scrapy: bool = False
+    """Whether Scrapy's own middleware has refused the request, in a dry run."""
+
     why: str = ""
     """More about the reason, for the message of a refusal."""
 
@@ -147,7 +150,8 @@ class DecisionReporter:
     """Reports each decision once, and at the end of the crawl what was withheld.
 
     Allowed requests are reported only to a ledger: all at its level ``"all"``, otherwise
-    only those that the user allows, by an override or ``dont_obey_robotstxt``.
+    only those that the user allows, by an override or ``dont_obey_robotstxt``; and in a dry
+    run, those that Scrapy's own middleware has refused.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -171,11 +175,19 @@ class DecisionReporter:
 
     def reports_allowed(self, case: Case) -> bool:
         """Whether the request of *case* is reported if it is allowed."""
-        return self._reports_all or case.override is not None or case.is_exempt
+        is_special = case.is_exempt or case.is_refused_by_scrapy
+        return self._reports_all or case.override is not None or is_special
 
     def allowed(self, case: Case, decision: Decision) -> None:
-        if self._has_ledger:
-            self.decided(case.record(decision), case.request)
+        record = case.record(decision)
+        if case.is_refused_by_scrapy:
+            record = record._replace(verdict=Verdict.WOULD_ALLOW)
+            stat = stats.DRY_RUN_ALLOWED.format(reason=record.reason)
+            self._crawler.stats.inc_value(stat)
+            self._withheld.note(record, case.request)
+        elif not self._has_ledger:
+            return
+        self.decided(record, case.request)
 
     def refused(self, case: Case, decision: Decision) -> RobotsDenied:
         """Report that a request is refused. Return the error for its errback."""

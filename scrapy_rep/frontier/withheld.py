@@ -28,6 +28,10 @@ _KINDS = {
     (Subject.LINK, Verdict.WOULD_DROP): "Links that would not be followed",
     (Subject.ITEM, Verdict.WOULD_DROP): "Items that would be dropped",
     (Subject.FILE, Verdict.WOULD_DROP): "Files that would be withheld",
+    (
+        Subject.REQUEST,
+        Verdict.WOULD_ALLOW,
+    ): "Requests that Scrapy refuses and that would be sent",
 }
 
 _SLOWED = {
@@ -42,6 +46,8 @@ _IN_WORDS = {
     Verdict.WOULD_REFUSE: "would be refused",
     Verdict.WOULD_DROP: "would be dropped",
 }
+
+_OF_DRY_RUN = frozenset({*IN_DRY_RUN.values(), Verdict.WOULD_ALLOW})
 
 # The most hosts that a line of a dry run names, and those that are counted for it.
 _HOSTS_NAMED = 3
@@ -75,7 +81,7 @@ class Withheld:
         )
         count, first = self._found.get(key, (0, record))
         self._found[key] = count + 1, first
-        if record.verdict in IN_DRY_RUN.values():
+        if record.verdict in _OF_DRY_RUN:
             origins = self._origins.setdefault(key, Counter())
             if record.origin in origins or len(origins) < _HOSTS_COUNTED:
                 origins[record.origin] += 1
@@ -102,7 +108,7 @@ class Withheld:
             else:
                 what = _KINDS[first.subject, first.verdict]
             what += f": {count:,}"
-            if first.verdict is Verdict.WOULD_REFUSE:
+            if first.verdict in {Verdict.WOULD_REFUSE, Verdict.WOULD_ALLOW}:
                 sent = self._stats.get_value(stats.DRY_RUN_REQUESTS, count)
                 what += f" of the {sent:,} requests of this run"
             most = self._origins.get(key, Counter()).most_common(_HOSTS_NAMED)

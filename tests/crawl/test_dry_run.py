@@ -259,6 +259,27 @@ def test_what_counts(  # noqa: PLR0917
     assert not result.lines("ERROR")
 
 
+def test_what_scrapy_refuses_and_a_real_run_would_send(
+    site: Site, mode: str, tmp_path: Path
+) -> None:
+    """In a project that obeys robots.txt already, the dry run says what a real run would newly allow:
+    here, what a group for another crawler forbids, which Scrapy takes for that of this one.
+    """
+    rules = "User-agent: test\nDisallow: /1\n\nUser-agent: *\nDisallow: /2\n"
+    host = site.add(robots(rules))
+    urls = [host.url(path) for path in ("/1", "/2", "/3")]
+    settings = {"ROBOTSTXT_OBEY": True, "REP_LEDGER": str(tmp_path / "ledger")}
+    result = crawl(urls, settings, mode=mode)
+    assert sorted(host.pages) == ["/2", "/3"]
+    words = "refuses and that would be sent: 1 of the 3 requests", "(no-rule)", urls[0]
+    assert len(result.lines("INFO", *words)) == 1
+    assert result.stats["rep/dry_run/allowed/no-rule"] == 1
+    assert result.stats["rep/dry_run/denied/rule"] == 1
+    found = withheld(tmp_path / "ledger")
+    verdicts = sorted((row[1], row[4]) for row in found)
+    assert verdicts == [("refused", urls[1]), ("would-allow", urls[0])]
+
+
 def test_a_robotstxt_that_does_not_answer(site: Site, mode: str) -> None:
     """Requests wait for it until its time-out, together, and are sent. They count as what would be
     refused.

@@ -59,6 +59,21 @@ def test_a_denial_says_why(site: Site, enable: dict[str, object], mode: str) -> 
     assert len(result.lines("WARNING", down.origin, "500")) == 1
 
 
+@pytest.mark.newest
+def test_a_header_that_names_no_crawler(site: Site) -> None:
+    """A request with the User-Agent of a browser follows the group of the crawler that USER_AGENT
+    names, as in stock Scrapy.
+    """
+    host = site.add("User-agent: mybot\nDisallow: /private\n")
+    header = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"}
+    plan = [
+        {"url": host.url(f"/{path}"), "headers": header} for path in ("private", "")
+    ]
+    result = run_crawl(plan, settings={"USER_AGENT": "mybot/1.0"})
+    assert host.pages == ["/"]
+    assert result.error(host.url("/private"))["agent"] == "mybot"
+
+
 def test_redirects(site: Site, mode: str) -> None:
     """A redirect to a forbidden URL is not followed, on the same host or on another. A request with
     ``dont_obey_robotstxt`` is sent without a fetch of robots.txt, and so are its redirects within the

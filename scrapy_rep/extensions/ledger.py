@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.record import Record
 
-# Seconds between two checks of the writer.
-_CHECK_INTERVAL = 1.0
+# Seconds between two checks of the writer, which then gets what was counted.
+_CHECK_INTERVAL = 0.5
 
 # The most decisions to remember at the level "denied", so that they are not recorded twice.
 _MAX_REMEMBERED = 10_000
@@ -78,7 +78,7 @@ class Ledger:
         self._traffic = self._reporter.traffic
         self._has_all = settings.ledger_level == "all"
         self._recorded: set[tuple[str, str, str | None]] = set()
-        self._checking = create_looping_call(self._check_writer)
+        self._checking = create_looping_call(self._check)
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
@@ -100,7 +100,6 @@ class Ledger:
             time.time(),
         )
         self._writer = LedgerWriter(self._path, crawl)
-        self._traffic.write = self._writer.write
         connect = self._crawler.signals.connect
         connect(self._robotstxt_known, ours.robotstxt_known)
         connect(self._decided, ours.rep_decided)
@@ -155,7 +154,7 @@ class Ledger:
         if self._writer is None:
             return
         self._checking.stop()
-        self._check_writer()
+        self._check()
         counts = {
             key: value
             for key, value in self._crawler.stats.get_stats().items()
@@ -173,6 +172,13 @@ class Ledger:
                 path=self._path,
                 digest=digest,
             )
+
+    def _check(self) -> None:
+        """Pass what was counted since the last time to the writer, and check that."""
+        assert self._writer is not None
+        for row in self._traffic.take():
+            self._writer.write(row)
+        self._check_writer()
 
     def _check_writer(self) -> None:
         """Update the stats of the writer, and log each kind of failure once."""

@@ -243,11 +243,18 @@ def test_a_body_that_nobody_reads_to_its_end() -> None:
 @pytest.mark.parametrize("is_each_alone", [False, True])
 def test_traffic(path: Path, is_each_alone: bool) -> None:
     """Pages are counted by host and hour. Of the gaps of an hour, the shortest for its delay is
-    kept; so is that of the pauses. The same is in the ledger if it was written after each event,
-    while the crawl ran. Counts are no records.
+    kept; so is that of the pauses. They are added up in memory, and are one row for each host and
+    hour; the same is in the ledger if it was written after each event, while the crawl ran. Counts
+    are no records.
     """
     writer, traffic = started(path), Traffic()
-    traffic.write = writer.write
+
+    def write() -> int:
+        taken = traffic.take()
+        for row in taken:
+            writer.write(row)
+        return len(taken)
+
     for note, *values in (
         (traffic.note_page, A, 100, 3700),
         (traffic.note_gap, A, 2.0, None, 3700),
@@ -268,7 +275,10 @@ def test_traffic(path: Path, is_each_alone: bool) -> None:
     ):
         note(*values)
         if is_each_alone:
+            write()
             wait_for(lambda: not writer._waiting)
+    assert write() == (0 if is_each_alone else 5)
+    assert traffic.take() == []
     writer.close(END)
     columns = "origin, hour, pages, bytes, delay, gap, pauses, pause, resumed"
     assert rows(path, f"SELECT {columns} FROM traffic") == [
@@ -285,8 +295,7 @@ def test_the_views(path: Path) -> None:
     """The views have what was withheld, with the robots.txt that decided; the pages of each day; and
     the shortest gaps, beside what was asked for.
     """
-    traffic, counts = Traffic(), list[Any]()
-    traffic.write = counts.append
+    traffic = Traffic()
     day = 24 * 3600
     for now in (0, 3600, day):
         traffic.note_page(A, 100, now)
@@ -305,7 +314,7 @@ def test_the_views(path: Path) -> None:
         decided(61, verdict="allowed"),
         decided(62, **noted),
         decided(63, fetched=None, **{**noted, **dropped}),
-        *counts,
+        *traffic.take(),
     )
     assert rows(path, "SELECT * FROM withheld") == [
         ("1970-01-01 00:01:00", "refused", "request", f"{ORIGIN}/60", None, "robots.txt", "rule",

@@ -272,15 +272,17 @@ _REL = Kind(
 )
 
 
-def _get_store(settings: BaseSettings, name: str, default: str) -> str | type[Store]:
-    """The address or class of the store, as set; otherwise the address of a file in JOBDIR;
+def _get_store(
+    settings: BaseSettings, name: str, default: str
+) -> str | Path | type[Store]:
+    """The address or class of the store, as set; otherwise the path of a file in JOBDIR;
     without JOBDIR, the default address.
     """
     value: Any = settings.get(name)
     if value is None:
         # A resumed crawl continues with the robots.txt files that it has stored.
         folder = job_dir(settings)
-        return f"sqlite:///{Path(folder) / 'robotstxt.sqlite'}" if folder else default
+        return Path(folder) / "robotstxt.sqlite" if folder else default
     if not isinstance(value, str) or "://" not in value:
         found: type[Store] = load_object(value)
         if not issubclass(found, Store):
@@ -303,6 +305,8 @@ def _displayed(name: str, value: object) -> object:
         return value
     if isinstance(value, type):
         return f"{value.__module__}.{value.__qualname__}"
+    if isinstance(value, Path):
+        return str(value)
     shown = address_without_credentials(str(value))
     return value if shown == str(value) else shown
 
@@ -417,7 +421,7 @@ class RepSettings:
     Example: `REP_MAX_AGE = 3600`
     """
 
-    store: str | type[Store] = _STORE("REP_STORE", "memory://")  # noqa: RUF009
+    store: str | Path | type[Store] = _STORE("REP_STORE", "memory://")  # noqa: RUF009
     """Where robots.txt files are kept. In a crawl with a `JOBDIR`, the default is a file in it.
 
     `memory://` keeps them during the crawl. `sqlite:///robotstxt.sqlite` (`sqlite:////var/...` for an

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_rep.protocol.robotstxt.decisions import Decision
     from scrapy_rep.protocol.robotstxt.pace import Pace
 
 
@@ -81,8 +80,8 @@ class RobotsTxtMiddleware:
                 if self._judge.lacks_file(case):
                     case = await self._with_files(case, is_patient=is_patient)
                 decision, pace = self._judge.judge(case)
-                if case.is_for_robotstxt:
-                    return self._copy(case, decision)
+                if case.is_for_robotstxt and (copy := self._copy(case)) is not None:
+                    return copy
                 if not await self._place(case, pace):
                     break
                 # It has waited: what decides may have changed meanwhile.
@@ -142,14 +141,15 @@ class RobotsTxtMiddleware:
         if is_for_browser(request):
             self._browsers.end(request)
 
-    def _copy(self, case: Case, decision: Decision | None) -> Response | None:
+    def _copy(self, case: Case) -> Response | None:
         """Return the cached response to a spider's own request for a robots.txt; None if there
-        is none or robots.txt is unreachable, so that Scrapy downloads it.
+        is none, robots.txt is unreachable or was redirected, so that Scrapy downloads it, and
+        notes in its meta where it was redirected.
         """
         assert case.known is not None
         request, result = case.request, case.known.entry.result
-        if result.status is None or result.access is access.Access.UNREACHABLE:
-            self._judge.allow(case, decision)
+        is_unreachable = result.access is access.Access.UNREACHABLE
+        if result.status is None or is_unreachable or result.redirects:
             return None
         self._judge.count_override(case.origin)
         self._crawler.stats.inc_value(stats.FROM_COPY)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -306,7 +307,7 @@ def _known(origin: Origin, file: File) -> Known:
 
 def _opened(crawler: Crawler, settings: RepSettings) -> tuple[StoreClient | None, int]:
     """The client of the store that ``REP_STORE`` selects, and the bytes of memory for files."""
-    if isinstance(settings.store, str):
+    if isinstance(settings.store, (str, Path)):
         store, max_bytes = open_store(settings.store)
     else:
         store = build_from_crawler(settings.store, crawler)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from contextlib import suppress
+from pathlib import Path
 from urllib.parse import urlsplit
 
 ALLOWED = (
@@ -44,14 +45,19 @@ class Store(ABC):
         """Close files and connections. Never raises. No method is called after it."""
 
 
-def open_store(address: str) -> tuple[Store | None, int]:
+def open_store(address: str | Path) -> tuple[Store | None, int]:
     """The store at *address*, one of :data:`ALLOWED`, and the bytes of memory that the robots.txt
-    files of the crawl may take. There is no store for ``memory://``.
+    files of the crawl may take. There is no store for ``memory://``. A path is that of a file of
+    SQLite, with any characters.
 
     A relative path starts at the working directory. Paths are not percent-decoded. A store
     opens its file or connection at its first call. Raises ValueError for any other address, and
     StoreNotInstalled if the store needs a package that is not installed.
     """
+    if isinstance(address, Path):
+        from scrapy_rep.stores.sqlite import SqliteStore  # noqa: PLC0415
+
+        return SqliteStore(address), 1_000_000 * MEMORY
     mb = _MB.search(address)
     max_bytes = 1_000_000 * int(mb[2] if mb else MEMORY)
     # The other options are for the client of Redis.

@@ -312,16 +312,18 @@ def test_a_sitemap_spider(site: Site, mode: str) -> None:
 def test_requests_for_robotstxt(site: Site, mode: str) -> None:
     """A spider's request for a robots.txt that the crawl has already fetched gets the copy, with the
     flag ``robotstxt_copy``; it is no duplicate of the fetch, which does not reach the spider and
-    has its own stats. A URL with a query or in another folder is not a robots.txt. The signal
+    has its own stats. One that redirects is sent, so that its response says so. A URL with a query or in another folder is not a robots.txt. The signal
     ``robots_parsed`` is sent once for each robots.txt, with a working parser.
     """
     host, forbidding = site.add(RULES), site.add("User-agent: *\nDisallow: /\n")
     missing = site.add(robots("Not here", status=404))
     hosts = (host, forbidding, missing)
+    moved = site.add()
+    moved.chain(1, robots(RULES))
     result = run_crawl(
-        [one.url("/public") for one in (*hosts, site.add(Answer(status=503)))],
+        [one.url("/public") for one in (*hosts, moved, site.add(Answer(status=503)))],
         then=[
-            *(one.robotstxt for one in hosts),
+            *(one.robotstxt for one in (*hosts, moved)),
             *(forbidding.url(path) for path in ("/robots.txt?a", "/x/robots.txt")),
         ],
         mode=mode,
@@ -329,15 +331,17 @@ def test_requests_for_robotstxt(site: Site, mode: str) -> None:
     assert [len(one.robots_hits) for one in hosts] == [1, 1, 1]
     assert forbidding.pages == []
     seen = {response["url"]: response for response in result.responses}
-    assert len(seen) == len(result.responses) == 5
+    assert len(seen) == len(result.responses) == 7
+    assert "redirect_urls" in seen[moved.url("/hop-1")]["meta"]
+    assert moved.pages == ["/hop-1", "/hop-1", "/public"]
     for one, status in ((host, 200), (forbidding, 200), (missing, 404)):
         assert seen[one.robotstxt]["status"] == status
         assert seen[one.robotstxt]["flags"] == ["robotstxt_copy"]
     assert seen[host.robotstxt]["body"] == RULES
     assert seen[host.url("/public")]["flags"] == []
     assert result.stats["rep/robotstxt/from_copy"] == 3
-    assert result.stats["robotstxt/response_count"] == 4
-    assert result.stats["robotstxt/response_status_count/200"] == 2
+    assert result.stats["robotstxt/response_count"] == 5
+    assert result.stats["robotstxt/response_status_count/200"] == 3
     assert "dupefilter/filtered" not in result.stats
     if hasattr(signals, "robots_parsed"):
         parsed = [(one["url"], one["allowed"], one["private"]) for one in result.parsed]
@@ -345,6 +349,7 @@ def test_requests_for_robotstxt(site: Site, mode: str) -> None:
             [
                 (host.url("/public"), True, False),
                 (forbidding.url("/public"), False, False),
+                (moved.url("/public"), True, False),
             ]
         )
 

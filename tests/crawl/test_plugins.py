@@ -191,3 +191,38 @@ def test_zyte_api(site: Site, order: int) -> None:
     assert [error["reason"] for error in result.errors] == ["rule", "rule"]
     unencoded = {"name": "Accept-Encoding", "value": "identity"}
     assert unencoded in asked["/robots.txt"]["customHttpRequestHeaders"]
+
+
+@pytest.mark.newest
+def test_impersonate(site: Site) -> None:
+    """A host that does not exist, or refuses connections, is told by the codes of libcurl, and refused
+    as soon as with Scrapy's own download handlers; a certificate that is wrong is told in words.
+    """
+    handler = "scrapy_impersonate.ImpersonateDownloadHandler"
+    pytest.importorskip("scrapy_impersonate")
+    host, down, tls = site.add(RULES), site.refusing(), site.add(RULES, tls=True)
+    named = "http://host.invalid"
+    result = run_crawl(
+        [
+            {"url": url, "meta": {"impersonate": "chrome"}}
+            for one in (host.origin, down.origin, named, tls.origin)
+            for url in (f"{one}/one", f"{one}/private/a")
+        ],
+        settings={
+            "DOWNLOAD_HANDLERS": {"http": handler, "https": handler},
+            "REP_REQUEST_META_KEYS": ["impersonate"],
+            "REP_WAIT_MAX": 5,
+            "ROBOTSTXT_USER_AGENT": "testbot",
+        },
+        constants={"scrapy_rep.frontier.hosts._ASKED_ONCE_MORE": 0.1},
+    )
+    assert host.pages == ["/one"]
+    assert "Sec-Ch-Ua" in host.robots_hits[0].headers
+    assert tls.hits == []
+    assert len(result.errors) == 7
+    for origin, why in (
+        (down.origin, "connection refused"),
+        (named, "the host name could not be resolved"),
+    ):
+        assert result.lines("WARNING", origin, f": {why}", "are refused")
+    assert result.lines("WARNING", tls.origin, "TLS failed: ", "wait for up to")

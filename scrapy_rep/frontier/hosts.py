@@ -181,19 +181,17 @@ class Hosts:
             return known
         return None if known.state is State.UNREACHABLE else known
 
-    def rules(self, origin: Origin) -> tuple[RobotsTxt | None, float, float]:
-        """Return the rules for *origin*, the seconds for which they hold, and the seconds since they
-        were fetched. No rules hold until the override ends where it ignores robots.txt; and for 0
-        seconds where they are not known.
+    def rules(self, origin: Origin) -> tuple[RobotsTxt | None, float]:
+        """Return the rules for *origin*, and the seconds for which they hold. No rules hold until the
+        override ends where it ignores robots.txt; and for 0 seconds where they are not known.
         """
         override = self.override(origin)
         if override is not None:
-            return override.robots, self._left(override.ends), inf
+            return override.robots, self._left(override.ends)
         known = self.cached(origin)
         if known is None:
-            return None, 0.0, 0.0
-        ago = self._clock.time() - known.entry.fetched
-        return known.robots, self._left(known.entry.expires), max(ago, 0.0)
+            return None, 0.0
+        return known.robots, self._left(known.entry.expires)
 
     def _left(self, until: float) -> float:
         """Return the seconds until a time at which rules end."""

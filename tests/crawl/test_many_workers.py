@@ -74,6 +74,7 @@ def start(
     spider: str = "WorkerSpider",
     *,
     is_first: bool = False,
+    **attributes: Any,
 ) -> RunningCrawl:
     """Start a worker. The first one requests the first of *urls*, whose
     page links to the others.
@@ -85,6 +86,7 @@ def start(
         settings=settings,
         constants=RETRIED_SOON,
         links=list(urls[1:]),
+        **attributes,
     )
 
 
@@ -545,3 +547,30 @@ def test_requests_that_no_worker_can_read(site: Site, server: RedisServer) -> No
     result = start(urls, settings, spider="NewWorkerSpider").result(LONGEST)
     assert sorted(host.pages) == [f"/{number}" for number in range(10)], result.log
     check_nothing_left(server)
+
+
+@pytest.mark.newest
+@pytest.mark.unmeasured
+@pytest.mark.parametrize("first", [60.0, -60.0])
+def test_clocks_that_differ(site: Site, server: RedisServer, first: float) -> None:
+    """A robots.txt is a request to its host, after which the delay applies, also for a worker whose
+    clock is ahead or behind. Another crawl has just put that file into the store.
+    """
+    delay = 1.0
+    host = site.add(f"{RULES}Crawl-delay: {delay}\n", name="127.0.7.1")
+    other = site.add(RULES, name="127.0.7.2")
+    # Links are found when the file is in the store.
+    stored = f"rep:file:*{host.origin}*"
+    other.answers["/"] = Answer(after=lambda: server.client().keys(stored))
+    urls = [other.url("/"), *(host.url(f"/{number}") for number in range(3))]
+    settings = settings_for(server)
+    crowd = SimpleNamespace(urls=urls, site=site)
+    crawls = start_workers(crowd, settings, 1, spider="WrongClockSpider", ahead=first)
+    crawls.append(start(urls, settings, spider="WrongClockSpider", ahead=-first))
+    crawls[0].until(lambda: other.pages and registered(server) == 2)
+    before = settings_for(server, SCHEDULER_QUEUE_KEY="another:requests")
+    crawls.append(start([host.url("/private/")], before, is_first=True))
+    finish(crawls)
+    assert host.pages == ["/0", "/1", "/2"]
+    assert len(host.robots_hits) == 1
+    assert min(host.gaps) >= delay

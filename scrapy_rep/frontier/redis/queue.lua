@@ -450,12 +450,11 @@ local function longest_delay(host)
     return longest
 end
 
--- The robots.txt of a queue is known. *holds*: how long. *ago*: how long ago it was fetched, which
--- was a request to the host too, after which its delay applies. *opens*: how long until its visiting
--- hours.
-local function note_known(queue, holds, delay, ago, opens)
+-- The robots.txt of a queue is known. *holds*: how long. *opens*: how long until its visiting hours.
+-- It was a request to the host, after which its delay applies, from now on: only this clock counts.
+local function note_known(queue, holds, delay, opens)
     local host = host_of(queue)
-    hold(host, now + delay - ago)
+    hold(host, now + delay)
     set(host, 'known', 1)
     call('HSET', host.key, queue, now + holds .. (delay > 0 and ' ' .. delay or ''))
     host.known_until[queue] = now + holds

@@ -154,7 +154,7 @@ class Wanted(Line):
         hosts = self._frontier.hosts
         if hosts is None or origin is None:
             return None
-        robots, holds, ago = hosts.rules(origin)
+        robots, holds = hosts.rules(origin)
         if robots is None:
             return Terms(holds) if holds else None
         pace = hosts.pace(robots)
@@ -164,7 +164,7 @@ class Wanted(Line):
         opens = 0.0 if demand.refusal else demand.opens_in
         if pace.changes:
             holds = min(holds, opens + _CHANGES_AFTER)
-        return Terms(holds, demand.delay, ago, opens)
+        return Terms(holds, demand.delay, opens)
 
     def take_refused(self) -> Sequence[Popped]:
         """Take some requests of a queue whose host is refused, for this worker to refuse them."""

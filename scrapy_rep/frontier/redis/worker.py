@@ -117,9 +117,6 @@ class Terms(NamedTuple):
     delay: float = 0.0
     """The time between two requests."""
 
-    ago: float = 0.0
-    """The time since the request for robots.txt."""
-
     opens: float = 0.0
     """The time until the host is open for visits."""
 

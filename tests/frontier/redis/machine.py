@@ -276,7 +276,7 @@ class Model:
         host.known[queue] = self.now + ms(terms.holds)
         if self.waiting(queue):
             host.opens[queue] = self.now + ms(terms.opens)
-        host.free = max(host.free, self.now + ms(terms.delay) - ms(terms.ago))
+        host.free = max(host.free, self.now + ms(terms.delay))
         host.delays[queue] = ms(terms.delay)
 
     def acquires(self, member: Member, number: str, name: str) -> bool:

@@ -125,20 +125,23 @@ def test_ready_host_behind_many_that_wait(shared: Shared) -> None:
 def let_wait(shared: Shared, one: Worker, two: Worker, reason: str) -> None:
     """Let the host of ``PAGES`` wait for five seconds."""
     if reason == "its Crawl-delay after a request":
-        know(one, PAGES, delay=5.0, ago=9.0)
+        know(one, PAGES, delay=5.0)
+        shared.advance(5)
         found = take(one, at_once=8)
         shared.advance(3)
         end(one, found)
         one.exchange()
     elif reason == "its Crawl-delay after the request for the robots.txt that says it":
-        know(one, PAGES, delay=7.0, ago=2.0)
+        know(one, PAGES, delay=5.0)
     elif reason == "the longest Crawl-delay of its origins":
-        know(one, SECURE, delay=5.0, ago=9.0)
-        know(two, PAGES, delay=1.0, ago=9.0)
+        know(one, SECURE, delay=5.0)
+        know(two, PAGES, delay=1.0)
+        shared.advance(5)
         end(one, take(one))
         one.exchange()
     elif reason == "its Crawl-delay after a worker that may have sent before it died":
-        know(one, PAGES, delay=5.0, ago=9.0)
+        know(one, PAGES, delay=5.0)
+        shared.advance(5)
         take(shared.worker(lease=1.0))
         shared.advance(1)
         renew(one)
@@ -182,8 +185,9 @@ def test_no_worker_sends_before(shared: Shared, reason: str) -> None:
 def test_delay_that_is_dropped(shared: Shared) -> None:
     """A delay that no robots.txt of the host asks for any more holds no longer."""
     worker = shared.worker()
-    know(worker, PAGES, delay=1.0, ago=9.0)
+    know(worker, PAGES, delay=1.0)
     know(worker, PAGES)
+    shared.advance(1)
     push(worker, PAGES, "1", "2")
     assert pop_all(worker, at_once=8) == ["1", "2"]
 
@@ -215,7 +219,8 @@ def test_most_at_once(shared: Shared, limit: str, most: int) -> None:
     if limit == "that of its download slot":
         how |= {"gap": 5000, "of_hosts": {HOST: (2, 0)}}
     elif limit == "one, with a Crawl-delay":
-        know(two, PAGES, delay=1.0, ago=9.0)
+        know(two, PAGES, delay=1.0)
+        shared.advance(1)
     elif "pause" in limit or "success" in limit:
         pause(shared, two)
     if limit == "one more after a success that was not from a cache":
@@ -366,7 +371,8 @@ def test_robotstxt_of_a_host_with_a_delay(shared: Shared) -> None:
     it within seconds, a request goes.
     """
     worker = shared.worker()
-    know(worker, PAGES, delay=2.0, ago=9.0)
+    know(worker, PAGES, delay=2.0)
+    shared.advance(2)
     push(worker, PAGES, "1", "2", "3")
     push(worker, SECURE, "s")
     found = take(worker, at_once=8)

@@ -51,7 +51,6 @@ terms = st.builds(
     Terms,
     holds=st.sampled_from([5.0, 300.0, 300.0]),
     delay=st.sampled_from([0.0, 0.0, 1.0, 7.0]),
-    ago=st.sampled_from([0.0, 0.5, 100.0]),
     opens=st.sampled_from([0.0, 0.0, 0.0, 20.0]),
 )
 

@@ -23,8 +23,6 @@ pytestmark = pytest.mark.newest
 
 SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 PROPOSALS = (DOCS / "explanation" / "scrapy.md").read_text(encoding="utf-8")
-PATCHES = sorted((DOCS / "scrapy-patches").glob("*.patch"))
-HUNK = re.compile(r"^@@ -(\d+).*\n((?:[ +-].*\n)+)", re.MULTILINE)
 
 
 def reference(page: str) -> str:
@@ -125,31 +123,6 @@ def test_bounds(sentence: str, value: int) -> None:
     for dialect in DIALECTS.values():
         assert dialect.size_limit == RFC9309.size_limit
         assert dialect.max_redirects == RFC9309.max_redirects
-
-
-@pytest.mark.skipif(
-    tuple(map(int, scrapy.__version__.split(".")[:2])) < (2, 19),
-    reason="the patches are for Scrapy 2.19",
-)
-@pytest.mark.parametrize("patch", PATCHES, ids=lambda path: path.stem)
-def test_patch_applies(patch: Path) -> None:
-    """Each proposed patch applies to the installed Scrapy, has a test, and is on the page with
-    the proposals: as a link and in the table.
-    """
-    text = patch.read_text()
-    sections = re.split(r"^diff --git a/(\S+) .*\n", text, flags=re.MULTILINE)
-    changes = 0
-    for file, section in zip(sections[1::2], sections[2::2], strict=True):
-        for hunk in HUNK.finditer(section) if file.startswith("scrapy/") else ():
-            old = [line[1:] for line in hunk[2].splitlines() if line[0] != "+"]
-            lines = (Path(scrapy.__file__).parents[1] / file).read_text().splitlines()
-            first = int(hunk[1]) - 1
-            assert lines[first : first + len(old)] == old, (file, first)
-            changes += 1
-    assert changes
-    assert re.search(r"^\+ *(async )?def test_", text, re.MULTILINE)
-    assert f"(../scrapy-patches/{patch.name})" in PROPOSALS
-    assert f"| `{patch.name}` |" in PROPOSALS
 
 
 def test_private_names() -> None:

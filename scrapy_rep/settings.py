@@ -555,7 +555,8 @@ class RepSettings:
     Items and media files of pages that disallow one of the purposes are dropped or annotated
     (`REP_USAGE`). Without purposes, usage preferences are only exposed in
     `response.meta["rep_usage"]` and recorded in the ledger. A single request can have its own
-    purposes: `meta={"rep_purposes": ["search"]}`. See [usage](../usage.md).
+    purposes: `meta={"rep_purposes": ["search"]}`. Whether the tdmrep.json of a site is fetched depends
+    on this setting alone. See [usage](../usage.md).
 
     Example: `REP_PURPOSES = ["train-ai"]`
     """

@@ -83,8 +83,6 @@ class DryRun:
     async def process_request(self, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):
             self._own.process_request(request)
-            if request.fetch.is_judged:
-                self._judge.judge_own(request)
         elif is_of_http(request) and not _is_scrapys_own(request):
             await self._judge_request(request)
 
@@ -114,7 +112,7 @@ class DryRun:
         try:
             case = self._judge.case(request)
             case = case._replace(is_refused_by_scrapy=is_refused_by_scrapy)
-            if self._judge.lacks_file(case):
+            if self._judge.lacks_robotstxt(case):
                 assert case.origin is not None
                 case = case._replace(known=await self._known(case.origin, request))
             decision, pace = self._judge.judge(case)

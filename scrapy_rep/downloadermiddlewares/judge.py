@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.fetching.request import RobotsTxtRequest
     from scrapy_rep.frontier.frontier import Frontier
     from scrapy_rep.frontier.hosts import Hosts
     from scrapy_rep.frontier.reporter import DecisionReporter, Via
@@ -60,17 +59,11 @@ class Judge:
         known = None if override is not None else self._hosts.cached(origin)
         return Case(request, origin, known, override, via)
 
-    def lacks_file(self, case: Case) -> bool:
-        """Whether a file that decides about *case* has to be fetched first: its robots.txt, or
-        tdmrep.json if a purpose of the request needs it.
-        """
-        if case.is_exempt or case.origin is None or case.override is not None:
-            return False
-        return case.known is None or (
-            case.known.tdmrep is None
-            and not case.is_for_robotstxt
-            and self._purposes.are_about_mining(case.request)
-        )
+    @staticmethod
+    def lacks_robotstxt(case: Case) -> bool:
+        """Whether the robots.txt that decides about *case* is not known."""
+        decides = case.origin is not None and case.override is None
+        return decides and case.known is None and not case.is_exempt
 
     def judge(self, case: Case) -> tuple[Decision | None, Pace | None]:
         """Return the decision that allows the request of *case*, or None if it need not be
@@ -91,17 +84,6 @@ class Judge:
             return ROBOTS_TXT, None
         assert case.known is not None
         return self._judge_by(case.known.robots, case)
-
-    def judge_own(self, request: RobotsTxtRequest) -> None:
-        """Raise RobotsDenied if *request*, of this package for another file than robots.txt, is
-        forbidden, as if it were of a spider.
-        """
-        origin, known = request_origin(request), request.fetch.known
-        assert origin is not None
-        override = None if known is not None else self._hosts.override(origin)
-        if known is not None or override is not None:
-            self.judge(Case(request, origin, known, override))
-        self.count_override(origin)
 
     def refuse(self, case: Case, decision: Decision) -> NoReturn:
         """Report that the request of *case* is refused. Raises RobotsDenied."""

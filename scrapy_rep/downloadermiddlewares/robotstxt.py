@@ -63,22 +63,20 @@ class RobotsTxtMiddleware:
     async def process_request(self, request: Request) -> Response | None:
         if isinstance(request, RobotsTxtRequest):
             self._own.process_request(request)
-            if request.fetch.is_judged:
-                self._judge.judge_own(request)
             return None
         if not is_of_http(request):
             return None
         if is_for_browser(request):
             self._browsers.begin(request)
-        # It does not tell this any more once it waits for a file.
+        # It does not tell this any more once it waits for its robots.txt.
         is_patient = self._frontier.is_patient(request)
         case = self._judge.case(request)
         if case.is_exempt:
             request.meta.setdefault(meta.EXEMPT_ORIGIN, str(case.origin))
         try:
             while True:
-                if self._judge.lacks_file(case):
-                    case = await self._with_files(case, is_patient=is_patient)
+                if self._judge.lacks_robotstxt(case):
+                    case = await self._known(case, is_patient=is_patient)
                 decision, pace = self._judge.judge(case)
                 if case.is_for_robotstxt and (copy := self._copy(case)) is not None:
                     return copy
@@ -92,18 +90,14 @@ class RobotsTxtMiddleware:
         self._judge.allow(case, decision)
         return None
 
-    async def _with_files(self, case: Case, *, is_patient: bool) -> Case:
-        """Return *case* with the files that decide about it, once they are known."""
+    async def _known(self, case: Case, *, is_patient: bool) -> Case:
+        """Return *case* with the robots.txt that decides about it, once that is known."""
         assert case.origin is not None
-        request, known = case.request, case.known
-        if known is None:
-            self._frontier.warn_of_waiting(request)
-            known = await self._hosts.known(case.origin, request, is_patient=is_patient)
-            case = case._replace(known=known)
-        if self._judge.lacks_file(case):
-            tdmrep = await self._hosts.tdmrep(known, request)
-            case = case._replace(known=known._replace(tdmrep=tdmrep))
-        return case
+        self._frontier.warn_of_waiting(case.request)
+        known = await self._hosts.known(
+            case.origin, case.request, is_patient=is_patient
+        )
+        return case._replace(known=known)
 
     async def _place(self, case: Case, pace: Pace | None) -> bool:
         """Wait until the request of *case* may be sent. Return whether it has waited. Raises

@@ -27,13 +27,12 @@ from scrapy_rep.protocol.access.results import (
     State,
     renew,
     robots_of,
+    with_tdmrep,
 )
-from scrapy_rep.protocol.origins import Origin
-from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.usage.tdmrep import PATH, TdmRep
 from scrapy_rep.protocol.usage.vocabulary import MINING
 from scrapy_rep.stores import MEMORY, open_store
-from scrapy_rep.stores.memory import Key, Memory, url_of
+from scrapy_rep.stores.memory import Memory
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -41,24 +40,26 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.fetching.fetcher import RobotsOf, RobotsTxtFetcher
+    from scrapy_rep.fetching.fetcher import Judge, RobotsTxtFetcher
     from scrapy_rep.fetching.request import Causes
+    from scrapy_rep.protocol.origins import Origin
+    from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.settings import RepSettings
-    from scrapy_rep.stores.memory import File
+    from scrapy_rep.stores.memory import File, Parsed
 
 # In seconds.
 _JUST_NOW = 1.0
 
 
 class Known(NamedTuple):
-    """The parsed robots.txt of an origin, with its cache entry."""
+    """What is known of an origin: its parsed files, with their cache entry."""
 
     origin: Origin
     entry: Entry
     robots: RobotsTxt
 
     tdmrep: TdmRep | None = None
-    """The tdmrep.json of the origin, if a purpose of the crawl needs it."""
+    """None if the crawl needs none, robots.txt forbids to fetch it, or it never could be fetched."""
 
     @property
     def state(self) -> State:
@@ -67,12 +68,12 @@ class Known(NamedTuple):
 
 
 class RobotsTxtCache:
-    """The robots.txt of each origin, while it is fresh.
+    """What is known of each origin, while it is fresh: its robots.txt, and its tdmrep.json if
+    TDMRep has a label for a purpose of the crawl. Both are fetched together, and one entry.
 
-    If TDMRep has a label for a purpose of the crawl, an origin counts as known only when
-    its tdmrep.json is known too. The cache fetches that file if *may_fetch* says that
-    robots.txt allows it. *robots_of* finds what judges the requests for it, also after
-    redirects; it calls :meth:`robots`. *delay_of* returns the seconds that a request waits after that
+    *may_fetch* says whether a robots.txt allows this package a URL. *judge* raises RobotsDenied if
+    the robots.txt of its origin forbids one of the requests for a tdmrep.json, which may be redirected
+    anywhere; it calls :meth:`robots`. *delay_of* returns the seconds that a request waits after that
     for its robots.txt. *learned* reports a robots.txt with a request that waits for
     it, and whether it was fetched, not read from the store. *now* returns the seconds since the
     epoch, *monotonic* those of a clock that nobody sets.
@@ -87,7 +88,7 @@ class RobotsTxtCache:
         now: Callable[[], float],
         monotonic: Callable[[], float],
         may_fetch: Callable[[RobotsTxt, str], bool],
-        robots_of: RobotsOf,
+        judge: Judge,
         delay_of: Callable[[RobotsTxt], float],
         learned: Callable[[Known, Request, bool], Awaitable[None]],
     ) -> None:
@@ -98,100 +99,110 @@ class RobotsTxtCache:
         self._now = now
         self._monotonic = monotonic
         self._may_fetch = may_fetch
-        self._robots_of = robots_of
+        self._judge = judge
         self._delay_of = delay_of
         self._learned = learned
         self._needs_tdmrep = not MINING.isdisjoint(settings.purposes)
         self._store, max_bytes = _opened(crawler, settings)
         self._memory = Memory(max_bytes, self._parse)
-        self._locks: WeakValueDictionary[Key, DeferredLock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, DeferredLock] = WeakValueDictionary()
 
     def cached(self, origin: Origin) -> Known | None:
-        """The files of *origin*, if they are in memory and fresh."""
+        """What is known of *origin*, if it is in memory and fresh."""
         file = self._fresh(origin)
         if file is None:
             return None
         known = _known(origin, file)
-        if not self._needs_tdmrep or known.state is State.UNREACHABLE:
-            return known
-        tdmrep = self._fresh(tdmrep_url(origin))
-        if tdmrep is not None:
-            return known._replace(tdmrep=tdmrep.of(TdmRep))
-        return None if self._may_fetch(known.robots, tdmrep_url(origin)) else known
+        return None if self._lacks_tdmrep(known) else known
 
     async def learn(
         self, origin: Origin, causes: Causes, *, stale: Entry | None = None
     ) -> Known:
-        """The files of *origin*, from the store or its server.
+        """What is known of *origin*, from the store or its server.
 
         *causes* are of the requests that wait for it. *stale* is an entry that must be fetched
         again even if it has not expired. Raises SpiderClosing or a cancellation, and stores
         nothing, if the spider closes meanwhile. After any other error robots.txt counts as
         unreachable.
         """
-        file = await self._obtain(origin, causes, stale)
-        known = _known(origin, file)
-        if self._needs_tdmrep and known.state is not State.UNREACHABLE:
-            known = known._replace(tdmrep=await self.tdmrep(known, causes))
-            # robots.txt may have expired meanwhile, but the waiting requests still use it.
-            file.arrived = self._now()
+        known = _known(origin, await self._obtain(origin, causes, stale))
+        if self._lacks_tdmrep(known):
+            known = await self._complete(known, causes)
         return known
 
     async def robots(self, origin: Origin, causes: Causes) -> Known:
-        """The robots.txt of *origin* alone, as :meth:`learn` returns it, or from memory."""
+        """The robots.txt of *origin* alone, as :meth:`learn` returns it, or from memory. That is enough
+        to judge a request of this package: sites could redirect their tdmrep.json in a circle.
+        """
         file = self._fresh(origin) or await self._obtain(origin, causes)
         return _known(origin, file)
 
-    def lacks_tdmrep(self, known: Known) -> bool:
-        """Whether the tdmrep.json of an origin is not cached, and may be fetched."""
-        url = tdmrep_url(known.origin)
-        return self._fresh(url) is None and self._may_fetch(known.robots, url)
+    # tdmrep.json.
 
-    async def tdmrep(self, known: Known, causes: Causes) -> TdmRep | None:
-        """Return the tdmrep.json of an origin, and fetch it if necessary; None if robots.txt
-        forbids that. Raises SpiderClosing or a cancellation if the spider closes meanwhile.
+    def _lacks_tdmrep(self, known: Known) -> bool:
+        """Whether the tdmrep.json of an origin has to be asked for."""
+        if not self._needs_tdmrep or known.entry.has_tdmrep:
+            return False
+        if known.state is State.UNREACHABLE:
+            return False
+        return self._may_fetch(known.robots, tdmrep_url(known.origin))
+
+    async def _complete(self, known: Known, causes: Causes) -> Known:
+        """Ask for the tdmrep.json of an origin, and keep it with its robots.txt. Calls for the same
+        origin share one fetch.
         """
-        url = tdmrep_url(known.origin)
-        if not self._may_fetch(known.robots, url):
-            return None
-        file = self._fresh(url) or await self._obtain(url, causes)
-        return file.of(TdmRep)
+        origin, url = known.origin, tdmrep_url(known.origin)
+        async with held(self._locks.setdefault(url, DeferredLock())):
+            file = self._memory.get(origin)
+            if file is None or not file.entry.has_tdmrep:
+                result = await self._result(url, causes, judge=self._judge)
+                before = known.entry if file is None else file.entry
+                now = self._now()
+                entry = with_tdmrep(before, result, now)
+                # The requests that wait may have their turn only after another delay.
+                holds = self._delay_of(known.robots) + _JUST_NOW
+                entry = replace(entry, expires=max(entry.expires, now + holds))
+                if self._store is not None and result.is_of_server:
+                    self._store.put(origin, entry)
+                learned = self._monotonic() if file is None else file.learned
+                file = self._memory.put(origin, entry, learned)
+                self._report_tdmrep(result, file)
+            # robots.txt may have expired meanwhile, but the waiting requests still use it.
+            file.arrived = self._now()
+        return _known(origin, file)
 
-    # One file.
+    # robots.txt.
 
-    def _parse(self, key: Key, entry: Entry) -> RobotsTxt | TdmRep:
-        if isinstance(key, Origin):
-            return robots_of(entry, self._settings.dialect)
+    def _parse(self, entry: Entry) -> Parsed:
+        robots, result = robots_of(entry, self._settings.dialect), entry.tdmrep
+        if not self._needs_tdmrep or result is None:
+            return robots, None
         # A server without the file does not implement the protocol (TDMRep, "TDM File on
-        # the Origin Server"). While a server is unreachable, the last good copy applies.
-        result = entry.result
-        if result.access is Access.UNREACHABLE and entry.copy is not None:
-            result = entry.copy
-        return TdmRep.parse(
-            result.body if result.access is Access.SUCCESSFUL else b"[]"
-        )
+        # the Origin Server").
+        is_read = result.access is Access.SUCCESSFUL
+        return robots, TdmRep.parse(result.body if is_read else b"[]")
 
-    def _fresh(self, key: Key) -> File | None:
-        """The file of *key*, if it is in memory and fresh, or has just arrived."""
-        file, now = self._memory.get(key), self._now()
+    def _fresh(self, origin: Origin) -> File | None:
+        """The file of *origin*, if it is in memory and fresh, or has just arrived."""
+        file, now = self._memory.get(origin), self._now()
         if file is None:
             return None
         has_just_arrived = 0.0 <= now - file.arrived < _JUST_NOW
         return file if has_just_arrived or file.entry.is_fresh(now) else None
 
     async def _obtain(
-        self, key: Key, causes: Causes, stale: Entry | None = None
+        self, origin: Origin, causes: Causes, stale: Entry | None = None
     ) -> File:
-        """The file of *key*, from the store or its server. Calls for the same file share one
+        """The file of *origin*, from the store or its server. Calls for the same file share one
         fetch, which is reported once.
 
         Raises SpiderClosing or a cancellation if the spider closes meanwhile, and a
         cancellation if no request waits any more. After any other error the file counts as
         unreachable.
         """
-        before = self._memory.get(key)
-        async with held(self._locks.setdefault(key, DeferredLock())):
-            file = self._memory.get(key)
+        before = self._memory.get(origin)
+        async with held(self._locks.setdefault(origin.robotstxt_url, DeferredLock())):
+            file = self._memory.get(origin)
             if file is not None and (before is None or file.entry != before.entry):
                 return file
             known = None if file is None else file.entry
@@ -200,54 +211,57 @@ class RobotsTxtCache:
                 is_wrong = stale is not None and entry.fetched <= stale.fetched
                 return entry.is_fresh(self._now()) and not is_wrong
 
-            try:
-                stored = None if self._store is None else await self._store.get(key)
-                # In memory may be a later failure, which no store keeps.
-                if stored and (known is None or stored.fetched > known.fetched):
-                    known = stored
-                if known is not None and serves(known):
-                    found, is_new = self._keep(key, known), False
-                else:
-                    found, is_new = await self._fetch(key, causes, known), True
-            except SpiderClosing:
-                raise
-            except (CancelledError, asyncio.CancelledError):
-                if is_closing(self._crawler) or not causes:
-                    raise
-                # Another component cancelled the fetch. The waiting requests must continue.
-                found, is_new = self._failed(key, "cancelled", known), True
-            except Exception as exception:
-                self._logger.exception(
-                    "%(url)s counts as unreachable and will be fetched again later: an error "
-                    "in this crawler, not of the site, interrupted its fetch",
-                    url=url_of(key),
-                )
-                found, is_new = self._failed(key, in_words(exception), known), True
-        if not isinstance(key, Origin):
-            if is_new:
-                self._report_tdmrep(key, found)
-        elif found is not file:
-            await self._learned(_known(key, found), causes[0], is_new)
+            stored = None if self._store is None else await self._store.get(origin)
+            # In memory may be a later failure, which no store keeps.
+            if stored and (known is None or stored.fetched > known.fetched):
+                known = stored
+            is_new = known is None or not serves(known)
+            if known is None or is_new:
+                found = await self._fetch(origin, causes, known)
+            else:
+                found = self._keep(origin, known)
+        if found is not file:
+            await self._learned(_known(origin, found), causes[0], is_new)
         return found
 
-    async def _fetch(self, key: Key, causes: Causes, known: Entry | None) -> File:
-        """Fetch a file, and store it if a server has answered. A failure may be one of this crawler
+    async def _fetch(self, origin: Origin, causes: Causes, known: Entry | None) -> File:
+        """Fetch robots.txt, and store it if a server has answered. A failure may be one of this crawler
         alone, and must not keep others from asking for themselves.
         """
-        judge = None if isinstance(key, Origin) else self._robots_of
-        result = await self._fetcher.fetch(url_of(key), causes, robots_of=judge)
-        entry = self._renewed(key, result, known)
+        result = await self._result(origin.robotstxt_url, causes)
+        entry = self._renewed(origin, result, known)
         if self._store is not None and result.is_of_server:
-            self._store.put(key, entry)
-        return self._keep(key, entry)
+            self._store.put(origin, entry)
+        return self._keep(origin, entry)
 
-    def _failed(self, key: Key, error: str, known: Entry | None) -> File:
-        """The file of *key* after an *error* that is not of its server."""
-        result = AccessResult(url=url_of(key), status=None, error=error)
-        return self._keep(key, self._renewed(key, result, known))
+    async def _result(
+        self, url: str, causes: Causes, judge: Judge | None = None
+    ) -> AccessResult:
+        """The result of fetching a file. Raises SpiderClosing or a cancellation if the spider closes
+        meanwhile, and a cancellation if no request waits any more.
+        """
+        try:
+            return await self._fetcher.fetch(url, causes, judge=judge)
+        except SpiderClosing:
+            raise
+        except (CancelledError, asyncio.CancelledError):
+            if is_closing(self._crawler) or not causes:
+                raise
+            # Another component cancelled the fetch. The waiting requests must continue.
+            error = "cancelled"
+        except Exception as exception:
+            self._logger.exception(
+                "%(url)s counts as unreachable and will be fetched again later: an error "
+                "in this crawler, not of the site, interrupted its fetch",
+                url=url,
+            )
+            error = in_words(exception)
+        return AccessResult(url=url, status=None, error=error)
 
-    def _renewed(self, key: Key, result: AccessResult, before: Entry | None) -> Entry:
-        file, elapsed = self._memory.get(key), 0.0
+    def _renewed(
+        self, origin: Origin, result: AccessResult, before: Entry | None
+    ) -> Entry:
+        file, elapsed = self._memory.get(origin), 0.0
         # Otherwise, another worker has just stored it.
         if file and before and file.entry.fetched == before.fetched:
             elapsed = self._monotonic() - file.learned
@@ -261,38 +275,36 @@ class RobotsTxtCache:
             elapsed=elapsed,
             jitter=random.random(),  # noqa: S311
         )
-        is_robots = isinstance(key, Origin)
-        if is_robots and entry.state(dialect) is State.UNREACHABLE:
+        if entry.state(dialect) is State.UNREACHABLE:
             return entry  # Requests wait until it is back.
         # A file that ends before a request has its turn, after a delay, would be fetched again and
         # again, and the request would never be sent.
         holds = 0.0
         if result.access is Access.UNREACHABLE:
             holds = bounds.min_age
-        elif (
-            is_robots and entry.expires < entry.fetched + self._settings.crawl_delay_max
-        ):
-            robots = self._parse(key, entry)
-            assert isinstance(robots, RobotsTxt)
-            holds = self._delay_of(robots) + _JUST_NOW
+        elif entry.expires < entry.fetched + self._settings.crawl_delay_max:
+            holds = self._delay_of(robots_of(entry, dialect)) + _JUST_NOW
         return replace(entry, expires=max(entry.expires, entry.fetched + holds))
 
-    def _keep(self, key: Key, entry: Entry) -> File:
-        file = self._memory.get(key)
+    def _keep(self, origin: Origin, entry: Entry) -> File:
+        file = self._memory.get(origin)
         if file is None or file.entry.fetched != entry.fetched:
-            file = self._memory.put(key, entry, self._monotonic())
+            file = self._memory.put(origin, entry, self._monotonic())
         return file
 
-    def _report_tdmrep(self, url: str, file: File) -> None:
-        result = file.entry.result
+    def _report_tdmrep(self, result: AccessResult, file: File) -> None:
         self._crawler.stats.inc_value(stats.TDMREP.format(access=result.access))
-        is_read = file.of(TdmRep).is_valid or result.access is not Access.SUCCESSFUL
+        is_broken = (
+            result.access is Access.SUCCESSFUL
+            and file.tdmrep is not None
+            and not file.tdmrep.is_valid
+        )
         self._logger.debug(
             "%(url)s is %(access)s (%(result)s)%(finding)s",
-            url=url,
+            url=result.url,
             access=result.access,
             result=result,
-            finding="" if is_read else ", not an array of rules",
+            finding=", not an array of rules" if is_broken else "",
         )
 
 
@@ -302,7 +314,7 @@ def tdmrep_url(origin: Origin) -> str:
 
 
 def _known(origin: Origin, file: File) -> Known:
-    return Known(origin, file.entry, file.of(RobotsTxt))
+    return Known(origin, file.entry, file.robots, file.tdmrep)
 
 
 def _opened(crawler: Crawler, settings: RepSettings) -> tuple[StoreClient | None, int]:

@@ -37,14 +37,13 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Headers, Response
 
-    from scrapy_rep.fetching.cache import Known
     from scrapy_rep.fetching.request import Causes
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.settings import RepSettings
 
-    # Finds the robots.txt of an origin, for the requests that wait for it; None if an entry
-    # of REP_OVERRIDES replaces it.
-    RobotsOf: TypeAlias = Callable[[Origin, Causes], Awaitable[Known | None]]
+    # Raises RobotsDenied if the robots.txt of an origin, or an override, forbids a request of this
+    # package, for the requests that wait for it.
+    Judge: TypeAlias = Callable[[Request, Origin, Causes], Awaitable[None]]
 
     # Makes a request wait for its place at its host; other requests to the host wait until
     # the context ends. Raises BackingOff if the host has asked for too long a pause.
@@ -120,10 +119,10 @@ class RobotsTxtFetcher:
         return has_room(self._crawler, self._on_network)
 
     async def fetch(
-        self, url: str, causes: Causes, *, robots_of: RobotsOf | None = None
+        self, url: str, causes: Causes, *, judge: Judge | None = None
     ) -> AccessResult:
-        """Fetch the robots.txt at *url*, as :meth:`Origin.url` returns it; or, with *robots_of*,
-        another file. Then each request needs the permission of the robots.txt of its origin
+        """Fetch the robots.txt at *url*, as :meth:`Origin.url` returns it; or, with a *judge*, another
+        file. Then each request needs the permission of the robots.txt of its origin
         (RFC 9309, 2.3.1.2, exempts only the redirects of robots.txt), and Scrapy's stats about
         robots.txt do not count it.
 
@@ -134,18 +133,20 @@ class RobotsTxtFetcher:
         current, virtual_host = split_virtual_host(url)
         targets, cookies, error = list[str](), CookieJar(), ""
         first = origin_of(current)
-        is_counted = robots_of is None
+        is_counted = judge is None
         self._count(stats.REQUEST_COUNT, is_counted)
         while True:
-            fetch = Fetch(is_judged=robots_of is not None)
+            fetch = Fetch(is_counted=is_counted)
             origin = origin_of(current) if targets else first
             fetch.is_redirected = origin != first
             if origin is not None and virtual_host and not fetch.is_redirected:
                 fetch.virtual_host = virtual_host
                 origin = origin.at_virtual_host(virtual_host)
-            if robots_of is not None and origin is not None:
-                fetch.known = await robots_of(origin, causes)
-            answer = await self._ask(current, fetch, causes, cookies)
+            answer: Response | AccessResult | None = None
+            if judge is not None and origin is not None:
+                answer = await self._refusal(current, origin, causes, judge)
+            if answer is None:
+                answer = await self._ask(current, fetch, causes, cookies)
             if isinstance(answer, AccessResult):
                 return replace(answer, url=url, redirects=tuple(targets))
             if answer.status not in _REDIRECTS:
@@ -179,6 +180,22 @@ class RobotsTxtFetcher:
         request = RobotsTxtRequest.of(url, causes.next())
         request.fetch = Fetch(virtual_host=virtual_host, is_probe=True)
         await self._send(request)
+
+    async def _refusal(
+        self, url: str, origin: Origin, causes: Causes, judge: Judge
+    ) -> AccessResult | None:
+        """The result if *judge* refuses a request for *url*; None if it does not."""
+        try:
+            await judge(RobotsTxtRequest.of(url, causes[0]), origin, causes)
+        except RobotsDenied as denied:
+            return AccessResult(
+                url=url,
+                status=None,
+                error=str(denied),
+                is_permanent=True,
+                is_dropped=True,
+            )
+        return None
 
     def _count(self, key: str, is_counted: bool) -> None:
         if is_counted:
@@ -233,7 +250,7 @@ class RobotsTxtFetcher:
             raise
         except UndecodableBody as exception:
             error = str(exception)
-        except (BackingOff, RobotsDenied) as exception:
+        except BackingOff as exception:
             error, is_dropped = str(exception), True
         except IgnoreRequest as exception:
             error, is_dropped = f"dropped by a component: {exception}", True
@@ -244,7 +261,7 @@ class RobotsTxtFetcher:
             )
         except Exception as exception:
             kind = type(exception)
-            self._count(stats.EXCEPTION_COUNT.format(type=kind), not fetch.is_judged)
+            self._count(stats.EXCEPTION_COUNT.format(type=kind), fetch.is_counted)
             error, is_dropped = in_words(exception), exception is not fetch.error
             failure = None if is_dropped else kind_of(exception)
             # If a proxy is unreachable, that says nothing about the site.
@@ -298,8 +315,7 @@ class RobotsTxtFetcher:
             answer = await download_once(self._crawler, current)
             if not isinstance(answer, Request):
                 return answer
-            # A request for another file is judged, and waits for no file of its own.
-            current = answer if request.fetch.is_judged else request.continued(answer)
+            current = request.continued(answer)
         why = f"replaced by other requests {_MAX_REPLACED + 1} times, at last for {current.url}"
         raise IgnoreRequest(why)
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from scrapy_rep.fetching.cache import Known
-
 _MAX_CAUSES = 8
 
 MAX_TIMEOUT = 30.0
@@ -31,11 +29,8 @@ it, and Scrapy's default of 180 is meant for large files."""
 class Fetch:
     """What this package knows about a request of its own, and about its download."""
 
-    is_judged: bool = False
-    """Whether the request needs the permission of robots.txt: it is for another file."""
-
-    known: Known | None = None
-    """The robots.txt that judges the request; None if an entry of ``REP_OVERRIDES`` does."""
+    is_counted: bool = True
+    """Whether Scrapy's stats about robots.txt count the request: it is not for another file."""
 
     virtual_host: str = ""
     """The ``Host`` header; empty for the host in the URL."""
@@ -66,8 +61,8 @@ class Fetch:
 class RobotsTxtRequest(Request):
     """A request that this package makes: for robots.txt, or for another file about a site.
 
-    Of all HTTP requests, RobotsTxtMiddleware passes only these for robots.txt without a
-    decision. It recognises them by their class, which ``replace()`` keeps; a spider could
+    Of all HTTP requests, RobotsTxtMiddleware passes only these without a decision: it was made
+    before, for those that need one. It recognises them by their class, which ``replace()`` keeps; a spider could
     copy a meta key to other requests.
     """
 

@@ -18,7 +18,6 @@ from scrapy_rep.exceptions import SpiderClosing, StoreError
 from scrapy_rep.fetching.locks import held
 from scrapy_rep.log import CrawlLog
 from scrapy_rep.stores.entries import KEEP, dumps, loads
-from scrapy_rep.stores.memory import url_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
     from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.stores import Store
-    from scrapy_rep.stores.memory import Key
 
 _T = TypeVar("_T")
 
@@ -62,32 +61,34 @@ class StoreClient:
         self._writes: set[Deferred[None]] = set()
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
-    async def get(self, key: Key) -> Entry | None:
-        """The entry of *key*, if it has not expired too long ago to be of use. Raises SpiderClosing
+    async def get(self, origin: Origin) -> Entry | None:
+        """The entry of *origin*, if it has not expired too long ago to be of use. Raises SpiderClosing
         if the spider has closed meanwhile.
         """
-        data = await self._call(partial(self._store.get, str(key)), None, writes=False)
+        data = await self._call(
+            partial(self._store.get, str(origin)), None, writes=False
+        )
         if self._is_closed:
-            why = f"The spider closes, so the file of {key} is not fetched"
+            why = f"The spider closes, so {origin.robotstxt_url} is not fetched"
             raise SpiderClosing(why)
-        return None if data is None else self._read(key, data)
+        return None if data is None else self._read(origin, data)
 
-    def put(self, key: Key, entry: Entry) -> None:
+    def put(self, origin: Origin, entry: Entry) -> None:
         """Store *entry*. Its users do not wait for that."""
         try:
             data = dumps(entry)
         except ValueError:
             return  # It is too long. Each worker fetches this file for itself.
-        write = partial(self._store.put, str(key), data, entry.expires + KEEP)
+        write = partial(self._store.put, str(origin), data, entry.expires + KEEP)
         begun = deferred_from_coro(self._call(write, None))
         self._writes.add(begun)
         begun.addBoth(lambda _: self._writes.discard(begun))
 
-    def _read(self, key: Key, data: bytes) -> Entry | None:
+    def _read(self, origin: Origin, data: bytes) -> Entry | None:
         try:
-            entry = loads(data, url_of(key))
+            entry = loads(data, origin)
         except ValueError as error:
-            self._warn_of_entry(key, error)
+            self._warn_of_entry(origin, error)
             return None
         return entry if time.time() < entry.expires + KEEP else None
 
@@ -151,7 +152,7 @@ class StoreClient:
         self._is_failing = True
         self._paused_until = time.monotonic() + _PAUSE
 
-    def _warn_of_entry(self, key: Key, error: ValueError) -> None:
+    def _warn_of_entry(self, origin: Origin, error: ValueError) -> None:
         self._crawler.stats.inc_value(stats.STORE_ERRORS)
         if not self._has_warned_of_entry:
             self._has_warned_of_entry = True
@@ -160,7 +161,7 @@ class StoreClient:
                 "(%(error)s). It counts as missing: the file is fetched, and replaces it. "
                 "Check who else writes to the store. Later such entries are only counted "
                 "(%(stat)s)",
-                url=url_of(key),
+                url=origin.robotstxt_url,
                 error=error,
                 stat=stats.STORE_ERRORS,
             )

@@ -10,16 +10,16 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from scrapy import Request, signals
-from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.job import job_dir
 from twisted.internet.defer import CancelledError
 from twisted.python.failure import Failure
 
 from scrapy_rep import stats
-from scrapy_rep.compat.internals import is_closing, wake
+from scrapy_rep.compat.internals import wake
 from scrapy_rep.compat.versions import is_interactive
 from scrapy_rep.exceptions import BackingOff, SpiderClosing
-from scrapy_rep.fetching.cache import RobotsTxtCache, tdmrep_url
+from scrapy_rep.fetching.cache import RobotsTxtCache
 from scrapy_rep.fetching.fetcher import MAX_ON_NETWORK, RobotsTxtFetcher
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import Causes
@@ -27,10 +27,12 @@ from scrapy_rep.frontier.core import Hold, Phase
 from scrapy_rep.frontier.frontier import BackQueue, Waiter
 from scrapy_rep.frontier.hostkeys import bare_host, request_origin
 from scrapy_rep.frontier.pauses import duration
+from scrapy_rep.frontier.reporter import Case
 from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.access.freshness import pause_asked
 from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.access.results import State
+from scrapy_rep.protocol.request_target import decide
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 
 if TYPE_CHECKING:
@@ -49,7 +51,6 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.pace import Demand, Pace
-    from scrapy_rep.protocol.usage.tdmrep import TdmRep
     from scrapy_rep.settings import RepSettings
 
 # The number of robots.txt files that are looked up or fetched at once.
@@ -105,7 +106,7 @@ class Hosts:
         self._clock = clock = frontier.clock
         self._settings = settings
         self._reporter = reporter
-        self._identity = identity = Identity.of(crawler)
+        self._identity = Identity.of(crawler)
         # In a dry run, the pages do not wait, so there might never be a place.
         waits = () if settings.dry_run else (self._place, frontier.is_own_fault)
         self.fetcher = RobotsTxtFetcher(crawler, settings, *waits)
@@ -115,17 +116,14 @@ class Hosts:
             settings,
             now=clock.time,
             monotonic=clock.monotonic,
-            may_fetch=identity.may_fetch,
-            robots_of=self._robots_of,
+            may_fetch=self._may_fetch,
+            judge=self._judge,
             delay_of=self._delay_of,
             learned=reporter.learned,
         )
         self._fetches: dict[Host, Deferred[None]] = {}
         self._max_fetching = _MAX_FETCHING
         self._probe: Deferred[None] | None = None
-        self._tdmrep_fetches: set[Deferred[TdmRep | None]] = set()
-        """Those for requests with a purpose of their own."""
-
         at_once = crawler.settings.getint("CONCURRENT_REQUESTS")
         self._min_ready = max(_MIN_READY, 2 * at_once)
         self._soon: set[Host] = set()
@@ -145,7 +143,7 @@ class Hosts:
 
     @property
     def is_fetching(self) -> bool:
-        return bool(self._fetches or self._tdmrep_fetches)
+        return bool(self._fetches)
 
     # What is known.
 
@@ -173,7 +171,7 @@ class Hosts:
             self._logger.warning("%(notice)s", notice=each.end_notice)
 
     def cached(self, origin: Origin) -> Known | None:
-        """Return the cached robots.txt of *origin*; None if it is absent or stale. One that is
+        """Return what is cached of *origin*; None if it is absent or stale. A robots.txt that is
         unreachable counts in a dry run only: otherwise, requests wait for it.
         """
         known = self.cache.cached(origin)
@@ -403,13 +401,35 @@ class Hosts:
         self._frontier.flush()
         wake(self._crawler)
 
-    async def _robots_of(self, origin: Origin, causes: Causes) -> Known | None:
-        """Return the robots.txt that judges a request of this package to *origin*; None if an
-        override does. Its tdmrep.json is not needed: sites could redirect them in a circle.
+    async def _judge(self, request: Request, origin: Origin, causes: Causes) -> None:
+        """Raise RobotsDenied if robots.txt, or an override, forbids a request of this package to
+        *origin*, as if it were of a spider.
         """
-        if self.override(origin) is not None:
-            return None
-        return await self.cache.robots(origin, causes)
+        override, known = self.override(origin), None
+        if override is None:
+            known = await self.cache.robots(origin, causes)
+        else:
+            self._reporter.override_used(override, origin)
+        robots = known.robots if known is not None else override and override.robots
+        if robots is None:
+            return
+        case = Case(request, origin, known, override)
+        tokens = self._identity.tokens(
+            request if "User-Agent" in request.headers else None
+        )
+        decision = decide(robots, request.url, tokens, self._settings.clients)
+        pace = robots.pace(tokens)
+        refusal = self.demand(pace).refusal
+        if decision.allowed and refusal is not None:
+            decision = pace.refusal(refusal, self.now(), decision.agent)
+        if not decision.allowed:
+            raise self._reporter.refused(case, decision)
+
+    def _may_fetch(self, robots: RobotsTxt, url: str) -> bool:
+        """Return whether *robots* allows this package *url*, at a pace that the crawl accepts."""
+        if self.demand(self._identity.pace(robots)).refusal is not None:
+            return False
+        return self._identity.may_fetch(robots, url)
 
     @asynccontextmanager
     async def _place(self, request: RobotsTxtRequest) -> AsyncIterator[None]:
@@ -532,35 +552,12 @@ class Hosts:
                 frontier.left(request)
         return await frontier.place(request, obeys=self._settings.crawl_delay)
 
-    async def tdmrep(self, known: Known, request: Request) -> TdmRep | None:
-        """Return tdmrep.json of the origin of *known*, for a *request* whose own purpose needs
-        it. Fetch it if it is not cached; None if robots.txt forbids that. Raises SpiderClosing.
-        """
-        causes = self.causes(request)
-        if not self.cache.lacks_tdmrep(known):
-            return await self.cache.tdmrep(known, causes)
-        self._frontier.left(request)
-        fetch = deferred_from_coro(self.cache.tdmrep(known, causes))
-        self._tdmrep_fetches.add(fetch)
-        self._frontier.watch()
-        try:
-            return await maybe_deferred_to_future(fetch)
-        except (CancelledError, asyncio.CancelledError):
-            if not is_closing(self._crawler):
-                raise
-            why = f"The spider closed before {tdmrep_url(known.origin)} was fetched"
-            raise SpiderClosing(why) from None
-        finally:
-            self._tdmrep_fetches.discard(fetch)
-
     def close(self) -> None:
         """Cancel all fetches."""
         for task in list(self._fetches.values()):
             task.cancel()
         if self._probe is not None:
             self._probe.cancel()
-        for fetch in list(self._tdmrep_fetches):
-            fetch.cancel()
 
     # The log.
 

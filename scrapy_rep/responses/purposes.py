@@ -15,7 +15,6 @@ from scrapy_rep.protocol.usage.preferences import (
     Denial,
     UsagePreferences,
 )
-from scrapy_rep.protocol.usage.vocabulary import MINING
 from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
@@ -57,10 +56,6 @@ class Purposes:
     def of(cls, crawler: Crawler) -> Purposes:
         """The instance that the components of a crawl share."""
         return shared_component(crawler, cls)
-
-    def are_about_mining(self, request: Request) -> bool:
-        """Whether TDMRep has a label for any purpose of *request*."""
-        return not MINING.isdisjoint(self._identity.purposes(request))
 
     # robots.txt and tdmrep.json.
 

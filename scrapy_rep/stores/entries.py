@@ -1,6 +1,6 @@
 """The format in which an entry is stored, and kept in memory while nobody uses it.
 
-It is a line of JSON with the fields of the entry that differ from their defaults, and the body,
+It is a line of JSON with the fields of the entry that differ from their defaults, and the bodies,
 compressed together by zlib, whose checksum finds damage. What a store returns may come from
 anybody who can write there: :func:`loads` bounds what it reads, and executes nothing.
 """
@@ -14,9 +14,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy_rep.protocol.access.results import AccessResult, Entry
+from scrapy_rep.protocol.usage.tdmrep import PATH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from scrapy_rep.protocol.origins import Origin
 
 MAX_SIZE = 1024 * 1024
 """The length limit for an entry with its body, in bytes, compressed or not; twice what any
@@ -29,6 +32,9 @@ longer than this either."""
 
 _LAST_TIME = 2.0**37
 """No time of an entry is later: about the year 6300."""
+
+_SIZE = "robotstxt"
+"""The length of the body of robots.txt, where that of tdmrep.json follows it."""
 
 _MAX_ITEMS = 16
 """How many headers or redirects a result may have; both kinds have fewer."""
@@ -43,6 +49,9 @@ def dumps(entry: Entry) -> bytes:
         head["copy"] = _written(entry.copy)
     # Only a successful answer has a body, and only an unsuccessful one has a copy.
     body = entry.result.body if entry.copy is None else entry.copy.body
+    if entry.tdmrep is not None:
+        head |= {"tdmrep": _written(entry.tdmrep), _SIZE: len(body)}
+        body += entry.tdmrep.body
     written = json.dumps(head, separators=(",", ":")).encode() + b"\n" + body
     data = zlib.compress(written)
     if max(len(written), len(data)) >= MAX_SIZE:
@@ -50,16 +59,16 @@ def dumps(entry: Entry) -> bytes:
     return data
 
 
-def loads(data: bytes, url: str) -> Entry:
-    """Read the entry of the file at *url*. Raises ValueError for data that :func:`dumps` has not
-    written, or that is damaged."""
+def loads(data: bytes, origin: Origin) -> Entry:
+    """Read the entry of *origin*. Raises ValueError for data that :func:`dumps` has not written, or
+    that is damaged."""
     inflater = zlib.decompressobj()
     try:
         written = inflater.decompress(data, MAX_SIZE)
         if not inflater.eof:
             raise ValueError("it is cut off, or too long")
         head, _, body = written.partition(b"\n")
-        return _entry(_checked(dict, json.loads(head)), body, url)
+        return _entry(_checked(dict, json.loads(head)), body, origin)
     except (KeyError, OverflowError, RecursionError, TypeError, zlib.error) as error:
         raise ValueError(f"{type(error).__name__}: {str(error)[:100]}") from None
 
@@ -73,11 +82,16 @@ def _written(value: Entry | AccessResult) -> dict[str, Any]:
     return {name: field for name, (field, default) in found.items() if field != default}
 
 
-def _entry(head: dict[str, Any], body: bytes, url: str) -> Entry:
-    copy = head.get("copy")
+def _entry(head: dict[str, Any], body: bytes, origin: Origin) -> Entry:
+    url, copy, tdmrep = origin.robotstxt_url, head.get("copy"), None
+    if "tdmrep" in head:
+        size = _integer(head[_SIZE])
+        tdmrep = _result(head["tdmrep"], body[size:], origin.url(PATH))
+        body = body[:size]
     entry = Entry(
         result=_result(head["result"], body if copy is None else b"", url),
         copy=None if copy is None else _result(copy, body, url),
+        tdmrep=tdmrep,
         **{name: read(head[name]) for name, read in _OF_ENTRY.items() if name in head},
     )
     return replace(entry, expires=min(entry.expires, entry.fetched + KEEP))
@@ -124,6 +138,7 @@ _OF_ENTRY: dict[str, Callable[[object], Any]] = {
     "unreachable_since": _time,
     "attempts": _integer,
     "copy_fetched": _time,
+    "tdmrep_fetched": _time,
 }
 
 _OF_RESULT: dict[str, Callable[[object], Any]] = {

@@ -7,21 +7,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
 
-from scrapy_rep.protocol.origins import Origin
 from scrapy_rep.stores.entries import dumps, loads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.usage.tdmrep import TdmRep
 
 V = TypeVar("V")
-P = TypeVar("P")
-
-Key: TypeAlias = Origin | str
-"""The origin of a robots.txt, or the URL of another file."""
+Parsed: TypeAlias = "tuple[RobotsTxt, TdmRep | None]"
+"""The files of an origin: its robots.txt, and its tdmrep.json if the crawl needs that."""
 
 _PARSED_SHARE = 4
 """The share of the memory that parsed files may take is one in this many."""
@@ -70,21 +68,17 @@ class LRU(Generic[V]):
 
 @dataclass(slots=True)
 class File:
-    """A parsed file with its entry."""
+    """The parsed files of an origin, with their entry."""
 
     entry: Entry
-    parsed: RobotsTxt | TdmRep
+    robots: RobotsTxt
+    tdmrep: TdmRep | None
 
     arrived: float
     """When it arrived. The requests that waited use it even if it has expired by then."""
 
     learned: float
     """The time of the monotonic clock since which this process knows the entry."""
-
-    def of(self, kind: type[P]) -> P:
-        """The parsed file, which is of this *kind*."""
-        assert isinstance(self.parsed, kind)
-        return self.parsed
 
 
 class _Packed(NamedTuple):
@@ -93,15 +87,13 @@ class _Packed(NamedTuple):
 
 
 class Memory:
-    """Entries by key, packed as in a store, and the files that *parse* makes of those that were
+    """Entries by origin, packed as in a store, and the files that *parse* makes of those that were
     used last: together in at most *max_bytes*, and a single file more.
 
     A file is parsed again when it is next used. Packed, it takes a tenth of the memory.
     """
 
-    def __init__(
-        self, max_bytes: int, parse: Callable[[Key, Entry], RobotsTxt | TdmRep]
-    ) -> None:
+    def __init__(self, max_bytes: int, parse: Callable[[Entry], Parsed]) -> None:
         parsed_bytes = max_bytes // _PARSED_SHARE
         self._packed: LRU[_Packed] = LRU(max_bytes - parsed_bytes)
         self._parsed: LRU[File] = LRU(parsed_bytes)
@@ -112,16 +104,16 @@ class Memory:
         """The bytes with which all entries and files count."""
         return self._packed.size + self._parsed.size
 
-    def get(self, key: Key) -> File | None:
+    def get(self, key: Origin) -> File | None:
         """The file of *key*, which counts as used now; None if it is not in memory."""
         packed, file = self._packed.get(key), self._parsed.get(key)
         if file is None and packed is not None:
             # An entry with times before 1970, by a clock that was set, is forgotten.
             with suppress(ValueError):
-                return self._keep(key, loads(packed.data, url_of(key)), packed.learned)
+                return self._keep(key, loads(packed.data, key), packed.learned)
         return file
 
-    def put(self, key: Key, entry: Entry, learned: float) -> File:
+    def put(self, key: Origin, entry: Entry, learned: float) -> File:
         """Keep *entry* as that of *key*, and parse it."""
         try:
             packed = _Packed(dumps(entry), learned)
@@ -132,14 +124,10 @@ class Memory:
             self._packed.put(key, packed, len(packed.data) + _PACKED_OVERHEAD)
         return self._keep(key, entry, learned)
 
-    def _keep(self, key: Key, entry: Entry, learned: float) -> File:
-        file = File(entry, self._parse(key, entry), entry.fetched, learned)
+    def _keep(self, key: Origin, entry: Entry, learned: float) -> File:
+        file = File(entry, *self._parse(entry), entry.fetched, learned)
         self._parsed.put(key, file, _PARSED_OVERHEAD + _text_size(entry))
         return file
-
-
-def url_of(key: Key) -> str:
-    return key if isinstance(key, str) else key.robotstxt_url
 
 
 def parsed_size(body: bytes) -> int:
@@ -157,7 +145,7 @@ def parsed_size(body: bytes) -> int:
 
 def _text_size(entry: Entry) -> int:
     size = 0
-    for result in filter(None, (entry.result, entry.copy)):
+    for result in filter(None, (entry.result, entry.copy, entry.tdmrep)):
         texts = [
             result.error,
             *result.redirects,

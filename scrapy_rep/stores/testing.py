@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from scrapy_rep.stores import Store
 
-_KEY, _OTHER = "https://example.com", "http://[::1]:8080/.well-known/tdmrep.json#Host:a"
+_KEY, _OTHER = "https://example.com", "http://[::1]:8080#Host:a"
 _DATA = bytes(range(256)) * 200
 _THREADS = 8
 

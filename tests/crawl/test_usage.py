@@ -288,9 +288,9 @@ def test_a_spider_that_closes(site: Site, mode: str) -> None:
     silent, slow, host = site.add(HANGS), site.add(OPEN), site.add(OPEN)
     slow.answers[WELL_KNOWN] = HANGS
     host.answers[WELL_KNOWN] = redirect(silent.url("/policy"))
-    purposes = {"rep_purposes": ["tdm"]}
-    pages = [{"url": one.url("/page"), "meta": purposes} for one in (slow, host)]
-    result = run_crawl(pages, mode=mode, settings={"CLOSESPIDER_TIMEOUT": 1})
+    settings = {"CLOSESPIDER_TIMEOUT": 1, "REP_PURPOSES": ["tdm"]}
+    pages = [one.url("/page") for one in (slow, host)]
+    result = run_crawl(pages, mode=mode, settings=settings)
     assert slow.pages == host.pages == [WELL_KNOWN]
     assert len(silent.robots_hits) == 1
     assert result.stats["elapsed_time_seconds"] < 20

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.fetching.cache import Known
-    from scrapy_rep.fetching.fetcher import RobotsOf
+    from scrapy_rep.fetching.fetcher import Judge
     from scrapy_rep.stores import Store
-    from scrapy_rep.stores.memory import Key
 
 pytestmark = pytest.mark.newest
 
@@ -60,9 +59,9 @@ class Fetcher:
         self.asked: list[str] = []
 
     async def fetch(
-        self, url: str, causes: Causes, *, robots_of: RobotsOf | None
+        self, url: str, causes: Causes, *, judge: Judge | None
     ) -> AccessResult:
-        assert (robots_of is None) == (url == ROBOTS_URL)
+        assert (judge is None) == (url == ROBOTS_URL)
         self.asked.append(url)
         found = self.answers[url]
         if isinstance(found, Deferred):
@@ -94,7 +93,7 @@ class Cached:
             now=lambda: time.time() + self.set_forward + self.passed,
             monotonic=lambda: self.passed,
             may_fetch=lambda robots, url: robots.is_allowed(url, ("mybot",)),
-            robots_of=self.robots_of,
+            judge=self.judge,
             delay_of=lambda robots: robots.crawl_delay(("mybot",)) or 0.0,
             learned=self.learned,
         )
@@ -103,12 +102,12 @@ class Cached:
         assert (known.origin, cause.url) == (ORIGIN, PAGE)
         self.reported.append(is_new)
 
-    async def robots_of(self, origin: Origin, causes: Causes) -> Known:
-        return await self.cache.robots(origin, causes)
+    async def judge(self, request: Request, origin: Origin, causes: Causes) -> None:
+        """Nothing is forbidden."""
 
-    def keep(self, key: Key, entry: Entry) -> None:
+    def keep(self, entry: Entry) -> None:
         """Put *entry* into the memory of this process."""
-        self.cache._memory.put(key, entry, 0.0)
+        self.cache._memory.put(ORIGIN, entry, 0.0)
 
     async def learn(self, stale: Entry | None = None) -> Any:
         return await self.cache.learn(ORIGIN, CAUSES, stale=stale)
@@ -129,7 +128,7 @@ async def test_an_entry_in_memory() -> None:
     """A fresh entry in memory needs no fetch."""
     cached = Cached()
     assert cached.cache.cached(ORIGIN) is None
-    cached.keep(ORIGIN, entry(ROBOTS_URL, ROBOTS))
+    cached.keep(entry(ROBOTS_URL, ROBOTS))
     known = cached.cache.cached(ORIGIN)
     assert not known.robots.is_allowed("http://example.com/private", ("mybot",))
     assert (await cached.learn()).entry == known.entry
@@ -141,7 +140,7 @@ async def test_an_entry_that_is_too_new_to_be_stale() -> None:
     """An entry is fetched again if the caller has found it wrong, and not if it is newer."""
     cached = Cached()
     before = entry(ROBOTS_URL, ROBOTS, age=30)
-    cached.keep(ORIGIN, before)
+    cached.keep(before)
     known, again = await cached.learn(before), await cached.learn(before)
     assert again.entry == known.entry
     assert cached.fetcher.asked == [ROBOTS_URL]
@@ -175,7 +174,7 @@ async def test_another_worker_was_faster() -> None:
     stored = entry(ROBOTS_URL, b"User-agent: *\nDisallow: /other\n")
     store.put(str(ORIGIN), dumps(stored), 0)
     cached = Cached(store)
-    cached.keep(ORIGIN, entry(ROBOTS_URL, ROBOTS, age=120))
+    cached.keep(entry(ROBOTS_URL, ROBOTS, age=120))
     known = await cached.learn()
     assert known.robots.is_allowed("http://example.com/private", ("mybot",))
     assert not known.robots.is_allowed("http://example.com/other", ("mybot",))
@@ -207,7 +206,7 @@ async def test_an_error_of_the_crawler(caplog: pytest.LogCaptureFixture) -> None
     is logged, and the last good copy is kept.
     """
     cached = Cached()
-    cached.keep(ORIGIN, entry(ROBOTS_URL, ROBOTS, age=3600))
+    cached.keep(entry(ROBOTS_URL, ROBOTS, age=3600))
     assert cached.cache.cached(ORIGIN) is None
     cached.fetcher.answers[ROBOTS_URL] = RuntimeError("out of order")
     known = await cached.learn()
@@ -250,7 +249,7 @@ async def test_an_outage_lasts_as_long_as_a_crawl_has_seen_it() -> None:
     cached.fetcher.answers[ROBOTS_URL] = DOWN
     stored = replace(entry(ROBOTS_URL, b"", age=20 * DAY), result=DOWN, attempts=9)
     stored = replace(stored, unreachable_since=stored.fetched - 29 * DAY)
-    cached.keep(ORIGIN, stored)
+    cached.keep(stored)
     assert outage((await cached.learn()).entry) == 29 * DAY
     cached.passed = 3 * HOUR
     assert outage((await cached.learn()).entry) == 29 * DAY + 3 * HOUR
@@ -298,7 +297,7 @@ async def test_when_an_unreachable_robotstxt_is_fetched_again(
         entry(ROBOTS_URL, b"", age=120), result=soon, copy=result(ROBOTS_URL, ROBOTS)
     )
     since = before.fetched - hours * HOUR
-    cached.keep(ORIGIN, replace(before, unreachable_since=since))
+    cached.keep(replace(before, unreachable_since=since))
     cached.fetcher.answers[ROBOTS_URL] = soon
     known = await cached.learn()
     assert known.state is state
@@ -308,29 +307,84 @@ async def test_when_an_unreachable_robotstxt_is_fetched_again(
 # tdmrep.json.
 
 
+def mining(store: Store | None = None) -> Cached:
+    return Cached(store, REP_PURPOSES=["tdm"])
+
+
 @coroutine_test
-async def test_a_robotstxt_without_its_tdmrep_is_not_cached() -> None:
-    """With a purpose about mining, an origin is cached only with its tdmrep.json, unless
-    robots.txt forbids to fetch that.
+async def test_both_files_are_what_is_known() -> None:
+    """With a purpose about mining, an origin is known with its tdmrep.json only, unless robots.txt
+    forbids to fetch that. Both are one entry: robots.txt is not fetched again for it, and both
+    expire together.
     """
-    cached = Cached(REP_PURPOSES=["tdm"])
-    cached.keep(ORIGIN, entry(ROBOTS_URL, ROBOTS))
+    cached = mining()
+    cached.keep(entry(ROBOTS_URL, ROBOTS))
     assert cached.cache.cached(ORIGIN) is None
     known = await cached.learn()
     assert cached.fetcher.asked == [TDMREP_URL]
     assert cached.reported == []
-    assert not cached.cache.lacks_tdmrep(known)
     assert cached.cache.cached(ORIGIN) == known
     assert bool(known.tdmrep.usage(PAGE))
+    cached.passed = 2 * DAY
+    assert cached.cache.cached(ORIGIN) is None
+    assert bool((await cached.learn()).tdmrep.usage(PAGE))
+    assert cached.fetcher.asked == [TDMREP_URL, ROBOTS_URL, TDMREP_URL]
 
-    closed = Cached(REP_PURPOSES=["tdm"])
-    body = b"User-agent: *\nDisallow: /.well-known/\n"
-    closed.keep(ORIGIN, entry(ROBOTS_URL, body))
+    closed = mining()
+    closed.keep(entry(ROBOTS_URL, b"User-agent: *\nDisallow: /.well-known/\n"))
     known = closed.cache.cached(ORIGIN)
     assert known.tdmrep is None
-    assert not closed.cache.lacks_tdmrep(known)
-    assert (await closed.learn()).tdmrep is None
+    assert await closed.learn() == known
     assert closed.fetcher.asked == []
+
+
+@coroutine_test
+async def test_a_store_that_crawls_without_purposes_use_too() -> None:
+    """A crawl that needs tdmrep.json asks for that alone where the store has the robots.txt; one that
+    does not need it takes what is there, and hands it on.
+    """
+    store = SharedMemory()
+    plain = Cached(store)
+    await plain.learn()
+    await plain.cache._store._spider_closed()
+    first, second, other = mining(store), mining(store), Cached(store)
+    assert bool((await first.learn()).tdmrep.usage(PAGE))
+    assert first.fetcher.asked == [TDMREP_URL]
+    await first.cache._store._spider_closed()
+    assert bool((await second.learn()).tdmrep.usage(PAGE))
+    known = await other.learn()
+    assert known.tdmrep is None
+    assert known.entry.tdmrep.body == TDMREP
+    assert second.fetcher.asked == other.fetcher.asked == []
+
+
+@coroutine_test
+async def test_a_tdmrep_that_is_needed_twice_is_fetched_once() -> None:
+    """Those who wait for an origin share one fetch of each file."""
+    cached = mining()
+    found = await asyncio.gather(cached.learn(), cached.learn())
+    assert found[0] == found[1]
+    assert cached.fetcher.asked == [ROBOTS_URL, TDMREP_URL]
+
+
+@coroutine_test
+async def test_a_delay_after_tdmrep() -> None:
+    """What is known holds until the requests that wait have had their turn, after the delay that follows
+    the request for tdmrep.json.
+    """
+    cached = mining()
+    body = b"User-agent: *\nCrawl-delay: 170\n"
+    nothing_holds = (("cache-control", "no-cache"),)
+    answer = replace(result(ROBOTS_URL, body), headers=nothing_holds)
+    cached.fetcher.answers |= {ROBOTS_URL: answer, TDMREP_URL: Deferred()}
+    learning = asyncio.ensure_future(cached.learn())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    cached.passed = 290.0
+    cached.fetcher.answers[TDMREP_URL].callback(result(TDMREP_URL, TDMREP))
+    known = await asyncio.wait_for(learning, 10)
+    cached.passed += 170
+    assert cached.cache.cached(ORIGIN) == known
 
 
 NO_ANSWER = {
@@ -369,13 +423,13 @@ async def test_a_robotstxt_that_is_needed_twice_is_fetched_once() -> None:
     cached.fetcher.answers[ROBOTS_URL] = landing
     waiting = [
         deferred_from_coro(ask(ORIGIN, CAUSES))
-        for ask in (cached.cache.robots, cached.cache.learn, cached.robots_of)
+        for ask in (cached.cache.robots, cached.cache.learn)
     ]
     for _ in range(100):
         await asyncio.sleep(0)
     landing.callback(result(ROBOTS_URL, ROBOTS))
-    first, second, third = [await maybe_deferred_to_future(one) for one in waiting]
-    assert first == second == third
+    first, second = [await maybe_deferred_to_future(one) for one in waiting]
+    assert first == second
     assert cached.reported == [True]
     assert cached.fetcher.asked == [ROBOTS_URL]
 
@@ -405,16 +459,18 @@ async def test_a_stale_robotstxt_is_not_shared() -> None:
 
 @coroutine_test
 async def test_the_last_good_tdmrep_counts() -> None:
-    """While the server is unreachable, the last good copy of tdmrep.json counts; without a
-    copy, nothing is reserved.
+    """While the server is unreachable, the last good copy of tdmrep.json counts, and it is asked for
+    again within an hour; without a copy, nothing is reserved.
     """
-    cached = Cached(REP_PURPOSES=["tdm"])
-    cached.keep(ORIGIN, entry(ROBOTS_URL, ROBOTS))
-    cached.keep(TDMREP_URL, entry(TDMREP_URL, TDMREP, age=3600))
+    cached = mining()
+    await cached.learn()
+    cached.passed = 2 * DAY
     cached.fetcher.answers[TDMREP_URL] = result(TDMREP_URL, status=None)
-    assert bool((await cached.learn()).tdmrep.usage(PAGE))
+    known = await cached.learn()
+    assert bool(known.tdmrep.usage(PAGE))
+    assert known.entry.expires - known.entry.fetched <= HOUR + 1
     assert cached.crawler.stats.get_value("rep/tdmrep/unreachable") == 1
 
-    without = Cached(REP_PURPOSES=["tdm"])
+    without = mining()
     without.fetcher.answers[TDMREP_URL] = result(TDMREP_URL, status=None)
-    assert not (await without.learn()).tdmrep.usage(PAGE)
+    assert (await without.learn()).tdmrep is None

@@ -6,9 +6,8 @@ import asyncio
 import threading
 import time
 import zlib
-from dataclasses import replace
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
@@ -22,9 +21,6 @@ from scrapy_rep.protocol.access.results import AccessResult, Entry
 from scrapy_rep.protocol.origins import Origin
 from tests.fakes import coroutine_test, fake_crawler
 from tests.stores.places import SharedMemory
-
-if TYPE_CHECKING:
-    from scrapy_rep.stores.memory import Key
 
 WHERE = Origin("http", "example.com", 80)
 NAME = "http://example.com"
@@ -61,13 +57,13 @@ class Worker:
         count: int | None = self.crawler.stats.get_value("rep/store/errors")
         return count
 
-    async def put(self, entry: Entry, key: Key = WHERE) -> None:
-        self.client.put(key, entry)
+    async def put(self, entry: Entry, origin: Origin = WHERE) -> None:
+        self.client.put(origin, entry)
         for begun in list(self.client._writes):
             await maybe_deferred_to_future(begun)
 
-    async def get(self, key: Key = WHERE) -> Entry | None:
-        return await self.client.get(key)
+    async def get(self, origin: Origin = WHERE) -> Entry | None:
+        return await self.client.get(origin)
 
 
 def entry(age: float = 0, holds: float = 3600, body: bytes = b"x") -> Entry:
@@ -81,15 +77,14 @@ def entry(age: float = 0, holds: float = 3600, body: bytes = b"x") -> Entry:
 
 @coroutine_test
 async def test_kept() -> None:
-    """A put entry can be read, by its URL."""
+    """A put entry can be read, by its origin."""
     worker, known = Worker(), entry()
     await worker.put(known)
     assert await worker.get() == known
-    url = f"{NAME}/.well-known/tdmrep.json"
-    other = replace(known, result=replace(known.result, url=url))
-    await worker.put(other, url)
-    assert await worker.get(url) == other
-    assert set(worker.store.kept) == {NAME, url}
+    virtual = WHERE.at_virtual_host("b.example")
+    assert virtual is not None
+    assert await worker.get(virtual) is None
+    assert set(worker.store.kept) == {NAME}
 
 
 @coroutine_test

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
     from scrapy_rep.protocol.access.results import Entry
-    from scrapy_rep.stores.memory import Key
+    from scrapy_rep.protocol.origins import Origin
 
 LOOPBACK = ip_address("127.0.0.1")
 NO_JITTER = (
@@ -157,12 +157,12 @@ class FakeStoreClient:
     """A store of robots.txt files that several crawls share."""
 
     def __init__(self) -> None:
-        self._entries: dict[Key, Entry] = {}
+        self._entries: dict[Origin, Entry] = {}
 
-    def put(self, key: Key, entry: Entry) -> None:
+    def put(self, key: Origin, entry: Entry) -> None:
         self._entries[key] = entry
 
-    async def get(self, key: Key) -> Entry | None:
+    async def get(self, key: Origin) -> Entry | None:
         return self._entries.get(key)
 
 

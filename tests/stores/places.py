@@ -6,15 +6,17 @@ from typing import Any
 
 from scrapy_rep import CLASSIC, GOOGLE, RFC9309
 from scrapy_rep.protocol.access.results import AccessResult, Entry, renew, robots_of
+from scrapy_rep.protocol.origins import Origin
 from scrapy_rep.stores import Store
 from scrapy_rep.stores.entries import KEEP, MAX_SIZE, dumps, loads
 
 START = 1_800_000_000.0
 ORIGIN = "https://example.com"
 URL = f"{ORIGIN}/robots.txt"
+AT = Origin("https", "example.com", 443)
 DAY = 24 * 3600.0
 
-_OF_ENTRY = {"fetched", "expires", "unreachable_since", "attempts", "copy"}
+_OF_ENTRY = {"fetched", "expires", "unreachable_since", "attempts", "copy", "tdmrep"}
 
 
 def entry(body: bytes = b"User-agent: *\nDisallow: /a\n", **fields: Any) -> Entry:
@@ -31,11 +33,11 @@ def check_data(written: bytes) -> None:
     a crawl can use and write again.
     """
     try:
-        found = loads(written, URL)
+        found = loads(written, AT)
     except ValueError:
         return
     assert len(found.result.body) <= MAX_SIZE
-    assert loads(dumps(found), URL) == found
+    assert loads(dumps(found), AT) == found
     failed = AccessResult(url=URL, status=503)
     for dialect in (RFC9309, GOOGLE, CLASSIC):
         for each in (found, renew(failed, found, dialect=dialect, now=START)):

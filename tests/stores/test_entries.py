@@ -14,8 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scrapy_rep.protocol.access.results import AccessResult, Entry
+from scrapy_rep.protocol.usage.tdmrep import PATH
 from scrapy_rep.stores.entries import KEEP, MAX_SIZE, dumps, loads
-from tests.stores.places import START, URL, check_data, entry
+from tests.stores.places import AT, START, URL, check_data, entry
 
 LATEST = 2.0**37
 times = st.floats(0, LATEST - KEEP)
@@ -48,6 +49,9 @@ def entries(draw: st.DrawFn) -> Entry:
         known |= {"result": replace(result, body=b""), "copy": copy}
         known |= {"copy_fetched": draw(times), "unreachable_since": draw(times)}
         known |= {"attempts": draw(st.integers(0, 10**9))}
+    if (tdmrep := draw(st.none() | results)) is not None:
+        known |= {"tdmrep": replace(tdmrep, url=AT.url(PATH))}
+        known |= {"tdmrep_fetched": draw(times)}
     return Entry(**known)
 
 
@@ -72,7 +76,8 @@ def with_fields(body: bytes = b"", /, **changed: object) -> bytes:
 
 
 OF_ENTRY = {
-    "attempts", "copy", "copy_fetched", "expires", "fetched", "result", "unreachable_since",
+    "attempts", "copy", "copy_fetched", "expires", "fetched", "result", "robotstxt", "tdmrep",
+    "tdmrep_fetched", "unreachable_since",
 }  # fmt: skip
 FIELDS = sorted(
     {*OF_ENTRY, "error", "headers", "is_dropped", "is_permanent", "redirects", "status"}
@@ -85,16 +90,21 @@ FIELDS = sorted(
 @given(entries())
 def test_round_trip(entry: Entry) -> None:
     """An entry is the same after writing and reading."""
-    assert loads(dumps(entry), URL) == entry
+    assert loads(dumps(entry), AT) == entry
 
 
 def test_the_longest_entry() -> None:
     """An entry is compressed. It is not written if it is longer than 1 MiB, compressed or not."""
     body = b"#" * 600_000
     written = dumps(entry(body))
-    assert loads(written, URL).result.body == body
+    assert loads(written, AT).result.body == body
     assert len(written) < 60_000
     random = Random(5).randbytes(MAX_SIZE - 100)
+    # Two files of the most bytes that are read make one.
+    both = entry(
+        body, tdmrep=AccessResult(url=AT.url(PATH), status=200, body=body[:400_000])
+    )
+    assert loads(dumps(both), AT) == both
     for each in (entry(bytes(MAX_SIZE)), entry(error="x" * MAX_SIZE), entry(random)):
         with pytest.raises(ValueError, match="bytes are too long to be stored"):
             dumps(each)
@@ -110,7 +120,7 @@ def test_what_is_no_entry(data: bytes) -> None:
     that is nested too deeply.
     """
     with pytest.raises(ValueError, match=r"."):
-        loads(data, URL)
+        loads(data, AT)
 
 
 @given(entries(), st.data())
@@ -120,10 +130,10 @@ def test_damage(entry: Entry, data: st.DataObject) -> None:
     written = bytearray(dumps(entry))
     at = data.draw(st.integers(0, len(written) - 1))
     with pytest.raises(ValueError, match=r"."):
-        loads(bytes(written[:at]), URL)
+        loads(bytes(written[:at]), AT)
     written[at] ^= data.draw(st.integers(1, 255))
     with suppress(ValueError):
-        assert loads(bytes(written), URL) == entry
+        assert loads(bytes(written), AT) == entry
 
 
 @given(st.sampled_from(FIELDS), json_values)
@@ -152,15 +162,18 @@ def test_a_field_with_any_value(name: str, value: object) -> None:
         {"redirects": "ab"},
         {"status": "200"},
         {"status": 10**20},
+        {"tdmrep": {"status": 200}},
+        {"tdmrep": {"status": 200}, "robotstxt": -1},
+        {"tdmrep": [], "robotstxt": 1},
     ],
     ids=str,
 )
 def test_fields_that_can_not_be(changed: dict[str, object]) -> None:
     """A field of the wrong type, or out of its bounds, invalidates the entry."""
     body = b"Allow: /\n"
-    assert loads(with_fields(body), URL) == entry(body, expires=START + 60)
+    assert loads(with_fields(body), AT) == entry(body, expires=START + 60)
     with pytest.raises(ValueError, match=r"."):
-        loads(with_fields(body, **changed), URL)
+        loads(with_fields(body, **changed), AT)
 
 
 # What is bounded.
@@ -174,7 +187,7 @@ def test_a_bomb() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(ValueError, match="cut off, or too long"):
-            loads(written, URL)
+            loads(written, AT)
         assert tracemalloc.get_traced_memory()[1] < 4 * MAX_SIZE
     finally:
         tracemalloc.stop()
@@ -185,8 +198,6 @@ def test_more_than_an_entry_has() -> None:
     more than 30 days, whatever it says.
     """
     redirects, headers = ["a"] * 9_999, [["age", "1"]] * 9_999
-    found = loads(
-        with_fields(redirects=redirects, headers=headers, expires=LATEST), URL
-    )
+    found = loads(with_fields(redirects=redirects, headers=headers, expires=LATEST), AT)
     assert len(found.result.redirects) == len(found.result.headers) == 16
     assert found.expires == START + KEEP

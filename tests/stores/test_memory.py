@@ -12,14 +12,13 @@ import pytest
 from scrapy_rep import RFC9309
 from scrapy_rep.protocol.access.results import AccessResult, robots_of
 from scrapy_rep.protocol.origins import Origin
-from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.stores.entries import MAX_SIZE
 from scrapy_rep.stores.memory import LRU, Memory, parsed_size
 from tests.stores.places import START, entry
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol.access.results import Entry
-    from scrapy_rep.stores.memory import Key
+    from scrapy_rep.protocol.robots import RobotsTxt
 
 HEADERS = (
     ("content-type", "text/plain; charset=utf-8"),
@@ -33,8 +32,8 @@ KIB_500 = 500 * 1024
 URL = "http://www.host-0.example/a"
 
 
-def parse(key: Key, entry: Entry) -> RobotsTxt:
-    return robots_of(entry, RFC9309)
+def parse(entry: Entry) -> tuple[RobotsTxt, None]:
+    return robots_of(entry, RFC9309), None
 
 
 def origin(number: int) -> Origin:
@@ -101,7 +100,7 @@ def test_a_file_that_was_not_used_for_long(
         assert again is None
         return
     assert (again.entry, again.learned) == (first.entry, first.learned)
-    assert not again.of(RobotsTxt).is_allowed(URL, "mybot")
+    assert not again.robots.is_allowed(URL, "mybot")
     assert memory.get(origin(0)) is again
 
 
@@ -150,14 +149,14 @@ def test_bytes_are_true(
     most = max(map(parsed_size, bodies)) if len(bodies) > 1 else 0
     memory = Memory(10**6, parse)
     put(memory, 0)
-    memory.get(origin(0)).of(RobotsTxt).usage(URL, "mybot")  # It imports what it needs.
+    memory.get(origin(0)).robots.usage(URL, "mybot")  # It imports what it needs.
     gc.collect()
     tracemalloc.start()
     try:
         memory = Memory(limit, parse)
         for number in range(count):
             put(memory, number, bodies[number % len(bodies)])
-            robots = memory.get(origin(number)).of(RobotsTxt)
+            robots = memory.get(origin(number)).robots
             # An index takes long to make.
             for path in ("first", "second") if number < 20 or len(bodies) == 1 else ():
                 url = f"http://www.host-{number}.example/{path}"

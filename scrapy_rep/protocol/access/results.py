@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -35,6 +35,9 @@ HEADERS = frozenset(
 
 # It comes from a proxy, and says nothing about the site.
 _OF_PROXY = 407
+
+_TDMREP_RETRY = 60 * 60.0
+"""After how many seconds a tdmrep.json that was unreachable is asked for again."""
 
 MAX_AHEAD = 300.0
 """How many seconds the clock of another worker may be ahead."""
@@ -182,6 +185,19 @@ class Entry:
     copy_fetched: float | None = None
     """When the crawler fetched the copy."""
 
+    tdmrep: AccessResult | None = None
+    """The last result of fetching the tdmrep.json of the origin that was not unreachable, if the
+    crawl needs this file."""
+
+    tdmrep_fetched: float | None = None
+    """When the crawler last asked for tdmrep.json. That is part of what a fetch of robots.txt brings,
+    so before ``fetched``, it has to be asked for again."""
+
+    @property
+    def has_tdmrep(self) -> bool:
+        """Whether tdmrep.json was asked for after the last fetch of robots.txt."""
+        return self.tdmrep_fetched is not None and self.tdmrep_fetched >= self.fetched
+
     def is_fresh(self, now: float) -> bool:
         """Whether the entry may be used without another fetch.
 
@@ -229,9 +245,18 @@ def renew(
     the outage, and allow what the site forbids. *jitter*, from 0 to 1, spreads the retries of
     crawlers for an unreachable robots.txt.
     """
+    tdmrep, tdmrep_fetched = None, None
+    if before is not None:
+        tdmrep, tdmrep_fetched = before.tdmrep, before.tdmrep_fetched
     if result.access is not Access.UNREACHABLE:
         holds = lifetime(result.headers, dialect, bounds, now)
-        return Entry(result=result, fetched=now, expires=now + holds)
+        return Entry(
+            result=result,
+            fetched=now,
+            expires=now + holds,
+            tdmrep=tdmrep,
+            tdmrep_fetched=tdmrep_fetched,
+        )
     since, attempts, copy, copy_fetched = now, 1, None, None
     if before is not None and before.result.access is not Access.UNREACHABLE:
         copy, copy_fetched = before.result, before.fetched
@@ -248,7 +273,21 @@ def renew(
         attempts=attempts,
         copy=copy,
         copy_fetched=copy_fetched,
+        tdmrep=tdmrep,
+        tdmrep_fetched=tdmrep_fetched,
     )
+
+
+def with_tdmrep(entry: Entry, result: AccessResult, now: float) -> Entry:
+    """Return *entry* after a fetch of the tdmrep.json of its origin with *result*.
+
+    It holds as long as robots.txt. While it is unreachable, the last good copy counts, and it is
+    asked for again within an hour.
+    """
+    entry = replace(entry, tdmrep_fetched=max(now, entry.fetched))
+    if result.access is not Access.UNREACHABLE:
+        return replace(entry, tdmrep=result)
+    return replace(entry, expires=min(entry.expires, now + _TDMREP_RETRY))
 
 
 def robots_of(entry: Entry, dialect: Dialect) -> RobotsTxt:

@@ -574,3 +574,38 @@ def test_clocks_that_differ(site: Site, server: RedisServer, first: float) -> No
     assert host.pages == ["/0", "/1", "/2"]
     assert len(host.robots_hits) == 1
     assert min(host.gaps) >= delay
+
+
+@pytest.mark.newest
+@pytest.mark.unmeasured
+def test_requests_of_another_queue_class(site: Site, server: RedisServer) -> None:
+    """If scrapy-redis' own queue has left requests, one warning says how many, where, and what to
+    do. They stay there.
+    """
+    host, redis = site.add(RULES), server.client()
+    urls = [host.url(f"/{number}") for number in range(5)]
+    own = {
+        "SCHEDULER_QUEUE_CLASS": "scrapy_redis.queue.PriorityQueue",
+        "CLOSESPIDER_PAGECOUNT": 1,
+        "CONCURRENT_REQUESTS": 1,
+    }
+    start(urls, settings_for(server, **own), is_first=True).result(LONGEST)
+    count = redis.zcard("worker:requests")
+    assert count
+    result = start(urls, settings_for(server)).result(LONGEST)
+    [line] = result.lines("WARNING")
+    assert f"{count} requests are in the queue worker:requests" in line
+    assert redis.zcard("worker:requests") == count
+
+
+@pytest.mark.newest
+@pytest.mark.unmeasured
+def test_idle_spider_leaves_redis_alone(site: Site, server: RedisServer) -> None:
+    """An idle RedisSpider looks for start URLs, and asks the queue, as seldom as without this
+    package: with Scrapy's heartbeat, every five seconds.
+    """
+    result = run_crawl(**plan(server, "StartUrlSpider", CLOSESPIDER_TIMEOUT=11))
+    assert result.stats["finish_reason"] == "closespider_timeout"
+    stats = server.client().info("commandstats")
+    assert stats["cmdstat_llen"]["calls"] <= 4
+    assert stats["cmdstat_evalsha"]["calls"] <= 8

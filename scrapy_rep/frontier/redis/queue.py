@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from redis.exceptions import RedisError
 from scrapy import Request, signals
 from scrapy.exceptions import DontCloseSpider
 from scrapy_redis.queue import Base
@@ -49,7 +50,8 @@ _GIVE_BACK_AFTER = 0.1
 _MOST_AT_ONCE = 2
 
 # The seconds after which an idle worker asks the server again. The server does not notify
-# it when another worker pushes a request.
+# it when another worker pushes a request. If the queue is empty, Scrapy's own heartbeat, every five
+# seconds, is often enough.
 _ASK_EVERY = 0.5
 
 # The seconds after which requests that were kept in memory are sent again.
@@ -390,6 +392,11 @@ class HostQueue(Base):
 
     # When to call the server.
 
+    @property
+    def _is_empty(self) -> bool:
+        """Whether no worker had a request at the last call, so the engine need not be woken."""
+        return not self._worker.last_count and not self._link.is_failing
+
     def _call_soon(self) -> None:
         self._call_at(self._clock.monotonic() + _REPORT_AFTER)
 
@@ -403,6 +410,7 @@ class HostQueue(Base):
         now = self._clock.monotonic()
         if now < self._calls_at:
             return  # A pop has made the call.
+        was_empty = self._is_empty
         self._calls_at = float("inf")
         self._leased.settle()
         if now < self._rests_until:
@@ -414,7 +422,8 @@ class HostQueue(Base):
             self._exchange(wanted)
             self._frontier.flush()
         self._schedule()
-        wake(self._crawler)
+        if not (was_empty and self._is_empty):
+            wake(self._crawler)
 
     def _schedule(self) -> None:
         """Schedule the next call."""
@@ -424,17 +433,40 @@ class HostQueue(Base):
             self._call_at(now + _SEND_EVERY)
         if self._handed_out:
             self._call_at(self._kept_until)
-        if self._ask_at > now:
+        if self._ask_at > now and not self._is_empty:
             self._call_at(self._ask_at)
 
     # The spider.
 
     def _spider_opened(self) -> None:
         self._schedule()  # From now on, its lease is renewed.
+        count = self._count_strange()
+        if count:
+            self._logger.warning(
+                "%(count)d requests are in the queue %(key)s, which another queue class than "
+                "scrapy-rep's has written. This crawl does not send them, and their URLs count as "
+                "seen. To send them, let that queue run empty first, with SCHEDULER_QUEUE_CLASS = "
+                '"scrapy_redis.queue.PriorityQueue"; to drop them, delete the key, and that of '
+                "the duplicate filter",
+                count=count,
+                key=self.key,
+            )
+
+    def _count_strange(self) -> int:
+        """Return how many requests a queue of scrapy-redis itself has under this key."""
+        try:
+            kind = self.server.type(self.key)
+            text = kind if isinstance(kind, str) else kind.decode()
+            count = {"zset": self.server.zcard, "list": self.server.llen}.get(text)
+            return 0 if count is None else int(count(self.key))
+        except RedisError:
+            return 0  # The next call says that the server fails.
 
     def _spider_idle(self) -> None:
         """Keep the spider open for ``SCHEDULER_IDLE_BEFORE_CLOSE`` seconds."""
-        if self._clock.monotonic() < self._last_request + self._idle_seconds:
+        closes_at = self._last_request + self._idle_seconds
+        if self._clock.monotonic() < closes_at:
+            self._alarms.at(closes_at, wake, self._crawler)
             raise DontCloseSpider
 
     def _spider_closed(self) -> None:

@@ -78,7 +78,8 @@ class WorkerCrawl(Crawl):
         )
         self.df = DupeFilter.from_spider(self.crawler.spider)
         self.opened()
-        self.engine.wake()
+        self._is_dead = False
+        self._beat()
 
     def _open_queues(self) -> list[HostQueue]:
         spider, key = self.crawler.spider, PREFIX.strip("{}")
@@ -142,6 +143,13 @@ class WorkerCrawl(Crawl):
     def die(self) -> None:
         """Stop all timers of this crawl, as if the process was killed."""
         self.frontier.alarms.stop()
+        self._is_dead = True
+
+    def _beat(self) -> None:
+        """Wake the engine, as its heartbeat does."""
+        if not self._is_dead:
+            self.engine.wake()
+            self.clock.call_later(5.0, self._beat)
 
     def settle(self, seconds: float = 1.0) -> None:
         """Let *seconds* pass, timer by timer, so that the worker sends what it has collected."""

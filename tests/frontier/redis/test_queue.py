@@ -11,7 +11,7 @@ from scrapy.exceptions import DontCloseSpider
 
 from scrapy_rep.exceptions import RobotsDenied
 from tests.frontier.redis.crawls import AS_JSON, A, WorkerCrawl, begun, decode_errors
-from tests.frontier.redis.shared import SEEN, take_some
+from tests.frontier.redis.shared import OTHER, SEEN, push, take_some, wanted
 
 if TYPE_CHECKING:
     from tests.frontier.redis.shared import Shared
@@ -215,13 +215,18 @@ def test_idle_before_close(shared: Shared) -> None:
 
 
 def test_idle_worker_asks_seldom(shared: Shared) -> None:
-    """An idle worker calls the server a few times a second, not in
-    each turn of the event loop.
+    """A worker that has nothing to send calls the server twice a second, and with the heartbeat of
+    the engine if the queue is empty, since another worker may have pushed requests.
     """
-    crawl = WorkerCrawl(shared)
+    crawl, other = WorkerCrawl(shared), shared.worker(lease=1000.0)
     crawl.settle(2)
     calls(shared)
     wakes = crawl.engine.wakes
     crawl.settle(10)
-    assert crawl.engine.wakes - wakes <= 200
-    assert 10 <= calls(shared) <= 400
+    assert crawl.engine.wakes - wakes == calls(shared) == 2
+    push(other, OTHER, "1")
+    assert wanted(other) == [OTHER]
+    crawl.settle(5)
+    calls(shared)
+    crawl.settle(10)
+    assert 10 <= calls(shared) <= 30

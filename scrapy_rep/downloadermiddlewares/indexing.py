@@ -88,7 +88,7 @@ class IndexingMiddleware:
                 response,
                 rules,
                 preferences,
-                self._identity.purposes(request),
+                self._purposes.purposes_of(request),
                 is_exempt=bool(request.meta.get(meta.DONT_OBEY_NOINDEX)),
             )
             warn_of_drops(self._crawler, response, found, self._settings.rel)

@@ -8,6 +8,7 @@ from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.frontier.hostkeys import is_exempt, request_origin
 from scrapy_rep.frontier.reporter import BAD_URL, BY_USER, ROBOTS_TXT, Case
 from scrapy_rep.protocol.request_target import decide, is_allowed
+from scrapy_rep.protocol.robotstxt.pace import NO_DEMAND
 from scrapy_rep.responses.purposes import Purposes
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Judge:
             return Case(request, origin, via=via, is_exempt=True)
         if origin is None:
             return Case(request, origin, via=via)
-        self._identity.purposes(request)
+        self._purposes.purposes_of(request)
         override = self._hosts.override(origin)
         known = None if override is not None else self._hosts.cached(origin)
         return Case(request, origin, known, override, via)
@@ -108,22 +109,15 @@ class Judge:
             decision = decide(robots, url, tokens, clients)
             if not decision.allowed:
                 self.refuse(case, decision)
-        tdmrep = case.known and case.known.tdmrep
-        self._purposes.note(request, robots, case.entry, tdmrep)
+        self._purposes.note(request, robots, case.known)
         pace = robots.pace(tokens)
-        if pace.records:
-            self._judge_pace(robots, pace, case)
+        demand = self._hosts.demand(pace) if pace.records else NO_DEMAND
+        if demand.refusal is not None:
+            assert case.origin is not None
+            self._hosts.warn_of_demand(case.origin, demand)
+            agent = robots.decide(url, tokens).agent
+            self.refuse(case, pace.refusal(demand.refusal, self._hosts.now(), agent))
         return decision, pace
-
-    def _judge_pace(self, robots: RobotsTxt, pace: Pace, case: Case) -> None:
-        request, origin = case.request, case.origin
-        assert origin is not None
-        demand = self._hosts.demand(pace)
-        if demand.refusal is None:
-            return
-        self._hosts.warn_of_demand(origin, demand)
-        agent = robots.decide(request.url, self._identity.tokens(request)).agent
-        self.refuse(case, pace.refusal(demand.refusal, self._hosts.now(), agent))
 
     def count_override(self, origin: Origin | None) -> None:
         """Count the override for *origin*, if there is one, as used for a decision."""

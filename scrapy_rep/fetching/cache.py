@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.fetching.fetcher import Judge, RobotsTxtFetcher
+    from scrapy_rep.fetching.fetcher import Check, RobotsTxtFetcher
     from scrapy_rep.fetching.request import Causes
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
@@ -71,7 +71,7 @@ class RobotsTxtCache:
     """What is known of each origin, while it is fresh: its robots.txt, and its tdmrep.json if
     TDMRep has a label for a purpose of the crawl. Both are fetched together, and one entry.
 
-    *may_fetch* says whether a robots.txt allows this package a URL. *judge* raises RobotsDenied if
+    *may_fetch* says whether a robots.txt allows this package a URL. *check* raises RobotsDenied if
     the robots.txt of its origin forbids one of the requests for a tdmrep.json, which may be redirected
     anywhere; it calls :meth:`robots`. *delay_of* returns the seconds that a request waits after that
     for its robots.txt. *learned* reports a robots.txt with a request that waits for
@@ -88,7 +88,7 @@ class RobotsTxtCache:
         now: Callable[[], float],
         monotonic: Callable[[], float],
         may_fetch: Callable[[RobotsTxt, str], bool],
-        judge: Judge,
+        check: Check,
         delay_of: Callable[[RobotsTxt], float],
         learned: Callable[[Known, Request, bool], Awaitable[None]],
     ) -> None:
@@ -99,7 +99,7 @@ class RobotsTxtCache:
         self._now = now
         self._monotonic = monotonic
         self._may_fetch = may_fetch
-        self._judge = judge
+        self._check = check
         self._delay_of = delay_of
         self._learned = learned
         self._needs_tdmrep = not MINING.isdisjoint(settings.purposes)
@@ -155,7 +155,7 @@ class RobotsTxtCache:
         async with held(self._locks.setdefault(url, DeferredLock())):
             file = self._memory.get(origin)
             if file is None or not file.entry.has_tdmrep:
-                result = await self._result(url, causes, judge=self._judge)
+                result = await self._result(url, causes, check=self._check)
                 before = known.entry if file is None else file.entry
                 now = self._now()
                 entry = with_tdmrep(before, result, now)
@@ -235,13 +235,13 @@ class RobotsTxtCache:
         return self._keep(origin, entry)
 
     async def _result(
-        self, url: str, causes: Causes, judge: Judge | None = None
+        self, url: str, causes: Causes, check: Check | None = None
     ) -> AccessResult:
         """The result of fetching a file. Raises SpiderClosing or a cancellation if the spider closes
         meanwhile, and a cancellation if no request waits any more.
         """
         try:
-            return await self._fetcher.fetch(url, causes, judge=judge)
+            return await self._fetcher.fetch(url, causes, check=check)
         except SpiderClosing:
             raise
         except (CancelledError, asyncio.CancelledError):

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     # Raises RobotsDenied if the robots.txt of an origin, or an override, forbids a request of this
     # package, for the requests that wait for it.
-    Judge: TypeAlias = Callable[[Request, Origin, Causes], Awaitable[None]]
+    Check: TypeAlias = Callable[[Request, Origin, Causes], Awaitable[None]]
 
     # Makes a request wait for its place at its host; other requests to the host wait until
     # the context ends. Raises BackingOff if the host has asked for too long a pause.
@@ -119,9 +119,9 @@ class RobotsTxtFetcher:
         return has_room(self._crawler, self._on_network)
 
     async def fetch(
-        self, url: str, causes: Causes, *, judge: Judge | None = None
+        self, url: str, causes: Causes, *, check: Check | None = None
     ) -> AccessResult:
-        """Fetch the robots.txt at *url*, as :meth:`Origin.url` returns it; or, with a *judge*, another
+        """Fetch the robots.txt at *url*, as :meth:`Origin.url` returns it; or, with a *check*, another
         file. Then each request needs the permission of the robots.txt of its origin
         (RFC 9309, 2.3.1.2, exempts only the redirects of robots.txt), and Scrapy's stats about
         robots.txt do not count it.
@@ -133,7 +133,7 @@ class RobotsTxtFetcher:
         current, virtual_host = split_virtual_host(url)
         targets, cookies, error = list[str](), CookieJar(), ""
         first = origin_of(current)
-        is_counted = judge is None
+        is_counted = check is None
         self._count(stats.REQUEST_COUNT, is_counted)
         while True:
             fetch = Fetch(is_counted=is_counted)
@@ -143,8 +143,8 @@ class RobotsTxtFetcher:
                 fetch.virtual_host = virtual_host
                 origin = origin.at_virtual_host(virtual_host)
             answer: Response | AccessResult | None = None
-            if judge is not None and origin is not None:
-                answer = await self._refusal(current, origin, causes, judge)
+            if check is not None and origin is not None:
+                answer = await self._refusal(current, origin, causes, check)
             if answer is None:
                 answer = await self._ask(current, fetch, causes, cookies)
             if isinstance(answer, AccessResult):
@@ -182,11 +182,11 @@ class RobotsTxtFetcher:
         await self._send(request)
 
     async def _refusal(
-        self, url: str, origin: Origin, causes: Causes, judge: Judge
+        self, url: str, origin: Origin, causes: Causes, check: Check
     ) -> AccessResult | None:
-        """The result if *judge* refuses a request for *url*; None if it does not."""
+        """The result if *check* refuses a request for *url*; None if it does not."""
         try:
-            await judge(RobotsTxtRequest.of(url, causes[0]), origin, causes)
+            await check(RobotsTxtRequest.of(url, causes[0]), origin, causes)
         except RobotsDenied as denied:
             return AccessResult(
                 url=url,

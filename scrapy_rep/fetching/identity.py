@@ -10,9 +10,7 @@ from scrapy.settings import SETTINGS_PRIORITIES
 
 from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.log import CrawlLog
-from scrapy_rep.meta import PURPOSES
 from scrapy_rep.protocol.agents import is_rfc_token, product_tokens
-from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 from scrapy_rep.settings import PARSER, USER_AGENT, RepSettings, unknown_names
 
 if TYPE_CHECKING:
@@ -28,16 +26,13 @@ _tokens = lru_cache(maxsize=256)(product_tokens)
 
 class Identity:
     """The product tokens of a crawler, from ``ROBOTSTXT_USER_AGENT``, or from the ``User-Agent``
-    header of each request, or from ``USER_AGENT`` where that header has none; and the purposes of
-    the crawl.
+    header of each request, or from ``USER_AGENT`` where that header has none.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
-        settings = RepSettings.of(crawler)
-        self._agents = settings.agents
-        self._purposes = settings.purposes
+        self._agents = RepSettings.of(crawler).agents
         self._default_tokens: tuple[str, ...] | None = None
         self._has_warned = False
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
@@ -46,21 +41,6 @@ class Identity:
     def of(cls, crawler: Crawler) -> Identity:
         """The instance that the components of a crawl share."""
         return shared_component(crawler, cls)
-
-    def purposes(self, request: Request | None) -> tuple[str, ...]:
-        """The purposes of the response to *request*. Raises ValueError if the value of its
-        meta key is neither a purpose nor a list of purposes.
-        """
-        own = None if request is None else request.meta.get(PURPOSES)
-        if own is None:
-            return self._purposes
-        names = [own] if isinstance(own, str) else own
-        if not isinstance(names, (list, tuple)) or not CATEGORIES.keys() >= set(names):
-            allowed = ", ".join(CATEGORIES)
-            raise ValueError(
-                f"meta[{PURPOSES!r}] is {own!r}, but it must be one or a list of {allowed}"
-            )
-        return tuple(names)
 
     def tokens(self, request: Request | None) -> tuple[str, ...]:
         """The product tokens to follow for *request*. None stands for a request without its own

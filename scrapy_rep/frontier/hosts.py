@@ -117,7 +117,7 @@ class Hosts:
             now=clock.time,
             monotonic=clock.monotonic,
             may_fetch=self._may_fetch,
-            judge=self._judge,
+            check=self._check,
             delay_of=self._delay_of,
             learned=reporter.learned,
         )
@@ -401,7 +401,7 @@ class Hosts:
         self._frontier.flush()
         wake(self._crawler)
 
-    async def _judge(self, request: Request, origin: Origin, causes: Causes) -> None:
+    async def _check(self, request: Request, origin: Origin, causes: Causes) -> None:
         """Raise RobotsDenied if robots.txt, or an override, forbids a request of this package to
         *origin*, as if it were of a spider.
         """

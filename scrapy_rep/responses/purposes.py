@@ -15,6 +15,7 @@ from scrapy_rep.protocol.usage.preferences import (
     Denial,
     UsagePreferences,
 )
+from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Headers
 
+    from scrapy_rep.fetching.cache import Known
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.indexing.rules import IndexingRules
     from scrapy_rep.protocol.robots import RobotsTxt
-    from scrapy_rep.protocol.usage.tdmrep import TdmRep
 
 # The names of headers as Scrapy stores them.
 _FIELDS = frozenset(name.title().encode() for name in FIELDS)
@@ -57,18 +58,34 @@ class Purposes:
         """The instance that the components of a crawl share."""
         return shared_component(crawler, cls)
 
+    def purposes_of(self, request: Request | None) -> tuple[str, ...]:
+        """The purposes of the response to *request*. Raises ValueError if the value of its
+        meta key is neither a purpose nor a list of purposes.
+        """
+        own = None if request is None else request.meta.get(meta.PURPOSES)
+        if own is None:
+            return self._settings.purposes
+        names = [own] if isinstance(own, str) else own
+        if not isinstance(names, (list, tuple)) or not CATEGORIES.keys() >= set(names):
+            allowed = ", ".join(CATEGORIES)
+            raise ValueError(
+                f"meta[{meta.PURPOSES!r}] is {own!r}, but it must be one or a list of {allowed}"
+            )
+        return tuple(names)
+
     # robots.txt and tdmrep.json.
 
     def note(
         self,
         request: Request,
         robots: RobotsTxt,
-        entry: Entry | None,
-        tdmrep: TdmRep | None = None,
+        known: Known | None,
     ) -> None:
         """Record the preferences of the site for the URL of *request*, which is about to be
-        sent. Records nothing if the site cannot state preferences.
+        sent, by what is *known* of it; *robots* may be of an override. Records nothing if the site
+        cannot state preferences.
         """
+        entry, tdmrep = (known.entry, known.tdmrep) if known else (None, None)
         if tdmrep is None and not robots.may_state_usage:
             return
         urls = forms(request.url, self._settings.clients)
@@ -123,7 +140,7 @@ class Purposes:
         """The denial of the first purpose of *request* for which *preferences* disallow the use
         of its response; None if they disallow none.
         """
-        purposes = self._identity.purposes(request)
+        purposes = self.purposes_of(request)
         if not purposes:
             return None
         unknown = self._settings.usage_unknown

@@ -14,12 +14,11 @@ from scrapy.utils.misc import arg_to_iter
 from scrapy_rep import meta, stats
 from scrapy_rep.compat.internals import image_fields
 from scrapy_rep.exceptions import ItemDenied, UsageDenied
-from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.frontier.reporter import DecisionReporter
 from scrapy_rep.log import CrawlLog, get_logger
 from scrapy_rep.record import Layer, Subject, Verdict, forbidden
 from scrapy_rep.responses.effects import effects
-from scrapy_rep.responses.purposes import stated
+from scrapy_rep.responses.purposes import Purposes, stated
 from scrapy_rep.settings import ITEM_FIELD, RepSettings
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class ItemGate:
         self._settings = settings = RepSettings.of(crawler)
         self._annotates = "annotate" in {settings.noindex, settings.usage}
         self._warned_of: WeakSet[type] = WeakSet()
-        self._identity = Identity.of(crawler)
+        self._purposes = Purposes.of(crawler)
         self._reporter = DecisionReporter.of(crawler)
 
     def effects(self, response: Response, rules: IndexingRules | None) -> Effects:
@@ -51,7 +50,7 @@ class ItemGate:
         purposes: tuple[str, ...] = ()
         if request is not None:
             is_exempt = bool(request.meta.get(meta.DONT_OBEY_NOINDEX))
-            purposes = self._identity.purposes(request)
+            purposes = self._purposes.purposes_of(request)
         return effects(
             self._settings,
             response,

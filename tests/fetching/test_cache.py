@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.fetching.cache import Known
-    from scrapy_rep.fetching.fetcher import Judge
+    from scrapy_rep.fetching.fetcher import Check
     from scrapy_rep.stores import Store
 
 pytestmark = pytest.mark.newest
@@ -59,9 +59,9 @@ class Fetcher:
         self.asked: list[str] = []
 
     async def fetch(
-        self, url: str, causes: Causes, *, judge: Judge | None
+        self, url: str, causes: Causes, *, check: Check | None
     ) -> AccessResult:
-        assert (judge is None) == (url == ROBOTS_URL)
+        assert (check is None) == (url == ROBOTS_URL)
         self.asked.append(url)
         found = self.answers[url]
         if isinstance(found, Deferred):
@@ -93,7 +93,7 @@ class Cached:
             now=lambda: time.time() + self.set_forward + self.passed,
             monotonic=lambda: self.passed,
             may_fetch=lambda robots, url: robots.is_allowed(url, ("mybot",)),
-            judge=self.judge,
+            check=self.check,
             delay_of=lambda robots: robots.crawl_delay(("mybot",)) or 0.0,
             learned=self.learned,
         )
@@ -102,7 +102,7 @@ class Cached:
         assert (known.origin, cause.url) == (ORIGIN, PAGE)
         self.reported.append(is_new)
 
-    async def judge(self, request: Request, origin: Origin, causes: Causes) -> None:
+    async def check(self, request: Request, origin: Origin, causes: Causes) -> None:
         """Nothing is forbidden."""
 
     def keep(self, entry: Entry) -> None:

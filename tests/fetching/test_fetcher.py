@@ -50,10 +50,10 @@ async def test_what_is_no_robotstxt_is_not_counted() -> None:
     read = RepSettings.from_settings(crawler.settings)
     fetcher = RobotsTxtFetcher(crawler, read)
 
-    async def judge(request: Request, origin: Origin, causes: Causes) -> None:
+    async def check(request: Request, origin: Origin, causes: Causes) -> None:
         """Nothing is forbidden."""
 
-    result = await fetcher.fetch(file, Causes(CAUSE), judge=judge)
+    result = await fetcher.fetch(file, Causes(CAUSE), check=check)
     assert (result.access, result.redirects) == ("unreachable", (moved,))
     assert crawler.stats.get_stats() == {}
 

@@ -30,8 +30,9 @@ _PACKED_OVERHEAD = 580
 _PARSED_OVERHEAD = 1_600
 
 # The bytes that a line of a robots.txt can take at most once it is indexed, which happens when it
-# is first used: as a rule; more for each "*" in it; and as a record of usage preferences.
-_OF_LINE, _OF_WILDCARD, _OF_RECORD = 110, 240, 2_000
+# is first used: as a rule; more for one with a "*"; and as a record of usage preferences, of which a
+# bounded part is read.
+_OF_LINE, _OF_WILDCARD, _OF_RECORD, _OF_RECORDS = 160, 310, 2_000, 8_000_000
 
 
 class LRU(Generic[V]):
@@ -88,7 +89,7 @@ class _Packed(NamedTuple):
 
 class Memory:
     """Entries by origin, packed as in a store, and the files that *parse* makes of those that were
-    used last: together in at most *max_bytes*, and a single file more.
+    used last: together in at most *max_bytes*, if a quarter of them is room for one file.
 
     A file is parsed again when it is next used. Packed, it takes a tenth of the memory.
     """
@@ -131,15 +132,17 @@ class Memory:
 
 
 def parsed_size(body: bytes) -> int:
-    """The most bytes that a file with this *body* can take once it is parsed and indexed."""
+    """The most bytes that a file with this *body* can take once it is parsed, and indexed for one
+    crawler.
+    """
     lines = 1 + body.count(b"\n") + body.count(b"\r")
     # Those for usage preferences: "Content-Usage", and the objects of a tdmrep.json.
     records = body.lower().count(b"content-") + body.count(b"{")
     return (
         2 * len(body)
         + _OF_LINE * lines
-        + _OF_WILDCARD * body.count(b"*")
-        + _OF_RECORD * records
+        + _OF_WILDCARD * min(lines, body.count(b"*"))
+        + min(_OF_RECORD * records, _OF_RECORDS)
     )
 
 

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands import usage
-from scrapy_rep.commands.output import CLEAN, FOUND, WRONG_USAGE, Output, notify
+from scrapy_rep.commands.output import (
+    CLEAN,
+    FOUND,
+    UNKNOWN,
+    WRONG_USAGE,
+    Output,
+    notify,
+)
 from scrapy_rep.commands.profile import decision_record, profile_of
 from scrapy_rep.commands.sources import Live, OneFile, of_file
 from scrapy_rep.commands.urls import UrlList, opened, parts
@@ -54,6 +61,7 @@ _BRIEF_ROWS = (
     ("dialects", ("{allowed:word}\t{url}\t{why}\t{name}",)),
     ("crawlers", ("{allowed:word}\t{url}\t{why}\t{token}",)),
 )
+_VERDICTS = {True: "allowed", False: "denied", None: "unknown"}
 _KEPT_OF_LINE = 200
 
 
@@ -92,17 +100,19 @@ def run(arguments: Namespace, settings: Settings) -> int:
                     record = _record(
                         each.url, source.rules(each.origin), profile, arguments
                     )
-                    verdict = "allowed" if record["allowed"] else "denied"
+                    verdict = _VERDICTS[record["allowed"]]
                     counts[verdict] += 1
                     counts[f"{verdict}, use denied"] += record["usage"]["denied"]
-                    output.show(record, rows)
+                    output.show(record, rows, allowed=verdict)
             output.flush()
 
     ask(profile, show, offline=given is not None)
-    allowed, denied = counts["allowed"], counts["denied"]
+    allowed, denied, unknown = (counts[verdict] for verdict in _VERDICTS.values())
     unusable = counts["allowed, use denied"]
     if is_list:
-        words = f"{allowed + denied:,} URLs: {allowed:,} allowed, {denied:,} denied"
+        words = f"{allowed + denied + unknown:,} URLs: {allowed:,} allowed, {denied:,} denied"
+        if unknown:
+            words += f", {unknown:,} unknown"
         if unusable:
             words += f"; {unusable:,} of the allowed may not be used for a purpose of the crawl"
         if urls.bad:
@@ -110,7 +120,9 @@ def run(arguments: Namespace, settings: Settings) -> int:
         notify(words)
     if urls.bad:
         return WRONG_USAGE
-    return FOUND if denied or unusable else CLEAN
+    if denied or unusable:
+        return FOUND
+    return UNKNOWN if unknown else CLEAN
 
 
 def _record(
@@ -127,7 +139,7 @@ def _record(
     record = {
         "url": url,
         **profile.record,
-        **decision_record(decision, profile),
+        **_verdict(decision_record(decision, profile), loaded),
         "context": lines_around(robots.body, robots.dialect, decision.line),
         "robotstxt": loaded.result.url,
         "access": loaded.access,
@@ -143,12 +155,18 @@ def _record(
             for name, dialect in profile.dialects.items()
         }
         record["dialects"] = {
-            name: decision_record(each, profile) for name, each in decisions.items()
+            name: _verdict(decision_record(each, profile), loaded)
+            for name, each in decisions.items()
         }
         record["agree"] = len({each.allowed for each in decisions.values()}) == 1
     if arguments.agents:
         record["crawlers"] = _of_crawlers(url, rules.site or loaded)
     return record
+
+
+def _verdict(record: dict[str, Any], loaded: LoadedRobotsTxt) -> dict[str, Any]:
+    """Return the record of a decision, in which nothing is allowed or denied if no server said so."""
+    return {**record, "allowed": None} if loaded.is_unknown else record
 
 
 def _of_crawlers(url: str, loaded: LoadedRobotsTxt) -> list[dict[str, Any]]:
@@ -160,8 +178,11 @@ def _of_crawlers(url: str, loaded: LoadedRobotsTxt) -> list[dict[str, Any]]:
             "purpose": crawler.purpose,
             "source": crawler.source,
             "dialect": crawler.dialect.name,
-            **decision_record(
-                loaded.read_as(crawler.dialect).decide(url, crawler.agents)
+            **_verdict(
+                decision_record(
+                    loaded.read_as(crawler.dialect).decide(url, crawler.agents)
+                ),
+                loaded,
             ),
         }
         for crawler in CRAWLERS.values()

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-CLEAN, FOUND, WRONG_USAGE = 0, 1, 2
-"""0: allowed, or nothing found. 1: denied, or something found. 2: wrong usage or input."""
+CLEAN, FOUND, WRONG_USAGE, UNKNOWN = 0, 1, 2, 3
+"""0: allowed, or nothing found. 1: denied, or something found. 2: wrong usage or input. 3: nothing
+answers, so that nothing is known."""
 
 # The status that shells give a process that a signal ended.
 _INTERRUPTED, _BROKEN_PIPE = 128 + 2, 128 + 13
@@ -40,7 +41,7 @@ _COLOURS = {
         "refused", "dropped", "would-refuse", "would-drop",
     ),
     "yellow": (
-        "not fetched", "warning", "use changes", "now delayed", "overridden",
+        "not fetched", "warning", "use changes", "now delayed", "overridden", "unknown",
         "annotated", "noted",
     ),
 }  # fmt: skip
@@ -156,20 +157,23 @@ def exit_status(
             # A character that the terminal can't encode must not end the command.
             stream.reconfigure(errors="backslashreplace")
     try:
-        if unknown:
-            raise UsageError(f"unrecognized arguments: {' '.join(unknown)}")
-        status = run(arguments, settings)
-        sys.stdout.flush()
+        try:
+            if unknown:
+                raise UsageError(f"unrecognized arguments: {' '.join(unknown)}")
+            status = run(arguments, settings)
+            sys.stdout.flush()
+        except (UsageError, SettingError, LedgerError) as error:
+            notify(str(error))
+            return WRONG_USAGE
     except BrokenPipeError:
         # The reader, such as "head", has closed the pipe. Without this, Python would
         # report an error when it flushes the rest at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(nowhere, stream.fileno())
         return _BROKEN_PIPE
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except (UsageError, SettingError, LedgerError) as error:
-        notify(str(error))
-        return WRONG_USAGE
     return status
 
 

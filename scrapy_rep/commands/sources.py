@@ -13,7 +13,13 @@ from scrapy.exceptions import UsageError
 from scrapy_rep.commands.output import notify
 from scrapy_rep.commands.urls import is_url, parse_argument, read_file
 from scrapy_rep.protocol.access.overrides import override_for
-from scrapy_rep.protocol.access.results import Access, AccessResult, renew, robots_of
+from scrapy_rep.protocol.access.results import (
+    Access,
+    AccessResult,
+    Failure,
+    renew,
+    robots_of,
+)
 from scrapy_rep.protocol.origins import Origin, origin_of
 from scrapy_rep.protocol.reasons import outcome
 from scrapy_rep.protocol.robots import RobotsTxt
@@ -62,6 +68,14 @@ class LoadedRobotsTxt:
     @property
     def is_unreachable(self) -> bool:
         return self.result.access is Access.UNREACHABLE
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nothing has answered: the site may have no server, or this machine no network."""
+        return self.is_unreachable and self.result.failure in {
+            Failure.NETWORK,
+            Failure.OWN,
+        }
 
     @property
     def access(self) -> dict[str, Any]:

@@ -68,6 +68,8 @@ def reading(path: str) -> Iterator[None]:
     """Turn errors while reading the ledger at *path* into LedgerError."""
     try:
         yield
+    except BrokenPipeError:
+        raise  # Of what the caller writes meanwhile; a ledger is no pipe.
     except OSError as error:
         raise LedgerError(path, error.strerror or error) from None
     except FAILURES as error:

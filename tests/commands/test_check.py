@@ -357,6 +357,36 @@ def test_live(site: Site, tmp_path: Path, mode: tuple[str, ...]) -> None:
     assert {hit.headers["User-Agent"] for hit in site.log} == {"mybot/2.0"}
 
 
+def test_nothing_answers(site: Site, tmp_path: Path) -> None:
+    """What a crawl may fetch of a host that does not resolve, or refuses connections, is unknown,
+    with the exit status 3; in a list, a denied URL goes first.
+    """
+    refused, down = site.refusing(), site.add(Answer(status=503))
+    resolver = 'DOWNLOADER_MIDDLEWARES={"tests.crawl.names.KnowsNoName": 1}'
+    asked = ("check", "-", "--agent", "mybot", "-s", resolver, "-s", "RETRY_TIMES=0")
+    unknown = ["http://nowhere.test/", refused.url("/")]
+    ended = scrapy_rep(*asked, "--brief", stdin="\n".join(unknown), cwd=tmp_path)
+    assert ended.status == 3
+    assert ended.out == "".join(
+        f"unknown\t{url}\trobots.txt is unreachable\n" for url in unknown
+    )
+    assert ended.err == "scrapy rep: 2 URLs: 0 allowed, 0 denied, 2 unknown\n"
+    more = ("--dialects", "--agents", "--json")
+    urls = "\n".join([*unknown, down.url("/")])
+    ended = scrapy_rep(*asked, *more, stdin=urls, cwd=tmp_path)
+    assert ended.status == 1
+    for record, allowed in zip(
+        ended.records("check"), (None, None, False), strict=True
+    ):
+        others = [*record["dialects"].values(), *record["crawlers"]]
+        assert {each["allowed"] for each in (record, *others)} == {allowed}
+    ended = scrapy_rep(*asked[:1], unknown[0], *asked[2:], "--dialects", cwd=tmp_path)
+    assert ended.status == 3
+    assert ended.out.startswith(f"unknown  {unknown[0]}\n  robots.txt is unreachable\n")
+    assert "the host name could not be resolved" in ended.out
+    assert "denied" not in ended.out
+
+
 def test_live_for_people(site: Site, tmp_path: Path) -> None:
     """The text output says how the fetch of robots.txt ended, for each dialect if requested. A crawl
     that cannot start is reported as an error, not as a denial.

@@ -17,7 +17,7 @@ import pytest
 
 from scrapy_rep.commands.arguments import SUBCOMMANDS
 from tests import forks
-from tests.commands.rep import Rep, execute, plain_environment
+from tests.commands.rep import Rep, execute, plain_environment, write_ledger
 from tests.crawl.answers import HANGS
 
 if TYPE_CHECKING:
@@ -107,6 +107,45 @@ def test_broken_pipe(site: Site) -> None:
             process.stdin.close()
         assert process.wait(timeout=120) == 141
         assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check", BASKET, *FILE),
+        ("lint", "robots.txt"),
+        ("page", "robots.txt"),
+        ("why", "shop.example", "ledger"),
+        ("report", "ledger", "-o", "-"),
+        ("report", "ledger", "--json"),
+        ("diff", "ledger", "robots.txt"),
+        ("diff", "no such file", "robots.txt"),
+    ],
+)
+def test_nobody_reads(arguments: tuple[str, ...]) -> None:
+    """If the reader of the output has closed the pipe before, each command ends silently. So it does
+    with its messages, if they go to the same pipe.
+    """
+    write_ledger("ledger", [(f"{BASKET}1", "refused"), (f"{BASKET}2", "allowed")])
+    for stderr in (subprocess.STDOUT, subprocess.PIPE):
+        if "no such file" in arguments and stderr is subprocess.PIPE:
+            continue
+        read, write = os.pipe()
+        os.close(read)
+        command = [
+            sys.executable,
+            "-m",
+            "scrapy",
+            "rep",
+            *arguments,
+            "-s",
+            "USER_AGENT=mybot",
+        ]
+        done = subprocess.run(
+            command, stdout=write, stderr=stderr, env=plain_environment(), check=False
+        )
+        os.close(write)
+        assert (done.returncode, done.stderr or b"") == (141, b"")
 
 
 def test_results_come_before_the_list_ends() -> None:

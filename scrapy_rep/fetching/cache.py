@@ -162,7 +162,8 @@ class RobotsTxtCache:
                 # The requests that wait may have their turn only after another delay.
                 holds = self._delay_of(known.robots) + _JUST_NOW
                 entry = replace(entry, expires=max(entry.expires, now + holds))
-                if self._store is not None and result.is_of_server:
+                is_of_server = result.is_of_server and entry.result.is_of_server
+                if self._store is not None and is_of_server:
                     self._store.put(origin, entry)
                 learned = self._monotonic() if file is None else file.learned
                 file = self._memory.put(origin, entry, learned)

@@ -359,6 +359,24 @@ async def test_a_store_that_crawls_without_purposes_use_too() -> None:
 
 
 @coroutine_test
+async def test_a_tdmrep_beside_an_unreachable_robotstxt_is_not_stored() -> None:
+    """Where a robots.txt could not be reached for so long that its last good copy counts, its entry
+    stays in the process, also once tdmrep.json has arrived.
+    """
+    store = SharedMemory()
+    cached = Cached(store, REP_PURPOSES=["tdm"], REP_DIALECT="google")
+    before = entry(ROBOTS_URL, ROBOTS, age=120)
+    down = replace(before, result=NO_ANSWER["no answer"], copy=before.result)
+    cached.keep(replace(down, unreachable_since=down.fetched - 13 * HOUR))
+    cached.fetcher.answers[ROBOTS_URL] = NO_ANSWER["no answer"]
+    known = await cached.learn()
+    assert known.state is State.STALE
+    assert bool(known.tdmrep.usage(PAGE))
+    await cached.cache._store._spider_closed()
+    assert store.kept == {}
+
+
+@coroutine_test
 async def test_a_tdmrep_that_is_needed_twice_is_fetched_once() -> None:
     """Those who wait for an origin share one fetch of each file."""
     cached = mining()

@@ -24,9 +24,8 @@ _MB = re.compile(r"([?&])mb=([1-9][0-9]{0,8})(&|$)")
 class Store(ABC):
     """Keeps bytes by key for crawls that share it.
 
-    A *key* is the origin of a robots.txt, such as ``https://example.com``, or the URL of
-    another file. All methods may be called from several threads at once, and by several
-    processes. They raise StoreError if a disk or a network fails. Then the crawl goes on without
+    A *key* is an origin, such as ``https://example.com``. All methods may be called from several
+    threads at once, and by several processes. They raise StoreError if a disk or a network fails. Then the crawl goes on without
     the store, and calls it again after some seconds.
     """
 

@@ -32,7 +32,7 @@ MAX_TEXT = 1024
 CUT = "…"
 """The end of a text that was cut."""
 
-_OF_PACE = frozenset({Reason.BACK_OFF, Reason.CRAWL_DELAY, Reason.VISIT_TIME})
+_OF_PACE = frozenset({Reason.BACK_OFF, Reason.CRAWL_DELAY})
 
 
 class _Term(str, Enum):

@@ -30,17 +30,15 @@ from scrapy_rep.protocol.agents import is_product_token, product_tokens
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309, Dialect
 from scrapy_rep.protocol.display import address_without_credentials
 from scrapy_rep.protocol.request_target import AIOHTTP, HTTP2, HTTPX
-from scrapy_rep.protocol.robotstxt.pace import NO_DEMAND
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 from scrapy_rep.stores import ALLOWED, Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from datetime import datetime
 
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.protocol.robotstxt.pace import Demand, Pace
+    from scrapy_rep.protocol.robotstxt.pace import Pace
 
 OBEY = "ROBOTSTXT_OBEY"
 USER_AGENT = "ROBOTSTXT_USER_AGENT"
@@ -439,9 +437,8 @@ class RepSettings:
     """The longest time, in seconds, that a host may keep its requests waiting.
 
     The requests of a host wait in the queue while its robots.txt is unreachable (429, 5xx, no answer),
-    while it is closed by `Visit-time`, and while it has asked for a pause with 429 or 503. They are
-    refused with the reason `unreachable`, `visit-time` or `back-off` when that takes longer than this,
-    or is known to take longer. `0` refuses them at once. Waiting for the `Crawl-delay` between two
+    and while it has asked for a pause with 429 or 503. They are refused with the reason `unreachable` or
+    `back-off` when that takes longer than this, or is known to take longer. `0` refuses them at once. Waiting for the `Crawl-delay` between two
     requests does not count. See [how a request waits](../waiting.md).
 
     Example: `REP_WAIT_MAX = 60`
@@ -458,11 +455,10 @@ class RepSettings:
     """
 
     crawl_delay: bool = _PACE("REP_CRAWL_DELAY", True)
-    """Whether `Crawl-delay`, `Request-rate` and `Visit-time` are obeyed. The Google dialect ignores
-    all three.
+    """Whether `Crawl-delay` and `Request-rate` are obeyed. The Google dialect ignores both.
 
     With `False`, Scrapy's own delays and back-off still apply. See
-    [delays](../waiting.md#delays-and-visiting-hours).
+    [delays](../waiting.md#delays).
 
     Example: `REP_CRAWL_DELAY = False`
     """
@@ -586,11 +582,13 @@ class RepSettings:
     def bounds(self) -> Bounds:
         return Bounds(max_age=self.max_age)
 
-    def demand(self, pace: Pace, now: datetime) -> Demand:
-        """What *pace* demands of this crawl at the time *now* (UTC)."""
-        if not self.crawl_delay:
-            return NO_DEMAND
-        return pace.demand(now, delay_max=self.crawl_delay_max, wait_max=self.wait_max)
+    def accepts(self, pace: Pace) -> bool:
+        """Whether this crawl accepts the delay of *pace*. Else it refuses requests for it."""
+        return not self.crawl_delay or pace.delay <= self.crawl_delay_max
+
+    def delay(self, pace: Pace) -> float:
+        """The delay that this crawl keeps to by *pace*, in seconds; 0 if it does not accept it."""
+        return pace.delay if self.crawl_delay and self.accepts(pace) else 0.0
 
     @classmethod
     def of(cls, crawler: Crawler) -> RepSettings:

@@ -62,7 +62,7 @@ def test_defaults() -> None:
 
 
 def test_what_the_dialect_decides() -> None:
-    """The Google dialect has no delays and visiting hours, whatever the settings say, and
+    """The Google dialect has no delays, whatever the settings say, and
     values of rel of its own unless the setting has a list, be it an empty one.
     """
     google = read(REP_DIALECT="google", REP_CRAWL_DELAY=True)

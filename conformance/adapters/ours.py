@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.protocol.robotstxt.pace import RequestRate, VisitTime
+    from scrapy_rep.protocol.robotstxt.pace import RequestRate
 
 _INDEXING = (
     *("index", "follow", "archive", "snippet", "image_index", "translate"),
@@ -48,7 +48,6 @@ class ScrapyRep:
             return {
                 "crawl_delay": robots.crawl_delay(agents),
                 "request_rate": _rate(robots.request_rate(agents)),
-                "visit_time": _window(robots.visit_time(agents)),
             }
         return _decided(robots, question["url"], agents)
 
@@ -60,10 +59,6 @@ def _decided(robots: RobotsTxt, url: str, agents: tuple[str, ...]) -> dict[str, 
 
 def _rate(rate: RequestRate | None) -> object:
     return rate and [rate.requests, rate.seconds]
-
-
-def _window(window: VisitTime | None) -> object:
-    return window and [f"{window.start:%H:%M}", f"{window.end:%H:%M}"]
 
 
 def _indexing(

@@ -67,12 +67,10 @@ class Protego(Peer):
 
     def pace(self, body: bytes, agent: str) -> Mapping[str, Any]:
         parsed = self._parse(body)
-        rate, window = parsed.request_rate(agent), parsed.visit_time(agent)
+        rate = parsed.request_rate(agent)
         return {
             "crawl_delay": parsed.crawl_delay(agent),
             "request_rate": rate and [rate.requests, rate.seconds],
-            "visit_time": window
-            and [f"{window.start_time:%H:%M}", f"{window.end_time:%H:%M}"],
         }
 
 

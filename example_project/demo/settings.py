@@ -55,7 +55,7 @@ REP_LEDGER_LEVEL = "all"
 
 # --- How fast, and when ---------------------------------------------------------------
 
-# Whether Crawl-delay, Request-rate and Visit-time (UTC) are respected.
+# Whether Crawl-delay and Request-rate are respected.
 # REP_CRAWL_DELAY = True
 
 # Seconds; hosts that ask for a longer delay are skipped.
@@ -65,7 +65,7 @@ REP_LEDGER_LEVEL = "all"
 # REP_BACKOFF_MAX = 60
 
 # Seconds that requests wait for a host before they are refused: while its robots.txt is
-# unreachable, outside of its Visit-time, and during a pause that it asked for.
+# unreachable, and during a pause that it asked for.
 # REP_WAIT_MAX = 600
 
 # --- The rules that pages state -------------------------------------------------------

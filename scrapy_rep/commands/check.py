@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import nullcontext
-from datetime import datetime, timezone
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +48,6 @@ _ROWS = (
     "  robots.txt: {robotstxt}, {access[why]}",
     "  crawl delay: {crawl_delay} s",
     "  request rate: {request_rate}",
-    "  visit time: {visit_time} UTC",
     *usage.ROWS,
     "  sitemaps: {sitemaps}",
     ("dialects", ("  {name:<21}  {allowed:word<7}  {why}",)),
@@ -129,12 +127,11 @@ def _record(
     url: str, rules: Rules, profile: Profile, arguments: Namespace
 ) -> dict[str, Any]:
     """Return the verdict on a URL as a JSON object."""
-    loaded, now = rules.followed, datetime.now(timezone.utc)
+    loaded = rules.followed
     assert loaded
     robots = loaded.read_as(profile.dialect)
-    decision = profile.decide(robots, url, now)
+    decision = profile.decide_as_crawl(robots, url)
     rate = robots.request_rate(profile.agents)
-    window = robots.visit_time(profile.agents)
     preferences = usage.robotstxt_usage(robots, url, profile)
     record = {
         "url": url,
@@ -145,13 +142,12 @@ def _record(
         "access": loaded.access,
         "crawl_delay": robots.crawl_delay(profile.agents),
         "request_rate": rate and f"{rate.requests}/{rate.seconds}s",
-        "visit_time": window and f"{window.start:%H:%M}-{window.end:%H:%M}",
         "usage": usage.usage_record(preferences, profile),
         "sitemaps": list(robots.sitemaps),
     }
     if arguments.dialects:
         decisions = {
-            name: profile.decide(loaded.read_as(dialect), url, now)
+            name: profile.decide_as_crawl(loaded.read_as(dialect), url)
             for name, dialect in profile.dialects.items()
         }
         record["dialects"] = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from datetime import datetime, timezone
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -63,7 +62,6 @@ _WORDS = {
 }
 """What becomes of a URL, in words."""
 
-_PACE = {Reason.CRAWL_DELAY.value, Reason.VISIT_TIME.value}
 
 _ROWS = ("{words:word}\t{url}\t{why}",)
 _HOST_ROWS = ("{words:word}\t{origin}\t{urls:=URL}: {why}",)
@@ -145,7 +143,6 @@ class Differences:
         self._profile = profile
         self._ledgers = ledgers
         self._purge = purge
-        self._now = datetime.now(timezone.utc)
         self._origin: Origin | None = None
         if arguments.origin is not None:
             asked = written_origin(arguments.origin)
@@ -327,7 +324,7 @@ class Differences:
             why = "no robots.txt of this host is known"
             return Judged({"reason": "", "why": why}, is_known=False)
         robots = loaded.read_as(dialect)
-        decision = profile.decide(robots, asked.url, self._now)
+        decision = profile.decide_as_crawl(robots, asked.url)
         is_fetched = decision.allowed
         site = rules.site if rules.override else None
         if site and is_fetched and not site.is_unreachable:
@@ -387,7 +384,7 @@ def _kind(old: Judged, new: Judged) -> str:
         return ""
     if new.is_fetched:
         return "allowed"
-    return "delayed" if new.record["reason"] in _PACE else "denied"
+    return "delayed" if new.record["reason"] == Reason.CRAWL_DELAY.value else "denied"
 
 
 def _with_line(rule: str, line: int, **_: object) -> str:

@@ -20,7 +20,6 @@ from scrapy_rep.settings import DEFAULTS, OBEY, USER_AGENT, RepSettings
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from datetime import datetime
 
     from scrapy import Spider
     from scrapy.settings import Settings
@@ -84,20 +83,19 @@ class Profile:
                 "forbids. The verdicts are those of robots.txt"
             )
 
-    def decide(
-        self, robots: RobotsTxt, url: str, now: datetime | None = None
-    ) -> Decision:
-        """Return the decision on *url*: of the rules, or at the time *now* (UTC) that of a crawl.
+    def decide(self, robots: RobotsTxt, url: str) -> Decision:
+        """Return the decision of the rules on *url*."""
+        return decide(robots, url, self.agents, self.rep.clients)
 
-        A crawl also refuses what the rules allow, if *robots* asks for a longer delay than the
-        settings accept, or for visiting hours that are too far away.
+    def decide_as_crawl(self, robots: RobotsTxt, url: str) -> Decision:
+        """Return the decision of a crawl on *url*. It also refuses what the rules allow if *robots*
+        asks for a longer delay than the settings accept.
         """
-        decision = decide(robots, url, self.agents, self.rep.clients)
-        if now is None or not decision.allowed or decision.reason is Reason.ROBOTS_TXT:
+        decision = self.decide(robots, url)
+        if not decision.allowed or decision.reason is Reason.ROBOTS_TXT:
             return decision
         pace = robots.pace(self.agents)
-        reason = self.rep.demand(pace, now).refusal
-        return pace.refusal(reason, now, decision.agent) if reason else decision
+        return decision if self.rep.accepts(pace) else pace.refusal(decision.agent)
 
 
 def decision_record(
@@ -117,7 +115,7 @@ def decision_record(
 def _why(decision: Decision, profile: Profile | None) -> str:
     """Return the reason of a decision in words, on one line."""
     rule, (words, setting) = decision.rule, words_of(decision.reason)
-    if decision.reason not in {Reason.CRAWL_DELAY, Reason.VISIT_TIME}:
+    if decision.reason is not Reason.CRAWL_DELAY:
         words = "" if rule else words
     elif profile is not None:
         words += f"; {setting} is {profile.settings.get(setting, DEFAULTS[setting])}"

@@ -125,12 +125,12 @@ class DryRun:
                 request=request,
             )
             return
-        demand = None if pace is None else self._hosts.demand(pace)
-        if demand is not None and demand.delay:
+        delay = 0.0 if pace is None else self._settings.delay(pace)
+        if delay:
             assert pace is not None
             assert case.origin is not None
-            self._hosts.report_delay(case.origin, pace, demand.delay)
-            self._note_delay(request, demand.delay)
+            self._hosts.report_delay(case.origin, pace)
+            self._note_delay(request, delay)
 
     async def _known(self, origin: Origin, request: Request) -> Known:
         """Return the files of *origin*, once they are known or unreachable."""

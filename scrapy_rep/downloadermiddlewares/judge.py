@@ -8,7 +8,6 @@ from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.frontier.hostkeys import is_exempt, request_origin
 from scrapy_rep.frontier.reporter import BAD_URL, BY_USER, ROBOTS_TXT, Case
 from scrapy_rep.protocol.request_target import decide, is_allowed
-from scrapy_rep.protocol.robotstxt.pace import NO_DEMAND
 from scrapy_rep.responses.purposes import Purposes
 
 if TYPE_CHECKING:
@@ -41,6 +40,7 @@ class Judge:
         self._frontier = frontier
         self._hosts = hosts
         self._reporter = reporter
+        self._settings = settings
         self._clients = settings.clients
 
     def case(
@@ -70,8 +70,8 @@ class Judge:
         """Return the decision that allows the request of *case*, or None if it need not be
         reported; and the pace of its host, or None if no robots.txt decides.
 
-        Raises RobotsDenied if the request is forbidden, or if it would wait for the delay or the
-        visiting hours longer than the settings allow.
+        Raises RobotsDenied if the request is forbidden, or if the delay is longer than the settings
+        allow.
         """
         if case.is_exempt:
             return BY_USER, None
@@ -111,12 +111,10 @@ class Judge:
                 self.refuse(case, decision)
         self._purposes.note(request, robots, case.known)
         pace = robots.pace(tokens)
-        demand = self._hosts.demand(pace) if pace.records else NO_DEMAND
-        if demand.refusal is not None:
+        if pace.delay and not self._settings.accepts(pace):
             assert case.origin is not None
-            self._hosts.warn_of_demand(case.origin, demand)
-            agent = robots.decide(url, tokens).agent
-            self.refuse(case, pace.refusal(demand.refusal, self._hosts.now(), agent))
+            self._hosts.warn_of_delay(case.origin, pace.delay)
+            self.refuse(case, pace.refusal(robots.decide(url, tokens).agent))
         return decision, pace
 
     def count_override(self, origin: Origin | None) -> None:

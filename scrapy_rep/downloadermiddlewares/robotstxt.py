@@ -108,7 +108,7 @@ class RobotsTxtMiddleware:
             # A request to a service that fetches the pages of a host keeps to its delay.
             obeys = frontier.key_of(request).is_service
             return await frontier.place(request, obeys=obeys)
-        if pace.records:
+        if pace.delay:
             frontier.warn_of_waiting(request)
         assert case.origin is not None
         fetched = -inf if case.entry is None else case.entry.fetched

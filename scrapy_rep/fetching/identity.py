@@ -58,7 +58,7 @@ class Identity:
         return self._default_tokens
 
     def pace(self, robots: RobotsTxt) -> Pace:
-        """The delays, rates and visit times of *robots* for requests without their own
+        """The delays and rates of *robots* for requests without their own
         User-Agent.
         """
         return robots.pace(self.tokens(None))

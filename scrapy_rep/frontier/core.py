@@ -75,7 +75,6 @@ class Hold(Enum):
     """Why nothing is sent in a scope before its ``next_at``."""
 
     DELAY = "delay"
-    VISITING_HOURS = "visiting hours"
     BACK_OFF = "back-off"
     OTHER_WORKER = "another worker"
 

@@ -776,7 +776,7 @@ class Frontier:
             left = 0.0 if first is None else first.next_at - self.clock.monotonic()
             self._logger.info(
                 "Nothing to do at the moment: %(requests)d requests wait for %(hosts)d hosts, for "
-                "their robots.txt, delay, visiting hours or a pause that they asked for%(first)s",
+                "their robots.txt, delay or a pause that they asked for%(first)s",
                 requests=requests,
                 hosts=hosts,
                 first=f". The next request is to {first.key}, in {duration(left)} "

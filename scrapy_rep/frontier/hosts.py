@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta, timezone
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,7 @@ from scrapy_rep.fetching.cache import RobotsTxtCache
 from scrapy_rep.fetching.fetcher import MAX_ON_NETWORK, RobotsTxtFetcher
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import Causes
-from scrapy_rep.frontier.core import Hold, Phase
+from scrapy_rep.frontier.core import Phase
 from scrapy_rep.frontier.frontier import BackQueue, Waiter
 from scrapy_rep.frontier.hostkeys import bare_host, request_origin
 from scrapy_rep.frontier.pauses import duration
@@ -33,7 +32,6 @@ from scrapy_rep.protocol.access.freshness import pause_asked
 from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.access.results import State
 from scrapy_rep.protocol.request_target import decide
-from scrapy_rep.protocol.robotstxt.decisions import Reason
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -50,7 +48,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.access.overrides import Override
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
-    from scrapy_rep.protocol.robotstxt.pace import Demand, Pace
+    from scrapy_rep.protocol.robotstxt.pace import Pace
     from scrapy_rep.settings import RepSettings
 
 # The number of robots.txt files that are looked up or fetched at once.
@@ -75,10 +73,6 @@ _ASKED_ONCE_MORE = 10.0
 # The seconds for which the requests that waited for a robots.txt use it even if it was
 # already stale when it arrived.
 _MIN_HOLDS = 1.0
-
-# A delay or visiting hours that depend on the time of day are worked out again after this many
-# seconds.
-_CHANGES_AFTER = 60.0
 
 # The log says how long a host will take if its delay in seconds is longer than _LONG_DELAY and
 # at least _MANY requests wait, after some seconds in which they may come.
@@ -118,7 +112,7 @@ class Hosts:
             monotonic=clock.monotonic,
             may_fetch=self._may_fetch,
             check=self._check,
-            delay_of=self._delay_of,
+            delay_of=self.delay_of,
             learned=reporter.learned,
         )
         self._fetches: dict[Host, Deferred[None]] = {}
@@ -229,59 +223,34 @@ class Hosts:
         holds, now = self._left(until), self._clock.monotonic()
         if robots is not None and scope is not None:
             pace = self._identity.pace(robots)
-            if pace.records or scope.delays:
-                demand = self.keep_pace(scope, host.origin, pace, fetched)
-                if pace.changes:
-                    holds = min(holds, demand.opens_in + _CHANGES_AFTER)
+            if pace.delay or scope.delays:
+                self._keep_pace(scope, host.origin, pace, fetched)
         self._core.known(host, now, now + holds)
 
-    def keep_pace(
+    def _keep_pace(
         self, scope: Scope, origin: Origin, pace: Pace, fetched: float
-    ) -> Demand:
-        """Have *scope* keep to the delay and visiting hours of *origin*, by a robots.txt that was
-        *fetched* at this time, unless the middleware refuses its requests for them. Return what
-        *pace* demands.
+    ) -> None:
+        """Have *scope* keep to the delay of *origin*, by a robots.txt that was *fetched* at this
+        time, unless the middleware refuses its requests for it.
         """
-        demand = self.demand(pace)
-        now = self._clock.monotonic()
-        delay = demand.delay if demand.refusal is not Reason.CRAWL_DELAY else 0.0
+        now, delay = self._clock.monotonic(), self._settings.delay(pace)
         # *ago* is negative if a clock is wrong.
         ago = max(self._clock.time() - fetched, 0.0)
         since = max(now - ago, self._resumed_at)
         self._core.set_delay(scope, origin, delay, now, since=since)
-        if delay and self.report_delay(origin, pace, delay) and delay > _LONG_DELAY:
+        if delay and self.report_delay(origin, pace) and delay > _LONG_DELAY:
             self._frontier.alarms.at(now + _LOG_AFTER, self._log_delay, scope)
-        opens_at = now + demand.opens_in
-        if demand.refusal is None and demand.opens_in:
-            if opens_at > scope.next_at + _MIN_HOLDS:
-                self._logger.info(
-                    "%(origin)s wants no visits for another %(time)s: requests to it wait",
-                    origin=origin,
-                    time=duration(demand.opens_in),
-                )
-                self.report_hours(origin, pace)
-            scope.hold(opens_at, Hold.VISITING_HOURS)
-        return demand
 
-    def report_delay(self, origin: Origin, pace: Pace, delay: float) -> bool:
-        """Report once that *origin* asks for a *delay*. Return whether that is new."""
+    def report_delay(self, origin: Origin, pace: Pace) -> bool:
+        """Report once that *origin* asks for a delay. Return whether that is new."""
         is_new = _is_new(origin, self._delayed)
         if is_new:
             self._crawler.stats.inc_value(stats.DELAYED_HOSTS)
-            record = pace.record_of(Reason.CRAWL_DELAY, self.now())
-            said = (
-                f"{record.field.capitalize()}: {record.value}"
-                if record
-                else f"{delay:g} s"
-            )
+            record = pace.record
+            assert record is not None
+            said = f"{record.field.capitalize()}: {record.value}"
             self._reporter.slowed("delay", said, origin, origin.robotstxt_url)
         return is_new
-
-    def report_hours(self, origin: Origin, pace: Pace) -> None:
-        """Report that *origin* wants no visits now."""
-        hours = pace.record_of(Reason.VISIT_TIME, self.now())
-        said = f"Visit-time: {hours.value}" if hours else ""
-        self._reporter.slowed("hours", said, origin, origin.robotstxt_url)
 
     def set_delay(self, key: HostKey, delay: float) -> None:
         """Set a *delay* in seconds that another worker has found for the host of *key*."""
@@ -289,23 +258,9 @@ class Hosts:
         scope, now = self._core.scope(key.host), self._clock.monotonic()
         self._core.set_delay(scope, key.origin, delay, now, since=-inf)
 
-    def pace(self, robots: RobotsTxt) -> Pace:
-        """Return what *robots* says about the pace of this crawl."""
-        return self._identity.pace(robots)
-
-    def demand(self, pace: Pace) -> Demand:
-        """Return what *pace* demands now."""
-        return self._settings.demand(pace, self.now())
-
-    def _delay_of(self, robots: RobotsTxt) -> float:
+    def delay_of(self, robots: RobotsTxt) -> float:
         """Return the delay that the crawl keeps to by *robots*, in seconds."""
-        if not self._settings.crawl_delay:
-            return 0.0
-        demand = self.demand(self._identity.pace(robots))
-        return 0.0 if demand.refusal else demand.delay
-
-    def now(self) -> datetime:
-        return datetime.fromtimestamp(self._clock.time(), timezone.utc)
+        return self._settings.delay(self._identity.pace(robots))
 
     # Fetches.
 
@@ -419,17 +374,15 @@ class Hosts:
         )
         decision = decide(robots, request.url, tokens, self._settings.clients)
         pace = robots.pace(tokens)
-        refusal = self.demand(pace).refusal
-        if decision.allowed and refusal is not None:
-            decision = pace.refusal(refusal, self.now(), decision.agent)
+        if decision.allowed and not self._settings.accepts(pace):
+            decision = pace.refusal(decision.agent)
         if not decision.allowed:
             raise self._reporter.refused(case, decision)
 
     def _may_fetch(self, robots: RobotsTxt, url: str) -> bool:
         """Return whether *robots* allows this package *url*, at a pace that the crawl accepts."""
-        if self.demand(self._identity.pace(robots)).refusal is not None:
-            return False
-        return self._identity.may_fetch(robots, url)
+        is_accepted = self._settings.accepts(self._identity.pace(robots))
+        return is_accepted and self._identity.may_fetch(robots, url)
 
     @asynccontextmanager
     async def _place(self, request: RobotsTxtRequest) -> AsyncIterator[None]:
@@ -546,10 +499,9 @@ class Hosts:
         Raises SpiderClosing or BackingOff.
         """
         frontier = self._frontier
-        if self._settings.crawl_delay and pace.records:
+        if self._settings.crawl_delay and pace.delay:
             scope = frontier.scopes_of(frontier.key_of(request))[0]
-            if self.keep_pace(scope, origin, pace, fetched).opens_in:
-                frontier.left(request)
+            self._keep_pace(scope, origin, pace, fetched)
         return await frontier.place(request, obeys=self._settings.crawl_delay)
 
     def close(self) -> None:
@@ -561,30 +513,19 @@ class Hosts:
 
     # The log.
 
-    def warn_of_demand(self, origin: Origin, demand: Demand) -> None:
-        """Warn once that requests to *origin* are refused for what it demands."""
+    def warn_of_delay(self, origin: Origin, delay: float) -> None:
+        """Warn once that requests to *origin* are refused for its *delay*, in seconds."""
         if self._settings.dry_run or not _is_new(origin, self._skipped):
             return
-        if demand.refusal is Reason.CRAWL_DELAY:
-            self._crawler.stats.inc_value(stats.SKIPPED_HOSTS)
-            self._logger.warning(
-                "%(origin)s is skipped: it asks for %(delay)g s between requests, more "
-                "than REP_CRAWL_DELAY_MAX (%(most)g). Requests to it are refused; to "
-                "crawl it, raise the setting, or add the host to REP_OVERRIDES",
-                origin=origin,
-                delay=demand.delay,
-                most=self._settings.crawl_delay_max,
-            )
-        else:
-            opens = self.now() + timedelta(seconds=demand.opens_in)
-            self._logger.warning(
-                "%(origin)s wants no visits before %(opens)s UTC: requests to it are "
-                "refused until %(most)g s before that time (REP_WAIT_MAX). To crawl "
-                "it at any time, add the host to REP_OVERRIDES",
-                origin=origin,
-                opens=f"{opens:%H:%M}",
-                most=self._settings.wait_max,
-            )
+        self._crawler.stats.inc_value(stats.SKIPPED_HOSTS)
+        self._logger.warning(
+            "%(origin)s is skipped: it asks for %(delay)g s between requests, more "
+            "than REP_CRAWL_DELAY_MAX (%(most)g). Requests to it are refused; to "
+            "crawl it, raise the setting, or add the host to REP_OVERRIDES",
+            origin=origin,
+            delay=delay,
+            most=self._settings.crawl_delay_max,
+        )
 
     def _log_delay(self, scope: Scope) -> None:
         waiting = (scope.parked or {}).values()

@@ -46,7 +46,7 @@ class HostQueue:
     """Keeps requests by host, and pops one only when its host is ready.
 
     For Scrapy's setting ``SCHEDULER_PRIORITY_QUEUE``. A host is ready when its robots.txt
-    is known, its delay has passed, it is open for visits, and its download slot is not
+    is known, its delay has passed, and its download slot is not
     full. The ready host with the fewest requests under way goes first; of several, the one that has
     waited longest. ``push`` and ``pop`` cost O(log hosts).
 

@@ -37,7 +37,6 @@ _KINDS = {
 _SLOWED = {
     "delay": "Hosts that ask for a delay",
     "back-off": "Pauses that hosts asked for",
-    "hours": "Hosts that want no visits now",
 }
 
 _IN_WORDS = {

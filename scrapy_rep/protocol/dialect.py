@@ -100,7 +100,7 @@ class Dialect:
     misspelling, or if white space stands in place of the colon (Google's parser)."""
 
     crawl_delay: bool = True
-    """Whether ``Crawl-delay``, ``Request-rate`` and ``Visit-time`` have an effect (Google:
+    """Whether ``Crawl-delay`` and ``Request-rate`` have an effect (Google:
     not supported)."""
 
     # Pages.

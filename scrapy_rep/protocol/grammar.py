@@ -25,6 +25,6 @@ WS = rf"[{WHITE_SPACE}]*"
 
 USER_AGENT = "user-agent"
 RULES = ("allow", "disallow")
-PACE_FIELDS = ("crawl-delay", "request-rate", "visit-time")
+PACE_FIELDS = ("crawl-delay", "request-rate")
 SITEMAP = "sitemap"
 """A sitemap line belongs to no group. It ends neither a group nor a run of user-agent lines."""

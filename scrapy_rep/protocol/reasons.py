@@ -37,7 +37,6 @@ REASONS = {
     "crawl-delay": Words(
         "the host asks for a longer delay than the crawl accepts", "REP_CRAWL_DELAY_MAX"
     ),
-    "visit-time": Words("the host opens later than the crawl waits", "REP_WAIT_MAX"),
     "back-off": Words(
         "the host has asked for a pause, with status 429 or 503", "REP_WAIT_MAX"
     ),
@@ -45,7 +44,6 @@ REASONS = {
         "the host has asked for a pause, with status 429 or 503", "REP_BACKOFF_MAX"
     ),
     "delay": Words("the host asks for a delay between requests", "REP_CRAWL_DELAY"),
-    "hours": Words("the host wants no visits at this time", "REP_CRAWL_DELAY"),
     "noindex": Words(_NOT_INDEXED, "REP_NOINDEX"),
     "none": Words(_NOT_INDEXED, "REP_NOINDEX"),
     "unavailable_after": Words("the page must no longer be in an index", "REP_NOINDEX"),

@@ -37,7 +37,7 @@ _MOST = 300
 _LAYERS = {
     Layer.OVERRIDE.value: "Overrides",
     Layer.ROBOTS_TXT.value: "robots.txt",
-    Layer.DELAY.value: "Delays, visit time and pauses",
+    Layer.DELAY.value: "Delays and pauses",
     Layer.HEADER.value: "X-Robots-Tag header",
     Layer.META.value: "Robots meta tag",
     Layer.REL.value: "rel of links",

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +29,7 @@ FILE = ("--robots", "robots.txt")
 
 def test_json(rep: Rep) -> None:
     """JSON output has all details of a decision, also those that the text shows shortly: rates,
-    visiting hours and sitemaps.
+    and sitemaps.
     """
     record = rep.record("check", BASKET, *FILE)
     line = {"line": 5, "text": "Disallow: /basket/  # no robots"}
@@ -48,15 +47,15 @@ def test_json(rep: Rep) -> None:
         "url": BASKET, "agents": ["mybot"], "agents_named": True, "dialect": "rfc9309",
         "allowed": False, "reason": "rule", "agent": "mybot", "form": None,
         "why": "line 5, Disallow: /basket/", "robotstxt": "robots.txt", "crawl_delay": 2.0,
-        "request_rate": None, "visit_time": None,
+        "request_rate": None,
         "sitemaps": ["https://shop.example/sitemap.xml"],
     }  # fmt: skip
     assert {key: record[key] for key in rest} == rest
     sitemaps = "".join(f"Sitemap: https://a.example/{n}.xml\n" for n in range(8))
-    rates = "User-agent: *\nRequest-rate: 1/5\nVisit-time: 0600-0845\n"
+    rates = "User-agent: *\nRequest-rate: 1/5\n"
     Path("robots.txt").write_text(rates + sitemaps)
     out = rep("check", BASKET, *FILE).out
-    assert "  request rate: 1/5s\n  visit time: 06:00-08:45 UTC\n" in out
+    assert "  request rate: 1/5s\n" in out
     assert "https://a.example/4.xml and 3 more\n" in out
 
 
@@ -64,13 +63,6 @@ SLOW = "User-agent: *\nDisallow: /a\nCrawl-delay: 200\n"
 TOO_SLOW = (
     "line 3, Crawl-delay: 200 (the host asks for a longer delay than the crawl accepts; "
     "REP_CRAWL_DELAY_MAX is 180)"
-)
-NOW = datetime.now(timezone.utc)
-LATER = "-".join(f"{NOW + timedelta(hours=each):%H%M}" for each in (3, 9))
-HOURS = f"User-agent: *\nVisit-time: {LATER}\n"
-CLOSED = (
-    f"line 2, Visit-time: {LATER} (the host opens later than the crawl waits; "
-    "REP_WAIT_MAX is 600)"
 )
 AIOHTTP = {"https": "scrapy.core.downloader.handlers._aiohttp.AiohttpDownloadHandler"}
 DECODED = "User-agent: *\nDisallow: /a&b\n"
@@ -102,11 +94,8 @@ VERDICTS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
         (SLOW, "/b", {"REP_CRAWL_DELAY_MAX": 200}, {"allowed": True}),
     "a delay that a crawl ignores": (SLOW, "/b", {"REP_CRAWL_DELAY": False}, {"allowed": True}),
     "a delay that a dialect does not have": (SLOW, "/b --dialect=google", {}, {"allowed": True}),
-    "a rate for other hours":
-        (f"User-agent: *\nRequest-rate: 1/10m {LATER}\n", "/b", {}, {"allowed": True}),
-    "hours that a crawl does not wait for":
-        (HOURS, "/b", {}, {"allowed": False, "reason": "visit-time", "why": CLOSED}),
-    "hours that a crawl waits for": (HOURS, "/b", {"REP_WAIT_MAX": 86400}, {"allowed": True}),
+    "a rate over REP_CRAWL_DELAY_MAX at some time of day":
+        ("User-agent: *\nRequest-rate: 1/10m 0100-0200\n", "/b", {}, {"allowed": False, "reason": "crawl-delay"}),
     "an agent": (ROBOTS, "/tea --agent=otherbot", {}, {"agent": "otherbot"}),
     "the first agent that has a group":
         (ROBOTS, "/tea --agent=nobot, mybot, *", {}, {"agent": "mybot"}),

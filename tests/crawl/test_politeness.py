@@ -1,4 +1,4 @@
-"""Crawl-delay, Request-rate and Visit-time hold, by the access logs of the hosts."""
+"""Crawl-delay and Request-rate hold, by the access logs of the hosts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.unmeasured
 
 DELAY = "User-agent: *\nCrawl-delay: {}\nDisallow: /private/\n"
-HOURS = "User-agent: *\nVisit-time: {}\nCrawl-delay: 0.2\n"
 NO_DELAY = "User-agent: *\nDisallow: /private/\n"
 SPIDERS = "tests.crawl.waiting_spiders"
 COMPONENTS = "tests.crawl.component_spiders"
@@ -176,46 +175,21 @@ def test_a_delay_longer_than_the_robotstxt_holds(site: Site) -> None:
     assert min(host.gaps) >= 0.6
 
 
-@pytest.mark.slow
-def test_hours_and_delays_that_are_too_long(site: Site, mode: str) -> None:
-    """Requests wait until Visit-time begins, without holding up other hosts, and are then sent
-    with the Crawl-delay. Those that would wait longer than REP_WAIT_MAX, or for a longer
-    Crawl-delay than REP_CRAWL_DELAY_MAX, are refused, and one warning names the setting.
+def test_a_delay_that_is_too_long(site: Site, mode: str) -> None:
+    """The requests to a host that asks for a longer Crawl-delay than REP_CRAWL_DELAY_MAX are
+    refused, and one warning names the setting. A Visit-time does not hold up any request.
     """
-    rules = {
-        "soon": HOURS.format("1200-1300"),
-        "open": "User-agent: *\nVisit-time: 1000-1500\n",
-        "late": HOURS.format("1300-1400"),
-        "slow": DELAY.format(3600),
-    }
-    hosts = [
-        site.add(rules[name], name=f"127.0.0.{n}") for n, name in enumerate(rules, 2)
-    ]
-    soon, other, late, slow = hosts
-    result = run_crawl(
-        [url for host in hosts for url in pages(host, 5)],
-        mode=mode,
-        spider=f"{SPIDERS}.ClockSpider",
-        settings={**IMPATIENT, "REP_WAIT_MAX": 60, "CONCURRENT_REQUESTS": 4},
-        to_noon=2,
-    )
-    assert soon.gaps[0] >= 2
-    assert min(soon.gaps[1:]) >= 0.2
-    assert max(hit.time for hit in other.hits) < soon.hits[1].time
-    assert sorted(result.fetched()) == sorted(pages(soon, 5) + pages(other, 5))
-    (line,) = result.lines("INFO", "wants no visits for another 0:00:0")
-    assert soon.origin in line
-    for host, reason, rule, line_number, words in (
-        (late, "visit-time", "1300-1400", 2, ("before 13:00 UTC", "60 s before", "(REP_WAIT_MAX)")),
-        (slow, "crawl-delay", "3600", 2, ("skipped", "3600 s", "REP_CRAWL_DELAY_MAX (180)")),
-    ):  # fmt: skip
-        assert [hit.path for hit in host.hits] == ["/robots.txt"]
-        errors = [error for error in result.errors if host.origin in error["url"]]
-        found = {(one["reason"], one["rule"], one["line"]) for one in errors}
-        assert (len(errors), found) == (5, {(reason, rule, line_number)})
-        assert len(result.lines("WARNING", host.origin, *words)) == 1
-        assert result.stats[f"rep/denied/{reason}"] == 5
-    assert len(result.denied) == result.stats["robotstxt/forbidden"] == 10
+    slow = site.add(DELAY.format(3600))
+    other = site.add("User-agent: *\nVisit-time: 1200-1200\n", name="127.0.0.2")
+    result = run_crawl(pages(slow, 5) + pages(other, 5), mode=mode, settings=IMPATIENT)
+    assert sorted(result.fetched()) == sorted(pages(other, 5))
+    assert [hit.path for hit in slow.hits] == ["/robots.txt"]
+    found = [(one["reason"], one["rule"], one["line"]) for one in result.errors]
+    assert found == [("crawl-delay", "3600", 2)] * 5
+    words = ("skipped", "3600 s", "REP_CRAWL_DELAY_MAX (180)")
+    assert len(result.lines("WARNING", slow.origin, *words)) == 1
+    assert len(result.denied) == result.stats["robotstxt/forbidden"] == 5
+    assert result.stats["rep/denied/crawl-delay"] == 5
     assert result.stats["rep/crawl_delay/skipped"] == 1
 
 
@@ -224,14 +198,9 @@ def test_hours_and_delays_that_are_too_long(site: Site, mode: str) -> None:
     "settings", [{"REP_CRAWL_DELAY": False}, {"REP_DIALECT": "google"}]
 )
 def test_switched_off(site: Site, settings: dict[str, object]) -> None:
-    """With REP_CRAWL_DELAY = False, or in Google's dialect, Crawl-delay and Visit-time are ignored."""
-    host = site.add(f"{DELAY.format(3600)}Visit-time: 1200-1300\n")
-    result = run_crawl(
-        pages(host, 20),
-        spider=f"{SPIDERS}.ClockSpider",
-        settings={**IMPATIENT, **settings},
-        to_noon=3600,
-    )
+    """With REP_CRAWL_DELAY = False, or in Google's dialect, a Crawl-delay is ignored."""
+    host = site.add(DELAY.format(3600))
+    result = run_crawl(pages(host, 20), settings={**IMPATIENT, **settings})
     check_all_fetched(result, 20)
     assert "rep/crawl_delay/hosts" not in result.stats
 

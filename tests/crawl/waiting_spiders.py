@@ -42,15 +42,13 @@ class ClockSpider(PlanSpider):
     It does so by ``offset`` seconds at the start, by those in ``moves`` after the page at
     each path, and by those in ``later`` each time that all requests are answered; after
     that it requests ``again``, in order. It records the number of steps before each
-    response. Whenever it has read a robots.txt, it sets its clock to ``to_noon`` seconds before
-    noon (UTC), if that is not None.
+    response.
     """
 
     offset: float = 0
     moves: dict[str, float] = {}
     later: list[float] = []
     again: list[str] = []
-    to_noon: float | None = None
     asked = step = 0
 
     @classmethod
@@ -65,8 +63,6 @@ class ClockSpider(PlanSpider):
         for path, seconds in self.moves.items():
             if request.url.endswith(path):
                 self.clock.offset += seconds
-        if self.to_noon is not None and request.url.endswith("/robots.txt"):
-            self.clock.offset += 43_200 - self.to_noon - self.clock() % 86_400
 
     def note_response(self, response: Response) -> None:
         super().note_response(response)

@@ -80,7 +80,7 @@ class ScopeModel:
 
     delays: dict[Any, float] = field(default_factory=dict)
     not_before: float = -inf
-    """The end of a delay, or of closed hours."""
+    """The end of a delay, or of what another worker waits for."""
 
     pause: Pause | None = None
     taken_at: float = -inf
@@ -579,12 +579,12 @@ class CoreMachine(RuleBasedStateMachine):
         self.crawl.set_delay(scope, origin, delay, self.now, since=since)
 
     @rule(name=st.sampled_from(NAMES), seconds=st.sampled_from([5.0, 50.0]))
-    def close_for_visits(self, name: str, seconds: float) -> None:
+    def wait_for_another_worker(self, name: str, seconds: float) -> None:
         scope = self.crawl.scopes.get(name)
         if scope is not None:
             model = self.model(name)
             model.not_before = max(model.not_before, self.now + seconds)
-            scope.hold(self.now + seconds, Hold.VISITING_HOURS)
+            scope.hold(self.now + seconds, Hold.OTHER_WORKER)
 
     @rule(name=st.sampled_from(NAMES), seconds=st.sampled_from([1.0, 30.0]))
     def slow_down(self, name: str, seconds: float) -> None:

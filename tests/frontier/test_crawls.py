@@ -194,22 +194,6 @@ def test_robotstxt_itself() -> None:
     assert isinstance(crawl.ended[other], RobotsDenied)
 
 
-def test_the_visiting_hours_of_an_override() -> None:
-    """A request in the downloader waits for the visit time of an override, and is then checked
-    against its rules. The test starts at 12:00.
-    """
-    rules = f"{RULES}Visit-time: 1230-1300\n"
-    crawl = Crawl(REP_OVERRIDES={"a.example": rules}, REP_WAIT_MAX=3600)
-    outside = crawl.outside("http://a.example/1")
-    denied = crawl.outside("http://a.example/private/1")
-    crawl.pass_time(1799)
-    assert crawl.on_network == []
-    assert list(crawl.ended) == [denied]
-    assert isinstance(crawl.ended[denied], RobotsDenied)
-    crawl.pass_time(1)
-    assert crawl.on_network == [outside.url]
-
-
 @pytest.mark.parametrize("form", [{"obey": False}, {"robotstxt": "User-agent: *\n"}])
 def test_an_override_that_ends_in_a_crawl(
     form: dict[str, object], caplog: pytest.LogCaptureFixture

@@ -77,7 +77,6 @@ def robotstxt(data: bytes) -> None:
             robots = RobotsTxt.parse(body, dialect, url)
             first = robots.is_allowed(url, agents)
             found = verdict(robots, url, agents)
-            robots.visit_time(agents)
             assert all("://" in sitemap for sitemap in robots.sitemaps)
             delay, rate = robots.crawl_delay(agents), robots.request_rate(agents)
             check(body, dialect)

@@ -38,7 +38,7 @@ OTHER_LINES = (
     *(b" ", b"\t \t", b"\x0c", b"# text", b"  # text", b"#", b":", b": /a"),
     *(b"Sitemap: https://example.com/s.xml", b"Sitemap: /s.xml", b"sitemap"),
     *(b"Crawl-delay: 2", b"Crawl-delay", b"Request-rate: 1/5", b"Noindex: /a"),
-    *(b"crawl-delay :3", b" Crawl-delay: 4 # text", b"Visit-time: 0600-0845"),
+    *(b"crawl-delay :3", b" Crawl-delay: 4 # text", b"Request-rate: 1/5 0600-0845"),
     *(b"unknown: /", b"text without meaning", b"allow", b"Disallow", b"User-agent"),
     *(b"<html>", b"\xff\xfe\x00", b"\xe2\x80\xa8Disallow: /", b"\x85Allow: /"),
 )

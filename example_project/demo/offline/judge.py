@@ -7,7 +7,6 @@ robots.txt for it, and parsel the pages. Scrapy installs both.
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from functools import cache
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
@@ -37,7 +36,6 @@ def judge(log: list[Hit], kept: Iterable[str] | None = None) -> int:
             for hit in pages
             if not robotstxt(hit.url).can_fetch(hit.url, token(hit))
         ],
-        "outside of a Visit-time": [hit.url for hit in pages if is_closed(hit)],
         "faster than a Crawl-delay": [
             f"{site}: {gap:.3f} s" for site, (asked, gap) in gaps.items() if gap < asked
         ],
@@ -108,17 +106,6 @@ def pauses_kept(log: list[Hit]) -> Iterator[tuple[str, int, float]]:
         ]
         if later:
             yield site, hit.retry_after, min(later) - hit.seconds
-
-
-def is_closed(hit: Hit) -> bool:
-    """Return whether a visit window forbids the request. It is hours away, or it is open."""
-    window = robotstxt(hit.url).visit_time(token(hit))
-    if not window:
-        return False
-    now = datetime.now(timezone.utc).time()
-    opens, closes = window.start_time, window.end_time
-    is_open = opens <= now <= closes if opens < closes else not closes < now < opens
-    return not is_open
 
 
 def statements(url: str, token: str) -> set[str]:

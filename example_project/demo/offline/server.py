@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import sys
 import time
-from datetime import datetime, timedelta, timezone
 from html import escape
 from http.server import BaseHTTPRequestHandler
 from mimetypes import guess_type
@@ -69,7 +68,7 @@ def answer(url: str) -> Answer | None:
         file /= "index.html"
     status = 200
     if file.is_relative_to(folder) and file.is_file():
-        body = file.read_bytes().replace(b"OPENS-CLOSES", closed_now())
+        body = file.read_bytes()
     elif path == "/robots.txt" or path.startswith("/.well-known/"):
         status, body = 404, b""
     else:
@@ -77,13 +76,6 @@ def answer(url: str) -> Answer | None:
     status, headers = SPECIAL.get(parts[0], (status, {}))
     media_type = guess_type(path)[0] or "text/html"
     return Answer(status, {"Content-Type": media_type, **headers}, body)
-
-
-def closed_now() -> bytes:
-    """Return the hours of a visit window that opens three hours from now."""
-    now = datetime.now(timezone.utc)
-    hours = (f"{now + timedelta(hours=later):%H%M}" for later in (3, 9))
-    return "-".join(hours).encode()
 
 
 class Hit(NamedTuple):

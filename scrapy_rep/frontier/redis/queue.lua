@@ -450,9 +450,9 @@ local function longest_delay(host)
     return longest
 end
 
--- The robots.txt of a queue is known. *holds*: how long. *opens*: how long until its visiting hours.
--- It was a request to the host, after which its delay applies, from now on: only this clock counts.
-local function note_known(queue, holds, delay, opens)
+-- The robots.txt of a queue is known. *holds*: how long. It was a request to the host, after which its
+-- delay applies, from now on: only this clock counts.
+local function note_known(queue, holds, delay)
     local host = host_of(queue)
     hold(host, now + delay)
     set(host, 'known', 1)
@@ -462,7 +462,7 @@ local function note_known(queue, holds, delay, opens)
     if delay > 0 or host.delay > 0 then set(host, 'delay', longest_delay(host)) end
     call('SREM', fetching, queue)
     call('ZREM', wanted, queue)
-    if not is_empty(queue) then check_at(queue, now + opens) end
+    if not is_empty(queue) then check_at(queue, now) end
 end
 
 -- The worker does not fetch the robots.txt of a queue after all: the spider closes, or it cannot

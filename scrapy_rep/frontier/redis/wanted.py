@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from scrapy_rep.frontier.core import Line, Phase, Where
 from scrapy_rep.frontier.frontier import BackQueue
 from scrapy_rep.frontier.redis.worker import Terms
-from scrapy_rep.protocol.robotstxt.decisions import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,9 +26,6 @@ _MAX_FETCHING = 256
 
 # The number of fetches to begin at once.
 _AT_ONCE = 32
-
-# Terms that depend on the time of day are valid for this many seconds after the opening.
-_CHANGES_AFTER = 60.0
 
 
 class RemoteQueue(BackQueue):
@@ -147,24 +143,14 @@ class Wanted(Line):
         return True
 
     def _terms(self, origin: Origin | None) -> Terms | None:
-        """Return the terms for requests to *origin*; None if they are not known.
-
-        They leave out the delay or visiting hours for which the middleware refuses requests.
-        """
+        """Return the terms for requests to *origin*; None if they are not known."""
         hosts = self._frontier.hosts
         if hosts is None or origin is None:
             return None
         robots, holds = hosts.rules(origin)
         if robots is None:
             return Terms(holds) if holds else None
-        pace = hosts.pace(robots)
-        demand = hosts.demand(pace)
-        if demand.refusal is Reason.CRAWL_DELAY:
-            return Terms(holds)
-        opens = 0.0 if demand.refusal else demand.opens_in
-        if pace.changes:
-            holds = min(holds, opens + _CHANGES_AFTER)
-        return Terms(holds, demand.delay, opens)
+        return Terms(holds, hosts.delay_of(robots))
 
     def take_refused(self) -> Sequence[Popped]:
         """Take some requests of a queue whose host is refused, for this worker to refuse them."""

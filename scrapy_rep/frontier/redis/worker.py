@@ -107,18 +107,13 @@ class Limits(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """The delay and visiting hours of a host that the workers of a crawl share. All values
-    are in seconds.
-    """
+    """The delay of a host that the workers of a crawl share. All values are in seconds."""
 
     holds: float
     """The time for which the terms are valid."""
 
     delay: float = 0.0
     """The time between two requests."""
-
-    opens: float = 0.0
-    """The time until the host is open for visits."""
 
 
 class Answer(NamedTuple):

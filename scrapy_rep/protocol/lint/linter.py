@@ -158,7 +158,7 @@ def _line_too_long(line: Written, file: File) -> Facts:
 
 _SPELLINGS = (
     "User-agent", "Allow", "Disallow", "Sitemap", "Crawl-delay", "Request-rate",
-    "Visit-time", "Content-Signal", "Content-Usage", "License",
+    "Content-Signal", "Content-Usage", "License",
 )  # fmt: skip
 _SPELLING_OF = {spelling.lower(): spelling for spelling in _SPELLINGS}
 _NO_LETTER = re.compile("[^a-z]")
@@ -170,8 +170,18 @@ _MAX_WORDS = 300
 _MAX_WORD = 20
 _MIN_LIKENESS = 0.8
 
-_USE_META = "write it in a meta tag or an X-Robots-Tag header"
-_OBSOLETE = {"noindex": _USE_META, "nofollow": _USE_META, "noarchive": _USE_META}
+_OF_PAGES = (
+    "search engines ignore",
+    "write it in a meta tag or an X-Robots-Tag header",
+)
+_SLOW_DOWN = "answer 429 or 503 to slow crawlers down"
+_IGNORED = {
+    "noindex": _OF_PAGES,
+    "nofollow": _OF_PAGES,
+    "noarchive": _OF_PAGES,
+    "visit-time": ("this crawler does not keep", _SLOW_DOWN),
+}
+"""Who ignores a field, and what to do instead."""
 
 _ANOTHER_FIELD = re.compile(
     rb"(?:user-agent|allow|sitemap)[ \t]*:[ \t]*(?:[/*]|https?:)", re.IGNORECASE
@@ -195,7 +205,7 @@ def _misspelt_field(line: Written, file: File) -> Facts:
 
 def _field_meant(name: str, file: File) -> str | None:
     """Return the field that *name* probably stands for, or None."""
-    if len(name) > _MAX_WORD or name in _OBSOLETE:
+    if len(name) > _MAX_WORD or name in _IGNORED:
         return None
     if name not in file.meant and len(file.meant) < _MAX_WORDS:
         letters = _NO_LETTER.sub("", name)
@@ -211,13 +221,14 @@ def _fields_in_value(line: Written, _file: File) -> Facts:
 
 def _ignored_field(line: Written, file: File) -> Facts:
     written = line.content.partition(b":")[0].strip()
-    if line.field in _OBSOLETE:
-        return "search engines ignore", written, _OBSOLETE[line.field]
+    if line.field in _IGNORED:
+        who, instead = _IGNORED[line.field]
+        return who, written, instead
     if line.field.startswith("acap-"):
         return "search engines ignore", written, "write Allow and Disallow lines"
     if line.field in PACE_FIELDS and not file.dialect.crawl_delay:
         who = f"the {file.dialect.name} dialect ignores"
-        return who, written, "answer 429 or 503 to slow crawlers down"
+        return who, written, _SLOW_DOWN
     return False
 
 
@@ -416,7 +427,6 @@ _MAX_URL = 65_536
 _GOOD_VALUES = {
     "crawl-delay": "seconds, as in Crawl-delay: 5",
     "request-rate": "pages per seconds, as in Request-rate: 1/5",
-    "visit-time": "hours in UTC, as in Visit-time: 0600-0845",
 }
 
 

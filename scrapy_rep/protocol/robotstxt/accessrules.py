@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from scrapy_rep.protocol.robotstxt.pace import RequestRate, VisitTime
+    from scrapy_rep.protocol.robotstxt.pace import RequestRate
 
 _MAX_FOLLOWED = 32
 """The number of sequences of product tokens whose rules are kept. A crawl has few."""
@@ -54,7 +54,7 @@ class CrawlerRules:
         """The product token, or ``*``, whose groups the crawler follows; None if it has none."""
 
         self.pace = Pace.of(records) if records else NO_PACE
-        """The delays, rates and windows of the groups."""
+        """The delay of the groups."""
 
         self.rules: RuleList | None = None
         """The rules of the groups, after :meth:`read_rules`."""
@@ -199,7 +199,7 @@ class AccessRules:
         return allowed or self._is_robotstxt(target)
 
     def pace(self, agents: str | Sequence[str]) -> Pace:
-        """Return the delays, rates and windows that have an effect for a crawler."""
+        """Return the delays and rates that have an effect for a crawler."""
         return self._rules_for(agents).pace
 
     def crawl_delay(self, agents: str | Sequence[str]) -> float | None:
@@ -208,12 +208,7 @@ class AccessRules:
 
     def request_rate(self, agents: str | Sequence[str]) -> RequestRate | None:
         """Return the slowest effective ``Request-rate`` for a crawler, or None."""
-        rates = self.pace(agents).request_rates
-        return max(rates, key=lambda rate: rate.delay, default=None)
-
-    def visit_time(self, agents: str | Sequence[str]) -> VisitTime | None:
-        """Return the first effective ``Visit-time`` for a crawler, or None."""
-        return self.pace(agents).visit_time
+        return self.pace(agents).request_rate
 
     def _is_robotstxt(self, target: str) -> bool:
         return self.dialect.robotstxt_allowed and target == "/robots.txt"

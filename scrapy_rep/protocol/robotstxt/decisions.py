@@ -28,8 +28,6 @@ class Reason(str, Enum):
     """An override in the settings decided."""
     CRAWL_DELAY = "crawl-delay"
     """robots.txt asks for a longer delay between requests than the settings allow."""
-    VISIT_TIME = "visit-time"
-    """The next visit window of the host opens later than the settings allow."""
     BACK_OFF = "back-off"
     """The host has asked for a longer pause, by 429 or 503, than the settings allow."""
     BAD_URL = "bad-url"

@@ -34,8 +34,8 @@ class OtherRecord(NamedTuple):
     line: int
 
     run: int = 0
-    """The first line number of the run of user-agent lines directly above it. A delay, rate
-    or window applies only to the agents of that run."""
+    """The first line number of the run of user-agent lines directly above it. A delay or rate
+    applies only to the agents of that run."""
 
 
 class Group(NamedTuple):
@@ -93,10 +93,10 @@ def follow(
     body: bytes, agents: Sequence[str], dialect: Dialect
 ) -> tuple[str | None, list[GroupText], list[OtherRecord]]:
     """Return the first of *agents* that has groups, or else ``*`` (RFC 9309, 2.2.1); the text of
-    these groups, in file order; and their delay, rate and window lines for the crawler. Without
+    these groups, in file order; and their delay and rate lines for the crawler. Without
     groups, the agent is None. Adjacent groups may have one text.
 
-    This reads the user-agent lines, and the delay, rate and window lines of these groups. It
+    This reads the user-agent lines, and the delay and rate lines of these groups. It
     reads no other lines, except to see where the groups begin and end.
     """
     text = decoded_text(body, dialect)
@@ -202,7 +202,7 @@ def _group(lines: Iterable[Line], dialect: Dialect) -> Group:
 def _records_for(
     tokens: AbstractSet[str], text: bytes, first: int, dialect: Dialect
 ) -> Iterator[OtherRecord]:
-    """Yield the delay, rate and window lines for the crawlers with *tokens* in the text of groups,
+    """Yield the delay and rate lines for the crawlers with *tokens* in the text of groups,
     whose first line has the number *first*.
 
     User-agent lines share the rules that follow, even if other records stand between the

@@ -76,7 +76,6 @@ class Host:
     asked: float = -inf
     known: dict[str, int] = field(default_factory=dict)
     delays: dict[str, int] = field(default_factory=dict)
-    opens: dict[str, int] = field(default_factory=dict)
 
     # Back-off.
     paused: float = -inf
@@ -210,7 +209,6 @@ class Model:
             (queue.endswith("\t") or host.known.get(queue, -inf) > self.now)
             and self.under_way(host_of(queue)) < most
             and self.now >= max(host.free, host.last_start + self.gap)
-            and self.now >= host.opens.get(queue, -inf)
         )
 
     def popped(self, member: Member, popped: Popped) -> None:
@@ -253,10 +251,6 @@ class Model:
         host.since = host.since if host.own else self.now
         host.own, host.places = max(host.own, ms(own)), 1
         host.pauses += 1
-        if self.is_refused(name):
-            # All queues are checked at once, for that. One that is not open for visits yet may be
-            # handed out then, if the host is back: the worker waits.
-            host.opens.clear()
 
     def fetches(self, member: Member, queue: str) -> None:
         assert not queue.endswith("\t")
@@ -274,8 +268,6 @@ class Model:
             return
         host = self.host(queue)
         host.known[queue] = self.now + ms(terms.holds)
-        if self.waiting(queue):
-            host.opens[queue] = self.now + ms(terms.opens)
         host.free = max(host.free, self.now + ms(terms.delay))
         host.delays[queue] = ms(terms.delay)
 

@@ -119,22 +119,6 @@ def test_delay_that_autothrottle_sets(shared: Shared) -> None:
     assert two.on_network == [f"{A}/2", f"{A}/3"]
 
 
-def test_visiting_hours(shared: Shared) -> None:
-    """No worker takes a request of a host before its Visit-time begins, and then it goes at once."""
-    # It is 12:00.
-    one, two = (
-        begun(shared, "User-agent: *\nVisit-time: 1201-1300"),
-        WorkerCrawl(shared),
-    )
-    for _ in range(11):
-        for crawl in (one, two):
-            crawl.settle(2.7)
-            assert not crawl.engine.in_progress
-    for crawl in (one, two):
-        crawl.settle(1)
-    assert one.on_network + two.on_network == [f"{A}/1"]
-
-
 @pytest.mark.parametrize("late", ["https://a.example/robots.txt", f"{A}/image"])
 def test_what_comes_late_gets_its_turn(shared: Shared, late: str) -> None:
     """On a host with a Crawl-delay, the robots.txt of a second origin gets its turn, and so does an

@@ -119,7 +119,7 @@ def test_ready_host_behind_many_that_wait(shared: Shared) -> None:
     assert "goes" in [pop(worker) for _ in range(5)]
 
 
-# What a host waits for. ``test_delays.py`` has what settings, visiting hours and pauses say.
+# What a host waits for. ``test_delays.py`` has what settings and pauses say.
 
 
 def let_wait(shared: Shared, one: Worker, two: Worker, reason: str) -> None:

@@ -51,7 +51,6 @@ terms = st.builds(
     Terms,
     holds=st.sampled_from([5.0, 300.0, 300.0]),
     delay=st.sampled_from([0.0, 0.0, 1.0, 7.0]),
-    opens=st.sampled_from([0.0, 0.0, 0.0, 20.0]),
 )
 
 
@@ -79,7 +78,6 @@ class SharedQueueMachine(RuleBasedStateMachine):
             self.start_a_worker()
         for queue, each in zip((PAGES, SECURE, OTHER), known, strict=True):
             if each is not None:
-                each = each._replace(opens=0.0)
                 self.say_known(self.members[0], queue, each)
 
     def call(

@@ -115,7 +115,7 @@ def test_the_order_of_questions_does_not_matter(case: Case) -> None:
         lambda robots: robots.decide(url, agents),
         lambda robots: robots.crawl_delay(agents),
         lambda robots: robots.request_rate(agents),
-        lambda robots: robots.visit_time("*"),
+        lambda robots: robots.pace("*"),
         lambda robots: (robots.groups, robots.sitemaps),
     ]
     for dialect in DIALECTS:

@@ -156,15 +156,16 @@ class RobotsTxtCache:
             file = self._memory.get(origin)
             if file is None or not file.entry.has_tdmrep:
                 result = await self._result(url, causes, check=self._check)
+                # robots.txt may have been fetched again meanwhile.
+                file = self._memory.get(origin)
                 before = known.entry if file is None else file.entry
                 now = self._now()
                 entry = with_tdmrep(before, result, now)
                 # The requests that wait may have their turn only after another delay.
                 holds = self._delay_of(known.robots) + _JUST_NOW
                 entry = replace(entry, expires=max(entry.expires, now + holds))
-                is_of_server = result.is_of_server and entry.result.is_of_server
-                if self._store is not None and is_of_server:
-                    self._store.put(origin, entry)
+                if result.is_of_server:
+                    self._put(origin, entry)
                 learned = self._monotonic() if file is None else file.learned
                 file = self._memory.put(origin, entry, learned)
                 self._report_tdmrep(result, file)
@@ -226,14 +227,17 @@ class RobotsTxtCache:
         return found
 
     async def _fetch(self, origin: Origin, causes: Causes, known: Entry | None) -> File:
-        """Fetch robots.txt, and store it if a server has answered. A failure may be one of this crawler
-        alone, and must not keep others from asking for themselves.
-        """
         result = await self._result(origin.robotstxt_url, causes)
         entry = self._renewed(origin, result, known)
-        if self._store is not None and result.is_of_server:
-            self._store.put(origin, entry)
+        self._put(origin, entry)
         return self._keep(origin, entry)
+
+    def _put(self, origin: Origin, entry: Entry) -> None:
+        """Store *entry* if a server has answered. A failure may be one of this crawler alone, and must
+        not keep others from asking for themselves.
+        """
+        if self._store is not None and entry.result.is_of_server:
+            self._store.put(origin, entry)
 
     async def _result(
         self, url: str, causes: Causes, check: Check | None = None

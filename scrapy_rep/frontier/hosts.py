@@ -360,11 +360,11 @@ class Hosts:
         """Raise RobotsDenied if robots.txt, or an override, forbids a request of this package to
         *origin*, as if it were of a spider.
         """
+        if (used := self.override_for(origin)) is not None:
+            self._reporter.override_used(used, origin)
         override, known = self.override(origin), None
         if override is None:
             known = await self.cache.robots(origin, causes)
-        else:
-            self._reporter.override_used(override, origin)
         robots = known.robots if known is not None else override and override.robots
         if robots is None:
             return

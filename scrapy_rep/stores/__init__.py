@@ -25,8 +25,8 @@ class Store(ABC):
     """Keeps bytes by key for crawls that share it.
 
     A *key* is an origin, such as ``https://example.com``. All methods may be called from several
-    threads at once, and by several processes. They raise StoreError if a disk or a network fails. Then the crawl goes on without
-    the store, and calls it again after some seconds.
+    threads at once, and by several processes. They raise StoreError if a disk or a network fails.
+    Then the crawl goes on without the store, and calls it again after some seconds.
     """
 
     @abstractmethod

@@ -386,6 +386,25 @@ async def test_a_tdmrep_that_is_needed_twice_is_fetched_once() -> None:
 
 
 @coroutine_test
+async def test_a_robotstxt_that_comes_meanwhile() -> None:
+    """A robots.txt that is fetched again while tdmrep.json is under way is the one that counts."""
+    cached = mining()
+    landing: Deferred[AccessResult] = Deferred()
+    cached.fetcher.answers[TDMREP_URL] = landing
+    learning = asyncio.ensure_future(cached.learn())
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert cached.fetcher.asked[-1] == TDMREP_URL
+    later = replace(entry(ROBOTS_URL, b""), fetched=time.time() + 1)
+    cached.keep(later)
+    landing.callback(result(TDMREP_URL, TDMREP))
+    known = await asyncio.wait_for(learning, 10)
+    assert known.entry.fetched == later.fetched
+    assert known.robots.is_allowed("http://example.com/private", ("mybot",))
+    assert known.entry.tdmrep.body == TDMREP
+
+
+@coroutine_test
 async def test_a_delay_after_tdmrep() -> None:
     """What is known holds until the requests that wait have had their turn, after the delay that follows
     the request for tdmrep.json.

@@ -163,7 +163,9 @@ class State(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """The cache entry for the robots.txt of an origin. Times are in seconds since the epoch."""
+    """The cache entry of an origin: for its robots.txt, and its tdmrep.json if a crawl needs that.
+    Times are in seconds since the epoch.
+    """
 
     result: AccessResult
     """The result of the last fetch."""

@@ -31,7 +31,7 @@ from scrapy_rep.ledger.writer import LedgerWriter, prepare, snapshot
 from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 from scrapy_rep.record import Layer, Subject, Verdict, made, storable
-from scrapy_rep.settings import OBEY, RepSettings, recorded
+from scrapy_rep.settings import LEDGER_LEVEL, OBEY, RepSettings, recorded
 
 if TYPE_CHECKING:
     from scrapy import Request, Spider
@@ -60,10 +60,14 @@ class Ledger:
 
     def __init__(self, crawler: Crawler) -> None:
         settings = RepSettings.of(crawler)
+        self._logger = CrawlLog(__name__, crawler)
         if settings.ledger is None:
+            if crawler.settings.get(LEDGER_LEVEL) is not None:
+                self._logger.warning(
+                    "REP_LEDGER_LEVEL has no effect without REP_LEDGER, the file of the ledger"
+                )
             raise NotConfigured
         self._crawler = crawler
-        self._logger = CrawlLog(__name__, crawler)
         self._settings = settings
         self._identity = Identity.of(crawler)
         spider = crawler.spider or crawler.spidercls

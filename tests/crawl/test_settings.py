@@ -103,12 +103,16 @@ def test_a_ledger_of_another_version(site: Site, tmp_path: Path) -> None:
 
 def test_names_that_are_no_settings(mode: str, tmp_path: Path) -> None:
     """Each unknown REP_ name causes one warning with the nearest known name, and the crawl goes
-    on. An empty REP_LEDGER means that there is none.
+    on. An empty REP_LEDGER means that there is none, and one warning says that its level has no
+    effect then.
     """
-    wrong = ["REP_CRAWL_DELAYS=1", "REP_XYZZY=1", "REP_LEDGER="]
+    wrong = ["REP_CRAWL_DELAYS=1", "REP_XYZZY=1", "REP_LEDGER=", "REP_LEDGER_LEVEL=all"]
     shown = "\n".join(shown_by_spider(tmp_path, mode, *wrong))
     nothing = "is not a setting of scrapy-rep and has no effect."
     meant = " Did you mean REP_CRAWL_DELAY?\n"
     assert shown.count(f"WARNING: REP_CRAWL_DELAYS {nothing}{meant}") == 1
     assert shown.count(f"WARNING: REP_XYZZY {nothing}\n") == 1
+    assert (
+        shown.count("WARNING: REP_LEDGER_LEVEL has no effect without REP_LEDGER") == 1
+    )
     assert "Spider closed (finished)" in shown

@@ -104,6 +104,7 @@ class Ledger:
             time.time(),
         )
         self._writer = LedgerWriter(self._path, crawl)
+        self._traffic.open()
         connect = self._crawler.signals.connect
         connect(self._robotstxt_known, ours.robotstxt_known)
         connect(self._decided, ours.rep_decided)

@@ -72,14 +72,19 @@ def _sooner(
 
 
 class Traffic:
-    """Adds up what is counted and measured, until the ledger takes it.
+    """Adds up what is counted and measured, until the ledger takes it; without one, nothing is.
 
     Each method that notes something has the time ``now``, in seconds since the epoch.
     """
 
     def __init__(self) -> None:
+        self._is_open = False
         self._hours: dict[tuple[str, int], OfHour] = {}
         self._minutes: dict[int, OfMinute] = {}
+
+    def open(self) -> None:
+        """Begin to add up: from now on, :meth:`take` is called again and again."""
+        self._is_open = True
 
     def take(self) -> list[OfHour | OfMinute]:
         """Return what was noted since the last call, one row for each origin and hour, and one for
@@ -123,13 +128,15 @@ class Traffic:
         self._add(OfHour(origin, hour, pause=pause, resumed=known))
 
     def _add(self, more: OfHour) -> None:
-        key = more.origin, more.hour
-        before = self._hours.get(key)
-        self._hours[key] = before.plus(more) if before else more
+        if self._is_open:
+            key = more.origin, more.hour
+            before = self._hours.get(key)
+            self._hours[key] = before.plus(more) if before else more
 
     def _add_to_minute(self, more: OfMinute) -> None:
-        before = self._minutes.get(more.minute)
-        self._minutes[more.minute] = before.plus(more) if before else more
+        if self._is_open:
+            before = self._minutes.get(more.minute)
+            self._minutes[more.minute] = before.plus(more) if before else more
 
 
 def _begin(now: float, seconds: int) -> int:

@@ -249,7 +249,7 @@ def test_what_was_denied_alone(site: Site, tmp_path: Path) -> None:
 
 def test_nothing_is_obeyed(site: Site, tmp_path: Path) -> None:
     """The ledger of a crawl with ROBOTSTXT_OBEY = False records that pages were fetched
-    regardless of robots.txt.
+    regardless of robots.txt, and so does the headline of its report.
     """
     host = site_with_everything(site)
     path = tmp_path / "ledger.sqlite"
@@ -271,6 +271,10 @@ def test_nothing_is_obeyed(site: Site, tmp_path: Path) -> None:
         {"layer": "override", "reason": "ROBOTSTXT_OBEY"},
         {"layer": "override", "reason": "REP_NOINDEX"},
     ]
+    with closing(Ledgers([str(path)], Limits())) as ledgers:
+        headline = overall(ledgers, 0.0)["headline"]
+    pages = len(host.pages)
+    assert headline == f"{pages} pages were fetched because of an override"
 
 
 def test_media(site: Site, tmp_path: Path) -> None:

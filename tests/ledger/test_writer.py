@@ -245,9 +245,11 @@ def test_traffic(path: Path, is_each_alone: bool) -> None:
     """Pages are counted by host and hour. Of the gaps of an hour, the shortest for its delay is
     kept; so is that of the pauses. They are added up in memory, and are one row for each host and
     hour; the same is in the ledger if it was written after each event, while the crawl ran. Counts
-    are no records.
+    are no records. Before the ledger is open, nothing is added up.
     """
     writer, traffic = started(path), Traffic()
+    traffic.note_page(B, 7, 7301)
+    traffic.open()
 
     def write() -> int:
         taken = traffic.take()
@@ -296,6 +298,7 @@ def test_the_views(path: Path) -> None:
     the shortest gaps, beside what was asked for.
     """
     traffic = Traffic()
+    traffic.open()
     day = 24 * 3600
     for now in (0, 3600, day):
         traffic.note_page(A, 100, now)

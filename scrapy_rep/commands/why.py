@@ -246,10 +246,10 @@ class _Answer:
         }
 
     def _crawl(self, ledger: Ledger, crawl: int) -> dict[str, Any] | None:
-        key = ledger.path, crawl
-        if key not in self._crawls and (found := ledger.crawls.get(crawl)):
-            self._crawls[key] = found
-        return self._crawls.get(key)
+        found = ledger.crawls.get(crawl)
+        if found is not None:
+            self._crawls[ledger.path, crawl] = found
+        return found
 
     def _robotstxt(self, ledger: Ledger, snapshot: int | None) -> dict[str, Any] | None:
         """Return a robots.txt, with its number in this answer."""

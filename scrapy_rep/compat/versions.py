@@ -73,16 +73,6 @@ def shared_component(crawler: Crawler, kind: Callable[[Crawler], _T]) -> _T:
     return found
 
 
-async def sleep(seconds: float) -> None:
-    """Wait for *seconds*, with a reactor or without (Scrapy 2.18 has such a function)."""
-    over: Deferred[None] = Deferred()
-    timer = scrapy_asyncio.call_later(seconds, over.callback, None)
-    try:
-        await maybe_deferred_to_future(over)
-    finally:
-        timer.cancel()
-
-
 class StillRuns(Exception):
     """A call on a *thread* has not returned in time. The thread goes on."""
 

@@ -426,6 +426,8 @@ class Frontier:
         *is_stranger*: it is for the robots.txt of another host, which redirects it. Raises
         SpiderClosing, or BackingOff if its host has asked for too long a pause.
         """
+        if self.leases is not None:
+            self.leases.hear_of_pauses(request)
         found = self._in_flight.get(request)
         if found is not None:
             is_up = self.core.network.gone_since is None

@@ -159,6 +159,13 @@ class Leased:
 
     # Back-off.
 
+    def hear_of_pauses(self, request: Request) -> None:
+        """Learn of the pauses that hosts have asked other workers for, unless the last call was just
+        now: *request* is about to be sent.
+        """
+        if self.has_turn(request) and not self._worker.is_up_to_date:
+            self._worker.exchange()
+
     def back_off(self, host: str, pause: float, own: float) -> None:
         """Tell the other workers that *host* has asked for a pause."""
         self._worker.back_off(host, pause, own)

@@ -52,6 +52,10 @@ AT_ONCE = 100
 # none is popped, since its callback would make even more.
 MAX_UNSENT = 1000
 
+# A worker whose last call began within these seconds knows the pauses of hosts well enough to send a
+# request. If calls take longer, it counts for as many calls as their answers do.
+_JUST_NOW = 0.02
+
 # For how many times as long as a call takes the number of requests that it returns is used.
 _COUNT_HOLDS = 10
 
@@ -317,6 +321,7 @@ class Worker:
         """The seconds after which the lease is renewed at the latest. Each call renews it."""
 
         self._renewed_at = float("-inf")
+        self._took = 0.0
         self.generation = 0
         """The number of times that the server has registered this worker: once at the start,
         and again after its lease had expired, and other workers got what it had."""
@@ -447,6 +452,12 @@ class Worker:
         return self._clock.monotonic() < self._renewed_at + self._lease / 1000
 
     @property
+    def is_up_to_date(self) -> bool:
+        """Whether the last call was just now."""
+        age = self._clock.monotonic() - self._renewed_at
+        return age < max(_JUST_NOW, _COUNT_HOLDS * self._took)
+
+    @property
     def renews_at(self) -> float:
         """When the lease is renewed at the latest."""
         return self._renewed_at + self.renews_every
@@ -566,7 +577,8 @@ class Worker:
         # A number of requests is used for some time, so a distant server is seldom asked for it
         # alone.
         now = self._clock.monotonic()
-        self._counted_until = now + _COUNT_HOLDS * (now - began)
+        self._took = now - began
+        self._counted_until = now + _COUNT_HOLDS * self._took
         seen, self._count, is_healed, is_new, *found = found
         self.generation += is_new
         if is_healed:

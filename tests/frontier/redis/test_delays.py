@@ -208,6 +208,22 @@ def test_pause_of_two_workers(shared: Shared) -> None:
     assert 2 <= shared.clock.monotonic() - start <= 3
 
 
+def test_pause_between_pop_and_sending(shared: Shared) -> None:
+    """A request that a worker has popped is not sent if its host has asked another worker for a pause
+    since. If the last call was just now, the worker makes none for that.
+    """
+    one, two = begun(shared, CONCURRENT_REQUESTS=1), WorkerCrawl(shared)
+    two.push_pages(2, 3)
+    early, late = two.queue.pop(), two.queue.pop()
+    with mock.patch.object(two.queue._worker, "exchange", side_effect=AssertionError):
+        two.start(early)
+    assert two.on_network == [early.url]
+    one.serve(status=429, Retry_After="20")
+    shared.advance(0.05)
+    two.start(late)
+    assert two.on_network == [early.url]
+
+
 def test_a_worker_that_starts_after_a_pause(shared: Shared) -> None:
     """After a pause, a worker that has started since sends nothing to the host beside the request of
     another one.

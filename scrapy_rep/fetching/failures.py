@@ -156,16 +156,14 @@ def _collect(
     if id(error) in seen or len(seen) == _MAX_ERRORS:
         return
     seen.add(id(error))
-    causes: list[object] = [error.__cause__]
+    # The latter is of Twisted's CannotListenError.
+    causes: list[object] = [error.__cause__, getattr(error, "socketError", None)]
     # Twisted keeps causes in a list of failures, an exception group in a tuple, without
     # ``raise ... from``.
     for name in ("reasons", "exceptions"):
         several = getattr(error, name, None)
         if isinstance(several, (list, tuple)):
             causes += [getattr(each, "value", each) for each in several[:_MAX_ERRORS]]
-    causes.append(
-        getattr(error, "socketError", None)
-    )  # Of Twisted's CannotListenError.
     for cause in causes if depth else ():
         if isinstance(cause, BaseException):
             _collect(cause, found, seen, depth - 1, with_context)

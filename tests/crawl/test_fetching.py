@@ -183,12 +183,12 @@ NAMES = ("everyone", "defaultbot", "spiderbot", "MJ12bot")
 
 def test_requests_by_several_names(site: Site, mode: str) -> None:
     """``spider.user_agent`` has priority over USER_AGENT, and the User-Agent header of a request
-    over both; that of a browser follows the rules for ``*``. All requests share one robots.txt.
+    over both; that of a browser follows the group of USER_AGENT. All requests share one robots.txt.
     """
     groups = {name: f"User-agent: {name}\nDisallow: /{name}\n" for name in NAMES}
     host = site.add("".join(groups.values()).replace("agent: everyone", "agent: *"))
     browser = "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"
-    follows = {"": "spiderbot", "MJ12bot/1.4": "MJ12bot", browser: "everyone"}
+    follows = {"": "spiderbot", "MJ12bot/1.4": "MJ12bot", browser: "defaultbot"}
     requests = [
         {
             "url": host.url(f"/{path}?{follows[header]}"),

@@ -240,8 +240,8 @@ def test_giving_up(site: Site, mode: str) -> None:
     """After REP_WAIT_MAX, errbacks get RobotsDenied. Before that, robots.txt is fetched once more,
     even if it is not due yet. At the beginning, the log says how many requests wait, how long, and
     when robots.txt is tried again; at the end, how many are given up. If connections are refused or
-    the host name is unknown, requests are refused at once, after a second attempt. Meanwhile, those
-    of another host are sent.
+    the host name is unknown, requests are refused after two attempts, and two more. Meanwhile,
+    those of another host are sent.
     """
     down, refusing, other = site.add(DOWN), site.refusing(), site.add(RULES)
     nowhere = "http://nosuchhost.invalid"
@@ -262,7 +262,7 @@ def test_giving_up(site: Site, mode: str) -> None:
     assert "fetched again in 0:0" in first
     assert f"({len(ALLOWED)} in the queue)" in last
     exceptions = [key for key in result.stats if "robotstxt/exception_count" in key]
-    assert sum(result.stats[key] for key in exceptions) == 4
+    assert sum(result.stats[key] for key in exceptions) == 8
     for robotstxt, why in (
         (refusing.robotstxt, "no answer: connection refused"),
         (nowhere, "no answer: the host name could not be resolved"),

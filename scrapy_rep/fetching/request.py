@@ -51,8 +51,8 @@ class Fetch:
     """When the first of them was received."""
 
     is_stopped: bool = False
-    """Whether this package stopped the download: at the size limit, with a response, or at the time
-    limit, with none."""
+    """Whether this package stopped the download: at the size limit or for the status of an
+    overloaded server, with a response, or at the time limit, with none."""
 
     error: Exception | None = None
     """The error with which the download handler failed. Any other is of a component."""
@@ -62,8 +62,8 @@ class RobotsTxtRequest(Request):
     """A request that this package makes: for robots.txt, or for another file about a site.
 
     Of all HTTP requests, RobotsTxtMiddleware passes only these without a decision: it was made
-    before, for those that need one. It recognises them by their class, which ``replace()`` keeps; a spider could
-    copy a meta key to other requests.
+    before, for those that need one. It recognises them by their class, which ``replace()`` keeps; a
+    spider could copy a meta key to other requests.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

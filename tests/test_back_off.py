@@ -23,6 +23,30 @@ def test_what_is_no_number_of_seconds(name: str, value: float) -> None:
 
 
 @pytest.mark.parametrize(
+    ("named", "key"),
+    [
+        ("shop.example", "shop.example"), ("SHOP.example.", "shop.example"),
+        ("shop.example:8080", "shop.example"), ("https://me@shop.example:8080/a?b", "shop.example"),
+        ("::1", "[::1]"), ("[::1]", "[::1]"), ("[::1]:80", "[::1]"), ("http://[::1]:80/", "[::1]"),
+        ("127.0.0.1", "127.0.0.1"), ("bücher.example", "xn--bcher-kva.example"),
+    ],
+)  # fmt: skip
+def test_what_names_a_host(named: str, key: str) -> None:
+    """A host may be named as spiders have it: a URL, a name, an address, with a port or a dot."""
+    crawler = fake_crawler({}, {})
+    back_off(crawler, named, delay=30)
+    scope = Frontier.of(crawler).core.scopes[key]
+    assert scope.back_off is not None
+
+
+@pytest.mark.parametrize("named", [None, "", "a b", "http://", "mailto://x", "[::1"])
+def test_what_names_no_host(named: str | None) -> None:
+    """What names no host raises ValueError, so that no pause is lost in silence."""
+    with pytest.raises(ValueError, match="a host or a URL, not"):
+        back_off(fake_crawler({}, {}), named)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
     ("settings", "is_paused"),
     [({}, True), ({"REP_BACKOFF_MAX": 0}, False), ({"REP_DRY_RUN": True}, False)],
 )

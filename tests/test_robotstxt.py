@@ -204,7 +204,7 @@ async def test_an_exempt_request_keeps_to_pauses() -> None:
     request = Request("http://paused.example/", meta=EXEMPT)
     frontier = Frontier.of(crawler)
     (scope,) = frontier.scopes_of(frontier.key_of(request))
-    frontier.back_off(scope.key, 3600, None)
+    frontier.back_off([scope.key], 3600, None)
     with pytest.raises(RobotsDenied):
         await ask(mw, request)
     assert [each.reason for each in seen] == ["back-off"]

@@ -606,10 +606,10 @@ class Frontier:
         self.measures.asked(request, found.ticket, before)
 
     def back_off(
-        self, scopes: str | Iterable[str], delay: float | None, cap: float | None
+        self, keys: Iterable[str], delay: float | None, cap: float | None
     ) -> None:
-        """Pause *scopes*: see :func:`scrapy_rep.back_off`."""
-        for key in [scopes] if isinstance(scopes, str) else scopes:
+        """Pause the scopes of *keys*: see :func:`scrapy_rep.back_off`."""
+        for key in keys:
             scope = self.core.scope(key)
             self.pauses.back_off(scope, delay, cap, self.clock.monotonic())
         self.flush()

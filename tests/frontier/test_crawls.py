@@ -161,7 +161,7 @@ def test_a_pause_while_a_request_waits_in_its_slot(closes: bool) -> None:
         crawl.pass_time(1)
     (slot,) = crawl.downloader.slots.values()
     request, result = slot.queue[0]
-    crawl.frontier.back_off("a.example", 100, None)
+    crawl.frontier.back_off(["a.example"], 100, None)
     assert not slot.queue
     crawl.pass_time(40)
     if closes:

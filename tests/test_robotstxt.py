@@ -56,8 +56,8 @@ def asked(crawler: Crawler) -> list[str]:
 # Verdicts.
 
 LONG = f"{SITE}/{'a' * 70_000}"
-BY_LINE_2 = f"Forbidden by {ROBOTS_URL}, line 2 (disallow: /private/)"
-NO_HOST = "Forbidden by scrapy-rep (bad-url: the host or port of the URL can't be read)"
+BY_LINE_2 = f"Refused by {ROBOTS_URL}, line 2 (disallow: /private/)"
+NO_HOST = "Refused by scrapy-rep (bad-url: the host or port of the URL can't be read)"
 SCHEMES = ("data:,x", "file:///tmp/x", "s3://bucket/key", "ftp://example.com/private/")
 BAD_URLS = (
     "http://a|b/",
@@ -89,11 +89,11 @@ CASES = {
         f"{SITE}/a/../private/1", f"{BY_LINE_2}, as {PRIVATE}"
     ),
     "forbidden, as the fetch of robots.txt has failed": Case(
-        PUBLIC, f"Forbidden by {ROBOTS_URL} (unreachable: no answer", robots=None
+        PUBLIC, f"Refused by {ROBOTS_URL} (unreachable: no answer", robots=None
     ),
     "too long for its rules": Case(
         LONG,
-        f"Forbidden by {ROBOTS_URL} (too-long: the URL is too long",
+        f"Refused by {ROBOTS_URL} (too-long: the URL is too long",
         robots=b"User-agent: *\nDisallow: /*?private=",
     ),
     "long": Case(LONG[:60_000], "sent", robots=b"User-agent: *\nDisallow: /*?private="),
@@ -109,7 +109,7 @@ CASES = {
     ),
     "forbidden by an override": Case(
         PUBLIC,
-        "Forbidden by REP_OVERRIDES['example.com'], line 2 (disallow: /)",
+        "Refused by REP_OVERRIDES['example.com'], line 2 (disallow: /)",
         {"example.com": "User-agent: *\nDisallow: /"},
         robots=None,
     ),

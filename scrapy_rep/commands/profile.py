@@ -114,7 +114,7 @@ def decision_record(
 
 def _why(decision: Decision, profile: Profile | None) -> str:
     """Return the reason of a decision in words, on one line."""
-    rule, (words, setting) = decision.rule, words_of(decision.reason)
+    rule, (words, setting, _) = decision.rule, words_of(decision.reason)
     if decision.reason is not Reason.CRAWL_DELAY:
         words = "" if rule else words
     elif profile is not None:

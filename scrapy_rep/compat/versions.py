@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pydispatch import dispatcher
 from scrapy import signals
 from scrapy.core import downloader
 from scrapy.settings import SETTINGS_PRIORITIES
@@ -29,6 +31,23 @@ HAS_ROBOTS_PARSED_SIGNAL = hasattr(signals, "robots_parsed")
 
 # Older versions record the moments of download slots on the wall clock.
 _SLOTS_HAVE_WALL_CLOCK = getattr(downloader, "time", None) is time.time
+
+
+def package_version() -> str:
+    """The version of this package."""
+    try:
+        return version("scrapy-rep")
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def connect_first(crawler: Crawler, receiver: Callable[..., Any], signal: Any) -> None:
+    """Connect *receiver* to *signal* before all others: of several that close the spider when it is
+    idle, Scrapy takes the reason of the last.
+    """
+    crawler.signals.connect(receiver, signal)
+    receivers = dispatcher.getReceivers(crawler.signals.sender, signal)
+    receivers.insert(0, receivers.pop())
 
 
 def slot_moment(moment: float) -> float:

@@ -9,7 +9,6 @@ import re
 import time
 from datetime import datetime, timezone
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from scrapy.utils.asyncio import create_looping_call
 
 from scrapy_rep import meta, stats
 from scrapy_rep import signals as ours
-from scrapy_rep.compat.versions import run_in_thread
+from scrapy_rep.compat.versions import package_version, run_in_thread
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.fetching.identity import Identity, default_header
 from scrapy_rep.fetching.request import RobotsTxtRequest
@@ -234,12 +233,8 @@ def _path(setting: str, spider: str) -> Path:
 
 
 def _versions() -> dict[str, str]:
-    try:
-        package = version("scrapy-rep")
-    except PackageNotFoundError:
-        package = "not installed"
     return {
-        "scrapy-rep": package,
+        "scrapy-rep": package_version(),
         "Scrapy": scrapy.__version__,
         "Twisted": twisted.__version__,
         "Python": platform.python_version(),

@@ -89,7 +89,7 @@ class Alarms:
                 function(*args)
             except Exception:
                 logger.exception(
-                    "Error in a timer of scrapy-rep: some requests may wait too long. Other "
-                    "timers are not affected. Please report the traceback"
+                    "Error in a timer: this is a bug of scrapy-rep. Restart the crawl if requests "
+                    "wait too long, and report the traceback"
                 )
         self._set_timer()

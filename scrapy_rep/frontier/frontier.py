@@ -611,7 +611,8 @@ class Frontier:
         """Pause the scopes of *keys*: see :func:`scrapy_rep.back_off`."""
         for key in keys:
             scope = self.core.scope(key)
-            self.pauses.back_off(scope, delay, cap, self.clock.monotonic())
+            now = self.clock.monotonic()
+            self.pauses.back_off(scope, delay, cap, now, "is paused by the spider")
         self.flush()
 
     # The network of the crawler itself.
@@ -761,10 +762,9 @@ class Frontier:
         if settings.getpriority(name) == SETTINGS_PRIORITIES["default"]:
             name = "SCHEDULER_PRIORITY_QUEUE"
         self._logger.warning(
-            "Requests that wait for a robots.txt or for the delay of their host take places "
-            "of CONCURRENT_REQUESTS and slow down other hosts, because %(name)s is %(value)s. "
-            "To make them wait in the queue, use Scrapy's scheduler with "
-            'SCHEDULER_PRIORITY_QUEUE = "scrapy_rep.HostQueue".',
+            'Use Scrapy\'s scheduler with SCHEDULER_PRIORITY_QUEUE = "scrapy_rep.HostQueue": '
+            "because %(name)s is %(value)s, requests that wait for a robots.txt or for the delay "
+            "of their host take places of CONCURRENT_REQUESTS and slow down other hosts",
             name=name,
             value=settings[name],
         )
@@ -811,7 +811,7 @@ class Frontier:
             if each.seconds:
                 self._logger.info(
                     "%(host)s held up the crawl for %(time)s, with a delay of %(delay)g s "
-                    "(requests: %(requests)d)",
+                    "(requests: %(requests)d). REP_CRAWL_DELAY_MAX skips hosts with a longer one",
                     host=each.key,
                     time=duration(each.seconds),
                     requests=each.requests,

@@ -132,6 +132,8 @@ class Hosts:
         """Those that have not ended."""
         self._next_end = min((each.ends for each in self._overrides), default=inf)
         crawler.signals.connect(self._end_overrides, signals.spider_opened)
+        self._download_delay = crawler.settings.getfloat("DOWNLOAD_DELAY")
+        self._has_logged_delay = False
         self._delayed: set[int] = set()
         self._skipped: set[int] = set()
 
@@ -238,8 +240,10 @@ class Hosts:
         ago = max(self._clock.time() - fetched, 0.0)
         since = max(now - ago, self._resumed_at)
         self._core.set_delay(scope, origin, delay, now, since=since)
-        if delay and self.report_delay(origin, pace) and delay > _LONG_DELAY:
-            self._frontier.alarms.at(now + _LOG_AFTER, self._log_delay, scope)
+        if delay and self.report_delay(origin, pace):
+            self._log_first_delay(origin, delay)
+            if delay > _LONG_DELAY:
+                self._frontier.alarms.at(now + _LOG_AFTER, self._log_delay, scope)
 
     def report_delay(self, origin: Origin, pace: Pace) -> bool:
         """Report once that *origin* asks for a delay. Return whether that is new."""
@@ -525,6 +529,18 @@ class Hosts:
             origin=origin,
             delay=delay,
             most=self._settings.crawl_delay_max,
+        )
+
+    def _log_first_delay(self, origin: Origin, delay: float) -> None:
+        """Say of the first host that slows the crawl down that it does."""
+        if self._has_logged_delay or delay <= self._download_delay:
+            return
+        self._has_logged_delay = True
+        self._logger.info(
+            "%(origin)s asks for %(delay)g s between requests: requests to it wait for that. Further "
+            "hosts with a delay are named only if they hold up the crawl (REP_CRAWL_DELAY)",
+            origin=origin,
+            delay=delay,
         )
 
     def _log_delay(self, scope: Scope) -> None:

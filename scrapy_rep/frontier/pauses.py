@@ -67,7 +67,7 @@ class Pauses:
         leases = self._frontier.leases
         if status in ASKS_FOR_PAUSE:
             asked, said = pause_in(status, headers, self._clock.time())
-            if self.back_off(scope, asked, None, sent_at):
+            if self.back_off(scope, asked, None, sent_at, f"answered {said}"):
                 where = origin_at(request.url, request)
                 self._reporter.slowed("back-off", said, where, request.url)
         elif scope.back_off is not None:
@@ -76,11 +76,16 @@ class Pauses:
             self._note_success(scope, sent_at)
 
     def back_off(
-        self, scope: Scope, delay: float | None, cap: float | None, sent_at: float
+        self,
+        scope: Scope,
+        delay: float | None,
+        cap: float | None,
+        sent_at: float,
+        why: str,
     ) -> bool:
         """Pause *scope*, for *delay* seconds or up to *cap* seconds (``REP_BACKOFF_MAX``), by the
-        answer to a request that was sent at *sent_at*. Return whether that is not part of the last
-        pause.
+        answer to a request that was sent at *sent_at*. *why* is for the log. Return whether that is not
+        part of the last pause.
         """
         now = self._clock.monotonic()
         is_first = scope.back_off is None
@@ -104,7 +109,7 @@ class Pauses:
         if is_first and scope.key not in self._paused:
             self._paused.add(scope.key)
             collected.inc_value(stats.BACK_OFF_HOSTS)
-        self._log_pause(scope, pause, is_first=is_first)
+        self._log_pause(scope, pause, why, is_first=is_first)
         return is_new
 
     def paused_elsewhere(
@@ -141,10 +146,10 @@ class Pauses:
         if scope.back_off is None:
             return f"{scope.key} asked for a pause"
         left = duration(scope.back_off.until - now)
-        since = duration(now - scope.back_off.since)
+        wanted = duration(scope.back_off.until - scope.back_off.since)
         return (
-            f"{scope.key} has answered only 429 or 503 for {since}, and is asked again in {left} "
-            f"at the earliest (REP_WAIT_MAX is {self._settings.wait_max:g})"
+            f"{scope.key} wants {wanted} of pauses in all, over REP_WAIT_MAX "
+            f"({self._settings.wait_max:g} s), and is asked again in {left} at the earliest"
         )
 
     def _note_success(self, scope: Scope, sent_at: float) -> None:
@@ -159,25 +164,28 @@ class Pauses:
                 pauses=found.pauses,
             )
 
-    def _log_pause(self, scope: Scope, pause: float, *, is_first: bool) -> None:
+    def _log_pause(
+        self, scope: Scope, pause: float, why: str, *, is_first: bool
+    ) -> None:
         found, now = scope.back_off, self._clock.monotonic()
         assert found is not None
         if self._core.is_backing_off_too_long(scope, now) and not found.is_long:
             found.is_long = True
             self._logger.warning(
-                "%(host)s asks for a pause of %(pause)s, and has answered only 429 or 503 for "
-                "%(time)s: requests to it are refused. When the pause is over, one request asks "
-                "whether it is back (REP_WAIT_MAX is %(most)g)",
+                "%(host)s %(why)s, and wants %(time)s of pauses in all, over REP_WAIT_MAX "
+                "(%(most)g s): requests to it are refused. When the pause is over, one request "
+                "asks whether it is back",
                 host=scope.key,
-                pause=duration(pause),
-                time=duration(now - found.since),
+                why=why,
+                time=duration(found.until - found.since),
                 most=self._settings.wait_max,
             )
         elif is_first:
             self._logger.info(
-                "%(host)s asks for a pause: it gets no request for %(pause)s, then "
-                "one at a time, and one more after each success (REP_BACKOFF_MAX)",
+                "%(host)s %(why)s: it gets no request for %(pause)s, then "
+                "one at a time, and one more after each success",
                 host=scope.key,
+                why=why,
                 pause=duration(pause),
             )
 

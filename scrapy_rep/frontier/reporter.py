@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from scrapy import signals
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.access.overrides import Override
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.origins import Origin
+
+_NO_ENTRY = frozenset({401, 403})
 
 BY_USER = Decision(True, None, None, Reason.OVERRIDE)
 ROBOTS_TXT = Decision(True, None, None, Reason.ROBOTS_TXT)
@@ -115,7 +118,7 @@ class Case(NamedTuple):
     def message(self, decision: Decision) -> str:
         """Return the message of the error that refuses the request."""
         if decision.reason is Reason.BACK_OFF:
-            return f"Refused ({decision.reason}): {self.why}"
+            return f"Refused by {decision.reason}: {self.why}"
         if self.override is not None:
             why = f"REP_OVERRIDES[{self.override.pattern!r}]{self.override.note}"
         elif self.origin is not None:
@@ -126,7 +129,7 @@ class Case(NamedTuple):
             kind, pattern, line = decision.rule
             why += f", line {line} ({kind}: {pattern})"
             if decision.reason is not Reason.RULE:
-                words, setting = REASONS[decision.reason]
+                words, setting, _ = REASONS[decision.reason]
                 why += f": {words} ({setting})"
         else:
             more = REASONS[decision.reason].text
@@ -143,7 +146,7 @@ class Case(NamedTuple):
                 else "requested by a browser"
             )
             why += f"; {self.request.url} {how} from {self.via.page}"
-        return f"Forbidden by {why}"
+        return f"Refused by {why}"
 
 
 class DecisionReporter:
@@ -165,8 +168,12 @@ class DecisionReporter:
         self._reports_all = self._has_ledger and settings.ledger_level == "all"
         self._overrides_in_use: set[str] = set()
         self._withheld = Withheld(crawler)
+        self._locked = 0
+        """The number of robots.txt that answered 401 or 403, and so allow everything."""
+
         self._purposes = Purposes.of(crawler)
         self._is_dry_run = settings.dry_run
+        crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
     @classmethod
     def of(cls, crawler: Crawler) -> DecisionReporter:
@@ -314,16 +321,33 @@ class DecisionReporter:
                 chain=" -> ".join(result.redirects),
             )
         elif result.access is Access.UNAVAILABLE:
-            denying = known.robots.dialect.denying_statuses
-            self._logger.debug(
+            is_denying = result.status in known.robots.dialect.denying_statuses
+            level = logging.DEBUG
+            if result.status in _NO_ENTRY and not is_denying:
+                # A site that means to keep crawlers out may answer so.
+                level = logging.DEBUG if self._locked else logging.INFO
+                self._locked += 1
+            self._logger.log(
+                level,
                 "%(url)s: no robots.txt (%(result)s): everything is %(verdict)s",
                 url=url,
                 result=result,
-                verdict="forbidden" if result.status in denying else "allowed",
+                verdict="refused" if is_denying else "allowed (RFC 9309)",
             )
         else:  # Hosts logs more about an unreachable robots.txt.
-            message, access = "%(url)s is %(access)s (%(result)s)", result.access
+            is_read = result.access is Access.SUCCESSFUL
+            access = "fetched" if is_read else str(result.access)
+            message = "%(url)s is %(access)s (%(result)s)"
             self._logger.debug(message, url=url, access=access, result=result)
+
+    def _spider_closed(self) -> None:
+        if self._locked:
+            self._logger.info(
+                "robots.txt that answered 401 or 403: %(count)s. Everything is allowed there "
+                "(RFC 9309); ask the owner if you are in doubt, and refuse such a host with "
+                "REP_OVERRIDES",
+                count=f"{self._locked:,}",
+            )
 
     def _send(self, signal: object, **arguments: object) -> None:
         self._crawler.signals.send_catch_log(

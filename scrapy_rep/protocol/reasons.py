@@ -21,16 +21,33 @@ class Words(NamedTuple):
     setting: str = ""
     """The setting or meta key that changes such decisions, or an empty string."""
 
+    hint: str = ""
+    """What to do, where the setting alone says too little."""
+
+    @property
+    def advice(self) -> str:
+        """What the user of the crawler can do, as a part of a sentence; empty if nothing."""
+        return self.hint or (self.setting and f"{self.setting} changes this")
+
 
 _NOT_INDEXED = "the page must not be in an index"
 
+_PERMISSION = "only with the owner's permission: REP_OVERRIDES"
+
 REASONS = {
     "rule": Words("a rule matches", "REP_OVERRIDES"),
+    "disallowed": Words("robots.txt disallows", "REP_OVERRIDES", _PERMISSION),
     "no-rule": Words("no rule matches"),
     "no-group": Words("there is no group for this agent or for everyone"),
     "robots-txt": Words("robots.txt itself is always allowed"),
-    "unavailable": Words("the site gives out no robots.txt", "REP_OVERRIDES"),
-    "unreachable": Words("robots.txt is unreachable", "REP_OVERRIDES"),
+    "unavailable": Words(
+        "the site gives out no robots.txt", "REP_OVERRIDES", _PERMISSION
+    ),
+    "unreachable": Words(
+        "robots.txt is unreachable",
+        "REP_WAIT_MAX",
+        "crawl later, or raise REP_WAIT_MAX",
+    ),
     "override": Words("REP_OVERRIDES decides", "REP_OVERRIDES"),
     "bad-url": Words("the host or port of the URL can't be read"),
     "too-long": Words("the URL is too long to compare with so many rules with a *"),
@@ -63,8 +80,9 @@ REASONS = {
         for purpose in CATEGORIES
     },
 }
-"""The words for each reason that a decision can have; and for ``rel``, the reason ``nofollow``
-in the layer of that name, and ``pause``, the reason ``back-off`` of a pause that is kept."""
+"""The words for each reason that a decision can have; for ``rel``, the reason ``nofollow``
+in the layer of that name; for ``pause``, the reason ``back-off`` of a pause that is kept; and for
+``disallowed``, the reason ``rule`` of what is refused."""
 
 
 def words_of(reason: str, layer: str = "", verdict: str = "") -> Words:
@@ -73,6 +91,8 @@ def words_of(reason: str, layer: str = "", verdict: str = "") -> Words:
         reason = layer
     elif (reason, verdict) == ("back-off", "noted"):
         reason = "pause"
+    elif reason == "rule" and verdict in {"refused", "would-refuse"}:
+        reason = "disallowed"
     return REASONS.get(reason, Words(reason))
 
 

@@ -346,7 +346,10 @@ def test_a_host_that_is_back(site: Site, tmp_path: Path) -> None:
     check_fetched(host, probe, *more)
     assert result.stats["rep/backoff/seconds"] == pytest.approx(1, abs=0.01)
     assert result.stats["rep/denied/back-off"] == 1
-    assert len(result.lines("WARNING", host.name, "429", "REP_WAIT_MAX")) == 1
+    assert (
+        len(result.lines("WARNING", host.name, "answered 429", "over REP_WAIT_MAX"))
+        == 1
+    )
     assert len(result.lines("INFO", host.name, "answers again")) == 1
     query = "SELECT * FROM decision WHERE reason = 'back-off' AND verdict = 'noted'"
     (row,) = rows(ledger, query)

@@ -190,7 +190,7 @@ def test_the_log(site: Site, mode: str) -> None:
     result = crawl(starts, {"REP_BACKOFF_MAX": 60}, mode=mode)
     for level, *words in (
         ("INFO", "This is a dry run"),
-        ("INFO", "A start request would be refused"),
+        ("WARNING", "A start request would be refused"),
         ("INFO", "would be refused: 3 of the 6 requests of this run", "(rule)",
          "REP_OVERRIDES", f"at {host.origin} (3)"),
         ("WARNING", "Items that would be dropped: 2", "(noindex)"),

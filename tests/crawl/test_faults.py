@@ -60,7 +60,7 @@ def test_a_store_and_a_ledger(site: Site, fault: str, tmp_path: Path) -> None:
         check_obeyed(urls([*hosts, *more], "second"), [*hosts, *more], result)
         assert [len(host.robots_hits) for host in more] == [1] * 2
         assert result.stats["rep/store/errors"] > 0
-        (line,) = result.lines("WARNING")
+        (line,) = result.lines("WARNING", "storeclient")
         assert "store of robots.txt files fails" in line
         # On a full disk, a crawl goes on without its ledger: there may be room again.
         if fault not in {"a full disk", "no server"}:
@@ -105,6 +105,6 @@ def test_files_that_are_damaged_meanwhile(site: Site, tmp_path: Path) -> None:
     settings["REP_LEDGER_LEVEL"] = "all"
     result = run_crawl(asked, then=then, settings=settings)
     check_obeyed([*asked, *then], hosts, result)
-    assert len(result.lines("WARNING")) <= 2 + 1, result.log
+    assert len(result.lines("WARNING")) <= 3 + 1, result.log
     assert result.lines("WARNING", "ledger")
     assert result.lines("WARNING", "store of robots.txt files fails")

@@ -498,7 +498,7 @@ def test_what_was_withheld(site: Site) -> None:
     settings = {"REP_BACKOFF_MAX": 60, "REP_PURPOSES": ["train-ai"], "REP_REL": ["ugc"]}
     result = run_crawl(map(host.url, paths), spider=PAGES, settings=settings)
     at_once = {
-        "INFO: A start request is refused": "/private/",
+        "WARNING: A start request is refused": "/private/",
         "WARNING: The first item is dropped": "",
     }
     at_the_end = {

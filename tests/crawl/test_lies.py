@@ -395,8 +395,9 @@ def check_hosts(
     for reason, number in Counter(denied.values()).items():
         assert result.stats[f"rep/denied/{reason}"] == number
     assert result.stats["robotstxt/forbidden"] == len(denied)
-    logged, refusals = result.lines("WARNING"), result.lines("DEBUG", "Forbidden by")
-    missing = result.lines("DEBUG", ": no robots.txt (", "): everything is allowed")
+    logged, refusals = result.lines("WARNING"), result.lines("DEBUG", "Refused by")
+    none = ": no robots.txt (", "): everything is allowed"
+    missing = result.lines("DEBUG", *none) + result.lines("INFO", *none)
     for lie in told:
         about = re.compile(
             rf"\] {re.escape(lie.where.robotstxt)}( is |: no robots.txt)"

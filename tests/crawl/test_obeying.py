@@ -52,7 +52,7 @@ def test_a_denial_says_why(site: Site, enable: dict[str, object], mode: str) -> 
     assert result.stats["rep/denied/rule"] == 1
     assert result.stats["rep/robotstxt/successful"] == 1
     (line,) = result.lines("DEBUG", host.url("/private/1"))
-    assert f"Forbidden by {host.robotstxt}, line 5 (disallow: /private)" in line
+    assert f"Refused by {host.robotstxt}, line 5 (disallow: /private)" in line
     nothing = {"reason": "unreachable", "line": 0, "rule": None, "agent": None}
     assert result.error(down.url("/")).items() >= nothing.items()
     assert down.pages == []
@@ -147,7 +147,7 @@ def test_overrides(site: Site) -> None:
     error = result.error(replaced.url("/public"))
     assert (error["reason"], error["line"], error["rule"]) == ("rule", 2, "/public")
     pattern = f"REP_OVERRIDES['127.0.0.1:{replaced.port}']"
-    assert error["message"] == f"Forbidden by {pattern}, line 2 (disallow: /public)"
+    assert error["message"] == f"Refused by {pattern}, line 2 (disallow: /public)"
     assert error["robotstxt_url"] == ""
     assert replaced.robotstxt not in result.log
     for kind in ("obey", "ignore", "robotstxt"):

@@ -177,7 +177,7 @@ def test_odd_hosts(site: Site, mode: str) -> None:
         assert {one["robotstxt_url"] for one in of_bad} == {""}
     assert {error["error"] for error in result.errors} == {"RobotsDenied"}
     assert result.stats["rep/denied/bad-url"] == 2 * len(bad)
-    lines = result.lines("DEBUG", "Forbidden", "host or port", "can't be read")
+    lines = result.lines("DEBUG", "Refused", "host or port", "can't be read")
     assert len(lines) == 2 * len(bad)
 
 

@@ -89,7 +89,7 @@ def test_a_store_that_never_returns(site: Site, mode: str, tmp_path: Path) -> No
         constants={"scrapy_rep.fetching.storeclient._MAX_CALL": 0.5},
     )
     check_obeyed(asked, hosts, result)
-    [warning] = result.lines("WARNING")
+    [warning] = result.lines("WARNING", "storeclient")
     assert "StuckStore: a call has not returned after 0.5 seconds" in warning
 
 

@@ -269,7 +269,7 @@ def test_tdmrep_is_fetched_like_a_page(site: Site, mode: str, tmp_path: Path) ->
     assert result.stats["rep/tdmrep/unreachable"] == 8
     # Scrapy's stats count robots.txt only, also of the targets of redirects.
     assert result.stats["robotstxt/request_count"] == len(hosts) + 4
-    why = f"Forbidden by {other.robotstxt}, line 2 (disallow: /secret)"
+    why = f"Refused by {other.robotstxt}, line 2 (disallow: /secret)"
     about = hosts["forbidden"].url(WELL_KNOWN)
     assert result.lines("DEBUG", about, "is unreachable", why)
     query = "SELECT * FROM decision WHERE reason = 'rule' AND verdict = 'refused'"

@@ -584,7 +584,8 @@ class Worker:
         if is_healed:
             self._link.logger.warning(
                 "A counter of the queue in Redis was lost or garbled, and was set again: no "
-                "request is lost",
+                "request is lost, and nothing needs to be done. If it happens again, check "
+                "whether the server evicts keys (maxmemory-policy)",
             )
         self._done = later
         for each in (self._known, self._unknown, self._left, self._back):

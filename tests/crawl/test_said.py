@@ -1,0 +1,130 @@
+"""What a crawl says of itself: in its log, and by the reason of its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scrapy import Spider
+from scrapy.exceptions import CloseSpider
+from scrapy.signals import spider_idle
+
+from tests.crawl.answers import Answer, robots
+from tests.crawl.crawl import run_crawl
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+    from tests.crawl.server import Site
+
+FORBIDS = "User-agent: *\nDisallow: /private\n"
+
+
+class OwnReasonSpider(Spider):
+    """Closes with a reason of its own when it is idle."""
+
+    name = "own-reason"
+    start_urls: list[str] = []
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Any:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        crawler.signals.connect(spider.idle, spider_idle)
+        return spider
+
+    def idle(self) -> None:
+        raise CloseSpider("mine")
+
+
+@pytest.mark.parametrize(
+    ("paths", "status", "reason"),
+    [
+        ("/private/1 /private/2", 200, "robots_denied"),
+        ("/private/1", 503, "robots_denied"),
+        ("/private/1 /public", 200, "finished"),
+        ("/public", 200, "finished"),
+    ],
+)
+def test_a_crawl_whose_start_requests_are_refused(
+    site: Site, mode: str, paths: str, status: int, reason: str
+) -> None:
+    """It ends as robots_denied, if it has fetched no page, and a warning says so at once."""
+    host = site.add(robots(FORBIDS, status=status))
+    urls = map(host.url, paths.split())
+    result = run_crawl(urls, settings={"REP_WAIT_MAX": 0}, mode=mode)
+    assert result.stats["finish_reason"] == reason
+    is_refused = "private" in paths
+    assert len(result.lines("WARNING", "A start request is refused")) == is_refused
+
+
+@pytest.mark.newest
+def test_a_reason_of_the_spider(site: Site) -> None:
+    """The reason with which a spider closes goes before that of this package."""
+    host = site.add(FORBIDS)
+    spider = f"{__name__}.OwnReasonSpider"
+    result = run_crawl([host.url("/private")], spider=spider)
+    assert host.pages == []
+    assert result.stats["finish_reason"] == "mine"
+
+
+@pytest.mark.newest
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            {},
+            (
+                "robots.txt is obeyed",
+                "scrapy_rep.HostQueue",
+                "memory://",
+                "ledger: none",
+            ),
+        ),
+        ({"REP_DRY_RUN": True}, ("a dry run", "scrapy.pqueues.")),
+        (
+            {"ROBOTSTXT_OBEY": False},
+            ("is ignored (ROBOTSTXT_OBEY)", "REP_NOINDEX = 'drop'"),
+        ),
+        ({"USER_AGENT": "Mozilla/5.0"}, ("crawls as * ",)),
+    ],
+)
+def test_who_crawls(
+    site: Site, settings: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    """One line at the start says who crawls, and what of the protocol the settings leave."""
+    host = site.add(FORBIDS)
+    result = run_crawl([host.url("/")], settings=settings)
+    (line,) = result.lines("INFO", "scrapy-rep ", " crawls as ", "dialect rfc9309")
+    assert all(word in line for word in words)
+    assert result.log.index(line) < result.log.index("Crawled")
+
+
+@pytest.mark.newest
+def test_the_first_delay(site: Site) -> None:
+    """One line names the first host whose delay slows the crawl down, when it is learned."""
+    rules = "User-agent: *\nCrawl-delay: {}\n"
+    names = {f"{name}.test": ["127.0.0.1"] for name in ("quick", "slow", "slower")}
+    delays = zip(names, (0.01, 0.2, 0.3), strict=True)
+    hosts = [site.add(rules.format(delay), name=name) for name, delay in delays]
+    urls = [host.url("/") for host in hosts]
+    settings = {"DOWNLOAD_DELAY": 0.1, "RANDOMIZE_DOWNLOAD_DELAY": False}
+    result = run_crawl(urls, settings=settings, names=names)
+    (line,) = result.lines("INFO", "between requests: requests to it wait")
+    assert hosts[0].origin not in line
+    assert line.index("asks for 0.")
+
+
+@pytest.mark.newest
+def test_robotstxt_behind_a_login(site: Site) -> None:
+    """A robots.txt that answers 401 or 403 allows everything: a line says so of the first one, and
+    how many there were at the end.
+    """
+    hosts = [
+        site.add(Answer(status=status), name=f"h{status}.test")
+        for status in (401, 403, 404)
+    ]
+    names = {host.name: ["127.0.0.1"] for host in hosts}
+    result = run_crawl([host.url("/") for host in hosts], names=names)
+    assert [host.pages for host in hosts] == [["/"]] * 3
+    assert len(result.lines("INFO", "no robots.txt (status 40", "is allowed")) == 1
+    assert len(result.lines("INFO", "answered 401 or 403: 2.")) == 1

@@ -43,8 +43,9 @@ class Dialect:
     ``"rfc3986"`` normalizes patterns and URLs. It encodes characters that may not stand raw
     in a path or query. It decodes unreserved octets, and the reserved ones that delimit
     nothing there (``: @ ! ' ( ) , ;`` and brackets). It writes hex digits in upper case.
-    ``/ ? & = + * $`` and their encoded forms stay different, except that a ``/`` or ``%2F``
-    after the first raw ``?`` of a pattern matches both. RFC 2.2.2 encodes reserved octets
+    ``/ ? & = + * $`` and their encoded forms stay different, except that a ``/`` or ``?``
+    after the first raw ``?`` of a pattern, raw or encoded, matches both forms: there, neither
+    delimits anything (RFC 3986, 3.4). RFC 2.2.2 encodes reserved octets
     before it compares them, and its table has the rule ``/foo/bar?baz=https://foo.bar``
     match ``/foo/bar?baz=https%3A%2F%2Ffoo.bar``. Encoding all of them would make ``/a?b``
     and ``/a%3Fb`` the same path; RFC 3986, 2.2, says that they are different. A ``%`` of a

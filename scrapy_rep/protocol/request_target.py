@@ -56,7 +56,7 @@ _PARTS = re.compile(r"([^/?#]*//[^/?#]*)([^?#]*)(\?[^#]*)?").match
 _TAB_OR_NEWLINE = str.maketrans("", "", "\t\r\n")
 
 _WHITE_SPACE = re.compile(r"[\x00-\x20\x7f]").search
-_UNSENDABLE = re.compile(r"[^!-~]")
+_UNSENDABLE = re.compile(r"[^!-~]+")
 _ENCODED = re.compile(r"%([0-9A-Fa-f]{2})?")
 _UNRESERVED = frozenset(string.ascii_letters + string.digits + "-._~")
 

@@ -36,6 +36,9 @@ DISALLOW = tuple(b"disallow dissallow dissalow disalow diasllow disallaw".split(
 ANYTHING = -1
 END = -2
 SLASH = -3  # raw or encoded
+QUESTION_MARK = -4  # raw or encoded
+
+SPELLINGS = {SLASH: (b"/", b"%2F"), QUESTION_MARK: (b"?", b"%3F")}
 
 Verdict = tuple[bool, int, "str | None", str]
 
@@ -133,10 +136,11 @@ def read_groups(body: bytes, dialect: Dialect) -> list[Group]:
 def read_lines(body: bytes, dialect: Dialect) -> list[bytes]:
     utf_16 = dialect.utf_16 and is_utf_16(body)
     too_long = len(body) > dialect.size_limit
+    ends_at_limit = body[dialect.size_limit : dialect.size_limit + 1] in (b"\r", b"\n")
     body = body[: dialect.size_limit]
     if utf_16:
         body = body.decode("utf-16", "replace").encode()
-    if too_long:
+    if too_long and (utf_16 or not ends_at_limit):
         body = body[: max(body.rfind(b"\r"), body.rfind(b"\n")) + 1]
     for length in (3, 2, 1) if dialect.partial_bom else (3,):
         if body.startswith(BOM[:length]) and not utf_16:
@@ -231,7 +235,7 @@ def read_patterns(kind: str, value: bytes, dialect: Dialect) -> list[Pattern]:
         encoded = level(value, dialect, in_pattern=True, percent=b"%25")
         if encoded != pattern:
             patterns.append(Pattern(encoded, 0))
-        levelled = [slashes_levelled(one.octets) for one in patterns]
+        levelled = [query_levelled(one.octets) for one in patterns]
         patterns = [Pattern(octets, len(octets)) for octets in levelled]
     return patterns
 
@@ -284,17 +288,24 @@ def level(
     return octets
 
 
-def slashes_levelled(octets: list[int]) -> list[int]:
-    """Return the pattern with SLASH in place of each slash after the first raw question mark."""
-    i = octets.index(ord("?")) if ord("?") in octets else len(octets)
+def query_levelled(octets: list[int]) -> list[int]:
+    """Return the pattern with SLASH and QUESTION_MARK in place of each slash and question mark after
+    the first raw question mark.
+    """
+    i = octets.index(ord("?")) + 1 if ord("?") in octets else len(octets)
     levelled = octets[:i]
     while i < len(octets):
-        if octets[i : i + 3] == list(b"%2F"):
-            levelled.append(SLASH)
-            i += 2
+        for mark, spellings in SPELLINGS.items():
+            found = next(
+                (s for s in spellings if octets[i : i + len(s)] == list(s)), b""
+            )
+            if found:
+                levelled.append(mark)
+                i += len(found)
+                break
         else:
-            levelled.append(SLASH if octets[i] == ord("/") else octets[i])
-        i += 1
+            levelled.append(octets[i])
+            i += 1
     return levelled
 
 
@@ -344,7 +355,7 @@ def matches(pattern: Sequence[int], target: bytes) -> bool:
         if octet == ANYTHING:
             places = set(range(min(places), len(target) + 1))
         else:
-            spellings = [bytes([octet])] if octet != SLASH else [b"/", b"%2F"]
+            spellings = SPELLINGS[octet] if octet in SPELLINGS else [bytes([octet])]
             places = {
                 place + len(spelling)
                 for place in places

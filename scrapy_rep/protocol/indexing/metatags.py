@@ -149,7 +149,7 @@ def _may_be_ours(
     """Whether the ``<meta`` at the offset *start*, if it is a tag, has one of *names*."""
     if (plain := _PLAIN.match(lowered, start)) is not None:
         return (plain[1] or b"").decode("ascii", "replace").strip(_SPACES) in names
-    values, end = attributes(html, start + len(b"<meta"), start + _MAX_GLANCE)
+    values, end, _ = attributes(html, start + len(b"<meta"), start + _MAX_GLANCE)
     return end < 0 or _name(values).lower() in names
 
 

@@ -541,10 +541,11 @@ def _contradictions(file: File) -> Iterator[Found]:
         return
     for_all, groups = usage_groups(file.read, dialect)
     together: dict[object, list[Line]] = {None: for_all}
-    for place, (names, records) in enumerate(groups):
-        # Crawlers merge groups with the same names.
-        whose = frozenset(names) if dialect.merge_groups else place
-        together.setdefault(whose, []).extend(records)
+    for place, (_, addressed) in enumerate(groups):
+        for names, line in addressed:
+            # Crawlers merge groups with the same names.
+            group = None if dialect.merge_groups else place
+            together.setdefault((group, frozenset(names)), []).append(line)
     first_wins = dialect.rule_choice == "first"
     for records in together.values():
         said: dict[object, tuple[bool, Line]] = {}

@@ -79,7 +79,9 @@ class CrawlerRules:
         several times as long. Returns None in dialects whose lines take more than one search,
         and for a long target, which may be too long to compare with all rules.
         """
-        if not self._may_skip or "%2F" in target or len(target) > paths.SHORT:
+        if not self._may_skip or len(target) > paths.SHORT:
+            return None
+        if paths.may_delimit_nothing(target):
             return None
         self._may_skip = False
         return first_answer(target, self._texts, self._dialect)

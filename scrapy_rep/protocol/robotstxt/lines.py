@@ -83,10 +83,12 @@ def decoded_text(body: bytes, dialect: Dialect) -> bytes:
     The result is in UTF-8, as far as *body* is valid, without a byte order mark, and with LF
     as the only line end.
     """
-    is_cut = len(body) > dialect.size_limit
+    limit = dialect.size_limit
+    is_cut = len(body) > limit
+    is_utf_16 = dialect.utf_16 and _is_utf_16(body[:limit])
     if is_cut:
-        body = body[: dialect.size_limit]
-    is_utf_16 = dialect.utf_16 and _is_utf_16(body)
+        # A last line is whole if its end is the first octet behind the limit.
+        body = body[: limit if is_utf_16 else limit + 1]
     if is_utf_16:
         body = body.decode("utf-16", "replace").encode("utf-8", "replace")
     if is_cut:

@@ -42,10 +42,6 @@ PLAIN_PATTERN = re.compile(rf"[/*][{NORMAL_CLASS}*]*\$?").fullmatch
 # These match one octet, or one encoded octet, at a time, and do not backtrack. A "%" that
 # begins no encoded octet stands for itself.
 _NORMAL = re.compile(rf"[{NORMAL_CLASS}]*").fullmatch
-_TO_NORMALIZE = re.compile(
-    rf"%[0-9A-Fa-f]{{2}}|[^{NORMAL_CLASS}{re.escape(_ENCODED_BY_SOME)}%]"
-)
-_HIGH_OR_ENCODED = re.compile(r"%[0-9A-Fa-f]{2}|[\x80-\xff]")
 _ASCII_TO_NORMALIZE = re.compile(
     rf"%[0-9A-Fa-f]{{2}}|[^{NORMAL_CLASS}%*$\x80-\U0010ffff]"
 )
@@ -82,8 +78,8 @@ class Pattern(NamedTuple):
     """The length of the normalized pattern, including its special characters."""
 
     halves: tuple[Pattern, Pattern] | None = None
-    """If a ``/`` stands after the first raw ``?``: the pattern up to this ``?``, and the
-    rest, in which a ``/`` also matches ``%2F``."""
+    """If a ``/`` or ``?`` stands after the first raw ``?``: the pattern up to this ``?``, and
+    the rest, in which both also match their encoded forms."""
 
 
 EVERYTHING = Pattern(("",), anchored=False, octets=0)
@@ -126,15 +122,26 @@ def percent_encoded(text: str) -> str:
     return _PERCENT_ALONE.sub("%25", text)
 
 
-def with_slashes(target: str, dialect: Dialect) -> str:
+def may_delimit_nothing(target: str) -> bool:
+    """Whether *target* has an encoded ``/`` or ``?``, which may match a raw one in a query: there,
+    both delimit nothing (RFC 3986, 3.4).
+    """
+    return "%2F" in target or "%3F" in target
+
+
+def with_decoded_query(target: str, dialect: Dialect) -> str:
     """Return *target* in the form to compare with patterns that have no ``*``.
 
-    If ``/`` and ``%2F`` are equal in queries in the dialect, ``%2F`` there becomes ``/``.
+    If the dialect takes ``/`` and ``?`` in queries for the same raw and encoded, they are raw.
     """
-    if dialect.path_encoding != "rfc3986" or "%2F" not in target:
+    if dialect.path_encoding != "rfc3986":
         return target
     path, mark, query = target.partition("?")
-    return path + mark + query.replace("%2F", "/")
+    return path + mark + _decoded(query)
+
+
+def _decoded(query: str) -> str:
+    return query.replace("%2F", "/").replace("%3F", "?")
 
 
 def pattern(value: str, dialect: Dialect) -> Pattern | None:
@@ -145,7 +152,7 @@ def pattern(value: str, dialect: Dialect) -> Pattern | None:
     if (
         dialect.wildcards
         and PLAIN_PATTERN(value)
-        and "/" not in value.partition("?")[2]
+        and not _may_be_encoded(value.partition("?")[2])
     ):
         # Most values need no normalization in any dialect. This takes a third of the time.
         segments = value.removesuffix("$").split("*")
@@ -192,7 +199,7 @@ def _segments(value: str, dialect: Dialect) -> tuple[list[str], bool] | None:
 def _pattern(segments: list[str], anchored: bool, dialect: Dialect) -> Pattern:
     split = None
     if dialect.path_encoding == "rfc3986":
-        split = _decode_query_slashes(segments)
+        split = _decode_query(segments)
     octets = sum(map(len, segments)) + len(segments) - 1 + anchored
     if dialect.path_encoding == "high-octets":
         # Google's parser counts octets before this normalization.
@@ -211,18 +218,22 @@ def _pattern(segments: list[str], anchored: bool, dialect: Dialect) -> Pattern:
     return Pattern(_without_runs(segments), anchored, octets, halves)
 
 
-def _decode_query_slashes(segments: list[str]) -> tuple[int, int] | None:
-    """Decode each ``%2F`` after the first ``?``. If a ``/`` follows the ``?`` then, return the
-    index of the segment with the ``?`` and the position after the ``?``.
+def _may_be_encoded(query: str) -> bool:
+    return "/" in query or "?" in query
+
+
+def _decode_query(segments: list[str]) -> tuple[int, int] | None:
+    """Decode each ``%2F`` and ``%3F`` after the first ``?``. If a ``/`` or ``?`` follows it then,
+    return the index of the segment with the first ``?`` and the position after that.
     """
     for number, segment in enumerate(segments):
         path, question_mark, query = segment.partition("?")
         if question_mark:
             behind = [query, *segments[number + 1 :]]
-            behind = [part.replace("%2F", "/") for part in behind]
+            behind = [_decoded(part) for part in behind]
             segments[number:] = [path + question_mark + behind[0], *behind[1:]]
-            has_slash = any("/" in part for part in behind)
-            return (number, len(path) + 1) if has_slash else None
+            is_split = any(map(_may_be_encoded, behind))
+            return (number, len(path) + 1) if is_split else None
     return None
 
 
@@ -235,7 +246,7 @@ def _without_runs(segments: list[str]) -> tuple[str, ...]:
 
 
 def matches(pattern: Pattern, target: str) -> bool:
-    if pattern.halves is None or "%2F" not in target:
+    if pattern.halves is None or not may_delimit_nothing(target):
         return _matches(pattern, target)
     before, after = pattern.halves
     end = 0
@@ -243,15 +254,13 @@ def matches(pattern: Pattern, target: str) -> bool:
         end = target.find("?", end) + 1
         if not end:
             return False
-        if _matches(before, target[:end]):
-            query = target[end:].replace("%2F", "/")
-            if _matches(after, query):
-                return True
+        if _matches(before, target[:end]) and _matches(after, _decoded(target[end:])):
+            return True
     return False
 
 
 def _matches(pattern: Pattern, target: str) -> bool:
-    """Whether *pattern* matches *target*, with ``%2F`` and ``/`` being different.
+    """Whether *pattern* matches *target*, with raw and encoded delimiters being different.
 
     It takes the first occurrence of each segment, which leaves most room for the next ones.
     So it needs no other attempts, and reads the target once.
@@ -276,8 +285,10 @@ def _matches(pattern: Pattern, target: str) -> bool:
 def _normalized(octets: str, dialect: Dialect) -> str:
     if _NORMAL(octets):
         return octets
-    found, written = _ENCODINGS[dialect.path_encoding]
-    return found.sub(written, octets)
+    written, encoded = _ENCODINGS[dialect.path_encoding]
+    if "%" in octets:
+        octets = _ENCODED.sub(written, octets)
+    return octets.translate(encoded)
 
 
 def _writer(
@@ -299,12 +310,20 @@ def _writer(
     return write
 
 
+def _table(raw: AbstractSet[str]) -> dict[int, str]:
+    """Return the table for ``str.translate`` that encodes the octets *raw*."""
+    return {ord(octet): f"%{ord(octet):02X}" for octet in raw}
+
+
 _OCTETS = frozenset(map(chr, range(256)))
 _ENCODINGS = {
-    "rfc3986": (_TO_NORMALIZE, _writer(decoded=_DECODED)),
-    "high-octets": (_HIGH_OR_ENCODED, _writer()),
-    "decoded": (_ENCODED, _writer(decoded=_OCTETS - {"/"})),
+    "rfc3986": (
+        _writer(decoded=_DECODED),
+        _table(_OCTETS - {*NORMAL, *_ENCODED_BY_SOME, "%"}),
+    ),
+    "high-octets": (_writer(), _table({*map(chr, range(0x80, 0x100))})),
+    "decoded": (_writer(decoded=_OCTETS - {"/"}), {}),
 }
-"""What is changed in each path encoding, one octet at a time, and how."""
+"""For each path encoding, what an encoded octet becomes, and which raw octets are encoded."""
 
 _encoded_by_some = _writer(kept={*NORMAL, *"*$#", *map(chr, range(0x80, 0x100))})

@@ -141,8 +141,8 @@ class RuleList:
         :meth:`rule` know for no rule; or :data:`TOO_LONG`.
         """
         whole = target
-        if "%2F" in target:
-            target = paths.with_slashes(target, self._dialect)
+        if paths.may_delimit_nothing(target):
+            target = paths.with_decoded_query(target, self._dialect)
         heads, parents = self._heads, self._parents
         at = bisect_right(heads, target) - 1
         while not target.startswith(heads[at]):
@@ -202,7 +202,7 @@ def first_answer(
     """Return whether the rules in the text of groups allow *target*; None if so many may match
     it that a :class:`RuleList` should decide. This reads only the rules that may match.
 
-    The target must have no ``%2F``, which may match a ``/``.
+    The target must have no ``%2F`` or ``%3F``, which may match a raw one.
     """
     search = _rules_near(_ALIKE.get(target[1:2], ""))
     found = [rule for text, _ in texts for rule in search(text.decode("latin-1"))]
@@ -293,8 +293,8 @@ def _key(pattern: paths.Pattern) -> str:
     """Return a part of *pattern* behind its first ``*`` that each matching target contains."""
     parts: Iterable[str] = pattern.segments[1:]
     if pattern.halves is not None:
-        # An encoded slash may stand for a raw one.
-        parts = "/".join(parts).split("/")
+        # An encoded delimiter may stand for a raw one.
+        parts = "/".join(parts).replace("?", "/").split("/")
     return max(parts, key=len)[-_KEY:]
 
 
@@ -311,7 +311,7 @@ def _cost(pattern: paths.Pattern, target: str) -> int:
     """Return what it costs to compare *target* with *pattern*, in octets compared."""
     cost = len(target) * (1 + min(pattern.octets, _MAX_AGAIN) // _OCTETS_AT_ONCE)
     cost += _SEGMENT * len(pattern.segments)
-    if pattern.halves is not None and "%2F" in target:
+    if pattern.halves is not None and paths.may_delimit_nothing(target):
         # paths.matches compares twice for each place where the query can begin.
         cost *= 1 + 2 * min(target.count("?"), paths.QUESTION_MARKS_TRIED)
     return cost

@@ -59,8 +59,9 @@ class StatementsByPath:
         If *target* is too long to compare with all paths, they are all statements that
         disallow a use.
         """
-        # The "/" of a query may match "%2F" after any "?": each one is tried, twice.
-        times = 1 + 2 * target.count("?") if "%2F" in target else 1
+        # What a query has encoded may match raw after any "?": each one is tried, twice.
+        is_tried = paths.may_delimit_nothing(target)
+        times = 1 + 2 * target.count("?") if is_tried else 1
         if len(target) * times * self._searched > MAX_COMPARED:
             everything = chain.from_iterable(each for _, _, each in self._ranked)
             return limited(each for each in everything if each.value is False)

@@ -2,7 +2,8 @@
 
 Usage records belong to groups, like rules (RFC 9309, 2.2.1). ``Content-Usage`` is a rule
 (draft-ietf-aipref-attach-05, 3): the next user-agent line begins a new group.
-``Content-Signal`` and ``License`` are other records, and end no group.
+``Content-Signal`` and ``License`` are other records, and end no group. A ``Content-Signal``
+applies only to the run of user-agent lines directly above it, as a ``Crawl-delay`` does.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.lines import Line
     from scrapy_rep.protocol.usage.statements import Expression
 
-    UsageGroup = tuple[set[str], list[Line]]
+    Addressed = tuple[set[str], Line]
+    UsageGroup = tuple[set[str], list[Addressed]]
 
 _BY_PATH = (Signal.CONTENT_USAGE, Signal.CONTENT_SIGNAL)
 _SIGNALS = {signal.lower(): signal for signal in (*_BY_PATH, Signal.LICENSE)}
@@ -103,18 +105,31 @@ def usage_groups(
     read: list[Line], dialect: Dialect
 ) -> tuple[list[Line], list[UsageGroup]]:
     """Return the usage records among the lines of a robots.txt: those before the first group,
-    which apply to all crawlers; and the agents and records of each group.
+    which apply to all crawlers; and of each group its agents, and its records, each with the
+    agents to which it is addressed.
     """
     by_group = lines_by_group(read, _RULES)
     first = by_group[0][0].number if by_group else sys.maxsize
     of_all = FIELDS - _RULES
     for_all = [line for line in read if line.number < first and line.field in of_all]
-    groups = []
-    for group in by_group:
-        named = [line.value for line in group if line.field == USER_AGENT]
-        agents = {name for value in named for name in agents_of_line(value, dialect)}
-        groups.append((agents, [line for line in group if line.field in FIELDS]))
-    return for_all, groups
+    return for_all, [_usage_group(group, dialect) for group in by_group]
+
+
+def _usage_group(group: list[Line], dialect: Dialect) -> UsageGroup:
+    agents: set[str] = set()
+    run: set[str] = set()
+    records: list[Addressed] = []
+    is_in_run = False
+    for line in group:
+        if line.field == USER_AGENT:
+            run = run if is_in_run else set()
+            run.update(agents_of_line(line.value, dialect))
+            agents |= run
+        elif line.field in FIELDS:
+            is_of_run = _SIGNALS[line.field] is Signal.CONTENT_SIGNAL
+            records.append((run if is_of_run else agents, line))
+        is_in_run = line.field == USER_AGENT
+    return agents, records
 
 
 def _followed(
@@ -126,7 +141,8 @@ def _followed(
     found = [each for names, each in groups if not named.isdisjoint(names)]
     if not dialect.merge_groups:
         del found[1:]
-    return agent, list(chain.from_iterable(found))
+    records = chain.from_iterable(found)
+    return agent, [line for names, line in records if not named.isdisjoint(names)]
 
 
 def _within_limit(records: list[Line]) -> list[Line]:

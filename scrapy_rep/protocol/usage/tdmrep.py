@@ -78,7 +78,9 @@ def _statements(
     is_stated = value in (0, 1) and not isinstance(value, bool)
     pair = "tdm-reservation", str(int(value)) if is_stated else None
     place = Source.TDMREP, Signal.TDM_RESERVATION, None, number
-    text = f"{location}: tdm-reservation {value!r:.60}"
+    # The text of an array or object would take as deep a recursion as it is nested.
+    shown = type(value).__name__ if isinstance(value, list | dict) else repr(value)
+    text = f"{location}: tdm-reservation {shown:.60}"
     yield from statements_at(place, text, [pair])
     policy = rule.get("tdm-policy")
     if isinstance(policy, str):

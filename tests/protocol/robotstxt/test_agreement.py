@@ -80,7 +80,7 @@ def test_real_files_are_read_as_the_reference_reads_them(dialect: Dialect) -> No
 # Characters that every URL library writes alike. The Python port of Google's parser differs from
 # the original on others, on words alone, and on several blanks in place of a colon.
 PATHS = st.lists(
-    st.sampled_from(["/", "/", "/", "a", "b", "ab", "*", "*", "$", "%7E", "%41", "%2F", "%2f", "?", "=", "&", ".html", "/index.html"]),
+    st.sampled_from(["/", "/", "/", "a", "b", "ab", "*", "*", "$", "%7E", "%41", "%2F", "%2f", "%3F", "?", "=", "&", ".html", "/index.html"]),
     max_size=6,
 ).map("".join)  # fmt: skip
 LINES = st.sampled_from(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scrapy_rep.protocol import request_target
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
 from scrapy_rep.protocol.lint.findings import MAX_OF_A_CODE
 from scrapy_rep.protocol.robots import RobotsTxt
@@ -168,6 +169,14 @@ def test_a_very_long_url_takes_a_moment(rule: str, dialect: Dialect) -> None:
         decision = robots.decide(f"{ORIGIN}/{url}", "bot")
         assert process_time() - start < SECONDS
         assert decision.reason is Reason.TOO_LONG
+
+
+def test_a_very_long_raw_url_takes_a_moment() -> None:
+    """A URL of a million characters that are not ASCII takes as long as any other, in all forms."""
+    robots = parse(["Disallow: /*?q=", "Disallow: /ab"], RFC9309)
+    start = process_time()
+    request_target.decide(robots, f"{ORIGIN}/{'\u30c4' * 1_000_000}", "bot")
+    assert process_time() - start < SECONDS
 
 
 def test_a_url_beyond_the_limit_is_refused() -> None:

@@ -44,7 +44,12 @@ def ask(
         # A "%" that encodes nothing is itself, or begins an encoded octet.
         (RFC9309, "Disallow: /100%", "/100%25", 2), (RFC9309, "Disallow: /a%", "/a%20b", 2),
         (RFC9309, "Disallow: /%25", "/%20", 0), (RFC9309, "Disallow: /%2541", "/%41", 0),
-        # Behind the question mark of a pattern, raw and encoded slashes match.
+        # Behind the question mark of a pattern, raw and encoded slashes and question marks match.
+        (RFC9309, "Disallow: /a?b=c?d", "/a?b=c%3Fd", 2), (RFC9309, "Disallow: /a?b=c%3fd$", "/a?b=c?d", 2),
+        (RFC9309, "Disallow: /*?*%3Fd", "/a?b=c?d", 2), (RFC9309, "Disallow: /*?b=*?d", "/a?b=%3F%2Fd%3Fd", 2),
+        (RFC9309, "Disallow: /a?b", "/a%3Fb", 0), (RFC9309, "Disallow: /a%3Fb", "/a?b", 0),
+        (RFC9309, "Disallow: /*?b=1?c", "/a%3Fb=1%3Fc", 0), (RFC9309, "Allow: /?%3F\nDisallow: /??*", "/??c", 3),
+        (GOOGLE, "Disallow: /a?b=c?d", "/a?b=c%3Fd", 0),
         (RFC9309, "Disallow: /a?b=/c$", "/a?b=%2fc", 2), (RFC9309, "Disallow: /*%2Fc", "/a?b=/c", 0),
         (RFC9309, "Disallow: *?*%2Fc*/d$", "/a?b=/c%2Fd", 2), (RFC9309, "Disallow: /*/c", "/a?b=%2Fc", 0),
         (RFC9309, "Disallow: /*/x?y=/z", "/a?b=/x?y=%2Fz", 2), (RFC9309, "Disallow: /*/x?y=/z", "/a?b=%2Fx?y=/z", 0),
@@ -127,6 +132,12 @@ def test_what_follows_500_kib_is_ignored(dialect: Dialect) -> None:
     paths = ("/a", "/b", "/c")
     assert [ask(body, path, dialect=dialect).line for path in paths] == [2, 4, 0]
     assert ask(head + fill + b"Disallow: /bb\n", "/b", dialect=dialect).allowed
+    # The end of a line that ends at the limit is the next octet.
+    whole, cut = (
+        ask(head + fill + b"Disallow: /bb" + end, "/bb", dialect=dialect)
+        for end in (b"\nA", b"b\n")
+    )
+    assert (whole.line, cut.line) == (4, 0)
     smaller = replace(dialect, size_limit=len(head))
     assert ask(body, "/a", dialect=smaller).line == 2
 

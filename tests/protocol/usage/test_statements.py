@@ -219,8 +219,11 @@ Content-Usage: search=y
         (BEFORE, "mybot", "/a", "search=n train-ai=y"),
         (BEFORE, "other", "/", "train-ai=n"),
         # A Content-Signal record ends no group: it is an other record (RFC 9309, 2.2.4).
-        ("User-agent: a\nContent-Signal: ai-train=no\nUser-agent: b\nAllow: /", "b", "/",
-         "train-ai=n"),
+        # It is for the user-agent lines directly above it, as a Crawl-delay is.
+        ("User-agent: a\nContent-Signal: ai-train=no\nUser-agent: b\nDisallow: /x", "a", "/", "train-ai=n"),
+        ("User-agent: a\nContent-Signal: ai-train=no\nUser-agent: b\nDisallow: /x", "a", "/x", "-"),
+        ("User-agent: a\nContent-Signal: ai-train=no\nUser-agent: b\nAllow: /", "b", "/", "-"),
+        ("User-agent: a\n\nUser-agent: b\nAllow: /\nContent-Signal: ai-train=no", "a", "/", "train-ai=n"),
         # RFC 9309, 2.2.1: names ignore case, groups of one name are merged, and a crawler's
         # own group hides the group for everyone.
         ("User-agent: MYBOT\nContent-Usage: train-ai=n", "mybot", "/", "train-ai=n"),

@@ -116,6 +116,15 @@ def test_what_is_no_array_says_nothing(body: bytes, is_valid: bool) -> None:
     assert (found.is_valid, bool(found.usage(f"{SITE}/"))) == (is_valid, False)
 
 
+def test_a_deeply_nested_value() -> None:
+    """A reservation that is nested as deeply as JSON is read is no reservation, and raises nothing."""
+    for depth in (100, 900, 5_000, 100_000):
+        nested = "[" * depth + "]" * depth
+        body = f'[{{"location": "/", "tdm-reservation": {nested}}}]'
+        found = TdmRep.parse(body.encode()).usage(f"{SITE}/")
+        assert all(each.value is None for each in found.statements)
+
+
 @pytest.mark.parametrize(
     ("file", "fields", "tag", "expected"),
     [

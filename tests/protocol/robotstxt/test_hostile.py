@@ -174,9 +174,10 @@ def test_a_very_long_url_takes_a_moment(rule: str, dialect: Dialect) -> None:
 def test_a_very_long_raw_url_takes_a_moment() -> None:
     """A URL of a million characters that are not ASCII takes as long as any other, in all forms."""
     robots = parse(["Disallow: /*?q=", "Disallow: /ab"], RFC9309)
+    url = f"{ORIGIN}/" + "ツ" * 1_000_000
     start = process_time()
-    request_target.decide(robots, f"{ORIGIN}/{'\u30c4' * 1_000_000}", "bot")
-    assert process_time() - start < SECONDS
+    assert request_target.decide(robots, url, "bot").reason is Reason.TOO_LONG
+    assert process_time() - start < 1
 
 
 def test_a_url_beyond_the_limit_is_refused() -> None:

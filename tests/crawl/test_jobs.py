@@ -6,16 +6,20 @@ from __future__ import annotations
 
 import random
 import signal
+import sqlite3
 import time
 from collections import Counter
+from contextlib import closing
 from itertools import cycle
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
 from tests import effort
+from tests.crawl import own_pipeline
 from tests.crawl.answers import HANGS, Answer, redirect
-from tests.crawl.crawl import RETRIED_SOON
+from tests.crawl.crawl import RETRIED_SOON, ROOT, run_crawl, start_crawl
 from tests.crawl.server import PAGE
 from tests.crawl.trials import (
     AT_ONCE,
@@ -31,8 +35,6 @@ from tests.crawl.trials import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.crawl.server import Host, Site
 
 pytestmark = pytest.mark.newest
@@ -427,3 +429,36 @@ def test_done_while_it_closes(site: Site, tmp_path: Path) -> None:
     del host.answers["/1"]
     trial.finish()
     assert host.pages == ["/0", "/1", "/1", "/2"]
+
+
+def test_items_of_pages_that_are_done(site: Site, mode: str, tmp_path: Path) -> None:
+    """With the pipeline of the page about jobs, a crawl that is killed again and again has the items
+    of all pages.
+    """
+    page = (ROOT / "docs" / "jobs.md").read_text(encoding="utf-8")
+    code = Path(own_pipeline.__file__).read_text(encoding="utf-8")
+    assert f"```python\n{code.partition(chr(10))[2].lstrip()}```" in page
+    host = site.add(RULES)
+    paths = [f"/{number}" for number in range(40)]
+    items = tmp_path / "items.sqlite"
+    how: dict[str, Any] = {
+        "mode": mode,
+        "spider": "tests.crawl.surviving_spiders.SurvivorSpider",
+        "settings": {
+            "CONCURRENT_REQUESTS": 2,
+            "ITEMS_DATABASE": str(items),
+            "ITEM_PIPELINES": {f"{own_pipeline.__name__}.DatabasePipeline": 300},
+            "JOBDIR": str(tmp_path / "job"),
+        },
+        "journal": str(tmp_path / "journal"),
+    }
+    urls = [host.url(path) for path in paths]
+    for number in range(1, 5):
+        crawl = start_crawl(urls, **how)
+        crawl.until(lambda most=8 * number: len(host.pages) >= most)
+        kill(crawl, 0)
+        crawl.wait()
+    assert run_crawl(urls, **how).stats["finish_reason"] == "finished"
+    with closing(sqlite3.connect(items)) as db:
+        assert {url for (url,) in db.execute("SELECT url FROM items")} == set(urls)
+    assert len(host.pages) < 2 * len(urls)

@@ -74,12 +74,23 @@ class JobError(Exception):
 
     @classmethod
     def unusable(cls, path: object, why: object) -> JobError:
-        """The error for a file, or a folder of older queues, that cannot be read or written."""
+        """The error for a file that cannot be read or written."""
         return cls(
             visible(
                 f"{path} cannot be used: {why}. Nothing was deleted. Mend the cause or restore "
                 "the JOBDIR from a copy, and resume the crawl; or start a new one in an empty "
                 "JOBDIR"
+            )
+        )
+
+    @classmethod
+    def of_others(cls, folder: object) -> JobError:
+        """The error for a JOBDIR that another class or version wrote."""
+        return cls(
+            visible(
+                f"Another queue wrote the JOBDIR {folder}: Scrapy's own, another "
+                "SCHEDULER_PRIORITY_QUEUE, or another version of scrapy-rep. Nothing in it was "
+                "changed. Finish its crawl with what wrote it, or give this crawl a new JOBDIR"
             )
         )
 

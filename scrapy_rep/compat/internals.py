@@ -8,7 +8,6 @@ each function, with what the package does without it, and what Scrapy would need
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
     from scrapy import Request
     from scrapy.crawler import Crawler
-    from scrapy.dupefilters import RFPDupeFilter
     from scrapy.http import Response
 
 logger = get_logger(__name__)
@@ -38,9 +36,6 @@ logger = get_logger(__name__)
 
 PROXY_AUTH_META_KEY = "_auth_proxy"
 """The meta key for the proxy to which the ``Proxy-Authorization`` header of a request belongs."""
-
-
-_HEXADECIMAL = re.compile("(?:[0-9a-f]{2})+")
 
 
 # Where the functions of Scrapy's download handlers that send ``headers_received`` have the status:
@@ -332,18 +327,6 @@ def is_for_pipeline(crawler: Crawler, request: Request) -> bool:
     pipelines = _find(crawler.engine, "scraper.itemproc.middlewares") or ()
     infos = (getattr(each, "spiderinfo", None) for each in pipelines)
     return any(fingerprint in getattr(each, "downloading", ()) for each in infos)
-
-
-def fingerprints_of(dupefilter: RFPDupeFilter) -> set[bytes]:
-    """The fingerprints that Scrapy's duplicate filter has read from its file."""
-    found = getattr(dupefilter, "_fingerprints", None)
-    if found is None:  # Scrapy 2.18 and earlier.
-        found = _find(dupefilter, "fingerprints") or ()
-    written = (_HEXADECIMAL.fullmatch(each) for each in found if isinstance(each, str))
-    return {
-        *(each for each in found if isinstance(each, bytes)),
-        *(bytes.fromhex(match[0]) for match in written if match),
-    }
 
 
 _getter = cache(attrgetter)

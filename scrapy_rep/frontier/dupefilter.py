@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from scrapy.dupefilters import RFPDupeFilter
 
-from scrapy_rep.compat.internals import fingerprints_of
 from scrapy_rep.frontier.frontier import Frontier
 
 if TYPE_CHECKING:
@@ -51,10 +50,9 @@ class DupeFilter(RFPDupeFilter):
         path = Path(self.file.name)
         self.file.close()
         self.file = None
-        older = set(map(_short, fingerprints_of(self)))
-        if self._file.move_seen(older) is None:
-            path.unlink(missing_ok=True)
-        self._seen = older | self._file.seen()
+        if not path.stat().st_size:
+            path.unlink()
+        self._seen = self._file.seen()
 
     def request_seen(self, request: Request) -> bool:
         """Return whether *request* was seen before, and note it."""

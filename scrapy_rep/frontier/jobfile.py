@@ -17,10 +17,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 from scrapy_rep.exceptions import JobError
-from scrapy_rep.sqlitefiles import FAILURES, ForeignFile, Schema, cause_of, prepare_file
+from scrapy_rep.sqlitefiles import (
+    FAILURES,
+    ForeignFile,
+    Schema,
+    cause_of,
+    has_tables,
+    prepare_file,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 _SCHEMA = Schema(
@@ -44,12 +51,7 @@ _SCHEMA = Schema(
             scope TEXT PRIMARY KEY, until REAL NOT NULL, seconds REAL NOT NULL
         )
         """,
-        "CREATE TABLE moved (state TEXT NOT NULL)",
     ),
-)
-
-_INSERT = (
-    "INSERT INTO requests (host, rank, position, number, data) VALUES (?, ?, ?, ?, ?)"
 )
 
 # What was in flight when a process ended is popped before all other requests of its host.
@@ -153,7 +155,7 @@ class JobFile:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open or make the file at *path*. Raises JobError if that fails, if another crawl has
+        """Open or make the file at *path*, and its folder. Raises JobError if that fails, if another crawl has
         opened it, or if it is damaged.
         """
         self.path = path
@@ -172,6 +174,7 @@ class JobFile:
         self._popped: dict[str, _Popped] = {}
 
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             # SQLite frees the lock of a process that was killed, on each operating system.
             self._lock = sqlite3.connect(path.with_name("lock"), timeout=0)
             self._lock.isolation_level = None
@@ -183,7 +186,7 @@ class JobFile:
                 raise
             self._db = sqlite3.connect(path, timeout=_TIMEOUT, isolation_level=None)
             self._open()
-        except (*FAILURES, ForeignFile) as error:
+        except (*FAILURES, ForeignFile, OSError) as error:
             self._close()
             raise JobError.unusable(path, cause_of(error)) from error
         except JobError:
@@ -192,11 +195,10 @@ class JobFile:
 
     def _open(self) -> None:
         db = self._db
-        db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        if not has_tables(db, _SCHEMA):  # It would write to a file of another version.
+            db.execute("PRAGMA auto_vacuum = INCREMENTAL")
         prepare_file(db, _SCHEMA)
-        [found] = db.execute("PRAGMA integrity_check(1)").fetchone()
-        if found != "ok":
-            raise sqlite3.DatabaseError(found)
+        self._check(db)
         db.execute("BEGIN IMMEDIATE")
         db.execute(
             "UPDATE requests SET rank = ? WHERE number IN (SELECT number FROM in_flight)",
@@ -207,7 +209,29 @@ class JobFile:
         [last] = db.execute("SELECT max(number) FROM requests").fetchone()
         self._last = last or 0
 
+    @staticmethod
+    def _check(db: sqlite3.Connection) -> None:
+        """Raise DatabaseError if the file is damaged."""
+        rows = db.execute("SELECT sql FROM sqlite_master WHERE sql NOT NULL")
+        if {sql for (sql,) in rows} != {each.strip() for each in _SCHEMA.statements}:
+            raise sqlite3.DatabaseError("its tables were changed")
+        # A full integrity_check looks each row up in the index, which takes minutes for a large
+        # file. That as many are there finds an index that has lost some.
+        [found] = db.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise sqlite3.DatabaseError(found)
+        rows = db.execute(
+            "SELECT count(*) FROM requests NOT INDEXED UNION "
+            "SELECT count(*) FROM requests INDEXED BY requests_in_order"
+        )
+        if len(rows.fetchall()) > 1:
+            raise sqlite3.DatabaseError("its index does not have each request")
+
     # Requests.
+
+    def is_empty(self) -> bool:
+        """Whether no request is in the file, nor waits for :meth:`commit`."""
+        return not self._new and not self._read("SELECT 1 FROM requests LIMIT 1")
 
     def hosts(self) -> list[tuple[str, int]]:
         """Return each host that has requests in the file, with their number, after the file was
@@ -274,20 +298,14 @@ class JobFile:
             self._seen.append(self._offered[1])
             self._offered = None, 0
 
-    def move_seen(self, fingerprints: Iterable[int]) -> sqlite3.Error | None:
-        """Add *fingerprints* that another class has written, and commit. Return the error if that
-        fails. Raises JobError if the file is damaged.
-        """
-        self._seen += fingerprints
-        return self.commit()
-
     # Pauses.
 
     def pauses(self, now: float) -> list[tuple[str, float]]:
         """Return each scope that is to pause, with the seconds from *now* on, by the wall clock."""
         rows = self._read("SELECT scope, until, seconds FROM pauses")
-        left = ((scope, min(until - now, seconds)) for scope, until, seconds in rows)
-        return [(scope, seconds) for scope, seconds in left if seconds > 0]
+        with self._errors():
+            left = [(scope, min(until - now, time)) for scope, until, time in rows]
+            return [(str(scope), seconds) for scope, seconds in left if seconds > 0]
 
     def note_pause(self, scope: str, until: float, seconds: float) -> None:
         """Note that *scope* pauses until a time by the wall clock, in *seconds*."""
@@ -307,7 +325,9 @@ class JobFile:
         db = self._db
         done = [(number,) for _, number in self._done]
         changes: dict[str, list[Any]] = {
-            _INSERT: [(one.host, *entry) for one, entry in self._new.values()],
+            "INSERT INTO requests (host, rank, position, number, data) VALUES (?, ?, ?, ?, ?)": [
+                (one.host, *entry) for one, entry in self._new.values()
+            ],
             "INSERT INTO seen VALUES (?)": list(zip(self._seen)),
             "INSERT INTO in_flight VALUES (?)": list(zip(self._marks)),
             "INSERT OR REPLACE INTO pauses VALUES (?, ?, ?)": [
@@ -354,52 +374,16 @@ class JobFile:
             self._db.executescript("PRAGMA incremental_vacuum")
         self._close()
 
-    # Files of other versions.
-
-    def has_moved(self, state: str) -> bool:
-        """Return whether the queues with *state* were moved to this file."""
-        return bool(self._read("SELECT 1 FROM moved WHERE state = ?", (state,)))
-
-    def move(self, state: str, requests: Iterable[tuple[str, int, bytes]]) -> None:
-        """Add the *requests* of older queues with *state*, each as host, rank and data, in the
-        order in which they are popped. All of them are added, or none.
-
-        Raises what *requests* raises, and JobError.
-        """
-        db, last = self._db, self._last
-        try:
-            db.execute("BEGIN IMMEDIATE")
-            db.executemany(
-                _INSERT,
-                (
-                    (host, *_entry(rank, number, number, data))
-                    for number, (host, rank, data) in enumerate(requests, last + 1)
-                ),
-            )
-            db.execute("INSERT INTO moved VALUES (?)", (state,))
-            db.execute("COMMIT")
-            [found] = db.execute("SELECT max(number) FROM requests").fetchone()
-        except FAILURES as error:
-            raise JobError.unusable(self.path, cause_of(error)) from error
-        finally:
-            self._roll_back()
-        self._last = found or last
-
-    def forget_moved(self) -> None:
-        """Note that the queues that were moved are gone."""
-        with suppress(sqlite3.Error):
-            self._db.execute("DELETE FROM moved")
-
-    def _read(self, statement: str, values: Iterable[object] = ()) -> list[Any]:
+    def _read(self, statement: str) -> list[Any]:
         with self._errors():
-            return self._db.execute(statement, tuple(values)).fetchall()
+            return self._db.execute(statement).fetchall()
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
         """Raise JobError in place of the errors of a damaged file."""
         try:
             yield
-        except FAILURES as error:
+        except (*FAILURES, TypeError, ValueError) as error:
             raise JobError.unusable(self.path, cause_of(error)) from error
 
     def _forget(self, host: str, number: int) -> None:

@@ -15,7 +15,6 @@ from scrapy_rep.exceptions import JobError
 from scrapy_rep.frontier.frontier import BackQueue, Frontier
 from scrapy_rep.frontier.hostkeys import HostKey
 from scrapy_rep.frontier.jobfile import JobFile
-from scrapy_rep.frontier.oldjobs import NAME, move_older_queues
 from scrapy_rep.frontier.requests import FileRequests, MemoryRequests, QueueClasses
 from scrapy_rep.log import CrawlLog
 from scrapy_rep.protocol.origins import written_origin
@@ -26,7 +25,14 @@ if TYPE_CHECKING:
     from scrapy.pqueues import QueueProtocol
     from typing_extensions import Self
 
-_FILE = "requests.sqlite"
+# In the JOBDIR. Nothing of this package is in Scrapy's requests.queue: what looks for Scrapy's
+# queues there must find them, or nothing.
+_FILE = Path("rep.queue", "requests.sqlite")
+
+# What Scrapy writes to requests.queue for this class: a list that is empty when no request is left,
+# as for its own class, which stops with a message of its own at one that is not empty.
+_STATE = "active.json"
+_LEFT = ["scrapy_rep.HostQueue"]
 
 # Why a spider is closed that cannot use this file.
 _REASON = "jobdir_unusable"
@@ -72,8 +78,8 @@ class HostQueue:
         *,
         start_queue_cls: type[QueueProtocol] | None = None,
     ) -> None:
-        """*key* is the folder of a queue on disk, and empty for one in memory. *startprios*
-        is what :meth:`close` returned, of this class, an earlier version, or Scrapy's.
+        """*key* is the folder of Scrapy's queue on disk, and empty for one in memory. *startprios*
+        is what :meth:`close` returned.
         """
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
@@ -89,9 +95,7 @@ class HostQueue:
         self._commit_at = inf
         self._failed_at = -inf
         self.ready = self._frontier.core.ready()
-        # A list, so that Scrapy's own queue class stops with its message that only the class
-        # that wrote a queue can read it.
-        self._state: Any = [NAME, _FILE]
+        self._state: Any = _LEFT
         if key:
             self._watch = LoopWatch()
             self._open(Path(key), startprios)
@@ -161,7 +165,7 @@ class HostQueue:
 
     def close(self) -> Any:
         """Write what is left to the file, and close it. Return a state for the scheduler, which
-        writes it as JSON: only this class can resume from it.
+        writes it as JSON.
         """
         for queue in self._queues.values():
             self._frontier.end(queue)
@@ -171,6 +175,8 @@ class HostQueue:
         if self._watch is not None:
             self._watch.stop()
         if self._file is not None:
+            if self._file.is_empty():
+                self._state = []
             self._file.close()
             self._file = None
         if self._kinds.unreadable:
@@ -178,7 +184,7 @@ class HostQueue:
                 "%(count)d requests in the queue could not be read, and were not sent. They stay "
                 "in %(file)s for the next run",
                 count=self._kinds.unreadable,
-                file=_FILE,
+                file=_FILE.name,
             )
         return self._state
 
@@ -229,13 +235,15 @@ class HostQueue:
                 "%(file)s. Of SCHEDULER_DISK_QUEUE and SCHEDULER_START_DISK_QUEUE, only the order "
                 "of Scrapy's own classes counts",
                 kind=global_object_name(kind),
-                file=_FILE,
+                file=_FILE.name,
             )
+        path = folder.parent / _FILE
         try:
-            self._file = file = JobFile(folder / _FILE)
+            if _is_of_others(folder, path, state):
+                self._state = state
+                raise JobError.of_others(folder.parent)
+            self._file = file = JobFile(path)
             self._frontier.job_file = file
-            if state and state != self._state:
-                self._move(file, folder, state)
             pauses = file.pauses(self._frontier.clock.time())
             self._frontier.pauses.resume(pauses)
             for host, count in file.hosts():
@@ -243,15 +251,6 @@ class HostQueue:
                 self._resumed.append(self._add(key, self._requests(key, count)))
         except JobError as error:
             self._stop(error)
-
-    def _move(self, file: JobFile, folder: Path, state: Any) -> None:
-        # Until they are moved, the next run needs their state.
-        ours, self._state = self._state, state
-        move_older_queues(self._kinds, file, folder, state, self._host_in_file)
-        self._state = ours
-
-    def _host_in_file(self, request: Request) -> str:
-        return host_in_file(self._frontier.key_of(request))
 
     def _settle(self, file: JobFile) -> None:
         """Note which requests are done, and write that at once."""
@@ -342,14 +341,30 @@ def _remove_torn_state(crawler: Crawler) -> None:
 
     Scrapy reads the state after it has made the queue in memory.
     """
-    folder = Path(crawler.settings["JOBDIR"] or "", "requests.queue")
-    if not crawler.settings["JOBDIR"] or not (folder / _FILE).exists():
+    job = crawler.settings["JOBDIR"]
+    if not job or not Path(job, _FILE).exists():
         return
+    state = Path(job, "requests.queue", _STATE)
     with suppress(OSError):
         try:
-            json.loads((folder / "active.json").read_bytes())
+            json.loads(state.read_bytes())
         except ValueError:
-            (folder / "active.json").unlink()
+            state.unlink()
+
+
+def _is_of_others(folder: Path, file: Path, state: Any) -> bool:
+    """Whether another class, or another version of this one, wrote the JOBDIR of *folder*, Scrapy's
+    own folder for requests, with *state*.
+    """
+    if state and state != _LEFT:
+        return True
+    if file.exists():
+        return False
+    seen = folder.with_name("requests.seen")
+    if seen.exists() and seen.stat().st_size:
+        return True
+    files = (path for path in folder.rglob("*") if not path.is_dir())
+    return any(path.name != _STATE for path in files)
 
 
 def host_in_file(key: HostKey) -> str:

@@ -380,7 +380,7 @@ def test_a_shorter_longest_pause(site: Site) -> None:
 
 def has_pause(job: Path) -> bool:
     """Return whether the file of a JOBDIR has a pause."""
-    path = job / "requests.queue" / "requests.sqlite"
+    path = job / "rep.queue" / "requests.sqlite"
     with suppress(sqlite3.OperationalError), closing(sqlite3.connect(path)) as file:
         return file.execute("SELECT * FROM pauses").fetchone() is not None
     return False

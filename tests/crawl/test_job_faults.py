@@ -1,5 +1,5 @@
-"""A JOBDIR on a disk that is full or read-only, with damaged files, with two crawls, or written by
-Scrapy's own classes or an earlier version of this package.
+"""A JOBDIR on a disk that is full or read-only, with damaged files, with several crawls, or written
+by another queue.
 """
 
 from __future__ import annotations
@@ -7,30 +7,22 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import effort, forks
-from tests.crawl.answers import Answer, robots
+from tests import forks
+from tests.crawl.answers import Answer
 from tests.crawl.crawl import ROOT, run_crawl, wait_until
 from tests.crawl.disks import fill, forbid, free, make_read_only, small_disk
 from tests.crawl.test_faults import POWERLESS
-from tests.crawl.trials import (
-    ENDS,
-    HTML,
-    RULES,
-    Gate,
-    Trial,
-    Web,
-    check_whole,
-    kill,
-    moments,
-)
+from tests.crawl.trials import ENDS, RULES, Gate, Trial, Web, check_whole, kill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from tests.crawl.server import Host, Site
 
@@ -179,7 +171,7 @@ def test_a_file_that_is_cut(site: Site, tmp_path: Path) -> None:
     urls, paths = numbered(host, 200)
     trial = Trial(site, tmp_path, urls)
     trial.start(CLOSESPIDER_PAGECOUNT=5).result()
-    path = trial.job / "requests.queue" / "requests.sqlite"
+    path = trial.job / "rep.queue" / "requests.sqlite"
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     before = host.pages
@@ -270,200 +262,84 @@ def test_a_clock_and_a_state_that_are_wrong(site: Site, tmp_path: Path) -> None:
     assert set(host.pages) == paths
 
 
-FIXTURES = Path(__file__).parent / "jobdirs"
-OLD = {
-    "queue-of-folders": "version 0.1.0 before it had a file, with a folder for each host",
-    "half-sorted": "the same version, while it sorted what Scrapy's own class had written",
-}
-HOSTS = [f"http://{name}.example" for name in "abc"]
-PAGES, LINKS = 12, 3
-SURVIVOR = "tests.crawl.surviving_spiders."
+BY_SLOTS = "scrapy.pqueues.DownloaderAwarePriorityQueue"
+BY_PRIORITIES = "scrapy.pqueues.ScrapyPriorityQueue"
 
 
-def requests_of_old() -> list[dict[str, Any]]:
-    """Return the start requests of the crawl whose JOBDIR is stored."""
-    return [
-        {
-            "url": f"{host}/{page}",
-            "priority": page % 3,
-            "meta": {"page": page},
-            **({"method": "POST", "body": "a=b"} if page % 5 == 4 else {}),
-        }
-        for page in range(PAGES)
-        for host in HOSTS
-    ]
-
-
-def links_of(url: str) -> list[str]:
-    """Return the links of a start page."""
-    return [f"{url}/{number}" for number in range(LINKS)]
-
-
-def all_of_old() -> set[str]:
-    urls = {request["url"] for request in requests_of_old()}
-    return urls | {link for url in urls for link in links_of(url)}
-
-
-def proxy_of(site: Site) -> Host:
-    """Return a proxy to all hosts of the stored crawl."""
-    proxy = site.add()
-    for host in HOSTS:
-        proxy.answers[f"{host}/robots.txt"] = robots(RULES)
-        for page in range(PAGES):
-            links = "".join(f'<a href="{url}">' for url in links_of(f"{host}/{page}"))
-            proxy.answers[f"{host}/{page}"] = Answer(links.encode(), headers=HTML)
-    return proxy
-
-
-@pytest.mark.parametrize("old", OLD)
-def test_an_earlier_version(site: Site, mode: str, old: str, tmp_path: Path) -> None:
-    """Every request that waits in the JOBDIR of an earlier version is fetched once, and no
-    page that it had fetched is fetched again.
-    """
-    proxy = proxy_of(site)
-    job = shutil.copytree(FIXTURES / old, tmp_path / "job")
-    before = set((job / "fetched").read_text().split())
-    result = run_crawl(
-        requests_of_old(),
-        mode=mode,
-        spider=f"{SURVIVOR}ProxiedSpider",
-        proxy=proxy.origin,
-        journal=str(tmp_path / "journal"),
-        settings={"JOBDIR": str(job)},
-    )
-    assert result.stats["finish_reason"] == "finished"
-    assert "log_count/ERROR" not in result.stats, result.log
-    pages = [page for page in proxy.pages if not page.endswith("/robots.txt")]
-    assert sorted(pages) == sorted(all_of_old() - before)
-    check_whole(job)
-
-
-SLOT_BY_SLOT = "DownloaderAwarePriorityQueue"
-STOCK = {
-    name: f"scrapy.pqueues.{name}" for name in (SLOT_BY_SLOT, "ScrapyPriorityQueue")
-}
-
-
-class Migration:
-    """A crawl that stock Scrapy began, with many requests in its queue when it was stopped."""
-
-    def __init__(
-        self, site: Site, folder: Path, stock: str, pages: int, **settings: Any
-    ) -> None:
-        # Without robots.txt, both crawls may fetch everything.
-        self.hosts = [site.add(RULES, name=f"127.0.4.{n + 1}") for n in range(5)]
-        self.requests = [
-            {
-                "url": host.url(f"/{page}"),
-                "priority": page % 4 - 2,
-                "meta": {"page": page, "is_start_request": bool(page % 2)},
-            }
-            for page in range(pages)
-            for host in self.hosts
-        ]
-        for host in self.hosts:
-            links = b'<a href="/link/1"><a href="/link/2">'
-            host.answers["/0"] = Answer(links, headers=HTML)
-        self.trial = Trial(site, folder, self.requests)
-        settings = {
-            "CLOSESPIDER_PAGECOUNT": 20,
-            "SCHEDULER_PRIORITY_QUEUE": STOCK[stock],
-            **settings,
-        }
-        began = run_crawl(
-            self.requests,
-            enable={},
-            settings={**self.trial.settings, **settings},
-            **self.trial.how,
-        )
-        assert began.stats["finish_reason"] == "closespider_pagecount"
-        self.by_stock = self.trial.hits()
-        assert 20 <= len(self.by_stock) < len(self.requests) / 2
-
-    @property
-    def allowed(self) -> set[str]:
-        urls = {request["url"] for request in self.requests}
-        return urls | {
-            host.url(f"/link/{number}") for host in self.hosts for number in (1, 2)
-        }
-
-
-@pytest.mark.parametrize("stock", STOCK)
-def test_stock_scrapy(site: Site, mode: str, stock: str, tmp_path: Path) -> None:
-    """Every request that waits in the JOBDIR of Scrapy's own classes is fetched once, and no
-    page that was fetched or is in its duplicate filter is fetched again. If the requests cannot
-    be moved yet, the crawl says so and stops, and the next run moves them.
-    """
-    migration = Migration(site, tmp_path, stock, 60)
-    trial = migration.trial
-    trial.how["mode"] = mode
-    folder = trial.job / "requests.queue"
-    queue = next(path for path in folder.rglob("*") if path.name in ("0", "-1"))
-    away = queue.rename(tmp_path / "away")
-    queue.mkdir()
-    stopped = trial.start().result()
-    assert stopped.stats["finish_reason"] != "finished"
-    assert f"{folder} cannot be used" in stopped.log
-    assert "Traceback" not in stopped.log
-    assert set(trial.hits()) == set(migration.by_stock)
-    queue.rmdir()
-    away.rename(queue)
-    trial.finish()
-    hits = trial.hits()
-    assert set(hits) == migration.allowed
-    assert [url for url, times in hits.items() if len(times) > 1] == []
-    trial.finish()
-    assert trial.hits() == hits
-
-
-@pytest.mark.slow
-def test_killed_while_requests_are_moved(site: Site, tmp_path: Path) -> None:
-    """A crawl that is killed while it moves the requests of Scrapy's own queue to its file
-    loses none of them.
-    """
-    kills, pages = (30, 400) if effort.is_long else (3, 120)
-    migration = Migration(site, tmp_path, SLOT_BY_SLOT, pages)
-    trial = migration.trial
-    for hits, pause in moments(kills, 6, 0.02):
-        trial.run_until(hits, pause)
-    trial.finish()
-    hits = trial.hits()
-    assert set(hits) == migration.allowed
-    assert not [url for url in migration.by_stock if len(hits[url]) > 1]
-    repeated = sum(len(times) - 1 for times in hits.values())
-    assert repeated <= kills * 2 * trial.settings["CONCURRENT_REQUESTS"]
-
-
-def test_killed_stock_scrapy(site: Site, tmp_path: Path) -> None:
-    """A JOBDIR of stock Scrapy that was killed has queue files that nobody can tell from
-    old ones, and no list of them. The crawl begins with its start requests.
-    """
-    host = site.add(RULES)
-    urls = [host.url(f"/{page}") for page in range(60)]
-    trial = Trial(site, tmp_path, urls)
-    stock = {"SCHEDULER_PRIORITY_QUEUE": STOCK[SLOT_BY_SLOT]}
-    trial.run_until(10, **stock, ADDONS={})
-    assert not (trial.job / "requests.queue" / "active.json").exists()
-    trial.finish()
-    assert set(trial.hits()) == set(urls)
-
-
-def test_the_same_state_twice(site: Site, tmp_path: Path) -> None:
-    """The queues of Scrapy are moved also if others with the same state were moved before: a
-    project may use this package now and then.
-    """
-    host = site.add(RULES)
-    state = tmp_path / "job" / "requests.queue" / "active.json"
-    states = []
-    for part in "ab":
-        urls = [host.url(f"/{part}/{number}") for number in range(40)]
-        trial = Trial(site, tmp_path, urls)
-        settings = {**trial.settings, "CLOSESPIDER_PAGECOUNT": 8}
-        run_crawl(urls, enable={}, settings=settings, **trial.how)
-        states.append(state.read_text())
-        trial.run_until(5)
-    assert states[0] == states[1]
-    trial.finish()
-    assert set(trial.hits()) == {
-        host.url(f"/{part}/{number}") for part in "ab" for number in range(40)
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return each file in *folder* that is not empty, with its path there."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.stat().st_size
     }
+
+
+def write_as_another_version(path: Path) -> None:
+    """Give the file at *path* the format of another version."""
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA user_version = 99")
+
+
+@pytest.mark.parametrize("queue", [BY_SLOTS, BY_PRIORITIES])
+@pytest.mark.parametrize("end", ["stopped", "killed", "finished"])
+def test_a_jobdir_of_another_queue(
+    site: Site, queue: str, end: str, tmp_path: Path
+) -> None:
+    """A crawl in a JOBDIR that Scrapy's own queue wrote stops with one sentence, fetches nothing,
+    and changes nothing. The crawl that began there can go on.
+    """
+    host = site.add(RULES)
+    urls, paths = numbered(host, 30)
+    trial = Trial(site, tmp_path, urls)
+    stock = {"SCHEDULER_PRIORITY_QUEUE": queue, "ADDONS": {}}
+    if end == "killed":
+        trial.run_until(10, **stock)
+    else:
+        count = 10 if end == "stopped" else 0
+        trial.start(**stock, CLOSESPIDER_PAGECOUNT=count).result()
+    before, fetched = contents(trial.job), list(host.pages)
+    stopped = trial.start().result()
+    assert stopped.stats["finish_reason"] == "jobdir_unusable"
+    (line,) = lines_of(stopped.log, "ERROR")
+    assert f"Another queue wrote the JOBDIR {trial.job}" in line
+    assert "Traceback" not in stopped.log
+    assert host.pages == fetched
+    # At its end, Scrapy writes a list of queues where there was none: one of none.
+    assert contents(trial.job) == {"requests.queue/active.json": b"[]", **before}
+    if end == "stopped":
+        trial.start(**stock).result()
+        assert set(host.pages) == paths
+
+
+def test_a_file_of_another_version(site: Site, tmp_path: Path) -> None:
+    """A crawl whose file another version of this package wrote stops with one sentence, and changes
+    nothing.
+    """
+    host = site.add(RULES)
+    urls, _ = numbered(host, 30)
+    trial = Trial(site, tmp_path, urls)
+    trial.start(CLOSESPIDER_PAGECOUNT=5).result()
+    write_as_another_version(trial.job / "rep.queue" / "requests.sqlite")
+    before, fetched = contents(trial.job), list(host.pages)
+    stopped = trial.start().result()
+    (line,) = lines_of(stopped.log, "ERROR")
+    assert "another version of scrapy-rep wrote it" in line
+    assert host.pages == fetched
+    assert contents(trial.job) == before
+
+
+def test_what_scrapy_finds_in_its_folder(site: Site, tmp_path: Path) -> None:
+    """Scrapy's requests.queue has its list of queues alone, which is empty after a crawl that has
+    finished, as Scrapy's own: projects read both.
+    """
+    host = site.add(RULES)
+    urls, _ = numbered(host, 30)
+    trial = Trial(site, tmp_path, urls)
+    folder = trial.job / "requests.queue"
+    trial.start(CLOSESPIDER_PAGECOUNT=5).result()
+    assert [path.name for path in folder.iterdir()] == ["active.json"]
+    assert json.loads((folder / "active.json").read_text())
+    trial.finish()
+    assert [path.name for path in folder.iterdir()] == ["active.json"]
+    assert json.loads((folder / "active.json").read_text()) == []

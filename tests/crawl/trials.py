@@ -235,7 +235,7 @@ class Trial:
         }
         if answered - ended - urls:
             return False
-        path = self.job / "requests.queue" / "requests.sqlite"
+        path = self.job / "rep.queue" / "requests.sqlite"
         # If the writer is at work, the next look finds what it has written.
         with suppress(sqlite3.OperationalError), closing(sqlite3.connect(path)) as file:
             rows = file.execute("SELECT data FROM requests").fetchall()

@@ -149,7 +149,10 @@ def make(folder: Path, count: int = 100) -> Path:
         queue = HostEntries(file, f"host {number % 7}")
         queue.add(0, b"%d " % number * 100, is_last_first=True)
     ends = {-(2**63), -1, 0, 2**63 - 1}
-    assert file.move_seen(ends) is None
+    for number in ends:
+        file.offer(number, number)
+        file.add_offered(number)
+    assert file.commit() is None
     assert file.seen() == ends
     file.close()
     return path

@@ -10,7 +10,7 @@ from zlib import crc32
 
 import pytest
 from scrapy import Request
-from scrapy.pqueues import DownloaderAwarePriorityQueue, ScrapyPriorityQueue
+from scrapy.pqueues import DownloaderAwarePriorityQueue
 from scrapy.squeues import (
     FifoMemoryQueue,
     LifoMemoryQueue,
@@ -43,10 +43,12 @@ def on_disk(
     kind: Any = HostQueue,
     disk_queue: Any = PickleLifoDiskQueue,
 ) -> Any:
+    key = folder / "requests.queue"
+    key.mkdir(exist_ok=True)
     return kind.from_crawler(
         (crawl or Crawl(obey=False)).crawler,
         disk_queue,
-        str(folder),
+        str(key),
         # The scheduler saves the state as JSON.
         json.loads(json.dumps(state)),
         start_queue_cls=PickleFifoDiskQueue,
@@ -86,7 +88,8 @@ def kill(queue: Any) -> None:
 
 def change(folder: Path, statement: str, *values: object) -> list[Any]:
     """Execute a *statement* in the file, as another program."""
-    with closing(sqlite3.connect(folder / "requests.sqlite")) as database, database:
+    path = folder / "rep.queue" / "requests.sqlite"
+    with closing(sqlite3.connect(path)) as database, database:
         return database.execute(statement, values).fetchall()
 
 
@@ -102,31 +105,25 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "obey", "disk_queue"),
-    [
-        (HostQueue, True, PickleLifoDiskQueue),
-        (HostQueue, False, MarshalFifoDiskQueue),
-        (DownloaderAwarePriorityQueue, False, PickleLifoDiskQueue),
-        (ScrapyPriorityQueue, False, PickleLifoDiskQueue),
-    ],
+    ("obey", "disk_queue"),
+    [(True, PickleLifoDiskQueue), (False, MarshalFifoDiskQueue)],
 )
-def test_resumed(tmp_path: Path, kind: Any, obey: bool, disk_queue: Any) -> None:
-    """The next run has all requests that were left, by virtual host too, and no others: also those
-    that Scrapy's own class left, and if it is killed meanwhile.
+def test_resumed(tmp_path: Path, obey: bool, disk_queue: Any) -> None:
+    """The next run has all requests that were left, by virtual host too, and no others: also if it
+    is killed meanwhile.
     """
-    queue = on_disk(tmp_path, (), Crawl(obey=obey), kind, disk_queue)
+    queue = on_disk(tmp_path, (), Crawl(obey=obey), disk_queue=disk_queue)
     for request in requests():
         queue.push(request)
     state = queue.close()
     # The scheduler still has the old state after that.
     kill(on_disk(tmp_path, state, disk_queue=disk_queue))
-    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
     again = on_disk(tmp_path, state, disk_queue=disk_queue)
     assert len(again) == len(requests())
     hosts = {str(key.origin) for key in again._queues}
     assert ("http://a.example#Host:v.example" in hosts) == obey
     assert said(contents(again)) == said(requests())
-    again.close()
+    assert again.close() == []
     assert rows(tmp_path) == rows(tmp_path, "in_flight") == 0
 
 
@@ -246,29 +243,20 @@ def test_requests_that_cannot_be_read(
 
 
 @pytest.mark.parametrize(
-    "state",
-    [
-        ["redis", [], None],
-        ["scrapy_rep.HostQueue", [["slot"]], None],
-        ["scrapy_rep.HostQueue", [["slot", None, False, 7]], None],
-        {"slot": 5},
-        "text",
-        5,
-    ],
-    ids=str,
+    "state", [["redis", [], None], {"slot": 5}, "text", 5], ids=str
 )
 def test_a_state_of_something_else(
     tmp_path: Path, state: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """For a state of another class, the crawl stops. The error names the folder, and says what to
-    do.
+    """For a state of another class, the crawl stops, and leaves the state as it is. The error names
+    the JOBDIR, and says what to do.
     """
     queue = on_disk(tmp_path, state, crawl := Crawl(obey=False))
     assert crawl.frontier.is_stopped
     assert queue.pop() is None
     (error,) = errors(caplog)
-    assert str(tmp_path) in error
-    assert "another SCHEDULER_PRIORITY_QUEUE wrote it" in error
+    assert f"Another queue wrote the JOBDIR {tmp_path}" in error
+    assert queue.close() == state
 
 
 def test_a_damaged_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

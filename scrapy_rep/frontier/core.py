@@ -213,9 +213,8 @@ class Host:
     origin: Origin
     phase: Phase = Phase.UNKNOWN
 
-    # An empty tuple takes no memory.
-    waiting: list[Ticket] | tuple[()] = ()
-    """The tickets that wait for robots.txt."""
+    waiting: dict[Ticket, None] | tuple[Ticket, ...] = ()
+    """The tickets that wait for robots.txt; for one or none, a tuple takes less memory."""
 
     tickets: int = 0
     """How many tickets belong to it, waiting or not."""
@@ -245,6 +244,22 @@ class Host:
     @property
     def is_down(self) -> bool:
         return self.phase is Phase.DOWN or self.phase is Phase.REFUSED
+
+    def add(self, ticket: Ticket) -> None:
+        """Have *ticket* wait for robots.txt."""
+        if not self.waiting:
+            self.waiting = (ticket,)
+            return
+        if isinstance(self.waiting, tuple):
+            self.waiting = dict.fromkeys(self.waiting)
+        self.waiting[ticket] = None
+
+    def discard(self, ticket: Ticket) -> None:
+        """Note that *ticket*, which waits, does so no more."""
+        if isinstance(self.waiting, tuple):
+            self.waiting = ()
+        else:
+            del self.waiting[ticket]
 
     def is_open(self, now: float) -> bool:
         """Whether its rules are known, and not stale."""
@@ -520,10 +535,7 @@ class Core:
             self._refuse(ticket)
         else:
             ticket.where = Where.AT_HOST
-            if host.waiting:
-                host.waiting.append(ticket)
-            else:
-                host.waiting = [ticket]
+            host.add(ticket)
         if now >= host.retry_at:
             self._want(host, is_urgent=ticket.line.is_direct)
         else:
@@ -606,7 +618,7 @@ class Core:
         if host is not None:
             host.tickets -= 1
             if was is Where.AT_HOST:
-                host.waiting = [each for each in host.waiting if each is not ticket]
+                host.discard(ticket)
             self._forget(host)
         for scope in ticket.scopes:
             scope.tickets -= 1
@@ -797,8 +809,8 @@ class Core:
             host.phase = Phase.DOWN
             self._host_alarms.set(host, retry_at)
             for ticket in [each for each in host.waiting if not each.is_patient]:
+                host.discard(ticket)
                 self._refuse(ticket)
-            host.waiting = [each for each in host.waiting if each.is_patient]
 
     def unknown(self, host: Host, now: float) -> None:
         """Note that the fetch of robots.txt of *host* has ended without a result. If tickets wait

@@ -336,7 +336,7 @@ class Hosts:
     async def _fetch(self, host: Host) -> None:
         if host.causes is None:
             # Created only now: for many wanted hosts, causes would take much memory.
-            waiting = host.waiting[0] if host.waiting else None
+            waiting = next(iter(host.waiting), None)
             request = waiting.peek() if isinstance(waiting, BackQueue) else None
             self._add_cause(host, request or Request(str(host.origin)))
         causes = host.causes

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -376,6 +377,20 @@ def test_cancelled_before_its_crawl_has_seen_the_answer(seconds: str) -> None:
     assert not world.core.refused
     assert not world.core.scope("a").in_flight
     assert not world.core.scope("a").tickets
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_many_that_end_while_they_wait_for_robotstxt(step: int) -> None:
+    """When a crawl closes, the cost of each request that waits does not grow with their number."""
+    world = World()
+    names = [str(number) for number in range(20_000)]
+    for name in names:
+        world.asks(name, "a")
+    began = time.process_time()
+    for name in names[::step]:
+        world.end(name)
+    assert not world.core.hosts
+    assert time.process_time() - began < 5
 
 
 def test_what_has_held_up_the_crawl() -> None:

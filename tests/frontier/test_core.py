@@ -383,7 +383,7 @@ def test_cancelled_before_its_crawl_has_seen_the_answer(seconds: str) -> None:
 def test_many_that_end_while_they_wait_for_robotstxt(step: int) -> None:
     """When a crawl closes, the cost of each request that waits does not grow with their number."""
     world = World()
-    names = [str(number) for number in range(20_000)]
+    names = [str(number) for number in range(60_000)]
     for name in names:
         world.asks(name, "a")
     began = time.process_time()

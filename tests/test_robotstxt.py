@@ -380,8 +380,10 @@ async def test_a_request_that_cannot_be_judged(
 
 
 @coroutine_test
-async def test_a_cancelled_request_in_a_dry_run() -> None:
-    """Others that wait for the same robots.txt are judged by it."""
+async def test_a_cancelled_request_in_a_dry_run(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is not sent, and no error; others that wait for the same robots.txt are judged by it."""
     fetched: Deferred[Response] = Deferred()
     settings: dict[str, Any] = {"REP_DRY_RUN": True, "USER_AGENT": "mybot"}
     crawler = fake_crawler(settings, {ROBOTS_URL: lambda: fetched})
@@ -391,10 +393,13 @@ async def test_a_cancelled_request_in_a_dry_run() -> None:
         deferred_from_coro(mw.process_request(Request(f"{SITE}/private/{number}")))
         for number in (1, 2)
     )
-    first.addErrback(lambda _: None)
+    ended: list[object] = []
+    first.addErrback(ended.append)
     first.cancel()
     fetched.callback(answer(ROBOTS_URL))
     await maybe_deferred_to_future(second)
     assert [(each.url, each.reason) for each in found] == [
         (f"{SITE}/private/2", "rule")
     ]
+    assert len(ended) == 1
+    assert not caplog.records

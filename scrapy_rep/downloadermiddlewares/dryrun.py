@@ -9,13 +9,13 @@ from scrapy import signals
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep import meta, stats
 from scrapy_rep.compat.internals import download_slot, slot_state
 from scrapy_rep.downloadermiddlewares.browsers import register
 from scrapy_rep.downloadermiddlewares.judge import Judge
-from scrapy_rep.exceptions import RobotsDenied
+from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
 from scrapy_rep.fetching.identity import default_header
 from scrapy_rep.fetching.middleware import FetchMiddleware
 from scrapy_rep.fetching.request import RobotsTxtRequest
@@ -117,7 +117,9 @@ class DryRun:
                 case = case._replace(known=await self._known(case.origin, request))
             decision, pace = self._judge.judge(case)
             self._judge.allow(case, decision)
-        except RobotsDenied:
+        except CancelledError:
+            raise
+        except (RobotsDenied, SpiderClosing):
             return
         except Exception:
             self._logger.exception(

@@ -777,11 +777,11 @@ class Frontier:
         if requests:
             left = 0.0 if first is None else first.next_at - self.clock.monotonic()
             self._logger.info(
-                "Nothing to do at the moment: %(requests)d requests wait for %(hosts)d hosts, for "
-                "their robots.txt, delay or a pause that they asked for%(first)s",
+                "Waiting, not hanging: %(requests)d requests to %(hosts)d hosts wait for robots.txt, "
+                "a delay or a pause%(first)s",
                 requests=requests,
                 hosts=hosts,
-                first=f". The next request is to {first.key}, in {duration(left)} "
+                first=f". The next is to {first.key}, in {duration(left)} "
                 f"({first.reason.value})"
                 if first is not None and left > 0
                 else "",

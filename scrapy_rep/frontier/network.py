@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# The network is gone if so many different hosts fail in a row. Twice as many after each time when
-# an answer comes before the first probe has failed: most hosts of some crawls have no server.
+# The network is gone if so many requests in a row fail, to so many different hosts. Twice as many
+# requests after each time when an answer comes before the first probe has failed: most hosts of some
+# crawls have no server. But not many more: an outage may begin while answers are on their way, and
+# Scrapy repeats each request twice only.
 _HOSTS = 5
+_MOST_REQUESTS = 20
 _MOST_HOSTS = 160
 
 # The seconds before the first probe, and the most before any other.
@@ -55,6 +58,7 @@ class Network:
         self._failed: dict[str, Any] = {}
         """By host, a request to it."""
 
+        self._failures = 0
         self._failed_at = -inf
 
     def __repr__(self) -> str:
@@ -78,7 +82,7 @@ class Network:
             return None
         if self.gone_since is not None:
             is_wrong = not self.is_certain
-            self._needed = min(2 * self._needed, _MOST_HOSTS) if is_wrong else _HOSTS
+            self._needed = min(2 * self._needed, _MOST_REQUESTS) if is_wrong else _HOSTS
         return self._recover()
 
     def failed(self, host: str, request: Any, now: float) -> bool:
@@ -86,10 +90,12 @@ class Network:
         the network is gone since then.
         """
         if not self._failed:
-            self._failed_at = now
+            self._failed_at, self._failures = now, 0
+        self._failures += 1
         if len(self._failed) < _MOST_HOSTS:
             self._failed[host] = request
-        if self.gone_since is not None or len(self._failed) < self._needed:
+        is_enough = len(self._failed) >= _HOSTS and self._failures >= self._needed
+        if self.gone_since is not None or not is_enough:
             return False
         self.gone_since, self.is_certain = self._failed_at, False
         self._turn, self._pause = 0, _FIRST_PROBE

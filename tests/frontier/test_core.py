@@ -334,9 +334,11 @@ CASES = {
         pause a 1; wait 599; fail b f; wait 100; answer z; pause a 1; page 1 a; next -> -
         wait 1; next -> 1
     """,
-    "after a wrong alarm, ten hosts": """
-        fail a e; network -> gone; answer z; fail a i; network -> up; fail j; network -> gone
-        wait 1; probe -> z 1; probed; answer z; fail a e; network -> gone
+    "after wrong alarms, ten requests to five hosts, then twenty, but no more": """
+        fail a e; network -> gone; answer z; fail a i; network -> up; fail i; network -> gone
+        answer z; fail a s; network -> up; fail t; network -> gone
+        answer z; fail a d; fail a d; fail a d; fail a d; fail a d; network -> up; fail e
+        network -> gone; wait 1; probe -> z 1; probed; answer z; fail a e; network -> gone
     """,
     "where nothing has ever answered, only for REP_WAIT_MAX": """
         fail a e; wait 1; probe -> a 1; wait 598; probed; network -> gone; wait 2

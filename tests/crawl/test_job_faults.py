@@ -291,7 +291,9 @@ def test_a_jobdir_of_another_queue(
     """
     host = site.add(RULES)
     urls, paths = numbered(host, 30)
-    trial = Trial(site, tmp_path, urls)
+    links = "".join(f'<a href="{url}">' for url in urls)
+    host.answers["/0"] = Answer(links.encode(), headers={"Content-Type": "text/html"})
+    trial = Trial(site, tmp_path, urls[:1])
     stock = {"SCHEDULER_PRIORITY_QUEUE": queue, "ADDONS": {}}
     if end == "killed":
         trial.run_until(10, **stock)

@@ -517,7 +517,7 @@ def test_two_versions_of_a_spider(site: Site, mode: str, server: RedisServer) ->
         limit(host, 0)
     settings = settings_for(server, CONCURRENT_REQUESTS=4)  # One cannot have all.
     new = start(urls, settings, mode, "NewWorkerSpider", is_first=True)
-    new.until(lambda: hosts[0].pages)  # It has pushed no links before.
+    new.until(lambda: hosts[0].pages)  # So it finds the links.
     old = start(urls, settings, mode, "OldWorkerSpider").result(LONGEST)
     finish([new])
     assert old.stats["finish_reason"] == "finished", old.log

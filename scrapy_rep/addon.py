@@ -9,6 +9,7 @@ from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.misc import load_object
 from scrapy.utils.python import global_object_name
 
+from scrapy_rep.compat.versions import package_version
 from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy_rep.extensions.ledger import Ledger
@@ -32,6 +33,10 @@ class Addon:
     project gives. In a dry run (``REP_DRY_RUN``), everything that could change the crawl stays as
     it is: ``ROBOTSTXT_OBEY``, the scheduler, its queues and filter, and Scrapy's own middleware.
     """
+
+    def __repr__(self) -> str:
+        """What Scrapy's list of add-ons in the log says."""
+        return f"<scrapy_rep.Addon {package_version()}>"
 
     def update_settings(self, settings: BaseSettings) -> None:
         if not is_dry_run(settings):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ from scrapy_redis.dupefilter import RFPDupeFilter
 from scrapy_redis.queue import FifoQueue
 from scrapy_redis.scheduler import Scheduler
 
+import scrapy_rep
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy_rep.exceptions import SettingError
 from scrapy_rep.frontier.redis import HostQueue
@@ -83,6 +85,11 @@ def test_the_middleware(
     loaded = {load_object(key): order for key, order in found.items()}
     assert (loaded[RobotsTxtMiddleware], loaded[ScrapysOwn]) == (ours, theirs)
     assert settings.getbool("ROBOTSTXT_OBEY")
+
+
+def test_what_the_log_calls_it() -> None:
+    """Scrapy lists the add-ons in its log, this one with its version."""
+    assert repr(scrapy_rep.Addon()) == f"<scrapy_rep.Addon {version('scrapy-rep')}>"
 
 
 def test_the_project_can_say_no() -> None:

@@ -11,6 +11,7 @@ import pytest
 from scrapy import Request, signals
 from scrapy.http import HtmlResponse
 
+from scrapy_rep.compat import versions
 from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
 from scrapy_rep.extensions import ledger as module
 from scrapy_rep.extensions.ledger import Ledger
@@ -111,7 +112,7 @@ async def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def version(name: str) -> NoReturn:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(module, "version", version)
+    monkeypatch.setattr(versions, "version", version)
     monkeypatch.setattr(module, "_MAX_REMEMBERED", 2)
     urls = [f"http://host{number}.example/" for number in (1, 2, 1, 3, 1, 3)]
     rows, crawler = await crawl(tmp_path, urls)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy.settings import BaseSettings
-from scrapy.utils.job import job_dir
 from scrapy.utils.misc import load_object
 
 from scrapy_rep.compat.versions import shared_component
@@ -279,8 +278,16 @@ def _get_store(
     value: Any = settings.get(name)
     if value is None:
         # A resumed crawl continues with the robots.txt files that it has stored.
-        folder = job_dir(settings)
-        return Path(folder) / "robotstxt.sqlite" if folder else default
+        folder = settings["JOBDIR"]
+        if not folder:
+            return default
+        try:
+            # Several crawls may begin at once. Scrapy makes its folder if there is none.
+            Path(folder, "requests.queue").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            allowed = f"a folder that can be written ({error})"
+            raise SettingError("JOBDIR", folder, allowed) from None
+        return Path(folder) / "robotstxt.sqlite"
     if not isinstance(value, str) or "://" not in value:
         found: type[Store] = load_object(value)
         if not issubclass(found, Store):

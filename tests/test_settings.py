@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime, timezone
 from math import inf, nan
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from scrapy.settings import Settings
@@ -25,6 +25,9 @@ from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import DEFAULTS, RepSettings, unknown_names
 from scrapy_rep.spidermiddlewares.indexing import IndexingGateMiddleware
 from tests.stores.places import SharedMemory
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MINE = replace(RFC9309, name="mine", index_html_quirk=True)
 AGENTS = "ROBOTSTXT_USER_AGENT"
@@ -384,3 +387,11 @@ def test_clients(settings: dict[str, Any], clients: set[str]) -> None:
     handlers in Scrapy's settings.
     """
     assert RepSettings.from_settings(Settings(settings)).clients == clients
+
+
+def test_a_jobdir_that_cannot_be_made(tmp_path: Path) -> None:
+    """A JOBDIR that cannot be made stops the crawl at its start; the message names it and says why."""
+    (tmp_path / "file").write_bytes(b"")
+    folder = str(tmp_path / "file" / "job")
+    with pytest.raises(SettingError, match=r"JOBDIR is .* a folder"):
+        RepSettings.from_settings(Settings({"JOBDIR": folder}))

@@ -72,6 +72,9 @@ _CHECK_EVERY = 0.2
 # downloads that wait for them: the component may wait for one of them itself.
 _GIVES_WAY_AFTER = 1.0
 
+# The seconds for which a host gets no page after one has failed at the level of the network.
+_AFTER_FAILURE = 1.0
+
 # The seconds between two log lines about what an idle crawl waits for.
 _LOG_EVERY = 60.0
 
@@ -629,10 +632,14 @@ class Frontier:
         if kind is Failure.OWN:
             if network.exhausted(now):
                 self._note_exhausted(error)
-        elif kind is Failure.NETWORK and network.failed(
-            found.ticket.scopes[0].key, request, now
-        ):
-            self.hold_back()
+        elif kind is Failure.NETWORK:
+            scope = found.ticket.scopes[0]
+            if not isinstance(request, RobotsTxtRequest):
+                # Scrapy repeats it at once, and only twice: an outage would cost it before the last
+                # answers of other hosts are there.
+                scope.hold(now + _AFTER_FAILURE, Hold.BACK_OFF)
+            if network.failed(scope.key, request, now):
+                self.hold_back()
 
     def is_own_fault(self, failure: Failure) -> bool:
         """Whether *failure* says nothing about the host: the machine had no more files or ports,

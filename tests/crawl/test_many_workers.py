@@ -569,7 +569,8 @@ def test_clocks_that_differ(site: Site, server: RedisServer, first: float) -> No
     crawls.append(start(urls, settings, spider="WrongClockSpider", ahead=-first))
     crawls[0].until(lambda: other.pages and registered(server) == 2)
     before = settings_for(server, SCHEDULER_QUEUE_KEY="another:requests")
-    crawls.append(start([host.url("/private/")], before, is_first=True))
+    third = start([host.url("/private/")], before, is_first=True)
+    assert third.result(LONGEST).stats["finish_reason"] == "robots_denied"
     finish(crawls)
     assert host.pages == ["/0", "/1", "/2"]
     assert len(host.robots_hits) == 1

@@ -100,8 +100,8 @@ def test_an_outage(
     for number in (1, 2):
         outage.last(crawl, number)
     result = crawl.result()
+    assert not result.errors, result.log
     assert len(result.fetched()) == len(host.pages) == 2 * HOSTS
-    assert not result.errors
     assert len(result.lines("WARNING", "network")) == 2
     assert len(result.lines("INFO", "network")) == 2
     for probes in outage.probes:

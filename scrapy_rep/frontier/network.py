@@ -71,7 +71,9 @@ class Network:
         return self.gone_since is None and self._resumes_at == inf
 
     def answered(self, host: str, request: Any) -> float | None:
-        """X"""
+        """Note that *host* has answered a *request*, with anything. Return when the network was gone
+        first, if this ends that.
+        """
         if host not in self._answered:
             self._answered[host] = request
             if len(self._answered) > _ANSWERED:

@@ -26,7 +26,7 @@ from benchmarks.broad_crawl import SIDES
 from benchmarks.pairs import Side, in_pairs
 from benchmarks.queue_worker import CrawlSpider, _engine, requests
 from benchmarks.table import Row, Target
-from scrapy_rep.frontier.frontier import Frontier
+from scrapy_rep.crawl.frontier.frontier import Frontier
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

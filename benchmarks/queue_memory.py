@@ -19,9 +19,9 @@ from redis import Redis
 from scrapy_redis import picklecompat
 
 from benchmarks.queue_worker import in_bulk, learn, open_queue, requests
-from scrapy_rep.frontier.redis import HostQueue
-from scrapy_rep.frontier.redis.dupefilter import DupeFilter, note_fingerprint
-from tests.stores.redis_server import RedisServer, free_port
+from scrapy_rep.redis import HostQueue
+from scrapy_rep.redis.dupefilter import DupeFilter, note_fingerprint
+from tests.fetching.redis_server import RedisServer, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,10 +25,10 @@ from scrapy.utils.test import get_crawler
 from scrapy_redis import picklecompat
 from scrapy_redis.queue import PriorityQueue
 
-from scrapy_rep.frontier.frontier import Frontier
-from scrapy_rep.frontier.redis import HostQueue
-from scrapy_rep.frontier.redis.wanted import name_of
-from scrapy_rep.frontier.redis.worker import Terms
+from scrapy_rep.crawl.frontier.frontier import Frontier
+from scrapy_rep.redis import HostQueue
+from scrapy_rep.redis.wanted import name_of
+from scrapy_rep.redis.worker import Terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

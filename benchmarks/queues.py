@@ -19,7 +19,7 @@ from redis import Redis
 
 from benchmarks.table import Row, Target
 from benchmarks.timing import CHECKOUT, Times, environment
-from tests.stores.redis_server import BINARY, RedisServer, free_port
+from tests.fetching.redis_server import BINARY, RedisServer, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

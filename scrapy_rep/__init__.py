@@ -6,20 +6,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from scrapy_rep.addon import Addon
-    from scrapy_rep.backoff import back_off
+    from scrapy_rep.crawl.addon import Addon
+    from scrapy_rep.crawl.fetching.robotparser import RobotParser
+    from scrapy_rep.crawl.frontier.backoff import back_off
+    from scrapy_rep.crawl.frontier.dupefilter import DupeFilter
+    from scrapy_rep.crawl.frontier.queue import HostQueue
     from scrapy_rep.exceptions import RobotsDenied
-    from scrapy_rep.frontier.dupefilter import DupeFilter
-    from scrapy_rep.frontier.queue import HostQueue
     from scrapy_rep.protocol.agents import product_tokens
     from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
     from scrapy_rep.protocol.indexing.rules import IndexingRules
-    from scrapy_rep.protocol.lint.findings import Finding
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
     from scrapy_rep.protocol.robotstxt.rules import Rule
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
-    from scrapy_rep.robotparser import RobotParser
+    from scrapy_rep.tools.findings import Finding
 
 __all__ = [
     "CLASSIC",
@@ -48,20 +48,20 @@ _MODULES = {
     "CLASSIC": "protocol.dialect",
     "GOOGLE": "protocol.dialect",
     "RFC9309": "protocol.dialect",
-    "Addon": "addon",
+    "Addon": "crawl.addon",
     "Decision": "protocol.robotstxt.decisions",
     "Dialect": "protocol.dialect",
-    "DupeFilter": "frontier.dupefilter",
-    "Finding": "protocol.lint.findings",
-    "HostQueue": "frontier.queue",
+    "DupeFilter": "crawl.frontier.dupefilter",
+    "Finding": "tools.findings",
+    "HostQueue": "crawl.frontier.queue",
     "IndexingRules": "protocol.indexing.rules",
     "Reason": "protocol.robotstxt.decisions",
-    "RobotParser": "robotparser",
+    "RobotParser": "crawl.fetching.robotparser",
     "RobotsDenied": "exceptions",
     "RobotsTxt": "protocol.robots",
     "Rule": "protocol.robotstxt.rules",
     "UsagePreferences": "protocol.usage.preferences",
-    "back_off": "backoff",
+    "back_off": "crawl.frontier.backoff",
     "product_tokens": "protocol.agents",
 }
 

@@ -15,9 +15,9 @@ from weakref import WeakKeyDictionary
 
 from scrapy.utils.misc import load_object
 
-from scrapy_rep.downloadermiddlewares.browsers import Browsers, browsers_of, open_crawls
-from scrapy_rep.log import get_logger
-from scrapy_rep.meta import PAGE_INIT
+from scrapy_rep.base.log import get_logger
+from scrapy_rep.base.meta import PAGE_INIT
+from scrapy_rep.crawl.gate.browsers import Browsers, browsers_of, open_crawls
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from tests.stores.redis_server import RedisServer
+    from tests.fetching.redis_server import RedisServer
 
 MARKERS = (
     "newest: is the same on every Scrapy, and so is left out on the oldest",
@@ -29,7 +29,7 @@ MARKERS = (
 COVERAGE_PROCESS = {"COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"}
 """The environment variables that make Python processes measure their coverage."""
 
-ONE_BY_ONE = ("tests/crawl/", "tests/commands/", "tests/frontier/redis/")
+ONE_BY_ONE = ("tests/crawl/", "tests/tools/", "tests/redis/")
 """Folders of tests that take long: each goes to the process that is free first, but those of a
 class together. Elsewhere, a process gets a file at a time. So a class here, and a file elsewhere,
 may share what takes seconds to make.
@@ -150,7 +150,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 def redis_server() -> Iterator[RedisServer]:
     """One Redis server for all tests of this process; each xdist worker has its own."""
     # Tests of the protocol need no Redis client.
-    from tests.stores import redis_server as module  # noqa: PLC0415
+    from tests.fetching import redis_server as module  # noqa: PLC0415
 
     if module.BINARY is None:
         pytest.skip("There is no redis-server on the PATH")

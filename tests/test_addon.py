@@ -17,15 +17,15 @@ from scrapy_redis.queue import FifoQueue
 from scrapy_redis.scheduler import Scheduler
 
 import scrapy_rep
-from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
+from scrapy_rep.crawl.gate.middleware import RobotsTxtMiddleware
 from scrapy_rep.exceptions import SettingError
-from scrapy_rep.frontier.redis import HostQueue
-from scrapy_rep.frontier.redis.dupefilter import DupeFilter
+from scrapy_rep.redis import HostQueue
+from scrapy_rep.redis.dupefilter import DupeFilter
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
-OURS = "scrapy_rep.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
+OURS = "scrapy_rep.crawl.gate.middleware.RobotsTxtMiddleware"
 THEIRS = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
 URL = "redis://127.0.0.1:1/3"
 REDIS = {"REDIS_URL": URL}
@@ -115,7 +115,7 @@ def test_a_subclass_of_theirs(
     settings = settings_of(DOWNLOADER_MIDDLEWARES=orders, ROBOTSTXT_OBEY=obeys)
     found = settings.getdict("DOWNLOADER_MIDDLEWARES")
     assert found[Subclass] == orders[Subclass]
-    records = [each for each in caplog.records if each.name == "scrapy_rep.addon"]
+    records = [each for each in caplog.records if each.name == "scrapy_rep.crawl.addon"]
     assert [each.levelname for each in records] == ["WARNING"] * warned
     for each in records:
         message = each.getMessage()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scrapy_rep import back_off
-from scrapy_rep.frontier.frontier import Frontier
+from scrapy_rep.crawl.frontier.frontier import Frontier
 from tests.fakes import fake_crawler
 
 pytestmark = pytest.mark.newest

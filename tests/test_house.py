@@ -44,7 +44,7 @@ def test_nothing_inside_imports_the_root() -> None:
 
 
 def test_what_is_logged_is_visible() -> None:
-    """All loggers come from ``scrapy_rep.log``, which escapes control characters in messages."""
+    """All loggers come from ``scrapy_rep.base.log``, which escapes control characters in messages."""
     for path, text in MODULES.items():
         assert path.name == "log.py" or "getLogger(" not in text, path
 

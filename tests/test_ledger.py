@@ -11,13 +11,13 @@ import pytest
 from scrapy import Request, signals
 from scrapy.http import HtmlResponse
 
-from scrapy_rep.compat import versions
-from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
-from scrapy_rep.extensions import ledger as module
-from scrapy_rep.extensions.ledger import Ledger
-from scrapy_rep.ledger import writer
-from scrapy_rep.ledger.reader import open_ledger
-from scrapy_rep.settings import NOINDEX, OBEY
+from scrapy_rep.base import versions
+from scrapy_rep.base.settings import NOINDEX, OBEY
+from scrapy_rep.crawl.ledger import extension as module
+from scrapy_rep.crawl.ledger import writer
+from scrapy_rep.crawl.ledger.extension import Ledger
+from scrapy_rep.crawl.ledger.reader import open_ledger
+from scrapy_rep.crawl.pages.responses import IndexingMiddleware
 from tests.fakes import coroutine_test, fake_crawler
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ import logging
 import pytest
 from scrapy import Request
 
+from scrapy_rep.base.log import get_logger
 from scrapy_rep.exceptions import (
     FileDenied,
     ItemDenied,
@@ -16,7 +17,6 @@ from scrapy_rep.exceptions import (
     StoreError,
     UsageDenied,
 )
-from scrapy_rep.log import get_logger
 
 pytestmark = pytest.mark.newest
 

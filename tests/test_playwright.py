@@ -17,11 +17,11 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
 from scrapy_rep import playwright
-from scrapy_rep.downloadermiddlewares import browsers
-from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
-from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
+from scrapy_rep.crawl.frontier.rules import Hosts
+from scrapy_rep.crawl.gate import browsers
+from scrapy_rep.crawl.gate.middleware import RobotsTxtMiddleware
+from scrapy_rep.crawl.pages.responses import IndexingMiddleware
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
-from scrapy_rep.frontier.hosts import Hosts
 from scrapy_rep.playwright import abort_forbidden, watch_page
 from scrapy_rep.protocol.robots import RobotsTxt
 from tests.fakes import answer, coroutine_test, fake_crawler

@@ -6,16 +6,8 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep import meta
-from scrapy_rep.protocol.access.results import AccessResult, Entry
-from scrapy_rep.protocol.indexing.rules import IndexingRules
-from scrapy_rep.protocol.indexing.statements import DENIALS
-from scrapy_rep.protocol.origins import origin_of
-from scrapy_rep.protocol.reasons import REASONS
-from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
-from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
-from scrapy_rep.record import (
+from scrapy_rep.base import meta
+from scrapy_rep.base.record import (
     MAX_TEXT,
     MAX_URL,
     Layer,
@@ -26,7 +18,15 @@ from scrapy_rep.record import (
     storable,
     url_text,
 )
-from scrapy_rep.settings import DEFAULTS, OBEY
+from scrapy_rep.base.settings import DEFAULTS, OBEY
+from scrapy_rep.protocol.access.results import AccessResult, Entry
+from scrapy_rep.protocol.indexing.rules import IndexingRules
+from scrapy_rep.protocol.indexing.statements import DENIALS
+from scrapy_rep.protocol.origins import origin_of
+from scrapy_rep.protocol.reasons import REASONS
+from scrapy_rep.protocol.robots import RobotsTxt
+from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
+from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 
 URL = "http://example.com/a"
 ORIGIN = origin_of(URL)

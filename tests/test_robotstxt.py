@@ -13,11 +13,11 @@ from scrapy.http import HtmlResponse
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
-from scrapy_rep.downloadermiddlewares.dryrun import DryRun
-from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
+from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
+from scrapy_rep.crawl.frontier.frontier import Frontier
+from scrapy_rep.crawl.gate.dryrun import DryRun
+from scrapy_rep.crawl.gate.middleware import RobotsTxtMiddleware
 from scrapy_rep.exceptions import RobotsDenied
-from scrapy_rep.fetching.request import RobotsTxtRequest
-from scrapy_rep.frontier.frontier import Frontier
 from tests.fakes import ROBOTS, answer, coroutine_test, fake_crawler, records
 
 if TYPE_CHECKING:

@@ -14,17 +14,17 @@ from scrapy.settings import Settings
 from scrapy.utils.spider import DefaultSpider
 from scrapy.utils.test import get_crawler
 
-from scrapy_rep import settings as settings_module
-from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
-from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
+from scrapy_rep.base import settings as settings_module
+from scrapy_rep.base.settings import DEFAULTS, RepSettings, unknown_names
+from scrapy_rep.crawl.fetching.robotparser import RobotParser
+from scrapy_rep.crawl.gate.middleware import RobotsTxtMiddleware
+from scrapy_rep.crawl.pages.output import IndexingGateMiddleware
+from scrapy_rep.crawl.pages.responses import IndexingMiddleware
 from scrapy_rep.exceptions import SettingError
 from scrapy_rep.protocol.access.overrides import Override, override_for
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
 from scrapy_rep.protocol.origins import Origin, origin_of
-from scrapy_rep.robotparser import RobotParser
-from scrapy_rep.settings import DEFAULTS, RepSettings, unknown_names
-from scrapy_rep.spidermiddlewares.indexing import IndexingGateMiddleware
-from tests.stores.places import SharedMemory
+from tests.fetching.places import SharedMemory
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scrapy_rep.sqlitefiles import use_write_ahead_log
+from scrapy_rep.base.sqlitefile import use_write_ahead_log
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scrapy_rep.protocol.crawlers import CHECKED, CRAWLERS
-from scrapy_rep.protocol.lint.linter import TABLE
+from scrapy_rep.tools.crawlers import CHECKED, CRAWLERS
+from scrapy_rep.tools.linter import TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

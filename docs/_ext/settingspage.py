@@ -14,13 +14,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scrapy_rep import settings
+from scrapy_rep.base import settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PAGE = Path(__file__).resolve().parents[1] / "reference" / "settings.md"
-MARK = "<!-- From here on, `python3 dev.py docs` writes this page from scrapy_rep/settings.py. -->\n"
+MARK = "<!-- From here on, `python3 dev.py docs` writes this page from scrapy_rep/base/settings.py. -->\n"
 
 
 GROUPS = {

@@ -11,8 +11,8 @@ from scrapy_rep.protocol.robotstxt.accessrules import AccessRules
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scrapy_rep.protocol.lint.findings import Finding
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
+    from scrapy_rep.tools.findings import Finding
 
 
 class RobotsTxt(AccessRules):
@@ -46,6 +46,6 @@ class RobotsTxt(AccessRules):
 
     def lint(self) -> tuple[Finding, ...]:
         """Return the findings about this file, in the order of lines; computed at each call."""
-        from scrapy_rep.protocol.lint.linter import lint  # noqa: PLC0415
+        from scrapy_rep.tools.linter import lint  # noqa: PLC0415
 
         return () if self._blanket else lint(self.body, self.dialect, self._url)

@@ -17,7 +17,7 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
-from scrapy_rep.fetching.request import RobotsTxtRequest
+from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from tests.crawl.spiders import PlanSpider
 
 if TYPE_CHECKING:

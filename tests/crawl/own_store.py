@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from uuid import uuid4
 
+from scrapy_rep.crawl.fetching.store import Store
 from scrapy_rep.exceptions import StoreError
-from scrapy_rep.stores import Store
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler

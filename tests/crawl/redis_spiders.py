@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy_redis.spiders import RedisSpider
 
-from scrapy_rep.frontier.clock import Clock
+from scrapy_rep.base.clock import Clock
 from tests.crawl.spiders import NotingSpider, PlanSpider
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from tests.crawl.crawl import run_crawl
 from tests.crawl.disks import fill, forbid, make_read_only, small_disk
 from tests.crawl.server import PAGE
 from tests.crawl.test_stores import check_obeyed, urls
-from tests.stores.redis_server import free_port
+from tests.fetching.redis_server import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scrapy_rep.crawl.fetching.sqlitestore import SqliteStore
 from scrapy_rep.protocol.origins import origin_of
-from scrapy_rep.stores.sqlite import SqliteStore
 from tests import forks
 from tests.crawl.answers import HANGS, Answer, redirect, robots
 from tests.crawl.crawl import ADDON, RETRIED_SOON, ROOT, run_crawl, start_crawl
@@ -97,7 +97,7 @@ def test_robotstxt_that_redirects_to_a_slow_host_takes_no_place(
         [*first, *pages(other, 5)],
         mode=mode,
         settings={"CONCURRENT_REQUESTS": 16},
-        constants={"scrapy_rep.frontier.hosts._MAX_FETCHING": 10},
+        constants={"scrapy_rep.crawl.frontier.rules._MAX_FETCHING": 10},
     )
     assert len(result.responses) == 5 + len(strangers) + 5
     (first_stranger, *_) = slow.hits_on("/stranger")

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scrapy_rep.ledger.reader import open_ledger
-from scrapy_rep.report import shown
-from scrapy_rep.report.ledgers import Ledgers, Limits
-from scrapy_rep.report.tables import overall
+from scrapy_rep.crawl.ledger.reader import open_ledger
+from scrapy_rep.tools.report import shown
+from scrapy_rep.tools.report.ledgers import Ledgers, Limits
+from scrapy_rep.tools.report.tables import overall
 from tests.crawl.answers import Answer, html, image, meta, redirect, robots
 from tests.crawl.crawl import BY_HAND, run_crawl, start_crawl
 from tests.crawl.disks import fill, free, small_disk
@@ -402,7 +402,10 @@ def test_by_hand(site: Site, tmp_path: Path) -> None:
     spider, it is in the folder of REP_LEDGER.
     """
     host = site.add(RULES)
-    enable = {**BY_HAND, "EXTENSIONS": {"scrapy_rep.extensions.ledger.Ledger": 500}}
+    enable = {
+        **BY_HAND,
+        "EXTENSIONS": {"scrapy_rep.crawl.ledger.extension.Ledger": 500},
+    }
     settings = {"REP_LEDGER": str(tmp_path / "%(name)s-%(pid)s-%(time)s.sqlite")}
     name = "../../a\\b\0c"
     run_crawl([host.url("/private/a")], enable=enable, settings=settings, name=name)

@@ -21,8 +21,8 @@ from tests import effort
 from tests.crawl.answers import Answer, busy, robots
 from tests.crawl.crawl import RETRIED_SOON, run_crawl, start_crawl, wait_until
 from tests.crawl.pauses import check_fetched, check_kept, limit
-from tests.stores.distant import distant
-from tests.stores.redis_server import BINARY, RedisServer
+from tests.fetching.distant import distant
+from tests.fetching.redis_server import BINARY, RedisServer
 
 pytest.importorskip("scrapy_redis")
 
@@ -293,7 +293,7 @@ def test_a_server_that_fails(
     fault: Callable[[RedisServer, Callable[[], None]], None],
 ) -> None:
     """If Redis restarts or hangs during a crawl, the workers connect again, warn once and go on
-    later. No request is lost. ``tests/frontier/redis/test_faults.py`` has the other faults.
+    later. No request is lost. ``tests/redis/test_faults.py`` has the other faults.
     """
     crowd = Crowd(site)
     settings = settings_for(server, REP_QUEUE_LEASE=30)

@@ -30,9 +30,9 @@ SETTINGS = {
     "RETRY_ENABLED": True,
 }
 SOON = {
-    "scrapy_rep.frontier.hosts._ASKED_ONCE_MORE": 1.0,
-    "scrapy_rep.frontier.network._FIRST_PROBE": 0.2,
-    "scrapy_rep.frontier.network._LAST_PROBE": 0.2,
+    "scrapy_rep.crawl.frontier.rules._ASKED_ONCE_MORE": 1.0,
+    "scrapy_rep.crawl.frontier.network._FIRST_PROBE": 0.2,
+    "scrapy_rep.crawl.frontier.network._LAST_PROBE": 0.2,
 }
 
 
@@ -106,7 +106,7 @@ def test_an_outage(
     assert len(result.lines("INFO", "network")) == 2
     for probes in outage.probes:
         gaps = [later - sooner for sooner, later in pairwise(probes)]
-        assert min(gaps) >= SOON["scrapy_rep.frontier.network._LAST_PROBE"]
+        assert min(gaps) >= SOON["scrapy_rep.crawl.frontier.network._LAST_PROBE"]
 
 
 def test_a_proxy_that_is_down(site: Site, mode: str) -> None:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scrapy_rep.ledger.schema import APPLICATION_ID, VERSION
+from scrapy_rep.crawl.ledger.schema import APPLICATION_ID, VERSION
 from tests import forks
-from tests.commands.rep import plain_environment
 from tests.crawl.crawl import ADDON, BY_HAND
 from tests.crawl.runner import MODE_SETTINGS
+from tests.tools.rep import plain_environment
 
 if TYPE_CHECKING:
     from pathlib import Path

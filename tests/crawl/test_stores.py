@@ -12,7 +12,7 @@ import pytest
 from tests.crawl.answers import robots
 from tests.crawl.crawl import run_crawl
 from tests.crawl.own_store import FolderStore
-from tests.stores.redis_server import BINARY, RedisServer
+from tests.fetching.redis_server import BINARY, RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +86,7 @@ def test_a_store_that_never_returns(site: Site, mode: str, tmp_path: Path) -> No
             "REP_STORE": "tests.crawl.own_store.StuckStore",
             "ROBOTSTXT_FOLDER": str(tmp_path),
         },
-        constants={"scrapy_rep.fetching.storeclient._MAX_CALL": 0.5},
+        constants={"scrapy_rep.crawl.fetching.storeclient._MAX_CALL": 0.5},
     )
     check_obeyed(asked, hosts, result)
     [warning] = result.lines("WARNING", "storeclient")
@@ -149,7 +149,7 @@ def test_a_worker_whose_network_is_broken(site: Site, store: str) -> None:
         ],
         settings=settings,
         names={key: [None] for key in names},
-        constants={"scrapy_rep.frontier.hosts._ASKED_ONCE_MORE": 0.1},
+        constants={"scrapy_rep.crawl.frontier.rules._ASKED_ONCE_MORE": 0.1},
     )
     assert len(result.errors) == len(asked)
     assert host.hits == []

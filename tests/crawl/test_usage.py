@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scrapy_rep.ledger.reader import open_ledger
+from scrapy_rep.crawl.ledger.reader import open_ledger
 from tests.crawl.answers import HANGS, Answer, busy, html, meta, redirect
 from tests.crawl.crawl import run_crawl
 

@@ -14,7 +14,7 @@ from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
 from scrapy_rep import back_off
-from scrapy_rep.frontier.frontier import Frontier
+from scrapy_rep.crawl.frontier.frontier import Frontier
 from tests.crawl.spiders import PlanSpider
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import scrapy.signals
 from scrapy.settings import Settings
 
 from docs._ext import generated, settingspage
-from scrapy_rep import exceptions, meta, settings, signals, stats
-from scrapy_rep.compat import internals
-from scrapy_rep.ledger import reader
+from scrapy_rep import exceptions, signals
+from scrapy_rep.base import internals, meta, settings, stats
+from scrapy_rep.crawl.ledger import reader
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.indexing import dates, statements
 from scrapy_rep.protocol.robotstxt import rules

@@ -19,10 +19,11 @@ import pytest
 from scrapy.http import HtmlResponse
 from scrapy.settings import Settings, default_settings
 
-from scrapy_rep import UsagePreferences, stats
-from scrapy_rep.commands import RepCommand
-from scrapy_rep.commands.arguments import SUBCOMMANDS
-from scrapy_rep.settings import DEFAULTS, RepSettings
+from scrapy_rep import UsagePreferences
+from scrapy_rep.base import stats
+from scrapy_rep.base.settings import DEFAULTS, RepSettings
+from scrapy_rep.tools.arguments import SUBCOMMANDS
+from scrapy_rep.tools.command import RepCommand
 from tests import forks
 from tests.browser import CHROMIUM, FLAGS, PATIENCE
 from tests.crawl import own_store
@@ -283,7 +284,7 @@ def test_commands(where: str, line: str) -> None:
 def test_pandas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pandas sample counts the rows of the ledgers."""
     pytest.importorskip("pandas")
-    from tests.commands.rep import write_ledger  # noqa: PLC0415
+    from tests.tools.rep import write_ledger  # noqa: PLC0415
 
     (tmp_path / "ledgers").mkdir()
     for name in ("one", "two"):

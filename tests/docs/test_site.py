@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import scrapy_rep
-from scrapy_rep import settings
+from scrapy_rep.base import settings
 from scrapy_rep.protocol.dialect import Dialect
 from tests.browser import (
     CHROMIUM,

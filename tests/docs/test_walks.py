@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scrapy_rep.settings import DEFAULTS
+from scrapy_rep.base.settings import DEFAULTS
 from tests import effort, forks
 from tests.docs.pages import PROJECT, environment, lines_missing, samples
-from tests.stores.redis_server import BINARY
+from tests.fetching.redis_server import BINARY
 
 if TYPE_CHECKING:
     from pathlib import Path

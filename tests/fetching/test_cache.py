@@ -13,23 +13,23 @@ from scrapy import Request
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
+from scrapy_rep.base.settings import RepSettings
+from scrapy_rep.crawl.fetching import cache
+from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
+from scrapy_rep.crawl.fetching.entries import dumps
+from scrapy_rep.crawl.fetching.request import Causes
 from scrapy_rep.exceptions import SpiderClosing
-from scrapy_rep.fetching import cache
-from scrapy_rep.fetching.cache import RobotsTxtCache
-from scrapy_rep.fetching.request import Causes
 from scrapy_rep.protocol.access.results import AccessResult, Entry, State
 from scrapy_rep.protocol.origins import Origin
-from scrapy_rep.settings import RepSettings
-from scrapy_rep.stores.entries import dumps
 from tests.fakes import coroutine_test, fake_crawler
-from tests.stores.places import SharedMemory
+from tests.fetching.places import SharedMemory
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.fetching.cache import Known
-    from scrapy_rep.fetching.fetcher import Check
-    from scrapy_rep.stores import Store
+    from scrapy_rep.crawl.fetching.cache import Known
+    from scrapy_rep.crawl.fetching.fetcher import Check
+    from scrapy_rep.crawl.fetching.store import Store
 
 pytestmark = pytest.mark.newest
 

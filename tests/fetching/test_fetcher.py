@@ -9,11 +9,11 @@ import pytest
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest, StopDownload
 
-from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
-from scrapy_rep.fetching.middleware import FetchMiddleware
-from scrapy_rep.fetching.request import Causes, RobotsTxtRequest
+from scrapy_rep.base.settings import RepSettings
+from scrapy_rep.crawl.fetching.fetcher import RobotsTxtFetcher
+from scrapy_rep.crawl.fetching.middleware import FetchMiddleware
+from scrapy_rep.crawl.fetching.request import Causes, RobotsTxtRequest
 from scrapy_rep.protocol.access.results import Failure
-from scrapy_rep.settings import RepSettings
 from tests.fakes import ROBOTS, answer, coroutine_test, fake_crawler
 
 if TYPE_CHECKING:

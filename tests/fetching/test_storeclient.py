@@ -13,14 +13,14 @@ import pytest
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import DeferredLock, DeferredSemaphore
 
+from scrapy_rep.base.locks import held
+from scrapy_rep.crawl.fetching import storeclient
+from scrapy_rep.crawl.fetching.storeclient import StoreClient
 from scrapy_rep.exceptions import SpiderClosing, StoreError
-from scrapy_rep.fetching import storeclient
-from scrapy_rep.fetching.locks import held
-from scrapy_rep.fetching.storeclient import StoreClient
 from scrapy_rep.protocol.access.results import AccessResult, Entry
 from scrapy_rep.protocol.origins import Origin
 from tests.fakes import coroutine_test, fake_crawler
-from tests.stores.places import SharedMemory
+from tests.fetching.places import SharedMemory
 
 WHERE = Origin("http", "example.com", 80)
 NAME = "http://example.com"

@@ -29,12 +29,12 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.test import get_crawler
 from twisted.internet.defer import Deferred
 
-from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
-from scrapy_rep.fetching import cache
-from scrapy_rep.fetching.request import RobotsTxtRequest
-from scrapy_rep.frontier.clock import Clock
-from scrapy_rep.frontier.frontier import Frontier
-from scrapy_rep.frontier.queue import HostQueue
+from scrapy_rep.base.clock import Clock
+from scrapy_rep.crawl.fetching import cache
+from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
+from scrapy_rep.crawl.frontier.frontier import Frontier
+from scrapy_rep.crawl.frontier.queue import HostQueue
+from scrapy_rep.crawl.gate.middleware import RobotsTxtMiddleware
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scrapy_rep.frontier.clock import Alarms
+from scrapy_rep.base.clock import Alarms
 from tests.frontier.fakes import FakeClock
 
 if TYPE_CHECKING:

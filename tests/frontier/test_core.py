@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scrapy_rep.frontier.core import Core, Ticket, Where
+from scrapy_rep.crawl.frontier.core import Core, Ticket, Where
 from scrapy_rep.protocol.origins import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scrapy_rep.frontier.core import Host, Line
+    from scrapy_rep.crawl.frontier.core import Host, Line
 
 pytestmark = pytest.mark.newest
 

@@ -21,14 +21,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from scrapy_rep.frontier.core import Core, Hold, Phase, Ticket, Where
+from scrapy_rep.crawl.frontier.core import Core, Hold, Phase, Ticket, Where
 from scrapy_rep.protocol.origins import Origin
 from tests import effort
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scrapy_rep.frontier.core import Host, Line, Scope
+    from scrapy_rep.crawl.frontier.core import Host, Line, Scope
 
 pytestmark = pytest.mark.newest
 

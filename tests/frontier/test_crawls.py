@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from twisted.internet.error import ConnectionRefusedError as RefusedError
 
-from scrapy_rep import stats
+from scrapy_rep.base import stats
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
 from tests.frontier.fakes import Crawl, page
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from scrapy_rep.crawl.frontier.jobdir import HostEntries, JobFile
 from scrapy_rep.exceptions import JobError
-from scrapy_rep.frontier.jobfile import HostEntries, JobFile
 
 HOSTS = "ab"
 

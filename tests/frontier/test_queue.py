@@ -19,9 +19,9 @@ from scrapy.squeues import (
     PickleLifoDiskQueue,
 )
 
+from scrapy_rep.crawl.frontier.dupefilter import DupeFilter
+from scrapy_rep.crawl.frontier.queue import HostQueue
 from scrapy_rep.exceptions import SpiderClosing
-from scrapy_rep.frontier.dupefilter import DupeFilter
-from scrapy_rep.frontier.queue import HostQueue
 from tests.frontier.fakes import Crawl, page
 
 if TYPE_CHECKING:

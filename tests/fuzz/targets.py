@@ -28,21 +28,21 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from scrapy_rep import RFC9309, IndexingRules, RobotsTxt, UsagePreferences
+from scrapy_rep.crawl.fetching.entries import MAX_SIZE, dumps
+from scrapy_rep.crawl.fetching.sqlitestore import SqliteStore
 from scrapy_rep.exceptions import StoreError
 from scrapy_rep.protocol.indexing import metatags
 from scrapy_rep.protocol.indexing.dates import read_date
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 from scrapy_rep.protocol.usage.tdmrep import TdmRep
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
-from scrapy_rep.stores.entries import MAX_SIZE, dumps
-from scrapy_rep.stores.sqlite import SqliteStore
-from tests.commands.rep import execute
+from tests.fetching.places import ORIGIN, START, check_data, entry
 from tests.protocol.indexing.test_rules import check_headers, check_written
-from tests.protocol.lint.test_lint import IDLE, check
 from tests.protocol.reference import Reference, matches, read_patterns, url_target
 from tests.protocol.robotstxt.test_agreement import DIALECTS, verdict
-from tests.report.ledgers import Ledger
-from tests.stores.places import ORIGIN, START, check_data, entry
+from tests.tools.rep import execute
+from tests.tools.report.ledgers import Ledger
+from tests.tools.test_linter import IDLE, check
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

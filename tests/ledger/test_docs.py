@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scrapy_rep.ledger.schema import APPLICATION_ID, TABLES, VERSION
+from scrapy_rep.base.record import MAX_TEXT, MAX_URL
+from scrapy_rep.crawl.ledger.schema import APPLICATION_ID, TABLES, VERSION
 from scrapy_rep.protocol.access.results import HEADERS
 from scrapy_rep.protocol.robotstxt.decisions import Reason
-from scrapy_rep.record import MAX_TEXT, MAX_URL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scrapy_rep.base.record import MAX_TEXT
+from scrapy_rep.crawl.ledger import writer as module
+from scrapy_rep.crawl.ledger.reader import open_ledger
+from scrapy_rep.crawl.ledger.schema import APPLICATION_ID, VERSION
+from scrapy_rep.crawl.ledger.traffic import Traffic
+from scrapy_rep.crawl.ledger.writer import LedgerWriter
 from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.ledger import writer as module
-from scrapy_rep.ledger.reader import open_ledger
-from scrapy_rep.ledger.schema import APPLICATION_ID, VERSION
-from scrapy_rep.ledger.traffic import Traffic
-from scrapy_rep.ledger.writer import LedgerWriter
 from scrapy_rep.protocol.access.results import AccessResult, Entry
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.display import visible
-from scrapy_rep.record import MAX_TEXT
 from tests.ledger.records import CRAWL, END, ORIGIN, decided, snapshot
 
 if TYPE_CHECKING:

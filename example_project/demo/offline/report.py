@@ -15,7 +15,7 @@ from scrapy_rep.signals import rep_decided
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.record import Record
+    from scrapy_rep.base.record import Record
 
 HEAD = ("outcome", "host", "line of robots.txt, or statement", "pages")
 OUTCOMES = ["refused", "not followed", "dropped", "kept"]

@@ -1,0 +1,95 @@
+"""The clock of the frontier, and its alarms."""
+
+from __future__ import annotations
+
+import time
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from scrapy.utils.asyncio import call_later
+
+from scrapy_rep.base.log import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy.utils.asyncio import CallLaterResult
+
+logger = get_logger(__name__)
+
+
+class Clock:
+    """The clocks of this process. Tests replace it."""
+
+    def monotonic(self) -> float:
+        """Return the seconds on the monotonic clock, for waiting."""
+        return time.monotonic()
+
+    def time(self) -> float:
+        """Return the seconds since the epoch, for values that are stored."""
+        return time.time()
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> Any:
+        """Call *function* in *seconds*. Return an object with a method ``cancel``."""
+        return call_later(seconds, function)
+
+
+class Alarms:
+    """Calls functions at given times of the monotonic clock, with one timer for all.
+
+    No function is called early. An alarm cannot be cancelled: the function has to check
+    whether there is still something to do.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._number = count()
+        self._timer: CallLaterResult | None = None
+        self._timer_at = 0.0
+        self._is_stopped = False
+
+    def at(self, moment: float, function: Callable[..., None], *args: Any) -> None:
+        """Call *function* with *args* at *moment*, or soon if *moment* has passed."""
+        heappush(self._heap, (moment, next(self._number), function, args))
+        self._set_timer()
+
+    def stop(self) -> None:
+        """Forget all alarms, and those that are set later."""
+        self._is_stopped = True
+        self._heap.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set_timer(self) -> None:
+        if self._is_stopped or not self._heap:
+            return
+        first = self._heap[0][0]
+        if self._timer is not None:
+            if self._timer_at <= first:
+                return
+            self._timer.cancel()
+        self._timer_at = first
+        seconds = max(first - self.clock.monotonic(), 0.0)
+        self._timer = self.clock.call_later(seconds, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        # An event loop may call this a little early: then no alarm is due yet, and
+        # _set_timer() starts another timer.
+        now = self.clock.monotonic()
+        # Functions may set new alarms; those wait for the next timer, so that this ends.
+        due = []
+        while self._heap and self._heap[0][0] <= now:
+            due.append(heappop(self._heap))
+        for _, _, function, args in due:
+            try:
+                function(*args)
+            except Exception:
+                logger.exception(
+                    "Error in a timer: this is a bug of scrapy-rep. Restart the crawl if requests "
+                    "wait too long, and report the traceback"
+                )
+        self._set_timer()

@@ -1,0 +1,143 @@
+"""The identity of the crawler: the product tokens that select the groups it follows."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from scrapy import signals
+from scrapy.settings import SETTINGS_PRIORITIES
+
+from scrapy_rep.base.log import CrawlLog
+from scrapy_rep.base.settings import PARSER, USER_AGENT, RepSettings, unknown_names
+from scrapy_rep.base.versions import shared_component
+from scrapy_rep.protocol.agents import is_rfc_token, product_tokens
+
+if TYPE_CHECKING:
+    from scrapy import Request, Spider
+    from scrapy.crawler import Crawler
+    from scrapy.settings import BaseSettings
+
+    from scrapy_rep.protocol.robots import RobotsTxt
+    from scrapy_rep.protocol.robotstxt.pace import Pace
+
+_tokens = lru_cache(maxsize=256)(product_tokens)
+
+
+class Identity:
+    """The product tokens of a crawler, from ``ROBOTSTXT_USER_AGENT``, or from the ``User-Agent``
+    header of each request, or from ``USER_AGENT`` where that header has none.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._logger = CrawlLog(__name__, crawler)
+        self._agents = RepSettings.of(crawler).agents
+        self._default_tokens: tuple[str, ...] | None = None
+        self._has_warned = False
+        crawler.signals.connect(self._spider_opened, signals.spider_opened)
+
+    @classmethod
+    def of(cls, crawler: Crawler) -> Identity:
+        """The instance that the components of a crawl share."""
+        return shared_component(crawler, cls)
+
+    def tokens(self, request: Request | None) -> tuple[str, ...]:
+        """The product tokens to follow for *request*. None stands for a request without its own
+        User-Agent.
+        """
+        if self._agents:
+            return self._agents
+        if request is not None:
+            sent = request.headers.get(b"User-Agent") or b""
+            return self._of_header(sent.decode("latin-1"))
+        if self._default_tokens is None:
+            assert self._crawler.spider is not None
+            header = default_header(self._crawler.settings, self._crawler.spider)
+            self._default_tokens = self._of_header(header)
+        return self._default_tokens
+
+    def pace(self, robots: RobotsTxt) -> Pace:
+        """The delays and rates of *robots* for requests without their own
+        User-Agent.
+        """
+        return robots.pace(self.tokens(None))
+
+    def may_fetch(self, robots: RobotsTxt, url: str) -> bool:
+        """Whether this package itself may fetch *url*."""
+        return robots.is_allowed(url, self.tokens(None))
+
+    def _spider_opened(self) -> None:
+        """Warn about a User-Agent without a product token, product tokens that RFC 9309 does
+        not allow, unknown settings, and a parser that is not used.
+        """
+        agents = self.tokens(None)
+        unusual = [agent for agent in agents if not is_rfc_token(agent)]
+        if unusual:
+            self._logger.warning(
+                "The product token %(token)r has characters other than letters, '_' and "
+                "'-', the only ones that RFC 9309 (2.2.1) allows. scrapy-rep matches it "
+                "unchanged; some sites and checkers may cut it at such a character.",
+                token=", ".join(unusual),
+            )
+        for name, nearest in unknown_names(self._crawler.settings):
+            meant = f" Did you mean {nearest}?" if nearest else ""
+            self._logger.warning(
+                "%(name)s is not a setting of scrapy-rep and has no effect.%(meant)s",
+                name=name,
+                meant=meant,
+            )
+        parser = _unused_parser(self._crawler.settings)
+        if parser:
+            self._logger.warning(
+                "%(setting)s = %(parser)r has no effect: scrapy-rep parses robots.txt with "
+                "its own parser. Remove the setting, or use Scrapy's RobotsTxtMiddleware.",
+                setting=PARSER,
+                parser=parser,
+            )
+
+    def _of_header(self, header: str) -> tuple[str, ...]:
+        found = tokens_of(header, self._crawler.settings)
+        if not found and not self._has_warned:
+            self._has_warned = True
+            self._logger.warning(
+                "Neither the User-Agent %(header)r nor USER_AGENT says which crawler this is, so the "
+                "crawl follows only the groups for all crawlers (*). Set %(setting)s to the name "
+                "of your crawler, and include that name in USER_AGENT.",
+                header=header,
+                setting=USER_AGENT,
+            )
+        return found
+
+
+def default_header(
+    settings: BaseSettings, spider: Spider | type[Spider] | None = None
+) -> str:
+    """The ``User-Agent`` of requests without their own; empty if the settings have none."""
+    header: Any = getattr(spider, "user_agent", settings["USER_AGENT"])
+    for name, value in settings.getdict("DEFAULT_REQUEST_HEADERS").items():
+        if name.lower() == "user-agent" and isinstance(value, (str, bytes)):
+            header = value
+            break
+    return _text(header)
+
+
+def tokens_of(header: str, settings: BaseSettings) -> tuple[str, ...]:
+    """The product tokens of a crawler that sends this ``User-Agent``: those of *header*, or of the
+    setting ``USER_AGENT`` if it names none, as that of a browser.
+    """
+    return _tokens(header) or _tokens(_text(settings["USER_AGENT"]))
+
+
+def _text(header: str | bytes | None) -> str:
+    return header.decode("latin-1") if isinstance(header, bytes) else header or ""
+
+
+def _unused_parser(settings: BaseSettings) -> str | None:
+    """The import path in ``ROBOTSTXT_PARSER``, if that is not this package's parser."""
+    value = settings.get(PARSER)
+    priority = settings.getpriority(PARSER) or 0
+    if not value or priority <= SETTINGS_PRIORITIES["default"]:
+        return None
+    path = value if isinstance(value, str) else f"{value.__module__}.{value.__name__}"
+    return None if path.startswith("scrapy_rep.") else path

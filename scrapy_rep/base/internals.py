@@ -1,0 +1,353 @@
+"""The private names of Scrapy that this package uses.
+
+Tested on Scrapy 2.14.0 and 2.19.0. If a later Scrapy lacks one of them, the function here
+returns a neutral value, and logs one warning that names it. ``docs/explanation/scrapy.md`` lists
+each function, with what the package does without it, and what Scrapy would need to offer instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from scrapy import exceptions
+from scrapy.http import Headers
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+
+from scrapy_rep.base.log import get_logger
+from scrapy_rep.base.versions import slot_moment
+from scrapy_rep.protocol.origins import origin_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Set as AbstractSet
+    from types import FrameType
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+logger = get_logger(__name__)
+
+
+PROXY_AUTH_META_KEY = "_auth_proxy"
+"""The meta key for the proxy to which the ``Proxy-Authorization`` header of a request belongs."""
+
+
+# Where the functions of Scrapy's download handlers that send ``headers_received`` have the status:
+# the name of a variable, and of an attribute or item of its value. They are those for HTTP/1.1, for
+# aiohttp, and for HTTP/2.
+_STATUS_IN = {
+    "_cb_bodyready": ("txresponse", "code"),
+    "_read_response": ("response", "status"),
+    "receive_headers": ("self", "_response", "status"),
+}
+
+# How many calls lie between the handler of a signal and the function that sends it: four to six.
+_MAX_FRAMES = 10
+
+# What Scrapy raises for a response that is too long (2.15 and later).
+_TOO_LONG = getattr(exceptions, "DownloadCancelledError", ())
+
+
+class SlotState(NamedTuple):
+    """The state of a download slot. Times are in seconds, moments on the monotonic clock."""
+
+    concurrency: int
+    delay: float = 0.0
+    is_queueing: bool = False
+    """Whether a request waits in the slot."""
+
+    last_seen: float = float("-inf")
+    """The moment at which the slot last sent a request."""
+
+
+def is_closing(crawler: Crawler) -> bool:
+    """Whether the spider is closing. Scrapy sends a signal only when it has closed."""
+    if _find(crawler.engine, "_slot") is None:  # It is closed.
+        return hasattr(crawler.engine, "_slot")
+    return _find(crawler.engine, "_slot.closing") is not None
+
+
+def close_spider(crawler: Crawler, reason: str) -> None:
+    """Begin to close the spider, as Scrapy's own extensions do."""
+    if crawler.engine is not None and not is_closing(crawler):
+        deferred_from_coro(crawler.engine.close_spider_async(reason=reason))
+
+
+def wake(crawler: Crawler) -> None:
+    """Make the engine ask its scheduler for requests now, not only at its next heartbeat."""
+    schedule = _find(crawler.engine, "_slot.nextcall.schedule")
+    if schedule is not None:
+        schedule()
+
+
+async def download_once(crawler: Crawler, request: Request) -> Response | Request:
+    """Download *request* as ``download_async`` of the engine does, but return a request that a
+    component returns in place of the response, where the engine would go on with that.
+    """
+    engine: Any = crawler.engine
+    download = getattr(engine, "_download", None)
+    found: Response | Request
+    if download is None:
+        found = await engine.download_async(request)
+        return found
+    try:
+        found = await maybe_deferred_to_future(download(request))
+    finally:
+        engine._slot.remove_request(request)
+    return found
+
+
+def active_requests(crawler: Crawler) -> AbstractSet[object]:
+    """The requests between the scheduler and their callback."""
+    return _find(crawler.engine, "downloader.active") or set()
+
+
+def requests_in_progress(crawler: Crawler) -> Collection[object]:
+    """The requests between the scheduler and the end of their callback and its output."""
+    return _find(crawler.engine, "_slot.inprogress") or set()
+
+
+class LoopWatch:
+    """Whether the asyncio event loop was told to end with tasks left, as by a second Ctrl-C without
+    a reactor: it cancels them, and their requests then look as if they were done.
+    """
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[None] | None = None
+        with suppress(RuntimeError):  # No event loop of asyncio runs.
+            loop = asyncio.get_running_loop()
+            if _reactor_is_installed():
+                return
+            self._future = loop.create_future()
+            self._task = loop.create_task(self._wait(self._future))
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._future is not None and self._future.cancelled()
+
+    def stop(self) -> None:
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    @staticmethod
+    async def _wait(future: asyncio.Future[None]) -> None:
+        await future
+
+
+def _reactor_is_installed() -> bool:
+    return "twisted.internet.reactor" in sys.modules
+
+
+def download_slot(crawler: Crawler, request: Request) -> str:
+    """The key of the download slot of *request*, which is nearly always its host."""
+    get_slot_key = _find(crawler.engine, "downloader.get_slot_key")
+    return str(get_slot_key(request) if get_slot_key else origin_of(request.url))
+
+
+def slot_state(crawler: Crawler, key: str) -> SlotState | None:
+    """The state of the download slot *key*; None if it is unknown."""
+    downloader = _find(crawler.engine, "downloader")
+    slot = (_find(downloader, "slots") or {}).get(key)
+    if slot is not None:
+        last_seen = slot_moment(slot.lastseen)
+        return SlotState(slot.concurrency, slot.delay, bool(slot.queue), last_seen)
+    concurrency = _find(downloader, "domain_concurrency")
+    own = (_find(downloader, "per_slot_settings") or {}).get(key, {})
+    delay = own.get("delay", crawler.settings.getfloat("DOWNLOAD_DELAY"))
+    concurrency = own.get("concurrency", concurrency)
+    return None if concurrency is None else SlotState(concurrency, delay=delay)
+
+
+def withdraw(
+    crawler: Crawler, request: Request
+) -> Callable[[Exception | None], None] | None:
+    """Take *request* out of its download slot, in which it waits to be sent. Return a function
+    that puts it back, or fails it with an error; None if it does not wait there.
+    """
+    downloader = _find(crawler.engine, "downloader")
+    process_queue = _find(downloader, "_process_queue")
+    slots: Any = _find(downloader, "slots") or {}
+    slot = slots.get(download_slot(crawler, request))
+    waiting = () if slot is None or process_queue is None else slot.queue
+    entry = next((each for each in waiting if each[0] is request), None)
+    if entry is None:
+        return None
+    slot.queue.remove(entry)
+    _, result = entry
+
+    def go_on(error: Exception | None) -> None:
+        if result.called:
+            return  # The request was cancelled.
+        if error is not None:
+            result.errback(error)
+        else:
+            slot.queue.appendleft(entry)
+            process_queue(slot)
+
+    return go_on
+
+
+def has_headers(request: Request) -> bool:
+    """Whether *request* may have header fields. Since Scrapy 2.19, reading ``Request.headers``
+    makes an object of 400 bytes where there is none.
+    """
+    return getattr(request, "_headers", True) is not None
+
+
+@contextmanager
+def room_in_downloader(crawler: Crawler) -> Iterator[None]:
+    """Let the downloader take one request more than ``CONCURRENT_REQUESTS``, until the end of the
+    block.
+
+    This writes to Scrapy's downloader and to the connection pool of aiohttp, which the handler
+    has that Scrapy uses without a reactor. Nothing else leaves the pages their places:
+
+    - A handler instance of its own would need a second pool, of the same size, in which
+      innocent hosts time out while they wait for others; and the page that follows a robots.txt
+      would need a connection of its own, with another TLS handshake.
+    - A subclass of Downloader (``DOWNLOADER``) can say when it is full, but aiohttp's pool has
+      no setting. A project may have a Downloader of its own.
+    - A greater ``CONCURRENT_REQUESTS`` would change what the project has set, for all of its
+      components, and let more pages through wherever the queue is not this package's.
+    """
+    downloader: Any = getattr(crawler.engine, "downloader", None)
+    handlers = getattr(getattr(downloader, "handlers", None), "_handlers", {})
+    sessions = [getattr(handler, "_session", None) for handler in handlers.values()]
+    pools = [
+        (getattr(session, "connector", None), name)
+        for session in sessions
+        for name in ("_limit", "_limit_per_host")
+    ]
+    # None: there is no such attribute. 0: there is no limit.
+    limits = [(downloader, "total_concurrency"), *pools]
+    with ExitStack() as raised:
+        for owner, name in limits:
+            if getattr(owner, name, None):
+                setattr(owner, name, getattr(owner, name) + 1)
+                raised.callback(_lower, owner, name)
+        yield
+
+
+def _lower(owner: Any, name: str) -> None:
+    setattr(owner, name, getattr(owner, name) - 1)
+
+
+def has_room(crawler: Crawler, apart: AbstractSet[Request]) -> bool:
+    """Whether the downloader has room for another request. The requests *apart*, for each of which
+    its limit is raised, do not count.
+    """
+    limit = _find(crawler.engine, "downloader.total_concurrency") or 0
+    limit -= len(apart)
+    active = active_requests(crawler)
+    return limit <= 0 or len(active) - len(active & apart) < limit
+
+
+def close_idle_connections(crawler: Crawler) -> None:
+    """Close the connections that are kept open for further requests, which need files of this
+    process: Twisted keeps one to each host for minutes.
+    """
+    handlers = _find(crawler.engine, "downloader.handlers._handlers") or {}
+    for handler in handlers.values():
+        pool = getattr(handler, "_pool", None)
+        close = getattr(pool, "closeCachedConnections", None)
+        if close is not None:
+            close()
+
+
+def status_received() -> int | None:
+    """The status of the response whose header fields have arrived, for a handler of
+    ``headers_received``. That signal does not tell it, so it is read from the variables of
+    Scrapy's download handler, which sends the signal. None if no handler of Scrapy does.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(_MAX_FRAMES):
+        if frame is None:
+            break
+        status = _status_in(frame)
+        if status is not None:
+            return status
+        frame = frame.f_back
+    return None
+
+
+def response_refused(error: Exception) -> tuple[int, Headers] | None:
+    """The status and the header fields of the response that a download handler did not begin to
+    read, since it would be longer than ``DOWNLOAD_MAXSIZE``; *error* has ended the download. The
+    handler for aiohttp sends no ``headers_received`` then.
+    """
+    step = error.__traceback__ if isinstance(error, _TOO_LONG) else None
+    while step is not None:
+        headers = step.tb_frame.f_locals.get("headers")
+        status = _status_in(step.tb_frame)
+        if status is not None and isinstance(headers, Headers):
+            return status, headers
+        step = step.tb_next
+    return None
+
+
+def _status_in(frame: FrameType) -> int | None:
+    path = _STATUS_IN.get(frame.f_code.co_name)
+    if path is None:
+        return None
+    name, *attributes = path
+    found = frame.f_locals.get(name)
+    for each in attributes:
+        found = (
+            found.get(each) if isinstance(found, dict) else getattr(found, each, None)
+        )
+    return found if isinstance(found, int) else None
+
+
+def is_scraper_full(crawler: Crawler) -> bool:
+    """Whether the scraper is overloaded: callbacks and item pipelines cannot keep up."""
+    needs_backout = _find(crawler.engine, "scraper.slot.needs_backout")
+    return needs_backout is not None and needs_backout()
+
+
+def image_fields(crawler: Crawler) -> list[str]:
+    """The item fields from which the pipelines of the crawl that are an ImagesPipeline take the
+    URLs of images. A setting, their class or their code chooses the field.
+    """
+    pipelines = _find(crawler.engine, "scraper.itemproc.middlewares") or ()
+    fields = (getattr(each, "images_urls_field", None) for each in pipelines)
+    return [field for field in dict.fromkeys(fields) if isinstance(field, str)]
+
+
+def is_for_pipeline(crawler: Crawler, request: Request) -> bool:
+    """Whether a media pipeline of the crawl downloads *request*, also after a redirect."""
+    first = next(iter(request.meta.get("redirect_urls") or ()), request.url)
+    asked = request if first == request.url else request.replace(url=first)
+    fingerprint = crawler.request_fingerprinter.fingerprint(asked)
+    pipelines = _find(crawler.engine, "scraper.itemproc.middlewares") or ()
+    infos = (getattr(each, "spiderinfo", None) for each in pipelines)
+    return any(fingerprint in getattr(each, "downloading", ()) for each in infos)
+
+
+_getter = cache(attrgetter)
+
+
+def _find(owner: Any, path: str) -> Any:
+    """The attribute at a dotted *path*; None, with a warning, if one on the way is missing."""
+    try:
+        return _getter(path)(owner)
+    except AttributeError:
+        for name in path.split("."):
+            if owner is not None and not hasattr(owner, name):
+                _warn(path)
+            owner = getattr(owner, name, None)
+        return owner
+
+
+@cache
+def _warn(path: str) -> None:
+    logger.warning(
+        "This version of Scrapy has no attribute %s, so scrapy-rep works without it. Update "
+        "scrapy-rep to a version that supports this Scrapy",
+        path,
+    )

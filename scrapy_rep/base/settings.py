@@ -1,0 +1,653 @@
+"""The settings of this package: their table, how they are read, and the object that holds them.
+
+:class:`RepSettings` is the table. A row has the name of a setting, its default, and its kind:
+the getter that reads it, Scrapy's own where possible, its bounds, and the words for both, which
+end an error message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from itertools import chain
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from scrapy.settings import BaseSettings
+from scrapy.utils.misc import load_object
+
+from scrapy_rep.base.versions import shared_component
+from scrapy_rep.crawl.fetching.store import ALLOWED, Store, open_store
+from scrapy_rep.exceptions import SettingError, StoreNotInstalled
+from scrapy_rep.protocol.access.freshness import Bounds
+from scrapy_rep.protocol.access.overrides import (
+    ALLOWED_OVERRIDE,
+    Override,
+    OverrideError,
+    parse_overrides,
+)
+from scrapy_rep.protocol.agents import is_product_token, product_tokens
+from scrapy_rep.protocol.dialect import DIALECTS, RFC9309, Dialect
+from scrapy_rep.protocol.display import address_without_credentials
+from scrapy_rep.protocol.request_target import AIOHTTP, HTTP2, HTTPX
+from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.protocol.robotstxt.pace import Pace
+
+OBEY = "ROBOTSTXT_OBEY"
+USER_AGENT = "ROBOTSTXT_USER_AGENT"
+PARSER = "ROBOTSTXT_PARSER"
+LEDGER_LEVEL = "REP_LEDGER_LEVEL"
+DRY_RUN = "REP_DRY_RUN"
+NOINDEX = "REP_NOINDEX"
+NOFOLLOW = "REP_NOFOLLOW"
+ITEM_FIELD = "REP_ITEM_FIELD"
+
+# --- What a setting can be ------------------------------------------------------------
+
+_UNREADABLE = (
+    ImportError, KeyError, NameError, OverflowError, RecursionError, TypeError, ValueError
+)  # fmt: skip
+
+
+class Row(NamedTuple):
+    """A setting."""
+
+    name: str
+    default: object
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A type of settings, with its bounds. Called with a name and a default, it makes a row."""
+
+    allowed: str
+    """What a value must be: the end of the error message, and a line of the reference."""
+
+    get: Callable[[BaseSettings, str, Any], Any]
+    """Returns a value, from the settings, the name and the default: a getter of Scrapy's, or one
+    around it. For a value that it cannot read, it raises one of _UNREADABLE."""
+
+    is_within: Callable[[Any], bool] = lambda _: True
+    """Whether a value is within the bounds."""
+
+    def __call__(self, name: str, default: object) -> Any:
+        return field(metadata={"row": Row(name, default, self)})
+
+    def read(self, settings: BaseSettings, name: str, default: object) -> Any:
+        """The value of a setting. Raises SettingError if it is not allowed."""
+        try:
+            found = self.get(settings, name, default)
+            if self.is_within(found):
+                return found
+        except SettingError:
+            raise
+        except _UNREADABLE:
+            pass
+        value = _displayed(name, settings.get(name, default))
+        raise SettingError(name, value, self.allowed)
+
+
+def _get_flag(settings: BaseSettings, name: str, default: bool) -> bool:
+    # getbool would read 2.5, a number of seconds, as True.
+    if str(settings.get(name, default)).lower() not in {"0", "1", "false", "true"}:
+        raise ValueError
+    return settings.getbool(name, default)
+
+
+_FLAG = Kind("True or False", _get_flag)
+
+
+def _get_pace(settings: BaseSettings, name: str, default: bool) -> bool:
+    """Whether records of robots.txt are obeyed that not every dialect has."""
+    return _get_flag(settings, name, default) and _dialect_of(settings).crawl_delay
+
+
+_PACE = Kind("True or False; to set seconds, use REP_CRAWL_DELAY_MAX", _get_pace)
+
+
+def _get_number(settings: BaseSettings, name: str, default: float) -> float:
+    # getfloat would read True as 1.
+    if isinstance(settings.get(name), bool):
+        raise TypeError
+    return settings.getfloat(name, default)
+
+
+_SECONDS = Kind(
+    "a number of seconds, greater than 0", _get_number, lambda found: 0 < found < inf
+)
+_SECONDS_OR_ZERO = Kind(
+    "a number of seconds, 0 or greater", _get_number, lambda found: 0 <= found < inf
+)
+
+
+def _one_of(*allowed: str) -> Kind:
+    words = " or ".join(map(repr, allowed))
+    return Kind(words, BaseSettings.get, allowed.__contains__)
+
+
+_POLICY = _one_of("drop", "annotate", "ignore")
+_ALLOW_OR_DENY = Kind(
+    "'allow' or 'deny'",
+    lambda settings, *given: {"allow": True, "deny": False}[settings.get(*given)],
+)
+
+
+def _get_text(settings: BaseSettings, name: str, default: Any) -> Any:
+    """A string. An empty one is the default, as in ``-s REP_LEDGER=``."""
+    found = settings.get(name, default)
+    if not isinstance(found, str) and found is not default:
+        raise TypeError
+    return found or default
+
+
+_TEXT = Kind("a string that is not empty", _get_text)
+
+
+def _get_field(settings: BaseSettings, name: str, default: Any) -> str:
+    found = settings.get(name, default)
+    if not isinstance(found, str) or not found.strip():
+        raise ValueError
+    return found
+
+
+_FIELD = Kind("the name of an item field", _get_field)
+
+
+def _get_strings(settings: BaseSettings, name: str, default: Any) -> tuple[str, ...]:
+    """The strings of a list, of a list in JSON, or between the commas of a string, each once."""
+    found = settings.getdictorlist(name, default) if settings.get(name) != "" else []
+    # getdictorlist would split broken JSON at its commas.
+    if not isinstance(found, list) or "".join(found).lstrip().startswith("["):
+        raise ValueError
+    return tuple(dict.fromkeys(map(str.strip, found)))
+
+
+_STRINGS = Kind("a list of strings, or one string with commas", _get_strings, all)
+
+_PURPOSES = Kind(
+    f"a list of purposes, each one of {', '.join(CATEGORIES)}",
+    _get_strings,
+    lambda found: CATEGORIES.keys() >= set(found),
+)
+
+
+def _get_dict(settings: BaseSettings, name: str, default: object) -> dict[str, object]:
+    """A dictionary with strings as keys, or one in JSON; empty for an empty string."""
+    found = settings.getdict(name) if settings.get(name) != "" else {}
+    if not all(isinstance(key, str) for key in found):
+        raise ValueError
+    return found
+
+
+def _get_dialect(settings: BaseSettings, name: str, default: str) -> Any:
+    found = settings.get(name, default)
+    if isinstance(found, str):
+        found = DIALECTS[found] if found in DIALECTS else load_object(found)
+    return found
+
+
+_DIALECT = Kind(
+    f"{', '.join(map(repr, DIALECTS))}, or the import path of a Dialect",
+    _get_dialect,
+    lambda found: isinstance(found, Dialect),
+)
+
+
+def _dialect_of(settings: BaseSettings) -> Dialect:
+    found: Dialect = _DIALECT.read(settings, "REP_DIALECT", RFC9309.name)
+    return found
+
+
+def _get_overrides(
+    settings: BaseSettings, name: str, default: object
+) -> tuple[Override, ...]:
+    written = _get_dict(settings, name, default)
+    try:
+        return parse_overrides(written, _dialect_of(settings))
+    except OverrideError as error:
+        keys = "".join(f"[{key!r}]" for key in error.keys)
+        where = f"{name}{keys}" if keys else f"A key of {name}"
+        raise SettingError(where, error.value, error.allowed) from None
+
+
+_OVERRIDES = Kind(f"a dict of host patterns to {ALLOWED_OVERRIDE}", _get_overrides)
+
+
+def _get_tokens(settings: BaseSettings, name: str, default: object) -> tuple[str, ...]:
+    """The product tokens in a User-Agent header or a list of names."""
+    value = settings.get(name, default)
+    if not value:
+        return ()
+    names = _get_strings(settings, name, ())
+    # A browser's User-Agent has commas too; only a list has product tokens between them.
+    if isinstance(value, str) and not all(map(is_product_token, names)):
+        names = (value,)
+    # Several words are the name of a crawler only with the punctuation of a User-Agent.
+    found = [
+        product_tokens(each) if is_product_token(each) or set("/(;") & set(each) else ()
+        for each in names
+    ]
+    if not found or not all(found):
+        raise ValueError
+    return tuple(dict.fromkeys(chain.from_iterable(found)))
+
+
+_TOKENS = Kind(
+    "the name of the crawler, not of a browser: a product token of only letters, digits, '_', "
+    "'-' and '.' (RFC 9309, 2.2.1), or a list of such names",
+    _get_tokens,
+)
+
+
+_LINK_TYPES = frozenset({
+    "alternate", "author", "bookmark", "external", "help", "license", "me", "next",
+    "nofollow", "noopener", "noreferrer", "opener", "prev", "privacy-policy", "search",
+    "sponsored", "tag", "terms-of-service", "ugc",
+})  # fmt: skip
+"""The values that ``REP_REL`` may have: those of the HTML standard (4.6.7) for ``a`` and
+``area``, ``sponsored`` and ``ugc`` of search engines, and ``me``."""
+
+
+def _get_rel(settings: BaseSettings, name: str, default: Any) -> frozenset[str]:
+    if settings.get(name) is None:
+        return _dialect_of(settings).untrusted_rel
+    found = frozenset(map(str.lower, _get_strings(settings, name, default)))
+    if not found <= _LINK_TYPES:
+        raise ValueError
+    return found
+
+
+_REL = Kind(
+    f"a list of values of rel, each one of {', '.join(sorted(_LINK_TYPES))}", _get_rel
+)
+
+
+def _get_store(
+    settings: BaseSettings, name: str, default: str
+) -> str | Path | type[Store]:
+    """The address or class of the store, as set; otherwise the path of a file in JOBDIR;
+    without JOBDIR, the default address.
+    """
+    value: Any = settings.get(name)
+    if value is None:
+        # A resumed crawl continues with the robots.txt files that it has stored.
+        folder = settings["JOBDIR"]
+        if not folder:
+            return default
+        try:
+            # Several crawls may begin at once. Scrapy makes its folder if there is none.
+            Path(folder, "requests.queue").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            allowed = f"a folder that can be written ({error})"
+            raise SettingError("JOBDIR", folder, allowed) from None
+        return Path(folder) / "robotstxt.sqlite"
+    if not isinstance(value, str) or "://" not in value:
+        found: type[Store] = load_object(value)
+        if not issubclass(found, Store):
+            raise TypeError
+        return found
+    try:
+        open_store(value)
+    except StoreNotInstalled as error:
+        allowed = f"a store whose package is installed ({error})"
+        raise SettingError(name, _displayed(name, value), allowed) from None
+    return value
+
+
+_STORE = Kind(f"{ALLOWED}, or the import path of a Store", _get_store)
+
+
+def _displayed(name: str, value: object) -> object:
+    """The *value* of the setting *name*, without credentials."""
+    if name != "REP_STORE":
+        return value
+    if isinstance(value, type):
+        return f"{value.__module__}.{value.__qualname__}"
+    if isinstance(value, Path):
+        return str(value)
+    shown = address_without_credentials(str(value))
+    return value if shown == str(value) else shown
+
+
+def _clients(settings: BaseSettings) -> frozenset[str]:
+    handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
+    chosen = "".join(str(handlers.get(scheme)) for scheme in ("http", "https")).lower()
+    found = {client for client in (AIOHTTP, HTTP2, HTTPX) if client in chosen}
+    # Without a reactor, Scrapy downloads with aiohttp by default.
+    if not settings.getbool("TWISTED_REACTOR_ENABLED", True):
+        found.add(AIOHTTP)
+    return frozenset(found)
+
+
+# --- The table ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RepSettings:
+    """The settings of a crawl that this package uses.
+
+    A field is a row of the table. The text below it is its entry in
+    ``docs/reference/settings.md``, which ``docs/_ext/settingspage.py`` writes: what the
+    setting means, in one paragraph; details; an example.
+    """
+
+    obey: bool = _FLAG(OBEY, False)
+    """Whether robots.txt is obeyed. The add-on sets it to `True`.
+
+    It does so at `addon` priority, so that a project can set it to `False`: then scrapy-rep ignores
+    robots.txt, delays included. Indexing rules and usage preferences have settings of their own.
+
+    Example: `ROBOTSTXT_OBEY = False`
+    """
+
+    dry_run: bool = _FLAG(DRY_RUN, False)
+    """Whether the crawl runs as it would without scrapy-rep, and only says what would be withheld.
+
+    robots.txt files are fetched and everything is judged, but no request is refused, delayed or held
+    back, and no item or link is dropped or changed. The log, the stats `rep/dry_run/...` and the ledger say
+    what a real run would refuse and drop at most, and how long its slowest hosts would take. The
+    scheduler, its queues, the duplicate filter, `ROBOTSTXT_OBEY` and Scrapy's own
+    RobotsTxtMiddleware stay as the project has them. See
+    [try it first](../howto/migrate.md#try-it-first-a-dry-run).
+
+    Example: `REP_DRY_RUN = True`
+    """
+
+    agents: tuple[str, ...] = _TOKENS(USER_AGENT, None)
+    """The product token whose groups the crawl follows, or several in order of preference.
+
+    The first token that has a group is followed, or `*` if none has. Without this setting, the token
+    is taken from the `User-Agent` header of each request: `mybot` from
+    `Mozilla/5.0 (compatible; mybot/1.0; +https://example.com/bot)`. Where that header has none, as
+    those of browsers, the token of the setting `USER_AGENT` counts. A token consists of letters,
+    digits, `_`, `-` and `.` (`MJ12bot`). RFC 9309 allows letters, `_` and `-` only, so other
+    characters cause a warning.
+
+    Example: `ROBOTSTXT_USER_AGENT = ["mybot-images", "mybot"]`
+    """
+
+    dialect: Dialect = _DIALECT("REP_DIALECT", RFC9309.name)  # noqa: RUF009
+    """Which standard to follow on points where the standards differ.
+
+    [Dialects](../dialects.md) lists these points, and says how to make a dialect of your own.
+
+    Example: `REP_DIALECT = "google"`
+    """
+
+    overrides: tuple[Override, ...] = _OVERRIDES("REP_OVERRIDES", {})
+    r"""Your own decisions for hosts, in place of their robots.txt.
+
+    A pattern is a host, `*.` and a host for all hosts below it, or `*`; `:port` restricts it to one
+    port. The most specific pattern decides. `"ignore"` allows everything, and robots.txt is not
+    fetched. `"obey"` makes an exception from a wider pattern. Any other text replaces the robots.txt
+    of the host. A request with a `Host` header of its own has the override of the host and port in
+    that header (port 80 or 443 if it names none), not that of its URL. The log names each pattern
+    when it is first used; `rep/override/{kind}` counts the requests.
+
+    A dict in place of the text can say why, and until when:
+    `{"example.com": {"obey": False, "reason": "written permission of 2026-10-01", "until": "2027-01-01"}}`.
+    It has `"obey"` (`False` is `"ignore"`, `True` is `"obey"`) or `"robotstxt"` (a text), and, if you like,
+    `"reason"` and `"until"`. The log, `RobotsDenied`, the ledger, the report and the commands show both.
+    `"until"` is an ISO 8601 date, the last day on which the override applies, in UTC; or a time with its
+    offset (`"2027-01-01T12:00:00+00:00"`), at which it ends. After that it is as if it were not set: the
+    next less specific pattern decides, or the robots.txt of the host. A warning at the start of the crawl
+    names each override that has ended. One that ends while a crawl runs is named at the next request
+    after its end, and that request follows robots.txt already.
+
+    Example: `REP_OVERRIDES = {"staging.example.com": "ignore", "*.example.org": "User-agent: *\nDisallow: /private/\n"}`
+    """
+
+    request_meta_keys: tuple[str, ...] = _STRINGS(
+        "REP_REQUEST_META_KEYS", ["download_slot"]
+    )
+    """Keys of `Request.meta` that are copied to the request for robots.txt, in addition to `proxy`.
+
+    Their values come from the request that needs the robots.txt. Name the keys that your download
+    handler and your downloader middlewares need. See [your own proxies](../howto/proxies.md).
+
+    Example: `REP_REQUEST_META_KEYS = ["download_slot", "playwright"]`
+    """
+
+    max_age: float = _SECONDS("REP_MAX_AGE", 86400)
+    """The longest time, in seconds, for which a robots.txt is used before it is fetched again.
+
+    An upper limit for `Cache-Control` and the default of a day. After that time the robots.txt is
+    fetched again when the next request needs it. A robots.txt with `Cache-Control: max-age=0` is used
+    for five minutes, or for as long as this setting says if that is less; but always until the first
+    request has waited for its `Crawl-delay`.
+
+    Example: `REP_MAX_AGE = 3600`
+    """
+
+    store: str | Path | type[Store] = _STORE("REP_STORE", "memory://")  # noqa: RUF009
+    """Where robots.txt files are kept. In a crawl with a `JOBDIR`, the default is a file in it.
+
+    `memory://` keeps them during the crawl. `sqlite:///robotstxt.sqlite` (`sqlite:////var/...` for an
+    absolute path) keeps them in a file, for later crawls and for several processes on one machine.
+    `redis://localhost:6379/0` keeps them on a Redis server, for workers on several machines, and
+    needs the extra `redis`. An import path is that of a [store of your own](../stores.md).
+
+    [Stores](../stores.md) says what several workers share, what happens when a store fails, and how
+    much memory the files take.
+
+    Example: `REP_STORE = "sqlite:///robotstxt.sqlite"`
+    """
+
+    wait_max: float = _SECONDS_OR_ZERO("REP_WAIT_MAX", 600)
+    """The longest time, in seconds, that a host may keep its requests waiting.
+
+    The requests of a host wait in the queue while its robots.txt is unreachable (429, 5xx, no answer),
+    and while it has asked for a pause with 429 or 503. They are refused with the reason `unreachable` or
+    `back-off` when that takes longer than this, or is known to take longer. `0` refuses them at once. Waiting for the `Crawl-delay` between two
+    requests does not count. See [how a request waits](../waiting.md).
+
+    Example: `REP_WAIT_MAX = 60`
+    """
+
+    backoff_max: float = _SECONDS_OR_ZERO("REP_BACKOFF_MAX", 60)
+    """The longest pause, in seconds, after a 429 or 503 that does not say how long to wait.
+
+    A host that answers 429 or 503 gets no request for as long as `Retry-After` says; without one, for
+    1 second, then for 2, 4, ... up to this. `0` turns back-off off. See
+    [how a request waits](../waiting.md#a-host-that-asks-for-a-pause).
+
+    Example: `REP_BACKOFF_MAX = 300`
+    """
+
+    crawl_delay: bool = _PACE("REP_CRAWL_DELAY", True)
+    """Whether `Crawl-delay` and `Request-rate` are obeyed. The Google dialect ignores both.
+
+    With `False`, Scrapy's own delays and back-off still apply. See
+    [delays](../waiting.md#delays).
+
+    Example: `REP_CRAWL_DELAY = False`
+    """
+
+    crawl_delay_max: float = _SECONDS("REP_CRAWL_DELAY_MAX", 180)
+    """The longest delay to accept, in seconds. A host that asks for more is skipped.
+
+    The requests of such a host are refused with the reason `crawl-delay`, one warning names the host,
+    and the stat `rep/crawl_delay/skipped` counts it.
+
+    Example: `REP_CRAWL_DELAY_MAX = 60`
+    """
+
+    queue_lease: float = _SECONDS("REP_QUEUE_LEASE", 60)
+    """The seconds without a call after which the requests of a worker return to the queue in Redis.
+
+    With a smaller value, the requests of a killed worker return to the queue sooner. A worker that is
+    blocked for longer than the lease loses its requests to other workers. See
+    [many workers](../many-workers.md).
+
+    Example: `REP_QUEUE_LEASE = 30`
+    """
+
+    ledger: str | None = _TEXT("REP_LEDGER", None)
+    """The SQLite file that decisions and robots.txt files are recorded in.
+
+    `%(name)s` stands for the name of the spider, `%(time)s` for the time of its start, `%(pid)s` for
+    the process ID. Crawls that run at the same time should have a file each. With `%(time)s`, the log has
+    the SHA-256 of the file at the end of the crawl. See [the ledger](../ledger.md).
+
+    Example: `REP_LEDGER = "ledgers/%(name)s-%(time)s.sqlite"`
+    """
+
+    ledger_level: str = _one_of("denied", "all")(LEDGER_LEVEL, "denied")
+    """What is recorded: refusals (`"denied"`), or every decision (`"all"`).
+
+    `"denied"` records what was refused, dropped or annotated. `"all"` also records each request that
+    was allowed and each statement of each page. `scrapy rep diff` and the report need `"all"` to check what
+    was fetched.
+
+    Example: `REP_LEDGER_LEVEL = "all"`
+    """
+
+    noindex: str = _POLICY(NOINDEX, "drop")
+    """What happens to items of pages with `noindex`, or past their `unavailable_after`.
+
+    `"drop"` drops them, `"annotate"` writes the indexing rules of the page into their
+    `REP_ITEM_FIELD`, and `"ignore"` does not change them. `"drop"` has an effect on
+    [documents](../explanation/indexing.md#documents-and-data) only: not on JSON, feeds and sitemaps.
+    `meta={"dont_obey_noindex": True}` on a request exempts its response. See
+    [how to keep such items](../howto/keep-noindex.md).
+
+    Example: `REP_NOINDEX = "annotate"`
+    """
+
+    nofollow: str = _one_of("drop", "ignore")(NOFOLLOW, "drop")
+    """What happens to requests for the links of pages with `nofollow`.
+
+    `"drop"` does not send a GET for a URL to which such a page links. `"ignore"` sends it. Forms, and
+    requests for URLs to which the page does not link, are sent in any case.
+    One request can be exempted with `meta={"dont_obey_nofollow": True}`. As for `REP_NOINDEX`, only
+    [documents](../explanation/indexing.md#documents-and-data) count: a sitemap with `nofollow` is
+    followed.
+
+    Example: `REP_NOFOLLOW = "ignore"`
+    """
+
+    rel: frozenset[str] = _REL("REP_REL", [])
+    """Values of `rel` whose links are not followed. The Google dialect uses `nofollow`, `ugc` and `sponsored`.
+
+    A request from a callback is not sent if its page links to the URL only with one of these values
+    in `rel`. A list that you set, even an empty one, replaces that of the Google dialect.
+
+    Example: `REP_REL = ["nofollow", "ugc", "sponsored"]`
+    """
+
+    item_field: str = _FIELD(ITEM_FIELD, "robots")
+    """The item field that indexing rules and usage preferences are written into.
+
+    It is written with `REP_NOINDEX = "annotate"`, with `REP_USAGE = "annotate"`, and for pages with an
+    `unavailable_after` in the future. Items whose class has no such field are not changed, and
+    counted in `rep/noindex/not_annotated`; with `"annotate"`, one warning names the class.
+
+    Example: `REP_ITEM_FIELD = "indexing"`
+    """
+
+    purposes: tuple[str, ...] = _PURPOSES("REP_PURPOSES", [])
+    """What the crawl is for. Without purposes, usage preferences are read and not enforced.
+
+    Items and media files of pages that disallow one of the purposes are dropped or annotated
+    (`REP_USAGE`). Without purposes, usage preferences are only exposed in
+    `response.meta["rep_usage"]` and recorded in the ledger. A single request can have its own
+    purposes: `meta={"rep_purposes": ["search"]}`. Whether the tdmrep.json of a site is fetched depends
+    on this setting alone. See [usage](../usage.md).
+
+    Example: `REP_PURPOSES = ["train-ai"]`
+    """
+
+    usage: str = _POLICY("REP_USAGE", "drop")
+    """What happens to items of pages that disallow a purpose of the crawl.
+
+    The values are those of `REP_NOINDEX`. Without `REP_PURPOSES`, this setting has no effect.
+
+    Example: `REP_USAGE = "annotate"`
+    """
+
+    usage_unknown: bool = _ALLOW_OR_DENY("REP_USAGE_UNKNOWN", "allow")
+    """Whether a page that states nothing about a purpose may be used for it.
+
+    Most pages state nothing, so `"deny"` drops the items of most pages.
+
+    Example: `REP_USAGE_UNKNOWN = "deny"`
+    """
+
+    clients: frozenset[str] = frozenset()
+    """The HTTP clients of the download handlers that send URLs in another form than Scrapy's
+    own (see :func:`~scrapy_rep.protocol.request_target.forms`). No row: it is read from
+    Scrapy's ``DOWNLOAD_HANDLERS``."""
+
+    @property
+    def bounds(self) -> Bounds:
+        return Bounds(max_age=self.max_age)
+
+    def accepts(self, pace: Pace) -> bool:
+        """Whether this crawl accepts the delay of *pace*. Else it refuses requests for it."""
+        return not self.crawl_delay or pace.delay <= self.crawl_delay_max
+
+    def delay(self, pace: Pace) -> float:
+        """The delay that this crawl keeps to by *pace*, in seconds; 0 if it does not accept it."""
+        return pace.delay if self.crawl_delay and self.accepts(pace) else 0.0
+
+    @classmethod
+    def of(cls, crawler: Crawler) -> RepSettings:
+        """The settings of a crawl, which are read once and shared by its components."""
+        return shared_component(crawler, _read_settings)
+
+    @classmethod
+    def from_settings(cls, settings: BaseSettings) -> RepSettings:
+        """Read the settings. Raises SettingError for an invalid value."""
+        values = {
+            field: kind.read(settings, name, default)
+            for field, (name, default, kind) in ROWS.items()
+        }
+        return cls(**values, clients=_clients(settings))
+
+
+ROWS: dict[str, Row] = {
+    each.name: each.metadata["row"] for each in fields(RepSettings) if each.metadata
+}
+"""The table, by field of RepSettings."""
+
+DEFAULTS = {
+    row.name: row.default for row in sorted(ROWS.values()) if row.name[:4] == "REP_"
+}
+"""Every setting of this package, and its default."""
+
+
+def _read_settings(crawler: Crawler) -> RepSettings:
+    return RepSettings.from_settings(crawler.settings)
+
+
+def is_dry_run(settings: BaseSettings) -> bool:
+    """Whether the settings ask for a dry run. Raises SettingError for an invalid value."""
+    found: bool = ROWS["dry_run"].kind.read(settings, DRY_RUN, False)
+    return found
+
+
+def unknown_names(settings: BaseSettings) -> Iterator[tuple[str, str | None]]:
+    """Names that begin with ``REP_`` but are not settings of this package, each with the
+    most similar setting, if there is one.
+    """
+    for name in settings:
+        if isinstance(name, str) and name.startswith("REP_") and name not in DEFAULTS:
+            from difflib import get_close_matches  # noqa: PLC0415  seldom needed
+
+            yield name, next(iter(get_close_matches(name, DEFAULTS, 1)), None)
+
+
+def recorded(settings: BaseSettings, read: RepSettings) -> dict[str, object]:
+    """The values of this package's settings and Scrapy's for robots.txt, by name, without
+    credentials. *read* are the same settings, checked.
+    """
+    names = {*DEFAULTS, *(name for name in settings if name.startswith("ROBOTSTXT_"))}
+    found = {name: settings.get(name, DEFAULTS.get(name)) for name in sorted(names)}
+    return {**found, "REP_STORE": _displayed("REP_STORE", read.store)}

@@ -1,0 +1,372 @@
+"""Reports decisions: in the log, in stats, and by signals."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from scrapy import signals
+
+from scrapy_rep.base import stats
+from scrapy_rep.base.log import CrawlLog
+from scrapy_rep.base.record import (
+    IN_DRY_RUN,
+    Because,
+    Layer,
+    Record,
+    Subject,
+    Verdict,
+    made,
+    of_page,
+    of_request,
+    url_text,
+)
+from scrapy_rep.base.settings import RepSettings
+from scrapy_rep.base.versions import HAS_ROBOTS_PARSED_SIGNAL, shared_component
+from scrapy_rep.crawl.fetching.robotparser import RobotParser
+from scrapy_rep.crawl.frontier.backlog import origin_at
+from scrapy_rep.crawl.ledger.traffic import Traffic
+from scrapy_rep.crawl.pages.usage import Purposes
+from scrapy_rep.crawl.summary import Withheld
+from scrapy_rep.exceptions import RobotsDenied
+from scrapy_rep.protocol.access.results import Access
+from scrapy_rep.protocol.reasons import REASONS
+from scrapy_rep.protocol.request_target import is_robotstxt
+from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
+from scrapy_rep.signals import rep_decided, robotstxt_known
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+    from scrapy_rep.crawl.fetching.cache import Known
+    from scrapy_rep.protocol.access.overrides import Override
+    from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.protocol.origins import Origin
+
+_NO_ENTRY = frozenset({401, 403})
+
+BY_USER = Decision(True, None, None, Reason.OVERRIDE)
+ROBOTS_TXT = Decision(True, None, None, Reason.ROBOTS_TXT)
+BACK_OFF = Decision(False, None, None, Reason.BACK_OFF)
+BAD_URL = Decision(False, None, None, Reason.BAD_URL)
+
+
+class Via(NamedTuple):
+    """How a browser came to a URL that the spider did not request."""
+
+    how: Literal["redirect", "browser"]
+    """``"redirect"``: the browser has fetched the URL, to which a redirect or a script led it.
+    ``"browser"``: a page requests the URL."""
+
+    page: str
+    """The URL of the page (or empty), or of the spider's request before the redirect."""
+
+
+class Case(NamedTuple):
+    """A request, and what decides about it."""
+
+    request: Request
+
+    origin: Origin | None
+    """None if the host or port of the URL cannot be read."""
+
+    known: Known | None = None
+    """The robots.txt of the origin; None if it does not decide, or must be fetched first."""
+
+    override: Override | None = None
+    """The override that replaces the robots.txt of the origin, if there is one."""
+
+    via: Via | None = None
+    """How a browser came to the URL; None for a request of the spider."""
+
+    is_exempt: bool = False
+    """Whether the spider has exempted the request from robots.txt."""
+
+    is_refused_by_scrapy: bool = False
+    """Whether Scrapy's own middleware has refused the request, in a dry run."""
+
+    why: str = ""
+    """More about the reason, for the message of a refusal."""
+
+    @property
+    def entry(self) -> Entry | None:
+        """The cache entry of robots.txt; None if robots.txt does not decide."""
+        return None if self.known is None else self.known.entry
+
+    @property
+    def is_for_robotstxt(self) -> bool:
+        """Whether this is a spider's own request for the robots.txt that would decide about it."""
+        return (
+            self.known is not None
+            and self.request.method == "GET"
+            and is_robotstxt(self.request.url)
+        )
+
+    def record(self, decision: Decision) -> Record:
+        """Return the record of a decision about the request."""
+        return of_request(
+            self.request.url,
+            self.origin,
+            decision,
+            entry=self.entry,
+            override=self.override,
+            via=self.via and f"{self.via.how} {url_text(self.via.page)}",
+        )
+
+    def message(self, decision: Decision) -> str:
+        """Return the message of the error that refuses the request."""
+        if decision.reason is Reason.BACK_OFF:
+            return f"Refused by {decision.reason}: {self.why}"
+        if self.override is not None:
+            why = f"REP_OVERRIDES[{self.override.pattern!r}]{self.override.note}"
+        elif self.origin is not None:
+            why = self.origin.robotstxt_url
+        else:
+            why = "scrapy-rep"
+        if decision.rule is not None:
+            kind, pattern, line = decision.rule
+            why += f", line {line} ({kind}: {pattern})"
+            if decision.reason is not Reason.RULE:
+                words, setting, _ = REASONS[decision.reason]
+                why += f": {words} ({setting})"
+        else:
+            more = REASONS[decision.reason].text
+            if decision.reason is Reason.UNREACHABLE and self.entry is not None:
+                more = str(self.entry.result)
+            why += f" ({decision.reason}: {more})"
+        if decision.form:
+            why += f", as {decision.form}"
+        if self.via:
+            is_redirect = self.via.how == "redirect"
+            how = (
+                "arrived by a browser's redirect"
+                if is_redirect
+                else "requested by a browser"
+            )
+            why += f"; {self.request.url} {how} from {self.via.page}"
+        return f"Refused by {why}"
+
+
+class DecisionReporter:
+    """Reports each decision once, and at the end of the crawl what was withheld.
+
+    Allowed requests are reported only to a ledger: all at its level ``"all"``, otherwise
+    only those that the user allows, by an override or ``dont_obey_robotstxt``; and in a dry
+    run, those that Scrapy's own middleware has refused.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        settings = RepSettings.of(crawler)
+        self._crawler = crawler
+        self._logger = CrawlLog(__name__, crawler)
+        self._has_ledger = settings.ledger is not None
+        self.traffic = Traffic() if self._has_ledger else None
+        """Measures what is sent and received, for the ledger; None if there is none."""
+
+        self._reports_all = self._has_ledger and settings.ledger_level == "all"
+        self._overrides_in_use: set[str] = set()
+        self._withheld = Withheld(crawler)
+        self._locked = 0
+        """The number of robots.txt that answered 401 or 403, and so allow everything."""
+
+        self._purposes = Purposes.of(crawler)
+        self._is_dry_run = settings.dry_run
+        crawler.signals.connect(self._spider_closed, signals.spider_closed)
+
+    @classmethod
+    def of(cls, crawler: Crawler) -> DecisionReporter:
+        """Return the instance that the components of a crawl share."""
+        return shared_component(crawler, cls)
+
+    def reports_allowed(self, case: Case) -> bool:
+        """Whether the request of *case* is reported if it is allowed."""
+        is_special = case.is_exempt or case.is_refused_by_scrapy
+        return self._reports_all or case.override is not None or is_special
+
+    def allowed(self, case: Case, decision: Decision) -> None:
+        record = case.record(decision)
+        if case.is_refused_by_scrapy:
+            record = record._replace(verdict=Verdict.WOULD_ALLOW)
+            stat = stats.DRY_RUN_ALLOWED.format(reason=record.reason)
+            self._crawler.stats.inc_value(stat)
+            self._withheld.note(record, case.request)
+        elif not self._has_ledger:
+            return
+        self.decided(record, case.request)
+
+    def refused(self, case: Case, decision: Decision) -> RobotsDenied:
+        """Report that a request is refused. Return the error for its errback."""
+        denied = RobotsDenied(case.message(decision), case.record(decision))
+        if not self._is_dry_run:
+            message = "%(denied)s: %(request)s"
+            self._logger.debug(message, denied=denied, request=case.request)
+            self._crawler.stats.inc_value(stats.FORBIDDEN)
+        self.decided(denied.record, case.request)
+        return denied
+
+    def decided(
+        self,
+        record: Record,
+        request: Request | None = None,
+        response: Response | None = None,
+    ) -> None:
+        """Count a decision, and send the signal about it."""
+        if record.verdict in IN_DRY_RUN:
+            stat = _stat(record)
+            if self._is_dry_run:
+                stat = stats.DRY_RUN.format(key=stat.removeprefix("rep/"))
+                record = record._replace(verdict=IN_DRY_RUN[record.verdict])
+            self._crawler.stats.inc_value(stat)
+            self._withheld.note(record, request)
+        self._send(rep_decided, record=record, request=request, response=response)
+
+    def stated(
+        self,
+        subject: Subject,
+        verdict: Verdict,
+        reason: str,
+        because: Because,
+        *,
+        request: Request | None,
+        response: Response,
+        url: str = "",
+    ) -> Record:
+        """Report a decision by what a page states, and return its record. It is about *url*, or
+        else about the page.
+        """
+        url = url or response.url
+        record = of_page(
+            subject,
+            verdict,
+            reason,
+            because,
+            url=url,
+            origin=origin_at(url, request),
+            page=response.url,
+            entry=self._purposes.entry(request),
+        )
+        self.decided(record, request, response)
+        return record
+
+    def slowed(
+        self, reason: str, statement: str, origin: Origin | None, url: str
+    ) -> None:
+        """Report that *origin* has the crawl wait, by what *url* says."""
+        record = made(
+            Subject.REQUEST,
+            Verdict.NOTED,
+            Layer.DELAY,
+            reason,
+            url=url,
+            origin=origin,
+            statement=statement,
+        )
+        self._withheld.note(record, None)
+        self.decided(record)
+
+    def override_used(self, override: Override, origin: Origin) -> None:
+        self._crawler.stats.inc_value(stats.OVERRIDE.format(kind=override.kind))
+        if override.pattern not in self._overrides_in_use:
+            self._overrides_in_use.add(override.pattern)
+            self._logger.info(
+                "REP_OVERRIDES[%(pattern)r] decides for %(origin)s: %(kind)s%(note)s",
+                pattern=override.pattern,
+                origin=origin,
+                kind=override.kind,
+                note=override.note,
+            )
+
+    async def learned(
+        self, known: Known, request: Request | None, is_new: bool
+    ) -> None:
+        """Report a robots.txt that was fetched (*is_new*) or read from the store."""
+        entry, url = known.entry, known.origin.robotstxt_url
+        result, access = entry.result, entry.result.access
+        self._send(
+            robotstxt_known,
+            origin=known.origin,
+            entry=entry,
+            is_new=is_new,
+            request=request,
+        )
+        if is_new:
+            self._crawler.stats.inc_value(stats.ACCESS.format(access=access))
+        else:
+            self._crawler.stats.inc_value(stats.FROM_STORE)
+        self._log_access(known)
+        if access is not Access.SUCCESSFUL:
+            return
+        if result.is_html:
+            self._logger.info(
+                "%(url)s is an HTML page; lines in it that have the form of rules are obeyed",
+                url=url,
+            )
+        if HAS_ROBOTS_PARSED_SIGNAL:
+            await self._crawler.signals.send_catch_log_async(
+                signals.robots_parsed,
+                robotparser=RobotParser(known.robots),
+                request=request,
+            )
+
+    def _log_access(self, known: Known) -> None:
+        url, result = known.origin.robotstxt_url, known.entry.result
+        if result.has_too_many_redirects:
+            self._logger.warning(
+                "%(url)s: no robots.txt (%(result)s): everything is allowed. "
+                "Redirects: %(chain)s",
+                url=url,
+                result=result,
+                chain=" -> ".join(result.redirects),
+            )
+        elif result.access is Access.UNAVAILABLE:
+            is_denying = result.status in known.robots.dialect.denying_statuses
+            level = logging.DEBUG
+            if result.status in _NO_ENTRY and not is_denying:
+                # A site that means to keep crawlers out may answer so.
+                level = logging.DEBUG if self._locked else logging.INFO
+                self._locked += 1
+            self._logger.log(
+                level,
+                "%(url)s: no robots.txt (%(result)s): everything is %(verdict)s",
+                url=url,
+                result=result,
+                verdict="refused" if is_denying else "allowed (RFC 9309)",
+            )
+        else:  # Hosts logs more about an unreachable robots.txt.
+            is_read = result.access is Access.SUCCESSFUL
+            access = "fetched" if is_read else str(result.access)
+            message = "%(url)s is %(access)s (%(result)s)"
+            self._logger.debug(message, url=url, access=access, result=result)
+
+    def _spider_closed(self) -> None:
+        if self._locked:
+            self._logger.info(
+                "robots.txt that answered 401 or 403: %(count)s. Everything is allowed there "
+                "(RFC 9309); ask the owner if you are in doubt, and refuse such a host with "
+                "REP_OVERRIDES",
+                count=f"{self._locked:,}",
+            )
+
+    def _send(self, signal: object, **arguments: object) -> None:
+        self._crawler.signals.send_catch_log(
+            signal, **arguments, spider=self._crawler.spider
+        )
+
+
+def _stat(record: Record) -> str:
+    """Return the stat that counts what is withheld like *record*."""
+    reason, is_use = record.reason, record.layer is Layer.USAGE
+    if record.subject is Subject.REQUEST:
+        return stats.DENIED.format(reason=reason)
+    if record.subject is Subject.LINK:
+        source = "rel" if record.layer is Layer.REL else "page"
+        return stats.NOFOLLOW.format(source=source)
+    if record.subject is Subject.ITEM:
+        if is_use:
+            return stats.USAGE_DROPPED.format(purpose=reason)
+        return stats.NOINDEX.format(rule=reason)
+    if is_use:
+        return stats.USAGE_MEDIA.format(purpose=reason)
+    return stats.MEDIA_REFUSED.format(rule=reason)

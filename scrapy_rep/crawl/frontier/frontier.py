@@ -1,0 +1,826 @@
+"""The frontier of a crawl: connects the core to Scrapy's scheduler and downloader."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Protocol
+from weakref import WeakSet
+
+from scrapy import signals
+from scrapy.http.request import NO_CALLBACK
+from scrapy.settings import SETTINGS_PRIORITIES
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import CancelledError, Deferred
+
+from scrapy_rep.base import stats
+from scrapy_rep.base.browsers import is_for_browser
+from scrapy_rep.base.clock import Alarms, Clock
+from scrapy_rep.base.internals import (
+    active_requests,
+    close_idle_connections,
+    close_spider,
+    download_slot,
+    is_closing,
+    response_refused,
+    slot_state,
+    status_received,
+    wake,
+    withdraw,
+)
+from scrapy_rep.base.log import CrawlLog
+from scrapy_rep.base.settings import RepSettings
+from scrapy_rep.base.versions import shared_component
+from scrapy_rep.crawl.decisions import BACK_OFF, Case, DecisionReporter
+from scrapy_rep.crawl.fetching.failures import in_words, kind_of
+from scrapy_rep.crawl.fetching.middleware import FetchMiddleware
+from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
+from scrapy_rep.crawl.frontier.backlog import (
+    HostKey,
+    bare_host,
+    host_of,
+    is_exempt,
+    is_of_http,
+    request_origin,
+    was_redirected,
+)
+from scrapy_rep.crawl.frontier.core import Core, Hold, Ticket, Where
+from scrapy_rep.crawl.frontier.measures import Measures
+from scrapy_rep.crawl.frontier.politeness import ASKS_FOR_PAUSE, Pauses, duration
+from scrapy_rep.exceptions import BackingOff, SpiderClosing
+from scrapy_rep.protocol.access.results import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.http import Headers, Response
+
+    from scrapy_rep.crawl.frontier.core import Host, Line, Ready, Scope
+    from scrapy_rep.crawl.frontier.jobdir import JobFile
+    from scrapy_rep.crawl.frontier.requests import FileRequests, MemoryRequests
+    from scrapy_rep.crawl.frontier.rules import Hosts
+    from scrapy_rep.redis.leases import Leased
+
+# The seconds between two checks for what Scrapy has no signal: whether the spider is closing,
+# and whether requests have ended unseen. Only while requests wait in the downloader.
+_CHECK_EVERY = 0.2
+
+# After these seconds, a request that a component of the project holds back loses its places to
+# downloads that wait for them: the component may wait for one of them itself.
+_GIVES_WAY_AFTER = 1.0
+
+# The seconds for which a host gets no page after one has failed at the level of the network.
+_AFTER_FAILURE = 1.0
+
+# The seconds between two log lines about what an idle crawl waits for.
+_LOG_EVERY = 60.0
+
+# The minimum pause between two checks of a download slot, as a fraction of its delay.
+_PART_OF_DELAY = 1 / 10
+
+# The pause before the next attempt to get the lease of a host that another worker has: a
+# fraction of the delay, within these limits in seconds.
+_PART_OF_LEASE = 1 / 8
+_MIN_PAUSE = 0.05
+_MAX_PAUSE = 2.0
+
+# The number of hosts that the log names at the end.
+_SLOWEST_NAMED = 5
+
+
+class Owner(Protocol):
+    """A queue of the scheduler, which owns tickets."""
+
+    def count_ready(self) -> int: ...
+    def count_waiting(self) -> int | None: ...
+
+
+class BackQueue(Ticket):
+    """The requests of one owner to one host."""
+
+    __slots__ = ("key", "owner", "requests")
+
+    def __init__(
+        self,
+        frontier: Frontier,
+        key: HostKey,
+        line: Line,
+        owner: Owner,
+        requests: MemoryRequests | FileRequests,
+    ) -> None:
+        host, obeys = frontier.host_of(key)
+        super().__init__(line, host, frontier.scopes_of(key), obeys=obeys)
+        self.key = key
+        self.owner = owner
+        self.requests = requests
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    def peek(self) -> Request | None:
+        """Return the best request; None if the queue class cannot peek."""
+        try:
+            return self.requests.peek()
+        except Exception:  # noqa: BLE001  pop() raises the error
+            return None
+
+
+class Waiter(Ticket):
+    """A request that is in the downloader already."""
+
+    __slots__ = ("call", "is_granted", "request")
+
+    def __init__(
+        self,
+        line: Line,
+        host: Host | None,
+        scopes: tuple[Scope, ...],
+        request: Request,
+        *,
+        obeys: bool = True,
+        is_patient: bool = True,
+    ) -> None:
+        super().__init__(line, host, scopes, obeys=obeys, is_patient=is_patient)
+        self.request = request
+        self.is_granted: bool | None = None
+        """Whether it may go, or is refused; None while it waits."""
+
+        self.call: Deferred[None] | None = None
+
+    def wake(self) -> None:
+        """Let the request continue, if it waits."""
+        if self.call is not None and not self.call.called:
+            self.call.callback(None)
+
+
+@dataclass(slots=True, eq=False)
+class InFlight:
+    """A request that has its places."""
+
+    ticket: Ticket
+    since: float
+    is_sent: bool = False
+    """Whether it has passed all middlewares, and reached the downloader."""
+
+    has_asked: bool = False
+    """Whether its answer has asked for a pause."""
+
+    lease: str = ""
+    """The host whose lease this worker has for the request, if it needed one."""
+
+
+class Frontier:
+    """The requests of a crawl that wait or are in flight.
+
+    The queues of the scheduler and the downloader middleware share one frontier. If the crawl
+    obeys robots.txt, :attr:`hosts` knows the rules of hosts.
+    """
+
+    def __init__(self, crawler: Crawler, clock: Clock | None = None) -> None:
+        self._crawler = crawler
+        self._logger = CrawlLog(__name__, crawler)
+        settings = RepSettings.of(crawler)
+        self._obeys_delays = settings.crawl_delay
+        self.clock = clock or Clock()
+        self.alarms = Alarms(self.clock)
+        self.core = Core(
+            slot=self._slot,
+            wait_max=settings.wait_max,
+            look_up=self._look_up,
+            changed=self._changed,
+        )
+        self._reporter = reporter = DecisionReporter.of(crawler)
+        self.pauses = Pauses(crawler, self, settings, reporter)
+        self.measures = Measures(self.clock, reporter.traffic)
+        self.hosts: Hosts | None = None
+        """Knows the rules of hosts; None if the crawl ignores robots.txt."""
+
+        self.queues: list[Owner] = []
+        self.leases: Leased | None = None
+        """The right of one of several workers to send a request to a host with a delay; None if
+        there are no other workers."""
+
+        self.job_file: JobFile | None = None
+        """The file of a JOBDIR; None without one, or if it cannot be used."""
+
+        self.closed_unsent: WeakSet[Request] = WeakSet()
+        """The requests that failed only because the spider closed."""
+
+        self.is_stopped = False
+        """Whether no queue may hand out a request any more."""
+
+        self._in_flight: dict[Request, InFlight] = {}
+        self._gave_way: WeakSet[Request] = WeakSet()
+        self._waiters: dict[Waiter, None] = {}
+        self._alarm_at = inf
+        self._is_watching = False
+        self._will_flush = False
+        self._popped = 0
+        self._has_warned = False
+        self._was_exhausted = False
+        self._has_started = False
+        self._closes_for = ""
+        connect = crawler.signals.connect
+        connect(self._reached_downloader, signals.request_reached_downloader)
+        connect(self._headers_received, signals.headers_received)
+        connect(self._response_downloaded, signals.response_downloaded)
+        connect(self._engine_started, signals.engine_started)
+        connect(self._spider_opened, signals.spider_opened)
+        connect(self._spider_closed, signals.spider_closed)
+
+    @classmethod
+    def of(cls, crawler: Crawler) -> Frontier:
+        """Return the instance that the components of a crawl share."""
+        return shared_component(crawler, cls)
+
+    # Keys, scopes and hosts.
+
+    def key_of(self, request: Request) -> HostKey:
+        slot = download_slot(self._crawler, request)
+        if self.hosts is None or not is_of_http(request):
+            return HostKey(slot, None)
+        if "redirect_urls" in request.meta:
+            host = host_of(request)
+            slot = host if was_redirected(request, host) else slot
+        origin = request_origin(request)
+        host = bare_host(origin) if origin is not None else ""
+        # Scrapy's own choice of a slot.
+        if host in {slot, slot.rstrip("."), f"[{slot}]"}:
+            slot = host
+        if not isinstance(request, RobotsTxtRequest) and is_exempt(request):
+            return HostKey(slot, None, is_service=host != slot)
+        return HostKey(slot, origin)
+
+    def scopes_of(self, key: HostKey) -> tuple[Scope, ...]:
+        """Return the scopes of requests with *key*, that of the download slot last."""
+        slot = self.core.scope(key.slot)
+        if not key.host or key.host == key.slot:
+            return (slot,)
+        return self.core.scope(key.host), slot
+
+    def host_of(self, key: HostKey) -> tuple[Host | None, bool]:
+        """Return the host of requests with *key*, and whether they obey its delay."""
+        if key.origin is None or self.hosts is None:
+            return None, key.is_service and self._obeys_delays
+        override = self.hosts.override(key.origin)
+        if override is not None and override.robots is None and override.ends == inf:
+            # A queue without a host never waits for a robots.txt. An override that ends leaves
+            # the host to its robots.txt, so its queues have a host from the beginning.
+            return None, False
+        return self.core.host(key.origin), self._obeys_delays
+
+    def _slot(self, scope: Scope) -> tuple[float, float]:
+        """Return the places in Scrapy's download slot, and when to look at it again."""
+        state = slot_state(self._crawler, scope.key)
+        if state is None:
+            return inf, -inf
+        if not state.delay:
+            return state.concurrency, -inf
+        # One request that waits in the slot is enough. The next request may follow a little
+        # after that request was sent.
+        pause = state.delay * _PART_OF_DELAY
+        if state.is_queueing:
+            soonest = self.clock.monotonic() + pause
+            return state.concurrency, max(state.last_seen + state.delay, soonest)
+        return state.concurrency, scope.taken_at + pause
+
+    def _changed(self) -> None:
+        """Note that a ticket may go."""
+        wake(self._crawler)
+        if not self._will_flush:
+            self._will_flush = True
+            self.alarms.at(self.clock.monotonic(), self.flush)
+
+    def _look_up(self, host: Host) -> None:
+        if self.hosts is not None:
+            self.hosts.look_up(host)
+
+    # For the queues.
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the downloader has room for another request from a queue."""
+        if not self.core.network.is_up:
+            return False
+        return self.hosts is None or self.hosts.fetcher.leaves_room
+
+    def add(self, queue: BackQueue) -> None:
+        """Note that *queue* has requests."""
+        self.core.add(queue, self.clock.monotonic())
+
+    def next(self, ready: Ready) -> BackQueue | None:
+        """Return a queue of *ready* whose next request may go, with its places, or is refused."""
+        queue = self.core.next(ready, self.clock.monotonic())
+        assert queue is None or isinstance(queue, BackQueue)
+        return queue
+
+    def end(self, queue: BackQueue) -> None:
+        """Note that *queue* is empty, or closed."""
+        self.core.end(queue, self.clock.monotonic())
+
+    def note_cause(self, key: HostKey, request: Request) -> None:
+        """Note the proxy of *request*, which was pushed, if it has one."""
+        if "proxy" in request.meta and self.hosts and key.origin is not None:
+            self.hosts.note_cause(key.origin, request)
+
+    def popped(self, ticket: Ticket, request: Request | None) -> None:
+        """Note that *request*, for which *ticket* has its places, goes to the downloader; None if
+        there is none after all. If it is refused, it has no places: the middleware refuses it.
+        """
+        if ticket.where is Where.REFUSED:
+            return
+        if request is None:
+            self.core.leave(ticket, self.clock.monotonic(), fetched=False)
+        else:
+            self._hold_places(ticket, request)
+            self._popped += 1
+
+    def _hold_places(self, ticket: Ticket, request: Request) -> None:
+        """Note that *request* has the places that *ticket* has taken."""
+        now = self.clock.monotonic()
+        # The same object may be sent twice: it has its places once.
+        if request in self._in_flight:
+            self.core.leave(ticket, now, fetched=False)
+        else:
+            self._in_flight[request] = InFlight(ticket, now)
+
+    def started(self, key: HostKey, request: Request) -> None:
+        """Note that *request*, for which another queue has found places, goes to the downloader."""
+        ticket = Ticket(self.core.direct, None, self.scopes_of(key))
+        self.core.take(ticket, self.clock.monotonic())
+        self.popped(ticket, request)
+        self.core.end(ticket, self.clock.monotonic())
+
+    def settle(self) -> None:
+        """Find the requests that have ended, and what is due. :meth:`flush` does the rest."""
+        gone = self._in_flight.keys() - active_requests(self._crawler)
+        if gone and self._waiters:
+            # Of one object that is downloaded several times at once, Scrapy forgets all others
+            # when the first one ends.
+            gone -= {waiter.request for waiter in self._waiters}
+        if gone:
+            # In the order in which they were popped.
+            for request in [each for each in self._in_flight if each in gone]:
+                # Those for robots.txt get their places before they are in the engine.
+                if not isinstance(request, RobotsTxtRequest):
+                    # Another component may have hidden the response.
+                    self._leave(request)
+        self.core.tick(self.clock.monotonic())
+
+    def flush(self) -> None:
+        """Do what the core has decided."""
+        core, self._will_flush = self.core, False
+        ended: list[Waiter] = []
+        while core.granted:
+            ticket, _ = core.granted.popitem(last=False)
+            assert isinstance(ticket, Waiter)
+            if ticket.scopes:
+                self._hold_places(ticket, ticket.request)
+            self._end(ticket, is_granted=True)
+            ended.append(ticket)
+        while core.refused:
+            refused, _ = core.refused.popitem(last=False)
+            assert isinstance(refused, Waiter)
+            self._end(refused, is_granted=False)
+            ended.append(refused)
+        now = self.clock.monotonic()
+        if self.hosts is not None and (request := core.next_probe(now)) is not None:
+            self.hosts.probe(request)
+        at = core.wake_at()
+        if at < self._alarm_at:
+            self._alarm_at = at
+            self.alarms.at(at, self._on_alarm, at)
+        if self.hosts is not None and core.has_wanted:
+            self.hosts.begin_fetches(sum(each.count_ready() for each in self.queues))
+        # Last, and not one inside another: without asyncio, each continues at once, and calls
+        # this method again.
+        for ticket in ended:
+            ticket.wake()
+
+    def _on_alarm(self, at: float) -> None:
+        if at != self._alarm_at:
+            return  # An earlier one has done this.
+        self._alarm_at = inf
+        self.core.tick(self.clock.monotonic())
+        self.flush()
+        wake(self._crawler)
+
+    def stop(self, reason: str) -> None:
+        """Let no queue hand out another request, and close the spider with *reason*."""
+        self.is_stopped = True
+        self._closes_for = reason
+        self.alarms.at(self.clock.monotonic(), self._close_spider)
+
+    def _close_spider(self) -> None:
+        # Before the engine has started, Scrapy would leave its connections open.
+        if self._has_started:
+            close_spider(self._crawler, self._closes_for)
+
+    # For requests in the downloader.
+
+    async def place(
+        self, request: Request, *, obeys: bool = True, is_stranger: bool = False
+    ) -> bool:
+        """Wait until *request* may be sent. Return whether it has waited.
+
+        *is_stranger*: it is for the robots.txt of another host, which redirects it. Raises
+        SpiderClosing, or BackingOff if its host has asked for too long a pause.
+        """
+        if self.leases is not None:
+            self.leases.hear_of_pauses(request)
+        found = self._in_flight.get(request)
+        if found is not None:
+            is_up = self.core.network.gone_since is None
+            if is_up and not self.pauses.hold(found.ticket, found.since):
+                return False
+            self.left(request)
+            if self.leases is not None:
+                self.leases.give_up(request)
+        core, has_waited = self.core, False
+        line = core.strangers if is_stranger else core.direct
+        if isinstance(request, RobotsTxtRequest) and request.fetch.is_probe:
+            line = core.probes
+        scopes = self.scopes_of(self.key_of(request))
+        if isinstance(request, RobotsTxtRequest) and self._are_held_by_browser(scopes):
+            # Its page may wait for this robots.txt.
+            ticket = Waiter(line, None, scopes, request, obeys=obeys)
+            core.take(ticket, self.clock.monotonic())
+            core.granted[ticket] = None
+            self.flush()
+            return False
+        while True:
+            ticket = Waiter(line, None, scopes, request, obeys=obeys)
+            has_waited |= await self.wait(ticket)
+            if not ticket.is_granted:
+                raise BackingOff(self.pauses.why_refused(ticket))
+            if self._has_lease(request, ticket):
+                return has_waited
+
+    async def wait(self, ticket: Waiter) -> bool:
+        """Wait until *ticket* may go, or is refused. Return whether it has waited. Raises
+        SpiderClosing if the spider closes meanwhile.
+        """
+        self._waiters[ticket] = None
+        self.core.add(ticket, self.clock.monotonic())
+        self.flush()
+        if ticket.is_granted is not None:
+            return False
+        ticket.call = Deferred()
+        self.watch()
+        try:
+            await maybe_deferred_to_future(ticket.call)
+        except (CancelledError, asyncio.CancelledError):
+            # It may have got its places, or have been refused, in this moment.
+            self.flush()
+            if ticket.is_granted:
+                self.left(ticket.request)
+            elif ticket.is_granted is None:
+                self._end(ticket, is_granted=False)
+            raise
+        return True
+
+    def left(self, request: Request) -> None:
+        """Free the places of *request*, if it still has them: it was not sent, or its end was not
+        seen. A delay begins only if it was sent.
+        """
+        if self._leave(request):
+            self.flush()
+
+    def waits_for(self, request: Request, other: Request) -> bool:
+        """Whether *request* is not sent before *other* has ended, as far as is known: it waits for
+        its robots.txt, or a component of the project holds it back.
+        """
+        if request in self._gave_way:
+            return True
+        waiting = (waiter.request for waiter in self._waiters)
+        return isinstance(other, RobotsTxtRequest) and request in waiting
+
+    def is_patient(self, request: Request) -> bool:
+        """Whether *request* may wait while robots.txt is unreachable.
+
+        Requests from a scheduler may. Requests that a pipeline or a callback sends directly
+        to the engine may not: the item or page that waits for them holds up the crawl.
+        """
+        if self.queues:
+            return request in self._in_flight
+        return request.callback is not NO_CALLBACK
+
+    def _end(self, ticket: Waiter, *, is_granted: bool) -> None:
+        ticket.is_granted = is_granted
+        self._waiters.pop(ticket, None)
+        self.core.end(ticket, self.clock.monotonic())
+
+    def _leave(self, request: Request) -> bool:
+        found = self._in_flight.pop(request, None)
+        if found is None:
+            return False
+        now, fetched = self.clock.monotonic(), found.is_sent
+        self.core.leave(found.ticket, now, fetched=fetched)
+        if found.lease and self.leases is not None:
+            delay = found.ticket.scopes[0].delay
+            self.leases.release(found.lease, delay, fetched=fetched)
+        return True
+
+    def _has_lease(self, request: Request, ticket: Waiter) -> bool:
+        """Whether no other worker sends to the host of *request*, which has its places. If not,
+        free them for a while.
+        """
+        scope = ticket.scopes[0]
+        is_alone = scope.delays or scope.back_off is not None
+        if self.leases is None or not is_alone or self.leases.has_turn(request):
+            return True
+        if self.leases.acquire(request, scope.key):
+            self._in_flight[request].lease = scope.key
+            return True
+        pause = min(max(scope.delay * _PART_OF_LEASE, _MIN_PAUSE), _MAX_PAUSE)
+        scope.hold(self.clock.monotonic() + pause, Hold.OTHER_WORKER)
+        self.left(request)
+        return False
+
+    def _are_held_by_browser(self, scopes: tuple[Scope, ...]) -> bool:
+        if not any(scope.in_flight for scope in scopes):
+            return False
+        return any(
+            is_for_browser(request) and not set(scopes).isdisjoint(found.ticket.scopes)
+            for request, found in self._in_flight.items()
+        )
+
+    def _reached_downloader(self, request: Request) -> None:
+        FetchMiddleware.reached_downloader(request)
+        if request not in self._in_flight and request in self._gave_way:
+            self.started(self.key_of(request), request)
+        self._gave_way.discard(request)
+        self._note_sent(request)
+
+    def _note_sent(self, request: Request) -> None:
+        found = self._in_flight.get(request)
+        if found is not None and not found.is_sent:
+            found.is_sent = True
+            self.measures.sent(request, found.ticket)
+            self.measures.waiting(self.queues, len(self._waiters))
+            self.core.sent(found.ticket)
+
+    def _give_way(self) -> None:
+        """Free the places of requests that a component of the project holds back, if downloads
+        wait for these places.
+        """
+        before = self.clock.monotonic() - _GIVES_WAY_AFTER
+        for request, found in list(self._in_flight.items()):
+            if found.is_sent or found.since > before:
+                continue
+            lanes = [one for each in found.ticket.scopes for one in each.parked or ()]
+            if any(line is self.core.direct for line, _ in lanes):
+                self._gave_way.add(request)
+                self._leave(request)
+
+    # Back-off.
+
+    def _headers_received(self, headers: Headers, request: Request) -> None:
+        """Keep a pause as soon as a host asks for it: the body may never end, or be too long."""
+        found = self._in_flight.get(request)
+        status = None if found is None else status_received()
+        if found is not None and status in ASKS_FOR_PAUSE:
+            self._answered(found, request, status, headers)
+            self.flush()
+
+    def _response_downloaded(self, response: Response, request: Request) -> None:
+        found = self._in_flight.get(request)
+        if found is None:
+            return
+        gone_since = self.core.network.answered(found.ticket.scopes[0].key, request)
+        if gone_since is not None:
+            self._network_is_back(gone_since)
+        self._answered(found, request, response.status, response.headers)
+        self._leave(request)
+        self.flush()
+
+    def _answered(
+        self, found: InFlight, request: Request, status: int, headers: Headers
+    ) -> None:
+        if found.has_asked:
+            return
+        found.has_asked = status in ASKS_FOR_PAUSE
+        scope = found.ticket.scopes[0]
+        before = scope.back_off.until if scope.back_off else -inf
+        self.pauses.answered(status, headers, request, scope, found.since)
+        self.measures.asked(request, found.ticket, before)
+
+    def back_off(
+        self, keys: Iterable[str], delay: float | None, cap: float | None
+    ) -> None:
+        """Pause the scopes of *keys*: see :func:`scrapy_rep.back_off`."""
+        for key in keys:
+            scope = self.core.scope(key)
+            now = self.clock.monotonic()
+            self.pauses.back_off(scope, delay, cap, now, "is paused by the spider")
+        self.flush()
+
+    # The network of the crawler itself.
+
+    def failed(self, request: Request, error: Exception) -> None:
+        """Note that the download of *request* has failed, if it has its places."""
+        found, network = self._in_flight.get(request), self.core.network
+        if found is None or self.hosts is None:
+            return
+        refused = response_refused(error)
+        if refused is not None and refused[0] in ASKS_FOR_PAUSE:
+            self._answered(found, request, *refused)
+        now, kind = self.clock.monotonic(), kind_of(error)
+        if kind is Failure.OWN:
+            if network.exhausted(now):
+                self._note_exhausted(error)
+        elif kind is Failure.NETWORK:
+            scope = found.ticket.scopes[0]
+            if not isinstance(request, RobotsTxtRequest):
+                # Scrapy repeats it at once, and only twice: an outage would cost it before the last
+                # answers of other hosts are there.
+                scope.hold(now + _AFTER_FAILURE, Hold.BACK_OFF)
+            if network.failed(scope.key, request, now):
+                self.hold_back()
+
+    def is_own_fault(self, failure: Failure) -> bool:
+        """Whether *failure* says nothing about the host: the machine had no more files or ports,
+        or the network of the crawler itself is gone.
+        """
+        is_gone = self.core.network.gone_since is not None
+        return failure is Failure.OWN or (failure is Failure.NETWORK and is_gone)
+
+    def probed(self) -> None:
+        """Note that a probe of the network has ended."""
+        network = self.core.network
+        was_certain = network.is_certain
+        gone_since = network.probed(self.clock.monotonic())
+        if gone_since is not None:
+            self._network_is_back(gone_since)
+        elif network.gone_since is not None and not was_certain:
+            self._logger.warning(
+                "The network of the crawler is gone: the last requests to several hosts failed, "
+                "and none was answered. No requests are sent until a host answers; the "
+                "robots.txt of one is tried after 1, 2, 4, ... 30 s. Check the network, the "
+                "resolver and the proxy of this machine"
+            )
+        self.flush()
+
+    def _network_is_back(self, gone_since: float) -> None:
+        now = self.clock.monotonic()
+        if self.core.network.is_certain:
+            self._logger.info(
+                "The network of the crawler is back after %(time)s: requests continue",
+                time=duration(now - gone_since),
+            )
+        self.core.network_is_back(now, gone_since)
+
+    def _note_exhausted(self, error: Exception) -> None:
+        close_idle_connections(self._crawler)
+        if self.hosts is not None:
+            self.hosts.fetch_fewer()
+        if not self._was_exhausted:
+            self._was_exhausted = True
+            self._logger.warning(
+                "This machine has no more files, ports or memory for connections (%(error)s): "
+                "requests continue in a second, and fewer robots.txt files are fetched at once. "
+                "Raise the limit of open files (ulimit -n), or lower CONCURRENT_REQUESTS",
+                error=in_words(error),
+            )
+
+    def hold_back(self, scope: Scope | None = None) -> None:
+        """Let the requests that wait in their download slots wait until the pause of *scope* is
+        over, if they are to its hosts; without a scope, until the network is back.
+        """
+        for request, found in list(self._in_flight.items()):
+            if found.is_sent and (scope is None or scope in found.ticket.scopes):
+                go_on = withdraw(self._crawler, request)
+                if go_on is not None:
+                    waits = self._wait_again(request, found.ticket, go_on)
+                    deferred_from_coro(waits)
+
+    async def _wait_again(
+        self,
+        request: Request,
+        ticket: Ticket,
+        go_on: Callable[[Exception | None], None],
+    ) -> None:
+        is_stranger = ticket.line is self.core.strangers
+        try:
+            await self.place(request, obeys=ticket.obeys, is_stranger=is_stranger)
+        except SpiderClosing as error:
+            go_on(error)
+        except BackingOff as error:
+            case = Case(request, request_origin(request), why=str(error))
+            is_own = isinstance(request, RobotsTxtRequest)
+            go_on(error if is_own else self._reporter.refused(case, BACK_OFF))
+        else:
+            self._note_sent(request)
+            go_on(None)
+
+    # What Scrapy has no signal for.
+
+    def watch(self) -> None:
+        """Check regularly, as long as requests wait in the downloader or for robots.txt, what
+        Scrapy has no signal for.
+        """
+        if not self._is_watching:
+            self._is_watching = True
+            self.alarms.at(self.clock.monotonic() + _CHECK_EVERY, self._check)
+
+    def _check(self) -> None:
+        self._is_watching = False
+        is_fetching = self.hosts is not None and self.hosts.is_fetching
+        if self._waiters or is_fetching:
+            if is_closing(self._crawler):
+                self._close()
+            else:
+                self._give_way()
+                self.settle()
+                self.flush()
+            self.watch()
+
+    def _close(self) -> None:
+        """Cancel fetches, and fail the requests that wait in the downloader: a closing spider
+        waits for its requests.
+        """
+        self.flush()
+        waiters = list(self._waiters)
+        for ticket in waiters:
+            self._end(ticket, is_granted=False)
+        for ticket in waiters:
+            self.closed_unsent.add(ticket.request)
+            if ticket.call is not None and not ticket.call.called:
+                ticket.call.errback(
+                    SpiderClosing(f"The spider closed while {ticket.request} waited")
+                )
+        if self.hosts is not None:
+            self.hosts.close()
+
+    # The log.
+
+    def warn_of_waiting(self, request: Request) -> None:
+        """Warn once that requests may wait in the downloader, if *request* does so because
+        the scheduler does not use HostQueue.
+        """
+        if self.queues or self._has_warned or request.callback is NO_CALLBACK:
+            return
+        self._has_warned = True
+        settings = self._crawler.settings
+        name = "SCHEDULER"
+        if settings.getpriority(name) == SETTINGS_PRIORITIES["default"]:
+            name = "SCHEDULER_PRIORITY_QUEUE"
+        self._logger.warning(
+            'Use Scrapy\'s scheduler with SCHEDULER_PRIORITY_QUEUE = "scrapy_rep.HostQueue": '
+            "because %(name)s is %(value)s, requests that wait for a robots.txt or for the delay "
+            "of their host take places of CONCURRENT_REQUESTS and slow down other hosts",
+            name=name,
+            value=settings[name],
+        )
+
+    def _log_waiting(self) -> None:
+        """Log what the crawl waits for, if it has nothing else to do."""
+        is_up = self.core.network.gone_since is None
+        is_idle = is_up and not self._popped and not self._in_flight
+        requests, hosts, first = self.core.waiting() if is_idle else (0, 0, None)
+        if requests:
+            left = 0.0 if first is None else first.next_at - self.clock.monotonic()
+            self._logger.info(
+                "Waiting, not hanging: %(requests)d requests to %(hosts)d hosts wait for robots.txt, "
+                "a delay or a pause%(first)s",
+                requests=requests,
+                hosts=hosts,
+                first=f". The next is to {first.key}, in {duration(left)} "
+                f"({first.reason.value})"
+                if first is not None and left > 0
+                else "",
+            )
+        self._popped = 0
+        self.measures.waiting(self.queues, len(self._waiters))
+        self.alarms.at(self.clock.monotonic() + _LOG_EVERY, self._log_waiting)
+
+    def _engine_started(self) -> None:
+        self._has_started = True
+        if self.is_stopped:
+            self.alarms.at(self.clock.monotonic(), self._close_spider)
+
+    def _spider_opened(self) -> None:
+        self.alarms.at(self.clock.monotonic() + _LOG_EVERY, self._log_waiting)
+
+    def _spider_closed(self) -> None:
+        self._close()
+        self.alarms.stop()
+        for request in list(self._in_flight):
+            self._leave(request)
+        held_up = self.core.held_up()
+        if held_up:
+            waited = sum(each.seconds for each in held_up)
+            self._crawler.stats.set_value(stats.WAITED, round(waited, 3))
+        for each in held_up[:_SLOWEST_NAMED]:
+            if each.seconds:
+                self._logger.info(
+                    "%(host)s held up the crawl for %(time)s, with a delay of %(delay)g s "
+                    "(requests: %(requests)d). REP_CRAWL_DELAY_MAX skips hosts with a longer one",
+                    host=each.key,
+                    time=duration(each.seconds),
+                    requests=each.requests,
+                    delay=each.delay,
+                )

@@ -1,0 +1,229 @@
+"""The requests to one host by priority: in memory, or in the file of a JOBDIR."""
+
+from __future__ import annotations
+
+import pickle
+from bisect import bisect_left
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from queuelib.queue import FifoDiskQueue, FifoSQLiteQueue, LifoSQLiteQueue
+from scrapy import squeues
+from scrapy.utils.misc import build_from_crawler
+from scrapy.utils.request import request_from_dict
+
+from scrapy_rep.base.log import CrawlLog
+from scrapy_rep.crawl.frontier.jobdir import HostEntries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.pqueues import QueueProtocol
+
+    from scrapy_rep.crawl.frontier.jobdir import JobFile
+
+_rank_of = itemgetter(0)
+
+
+class QueueClasses:
+    """The classes of Scrapy's queues, for start requests and for others. Of those for a disk, only
+    the order is used.
+    """
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        usual: type[QueueProtocol],
+        of_start: type[QueueProtocol] | None,
+    ) -> None:
+        self.crawler = crawler
+        self.logger = CrawlLog(__name__, crawler)
+        self.methods = KnownMethods(crawler)
+        self.unreadable = 0
+        """The requests of this crawl that could not be read from the file."""
+
+        self.usual = usual
+        self.of_start = of_start
+        # Of even ranks, and of odd ones.
+        self._classes = of_start or usual, usual
+        self._are_last_first = tuple(not _is_fifo(each) for each in self._classes)
+
+    def rank(self, request: Request) -> int:
+        """Return the rank of *request*: the highest rank is popped first."""
+        is_start = self.of_start is not None and request.meta.get("is_start_request")
+        return 2 * request.priority + (not is_start)
+
+    def is_last_first(self, rank: int) -> bool:
+        """Whether the class for requests of *rank* pops the last one first."""
+        return self._are_last_first[rank % 2]
+
+    def of_other_packages(self) -> set[type[QueueProtocol]]:
+        """Return the classes that are not Scrapy's own."""
+        return {each for each in self._classes if each.__module__ != squeues.__name__}
+
+    def open(self, rank: int) -> QueueProtocol:
+        """Return a new queue in memory for requests of *rank*."""
+        return build_from_crawler(self._classes[rank % 2], self.crawler, "")
+
+
+def _is_fifo(kind: type) -> bool:
+    is_lifo = issubclass(kind, LifoSQLiteQueue)  # A subclass of the other.
+    return issubclass(kind, (FifoDiskQueue, FifoSQLiteQueue)) and not is_lifo
+
+
+class MemoryRequests:
+    """Works as Scrapy's ScrapyPriorityQueue, but in less memory, since there is one for each of
+    many hosts.
+    """
+
+    __slots__ = ("_kinds", "_levels")
+
+    def __init__(self, kinds: QueueClasses) -> None:
+        self._kinds = kinds
+        # The best rank is the last one.
+        self._levels: list[tuple[int, QueueProtocol]] = []
+
+    def __len__(self) -> int:
+        levels = self._levels
+        if len(levels) == 1:
+            return len(levels[0][1])
+        return sum(len(queue) for _, queue in levels)
+
+    def push(self, request: Request) -> None:
+        """Add *request*."""
+        rank = self._kinds.rank(request)
+        levels = self._levels
+        index = bisect_left(levels, rank, key=_rank_of)
+        if index < len(levels) and levels[index][0] == rank:
+            levels[index][1].push(request)
+            return
+        queue = self._kinds.open(rank)
+        queue.push(request)
+        if levels:
+            levels.insert(index, (rank, queue))
+        else:
+            self._levels = [(rank, queue)]  # insert() would allocate room for more.
+
+    def pop(self) -> Request | None:
+        """Remove and return the best request; None if there is none."""
+        levels = self._levels
+        while levels:
+            queue = levels[-1][1]
+            before = len(queue)
+            request = queue.pop()
+            # A queue class of the project that cannot read a request must not be tried for ever.
+            is_stuck = request is None and len(queue) == before
+            if is_stuck or not len(queue):
+                levels.pop()
+                queue.close()
+            if request is not None:
+                return request
+        return None
+
+    def peek(self) -> Request | None:
+        """Return the request that :meth:`pop` would return. Raises NotImplementedError if the
+        queue class cannot peek.
+        """
+        if not self._levels:
+            return None
+        queue: Any = self._levels[-1][1]
+        if not hasattr(queue, "peek"):
+            raise NotImplementedError
+        request: Request | None = queue.peek()
+        return request
+
+
+class KnownMethods:
+    """Turns requests into dictionaries. For each request, Scrapy looks for the callback and the
+    errback among all attributes of the spider, which takes longer than everything else; here,
+    among those first that were found before.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._names: dict[str, None] = {}
+
+    def to_dict(self, request: Request) -> dict[str, Any]:
+        """Return what :meth:`Request.to_dict` returns. Raises ValueError if the callback or the
+        errback is no method of the spider.
+        """
+        try:
+            return request.to_dict(spider=self)  # type: ignore[arg-type]  # It looks only for methods.
+        except ValueError:
+            fields = request.to_dict(spider=self._crawler.spider)
+        names = (fields.get("callback"), fields.get("errback"))
+        self._names.update(dict.fromkeys(name for name in names if name))
+        return fields
+
+    def __dir__(self) -> Iterable[str]:
+        return self._names
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._crawler.spider, name)
+
+
+def pickled(request: Request, methods: KnownMethods) -> bytes:
+    """Return *request* for a file. Raises ValueError if that is not possible."""
+    fields = methods.to_dict(request)
+    try:
+        return pickle.dumps(fields, protocol=4)
+    except (pickle.PicklingError, AttributeError, TypeError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+
+
+class FileRequests(HostEntries):
+    """The requests to one host in the file of a JOBDIR."""
+
+    __slots__ = ("_kinds",)
+
+    def __init__(
+        self, kinds: QueueClasses, file: JobFile, host: str, saved: int = 0
+    ) -> None:
+        super().__init__(file, host, saved)
+        self._kinds = kinds
+
+    def push(self, request: Request) -> None:
+        """Add *request*. Raises ValueError if it cannot be pickled, as Scrapy's queues do: then
+        the scheduler keeps it in memory.
+        """
+        data = pickled(request, self._kinds.methods)
+        rank = self._kinds.rank(request)
+        self.add(rank, data, is_last_first=self._kinds.is_last_first(rank))
+
+    def pop(self) -> Request | None:
+        """Remove and return the best request, which is in flight then. Return None if it cannot be
+        read: then it stays in the file for the next run.
+        """
+        entry = self.take()
+        request = self._read(entry.data, is_popped=True)
+        if request is not None:
+            self.file.in_flight[request] = self.host, entry.number
+        return request
+
+    def peek(self) -> Request | None:
+        """Return the request that :meth:`pop` would return."""
+        return self._read(self.best().data) if len(self) else None
+
+    def _read(self, data: bytes | None, *, is_popped: bool = False) -> Request | None:
+        try:
+            if data is None:
+                raise ValueError("its checksum is wrong")
+            return request_from_dict(
+                pickle.loads(data),  # noqa: S301  this crawl, or an earlier run, wrote it
+                spider=self._kinds.crawler.spider,
+            )
+        except Exception as error:  # noqa: BLE001  pickle, and the classes of the project, can raise any
+            if is_popped:
+                self._kinds.unreadable += 1
+                if self._kinds.unreadable == 1:
+                    self._kinds.logger.error(
+                        "A request to %(host)s in %(path)s cannot be read: %(error)r. It is not "
+                        "sent, and stays there for the next run. This is logged once: at its end, "
+                        "the crawl logs how many there were",
+                        host=self.host,
+                        path=self.file.path,
+                        error=error,
+                    )
+            return None

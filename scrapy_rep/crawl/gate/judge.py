@@ -1,0 +1,124 @@
+"""Decides by a robots.txt, or by the user's override, about the requests of spiders and browsers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from scrapy_rep.base.identity import Identity
+from scrapy_rep.crawl.decisions import BAD_URL, BY_USER, ROBOTS_TXT, Case
+from scrapy_rep.crawl.frontier.backlog import is_exempt, request_origin
+from scrapy_rep.crawl.pages.usage import Purposes
+from scrapy_rep.protocol.request_target import decide, is_allowed
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.base.settings import RepSettings
+    from scrapy_rep.crawl.decisions import DecisionReporter, Via
+    from scrapy_rep.crawl.frontier.frontier import Frontier
+    from scrapy_rep.crawl.frontier.rules import Hosts
+    from scrapy_rep.protocol.origins import Origin
+    from scrapy_rep.protocol.robots import RobotsTxt
+    from scrapy_rep.protocol.robotstxt.decisions import Decision
+    from scrapy_rep.protocol.robotstxt.pace import Pace
+
+
+class Judge:
+    """Decides whether a request is allowed, and whether the delay of its host is acceptable."""
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        settings: RepSettings,
+        frontier: Frontier,
+        hosts: Hosts,
+        reporter: DecisionReporter,
+    ) -> None:
+        self._identity = Identity.of(crawler)
+        self._purposes = Purposes.of(crawler)
+        self._frontier = frontier
+        self._hosts = hosts
+        self._reporter = reporter
+        self._settings = settings
+        self._clients = settings.clients
+
+    def case(
+        self, request: Request, via: Via | None = None, *, exempt: bool | None = None
+    ) -> Case:
+        """Return *request* with what decides about it, as far as that is known now. Whether it is
+        *exempt* from robots.txt is in its meta, unless that is given. Raises ValueError if the
+        purposes in its meta are invalid.
+        """
+        origin = request_origin(request)
+        if is_exempt(request) if exempt is None else exempt:
+            return Case(request, origin, via=via, is_exempt=True)
+        if origin is None:
+            return Case(request, origin, via=via)
+        self._purposes.purposes_of(request)
+        override = self._hosts.override(origin)
+        known = None if override is not None else self._hosts.cached(origin)
+        return Case(request, origin, known, override, via)
+
+    @staticmethod
+    def lacks_robotstxt(case: Case) -> bool:
+        """Whether the robots.txt that decides about *case* is not known."""
+        decides = case.origin is not None and case.override is None
+        return decides and case.known is None and not case.is_exempt
+
+    def judge(self, case: Case) -> tuple[Decision | None, Pace | None]:
+        """Return the decision that allows the request of *case*, or None if it need not be
+        reported; and the pace of its host, or None if no robots.txt decides.
+
+        Raises RobotsDenied if the request is forbidden, or if the delay is longer than the settings
+        allow.
+        """
+        if case.is_exempt:
+            return BY_USER, None
+        if case.origin is None:
+            self.refuse(case, BAD_URL)
+        if case.override is not None:
+            if case.override.robots is None:
+                return BY_USER, None
+            return self._judge_by(case.override.robots, case)
+        if case.is_for_robotstxt:
+            return ROBOTS_TXT, None
+        assert case.known is not None
+        return self._judge_by(case.known.robots, case)
+
+    def refuse(self, case: Case, decision: Decision) -> NoReturn:
+        """Report that the request of *case* is refused. Raises RobotsDenied."""
+        self._frontier.left(case.request)
+        self.count_override(case.origin)
+        raise self._reporter.refused(case, decision)
+
+    def allow(self, case: Case, decision: Decision | None) -> None:
+        """Report that the request of *case* is sent. *decision* is what :meth:`judge` returned."""
+        if not case.is_exempt:
+            self.count_override(case.origin)
+        if decision is not None and self._reporter.reports_allowed(case):
+            self._reporter.allowed(case, decision)
+
+    def _judge_by(self, robots: RobotsTxt, case: Case) -> tuple[Decision | None, Pace]:
+        request, url, clients = case.request, case.request.url, self._clients
+        tokens = self._identity.tokens(request)
+        decision = None
+        if self._reporter.reports_allowed(case) or not is_allowed(
+            robots, url, tokens, clients
+        ):
+            decision = decide(robots, url, tokens, clients)
+            if not decision.allowed:
+                self.refuse(case, decision)
+        self._purposes.note(request, robots, case.known)
+        pace = robots.pace(tokens)
+        if pace.delay and not self._settings.accepts(pace):
+            assert case.origin is not None
+            self._hosts.warn_of_delay(case.origin, pace.delay)
+            self.refuse(case, pace.refusal(robots.decide(url, tokens).agent))
+        return decision, pace
+
+    def count_override(self, origin: Origin | None) -> None:
+        """Count the override for *origin*, if there is one, as used for a decision."""
+        override = self._hosts.override_for(origin) if origin else None
+        if origin and override is not None:
+            self._reporter.override_used(override, origin)

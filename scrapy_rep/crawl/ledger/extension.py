@@ -1,0 +1,241 @@
+"""The extension that writes a ledger of the decisions of a crawl."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import time
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import scrapy
+import twisted
+from scrapy import signals
+from scrapy.exceptions import NotConfigured
+from scrapy.utils.asyncio import create_looping_call
+
+from scrapy_rep import signals as ours
+from scrapy_rep.base import meta, stats
+from scrapy_rep.base.identity import Identity, default_header
+from scrapy_rep.base.log import CrawlLog
+from scrapy_rep.base.record import Layer, Subject, Verdict, made, storable
+from scrapy_rep.base.settings import LEDGER_LEVEL, OBEY, RepSettings, recorded
+from scrapy_rep.base.versions import package_version, run_in_thread
+from scrapy_rep.crawl.decisions import DecisionReporter
+from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
+from scrapy_rep.crawl.frontier.backlog import origin_at
+from scrapy_rep.crawl.ledger.writer import LedgerWriter, prepare, snapshot
+from scrapy_rep.exceptions import LedgerError
+from scrapy_rep.protocol.robotstxt.decisions import Reason
+
+if TYPE_CHECKING:
+    from scrapy import Request, Spider
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+    from scrapy_rep.base.record import Record
+    from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.protocol.origins import Origin
+
+# Seconds between two checks of the writer, which then gets what was counted.
+_CHECK_INTERVAL = 0.5
+
+# The most decisions to remember at the level "denied", so that they are not recorded twice.
+_MAX_REMEMBERED = 10_000
+
+# The reasons of an allowed request by an override in the settings or by meta.
+_OF_ROBOTSTXT = frozenset({*map(str, Reason), meta.DONT_OBEY_ROBOTSTXT})
+
+
+class Ledger:
+    """Writes the file of ``REP_LEDGER``. The crawl continues if that fails."""
+
+    ORDER = 500
+    """After Scrapy's own extensions, so that the ledger has their stats at the end."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        settings = RepSettings.of(crawler)
+        self._logger = CrawlLog(__name__, crawler)
+        if settings.ledger is None:
+            if crawler.settings.get(LEDGER_LEVEL) is not None:
+                self._logger.warning(
+                    "REP_LEDGER_LEVEL has no effect without REP_LEDGER, the file of the ledger"
+                )
+            raise NotConfigured
+        self._crawler = crawler
+        self._settings = settings
+        self._identity = Identity.of(crawler)
+        spider = crawler.spider or crawler.spidercls
+        self._path = _path(settings.ledger, str(spider.name))
+        # Another crawl may be added to any other file later.
+        self._is_own = "%(time)s" in settings.ledger
+        prepare(self._path)
+        self._writer: LedgerWriter | None = None
+        self._has_warned: set[str] = set()
+        self._reporter = DecisionReporter.of(crawler)
+        assert self._reporter.traffic is not None
+        self._traffic = self._reporter.traffic
+        self._has_all = settings.ledger_level == "all"
+        self._recorded: set[tuple[str, str, str | None]] = set()
+        self._checking = create_looping_call(self._check)
+        crawler.signals.connect(self._spider_opened, signals.spider_opened)
+        crawler.signals.connect(self._spider_closed, signals.spider_closed)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Ledger:
+        return cls(crawler)
+
+    def _spider_opened(self, spider: Spider) -> None:
+        header = default_header(self._crawler.settings, spider)
+        agents = self._identity.tokens(None)
+        settings = recorded(self._crawler.settings, self._settings)
+        crawl = (
+            spider.name,
+            storable(header),
+            json.dumps(agents),
+            self._settings.dialect.name,
+            json.dumps(settings, default=str, sort_keys=True),
+            json.dumps(_versions()),
+            time.time(),
+        )
+        self._writer = LedgerWriter(self._path, crawl)
+        self._traffic.open()
+        connect = self._crawler.signals.connect
+        connect(self._robotstxt_known, ours.robotstxt_known)
+        connect(self._decided, ours.rep_decided)
+        connect(self._response_downloaded, signals.response_downloaded)
+        if not (self._settings.obey or self._settings.dry_run):
+            connect(self._not_obeyed, signals.request_reached_downloader)
+        self._writer.start()
+        self._checking.start(_CHECK_INTERVAL, now=False)
+
+    def _robotstxt_known(self, origin: Origin, entry: Entry) -> None:
+        assert self._writer is not None
+        self._writer.write(snapshot(str(origin), entry, self._settings.dialect))
+
+    def _response_downloaded(self, response: Response, request: Request) -> None:
+        origin = origin_at(response.url, request)
+        if origin is None or isinstance(request, RobotsTxtRequest):
+            return
+        self._traffic.note_page(str(origin), len(response.body), time.time())
+
+    def _decided(self, record: Record) -> None:
+        assert self._writer is not None
+        if self._has_all or self._is_due(record):
+            self._writer.write(record)
+
+    def _is_due(self, record: Record) -> bool:
+        """Whether the level ``"denied"`` has *record*. What the user's overrides allow is recorded
+        once for each origin, since the user has to justify it. So are indexing rules that have no
+        effect, because the response is no document.
+        """
+        is_override = record.verdict is Verdict.ALLOWED
+        if not is_override and record.reason != "data":
+            return True
+        reason = "" if record.reason in _OF_ROBOTSTXT else record.reason
+        key = record.origin, reason, None if is_override else record.statement
+        if key in self._recorded:
+            return False
+        if len(self._recorded) >= _MAX_REMEMBERED:
+            self._recorded.clear()
+        self._recorded.add(key)
+        return True
+
+    def _not_obeyed(self, request: Request) -> None:
+        """Record a request that was sent while ``ROBOTSTXT_OBEY`` is off."""
+        origin = origin_at(request.url, request)
+        if origin is not None:
+            subject, verdict, layer = Subject.REQUEST, Verdict.ALLOWED, Layer.OVERRIDE
+            url = request.url
+            record = made(subject, verdict, layer, OBEY, url=url, origin=origin)
+            self._reporter.decided(record, request)
+
+    async def _spider_closed(self, reason: str) -> None:
+        if self._writer is None:
+            return
+        self._checking.stop()
+        self._check()
+        counts = {
+            key: value
+            for key, value in self._crawler.stats.get_stats().items()
+            if isinstance(value, (int, float)) and not isinstance(value, bool)
+        }
+        end = time.time(), reason, json.dumps(counts, sort_keys=True)
+        await run_in_thread(partial(self._writer.close, end))
+        self._check_writer()
+        if not self._is_own:
+            return
+        digest = await run_in_thread(self._writer.digest)
+        if digest is not None:
+            self._logger.info(
+                "The ledger %(path)s is closed, with the SHA-256 %(digest)s",
+                path=self._path,
+                digest=digest,
+            )
+
+    def _check(self) -> None:
+        """Pass what was counted since the last time to the writer, and check that."""
+        assert self._writer is not None
+        for row in self._traffic.take():
+            self._writer.write(row)
+        self._check_writer()
+
+    def _check_writer(self) -> None:
+        """Update the stats of the writer, and log each kind of failure once."""
+        writer = self._writer
+        assert writer is not None
+        for key, count in (
+            (stats.LEDGER_RECORDED, writer.recorded),
+            (stats.LEDGER_ERRORS, writer.errors),
+            (stats.LEDGER_DROPPED, writer.dropped),
+        ):
+            if count:
+                self._crawler.stats.set_value(key, count)
+        if writer.error is not None:
+            self._warn(
+                "Cannot write to the ledger %(path)s: %(error)s. The crawl continues, keeps up to "
+                "32 MiB of records in memory, and tries again every two seconds and at its end",
+                error=writer.error,
+            )
+        if writer.dropped:
+            self._warn(
+                "Records for the ledger %(path)s are lost, because it could not be written; the "
+                "stat rep/ledger/dropped counts them",
+            )
+
+    def _warn(self, message: str, **details: Any) -> None:
+        if message not in self._has_warned:
+            self._has_warned.add(message)
+            self._logger.warning(message, path=self._path, **details)
+
+
+def _path(setting: str, spider: str) -> Path:
+    """Return the path in the setting. Raises LedgerError for an unknown placeholder."""
+    now = datetime.now(timezone.utc).replace(microsecond=0)
+    values = {
+        # The name of a spider must not lead to another folder.
+        "name": re.sub(r"^\.+|[/\\\0]", "_", spider),
+        "pid": str(os.getpid()),
+        "time": now.isoformat().replace(":", "-"),
+    }
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in values:
+            known = ", ".join(f"%({name})s" for name in values)
+            raise LedgerError(setting, f"{match[0]} is not one of {known}")
+        return values[match[1]]
+
+    return Path(re.sub(r"%\(([^)]*)\)s", value, setting))
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "scrapy-rep": package_version(),
+        "Scrapy": scrapy.__version__,
+        "Twisted": twisted.__version__,
+        "Python": platform.python_version(),
+    }

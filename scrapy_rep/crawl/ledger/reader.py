@@ -1,0 +1,168 @@
+"""Opens ledgers for reading, since any SQLite file can claim to be one."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import stat
+import sys
+from contextlib import closing, contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from scrapy_rep.base.sqlitefile import FAILURES, ForeignFile, cause_of, has_tables
+from scrapy_rep.crawl.ledger.schema import SCHEMA, TABLES
+from scrapy_rep.exceptions import LedgerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_Kind = TypeVar("_Kind")
+
+_MAX_VALUE = 16 * 1024 * 1024
+"""The most bytes of a value. A robots.txt has 500 KiB at most, a text 4,096 characters."""
+
+# The steps of SQLite's virtual machine that reading may take: for each byte of the file, and
+# in addition to these. Reading a ledger of a crawl takes far fewer.
+_STEPS_A_BYTE = 50
+_STEPS = 100_000_000
+_STEPS_AT_ONCE = 100_000
+
+# The condition on a value of each declared type, which SQLite does not enforce. Integers are
+# exact as floats too; times are in the range of datetime.
+_STORED = {
+    "INTEGER": f"typeof({{0}}) = 'integer' AND {{0}} BETWEEN 0 AND {2**53}",
+    "REAL": "typeof({0}) IN ('real', 'integer') AND {0} BETWEEN -62135596800 AND 253402300799",
+    "TEXT": "typeof({0}) = 'text'",
+    "BLOB": "typeof({0}) = 'blob'",
+}
+
+
+def open_ledger(path: str) -> sqlite3.Connection:
+    """Open the ledger at *path* read-only, with rows as ``sqlite3.Row``.
+
+    A crawl may be writing the ledger. Raises LedgerError for a file that is not a ledger of this
+    version, or has a value that no ledger has.
+    """
+    with reading(path):
+        found = Path(path).stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("this is not a file")
+        uri = Path(path).resolve(strict=True).as_uri() + "?mode=ro"
+        connection = sqlite3.connect(uri, uri=True)
+        try:
+            bound(connection, found.st_size)
+            if not has_tables(connection, SCHEMA):
+                raise ValueError("it is not a ledger")
+            _check(connection)
+        except BaseException:
+            connection.close()
+            raise
+    connection.row_factory = sqlite3.Row
+    return connection
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turn errors while reading the ledger at *path* into LedgerError."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # Of what the caller writes meanwhile; a ledger is no pipe.
+    except OSError as error:
+        raise LedgerError(path, error.strerror or error) from None
+    except FAILURES as error:
+        why = cause_of(error)
+        if str(error) == "interrupted":
+            why = "reading it takes too long for a ledger of its size"
+        raise LedgerError(path, why) from None
+    except RecursionError:
+        raise LedgerError(path, "its JSON is nested too deeply") from None
+    except (ForeignFile, ValueError) as error:
+        raise LedgerError(path, error) from None
+
+
+def bound(connection: sqlite3.Connection, size: int) -> None:
+    """Limit the work of a connection that reads ledgers of *size* bytes, and the size of
+    their values. Whatever their schemas call is not trusted.
+    """
+    left = (_STEPS + size * _STEPS_A_BYTE) // _STEPS_AT_ONCE
+
+    def is_too_long() -> bool:
+        nonlocal left
+        left -= 1
+        return left < 0
+
+    connection.set_progress_handler(is_too_long, _STEPS_AT_ONCE)
+    if sys.version_info >= (3, 11):
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE)
+    connection.execute("PRAGMA trusted_schema = OFF")
+
+
+def read_json(text: str, kind: type[_Kind]) -> _Kind:
+    """Parse a column in JSON. Raises ValueError or RecursionError if that is not possible, or the
+    value is not of this *kind*.
+    """
+    value = json.loads(text)
+    if not isinstance(value, kind):
+        raise ValueError(  # noqa: TRY004  the file is wrong, not the caller
+            f"this should be a JSON {kind.__name__}: {text[:80]!r}"
+        )
+    return value
+
+
+def read_texts(text: str) -> tuple[str, ...]:
+    """Parse a column with a JSON list of texts."""
+    return tuple(map(str, read_json(text, list)))
+
+
+def _check(connection: sqlite3.Connection) -> None:
+    """Raise ValueError if a table of a ledger is missing, or has a value that no ledger has.
+
+    A view or a virtual table is none, since it may have more rows than the file has bytes; nor
+    is a column that is computed.
+    """
+    for table, columns in _tables().items():
+        query = f"SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = '{table}'"  # noqa: S608
+        if (connection.execute(query).fetchone() or [0])[0] == 0:
+            raise ValueError(f"it has no table {table!r}")
+        info = connection.execute(f"PRAGMA table_info({table})")
+        there = {row[1] for row in info}
+        cases = []
+        for name, kind, is_required in columns:
+            if name not in there:
+                raise ValueError(f"its table {table!r} has no column {name!r}")
+            stored = _STORED[kind].format(name)
+            none = "" if is_required else f"{name} IS NULL OR "
+            cases.append(f"WHEN NOT ({none}{stored}) THEN '{name}'")
+        query = (
+            f"SELECT CASE {' '.join(cases)} END AS bad FROM {table}"  # noqa: S608
+            " WHERE bad IS NOT NULL LIMIT 1"
+        )
+        if row := connection.execute(query).fetchone():
+            raise ValueError(f"its table {table!r} has a bad value in {row[0]!r}")
+
+
+def select(table: str, file: str = "main") -> str:
+    """Return a SELECT for the rows of a table in a *file*, as SQL names it."""
+    columns = ", ".join(name for name, *_ in _tables()[table])
+    return f"SELECT {columns} FROM {file}.{table}"  # noqa: S608
+
+
+@cache
+def _tables() -> dict[str, list[tuple[str, str, bool]]]:
+    """Return the columns of each table: name, type, and whether a value is required."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(TABLES)
+        query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        tables = [table for (table,) in connection.execute(query)]
+        return {
+            table: [
+                (name, kind, bool(required or key))
+                for _, name, kind, required, _, key in connection.execute(
+                    f"PRAGMA table_info({table})"
+                )
+            ]
+            for table in tables
+        }

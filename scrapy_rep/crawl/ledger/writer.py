@@ -1,0 +1,385 @@
+"""Writes a ledger, in a thread."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sqlite3
+from collections import deque
+from contextlib import suppress
+from hashlib import sha256
+from itertools import chain
+from pathlib import Path
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING, Any
+
+from scrapy_rep.base.record import Record, storable, url_text
+from scrapy_rep.base.sqlitefile import ForeignFile, identity, prepare_file
+from scrapy_rep.crawl.ledger.schema import SCHEMA
+from scrapy_rep.crawl.ledger.traffic import OfHour, OfMinute
+from scrapy_rep.exceptions import LedgerError
+from scrapy_rep.protocol.access.results import Access, State
+from scrapy_rep.protocol.display import without_credentials
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.protocol.dialect import Dialect
+
+# Seconds between two transactions.
+_WRITE_INTERVAL = 0.5
+
+# Seconds until a failed write is retried.
+_RETRY_AFTER = 2.0
+
+# Seconds that the end of a crawl waits for the last records to be written.
+_CLOSE_TIMEOUT = 10.0
+
+# Seconds to wait for the lock of a file that another process writes.
+_LOCK_TIMEOUT = 5.0
+
+# The approximate limit of records in memory, in bytes; the memory of one without its texts, and
+# that of what is counted.
+_MAX_WAITING = 32 * 1024 * 1024
+_RECORD = 600
+_COUNT = 250
+
+_RECORDS_A_BATCH = 5_000
+
+# The bytes of a file that are hashed at once.
+_PART = 1024 * 1024
+
+_CRAWL = (
+    "INSERT INTO crawl (spider, user_agent, agents, dialect, settings, versions, started)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+_END = "UPDATE crawl SET ended = ?, finish_reason = ?, counts = ? WHERE id = ?"
+_BODY = "INSERT OR IGNORE INTO body (sha256, body) VALUES (?, ?)"
+_KNOWN = "SELECT id FROM snapshot WHERE crawl = {} AND origin = ? AND fetched = ?"
+_SNAPSHOT = (
+    "INSERT INTO snapshot (crawl, origin, url, redirects, access, status, error, headers,"
+    " fetched, expires, copy_of, sha256) VALUES ({}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_DECISION = (
+    "INSERT INTO decision (crawl, time, subject, verdict, layer, reason, url, origin, page,"
+    " agent, snapshot, line, statement, form, source, via) VALUES "
+)
+_DECIDED = f"({{}}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ({_KNOWN}), ?, ?, ?, ?, ?)"
+_FETCHED = Record._fields.index("fetched")
+
+# A row has what was counted once. Of two gaps, or pauses, the one that was shorter for what the
+# host had asked for stays.
+_SOONER = (
+    "CASE WHEN excluded.{0} IS NOT NULL"
+    " AND ({1} IS NULL OR excluded.{1} * {0} < {1} * excluded.{0})"
+    " THEN excluded.{2} ELSE {2} END"
+)
+_SHORTEST = ", ".join(
+    f"{column} = {_SOONER.format(*pair, column)}"
+    for pair in (("delay", "gap"), ("pause", "resumed"))
+    for column in pair
+)
+_ADDED_UP = "pages = pages + excluded.pages, bytes = bytes + excluded.bytes"
+_COUNTED: dict[type[OfHour | OfMinute], tuple[str, str]] = {
+    OfHour: (
+        "traffic",
+        f"{_ADDED_UP}, pauses = pauses + excluded.pauses, {_SHORTEST}",
+    ),
+    OfMinute: (
+        "progress",
+        f"{_ADDED_UP}, waiting = max(coalesce(waiting, 0), coalesce(excluded.waiting, waiting))",
+    ),
+}
+"""The table of each kind of row that is counted, and how it is added to one that is there."""
+
+# Rows in one statement. Each statement releases and takes the interpreter lock, which costs
+# the crawl more than the row itself. Older versions of SQLite allow 999 values at most.
+_ROWS_AT_ONCE = 60
+
+# Transient failures: parts of SQLite's messages, and error numbers of the system.
+_TRANSIENT = ("full", "locked", "I/O")
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+# Errors that may pass. After any other error, the same records would fail again.
+_RETRIED = (sqlite3.OperationalError, OSError, LedgerError)
+
+
+# The file.
+
+
+def prepare(path: Path) -> None:
+    """Create the file of a ledger, or check that it is one, before a crawl starts.
+
+    Raises LedgerError if no ledger can be written there. A full disk or a locked file raises
+    nothing, since that may pass and the writer retries.
+    """
+    try:
+        open_to_write(path).close()
+    except sqlite3.Error as error:
+        if not any(words in str(error) for words in _TRANSIENT):
+            raise LedgerError(str(path), error) from None
+    except ValueError as error:  # A path with a NUL, or half a surrogate pair.
+        raise LedgerError(str(path), error) from None
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise LedgerError(str(path), error.strerror) from None
+
+
+def open_to_write(path: Path) -> sqlite3.Connection:
+    """Open the ledger at *path*; create the file and its folder if they do not exist.
+
+    Raises LedgerError, and changes nothing, for a file that is not a ledger of this version;
+    sqlite3.Error or OSError for a file that can't be opened.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Opened for the error of the system: SQLite does not say why it can't open a file.
+    with path.open("ab"):
+        pass
+    connection = sqlite3.connect(path, timeout=_LOCK_TIMEOUT, isolation_level=None)
+    try:
+        # About two transactions are written each second.
+        prepare_file(connection, SCHEMA, synchronous="FULL")
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, ForeignFile):
+            raise LedgerError(str(path), error) from None
+        raise
+    return connection
+
+
+def close_and_merge_log(connection: sqlite3.Connection) -> bool:
+    """Close a ledger, and merge the write-ahead log into its file, which can then be read in a
+    read-only folder. Return whether that succeeded: another process that has the file open still
+    needs the log.
+    """
+    is_merged = False
+    with suppress(sqlite3.Error):
+        connection.execute("PRAGMA busy_timeout = 0")
+        [mode] = connection.execute("PRAGMA journal_mode = DELETE").fetchone()
+        is_merged = mode == "delete"
+    connection.close()
+    return is_merged
+
+
+# The rows of a robots.txt.
+
+
+def snapshot(
+    origin: str, entry: Entry, dialect: Dialect
+) -> tuple[tuple[Any, ...], bytes | None]:
+    """Return the row of a robots.txt that was fetched or loaded, and the bytes that are followed,
+    as far as the *dialect* reads them; None if no robots.txt is followed.
+    """
+    result, answer, body = entry.result, entry.answer(dialect), None
+    if answer is not None and answer.access is Access.SUCCESSFUL:
+        # One byte more tells a reader that the file was cut.
+        body = answer.body[: dialect.size_limit + 1]
+    headers = [(storable(name), storable(value)) for name, value in result.headers]
+    is_stale = entry.state(dialect) is State.STALE
+    row = (
+        origin,
+        url_text(result.url),
+        json.dumps([url_text(url) for url in result.redirects]),
+        str(result.access),
+        result.status,
+        storable(without_credentials(result.error)) or None,
+        json.dumps(headers),
+        entry.fetched,
+        entry.expires,
+        entry.copy_fetched if is_stale else None,
+        None if body is None else sha256(body).hexdigest(),
+    )
+    return row, body
+
+
+def _weight(record: tuple[Any, ...]) -> int:
+    """Return the approximate memory of a record, or of a row and its body, in bytes."""
+    if isinstance(record, Record):
+        texts = record.url, record.page, record.statement, record.form, record.via
+        return _RECORD + sum(map(len, filter(None, texts)))
+    if type(record) in _COUNTED:
+        return _COUNT
+    return _RECORD + len(record[1] or b"")
+
+
+class LedgerWriter:
+    """Takes records from one thread, and writes them to the file at *path* in another.
+
+    It raises nothing. A failed write is counted in ``errors``, and is in ``error`` until a
+    write succeeds. It is retried if the error may pass. Records that exceed the memory limit,
+    or can't be written before the end of the crawl, are counted in ``dropped``.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], crawl: tuple[Any, ...]) -> None:
+        """*crawl* has the columns of the table, from ``spider`` to ``started``."""
+        self.errors = self.recorded = self.dropped = 0
+        self.error: Exception | None = None
+        # The process may change its working directory later.
+        self._path = Path(path).absolute()
+        self._crawl = crawl
+        self._end: tuple[Any, ...] | None = None
+        self._queue: deque[tuple[Any, ...]] = deque()
+        self._batch: list[tuple[Any, ...]] = []
+        self._lock = Lock()
+        self._waiting = 0
+        """The weight of the records in the queue and the batch."""
+        self._closing = Event()
+        # A daemon: a process that exits loses the last second of records at most.
+        self._thread = Thread(target=self._run, name="ledger", daemon=True)
+        self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+        self._crawl_id: int | None = None
+        self._is_closed = False
+        """Whether the end of the crawl is written, and no other process has the file open."""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def write(self, record: tuple[Any, ...]) -> None:
+        """Queue a Record, what :func:`snapshot` returned, or what was counted, to be written within
+        a second, unless the queue is full.
+        """
+        weight = _weight(record)
+        with self._lock:
+            if self._waiting + weight > _MAX_WAITING:
+                self.dropped += 1
+                return
+            self._waiting += weight
+        self._queue.append(record)
+
+    def close(self, end: tuple[Any, ...]) -> None:
+        """Write the queued records and the *end* of the crawl: its time, reason and counts. Blocks
+        for 10 seconds at most.
+        """
+        self._end = end
+        self._closing.set()
+        self._thread.join(_CLOSE_TIMEOUT)
+        self.dropped += len(self._batch) + len(self._queue)
+
+    def digest(self) -> str | None:
+        """Return the SHA-256 of the closed file, in hex; None if the end of the crawl is not written,
+        or another process has the file open.
+        """
+        if not self._is_closed:
+            return None
+        found = sha256()
+        with suppress(OSError), self._path.open("rb") as file:
+            while part := file.read(_PART):
+                found.update(part)
+            return found.hexdigest()
+        return None
+
+    # The methods below run in the other thread.
+
+    def _run(self) -> None:
+        pause, closing = _WRITE_INTERVAL, False
+        while not closing:
+            closing = self._closing.wait(pause)
+            pause = _WRITE_INTERVAL if self._write_all() else _RETRY_AFTER
+        if self._connection is not None:
+            self._is_closed = close_and_merge_log(self._connection)
+
+    def _write_all(self) -> bool:
+        """Write all queued records. Return whether that succeeded."""
+        while True:
+            if not self._batch:
+                count = min(len(self._queue), _RECORDS_A_BATCH)
+                self._batch = [self._queue.popleft() for _ in range(count)]
+            # All records are in the queue when the end is set.
+            end = None if len(self._queue) else self._end
+            if not self._batch and end is None and self._crawl_id is not None:
+                return True
+            try:
+                self._commit(self._batch, end)
+            except Exception as error:  # noqa: BLE001  whatever it is, the crawl goes on
+                self.errors += 1
+                self.error = error
+                if self._connection is not None:
+                    with suppress(sqlite3.Error):
+                        self._connection.close()  # This rolls back.
+                    self._connection = None
+                if not isinstance(error, _RETRIED):
+                    self._done(is_written=False)
+                return False
+            self.error = None
+            self._done(is_written=True)
+            # What the crawl has added since then has time until the next call.
+            if end is not None or (
+                self._end is None and len(self._queue) < _RECORDS_A_BATCH
+            ):
+                return True
+
+    def _done(self, *, is_written: bool) -> None:
+        """Let the batch go, to make room for others."""
+        with self._lock:
+            self._waiting -= sum(map(_weight, self._batch))
+            if is_written:
+                counts = sum(type(each) in _COUNTED for each in self._batch)
+                self.recorded += len(self._batch) - counts
+            else:
+                self.dropped += len(self._batch)
+            self._batch = []
+
+    def _commit(
+        self, batch: list[tuple[Any, ...]], end: tuple[Any, ...] | None
+    ) -> None:
+        connection = self._connected()
+        # After a plain BEGIN, the first statement would fail without waiting if another
+        # process wrote in between.
+        connection.execute("BEGIN IMMEDIATE")
+        crawl = self._crawl_id or connection.execute(_CRAWL, self._crawl).lastrowid
+        assert crawl is not None
+        decisions = []
+        for record in batch:
+            if type(record) in _COUNTED:
+                continue
+            if isinstance(record, Record):
+                at_origin = record.origin, record.fetched
+                row = *record[:_FETCHED], *at_origin, *record[_FETCHED + 1 :]
+                decisions.append(row)
+                continue
+            row, body = record
+            key = row[0], row[7]
+            if connection.execute(_KNOWN.format(crawl), key).fetchone():
+                continue  # It is in the ledger already.
+            if body is not None:
+                connection.execute(_BODY, (row[-1], body))
+            connection.execute(_SNAPSHOT.format(crawl), row)
+        _insert(connection, _DECISION, _DECIDED.format(crawl, crawl), decisions)
+        for kind, (table, merged) in _COUNTED.items():
+            rows = [each for each in batch if type(each) is kind]
+            columns = ", ".join(kind._fields)
+            statement = f"INSERT INTO {table} (crawl, {columns}) VALUES "  # noqa: S608
+            values = f"({crawl}{', ?' * len(kind._fields)})"
+            _insert(connection, statement, values, rows, merged)
+        if end is not None:
+            connection.execute(_END, (*end, crawl))
+        connection.execute("COMMIT")
+        self._crawl_id = crawl
+
+    def _connected(self) -> sqlite3.Connection:
+        # SQLite continues to write to a removed file. A new file at this path would inherit
+        # the rest of its log, and be corrupt.
+        if self._file is not None and identity(self._path) != self._file:
+            raise FileNotFoundError("it was moved or removed")
+        if self._connection is None:
+            self._connection = open_to_write(self._path)
+            self._file = identity(self._path)
+        return self._connection
+
+
+def _insert(
+    connection: sqlite3.Connection,
+    statement: str,
+    values: str,
+    rows: Sequence[tuple[Any, ...]],
+    merged: str = "",
+) -> None:
+    for at in range(0, len(rows), _ROWS_AT_ONCE):
+        some = rows[at : at + _ROWS_AT_ONCE]
+        sql = statement + ", ".join([values] * len(some))
+        if merged:
+            sql += f" ON CONFLICT DO UPDATE SET {merged}"
+        connection.execute(sql, list(chain.from_iterable(some)))

@@ -1,0 +1,155 @@
+"""The purposes of a crawl, and the usage preferences for its responses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
+
+from scrapy_rep.base import meta
+from scrapy_rep.base.identity import Identity
+from scrapy_rep.base.settings import RepSettings
+from scrapy_rep.base.versions import shared_component
+from scrapy_rep.protocol.request_target import forms
+from scrapy_rep.protocol.usage.page import FIELDS
+from scrapy_rep.protocol.usage.preferences import (
+    NOTHING_STATED,
+    Denial,
+    UsagePreferences,
+)
+from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.http import Headers
+
+    from scrapy_rep.crawl.fetching.cache import Known
+    from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.protocol.indexing.rules import IndexingRules
+    from scrapy_rep.protocol.robots import RobotsTxt
+
+# The names of headers as Scrapy stores them.
+_FIELDS = frozenset(name.title().encode() for name in FIELDS)
+
+
+class SiteStatements(NamedTuple):
+    """The usage preferences for a URL in robots.txt and tdmrep.json when it was requested."""
+
+    robotstxt: UsagePreferences = NOTHING_STATED
+    tdmrep: UsagePreferences = NOTHING_STATED
+    entry: Entry | None = None
+    """The cache entry of robots.txt."""
+
+
+_NOTHING = SiteStatements()
+
+
+class Purposes:
+    """The purposes of requests, and the usage preferences for their responses."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._settings = RepSettings.of(crawler)
+        self._identity = Identity.of(crawler)
+        # The files as they were at the time of the request apply to the response.
+        self._of_sites: WeakKeyDictionary[Request, SiteStatements] = WeakKeyDictionary()
+
+    @classmethod
+    def of(cls, crawler: Crawler) -> Purposes:
+        """The instance that the components of a crawl share."""
+        return shared_component(crawler, cls)
+
+    def purposes_of(self, request: Request | None) -> tuple[str, ...]:
+        """The purposes of the response to *request*. Raises ValueError if the value of its
+        meta key is neither a purpose nor a list of purposes.
+        """
+        own = None if request is None else request.meta.get(meta.PURPOSES)
+        if own is None:
+            return self._settings.purposes
+        names = [own] if isinstance(own, str) else own
+        if not isinstance(names, (list, tuple)) or not CATEGORIES.keys() >= set(names):
+            allowed = ", ".join(CATEGORIES)
+            raise ValueError(
+                f"meta[{meta.PURPOSES!r}] is {own!r}, but it must be one or a list of {allowed}"
+            )
+        return tuple(names)
+
+    # robots.txt and tdmrep.json.
+
+    def note(
+        self,
+        request: Request,
+        robots: RobotsTxt,
+        known: Known | None,
+    ) -> None:
+        """Record the preferences of the site for the URL of *request*, which is about to be
+        sent, by what is *known* of it; *robots* may be of an override. Records nothing if the site
+        cannot state preferences.
+        """
+        entry, tdmrep = (known.entry, known.tdmrep) if known else (None, None)
+        if tdmrep is None and not robots.may_state_usage:
+            return
+        urls = forms(request.url, self._settings.clients)
+        tokens = self._identity.tokens(request)
+        preferences = NOTHING_STATED
+        for url in urls:
+            preferences |= robots.usage(url, tokens)
+        mining = NOTHING_STATED
+        if tdmrep is not None:
+            for url in urls:
+                mining |= tdmrep.usage(url)
+        self._of_sites[request] = SiteStatements(preferences, mining, entry)
+
+    def take_over(self, request: Request, other: Request) -> None:
+        """Replace what was recorded for *request* by what was recorded for *other*."""
+        self._of_sites.pop(request, None)
+        found = self._of_sites.pop(other, None)
+        if found is not None:
+            self._of_sites[request] = found
+
+    # Responses.
+
+    def read(
+        self, request: Request, headers: Headers, rules: IndexingRules
+    ) -> UsagePreferences:
+        """The preferences for a response, from its site and its own headers and tags."""
+        of_site = self._of_sites.get(request, _NOTHING)
+        is_silent = not (rules.statements or rules.tags) and _FIELDS.isdisjoint(headers)
+        if is_silent and of_site is _NOTHING:
+            return NOTHING_STATED
+        fields = [
+            (name.decode().lower(), value)
+            for name in headers
+            if name in _FIELDS
+            for value in headers.getlist(name)
+        ]
+        return of_site.robotstxt | UsagePreferences.of_page(
+            fields, rules.statements, rules.tags, of_site.tdmrep
+        )
+
+    def entry(self, request: Request | None) -> Entry | None:
+        """The cache entry of robots.txt for *request*; None if :meth:`note` recorded none."""
+        return None if request is None else self._of_sites.get(request, _NOTHING).entry
+
+    def denial(
+        self,
+        request: Request | None,
+        preferences: UsagePreferences,
+        *,
+        image: bool = False,
+    ) -> Denial | None:
+        """The denial of the first purpose of *request* for which *preferences* disallow the use
+        of its response; None if they disallow none.
+        """
+        purposes = self.purposes_of(request)
+        if not purposes:
+            return None
+        unknown = self._settings.usage_unknown
+        return preferences.denial(purposes, unknown=unknown, image=image)
+
+
+def stated(request: Request | None) -> UsagePreferences:
+    """The usage preferences that IndexingMiddleware read for the response to *request*;
+    NOTHING_STATED if it has not read the response.
+    """
+    found = request and request.meta.get(meta.USAGE)
+    return found or NOTHING_STATED

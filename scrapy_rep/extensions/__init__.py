@@ -1,1 +1,0 @@
-"""The extension that records the decisions of a crawl in a ledger."""

@@ -1,1 +1,0 @@
-"""Fetches robots.txt files, from their servers or a store."""

@@ -1,0 +1,10 @@
+"""The host queue of a crawl with several workers, on the Redis server that they share.
+
+For scrapy-redis: ``SCHEDULER_QUEUE_CLASS = "scrapy_rep.redis.HostQueue"``.
+"""
+
+from __future__ import annotations
+
+from scrapy_rep.redis.queue import HostQueue
+
+__all__ = ["HostQueue"]

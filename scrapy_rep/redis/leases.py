@@ -1,0 +1,224 @@
+"""The requests that are leased to this worker."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from scrapy_rep.base.internals import (
+    active_requests,
+    is_closing,
+    requests_in_progress,
+    slot_state,
+)
+from scrapy_rep.crawl.frontier.backlog import host_of
+from scrapy_rep.crawl.frontier.frontier import Frontier
+from scrapy_rep.redis.worker import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.redis.worker import Popped, Worker
+
+
+@dataclass(slots=True, eq=False)
+class Lease:
+    """A request that this worker has from the queue, or the place of another one."""
+
+    number: str
+    host: str
+    slot: str = ""
+    has_place: bool = True
+
+    # The values of the worker's counters when it got the request.
+    generation: int = 0
+    pushed: int = 0
+    last_pause: int = 0
+
+    popped: Popped | None = None
+    """The request as the queue has it; None if it is not from the queue."""
+
+    is_sent: bool = False
+    succeeded_after: int = 0
+    """The number of the host's last pause, if its request has succeeded after that."""
+
+
+class Leased:
+    """The requests that this worker has taken from the queue. It has one until its callback has
+    ended, and its place at its host until it has left the downloader.
+
+    Requests that did not come from a queue, for media and robots.txt, get their places at
+    hosts here too.
+    """
+
+    def __init__(self, crawler: Crawler, worker: Worker) -> None:
+        self._crawler = crawler
+        self._frontier = Frontier.of(crawler)
+        self._worker = worker
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when there is something to report."""
+
+        self._leases: dict[Request, Lease] = {}
+        self._acquired: dict[str, Lease] = {}
+        """The places of requests that did not come from the queue, by host."""
+
+    @property
+    def requests(self) -> list[str]:
+        """The numbers of the requests."""
+        return [lease.number for lease in self._leases.values()]
+
+    @property
+    def places(self) -> list[str]:
+        """The numbers of the places at hosts."""
+        leases = [*self._leases.values(), *self._acquired.values()]
+        return [lease.number for lease in leases if lease.has_place]
+
+    @property
+    def all_popped(self) -> list[Popped]:
+        """The requests as the queue has them."""
+        leases = self._leases.values()
+        return [lease.popped for lease in leases if lease.popped is not None]
+
+    def add(self, request: Request, popped: Popped, slot: str) -> None:
+        worker = self._worker
+        self._leases[request] = Lease(
+            popped.number,
+            popped.host,
+            slot,
+            popped.has_place,
+            worker.generation,
+            worker.pushed,
+            worker.last_pause,
+            popped,
+        )
+
+    # Places.
+
+    def has_turn(self, request: Request) -> bool:
+        """Whether *request* got its place from the Redis server, and still has it."""
+        lease = self._leases.get(request)
+        return lease is not None and self._is_held(lease)
+
+    def acquire(self, request: Request, host: str) -> bool:
+        """Try to get the place at *host* for *request*, which did not come from a queue, until it
+        is released. Return True on success.
+        """
+        self.settle()
+        if any(
+            lease.host == host
+            and self._is_held(lease)
+            and self._frontier.waits_for(other, request)
+            for other, lease in self._leases.items()
+        ):
+            return True
+        number = uuid.uuid4().hex
+        answer = self._worker.exchange(acquire=(number, host))
+        if answer is not None and answer.has_place:
+            self._acquired[host] = Lease(number, host)
+        # While the server fails, this worker alone keeps the delay.
+        return answer is None or answer.has_place
+
+    def release(self, host: str, delay: float, *, fetched: bool) -> None:
+        """Let another worker send to *host*, after *delay* seconds if it was *fetched*."""
+        lease = self._acquired.pop(host, None)
+        if lease is not None:
+            lease.is_sent = fetched
+            self._leave(lease, delay=delay)
+            self.on_change()
+
+    def give_up(self, request: Request) -> None:
+        """Give the place of *request* back, if it has one: its host asked for a pause meanwhile."""
+        lease = self._leases.get(request)
+        if lease is not None and lease.has_place:
+            self._leave(lease, gap=self._gap_of(lease))
+            self.on_change()
+
+    def _is_held(self, lease: Lease) -> bool:
+        """Whether this worker still has the place: as far as it knows, its lease has not expired
+        since.
+        """
+        is_new = lease.generation == self._worker.generation
+        return lease.has_place and self._worker.is_alive and is_new
+
+    def _leave(self, lease: Lease, *, gap: int = 0, delay: float = 0.0) -> None:
+        """Free a place."""
+        lease.has_place = False
+        self._worker.left(
+            lease.number,
+            lease.host,
+            fetched=lease.is_sent,
+            pause=lease.succeeded_after,
+            gap=gap,
+            delay=delay,
+        )
+
+    # Back-off.
+
+    def hear_of_pauses(self, request: Request) -> None:
+        """Learn of the pauses that hosts have asked other workers for, unless the last call was just
+        now: *request* is about to be sent.
+        """
+        if self.has_turn(request) and not self._worker.is_up_to_date:
+            self._worker.exchange()
+
+    def back_off(self, host: str, pause: float, own: float) -> None:
+        """Tell the other workers that *host* has asked for a pause."""
+        self._worker.back_off(host, pause, own)
+
+    def succeeded(self, request: Request) -> None:
+        """Note that a host has answered *request* after a pause, without asking for another."""
+        lease = self._leases.get(request)
+        if lease is not None and lease.has_place:
+            lease.succeeded_after = lease.last_pause
+        elif lease := self._acquired.get(host_of(request)):
+            lease.succeeded_after = self._worker.last_pause
+
+    # The end of requests.
+
+    def on_left_downloader(self, request: Request) -> bool:
+        """Note that *request* was sent, or failed. Return whether it is from the queue."""
+        lease = self._leases.get(request)
+        if lease is None:
+            return False
+        lease.is_sent = True
+        return True
+
+    def settle(self) -> None:
+        """Find out which requests have ended, for the next report to the Redis server."""
+        active = active_requests(self._crawler)
+        in_progress = requests_in_progress(self._crawler)
+        for request, lease in list(self._leases.items()):
+            if lease.has_place and (lease.is_sent or request not in active):
+                self._leave(lease, gap=self._gap_of(lease))
+            # A closing spider may not have sent it: then it returns to the queue.
+            is_unsent = not lease.is_sent and is_closing(self._crawler)
+            if request not in in_progress and not is_unsent:
+                del self._leases[request]
+                self._worker.done(lease.number, lease.pushed)
+
+    # Limits.
+
+    def _gap_of(self, lease: Lease) -> int:
+        """The delay of the request's download slot, if that is not the default."""
+        _, gap = self._limits_of(lease.slot)
+        return gap if gap != self.limits.gap else 0
+
+    @cached_property
+    def limits(self) -> Limits:
+        """The limits in the settings, as the engine's downloader has read them: the engine must
+        exist."""
+        slots = self._crawler.settings.getdict("DOWNLOAD_SLOTS")
+        of_hosts = {slot: self._limits_of(slot) for slot in slots}
+        return Limits(*self._limits_of(""), of_hosts)
+
+    def _limits_of(self, slot: str) -> tuple[int, int]:
+        """The concurrency of a download slot, and the milliseconds between its requests."""
+        state = slot_state(self._crawler, slot)
+        if state is None:
+            return 1, 0
+        return max(state.concurrency, 1), round(1000 * state.delay)

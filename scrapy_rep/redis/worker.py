@@ -1,0 +1,648 @@
+"""The calls of one worker to the queue that all workers share on a Redis server."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import deque
+from functools import cache
+from importlib.resources import files
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from redis import ConnectionPool, Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
+from redis.retry import Retry
+
+from scrapy_rep.base.log import CrawlLog
+from scrapy_rep.crawl.fetching.redisstore import without_handshake
+from scrapy_rep.crawl.frontier.frontier import Frontier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.base.clock import Clock
+
+# In seconds. Like all of scrapy-redis, calls of the queue block the event loop.
+_TIMEOUT = 3.0
+
+# The seconds for which the server is not called after it failed to answer.
+_PAUSE = 2.0
+
+# The seconds by which the deadline of a call is later than its timeout, since clocks of two
+# machines can differ.
+_MARGIN = 1.0
+
+# Options that a pool of redis-py adds to its connections, which redirect them to another
+# server during its maintenance, and make them wait longer meanwhile.
+_OF_POOLS = (
+    "maint_notifications_config",
+    "maint_notifications_pool_handler",
+    "oss_cluster_maint_notifications_handler",
+)
+
+# With this number of new requests, a call is made, unless the last one to a distant server has
+# just ended.
+AT_ONCE = 100
+
+# One call pushes at most this number of new requests. While more wait in memory for the server,
+# none is popped, since its callback would make even more.
+MAX_UNSENT = 1000
+
+# A worker whose last call began within these seconds knows the pauses of hosts well enough to send a
+# request. If calls take longer, it counts for as many calls as their answers do.
+_JUST_NOW = 0.02
+
+# For how many times as long as a call takes the number of requests that it returns is used.
+_COUNT_HOLDS = 10
+
+# The length of the number at the start of each stored request.
+_NUMBER = 14
+
+# The part of its lease after which a worker renews it at the latest.
+_PART_OF_LEASE = 1 / 4
+
+# In seconds. A robots.txt that holds longer, by a setting, is reported again after a day, so
+# that the keys of hosts expire on the server.
+_LONGEST = 86_400.0
+
+# In seconds, about thirty years.
+_FOREVER = 1e9
+
+# What an order asks for, if it does not say.
+_NOTHING_WANTED = {
+    "wanted": 0, "quota": 0, "enough": 0, "refuses": "", "acquire": (), "retires": False
+}  # fmt: skip
+
+
+class Popped(NamedTuple):
+    """A request that was handed out."""
+
+    number: str
+    queue: str
+    data: bytes
+    has_place: bool = True
+    """Whether it may be sent. If not, it is to be refused, or was set aside."""
+
+    score: bytes = b"0"
+    tried: str = ""
+    """The workers that could not read it, one name after the other."""
+
+    @property
+    def host(self) -> str:
+        """The host or download slot to which the limits of the queue apply."""
+        return self.queue.partition("\t")[0]
+
+
+class Limits(NamedTuple):
+    """The limits of a host without a crawl delay."""
+
+    at_once: int = 1
+    """Requests in flight, of all workers."""
+
+    gap: int = 0
+    """Milliseconds between the starts of two requests."""
+
+    of_hosts: Mapping[str, tuple[int, int]] = {}
+    """The different limits of some hosts."""
+
+
+class Terms(NamedTuple):
+    """The delay of a host that the workers of a crawl share. All values are in seconds."""
+
+    holds: float
+    """The time for which the terms are valid."""
+
+    delay: float = 0.0
+    """The time between two requests."""
+
+
+class Answer(NamedTuple):
+    """What the server has answered to a call. Nothing, if it fails."""
+
+    found: Sequence[Popped] = ()
+    """Requests to send or to refuse."""
+
+    wanted: Sequence[tuple[Popped, float]] = ()
+    """A request of each queue whose robots.txt this worker is to fetch, which it does not get; and
+    the crawl delay of other origins of its host, in seconds.
+    """
+
+    has_place: bool = False
+    returned: int = 0
+    """How many requests have returned to the queue from a dead worker."""
+
+    set_aside: int = 0
+    """For a worker that ends, how many requests no worker could read so far."""
+
+
+class Link:
+    """Runs the script on the Redis server, and logs when it fails and when it works again.
+
+    Each crawler has one, with a connection of its own: the client of scrapy-redis would
+    block the event loop for too long, and repeat calls that the server may have run already.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        self.logger = CrawlLog(__name__, crawler)
+        self._clock = Frontier.of(crawler).clock
+        self._client: Any = None
+        self._script: Any = None
+        self._offset: float | None = None
+        self._failed_at: float | None = None
+        self.is_failing = False
+        """Whether a call has failed, and :meth:`note_recovery` was not called since."""
+
+        self.is_full = False
+        """Whether the last call failed because the server has no memory left."""
+
+        self.has_lost_answer = False
+        """Whether the server may have run a call whose answer did not arrive."""
+
+    def connect(self, client: Any) -> None:
+        """Use the server of *client*, with a connection of its own unless that is a cluster."""
+        if self._client is not None:
+            return
+        self._client = client
+        if isinstance(client, Redis):
+            pool = client.connection_pool
+            options = {
+                **{
+                    k: v
+                    for k, v in pool.connection_kwargs.items()
+                    if k not in {*_OF_POOLS, "lib_name", "lib_version"}
+                },
+                "socket_timeout": _TIMEOUT,
+                "socket_connect_timeout": _TIMEOUT,
+                "retry": Retry(NoBackoff(), 0),
+                "retry_on_timeout": False,
+                "decode_responses": False,
+                **without_handshake(),
+            }
+            own = ConnectionPool(connection_class=pool.connection_class, **options)
+            self._client = Redis(connection_pool=own)
+        self._script = self._client.register_script(source())
+
+    def close(self) -> None:
+        """Close the connection; a later call opens it again."""
+        if isinstance(self._client, Redis):
+            self._client.connection_pool.disconnect()
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the server is not called now, because it failed to answer just before."""
+        if self._failed_at is None:
+            return False
+        return self._clock.monotonic() < self._failed_at + _PAUSE
+
+    @property
+    def knows_time(self) -> bool:
+        """Whether the server has answered a call, so that the time of its clock is known."""
+        return self._offset is not None
+
+    @property
+    def _deadline(self) -> int:
+        """The moment until which the server may run a call that is made now, in milliseconds
+        by the server's clock; 0 if that clock is not known yet.
+        """
+        if self._offset is None:
+            return 0
+        seconds = self._clock.monotonic() + _TIMEOUT + _MARGIN
+        return round(seconds * 1000 + self._offset)
+
+    def call(
+        self,
+        keys: Sequence[str],
+        worker: str,
+        order: Mapping[str, Any],
+        words: Sequence[str | bytes | int],
+    ) -> list[Any] | None:
+        """Give the script an order, and return its answer; None if the server fails."""
+        for _ in range(2):  # The server refuses a call as late if its clock was set.
+            text = json.dumps({**order, "deadline": self._deadline})
+            found = self._run(keys, [worker, text, *words])
+            if found is None:
+                break
+            now, *rest = list[Any](found)
+            self._offset = now - self._clock.monotonic() * 1000
+            if rest:
+                return rest
+        return None
+
+    def _run(self, keys: Sequence[str], args: Sequence[str | bytes | float]) -> Any:
+        """Run the script, and return its result; None if the server fails."""
+        self.is_full = False
+        if self.is_paused:
+            return None
+        try:
+            found = self._script(keys, args)
+        except (RedisError, OSError) as error:
+            self._failed(error)
+            if _is_out_of_memory(error):
+                self.is_full = True
+                return None
+            self._failed_at = self._clock.monotonic()
+            self.has_lost_answer = True
+            return None
+        self._failed_at = None
+        return found
+
+    def note_recovery(self) -> None:
+        """Note that the server works, and has taken all requests that waited for it."""
+        if self.is_failing:
+            self.is_failing = False
+            self.logger.info("The queue in Redis works again")
+
+    def _failed(self, error: Exception) -> None:
+        if not self.is_failing:
+            self.is_failing = True
+            self.logger.warning(
+                "The queue in Redis fails (%(error)s): this worker keeps new requests in "
+                "memory, and takes requests again when the server works again",
+                error=f"{type(error).__name__}: {error}",
+            )
+
+
+@cache
+def source() -> str:
+    """Return the text of the script."""
+    return (files(__package__) / "queue.lua").read_text(encoding="utf-8")
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether the server answered, but has no memory left."""
+    if isinstance(error, OutOfMemoryError):
+        return True
+    # Redis 6 has the code in the middle of the error of a script.
+    return isinstance(error, ResponseError) and "-OOM " in str(error)
+
+
+class Worker:
+    """What one worker has done, which it reports to the server, and gets for it.
+
+    Reports go with the next call, to save round trips. If the crawl does not obey robots.txt
+    (*obeys*), no queue waits for it.
+    """
+
+    limits = Limits()
+    """The limits of hosts while requests are wanted."""
+
+    def __init__(
+        self,
+        link: Link,
+        clock: Clock,
+        prefix: str,
+        lease: float,
+        *,
+        obeys: bool = True,
+        wait_max: float = _FOREVER,
+        on_paused: Callable[[str, float, float, float], None] = lambda *_: None,
+        has: Callable[[], list[str]] = list,
+        on_lost: Callable[[], None] = lambda: None,
+    ) -> None:
+        """*on_paused* is called for each pause of a host that any worker has reported: with the
+        name of the host, the seconds that are left (less than 0 after the pause), the last pause
+        that was doubled, and for how long the host has asked for pauses. Requests that would wait
+        longer than *wait_max* are handed out during a pause, to be refused. *has* is called after a
+        lost answer: it returns what this worker has, as :func:`leases_of` and the names of queues
+        whose robots.txt it fetches. Everything else that the server has recorded for it returns to
+        the queue. *on_lost* is called if the queue is gone, or another one has taken its place: it
+        pushes again what this worker has, and the worker gets nothing more.
+        """
+        self._link = link
+        self._clock = clock
+        self._prefix = prefix
+        self._lease = round(lease * 1000)
+        self._all_known = not obeys
+        self.renews_every = lease * _PART_OF_LEASE
+        """The seconds after which the lease is renewed at the latest. Each call renews it."""
+
+        self._renewed_at = float("-inf")
+        self._took = 0.0
+        self.generation = 0
+        """The number of times that the server has registered this worker: once at the start,
+        and again after its lease had expired, and other workers got what it had."""
+
+        self._name = uuid.uuid4().hex
+        self._wait_max = round(min(wait_max, _FOREVER) * 1000)
+        self._on_paused = on_paused
+        self._has = has
+        self._on_lost = on_lost
+        self._is_lost = False
+        self._mark = ""
+        self.last_pause = 0
+        """The number of the last pause that this worker knows."""
+
+        self._last_aside = 0
+
+        self._paused: dict[str, tuple[float, float]] = {}
+        self._left: list[list[str | int]] = []
+        self._done: list[tuple[str, int]] = []
+        self._back: list[list[str]] = []
+        self._known: list[list[str | int]] = []
+        self._unknown: list[list[str]] = []
+        self._unsent: deque[tuple[Any, ...]] = deque()
+        self._seen_key = prefix
+        self.pushed = 0
+        """The number of requests that were pushed so far."""
+
+        self._count = 0
+        self._counted_until = float("-inf")
+        self.again = 0.0
+        """The seconds after which a host may be ready, according to the server."""
+
+    # What has happened.
+
+    def left(
+        self,
+        number: str,
+        host: str,
+        *,
+        fetched: bool,
+        pause: int = 0,
+        gap: int = 0,
+        delay: float = 0.0,
+    ) -> None:
+        """Report that a request has left the downloader. *fetched* is whether it was sent to
+        its host. If the host, which had asked for a pause, did not ask again, *pause* is the value
+        of :attr:`last_pause` when the worker got the request. *gap* is the delay of its download
+        slot in milliseconds, if not the default, and *delay* that of the host in seconds, if the
+        server may not know it.
+        """
+        fate = max(int(fetched), pause)
+        rest = [gap, round(delay * 1000)] if gap or delay else []
+        self._left.append([number, host, fate, *rest])
+
+    def done(self, number: str, pushed: int = 0) -> None:
+        """Report that the callback of a request has ended. *pushed* is the value of
+        :attr:`pushed` when it was popped.
+
+        The report waits until the server has all requests that were pushed since then, since
+        the callback may have made them.
+        """
+        self._done.append((number, self.pushed if self.pushed > pushed else 0))
+
+    def back(self, number: str) -> None:
+        """Report that this worker does not use a request that was handed out."""
+        self._back.append([number])
+
+    def unreadable(self, popped: Popped) -> None:
+        """Report that this worker cannot read a request that was handed out: others may."""
+        self._back.append([popped.number, popped.tried])
+
+    def known(self, queue: str, terms: Terms) -> None:
+        """Report that the robots.txt of *queue* is known."""
+        times = [round(min(each, _LONGEST) * 1000) for each in terms]
+        self._known.append([queue, *times])
+
+    def unknown(self, queue: str, unreadable: Popped | None = None) -> None:
+        """Report that another worker must fetch the robots.txt of *queue*. A request that is
+        *unreadable* is to be set aside.
+        """
+        self._unknown.append([queue, *([unreadable.number] if unreadable else [])])
+
+    def back_off(self, host: str, pause: float, own: float) -> None:
+        """Report at once that *host* has asked for a pause of *pause* seconds. *own* is the last
+        one that was doubled.
+        """
+        self._paused[host] = self._clock.monotonic() + pause, own
+        self.exchange()
+
+    def push(
+        self,
+        queue: str,
+        score: int | bytes,
+        data: bytes,
+        seen: tuple[str, str] = ("", ""),
+        *,
+        on_seen: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Collect a request for the next call. *seen* is the key of the set of fingerprints and
+        its fingerprint. If the set has that already, the request is not added to the queue, and
+        *on_seen* is called.
+        """
+        key, fingerprint = seen
+        self._seen_key = key or self._seen_key
+        self._unsent.append((queue, score, data, fingerprint, on_seen))
+        self.pushed += 1
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether a request has ended, so that there may be room for another."""
+        return bool(self._left or self._done)
+
+    @property
+    def just_left(self) -> int:
+        """The number of requests that have left the downloader since the last call."""
+        return len(self._left)
+
+    @property
+    def has_reports(self) -> bool:
+        """Whether there is something to report, or to push."""
+        return self.has_ended or any(
+            (self._unsent, self._known, self._unknown, self._back, self._paused)
+        )
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the lease of this worker has not expired."""
+        return self._clock.monotonic() < self._renewed_at + self._lease / 1000
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Whether the last call was just now."""
+        age = self._clock.monotonic() - self._renewed_at
+        return age < max(_JUST_NOW, _COUNT_HOLDS * self._took)
+
+    @property
+    def renews_at(self) -> float:
+        """When the lease is renewed at the latest."""
+        return self._renewed_at + self.renews_every
+
+    @property
+    def last_count(self) -> int:
+        """The number of requests that were not done at the last call."""
+        return self._count
+
+    @property
+    def unsent(self) -> int:
+        """The number of requests that the server has not taken yet."""
+        return len(self._unsent)
+
+    def count_all(self) -> int:
+        """The number of requests on the server that are not done, and of those that wait in
+        the memory of this worker. If the server fails, the number of the last call, at least 1.
+        """
+        is_new = self._clock.monotonic() < self._counted_until
+        if is_new or self.exchange() is not None:
+            return self._count + self.unsent
+        return max(self._count + self.unsent, 1)  # Zero would end the crawl.
+
+    def cleared(self) -> None:
+        """Note that the queue was cleared: the next call begins a new one, or joins it."""
+        self._unsent.clear()
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Forget the queue that the server had."""
+        self._mark, self.last_pause, self._last_aside = "", 0, 0
+        self._counted_until = float("-inf")
+        for each in (
+            self._known, self._unknown, self._left, self._done, self._back
+        ):  # fmt: skip
+            each.clear()
+
+    # Calls.
+
+    def exchange(self, **order: Any) -> Answer | None:
+        """Renew the lease, report and push what was collected, and get what *order* asks for:
+
+        - ``wanted``: at most so many requests, the best ones of hosts that are ready;
+        - ``quota``: at most so many queues whose robots.txt this worker is to fetch, none if
+          ``enough`` are ready;
+        - ``refuses``: some requests of this queue, to refuse them, even if its host is not ready;
+        - ``acquire``: the only place at a host, as a number and the name of the host;
+        - ``retires``: whether all that this worker has returns to the queue, because it ends.
+
+        Returns None if the server fails.
+        """
+        # If there is no answer, the server is not asked again at once.
+        self.again = float("inf")
+        if not self._link.knows_time:
+            # A call without a deadline must not push anything, nor get anything.
+            answer = self._send({}, 0)
+            if answer is None or not (order or self.has_reports):
+                return answer
+        if len(self._unsent) >= MAX_UNSENT:
+            order = {"retires": order.get("retires", False)}
+        while len(self._unsent) > MAX_UNSENT:
+            if self._send({}, MAX_UNSENT) is None:
+                break
+        answer = self._send(order, MAX_UNSENT)
+        if answer is None and self._link.is_full and self._unsent:
+            # It still accepts everything else, which frees memory.
+            return self._send(order, 0)
+        if answer is not None and not self._unsent:
+            self._link.note_recovery()
+        return answer
+
+    def _send(self, order: Mapping[str, Any], most: int) -> Answer | None:
+        """Send an order with all reports, and at most *most* of the collected requests."""
+        if self._is_lost:
+            order = {"retires": order.get("retires", False)}
+        records = list(islice(self._unsent, most))
+        taken = self.pushed - len(self._unsent) + len(records)
+        later = [one for one in self._done if one[1] > taken]
+        whole = {
+            **_NOTHING_WANTED,
+            "mark": self._mark,
+            "lease": self._lease,
+            "limit": self.limits.at_once,
+            "gap": self.limits.gap,
+            "hosts": self.limits.of_hosts,
+            "all_known": self._all_known,
+            "wait_max": self._wait_max,
+            "last_pause": self.last_pause,
+            "last_aside": self._last_aside,
+            "known": self._known,
+            "unknown": self._unknown,
+            "left": self._left,
+            "done": [number for number, last in self._done if last <= taken],
+            "back": self._back,
+            "paused": self._pauses(),
+            **order,
+        }
+        if self._link.has_lost_answer:
+            whole["has"] = [*self._has(), *leases_of(number for number, _ in later)]
+        began = self._clock.monotonic()
+        found = self._link.call(
+            [self._prefix, self._seen_key],
+            self._name,
+            whole,
+            [word for record in records for word in record[:4]],
+        )
+        if found is None:
+            return None
+        mark, *found = found
+        if not found:
+            self._on_lost()
+            self._begin_anew()
+            self._is_lost = True
+            return self._send(order, most)
+        self._mark = mark.decode()
+        self._renewed_at, self._link.has_lost_answer = began, False
+        # A number of requests is used for some time, so a distant server is seldom asked for it
+        # alone.
+        now = self._clock.monotonic()
+        self._took = now - began
+        self._counted_until = now + _COUNT_HOLDS * self._took
+        seen, self._count, is_healed, is_new, *found = found
+        self.generation += is_new
+        if is_healed:
+            self._link.logger.warning(
+                "A counter of the queue in Redis was lost or garbled, and was set again: no "
+                "request is lost, and nothing needs to be done. If it happens again, check "
+                "whether the server evicts keys (maxmemory-policy)",
+            )
+        self._done = later
+        for each in (self._known, self._unknown, self._left, self._back):
+            each.clear()
+        self._paused.clear()
+        for _ in records:
+            self._unsent.popleft()
+        for index in seen:
+            records[index][-1]()
+        return self._answer(found)
+
+    def _pauses(self) -> list[list[str | int]]:
+        now = self._clock.monotonic()
+        return [
+            [host, round(max(until - now, 0.0) * 1000), round(own * 1000)]
+            for host, (until, own) in self._paused.items()
+        ]
+
+    def _answer(self, parts: list[Any]) -> Answer:
+        returned, has_place, again, self._last_aside, set_aside, *parts = parts
+        self.last_pause, pauses, found, refused, others, wanted = parts
+        self.again = again / 1000
+        if returned:
+            self._link.logger.warning(
+                "A worker has not renewed its lease for REP_QUEUE_LEASE seconds: the %(count)d "
+                "requests that it had taken are in the queue again, for any worker",
+                count=returned,
+            )
+        for host, *times in pauses:
+            name = host.decode(errors="replace")
+            self._on_paused(name, *(each / 1000 for each in times))
+        return Answer(
+            [
+                *(_popped(each, has_place=True) for each in found),
+                *(_popped(each, has_place=False) for each in refused),
+                *(
+                    _popped(each, has_place=False, tried=tried.decode())
+                    for each, tried in others
+                ),
+            ],
+            [(_popped(item, has_place=False), delay / 1000) for item, delay in wanted],
+            has_place=bool(has_place),
+            returned=returned,
+            set_aside=set_aside,
+        )
+
+
+def leases_of(requests: Iterable[str], places: Iterable[str] = ()) -> list[str]:
+    """Return the fields of the leases of *requests* and of *places* at hosts, by their numbers."""
+    return [
+        *(f"={number}" for number in requests),
+        *(f"@{number}" for number in places),
+    ]
+
+
+def _popped(found: bytes, *, has_place: bool, tried: str = "") -> Popped:
+    score, queue, item = found.split(b"\n", 2)
+    number, data = item[:_NUMBER].decode(), item[_NUMBER:]
+    name = queue.decode(errors="replace")
+    return Popped(number, name, data, has_place, score, tried)

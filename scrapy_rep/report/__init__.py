@@ -1,1 +1,0 @@
-"""Reports on ledgers, each one HTML file that loads no other files."""

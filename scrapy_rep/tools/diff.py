@@ -1,0 +1,385 @@
+"""``scrapy rep diff``: what changes between two sources of rules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from scrapy.exceptions import UsageError
+
+from scrapy_rep.protocol.agents import EVERYONE
+from scrapy_rep.protocol.origins import Origin, written_origin
+from scrapy_rep.protocol.robotstxt.decisions import Reason
+from scrapy_rep.tools.ledgers import PastCrawls, ledger_of
+from scrapy_rep.tools.output import (
+    CLEAN,
+    FOUND,
+    WRONG_USAGE,
+    Output,
+    notify,
+    output_file,
+)
+from scrapy_rep.tools.profile import decision_record, profile_of
+from scrapy_rep.tools.rulechanges import rule_changes, sample_paths
+from scrapy_rep.tools.sources import Live, OneFile, of_arguments
+from scrapy_rep.tools.urls import Asked, UrlList, is_url, opened, parse_argument, parts
+from scrapy_rep.tools.usage import usage_change
+from scrapy_rep.tools.web import ask
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable, Iterable, Iterator
+
+    from scrapy.settings import Settings
+
+    from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.robots import RobotsTxt
+    from scrapy_rep.tools.ledgers import Ledger
+    from scrapy_rep.tools.profile import Profile
+    from scrapy_rep.tools.sources import Source
+    from scrapy_rep.tools.web import Web
+
+LIVE = "live"
+"""The name of the present robots.txt files."""
+
+_WORDS = {
+    "denied": "now denied",
+    "allowed": "now allowed",
+    "usage": "use changes",
+    "delayed": "now delayed",
+    "overridden": "overridden",
+    "unknown": "unknown",
+}
+"""What becomes of a URL, in words."""
+
+
+_ROWS = ("{words:word}\t{url}\t{why}",)
+_HOST_ROWS = ("{words:word}\t{origin}\t{urls:=URL}: {why}",)
+_SUMMARY_ROWS = (
+    "{urls:=URL} compared",
+    *(f"  {words}: {{{kind}:some}}" for kind, words in _WORDS.items()),
+    "  unchanged: {unchanged:some}",
+)
+_RULES_ROWS = (
+    "User-agent: {agents:bold}   (group {change})",
+    "{place:bold}",
+    ("removed", ("  - {rule:red}",)),
+    ("added", ("  + {rule:green}",)),
+)
+
+
+class Side(NamedTuple):
+    """The old or the new rules."""
+
+    name: str
+    source: Source
+
+    dialect: Dialect | None
+    """The dialect to read them in, if this side names one."""
+
+
+class Judged(NamedTuple):
+    """What one side decides on a URL."""
+
+    record: dict[str, Any]
+    """The decision as a JSON object: that of the site, also if REP_OVERRIDES replace it."""
+
+    is_fetched: bool = False
+    """Whether a crawl fetches the URL."""
+
+    robots: RobotsTxt | None = None
+    """The robots.txt that decides."""
+
+    is_known: bool = True
+
+
+def run(arguments: Namespace, settings: Settings) -> int:
+    profile = profile_of(arguments, settings)
+    names = list(filter(None, [*arguments.old, arguments.new, arguments.urls]))
+    if names.count("-") > 1:
+        raise UsageError("- reads all of standard input: give it only once")
+    with ExitStack() as stack:
+        ledgers = {}
+        for name in dict.fromkeys(names):
+            if ledger := ledger_of(name):
+                ledgers[name] = stack.enter_context(closing(ledger))
+        purge, path = None, arguments.purge_list
+        if path is not None:
+            inputs = [ledgers[name].path if name in ledgers else name for name in names]
+            file = output_file(path, f"--purge-list {path}", inputs)
+            purge = stack.enter_context(file)
+        differences = Differences(arguments, profile, ledgers, purge)
+        if not ledgers:  # A ledger names the crawler.
+            profile.notify()
+        sides = [*arguments.old, arguments.new]
+        # Two dialects read the present files.
+        are_dialects = profile.dialects.keys() >= set(sides)
+        is_online = LIVE in sides or any(map(is_url, sides)) or are_dialects
+        return ask(profile, differences.run, offline=not is_online)
+
+
+class Differences:
+    """Shows the differences between two sources of rules as it finds them."""
+
+    def __init__(
+        self,
+        arguments: Namespace,
+        profile: Profile,
+        ledgers: dict[str, Ledger],
+        purge: Callable[[str], None] | None,
+    ) -> None:
+        """*purge* writes to the purge list. Raises UsageError for a list that can't be read."""
+        self._arguments = arguments
+        self._profile = profile
+        self._ledgers = ledgers
+        self._purge = purge
+        self._origin: Origin | None = None
+        if arguments.origin is not None:
+            asked = written_origin(arguments.origin)
+            self._origin = asked or parse_argument(arguments.origin).origin
+        self._list: UrlList | None = None
+        if (path := arguments.urls) is not None and path not in ledgers:
+            line = "line" if path == "-" else f"{path}, line"
+            self._list = UrlList(opened(path), line, paths=True)
+        self._output = Output(arguments)
+        self._counts = Counter(dict.fromkeys(_WORDS, 0))
+        self._of_hosts: Counter[tuple[str, str, str]] = Counter()
+        """The URLs of each host for which a whole host is the reason, by kind and reason."""
+
+    async def run(self, web: Web | None) -> int:
+        self._old, self._new = self._sides = await self._load_sides(web)
+        crawls = self._choose_urls()
+        await self._load([self._origin])
+        urls = parts(self._urls(crawls))
+        # Read before the first output, so that a damaged ledger is reported alone.
+        first = next(urls, [])
+        have_rules_changed = self._show_rules()
+        for part in chain([first], urls):
+            await self._load(each.origin for each in part)
+            for each in part:
+                self._compare(each)
+            self._output.flush()
+        return self._end(crawls, have_rules_changed=have_rules_changed)
+
+    async def _load_sides(self, web: Web | None) -> tuple[Side, Side]:
+        """Load the sources that the arguments name. Raises UsageError for those that can't be."""
+        names = self._arguments.old, [self._arguments.new]
+        old, new = [await self._source(each, web) for each in names]
+        # A dialect reads the rules of the other side; two dialects read the present files.
+        common = old or new or await self._source([LIVE], web)
+        assert common is not None
+        first, second = (
+            Side(", ".join(each), source or common, self._profile.dialects.get(each[0]))
+            for each, source in zip(names, (old, new), strict=True)
+        )
+        return first, second
+
+    async def _source(self, names: list[str], web: Web | None) -> Source | None:
+        """Load what *names* name; None for a dialect."""
+        if all(name in self._ledgers for name in names):
+            return PastCrawls([self._ledgers[name] for name in names])
+        if len(names) > 1:
+            raise UsageError("of several OLD, each must be a ledger")
+        if names[0] in self._profile.dialects:
+            return None
+        if names == [LIVE]:
+            assert web is not None
+            return Live(self._profile, web, sites=True)
+        (loaded,) = await of_arguments(names, web)
+        if isinstance(loaded, UsageError):
+            raise loaded
+        return OneFile(loaded)
+
+    def _choose_urls(self) -> PastCrawls | None:
+        """Return the ledgers that the URLs come from, if any. Choose the side whose recorded
+        decisions count, and the origin.
+        """
+        self._recorded: Side | None = None
+        crawls = None
+        if self._arguments.urls in self._ledgers:
+            crawls = PastCrawls([self._ledgers[self._arguments.urls]])
+        elif self._list is None:
+            for side in self._sides[::-1]:
+                if isinstance(side.source, PastCrawls) and not side.dialect:
+                    self._recorded, crawls = side, side.source
+        for side in self._sides[::-1]:
+            self._origin = self._origin or side.source.origin
+        if self._origin is not None:
+            return crawls
+        are_files = [isinstance(side.source, OneFile) for side in self._sides]
+        if crawls and any(are_files) and crawls.has_origins:
+            raise UsageError(
+                "the ledger has URLs of several hosts, and a robots.txt is for one; choose the "
+                "host with --origin"
+            )
+        if not (crawls or self._list or all(are_files)):
+            raise UsageError(
+                "name the URLs to compare with --urls, or a host with --origin"
+            )
+        return crawls
+
+    def _urls(self, crawls: PastCrawls | None) -> Iterator[Asked]:
+        if crawls is not None:
+            yield from crawls.urls(self._origin)
+        elif self._list is not None:
+            for each in chain.from_iterable(self._list):
+                if self._origin is None or each.origin in {None, self._origin}:
+                    yield each._replace(origin=each.origin or self._origin)
+        else:
+            start = "" if self._origin is None else str(self._origin)
+            for path in sample_paths(*filter(None, map(self._one, self._sides))):
+                yield Asked(start + path, self._origin)
+
+    async def _load(self, origins: Iterable[Origin | None]) -> None:
+        wanted = dict.fromkeys(origin for origin in origins if origin)
+        for source in {side.source for side in self._sides}:
+            await source.load(wanted)
+
+    def _one(self, side: Side) -> RobotsTxt | None:
+        """Return the robots.txt of *side*, if it has only one and that is known."""
+        rules = side.source.rules(self._origin)
+        if rules.followed is None or rules.followed.is_unreachable:
+            return None
+        return rules.followed.read_as(self._dialect(side, rules.crawl))
+
+    def _dialect(self, side: Side, crawl: dict[str, Any] | None) -> Dialect:
+        """Return the dialect of *side*; that of the *crawl*, unless an argument names another."""
+        profile = self._profile
+        if side.dialect or self._arguments.dialect is not None or crawl is None:
+            return side.dialect or profile.dialect
+        return profile.dialects.get(crawl["dialect"], profile.dialect)
+
+    def _show_rules(self) -> bool:
+        """Show the rules and records that were added or removed. Return whether there are any."""
+        old, new = map(self._one, self._sides)
+        if old is None or new is None:
+            return False
+        changes, is_all = rule_changes(old, new)
+        for change in changes:
+            place = "" if change["agents"] else "Outside of the groups"
+            texts = {
+                kind: [{"rule": _with_line(**each)} for each in change[kind]]
+                for kind in ("removed", "added")
+            }
+            record = {"kind": "rules", **change}
+            self._output.show(record, _RULES_ROWS, place=place, **texts)
+        if not is_all:
+            notify(
+                "the files have too many groups to compare; not all changes are shown"
+            )
+        return bool(changes) or not is_all
+
+    def _compare(self, asked: Asked) -> None:
+        past, profile = asked.past, self._profile
+        crawls = (side.source.rules(asked.origin).crawl for side in self._sides)
+        crawl = past.crawl if past and self._recorded else None
+        crawl = crawl or next(filter(None, crawls), None)
+        if crawl and not self._arguments.agent:  # Options go first.
+            profile = replace(profile, agents=tuple(crawl["agents"]) or (EVERYONE,))
+        old, new = (self._judged(side, asked, profile, crawl) for side in self._sides)
+        kind = _kind(old, new)
+        changed: dict[str, Any] | None = {
+            "old": old.record,
+            "new": new.record,
+            "why": f"was: {old.record['why']}; now: {new.record['why']}",
+        }
+        if not kind and new.is_fetched and old.robots and new.robots:
+            changed = usage_change(old.robots, new.robots, asked.url, profile)
+            kind = "usage" if changed else ""
+        self._counts[kind] += 1
+        if not kind or changed is None:
+            return
+        origin = str(asked.origin or (past and past.row["origin"]) or self._new.name)
+        if kind in {"delayed", "unknown"}:
+            side = old if new.is_known and kind == "unknown" else new
+            self._of_hosts[kind, origin, side.record["why"]] += 1
+            return
+        agents = list(profile.agents)
+        record = {"kind": kind, "url": asked.url, "origin": origin, "agents": agents}
+        self._output.show(record | changed, _ROWS, words=_WORDS[kind])
+        if kind == "denied" and self._purge is not None:
+            self._purge(asked.url + "\n")
+
+    def _judged(
+        self, side: Side, asked: Asked, profile: Profile, crawl: dict[str, Any] | None
+    ) -> Judged:
+        dialect = self._dialect(side, crawl)
+        if side is self._recorded and asked.past:
+            record, past = asked.past.record, asked.past.loaded
+            robots = past.read_as(dialect) if past else None
+            return Judged(record, record["allowed"], robots)
+        rules = side.source.rules(asked.origin)
+        loaded = rules.followed
+        if loaded is None:
+            why = "no robots.txt of this host is known"
+            return Judged({"reason": "", "why": why}, is_known=False)
+        robots = loaded.read_as(dialect)
+        decision = profile.decide_as_crawl(robots, asked.url)
+        is_fetched = decision.allowed
+        site = rules.site if rules.override else None
+        if site and is_fetched and not site.is_unreachable:
+            said = profile.decide(site.read_as(dialect), asked.url)
+            decision = decision if said.allowed else said
+        is_known = decision.reason is not Reason.UNREACHABLE
+        record = decision_record(decision, profile)
+        record |= {"override": loaded.override and str(loaded.override), "time": None}
+        if not is_known:
+            record["why"] = f"robots.txt is {loaded.access['why']}"
+        elif loaded.override:
+            record["why"] += f" (overridden: {loaded.override})"
+        return Judged(record, is_fetched, robots, is_known)
+
+    def _end(self, ledgers: PastCrawls | None, *, have_rules_changed: bool) -> int:
+        """Show what concerns whole hosts, and a summary. Return the exit status."""
+        for (kind, origin, why), urls in self._of_hosts.items():
+            record = {"kind": kind, "origin": origin, "urls": urls, "why": why}
+            self._output.show(record, _HOST_ROWS, words=_WORDS[kind])
+        counts = {kind: self._counts[kind] for kind in _WORDS}
+        has_changed = sum(counts.values()) > counts["overridden"] or have_rules_changed
+        crawls = ledgers.crawls if ledgers else []
+        complete = sum(each["every_decision"] for each in crawls)
+        record = {
+            "kind": "summary",
+            "old": self._old.name,
+            "new": self._new.name,
+            **self._profile.record,
+            "dialect": self._dialect(self._new, None).name,
+            "urls": self._counts.total(),
+            **counts,
+            "crawls": len(crawls),
+            "complete_crawls": complete,
+            "changed": has_changed,
+        }
+        self._output.show(record, _SUMMARY_ROWS, unchanged=self._counts[""])
+        if left := len(crawls) - complete:
+            notify(
+                f"{left:,} of {len(crawls):,} crawls recorded only what was refused or "
+                "overridden (REP_LEDGER_LEVEL was not 'all'): what becomes of the other URLs is "
+                "not known"
+            )
+        if self._list is not None and self._list.bad:
+            return WRONG_USAGE
+        return FOUND if has_changed else CLEAN
+
+
+def _kind(old: Judged, new: Judged) -> str:
+    """Return what becomes of a URL; an empty string if nothing changes."""
+    is_same = old.record["reason"] == new.record["reason"]
+    if not (old.is_known and new.is_known):
+        # A crawl has refused the URL since robots.txt was unreachable, and it still is.
+        return "" if is_same and (old.is_known or new.is_known) else "unknown"
+    if new.is_fetched and not new.record["allowed"]:
+        return "overridden"
+    if old.is_fetched == new.is_fetched:
+        return ""
+    if new.is_fetched:
+        return "allowed"
+    return "delayed" if new.record["reason"] == Reason.CRAWL_DELAY.value else "denied"
+
+
+def _with_line(rule: str, line: int, **_: object) -> str:
+    """Return a rule or record as the text has it. The line of a sitemap is not known."""
+    return f"{rule}   (line {line})" if line else rule

@@ -1,0 +1,270 @@
+"""``scrapy rep page``: the indexing rules of a page, and the statements they follow."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
+
+from scrapy.exceptions import UsageError
+from scrapy.http import Headers, HtmlResponse, Response
+from w3lib.encoding import http_content_type_encoding
+
+from scrapy_rep.crawl.fetching.cache import tdmrep_url
+from scrapy_rep.crawl.fetching.failures import in_words
+from scrapy_rep.crawl.pages.documents import has_document
+from scrapy_rep.crawl.pages.effects import effects
+from scrapy_rep.protocol.access.results import Access
+from scrapy_rep.protocol.indexing.rules import IndexingRules
+from scrapy_rep.protocol.usage.page import FIELDS
+from scrapy_rep.protocol.usage.preferences import NOTHING_STATED, UsagePreferences
+from scrapy_rep.protocol.usage.tdmrep import TdmRep
+from scrapy_rep.protocol.usage.vocabulary import MINING
+from scrapy_rep.tools import usage
+from scrapy_rep.tools.output import CLEAN, FOUND, Output
+from scrapy_rep.tools.profile import decision_record, profile_of
+from scrapy_rep.tools.sources import Live
+from scrapy_rep.tools.urls import is_url, parse_argument, read_file
+from scrapy_rep.tools.web import ask
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+
+    from scrapy.settings import Settings
+
+    from scrapy_rep.base.settings import RepSettings
+    from scrapy_rep.crawl.pages.effects import Effects
+    from scrapy_rep.protocol.indexing.statements import Statement
+    from scrapy_rep.tools.profile import Profile
+    from scrapy_rep.tools.urls import Asked
+    from scrapy_rep.tools.web import Web
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MAX_REDIRECTS = 20
+_TAG = "x-robots-tag"
+
+_ROWS = (
+    "{verdict:word<9}  {page:bold}",
+    "  redirected to {redirects}",
+    "  fetching it is {decision[allowed]:word}: {decision[why]}",
+    "  robots.txt: {robotstxt}, {access[why]}",
+    "  status: {status}",
+    "  The page was not fetched: {error}",
+    (
+        "evidence",
+        ("  {rule:bold}: {value}", ("statements", ("      {text}   ({where})",))),
+    ),
+    ("findings", ("  [{code}] {message}",)),
+    ("dialects", ("  {name:<9}  {verdict:word<9}  {header}",)),
+    *usage.ROWS,
+    "  in a crawl: {crawl[why]}",
+)
+
+
+def run(arguments: Namespace, settings: Settings) -> int:
+    profile = profile_of(arguments, settings)
+    profile.notify()
+    record: dict[str, Any] = {
+        "page": arguments.page,
+        **profile.record,
+        "verdict": "not fetched",
+        "fetched": False,
+        "status": None,
+        "redirects": [],
+        "error": "",
+        "robotstxt": None,
+        "access": None,
+        "decision": None,
+        "indexable": False,
+    }
+    response: Response | None
+    robots, tdmrep = NOTHING_STATED, NOTHING_STATED
+    if not is_url(arguments.page):
+        response = _response_of_file(arguments.page, arguments.header)
+    elif arguments.header:
+        raise UsageError(
+            "--header is only for a page from a file; a URL has its own header fields"
+        )
+    else:
+        asked = parse_argument(arguments.page)
+        try:
+            response, robots, tdmrep = ask(
+                profile,
+                lambda web: _fetched(
+                    asked, profile, web, record, force=arguments.force
+                ),
+            )
+        except _NotFetchedError as error:
+            response, record["error"] = None, str(error)
+    is_allowed = record["decision"] is None or record["decision"]["allowed"]
+    if response is not None:
+        record |= _of_response(response, robots, tdmrep, profile, is_allowed=is_allowed)
+    Output(arguments).show(record, _ROWS)
+    may_be_indexed = is_allowed and record["indexable"]
+    return CLEAN if may_be_indexed and not record["usage"]["denied"] else FOUND
+
+
+def _response_of_file(path: str, written: Sequence[str]) -> Response:
+    """Return the page in a file, as if it had been sent with the fields *written*. Raises
+    UsageError for a bad field.
+    """
+    fields = []
+    for each in written:
+        name, colon, value = each.partition(":")
+        name = name.strip().lower()
+        if not colon or name not in {_TAG, *FIELDS}:
+            raise UsageError(
+                f'--header is {each!r}, but it must be "X-Robots-Tag: ...", or one of '
+                f"{', '.join(sorted(FIELDS))}"
+            )
+        fields.append((name, value.strip().encode("utf-8", "replace")))
+    return HtmlResponse("file:///", headers=Headers(fields), body=read_file(path))
+
+
+class _NotFetchedError(Exception):
+    """Says why a page was not fetched."""
+
+
+async def _fetched(
+    asked: Asked,
+    profile: Profile,
+    web: Web | None,
+    record: dict[str, Any],
+    *,
+    force: bool,
+) -> tuple[Response, UsagePreferences, UsagePreferences]:
+    """Fetch a page, and follow its redirects. Return the response, and what robots.txt and
+    tdmrep.json state about its use. Note the rest in *record*. Raises _NotFetchedError.
+
+    Without *force*, a page or redirect target that robots.txt forbids is not fetched.
+    """
+    assert web
+    present = Live(profile, web)
+    for _ in range(_MAX_REDIRECTS + 1):
+        url, origin = asked.url, asked.origin
+        assert origin
+        await present.load([origin])
+        loaded = present.rules(origin).followed
+        assert loaded
+        robots = loaded.read_as(profile.dialect)
+        decision = profile.decide(robots, url)
+        record |= {
+            "page": url,
+            "robotstxt": loaded.result.url,
+            "access": loaded.access,
+            "decision": decision_record(decision, profile),
+        }
+        if not (decision.allowed or force):
+            raise _NotFetchedError(
+                "robots.txt does not allow it, so its rules are unknown"
+            )
+        try:
+            response = await web.page(url)
+        except Exception as error:  # noqa: BLE001  download handlers raise anything
+            raise _NotFetchedError(in_words(error)) from None
+        location = response.headers.get("Location")
+        if response.status not in _REDIRECTS or not location:
+            break
+        record["redirects"].append(location.decode("utf-8", "replace"))
+        try:
+            asked = parse_argument(urljoin(url, record["redirects"][-1]))
+        except (UsageError, ValueError):
+            raise _NotFetchedError("redirected to what is not a URL") from None
+        record["redirects"][-1] = asked.url
+    else:
+        raise _NotFetchedError(f"redirected more than {_MAX_REDIRECTS} times")
+    record["status"], tdmrep = response.status, NOTHING_STATED
+    is_wanted = not MINING.isdisjoint(profile.rep.purposes)
+    if is_wanted and profile.decide(robots, tdmrep_url(origin)).allowed:
+        (result,) = await web.robotstxts([tdmrep_url(origin)])
+        if result.access is Access.SUCCESSFUL:
+            tdmrep = TdmRep.parse(result.body).usage(url)
+    return response, usage.robotstxt_usage(robots, url, profile), tdmrep
+
+
+def _of_response(
+    response: Response,
+    robots: UsagePreferences,
+    tdmrep: UsagePreferences,
+    profile: Profile,
+    *,
+    is_allowed: bool,
+) -> dict[str, Any]:
+    """Return the rules of a page as a part of a JSON object."""
+    now = datetime.now(timezone.utc)
+    tags = response.headers.getlist(_TAG)
+    others = [
+        (name, value) for name in FIELDS for value in response.headers.getlist(name)
+    ]
+    html, encoding = b"", None
+    if isinstance(response, HtmlResponse):
+        html = response.body
+        content_type = response.headers.get("Content-Type") or b""
+        encoding = http_content_type_encoding(content_type.decode("latin-1"))
+    in_dialects = {
+        name: IndexingRules.parse(tags, html, profile.agents, dialect, encoding)
+        for name, dialect in profile.dialects.items()
+    }
+    rules = in_dialects[profile.dialect.name]
+    stated = UsagePreferences.of_page(others, rules.statements, rules.tags, tdmrep)
+    stated = robots | stated
+    is_error = response.status // 100 != 2
+    dialects = {}
+    for name, each in in_dialects.items():
+        verdict = each.why_not_indexable(now) or "indexable"
+        verdict = "no page" if is_error else verdict
+        is_indexable = verdict == "indexable"
+        dialects[name] = {
+            "verdict": verdict, "indexable": is_indexable, "header": each.to_header()
+        }  # fmt: skip
+    own, said = dialects[profile.dialect.name], rules.to_dict()
+    is_document = has_document(response)
+    crawl = None
+    if (is_allowed or profile.is_off) and not is_error:
+        rep, is_data = profile.rep, bool(rules.statements) and not is_document
+        found = effects(rep, response, rules, stated, rep.purposes)
+        crawl = _effects(found, rep, is_data=is_data)
+    return {
+        "fetched": True,
+        "verdict": own["verdict"],
+        "indexable": own["indexable"],
+        "document": is_document,
+        "usage": usage.usage_record(stated, profile),
+        "rules": said,
+        "evidence": [
+            {
+                "rule": rule,
+                "value": said[rule],
+                "statements": [_statement(each) for each in statements],
+            }
+            for rule, statements in rules.evidence().items()
+        ],
+        "statements": [_statement(each) for each in rules.statements],
+        "findings": [each._asdict() for each in rules.findings],
+        "dialects": dialects,
+        "crawl": crawl,
+    }
+
+
+def _statement(statement: Statement) -> dict[str, Any]:
+    """Return a statement, with its place and the crawlers that it is for in words."""
+    is_header = statement.source == "header"
+    place = "X-Robots-Tag header" if is_header else "meta tag on line"
+    where = f"{place} {statement.position}, for {statement.agent or 'everyone'}"
+    return {**statement._asdict(), "where": where}
+
+
+def _effects(found: Effects, rep: RepSettings, *, is_data: bool) -> dict[str, str]:
+    """Return what happens in a crawl to the items and the links that a callback makes from the
+    page, as a part of a JSON object. *is_data* says whether it is data that states rules.
+    """
+    items = "annotated" if found.rules or found.usage else "kept"
+    items = "dropped" if found.items else items
+    links = "dropped" if found.links else "followed"
+    words = f"items are {items}, links are {'not ' if found.links else ''}followed"
+    if rep.rel and not found.links:
+        words += f", except with rel={', '.join(sorted(rep.rel))}"
+    if is_data:
+        words += ". This is data, not a document: noindex and nofollow drop nothing"
+    return {"items": items, "links": links, "why": words}

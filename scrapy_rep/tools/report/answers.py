@@ -1,0 +1,251 @@
+"""Says in sentences what the figures of a report mean."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from scrapy_rep.protocol.reasons import REASONS
+from scrapy_rep.tools.report.shown import count, duration, octets, ratio, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from sqlite3 import Row
+
+    from scrapy_rep.tools.report.ledgers import Ledgers
+
+_NAMED = 3
+"""The most hosts, reasons or crawlers that an answer names."""
+
+_ONLY_REFUSALS = (
+    "The ledger has only refusals. To check again whether all pages that were fetched were "
+    'allowed, crawl with REP_LEDGER_LEVEL = "all".'
+)
+_DRY_RUN = (
+    "A dry run (REP_DRY_RUN) fetches everything, and refuses, drops and delays nothing. Where "
+    "this report says that it did, a real run would have done so."
+)
+
+Said: TypeAlias = "tuple[list[str], bool]"
+"""The sentences of an answer, and whether the crawl has kept to what sites ask for."""
+
+
+def headline(total: Row, check: dict[str, Any]) -> dict[str, Any]:
+    """Return the result of the crawls, as far as the ledgers show it."""
+    kept = True
+    refused = count(total["refused"], "request")
+    dropped = f"{count(total['dropped'], 'item or link', 'items and links')} dropped"
+    if total["dry_runs"]:
+        said = f"Dry run: {refused} would be refused, {dropped}"
+        notes = _notes_on_dry_runs(total)
+    elif not total["crawls"]:
+        said, notes = "No crawl has written to this ledger", []
+    elif not total["complete"]:
+        said = f"{refused} {_was(total['refused'])} refused, {dropped}"
+        notes = [_ONLY_REFUSALS]
+    else:
+        said, notes = "No page was fetched", _notes(total, check)
+        if total["let_through"]:
+            forbidden, pages = check["forbidden"], count(total["let_through"], "page")
+            said = f"{forbidden:,} of {pages} fetched {_was(forbidden)} forbidden"
+            kept = not (forbidden or total["arrived"])
+        elif by_override := total["let_through_by_override"]:
+            pages = count(by_override, "page")
+            said = f"{pages} {_was(by_override)} fetched because of an override"
+    return {"headline": said, "kept": kept, "notes": notes}
+
+
+def _was(number: int) -> str:
+    return "was" if number == 1 else "were"
+
+
+def _notes_on_dry_runs(total: Row) -> list[str]:
+    notes = [_DRY_RUN]
+    if real := total["crawls"] - total["dry_runs"]:
+        notes.append(f"{count(real, 'other crawl')} in this report: no dry run.")
+    return notes
+
+
+def _notes(total: Row, check: dict[str, Any]) -> list[str]:
+    notes = []
+    checked, unchecked = check["checked"], check["unchecked"]
+    if checked:
+        notes.append(
+            f"{count(checked, 'page')} checked again for this report, against "
+            "the robots.txt at the time of the request. Each request that was let through "
+            "counts as a page, even if it got no response."
+        )
+    without = total["let_through"] - checked - unchecked
+    if without > 0:
+        hosts = total["without"]
+        notes.append(
+            f"No robots.txt applied to {count(without, 'page')}"
+            + (f": {count(hosts, 'host')} had none." if hosts else ".")
+        )
+    if unchecked:
+        notes.append(
+            f"{count(unchecked, 'page')} could not be checked again: the crawl used "
+            "a custom dialect, or the URL was cut for the ledger."
+        )
+    if arrived := total["arrived"]:
+        notes.append(
+            f"{count(arrived, 'forbidden page')} fetched by a browser that a "
+            "redirect or a script led there; the spider did not receive the response."
+        )
+    by_override = total["let_through_by_override"]
+    if by_override and total["let_through"]:
+        pages = count(by_override, "more page")
+        notes.append(f"{pages} fetched because of an override.")
+    if only_refusals := total["crawls"] - total["complete"]:
+        notes.append(
+            f"Not counted: the pages of {count(only_refusals, 'crawl')} whose ledger has "
+            "only refusals."
+        )
+    return notes
+
+
+def answers(ledgers: Ledgers, total: Row) -> list[dict[str, Any]]:
+    """Answer what people ask about a crawl."""
+    found: dict[str, Said] = {
+        "What was fetched?": _fetched(ledgers),
+        "What was refused, and why?": _refused(ledgers, total),
+        "Were the delays kept?": _delays(ledgers),
+        "Were the pauses kept that hosts asked for?": _pauses(ledgers),
+        "Which sites say no to AI crawlers by name?": _ai_crawlers(ledgers),
+    }
+    return [
+        {"question": question, "answer": " ".join(said), "kept": kept}
+        for question, (said, kept) in found.items()
+    ]
+
+
+def _fetched(ledgers: Ledgers) -> Said:
+    (all_,) = ledgers.view("moved_in_all")
+    pages, hosts = count(all_["pages"], "page"), count(all_["hosts"], "host")
+    on = f", on {count(all_['days'], 'day')}" if all_["days"] else ""
+    return [f"{pages} ({octets(all_['bytes'])}) from {hosts}{on}."], True
+
+
+def _refused(ledgers: Ledgers, total: Row) -> Said:
+    rows = ledgers.view("outcome", verdict="refused").fetchall()
+    rows.sort(key=itemgetter("times"), reverse=True)
+    # Of one reason, no number is needed.
+    reasons = [f"{row['times']:,} because {_reason(row)}" for row in rows]
+    why = f": {_listed(reasons, 'reason')}"
+    if len(rows) < 2:
+        why = f", because {_reason(rows[0])}" if rows else ""
+    said = [f"{count(total['refused'], 'request')} refused{why}."]
+    if total["dropped"]:
+        withheld = count(
+            total["dropped"], "item, link or file", "items, links and files"
+        )
+        said.append(f"{withheld} dropped.")
+    return said, True
+
+
+def _delays(ledgers: Ledgers) -> Said:
+    (all_,) = ledgers.view("delays_in_all")
+    asking, known = all_["asking"], all_["known"]
+    if not asking:
+        return ["No host asks for a delay."], True
+    if not known:
+        hosts = count(asking, "host asks", "hosts ask")
+        why = "no request had to keep to it (a setting or a dry run ignores it, or none was sent)"
+        return [f"{hosts} for a delay; {why}."], True
+    said, kept = _kept(all_, ledgers.view("delay").fetchall(), "delay", "gap")
+    if asking > known:
+        more = count(asking - known, "more host asks", "more hosts ask")
+        said.append(f"{more} for a delay that no request had to keep to.")
+    return said, kept
+
+
+def _pauses(ledgers: Ledgers) -> Said:
+    (all_,) = ledgers.view("pauses_in_all")
+    if not all_["hosts"]:
+        return ["No host asked for a pause (429, 503)."], True
+    pauses = count(all_["times"], "pause")
+    if not all_["known"]:
+        hosts = count(all_["hosts"], "host")
+        return [
+            f"{hosts} asked for {pauses}; whether they were kept was not measured."
+        ], True
+    rows = ledgers.view("pause").fetchall()
+    said, kept = _kept(all_, rows, "pause", "resumed")
+    said.append(f"Asked for: {pauses}, of {duration(all_['longest'])} at most.")
+    return said, kept
+
+
+def _kept(all_: Row, rows: list[Row], asked: str, gap: str) -> Said:
+    """Say whether hosts got the time that they asked for, by these columns of *rows*."""
+    if broken := all_["known"] - all_["kept"]:
+        named = [
+            f"{_origin(row)} (the next request after {_exact(row[gap])}, asked for "
+            f"{_exact(row[asked])})"
+            for row in rows
+            if row["kept"] == 0
+        ]
+        of = count(all_["known"], "host")
+        names = _listed(named, "host", broken)
+        return [f"Not kept at {broken:,} of {of} with a {asked}: {names}."], False
+    known = all_["known"]
+    hosts = "the one host" if known == 1 else f"all {known:,} hosts"
+    said = [f"Yes, at {hosts} with a {asked}."]
+    # A delay may be kept by a single request, after which none came.
+    measured = [row for row in rows if row["kept"] and row[gap] is not None]
+    if measured:
+        soonest = min(measured, key=lambda row: row[gap] / row[asked])
+        said.append(
+            "The shortest time from an answer to the next request was "
+            f"{ratio(soonest[gap] / soonest[asked])} times the {asked}: "
+            f"{duration(soonest[gap])} at {_origin(soonest)}, which asks for "
+            f"{duration(soonest[asked])}."
+        )
+    return said, True
+
+
+def _ai_crawlers(ledgers: Ledgers) -> Said:
+    (all_,) = ledgers.view("ai_crawlers_in_all")
+    if not all_["hosts"]:
+        return ["None names a known AI crawler."], True
+    hosts = count(all_["hosts"], "host names", "hosts name")
+    said = [f"{hosts} AI crawlers in robots.txt."]
+    rows = [
+        row
+        for row in ledgers.view("ai_crawler")
+        if row["forbids"].startswith("everything")
+    ]
+    named = [
+        f"{visible(origin, 100)} ({_listed([row['crawler'] for row in group], 'crawler')})"
+        for origin, group in groupby(rows, itemgetter("origin"))
+    ]
+    closing = all_["closing"]
+    if closing:
+        forbid = f"{closing:,} {'forbids' if closing == 1 else 'forbid'}"
+        said.append(
+            f"{forbid} at least one of them everything: {_listed(named, 'host', closing)}."
+        )
+    else:
+        said.append("None forbids any of them everything.")
+    return said, True
+
+
+def _exact(seconds: float) -> str:
+    """Format a short time to the millisecond: 1.997 s is not 2 s."""
+    return duration(seconds) if seconds >= 60 else f"{round(seconds, 3):g} s"
+
+
+def _reason(row: Row) -> str:
+    found = REASONS.get(row["reason"])
+    return visible(found.text if found else row["reason"], 80)
+
+
+def _origin(row: Row) -> str:
+    return visible(row["origin"], 100)
+
+
+def _listed(items: Sequence[str], what: str, of_all: int | None = None) -> str:
+    """Return the first of *items*, and how many more there are of all."""
+    more = (len(items) if of_all is None else of_all) - len(items[:_NAMED])
+    listed = ", ".join(items[:_NAMED])
+    return f"{listed} and {count(more, f'more {what}')}" if more > 0 else listed

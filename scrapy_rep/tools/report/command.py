@@ -1,0 +1,68 @@
+"""``scrapy rep report``: a report on past crawls, as one HTML file or JSON."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+from scrapy.exceptions import UsageError
+
+from scrapy_rep.crawl.ledger.reader import reading
+from scrapy_rep.tools.output import CLEAN, Output, notify, output_file
+from scrapy_rep.tools.report import tables
+from scrapy_rep.tools.report.ledgers import NO_LIMITS, Ledgers, Limits
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable, Iterator
+
+    from scrapy.settings import Settings
+
+_PAGE = "robots-report.html"
+
+
+def run(arguments: Namespace, settings: Settings) -> int:
+    """Write the report, and return 0. Raises UsageError or LedgerError if that fails."""
+    if min(arguments.hosts, arguments.robotstxt) < 0:
+        raise UsageError("--hosts and --robotstxt must be 0 or greater")
+    if arguments.json and arguments.output == "-":
+        raise UsageError("--json and -o - both write to standard output")
+    if arguments.json:
+        with _opened(arguments, NO_LIMITS) as ledgers:
+            Output(arguments).show(tables.as_dict(ledgers, time.time()), ())
+    if arguments.output is not None or not arguments.json:
+        _write_page(arguments, arguments.output or _PAGE)
+    return CLEAN
+
+
+def _write_page(arguments: Namespace, output: str) -> None:
+    try:
+        from scrapy_rep.tools.report.render import MARK, render  # noqa: PLC0415
+    except ImportError as error:
+        raise UsageError(
+            f"A report needs a package that is not installed ({error.name}): "
+            "pip install 'scrapy-rep[report]' (in a checkout: pip install '.[report]')"
+        ) from None
+
+    def write_parts(write: Callable[[str], object]) -> None:
+        limits = Limits(hosts=arguments.hosts, files=arguments.robotstxt)
+        with _opened(arguments, limits) as ledgers:
+            for part in render(ledgers, time.time()):
+                write(part)
+
+    if output == "-":
+        write_parts(lambda part: sys.stdout.buffer.write(part.encode()))
+        sys.stdout.buffer.flush()
+        return
+    with output_file(output, output, arguments.ledgers, MARK.encode()) as write:
+        write_parts(write)
+    notify(f"{output} is written; open it in a browser")
+
+
+@contextmanager
+def _opened(arguments: Namespace, limits: Limits) -> Iterator[Ledgers]:
+    paths = arguments.ledgers
+    with reading(", ".join(paths)), closing(Ledgers(paths, limits)) as ledgers:
+        yield ledgers

@@ -1,0 +1,80 @@
+"""The contract of :class:`~scrapy_rep.crawl.fetching.store.Store` as tests, for a store of one's own.
+
+A test class derives from :class:`StoreTests`, and defines ``open``. It needs no more than a runner
+that calls methods whose names begin with ``test``, such as pytest.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from scrapy_rep.crawl.fetching.store import Store
+
+_KEY, _OTHER = "https://example.com", "http://[::1]:8080#Host:a"
+_DATA = bytes(range(256)) * 200
+_THREADS = 8
+
+
+class StoreTests:
+    """What every store does."""
+
+    def open(self) -> Store:
+        """Return another store on the same data. At the first call there are none."""
+        raise NotImplementedError
+
+    def test_nothing_is_there_at_first(self) -> None:
+        """There is no data of an unknown key."""
+        assert self.open().get(_KEY) is None
+
+    def test_what_was_put_is_there(self) -> None:
+        """Each store on the same data returns what one of them has put, byte for byte."""
+        one, other = self.open(), self.open()
+        one.put(_KEY, _DATA, time.time() + 3600)
+        assert one.get(_KEY) == _DATA
+        assert other.get(_KEY) == _DATA
+
+    def test_the_last_data_count(self) -> None:
+        """Later data of a key replace earlier data, also shorter ones."""
+        store = self.open()
+        for data in (_DATA, b"after"):
+            store.put(_KEY, data, time.time() + 3600)
+            assert store.get(_KEY) == data
+
+    def test_keys_are_apart(self) -> None:
+        """Each key has its own data."""
+        store = self.open()
+        keys = [_KEY, "http://example.com", f"{_KEY}:8443", _OTHER]
+        for key in keys:
+            store.put(key, key.encode(), time.time() + 3600)
+        assert [store.get(key) for key in keys] == [key.encode() for key in keys]
+
+    def test_no_time_left(self) -> None:
+        """Data whose time is over may be put, and may be lost."""
+        store = self.open()
+        store.put(_KEY, _DATA, time.time() - 1)
+        assert store.get(_KEY) in {None, _DATA}
+
+    def test_threads(self) -> None:
+        """Threads that put and get at the same time get whole data."""
+        store = self.open()
+        written = [bytes([number]) * 5000 for number in range(_THREADS)]
+
+        def work(data: bytes) -> set[bytes | None]:
+            found = set()
+            for _ in range(25):
+                store.put(_KEY, data, time.time() + 3600)
+                found.add(store.get(_KEY))
+            return found
+
+        with ThreadPoolExecutor(_THREADS) as threads:
+            assert all(found <= {*written} for found in threads.map(work, written))
+
+    def test_closing(self) -> None:
+        """A store can be closed after it was used, and before."""
+        store = self.open()
+        store.put(_KEY, _DATA, time.time() + 3600)
+        store.close()
+        self.open().close()

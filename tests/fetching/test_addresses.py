@@ -1,0 +1,121 @@
+"""The addresses of stores."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scrapy_rep.crawl.fetching.redisstore import RedisStore
+from scrapy_rep.crawl.fetching.sqlitestore import SqliteStore
+from scrapy_rep.crawl.fetching.store import open_store
+from scrapy_rep.exceptions import StoreNotInstalled
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("uri", "kind", "mb"),
+    [
+        ("memory://", type(None), 128),
+        ("memory://?mb=64", type(None), 64),
+        ("sqlite:///robots.db", SqliteStore, 128),
+        ("sqlite:////var/lib/robots.db?mb=1", SqliteStore, 1),
+        ("redis://localhost", RedisStore, 128),
+        ("redis://:secret@localhost:6380/3?mb=64", RedisStore, 64),
+        ("redis://[::1]:6380/3?socket_timeout=0.5&mb=64", RedisStore, 64),
+        ("rediss://localhost:6380/3?mb=64&socket_timeout=0.5", RedisStore, 64),
+        ("unix:///run/redis.sock?db=2", RedisStore, 128),
+    ],
+)
+def test_kinds(uri: str, kind: type, mb: int) -> None:
+    """The scheme selects the kind of store, and ``mb`` the memory; nothing is opened yet."""
+    store, max_bytes = open_store(uri)
+    assert type(store) is kind
+    assert max_bytes == mb * 1_000_000
+
+
+def test_options_of_the_client() -> None:
+    """The client of Redis gets the other options of its address, before ``mb`` and after it."""
+    for query in ("socket_timeout=7&mb=9", "mb=9&socket_timeout=7"):
+        store, _ = open_store(f"redis://h/3?{query}")
+        pool = store._redis.connection_pool.connection_kwargs
+        assert (pool["db"], pool["socket_timeout"]) == (3, 7)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "",
+        "memory",
+        "memory:",
+        "memory://elsewhere",
+        "memory://?mb=0",
+        "memory://?mb=much",
+        "memory://?size=5",
+        "mysql://localhost/robots",
+        "redis:",
+        "redis://localhost:port/0",
+        "redis://localhost:0/0",
+        "redis://localhost/robots",
+        "redis://user:pass/word@localhost/0",
+        "redis://localhost?socket_timeout=soon",
+        "redis://[::1",
+        "robots.db",
+        "sqlite://",
+        "sqlite:///",
+        "sqlite:///:memory:",
+        "sqlite:///robots\0.db",
+        "sqlite:///robots.db?timeout=5",
+        "sqlite://robots.db",
+        "unix://",
+    ],
+)
+def test_bad_uris(uri: str) -> None:
+    """Any other address is refused with a sentence that lists the valid forms, and
+    does not repeat possible secrets.
+    """
+    with pytest.raises(ValueError, match=r"^The address of a store must be memory://"):
+        open_store(uri)
+
+
+def test_a_relative_path_stays_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relative path starts at the working directory at the time of opening."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(tmp_path)
+    store, _ = open_store("sqlite:///kept/robots.db")
+    monkeypatch.chdir(elsewhere)
+    store.put("http://example.com", b"data", 0)
+    store.close()
+    assert (tmp_path / "kept" / "robots.db").is_file()
+
+
+def test_a_python_without_the_redis_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says how to install the client, and has no secrets."""
+    for name in ("redis", "redis.exceptions"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(StoreNotInstalled) as raised:
+        open_store("redis://:secret@localhost:6379/0")
+    assert str(raised.value) == (
+        "redis://***@localhost:6379/0: it needs a package that is not installed: "
+        "pip install 'scrapy-rep[redis]'"
+    )
+
+
+def test_a_python_without_sqlite() -> None:
+    """A store in memory needs neither SQLite, which not every Python has, nor the Redis client, nor a
+    reactor.
+    """
+    code = (
+        "import sys;"
+        "names = ['redis', 'sqlite3', 'twisted.internet.reactor'];"
+        "sys.modules.update(dict.fromkeys(names));"
+        "from scrapy_rep.crawl.fetching.store import open_store; open_store('memory://')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,66 @@
+"""Every kind of store keeps the contract."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from scrapy_rep.crawl.fetching.redisstore import RedisStore
+from scrapy_rep.crawl.fetching.sqlitestore import SqliteStore
+from scrapy_rep.tools.storetests import StoreTests
+from tests.crawl.own_store import FolderStore
+from tests.fetching.places import SharedMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from scrapy_rep.crawl.fetching.store import Store
+    from tests.fetching.redis_server import RedisServer
+
+
+class TestSqliteStore(StoreTests):
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path: Path) -> Iterator[None]:
+        self.path = tmp_path / "of" / "its" / "own" / "robots.db"
+        with ExitStack() as self.stack:
+            yield
+
+    def open(self) -> Store:
+        return self.stack.enter_context(closing(SqliteStore(self.path)))
+
+
+class TestRedisStore(StoreTests):
+    @pytest.fixture(autouse=True)
+    def place(self, redis_server: RedisServer) -> Iterator[None]:
+        self.url, self.prefix = redis_server.url, uuid4().hex
+        with ExitStack() as self.stack:
+            yield
+
+    def open(self) -> Store:
+        return self.stack.enter_context(closing(RedisStore(self.url, self.prefix)))
+
+
+class TestSharedMemory(StoreTests):
+    """The store with which other tests replace these two."""
+
+    @pytest.fixture(autouse=True)
+    def place(self) -> None:
+        self.store = SharedMemory()
+
+    def open(self) -> Store:
+        return self.store
+
+
+class TestFolderStore(StoreTests):
+    """The store of one's own in the documentation."""
+
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path: Path) -> None:
+        self.folder = tmp_path
+
+    def open(self) -> Store:
+        return FolderStore(str(self.folder))

@@ -1,0 +1,173 @@
+"""The files in memory, and their bounds."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scrapy_rep import RFC9309
+from scrapy_rep.crawl.fetching.entries import MAX_SIZE
+from scrapy_rep.crawl.fetching.memory import LRU, Memory, parsed_size
+from scrapy_rep.protocol.access.results import AccessResult, robots_of
+from scrapy_rep.protocol.origins import Origin
+from tests.fetching.places import START, entry
+
+if TYPE_CHECKING:
+    from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.protocol.robots import RobotsTxt
+
+HEADERS = (
+    ("content-type", "text/plain; charset=utf-8"),
+    ("cache-control", "max-age=3600"),
+    ("etag", '"5f3-10a8d7"'),
+    ("date", "Fri, 15 Jan 2027 08:00:00 GMT"),
+)
+
+
+KIB_500 = 500 * 1024
+URL = "http://www.host-0.example/a"
+
+
+def parse(entry: Entry) -> tuple[RobotsTxt, None]:
+    return robots_of(entry, RFC9309), None
+
+
+def origin(number: int) -> Origin:
+    return Origin("http", f"www.host-{number}.example", 80)
+
+
+def put(memory: Memory, number: int, body: bytes = b"", **fields: object) -> None:
+    key = origin(number)
+    fields = {"body": body, "headers": HEADERS, **fields, "url": key.robotstxt_url}
+    memory.put(key, entry(**fields), float(number))
+
+
+def test_what_was_not_used_for_longest_goes() -> None:
+    """The least recently used values are displaced first, as many as it takes; get and put count as
+    use. A value over the limit stays until the next one. Replaced and removed ones do not count.
+    """
+    lru: LRU[str] = LRU(10)
+    for name in "abcde":
+        lru.put(name, name, 2)
+    assert lru.get("a") == "a"
+    lru.put("b", "B", 1)
+    assert lru.size == 9
+    lru.put("f", "f", 5)
+    assert [lru.get(name) for name in "abcdef"] == ["a", "B", None, None, "e", "f"]
+    lru.put("g", "g", 11)
+    assert (lru.get("g"), lru.size) == ("g", 11)
+    lru.put("a", "a", 2)
+    assert (lru.get("g"), lru.get("a")) == (None, "a")
+    lru.pop("a")
+    lru.pop("a")
+    assert lru.size == 0
+
+
+BODY = b"User-agent: *\nDisallow: /a\n"
+COPY = AccessResult(url=origin(0).robotstxt_url, status=200, body=BODY)
+
+
+@pytest.mark.parametrize(
+    ("body", "fields", "is_kept"),
+    [
+        (BODY, {}, True),
+        (b"", {"status": 503, "unreachable_since": START - 5, "copy": COPY}, True),
+        (bytes(MAX_SIZE), {}, False),
+        (b"", {"status": 503, "unreachable_since": -5.0}, False),
+    ],
+    ids=["rules", "copy", "too long", "wrong clock"],
+)
+def test_a_file_that_was_not_used_for_long(
+    body: bytes, fields: dict[str, Any], is_kept: bool
+) -> None:
+    """Such a file is parsed again, and the same when it is used again, with the time since which it
+    is known. It is forgotten if it is too long, or has a time that no entry of a store may have.
+    """
+    memory = Memory(100_000, parse)
+    put(memory, 0, body, **fields)
+    first = memory.get(origin(0))
+    assert first is not None
+    assert memory.get(origin(0)) is first
+    for number in range(1, 20):
+        put(memory, number, bytes(1000))
+    again = memory.get(origin(0))
+    assert again is not first
+    if not is_kept:
+        assert again is None
+        return
+    assert (again.entry, again.learned) == (first.entry, first.learned)
+    assert not again.robots.is_allowed(URL, "mybot")
+    assert memory.get(origin(0)) is again
+
+
+def rules(size: int) -> bytes:
+    """A robots.txt of this many bytes with rules as large sites have them."""
+    lines = (
+        f"Disallow: /{name}/{number**5 % 999_983}{end}"
+        for number in range(size // 60 + 1)
+        for name in ("wp-admin", "search", "cart", "node")
+        for end in ("/", "/*", "$", "?id=")
+    )
+    return "\n".join(["User-agent: *", *islice(lines, size // 15)]).encode()[:size]
+
+
+HOSTILE = [
+    b"User-agent: *\n" + b"".join(line % n for n in range(KIB_500 // 16))[:KIB_500]
+    for line in (
+        b"Disallow:/%x\n",
+        b"Allow:/%x*\n",
+        b"Allow:/*%x\n",
+        b"Content-Usage: a=n\n#%x\n",
+    )
+]
+
+
+@pytest.mark.unmeasured
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("bodies", "limit", "count", "kept"),
+    [
+        ([b""], 300_000, 1_000, None),
+        ([rules(3_000)], 300_000, 300, None),
+        # A twentieth of 128 MB, and of 100,000 hosts. The median of the files of 2,143 large sites
+        # has 552 bytes.
+        ([rules(552)], 6_400_000, 5_000, 5_000),
+        ([rules(KIB_500), *HOSTILE], 6_400_000, 200, None),
+    ],
+    ids=["empty", "long", "ordinary", "longest"],
+)
+def test_bytes_are_true(
+    bodies: list[bytes], limit: int, count: int, kept: int | None
+) -> None:
+    """The memory that Python takes is less than the counted bytes, which stay within the limit and
+    what one file takes, whatever the files are: also once they have decided about pages.
+    """
+    most = max(map(parsed_size, bodies)) if len(bodies) > 1 else 0
+    memory = Memory(10**6, parse)
+    put(memory, 0)
+    memory.get(origin(0)).robots.usage(URL, "mybot")  # It imports what it needs.
+    gc.collect()
+    tracemalloc.start()
+    try:
+        memory = Memory(limit, parse)
+        for number in range(count):
+            put(memory, number, bodies[number % len(bodies)])
+            robots = memory.get(origin(number)).robots
+            # An index takes long to make.
+            for path in ("first", "second") if number < 5 or len(bodies) == 1 else ():
+                url = f"http://www.host-{number}.example/{path}"
+                robots.is_allowed(url, "mybot")
+                robots.usage(url, "mybot")
+            assert memory.size <= limit + most
+        del robots
+        gc.collect()
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert taken <= memory.size
+    found = sum(memory.get(origin(number)) is not None for number in range(count))
+    assert found == kept or (kept is None and 0 < found < count)

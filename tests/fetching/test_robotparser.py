@@ -1,0 +1,47 @@
+"""This package's parser under Scrapy's own robots.txt middleware."""
+
+from __future__ import annotations
+
+import pytest
+
+from scrapy_rep.crawl.fetching.robotparser import RobotParser
+from tests.fakes import fake_crawler
+
+BODY = b"User-agent: mybot\nCrawl-delay: 2.5\nDisallow: /private/\n"
+
+
+@pytest.mark.parametrize(
+    "agent", ["mybot", b"mybot", "mybot/1.0 (+https://example.com)", "MyBot"]
+)
+def test_agent_in_any_form(agent: str | bytes) -> None:
+    """The user agent may be a product token or a whole header, as text or bytes."""
+    parser = RobotParser.from_crawler(None, BODY)
+    assert not parser.allowed("http://example.com/private/", agent)
+    assert not parser.allowed(b"http://example.com/private/", agent)
+    assert parser.allowed("http://example.com/", agent)
+    assert parser.crawl_delay(agent) == 2.5
+
+
+def test_the_settings_choose_the_dialect() -> None:
+    """REP_DIALECT also holds under Scrapy's own middleware."""
+    body = b"User-agent: *\nDisallow: /\nAllow: /dir/index.html\nCrawl-delay: 1\n"
+    url = "http://example.com/dir/"
+    parser = RobotParser.from_crawler(fake_crawler(), body)
+    google = RobotParser.from_crawler(fake_crawler({"REP_DIALECT": "google"}), body)
+    assert not parser.allowed(url, "mybot")
+    assert google.allowed(url, "mybot")
+    assert (parser.crawl_delay("mybot"), google.crawl_delay("mybot")) == (1, None)
+
+
+def test_it_judges_as_the_gate_does() -> None:
+    """URLs are normalised under Scrapy's own middleware as under this package's, so that
+    dot segments and escapes do not bypass a rule.
+    """
+    parser = RobotParser.from_crawler(fake_crawler(), BODY)
+    assert not parser.allowed("http://example.com/a/../private/", "mybot")
+    assert parser.allowed("http://example.com/private/../a", "other")
+    reactorless = fake_crawler({"DOWNLOAD_HANDLERS": {"http": "x.aiohttp"}})
+    body = b"User-agent: *\nDisallow: /a&b\n"
+    for crawler, allowed in ((fake_crawler(), True), (reactorless, False)):
+        parser = RobotParser.from_crawler(crawler, body)
+        assert parser.allowed("http://example.com/a%26b", "mybot") is allowed

@@ -1,0 +1,96 @@
+"""Which responses are documents, on which indexing rules act, by their media type and body."""
+
+from __future__ import annotations
+
+import pytest
+from scrapy.http import HtmlResponse, JsonResponse, Response, TextResponse, XmlResponse
+
+from scrapy_rep.crawl.pages.documents import has_document
+from scrapy_rep.protocol.indexing.documents import is_document
+
+pytestmark = pytest.mark.newest
+
+DOCUMENTS = [
+    "text/html", "application/xhtml+xml", "text/plain", "application/pdf", "image/png",
+    "application/msword", "application/vnd.ms-excel.sheet.macroenabled.12", "audio/mpeg",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document", "video/mp4",
+    "application/vnd.oasis.opendocument.text", "application/epub+zip", "image/svg+xml",
+]  # fmt: skip
+DATA = [
+    "", "application/json", "application/ld+json", "application/geo+json", "application/xml",
+    "text/xml", "application/rss+xml", "application/atom+xml", "application/javascript",
+    "text/javascript", "text/css", "text/csv", "application/octet-stream", "application/zip",
+    "application/gzip", "application/vnd.ms-fontobject", "font/woff2", "text/htm", "html",
+]  # fmt: skip
+XML = b'<?xml version="1.0"?>\n'
+URL = "http://example.com/page"
+
+
+def test_media_types() -> None:
+    """Pages, texts, PDF, office files, images, sounds and videos are documents. JSON, XML, feeds,
+    scripts, style sheets, archives and unknown types are data.
+    """
+    assert [each for each in DOCUMENTS + DATA if is_document(each)] == DOCUMENTS
+    # A type that a server has to choose counts whatever the body is.
+    assert is_document("application/pdf", b"{}")
+    assert is_document("application/xhtml+xml", XML + b"<x:html/>")
+
+
+@pytest.mark.parametrize(
+    ("body", "is_data"),
+    [
+        (b'{"a": 1}', True),
+        (b'\xef\xbb\xbf\r\n [{"a": "<html>"}] \n', True),
+        (b"{ a page of a shop with braces", False),
+        (b"[Chorus] A song", False),
+        (b"0", False),
+        (b"", False),
+        (b"<p>{}</p>", False),
+        (XML + b"<urlset><url></url></urlset>", True),
+        (XML + b'<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0"><html>', False),
+        (XML + b"<!-- a comment --><HTML lang=en>", False),
+        (b"<html><?xml version='1.0'?></html>", False),
+        (b"{" + b" " * 1_000_000 + b"}", True),
+        (b"[" * 1_000_000, False),
+        # Of a page that begins with white space, not all of it is skipped for each item.
+        (b" " * 1_000_000 + b"{}", False),
+    ],
+)
+@pytest.mark.parametrize("media_type", ["text/html", "text/plain"])
+def test_what_servers_take_for_a_page(
+    media_type: str, body: bytes, is_data: bool
+) -> None:
+    """A body that begins and ends as JSON, or begins as XML and is no XHTML, is data, although
+    its server calls it a page or a text.
+    """
+    assert is_document(media_type, body) is not is_data
+
+
+@pytest.mark.parametrize(
+    ("response_class", "content_type", "url", "expected"),
+    [
+        (HtmlResponse, None, URL, True),
+        (TextResponse, None, URL, True),
+        (XmlResponse, None, URL, False),
+        (JsonResponse, None, URL, False),
+        (Response, None, URL, False),
+        (HtmlResponse, "html", URL, True),
+        (Response, "IMAGE/PNG; q=1", URL, True),
+        (Response, "text/html, text/html", URL, True),
+        (HtmlResponse, "application/json", URL, False),
+        (TextResponse, "application/octet-stream", URL, False),
+        (Response, b"\xff/\xff", URL, False),
+        (TextResponse, "text/plain", "http://example.com/a.txt", True),
+        # A robots.txt that says nofollow leads to its sitemaps nevertheless.
+        (TextResponse, "text/plain", "http://example.com/robots.txt", False),
+        (TextResponse, "text/plain", "http://example.com:80/robots.txt", False),
+    ],
+)
+def test_the_type_and_the_class(
+    response_class: type[Response], content_type: str | None, url: str, expected: bool
+) -> None:
+    """The Content-Type decides; without one, what Scrapy took the response for. A robots.txt is no
+    document.
+    """
+    headers = {"Content-Type": content_type} if content_type else {}
+    assert has_document(response_class(url, headers=headers)) is expected

@@ -1,0 +1,598 @@
+"""What a crawl does with the items, links and files of responses that state indexing rules or usage
+preferences: the downloader middleware that reads these, and the spider middleware that drops items
+and links, with fake responses.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import make_dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import attrs
+import pytest
+from scrapy import Field, FormRequest, Item, Request, Spider, signals
+from scrapy.exceptions import DropItem, IgnoreRequest, NotConfigured
+from scrapy.http import HtmlResponse, Response, TextResponse
+from scrapy.http.request import NO_CALLBACK
+from scrapy.logformatter import LogFormatter
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import Deferred
+
+from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
+from scrapy_rep.crawl.pages.links import Links
+from scrapy_rep.crawl.pages.output import IndexingGateMiddleware
+from scrapy_rep.crawl.pages.responses import IndexingMiddleware
+from scrapy_rep.exceptions import FileDenied, ItemDenied, UsageDenied
+from scrapy_rep.protocol.indexing.metatags import MAX_PAGE
+from tests.fakes import coroutine_test, fake_crawler, records
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+URL = "http://example.com/page"
+OTHER = "http://example.com/other"
+IMAGE = "http://example.com/image.png"
+LINK = b'<a rel=ugc href="/other">'
+NOINDEX_TAG = b'<meta name="robots" content="noindex">'
+IN_UTF_16 = NOINDEX_TAG.decode().encode("utf-16-le")
+PAST, FUTURE = (f"unavailable_after: {year}-01-01" for year in (1999, 2999))
+PDF, JSON = "application/pdf", "application/json"
+CLASSES = {"text/html": HtmlResponse, "text/plain": TextResponse}
+
+IGNORE, ANNOTATE = {"REP_NOINDEX": "ignore"}, {"REP_NOINDEX": "annotate"}
+FOR_TRAINING, FOR_SEARCH = ({"REP_PURPOSES": [each]} for each in ("train-ai", "search"))
+UNKNOWN_IS_NO = {**FOR_SEARCH, "REP_USAGE_UNKNOWN": "deny"}
+FOR_BOTH = {"REP_PURPOSES": ["search", "train-ai"], "REP_USAGE": "annotate"}
+ITEMS, LINKS = (f"its {name}, which must not be" for name in ("items", "links"))
+EXEMPT = {"dont_obey_noindex": True}
+
+IMAGES = SimpleNamespace(images_urls_field="image_urls")
+"""An ImagesPipeline."""
+
+
+class OfParse(Spider):
+    """The spider of ``scrapy parse``."""
+
+    def start(self) -> Any: ...
+
+    start.__module__ = "scrapy.commands.parse"
+
+
+class Crawl:
+    """A crawl with both middlewares and these *pipelines*."""
+
+    def __init__(self, *pipelines: object, **settings: Any) -> None:
+        self.crawler = fake_crawler({"USER_AGENT": "mybot", **settings})
+        engine: Any = self.crawler.engine
+        itemproc = SimpleNamespace(middlewares=pipelines)
+        engine.scraper = SimpleNamespace(itemproc=itemproc)
+        self.reader = IndexingMiddleware.from_crawler(self.crawler)
+        self.gate = IndexingGateMiddleware.from_crawler(self.crawler)
+        self.seen = records(self.crawler)
+
+    def receive(self, response: Response, **meta: Any) -> Response:
+        """Read *response* to a request with *meta*, as the downloader does."""
+        response.request = Request(URL, meta=meta, headers={"User-Agent": "mybot"})
+        return self.reader.process_response(response.request, response)
+
+    def kept(self, response: Response, *made: Any) -> list[Any]:
+        """Return what passes of the items and requests that a callback has *made*."""
+        return list(self.gate.process_spider_output(response, made))
+
+    def count(self, stat: str) -> int | None:
+        found: int | None = self.crawler.stats.get_value(stat)
+        return found
+
+
+def page(*tags: str, body: bytes = b"", content_type: str = "text/html") -> Response:
+    """Return a page, or another response, with these values of X-Robots-Tag."""
+    response_class = CLASSES.get(content_type.partition(";")[0], Response)
+    headers = {"Content-Type": content_type, "X-Robots-Tag": list(tags)}
+    return response_class(URL, body=body, headers=headers)
+
+
+# What is read.
+
+
+@pytest.mark.parametrize(
+    ("response", "settings", "flags"),
+    [
+        (page(), {}, []),
+        (page("nofollow", body=NOINDEX_TAG), {}, ["noindex", "nofollow"]),
+        # Only HTML has meta tags; it is in the encoding that its header declares.
+        (page("nofollow", body=NOINDEX_TAG, content_type="text/plain"), {}, ["nofollow"]),
+        (page("nofollow", body=NOINDEX_TAG, content_type=PDF), {}, ["nofollow"]),
+        (page(body=IN_UTF_16, content_type="text/html; charset=utf-16le"), {}, ["noindex"]),
+        # The statements count that are for everyone, or for a product token of the crawl.
+        (page("mybot: noindex", "other: nofollow"), {}, ["noindex"]),
+        (
+            page("mybot: noindex", "searcher: nofollow"),
+            {"ROBOTSTXT_USER_AGENT": "searcher"},
+            ["nofollow"],
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_spider_can_read(
+    response: Response, settings: dict[str, Any], flags: list[str]
+) -> None:
+    """``response.meta["rep_indexing"]`` has the rules of the header and the meta tags of every
+    response, and ``response.flags`` sums them up.
+    """
+    assert Crawl(**settings).receive(response).flags == flags
+    rules = response.meta["rep_indexing"]
+    found = {"noindex": rules.index, "nofollow": rules.follow}
+    assert [name for name, is_allowed in found.items() if not is_allowed] == flags
+
+
+def test_a_page_that_is_too_long() -> None:
+    """Pages that are too long to be read to their end are counted in the stats."""
+    crawl = Crawl()
+    for size in (MAX_PAGE, MAX_PAGE + 1):
+        crawl.receive(page(body=b" " * size))
+    assert crawl.count("rep/page/too_long") == 1
+
+
+def test_the_requests_of_the_package_are_not_read() -> None:
+    """A robots.txt that the package fetches is not read as a page."""
+    response = Crawl().reader.process_response(RobotsTxtRequest(URL), page("noindex"))
+    assert response.flags == []
+
+
+# What a crawl drops.
+
+
+@pytest.mark.parametrize(
+    ("tag", "settings", "meta", "dropped"),
+    [
+        ("all", {}, {}, ""),
+        ("max-snippet: 20", {}, {}, ""),
+        ("noindex", {}, {}, "items: noindex"),
+        ("nofollow", {}, {}, "links: nofollow"),
+        ("mybot: NONE", {}, {}, "items: noindex, links: nofollow"),
+        (PAST, {}, {}, "items: unavailable_after"),
+        (FUTURE, {}, {}, ""),
+        ("noimageindex", {}, {}, "images: noimageindex"),
+        # The user overrides the page, by a setting or in the meta of its request.
+        ("noindex, noimageindex", IGNORE, {}, ""),
+        ("noindex, noimageindex", ANNOTATE, {}, ""),
+        ("none", {"REP_NOFOLLOW": "ignore"}, {}, "items: noindex"),
+        ("none, noimageindex", {}, EXEMPT, "links: nofollow"),
+        # Its link has a value of REP_REL, or one that the dialect names.
+        ("all", {"REP_REL": ["UGC"]}, {}, "links: nofollow"),
+        ("all", {"REP_REL": ["sponsored"]}, {}, ""),
+        ("all", {"REP_DIALECT": "google"}, {}, "links: nofollow"),
+        ("all", {"REP_DIALECT": "google", "REP_REL": []}, {}, ""),
+        # The crawl has purposes.
+        ("noai", FOR_TRAINING, {}, "items: train-ai"),
+        ("noai", FOR_SEARCH, {}, ""),
+        ("noai", {**FOR_TRAINING, "REP_USAGE": "annotate"}, {}, ""),
+        ("noai", {**FOR_TRAINING, "REP_USAGE": "ignore"}, {}, ""),
+        ("noimageai", FOR_TRAINING, {}, "images: train-ai"),
+        ("noindex, noai", FOR_TRAINING, {}, "items: noindex"),
+        ("all", UNKNOWN_IS_NO, {}, "items: search"),
+    ],
+)
+def test_what_a_crawl_drops(
+    tag: str, settings: dict[str, Any], meta: dict[str, Any], dropped: str
+) -> None:
+    """What a page states, and the settings, decide whether an item passes, with its images, and
+    whether a link does. The reason is recorded.
+    """
+    crawl = Crawl(IMAGES, **settings)
+    response = crawl.receive(page(tag, body=LINK), **meta)
+    item, link = {"image_urls": [IMAGE]}, Request(OTHER)
+    kept = crawl.kept(response, item, link)
+    withheld = []
+    if item not in kept:
+        withheld.append("items")
+    elif not item["image_urls"]:
+        withheld.append("images")
+    if link not in kept:
+        withheld.append("links")
+    reasons = [each.reason for each in crawl.seen if each.verdict == "dropped"]
+    found = zip(withheld, reasons, strict=True)
+    assert ", ".join(f"{what}: {reason}" for what, reason in found) == dropped
+
+
+@pytest.mark.parametrize(
+    ("tag", "settings", "said"),
+    [
+        ("none", {"REP_NOFOLLOW": "ignore", "REP_NOINDEX": "annotate"}, ""),
+        ("noindex", {}, f"{ITEMS} indexed: noindex (header)"),
+        ("nofollow", {}, f"{LINKS} followed: nofollow (header)"),
+        ("all", {"REP_REL": ["ugc", "sponsored"]}, "links with rel=sponsored, ugc"),
+        (
+            "noindex",
+            {"REP_REL": ["ugc"]},
+            f"{ITEMS} indexed: noindex (header); links with rel=ugc",
+        ),
+        ("noimageindex", {}, f"the images of {ITEMS} indexed: noimageindex (header)"),
+        ("noai", FOR_TRAINING, f"{ITEMS} used for train-ai: noai (header)"),
+        ("all", UNKNOWN_IS_NO, f"{ITEMS} used for search: nothing is stated"),
+    ],
+)
+def test_what_scrapy_parse_says(
+    caplog: pytest.LogCaptureFixture, tag: str, settings: dict[str, Any], said: str
+) -> None:
+    """``scrapy parse`` drops nothing. It warns of what a crawl would drop, and says why."""
+    crawl = Crawl(**settings)
+    crawl.crawler.spider = OfParse.from_crawler(crawl.crawler, "fake")
+    crawl.receive(page(tag))
+    start = f"scrapy parse shows all items and links of {URL}, but a crawl would drop "
+    assert caplog.messages == ([start + said] if said else [])
+
+
+class Silent(LogFormatter):
+    """A log formatter that logs no dropped items."""
+
+    def dropped(self, *args: Any, **kwargs: Any) -> Any:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("tag", "settings", "formatter", "denied"),
+    [
+        ("noindex", {}, LogFormatter, ItemDenied),
+        ("noai", FOR_TRAINING, LogFormatter, UsageDenied),
+        ("noindex", {}, Silent, ItemDenied),
+    ],
+)
+@coroutine_test
+async def test_a_dropped_item(
+    caplog: pytest.LogCaptureFixture,
+    tag: str,
+    settings: dict[str, Any],
+    formatter: type[LogFormatter],
+    denied: type[DropItem],
+) -> None:
+    """An item is dropped as pipelines drop it: with the signal ``item_dropped``, an exception that
+    has the decision, and a line of the project's log formatter.
+    """
+    crawl = Crawl(**settings)
+    crawl.crawler.logformatter = formatter()
+    dropped: Deferred[Any] = Deferred()
+
+    def receive(item: Any, response: Any, exception: DropItem) -> None:
+        dropped.callback((item, response, exception))
+
+    crawl.crawler.signals.connect(receive, signals.item_dropped)
+    response, item = crawl.receive(page(tag)), {"a": 1}
+    assert crawl.kept(response, item) == []
+    *rest, error = await maybe_deferred_to_future(dropped)
+    assert rest == [item, response]
+    assert type(error) is denied
+    assert [error.record] == crawl.seen
+    assert str(error).startswith(f"{URL} must not be ")
+    is_logged = any(f"Dropped: {error}" in line for line in caplog.messages)
+    assert is_logged is (formatter is LogFormatter)
+
+
+# Links.
+
+
+@pytest.mark.parametrize(
+    ("tag", "why", "layer"),
+    [("nofollow", "nofollow (header)", "header"), ("all", "rel=ugc", "rel")],
+)
+def test_a_dropped_link(
+    caplog: pytest.LogCaptureFixture, tag: str, why: str, layer: str
+) -> None:
+    """The log and the record of a dropped request have the page, and the statement of the page or
+    the rel of the link.
+    """
+    caplog.set_level("DEBUG")
+    crawl = Crawl(REP_REL=["ugc"])
+    response = crawl.receive(page(tag, body=LINK))
+    assert crawl.kept(response, Request(OTHER)) == []
+    (record,) = crawl.seen
+    assert (record.url, record.page, record.layer) == (OTHER, URL, layer)
+    line = f"Dropped <GET {OTHER}>: its link on <200 {URL}> must not be followed: {why}"
+    assert line in caplog.messages
+
+
+@pytest.mark.parametrize("tag", ["nofollow", "all"])
+def test_requests_that_may_be_sent_nevertheless(tag: str) -> None:
+    """A request with ``dont_obey_nofollow`` passes; so does that of the page itself, or one for its
+    URL, as a retry: it follows no link.
+    """
+    crawl = Crawl(REP_REL=["ugc"])
+    body = LINK + f'<a rel=ugc href="{URL}">'.encode()
+    response = crawl.receive(page(tag, body=body))
+    exempt = Request(OTHER, meta={"dont_obey_nofollow": True})
+    passing = [exempt, response.request, Request(URL, dont_filter=True)]
+    assert crawl.kept(response, *passing, Request(OTHER)) == passing
+
+
+@pytest.mark.parametrize("response", [page("nofollow", body=LINK), page(body=LINK)])
+def test_requests_that_follow_no_link(response: Response) -> None:
+    """Only a GET follows a link, and only if the page has one to its URL."""
+    crawl = Crawl(REP_REL=["ugc"])
+    passing = [
+        FormRequest(OTHER, formdata={"user": "me"}),
+        FormRequest(OTHER),
+        Request(OTHER, method="HEAD"),
+        Request(OTHER, body=b"{}"),
+        Request(f"{OTHER}?page=1"),
+    ]
+    linked = [Request(OTHER), FormRequest(f"{OTHER}#a", method="GET")]
+    response = crawl.receive(response)
+    assert crawl.kept(response, *passing, *linked) == [passing[0], *passing[2:]]
+
+
+def test_a_page_with_too_many_links() -> None:
+    """If a page that says nofollow has too many links to read them, each GET counts as one of them."""
+    crawl = Crawl()
+    links = b"".join(b'<a href="/%d">' % number for number in range(30_000))
+    response = crawl.receive(page("nofollow", body=links))
+    form = FormRequest(OTHER, formdata={"user": "me"})
+    assert crawl.kept(response, Request(OTHER), form) == [form]
+
+
+def test_links_are_read_for_requests_only() -> None:
+    """The links of a page are not read for its items, nor for forms."""
+    crawl = Crawl()
+    with patch.object(Links, "of") as read:
+        response = crawl.receive(page("nofollow", body=LINK))
+        made = [{}, FormRequest(OTHER, formdata={"a": "b"})]
+        assert crawl.kept(response, *made) == made
+    assert not read.called
+
+
+@coroutine_test
+async def test_rules_are_not_handed_on() -> None:
+    """A spider that copies the meta of its response does not copy what the page states. So it is
+    with asynchronous callbacks, whose items are dropped, too.
+    """
+    crawl = Crawl()
+    response = crawl.receive(page("noindex"))
+
+    async def made() -> AsyncIterator[Any]:
+        yield {"a": 1}
+        yield Request(OTHER, meta=dict(response.meta))
+
+    found = [
+        each async for each in crawl.gate.process_spider_output_async(response, made())
+    ]
+    found += crawl.kept(response, Request(OTHER, meta=dict(response.meta)))
+    assert [each.url for each in found] == [OTHER, OTHER]
+    assert all(not each.meta.keys() & {"rep_indexing", "rep_usage"} for each in found)
+
+
+@pytest.mark.parametrize("request_", [None, Request(URL)])
+def test_responses_that_were_not_read(request_: Request | None) -> None:
+    """Items and links of responses that did not pass through the downloader middleware pass."""
+    made = [{"a": 1}, Request(OTHER)]
+    assert Crawl().kept(HtmlResponse(URL, request=request_), *made) == made
+
+
+def test_nothing_to_do() -> None:
+    """If the settings ignore all rules, the spider middleware is disabled."""
+    no_rules = {**IGNORE, "REP_NOFOLLOW": "ignore"}
+    with pytest.raises(NotConfigured):
+        Crawl(**no_rules, REP_USAGE="ignore")
+    assert Crawl(**no_rules, REP_USAGE="ignore", REP_REL=["ugc"])
+    assert Crawl(**no_rules)
+
+
+# What items say.
+
+
+@pytest.mark.parametrize(
+    ("response", "settings", "meta", "says"),
+    [
+        # Until when it may be indexed, unless the user overrides that.
+        (page(FUTURE), {}, {}, {"unavailable_after": "2999-01-01T00:00:00Z"}),
+        (page(FUTURE), {}, EXEMPT, {}),
+        (page(FUTURE), IGNORE, {}, {}),
+        # With "annotate", all rules of its page, also if that is data.
+        (page(), ANNOTATE, {}, {"index": True, "follow": True}),
+        (page("noindex, max-snippet: 2"), ANNOTATE, {}, {"index": False, "max_snippet": 2}),
+        (page("noimageindex"), ANNOTATE, {}, {"index": True, "image_index": False}),
+        (page(FUTURE), ANNOTATE, {}, {"unavailable_after": "2999-01-01T00:00:00Z"}),
+        (page("none", content_type=JSON), ANNOTATE, {}, {"index": False}),
+        (page("none, noimageindex", content_type=JSON), {}, {}, {}),
+    ],
+)  # fmt: skip
+def test_what_items_say(
+    response: Response,
+    settings: dict[str, Any],
+    meta: dict[str, Any],
+    says: dict[str, Any],
+) -> None:
+    """An item says until when it may be indexed, and with REP_NOINDEX = "annotate" all rules of its
+    page, which drop nothing then. What its field has already stays. The rules of data drop nothing.
+    """
+    crawl = Crawl(IMAGES, **settings, REP_ITEM_FIELD="rules")
+    item = {"rules": {"own": 1}, "image_urls": [IMAGE]}
+    made = [item, Request(OTHER)]
+    assert crawl.kept(crawl.receive(response, **meta), *made) == made
+    assert item["image_urls"] == [IMAGE]
+    assert item["rules"].items() >= {"own": 1, **says}.items()
+    assert (len(item["rules"]) > 1) is bool(says)
+    noted = [(each.verdict, each.reason) for each in crawl.seen]
+    assert noted == [("annotated", "noindex")] * (says.get("index") is False)
+    is_expiring = "unavailable_after" in says
+    assert crawl.count("rep/noindex/annotated") == (1 if says else None)
+    assert crawl.count("rep/noindex/expiring") == (1 if is_expiring else None)
+
+
+@pytest.mark.parametrize(
+    ("tag", "of_page", "of_images"),
+    [("noai", False, False), ("all", True, True), ("noimageai", True, False)],
+)
+def test_for_what_items_may_be_used(tag: str, of_page: bool, of_images: bool) -> None:
+    """With REP_USAGE = "annotate", an item has the answer for each purpose, and for images where that
+    differs.
+    """
+    crawl = Crawl(**FOR_BOTH)
+    (item,) = crawl.kept(crawl.receive(page(tag)), {})
+    says = {"usage": {"search": True, "train-ai": of_page}}
+    if of_images != of_page:
+        says["usage_of_images"] = {"search": True, "train-ai": of_images}
+    assert item["robots"] == says
+    noted = [(each.verdict, each.reason) for each in crawl.seen]
+    assert noted == [("annotated", "train-ai")] * (not of_page)
+    assert crawl.count("rep/usage/annotated") == 1
+
+
+def pydantic_model() -> Any:
+    pydantic = pytest.importorskip("pydantic")
+    return pydantic.create_model("Model", robots=(dict | None, None))()
+
+
+FIELD = [("robots", Any, None)]
+
+
+@pytest.mark.parametrize(
+    ("make", "is_annotated"),
+    [
+        (dict, True),
+        (type("WithField", (Item,), {"robots": Field()}), True),
+        (type("WithoutField", (Item,), {"a": Field()}), False),
+        (make_dataclass("DataWithField", FIELD), True),
+        (make_dataclass("DataWithoutField", []), False),
+        (make_dataclass("FrozenData", FIELD, frozen=True), False),
+        (attrs.make_class("Attrs", {"robots": attrs.field(default=None)}), True),
+        (pydantic_model, True),
+    ],
+)
+def test_item_types(make: Any, is_annotated: bool) -> None:
+    """Every item type that has the field gets the rules, unless its items cannot be changed. Items
+    without the field pass unchanged.
+    """
+    crawl, item = Crawl(**ANNOTATE), make()
+    (found,) = crawl.kept(crawl.receive(page("noindex")), item)
+    assert found is item
+    if is_annotated:
+        rules = item["robots"] if isinstance(item, (dict, Item)) else item.robots
+        assert rules["index"] is False
+    name = "annotated" if is_annotated else "not_annotated"
+    assert crawl.count(f"rep/noindex/{name}") == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "tag", "warns"),
+    [
+        (ANNOTATE, "all", True),
+        ({**FOR_TRAINING, "REP_USAGE": "annotate"}, "noai", True),
+        ({}, FUTURE, False),
+    ],
+)
+def test_items_without_the_field(
+    caplog: pytest.LogCaptureFixture, settings: dict[str, Any], tag: str, warns: bool
+) -> None:
+    """One warning names the class of the items that cannot say what they were to say, the field,
+    and the setting; later items are counted only.
+    """
+    crawl = Crawl(**settings, REP_ITEM_FIELD="rules")
+    response = crawl.receive(page(tag))
+    without = make_dataclass("WithoutField", [])
+    crawl.kept(response, without(), {}, without())
+    assert len(caplog.messages) == warns
+    for line in caplog.messages:
+        assert "WithoutField has no field 'rules'" in line
+        assert "REP_ITEM_FIELD" in line
+    assert crawl.count("rep/noindex/not_annotated") == 2
+
+
+class Anything:
+    """An object that is no item for Scrapy."""
+
+
+@pytest.mark.parametrize(
+    ("item", "pipelines"),
+    [
+        ({"image_urls": None}, [IMAGES]),
+        ({"images": [IMAGE]}, [IMAGES]),
+        (None, [IMAGES]),
+        (Anything(), [IMAGES]),
+        ({"image_urls": [IMAGE]}, []),
+    ],
+)
+def test_items_without_images(item: Any, pipelines: list[Any]) -> None:
+    """On a page with noimageindex, an item that names no image for an ImagesPipeline of the crawl
+    is left as it is, whatever it is.
+    """
+    crawl, before = Crawl(*pipelines), copy(item)
+    (found,) = crawl.kept(crawl.receive(page("noimageindex")), item)
+    assert found is item
+    assert found == before or isinstance(item, Anything)
+    assert crawl.seen == []
+
+
+# Files for media pipelines.
+
+TAG = "X-Robots-Tag"
+NO_TRAINING = {"Content-Usage": "train-ai=n"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "settings", "meta", "refused"),
+    [
+        ({TAG: "noindex", "Content-Type": PDF}, {}, {}, "noindex"),
+        ({TAG: "noindex"}, {}, EXEMPT, None),
+        ({TAG: "noindex"}, ANNOTATE, {}, None),
+        ({TAG: "noindex"}, IGNORE, {}, None),
+        ({TAG: "noindex", "Content-Type": "text/xml"}, {}, {}, None),
+        ({TAG: "noimageindex"}, {}, {}, "noimageindex"),
+        ({TAG: "noimageindex", "Content-Type": PDF}, {}, {}, None),
+        (NO_TRAINING, FOR_TRAINING, {}, "train-ai"),
+        (NO_TRAINING, FOR_SEARCH, {}, None),
+        (NO_TRAINING, {}, {}, None),
+        (NO_TRAINING, {**FOR_TRAINING, "REP_USAGE": "annotate"}, {}, None),
+        ({"tdm-reservation": "1"}, {"REP_PURPOSES": ["search", "tdm"]}, {}, "tdm"),
+        ({TAG: "noimageai"}, FOR_TRAINING, {}, "train-ai"),
+        ({TAG: "noimageai", "Content-Type": PDF}, FOR_TRAINING, {}, None),
+        ({}, UNKNOWN_IS_NO, {}, "search"),
+    ],
+)
+def test_files_for_pipelines(
+    fields: dict[str, str],
+    settings: dict[str, Any],
+    meta: dict[str, Any],
+    refused: str | None,
+) -> None:
+    """A media pipeline does not get a file whose own headers say noindex, an image that says
+    noimageindex, nor a file that must not serve a purpose of the crawl. Spiders get them.
+    """
+    crawl = Crawl(**settings)
+    response = Response(URL, headers={"Content-Type": "image/png", **fields})
+    assert crawl.receive(response) is response
+    request = Request(URL, callback=NO_CALLBACK, meta=meta)
+    if refused is None:
+        assert crawl.reader.process_response(request, response) is response
+        assert crawl.seen == []
+        return
+    with pytest.raises(FileDenied) as caught:
+        crawl.reader.process_response(request, response)
+    assert isinstance(caught.value, IgnoreRequest)
+    (record,) = crawl.seen
+    assert record is caught.value.record
+    assert (record.reason, record.verdict, record.url) == (refused, "dropped", URL)
+    kind = "noindex" if refused.startswith("no") else "usage"
+    assert (record.layer == "usage") is (kind == "usage")
+    assert crawl.count(f"rep/{kind}/media/{refused}") == 1
+
+
+@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize(("tag", "settings"), [("noindex", {}), ("noai", FOR_TRAINING)])
+def test_pages_that_a_callback_awaits(
+    tag: str, settings: dict[str, Any], moved: bool
+) -> None:
+    """A page that a callback or a component downloads itself is no file, unless a media pipeline asks
+    for it, also after a redirect.
+    """
+    pipeline = SimpleNamespace(spiderinfo=SimpleNamespace(downloading=set()))
+    crawl = Crawl(IMAGES, pipeline, **settings)
+    meta = {"redirect_urls": [URL]} if moved else {}
+    request = Request(OTHER if moved else URL, callback=NO_CALLBACK, meta=meta)
+    response = page(tag)
+    assert crawl.reader.process_response(request, response) is response
+    assert crawl.seen == []
+    fingerprinter = crawl.crawler.request_fingerprinter
+    pipeline.spiderinfo.downloading.add(fingerprinter.fingerprint(Request(URL)))
+    with pytest.raises(FileDenied):
+        crawl.reader.process_response(request, response)

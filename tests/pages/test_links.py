@@ -1,0 +1,95 @@
+"""Links of a page that its author marks with rel values such as nofollow."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from scrapy.http import HtmlResponse, Response, TextResponse
+from w3lib.url import canonicalize_url
+
+from scrapy_rep.crawl.pages.links import Links, only_marked
+
+RELS = frozenset({"nofollow", "ugc"})
+PAGE = "http://example.com/dir/page"
+X = "http://example.com/x"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        # Each URL comes with the rel of its first link, as written.
+        ('<a rel="UGC x" href="/x"><a rel="nofollow" href="/x">', {X: "UGC x"}),
+        # A value counts in any case, among others, separated by white space or commas.
+        ('<a rel="NoFollow" href="/x">', {X: "NoFollow"}),
+        ('<a rel="external nofollow" href="/x">', {X: "external nofollow"}),
+        ('<a rel="nofollow, noopener" href="/x">', {X: "nofollow, noopener"}),
+        ('<a rel="ugc,external" href="/x">', {X: "ugc,external"}),
+        ('<a rel="\n ugc\t" href="/x">', {X: "\n ugc\t"}),
+        # Other values mark nothing, also if they contain one that counts.
+        ('<a rel="" href="/x"> nofollow', {}),
+        ('<a rel="follow" href="/x"> nofollow', {}),
+        ('<a rel="nofollowed" href="/x">', {}),
+        ('<a rel="no-follow" href="/x"> nofollow', {}),
+        ('<a rel="sponsored" href="/x"> nofollow', {}),
+        # All links to a URL must be marked, also those that differ from it in the fragment
+        # or in the order of the query.
+        ('<a rel=ugc href="/x"><a href="/x">', {}),
+        ('<a href="/x"><a rel=ugc href="/x">', {}),
+        ('<area rel=ugc href="/x"><a href="/x">', {}),
+        ('<a rel=ugc href="/x#a"><a href="/x#b">', {}),
+        ('<a href="/u?b=2&a=1"><a rel=ugc href="/u?a=1&b=2">', {}),
+        # What is a link.
+        ('<area rel=ugc href="/x">', {X: "ugc"}),
+        ('<link rel=nofollow href="/x">', {}),
+        ('<a rel=ugc href="x">', {"http://example.com/dir/x": "ugc"}),
+        ('<base href="http://b.example/b/"><a rel=ugc href="x">', {"http://b.example/b/x": "ugc"}),
+        ('<a rel=ugc href=" ../x ">', {X: "ugc"}),
+        ('<a rel=ugc href="">', {PAGE: "ugc"}),
+        ('<a rel=ugc href="http://[">', {}),
+        ("<a rel=ugc>nofollow", {}),
+    ],
+)  # fmt: skip
+def test_only_through_marked_links(body: str, expected: dict[str, str]) -> None:
+    """The URLs of a page that are reached through marked links only."""
+    assert only_marked(HtmlResponse(PAGE, body=body.encode()), RELS) == expected
+
+
+@pytest.mark.parametrize(
+    ("href", "url"),
+    [
+        ("/x?q=é", "http://example.com/x?q=%E9"),  # As response.follow() writes it.
+        ("/x?q=é", "http://example.com/x?q=%C3%A9"),
+        ("/é#b", "http://example.com/%C3%A9"),
+        ("HTTP://Example.com/x", X),
+    ],
+)
+def test_what_a_spider_makes_of_a_link(href: str, url: str) -> None:
+    """A link counts in each form in which Scrapy may request it."""
+    body = f"<a href='{href}'>".encode("latin-1")
+    links = Links.of(HtmlResponse(PAGE, body=body, encoding="latin-1"))
+    assert canonicalize_url(url) in links.urls
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'<a href="/%d">' * 100_000,
+        b'<a href="%s">' % (b"a&" * 2_000_000),
+        b'<a href="?%s">' % ("é&".encode() * 1_000_000),
+        b'<base href="/%s">' % (b"a/" * 1900) + b"<a href=../x>" * 10_000,
+    ],
+)
+def test_too_many_links(body: bytes) -> None:
+    """The links of a page are read as far as they take about a second."""
+    began = time.process_time()
+    assert not Links.of(HtmlResponse(PAGE, body=body)).is_whole
+    assert time.process_time() - began < 20
+
+
+@pytest.mark.parametrize("response_class", [Response, TextResponse])
+def test_what_is_no_page_has_no_links(response_class: type[Response]) -> None:
+    """Only HTML is searched for links."""
+    response = response_class(PAGE, body=b'<a rel=ugc href="/u">')
+    assert only_marked(response, RELS) == {}
+    assert Links.of(response).is_whole

@@ -1,0 +1,32 @@
+"""Fixtures of the tests of the shared queue in Redis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+# Each test here is one of a frontier, too.
+from tests.frontier.conftest import _all_is_synchronous  # noqa: F401
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.fetching.redis_server import RedisServer
+    from tests.redis.shared import Shared
+
+
+@pytest.fixture
+def server(redis_server: RedisServer) -> RedisServer:
+    """An empty Redis server."""
+    redis_server.client().flushall()
+    return redis_server
+
+
+@pytest.fixture
+def shared(server: RedisServer) -> Iterator[Shared]:
+    """A queue on a server whose clock only a test advances."""
+    from tests.redis.shared import Shared  # noqa: PLC0415  needs scrapy-redis
+
+    with Shared(server) as found:
+        yield found

@@ -1,0 +1,123 @@
+"""A report in a browser: sorting, filtering, reading, and malicious text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import scrapy_rep.tools.report.command  # noqa: F401  What is imported in a test here is not measured.
+from tests.browser import (
+    CHROMIUM,
+    IN_COLOURS,
+    PATIENCE,
+    in_browser,
+    load_axe,
+    problems,
+    started,
+)
+from tests.tools.rep import execute
+from tests.tools.report import ledgers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+sync_api = pytest.importorskip("playwright.sync_api")
+pytest.importorskip("axe_playwright_python")
+
+pytestmark = [
+    pytest.mark.skipif(not CHROMIUM, reason="there is no chromium"),
+    pytest.mark.unmeasured,
+    pytest.mark.slow,
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    yield from started()
+
+
+def opened(
+    browser: Any, folder: Path, *paths: str, scripts: bool = True
+) -> tuple[Any, list[str]]:
+    """Open the report of ledgers. Return the page, and a list of what it requests and logs."""
+    html = folder / "report.html"
+    assert execute(["report", *paths, "-o", str(html)], {}) == 0
+    page, said = browser.new_context(java_script_enabled=scripts).new_page(), []
+    page.set_default_timeout(PATIENCE)
+    page.on("request", lambda request: said.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: said.append(dialog.message))
+    page.goto(html.as_uri())
+    return page, said
+
+
+@in_browser
+def test_a_report(browser: Any, tmp_path: Path) -> None:
+    """The table of hosts can be sorted and filtered, a link opens the details that it leads into,
+    nothing is wider than the screen, and an accessibility check finds no problem in any section.
+    Without scripts, all is readable, and controls that need them are absent. Nothing is requested.
+    """
+    paths = ledgers.eventful(tmp_path / "one"), ledgers.measured(tmp_path / "two")
+    page, said = opened(browser, tmp_path, *paths)
+    page.evaluate("location.hash = '#r1'")
+    page.locator("#r1").wait_for(state="visible")
+    page.evaluate(
+        "document.querySelectorAll('details').forEach((one) => one.open = true)"
+    )
+    hosts = page.locator("#host-table tbody tr:visible th")
+    button = page.get_by_role("button", name="Host")
+    button.click()
+    ascending = hosts.all_inner_texts()
+    assert ascending == sorted(ascending)
+    button.click()
+    assert hosts.all_inner_texts() == ascending[::-1]
+    head = page.locator("#host-table [aria-sort]")
+    assert head.get_attribute("aria-sort") == "descending"
+    count = sync_api.expect(page.locator("#filter-count"))
+    text = page.get_by_label("Filter by host or rule")
+    for typed, number in (
+        ("SHOP", 1),
+        ("example /*?print=", 2),
+        ("nothing", 0),
+        ("", 18),
+    ):
+        text.fill(typed)
+        count.to_have_text(f"{number} of 18 hosts")
+        assert hosts.count() == number
+    page.get_by_label("robots.txt", exact=True).select_option("unreachable")
+    count.to_have_text("2 of 18 hosts")
+    load_axe(page)
+    for width in (360, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert problems(page, {}) == []
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+    page.emulate_media(color_scheme="dark")
+    assert problems(page, IN_COLOURS) == []
+    assert [each[:5] for each in said] == ["file:"]
+    page, _ = opened(browser, tmp_path, paths[1], scripts=False)
+    assert page.locator("#host-table tbody tr:visible th").count() == 7
+    assert not page.locator("#filter").is_visible()
+    assert page.locator("#host-table button").count() == 0
+    page.locator("#files summary").first.click()
+    assert page.locator("li.refused").first.is_visible()
+
+
+@in_browser
+def test_hostile(browser: Any, tmp_path: Path) -> None:
+    """Text of others adds no element, runs no script and links nowhere."""
+    page, said = opened(browser, tmp_path, ledgers.hostile(tmp_path / "ledger"))
+    assert page.locator("script").count() == page.locator("style").count() == 1
+    assert page.locator("img, iframe, object, form:not(#filter)").count() == 0
+    links = page.locator("a").evaluate_all("all => all.map((a) => a.protocol)")
+    assert set(links) == {"file:"}
+    page.get_by_role("button", name="Host").click()
+    page.get_by_label("Filter by host or rule").fill("__proto__")
+    sync_api.expect(page.locator("#filter-count")).to_have_text("1 of 6 hosts")
+    text = page.locator("body").inner_text()
+    for words in (ledgers.MARKUP[:25], "\\x1b", "\\u202e"):
+        assert words in text
+    assert text.replace("\n", "").replace("\t", "").isprintable()
+    assert [each[:5] for each in said] == ["file:"]

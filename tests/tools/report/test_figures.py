@@ -1,0 +1,597 @@
+"""What a report says of ledgers: its answers and headline, and the rows of its tables."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from scrapy_rep.tools.report import shown
+from scrapy_rep.tools.report.answers import answers
+from scrapy_rep.tools.report.ledgers import IN_PLACE, Ledgers, Limits
+from scrapy_rep.tools.report.render import render
+from scrapy_rep.tools.report.robotstxt import excerpt
+from scrapy_rep.tools.report.tables import overall
+from tests.tools.report.ledgers import (
+    BACK_OFF,
+    BUSY,
+    NEWS,
+    OLD,
+    PRESS,
+    PRESS_HOST,
+    SHOP,
+    START,
+    USE,
+    Ledger,
+    eventful,
+    measured,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ORIGIN, OTHER = "https://a.example", "https://b.example"
+DEFAULT = Limits()
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    ledger = Ledger(tmp_path / "ledger.rep")
+    yield ledger
+    ledger.connection.close()
+
+
+def rows(
+    view: str, columns: str, *paths: str, limits: Limits = DEFAULT, **found_by: object
+) -> list[tuple[object, ...]]:
+    """Return these columns of the rows of a view over the ledgers at *paths*."""
+    with closing(Ledgers(paths, limits)) as ledgers:
+        found = ledgers.view(view, **found_by).fetchall()
+    return [tuple(row[column] for column in columns.split()) for row in found]
+
+
+def answered(*paths: str) -> list[str]:
+    """Return the answers, in order: fetched, refused, delays, pauses, crawlers."""
+    with closing(Ledgers(paths, DEFAULT)) as ledgers:
+        (total,) = ledgers.view("total")
+        return [one["answer"] for one in answers(ledgers, total)]
+
+
+def report(*paths: str) -> dict[str, Any]:
+    """Return what the report says of the crawls as a whole."""
+    with closing(Ledgers(paths, DEFAULT)) as ledgers:
+        return overall(ledgers, START)
+
+
+def page(*paths: str, limits: Limits = DEFAULT) -> str:
+    with closing(Ledgers(paths, limits)) as ledgers:
+        return "".join(render(ledgers, START))
+
+
+# The answers, and the headline.
+
+
+def test_answers_of_a_crawl_that_was_measured(tmp_path: Path) -> None:
+    """Each question has its answer in a sentence or two, also if the ledger has only refusals."""
+    path = measured(tmp_path / "measured")
+    fetched, refused, delays, pauses, crawlers = answered(path)
+    assert fetched == "4,124 pages (96.5 MB) from 7 hosts, on 1 day."
+    assert refused == "68 requests refused, because a rule matches."
+    kept = "Yes, at all 5 hosts with a delay. The shortest time from an answer to the next request "
+    assert delays == (
+        f"{kept}was 1.02 times the delay: 5.1 s at https://news.example, which asks for 5 s."
+    )
+    assert pauses == (
+        "Yes, at the one host with a pause. The shortest time from an answer to the next request "
+        "was 1.02 times the pause: 1 min 1 s at https://busy.example, which asks for 1 min. "
+        "Asked for: 2 pauses, of 1 min at most."
+    )
+    assert crawlers == (
+        "2 hosts name AI crawlers in robots.txt. 2 forbid at least one of them everything: "
+        "https://daily.example (CCBot, GPTBot, PerplexityBot), "
+        "https://news.example (CCBot, GPTBot, PerplexityBot)."
+    )
+    both, _, delays, *_ = answered(eventful(tmp_path / "eventful"), path)
+    assert both == "4,231 pages (96.5 MB) from 15 hosts, on 1 day."
+    assert delays.startswith(kept)
+    assert "1 more host asks for a delay that no request had to keep to" in delays
+
+
+def test_answers_of_other_crawls(tmp_path: Path, ledger: Ledger) -> None:
+    """A delay that no request had to keep to is not "kept", nor is a pause that was not measured. A
+    crawl that has fetched nothing says so.
+    """
+    no_request = "no request had to keep to it (a setting or a dry run ignores it, or none was sent)."
+    fetched, refused, *others = answered(eventful(tmp_path / "eventful"))
+    assert fetched == "107 pages (10.7 kB) from 10 hosts, on 1 day."
+    assert refused.startswith("56 requests refused: 52 because a rule matches, ")
+    assert others == [
+        f"2 hosts ask for a delay; {no_request}",
+        "1 host asked for 2 pauses; whether they were kept was not measured.",
+        "None names a known AI crawler.",
+    ]
+    nothing = Ledger(tmp_path / "nothing")
+    nothing.crawl()
+    path = nothing.close()
+    assert answered(path) == [
+        "0 pages (0 bytes) from 0 hosts.",
+        "0 requests refused.",
+        "No host asks for a delay.",
+        "No host asked for a pause (429, 503).",
+        "None names a known AI crawler.",
+    ]
+    assert report(path)["headline"] == "No page was fetched"
+    assert report(Ledger(tmp_path / "none").close())["headline"].startswith("No crawl")
+    ledger.crawl("denied")
+    ledger.snapshot(ORIGIN, PRESS)
+    ledger.traffic(ORIGIN, 0, pages=3, bytes=3)
+    ledger.progress(0, pages=3, bytes=3)
+    assert answered(ledger.close())[2] == f"1 host asks for a delay; {no_request}"
+
+
+def test_delays_and_pauses_that_were_not_kept(ledger: Ledger) -> None:
+    """The exceptions are named, with what was asked for; 0.999 of a delay is not rounded to 1."""
+    ledger.crawl("denied")
+    for number, gap in enumerate((1.997, 0.0, 2.0, 1.9995, None)):
+        origin = f"https://{number}.example"
+        ledger.snapshot(origin, PRESS)
+        resumed = {"pauses": 1, "pause": 5.0, "resumed": number or None}
+        ledger.traffic(origin, 0, pages=1, delay=2.0, gap=gap, **resumed)
+        ledger.traffic(origin, 1, pages=1, delay=2.0, gap=9.0)
+        ledger.decision(f"{origin}/", **BACK_OFF)
+    ledger.snapshot(OTHER, PRESS)
+    ledger.progress(0, pages=10)
+    path = ledger.close()
+    _, _, delays, pauses, _ = answered(path)
+    assert delays == (
+        "Not kept at 2 of 5 hosts with a delay: https://1.example (the next request after 0 s, "
+        "asked for 2 s), https://0.example (the next request after 1.997 s, asked for 2 s). 1 more "
+        "host asks for a delay that no request had to keep to."
+    )
+    assert pauses == (
+        "Not kept at 4 of 5 hosts with a pause: https://1.example (the next request after 1 s, "
+        "asked for 5 s), https://2.example (the next request after 2 s, asked for 5 s), "
+        "https://3.example (the next request after 3 s, asked for 5 s) and 1 more host. "
+        "Asked for: 5 pauses, of 5 s at most."
+    )
+    assert rows("delay", "origin kept gap", path) == [
+        ("https://1.example", 0, 0.0), ("https://0.example", 0, 1.997),
+        ("https://3.example", 1, 1.9995), ("https://2.example", 1, 2.0),
+        ("https://4.example", 1, 9.0), (OTHER, None, None),
+    ]  # fmt: skip
+
+
+def test_headline_of_every_decision(tmp_path: Path) -> None:
+    """The headline checks all requests again, and the notes say for which that is not possible."""
+    path = eventful(tmp_path / "ledger")
+    said = report(path)
+    assert said["kept"]
+    assert said["headline"] == "0 of 104 pages fetched were forbidden"
+    first, *others = said["notes"]
+    assert first.startswith("98 pages checked again for this report")
+    assert others == [
+        "No robots.txt applied to 6 pages: 6 hosts had none.",
+        "3 more pages fetched because of an override.",
+    ]
+    figures = {
+        "hosts": 13,
+        "without": 6,
+        "unreachable": 3,
+        "refused": 56,
+        "dropped": 13,
+    }
+    assert said["figures"].items() >= figures.items()
+    settings = {(one["spider"], one["name"]) for one in said["settings"]}
+    assert ("press", "REP_NOFOLLOW") in settings
+    assert ("press", "REP_DIALECT") not in settings, "it has its default"
+    notes = report(path, measured(tmp_path / "refusals"))["notes"]
+    assert "Not counted: the pages of 1 crawl" in " ".join(notes)
+
+
+BY_RULE = {
+    "verdict": "refused",
+    "reason": "rule",
+    "line": 3,
+    "statement": "Disallow: /private/",
+}
+
+
+HEADLINES: dict[str, Any] = {
+    "requests that robots.txt forbade, in any form, whatever was recorded": (
+        {}, [("/private/1", {}), ("/news/../private/2", {}), ("/news/../open", {}),
+         ("/news", {"agent": "aggregator"}), ("/", {"agent": None, "reason": "no-group"})], "3 of 5 pages fetched were forbidden", ({}, "5 pages checked again"),
+    ),
+    "a dialect that is not known":
+        ({"dialect": "lenient"}, [("/private/", {})], "0 of 1 page fetched were forbidden", ({}, "1 page could not be checked again")),
+    "a URL that was cut":
+        ({}, [("/private/…", {})], "0 of 1 page fetched were forbidden", ({}, "1 page could not be checked again")),
+    "refusals alone, which make no claim about requests":
+        ({"level": "denied"}, [("/private/", BY_RULE), ("/", {"layer": "override", "reason": "override"})], "1 request was refused, 0 items and links dropped", ({"crawls": 1, "complete": 0, "let_through_by_override": 0}, "only refusals")),
+    "ROBOTSTXT_OBEY = False, or an override of all": (
+        {}, [("/private/1", {"layer": "override", "reason": "ROBOTSTXT_OBEY"}),
+         ("/", {"layer": "override", "reason": "override"})],
+        "2 pages were fetched because of an override",
+        ({"let_through": 0, "let_through_by_override": 2}, ""),
+    ),
+    "a forbidden page that a browser had been led to": (
+        {}, [("/news", {}), ("/private/1", {**BY_RULE, "via": f"redirect {ORIGIN}/news"}),
+         ("/private/1", {**BY_RULE, "via": f"browser {ORIGIN}/news"}), ("/private/1", BY_RULE)], "0 of 1 page fetched were forbidden", ({"arrived": 1}, ""),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HEADLINES)
+def test_headline(ledger: Ledger, name: str) -> None:
+    """The headline says what the ledger shows of the promise, and a note says what it does not."""
+    crawl, decisions, headline, said = HEADLINES[name]
+    ledger.crawl(**crawl)
+    ledger.snapshot(ORIGIN, PRESS)
+    for path, columns in decisions:
+        ledger.allowed(f"{ORIGIN}{path}", **columns)
+    figures, note = said
+    found = report(ledger.close())
+    assert found["headline"] == headline
+    assert note in " ".join(found["notes"][:1])
+    is_broken = headline.startswith("3 ")
+    assert found["kept"] is not (is_broken or "arrived" in figures)
+    assert found["figures"].items() >= figures.items()
+    forbidden = {f"{ORIGIN}/private/1", f"{ORIGIN}/news/../private/2", f"{ORIGIN}/news"}
+    assert set(found["checked_again"]["examples"]) == (
+        forbidden if is_broken else set()
+    )
+
+
+# Several ledgers, and one that is still written.
+
+
+@pytest.mark.parametrize("number", [2, IN_PLACE + 3])
+def test_several_ledgers(tmp_path: Path, number: int) -> None:
+    """A report reads any number of ledgers, also more than SQLite attaches. Numbers of several
+    are added up, by host and by line.
+    """
+    paths = [eventful(tmp_path / str(each)) for each in range(number)]
+    both, alone = report(*paths), report(paths[0])
+    for name in ("crawls", "refused", "dropped", "annotated", "let_through"):
+        assert both["figures"][name] == number * alone["figures"][name] > 0
+    checked = alone["checked_again"]["checked"]
+    assert both["checked_again"]["checked"] == number * checked > 0
+    for view, columns in (
+        ("outcome", "layer verdict reason times"), ("rule", "origin statement refused")
+    ):  # fmt: skip
+        of_one = sorted(
+            (*row[:-1], number * row[-1]) for row in rows(view, columns, paths[0])
+        )
+        assert sorted(rows(view, columns, *paths)) == of_one
+    own = Ledger(tmp_path / "own")
+    own.snapshot(ORIGIN, b"User-agent: *\nDisallow: /own/\n")
+    own.refused(f"{ORIGIN}/own/1", 2, "Disallow: /own/")
+    text = page(*paths, own.close())
+    assert f"for example {ORIGIN}/own/1" in text
+    assert "<mark>Disallow: /own/</mark>" in text
+
+
+def test_while_a_crawl_writes(ledger: Ledger) -> None:
+    """The report reads one committed state, while the crawl continues to write."""
+    ledger.connection.execute("PRAGMA journal_mode = WAL")
+    ledger.crawl(ended=None)
+    ledger.snapshot(ORIGIN, PRESS)
+    ledger.allowed(f"{ORIGIN}/1")
+    ledger.connection.commit()
+    ledger.allowed(f"{ORIGIN}/2")
+    with closing(Ledgers([ledger.path], DEFAULT)) as ledgers:
+        ledger.connection.commit()
+        found = overall(ledgers, START)
+    assert found["crawls"][0]["ended_at"] is None
+    assert found["figures"]["let_through"] == found["checked_again"]["checked"] == 1
+
+
+# The tables.
+
+RULE = "refused", "robots.txt", "rule"
+LOOP = "redirected more than 5 times, in a loop"
+OWN = "staging.example: ignore (our own; until 2027-01-01)"
+ABOUT_USE = "robots.txt", "Content-Usage: /a/ train-ai=n", 2
+STAGING = "https://staging.example"
+GONE = "https://gone.example"
+
+
+TABLES: dict[str, Any] = {
+    "hosts, by refusals, each with the state of its robots.txt": (
+        "host", "origin refused dropped access status file judged copy_of age gap", [
+            (PRESS_HOST, 36, 0, "successful", 200, 1, 1, None, 997.0, None),
+            (SHOP, 15, 10, "successful", 200, 2, 2, None, 590.0, None),
+            (GONE, 2, 0, "unreachable", None, None, 3, None, -6600.0, None),
+            (USE, 1, 3, "successful", 200, 3, 6, None, 590.0, None),
+            ("https://bare-5.example", 1, 0, "unavailable", 499, None, 4, None, 540.0, None),
+            (OLD, 1, 0, "unreachable", 503, 4, 5, START - 4000, 4600.0, None),
+            (BUSY, 0, 0, "successful", 200, 5, None, None, 66.5, None),
+            (STAGING, 0, 0, None, None, None, 7, None, None, None),
+        ],
+    ),
+    "rules that refused": (
+        "rule", "origin statement refused", [
+            (PRESS_HOST, "Disallow: /private/", 20), (SHOP, "Disallow: /private/", 10),
+            (PRESS_HOST, "Disallow: /archive/", 9), (PRESS_HOST, "Disallow: /*?print=", 7),
+            (SHOP, "Disallow: /*?print=", 4), (OLD, "Disallow: /x", 1),
+            (USE, "Disallow: /b/", 1),
+        ],
+    ),
+    "robots.txt files, by decisions": (
+        "file", "number origin refused allowed",
+        [(1, PRESS_HOST, 36, 3), (2, SHOP, 14, 2), (3, USE, 1, 0), (4, OLD, 1, 0), (5, BUSY, 0, 0)],
+    ),
+    "reasons, by layer": (
+        "outcome", "layer verdict reason times", [
+            ("robots.txt", "allowed", "no-rule", 93), ("robots.txt", "refused", "rule", 52),
+            ("robots.txt", "allowed", "unavailable", 6), ("robots.txt", "allowed", "rule", 5),
+            ("robots.txt", "refused", "unreachable", 2), ("robots.txt", "refused", "unavailable", 1),
+            ("header", "dropped", "noindex", 5), ("usage", "dropped", "train-ai", 2),
+        ],
+    ),
+    "outages: first and last time, last reason, abandoned requests, recovery": (
+        "outage", "origin error times first_at last_at given_up recovered copy_at", [
+            (GONE, "refused", 3, START, START + 7200, 2, 0, None),
+            (BUSY, None, 1, START + 10, START + 10, 0, 1, None),
+            (OLD, None, 1, START + 10, START + 10, 0, 0, START - 4000),
+        ],
+    ),
+    "pauses, and the shortest time to the next request to the host":
+        ("pause", "origin times statement resumed refused", [(BUSY, 2, "429, Retry-After: 5", None, 0)]),
+    "overrides":
+        ("overridden", "reason statement verdict times hosts", [("override", OWN, "allowed", 3, 1)]),
+    "hosts without a robots.txt, each by its last result": (
+        "without", "status error hosts allowed refused origin", [
+            (404, None, 3, 3, 0, "https://bare-0.example"),
+            (404, None, 3, 3, 0, "https://bare-1.example"),
+            (301, LOOP, 1, 1, 0, "https://bare-4.example"),
+            (403, None, 1, 1, 0, "https://bare-3.example"),
+            (499, None, 1, 1, 1, "https://bare-5.example"),
+        ],
+    ),
+    "uses: what was dropped comes before what was noted": (
+        "purpose", "origin purpose verdict source statement line times file", [
+            (USE, "train-ai", "dropped", *ABOUT_USE, 2, 3),
+            (SHOP, "train-ai", "annotated", "header", "<b>noai", None, 1, 2),
+            (USE, "search", "dropped", None, None, None, 1, 3),
+            (USE, "train-ai", "noted", *ABOUT_USE, 1, 3),
+        ],
+    ),
+    "hosts with refusals or overrides": (
+        "judged", "origin refused overridden of_all", [
+            (PRESS_HOST, 36, 0, 7), (SHOP, 15, 0, 7), (GONE, 2, 0, 7),
+            ("https://bare-5.example", 1, 0, 7), (OLD, 1, 0, 7), (USE, 1, 0, 7), (STAGING, 0, 3, 7),
+        ],
+    ),
+    "URLs that were refused, each with its rule, the most frequent first": (
+        "judged_url", "url verdict layer reason line statement times urls_of_host", [
+            (f"{PRESS_HOST}/archive/7", *RULE, 4, "Disallow: /archive/", 2, 35),
+            (f"{PRESS_HOST}/private/0", *RULE, 3, "Disallow: /private/", 1, 35),
+            (f"{SHOP}/private/0", *RULE, 3, "Disallow: /private/", 1, 15),
+        ],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_of_two_crawls(tmp_path: Path, name: str) -> None:
+    """Each table counts the decisions of all crawls, the greatest number first."""
+    view, columns, expected = TABLES[name]
+    found = rows(view, columns, eventful(tmp_path / "ledger"), limits=Limits(urls=2))
+    is_cut = view in {"host", "outcome", "judged_url"}
+    assert (found[: len(expected)] if is_cut else found) == expected
+
+
+def test_limits_say_what_is_left_out(tmp_path: Path) -> None:
+    """With limits on hosts, files and rows, the omitted ones are counted."""
+    limits = Limits(hosts=3, files=2, others=1, urls=2)
+    path = eventful(tmp_path / "ledger")
+    assert rows("host", "file", path, limits=limits) == [(1,), (2,), (None,)]
+    assert rows("file", "number of_all", path, limits=limits) == [(1, 5), (2, 5)]
+    assert rows("outage", "of_all", path, limits=limits) == [(3,)]
+    assert rows("judged", "of_all", path, limits=limits) == [(7,)]
+    assert set(rows("version", "number", path, limits=limits)) == {(1,), (2,)}
+    sections = page(path, limits=limits).split("<section")
+    for name, said in (
+        ("unreachable", "2 more hosts not shown"),
+        ("without", "and 1 more host"),
+        ("without", "3 more hosts not shown"),
+        ("urls", "33 more URLs not shown"),
+    ):
+        assert said in next(each for each in sections if f'id="{name}"' in each), name
+
+
+def test_versions_of_a_robots_txt(tmp_path: Path) -> None:
+    """Versions of a robots.txt are listed, latest first, with the decisions of their lines. An older
+    copy that was followed has the date of its own fetch, not of the failed one.
+    """
+    path = eventful(tmp_path / "ledger")
+    with closing(Ledgers([path], DEFAULT)) as ledgers:
+        later, earlier, *_ = ledgers.view("version")
+        marks = ledgers.view("mark", origin=earlier["origin"], sha256=earlier["sha256"])
+        lines = excerpt(ledgers, earlier, marks.fetchall())
+        examples = list(map(ledgers.example, ledgers.view("purpose")))
+    assert (later["size"], earlier["size"]) == (len(PRESS) + 20, len(PRESS))
+    marked = [
+        (number, text, mark["refused"], mark["allowed"])
+        for number, text, mark in lines
+        if mark
+    ]
+    assert marked == [
+        (3, "Disallow: /private/", 20, 0),
+        (4, "Disallow: /*?print=", 7, 0),
+        (5, "Allow: /private/press-kit/", 0, 3),
+    ]
+    copied = rows("version", "first last copy_of", path, origin=OLD)
+    assert copied == [(START - 4000,) * 3]
+    of_use = rows("mark", "line refused allowed about_use", path, origin=USE)
+    assert of_use == [(2, 0, 0, 3), (3, 1, 0, 0)]
+    assert examples == [f"{USE}/a/0", f"{SHOP}/x", f"{USE}/usage/0", f"{USE}/a/2"]
+    html = page(path)
+    for said in (
+        "<code>&lt;b&gt;noai</code>", "about use 3", f"line 2; for example {USE}/a/0",
+        "404 Not Found", f"{LOOP} (301 Moved Permanently)", "403 Forbidden", "status 499",
+    ):  # fmt: skip
+        assert said in html
+
+
+def test_order_of_files(ledger: Ledger) -> None:
+    """The robots.txt whose lines decided most comes first, however many lines these are."""
+    for origin, lines in ((ORIGIN, (2, 3)), (OTHER, (2, 2, 2))):
+        ledger.snapshot(origin, PRESS)
+        for line in lines:
+            ledger.refused(f"{origin}/private/", line, "Disallow: /")
+    assert rows("file", "origin refused", ledger.close()) == [(OTHER, 3), (ORIGIN, 2)]
+
+
+BEGINNING = [*range(1, 41)]
+
+
+@pytest.mark.parametrize(
+    ("text", "times", "numbers"),
+    [
+        # A short file is shown whole; a mark on a line that does not exist is ignored.
+        ("a\n\nb\n", {3: 1, 7: 1, 10**12: 1}, [1, 2, 3]),
+        ("", {}, []),
+        ("x\n" * 100_000, {50_000: 2, 100_000: 1, 10**12: 1},
+         [*BEGINNING, *range(49_998, 50_003), 99_998, 99_999, 100_000]),
+        # Of too many deciding lines, those with the most decisions are shown.
+        ("x\n" * 100_000, {line: line for line in range(1, 100_001, 10)},
+         [*BEGINNING, *(line + n for line in range(99_001, 100_001, 10) for n in range(-2, 3))]),
+    ],
+    ids=["short", "empty", "long", "many deciding lines"],
+)  # fmt: skip
+def test_excerpt(text: str, times: dict[int, int], numbers: list[int]) -> None:
+    """A long file shows its beginning and the deciding lines; omitted lines are counted."""
+
+    class Body:
+        def body(self, ledger: int, sha256: str) -> bytes:
+            return text.encode()
+
+    version: Any = {"ledger": 0, "sha256": "", "dialect": "rfc9309"}
+    marks: Any = [{"line": line, "times": number} for line, number in times.items()]
+    found = list(excerpt(cast("Ledgers", Body()), version, marks))
+    all_lines = text.splitlines()
+    there = [(number, line) for number, line, _ in found if line is not None]
+    assert there == [(number, all_lines[number - 1]) for number in numbers]
+    assert sum(n for n, line, _ in found if line is None) == len(all_lines) - len(there)
+    marked = {number: mark["times"] for number, _, mark in found if mark}
+    assert marked == {line: times[line] for line in times if line in numbers}
+
+
+def test_fetched_by_host_and_day(ledger: Ledger) -> None:
+    """Pages and bytes of several hours and crawls are added up by day; most pages come first."""
+    for number in range(2):
+        ledger.crawl("denied")
+        for hour in (0, 1, 24):
+            ledger.traffic(ORIGIN, hour, pages=1 + number, bytes=10)
+        ledger.traffic(OTHER, 0, pages=50, bytes=5)
+        ledger.traffic("https://none.example", 0)
+        ledger.progress(0, pages=50)
+    path = ledger.close()
+    assert rows("fetched", "origin day pages bytes", path) == [
+        (OTHER, "2026-09-21", 100, 10),
+        (ORIGIN, "2026-09-21", 6, 40),
+        (ORIGIN, "2026-09-22", 3, 20),
+    ]
+    assert rows("fetched", "origin of_all", path, limits=Limits(others=1)) == [
+        (OTHER, 3)
+    ]
+    assert rows("host", "origin pages", path) == [(ORIGIN, 9), (OTHER, 100)]
+
+
+def test_timeline(ledger: Ledger, tmp_path: Path) -> None:
+    """The bars have what was fetched and refused, and how many requests of all crawls waited. However
+    long the crawls took, there are only so many bars.
+    """
+    for number in range(2):
+        ledger.crawl("denied")
+        for minute in (0, 1, 5):
+            ledger.progress(minute, pages=10, waiting=minute + number)
+    ledger.snapshot(ORIGIN, PRESS)
+    first = int(START) // 60 * 60
+    ledger.refused(f"{ORIGIN}/private/", 3, "Disallow: /", time=first + 61)
+    assert rows("timeline", "start_at fetched refused waiting", ledger.close()) == [
+        (first, 20, 0, 1), (first + 60, 20, 1, 3), (first + 300, 20, 0, 11)
+    ]  # fmt: skip
+    long = Ledger(tmp_path / "long")
+    for span in range(12):
+        long.progress(7**span, pages=1)
+    bars: Any = rows("timeline", "start_at fetched", long.close())
+    assert bars[-1][0] - bars[0][0] > 3600 * 24 * 365 * 1000
+    assert len(bars) <= 72
+    assert sum(fetched for _, fetched in bars) == 12
+
+
+def test_ai_crawlers(ledger: Ledger) -> None:
+    """Each AI crawler that a robots.txt names has what is forbidden to it, and the line."""
+    ledger.snapshot(ORIGIN, b"User-agent: GPTBot\nDisallow:\n")
+    ledger.snapshot(ORIGIN, NEWS, fetched=START + 60)
+    ledger.snapshot(OTHER, b"# GPTBot\nUser-agent: *\nDisallow: /\n")
+    forbidding = {
+        "Disallow: *\nDisallow: /a": "everything",
+        "Disallow: /\nAllow: /": "nothing",
+        "Disallow: /\nDisallow: /a\nAllow: /*": "some paths",
+        "Disallow: /a\nAllow: /": "some paths",
+        "Allow: /a": "nothing",
+    }
+    for number, rules in enumerate(forbidding):
+        ledger.snapshot(
+            f"https://{number}.example", f"User-agent: CCBot\n{rules}".encode()
+        )
+    path = ledger.close()
+    found = rows("ai_crawler", "origin crawler forbids line file", path)
+    assert [row for row in found if row[0] in {ORIGIN, OTHER}] == [
+        (ORIGIN, "CCBot", "everything", 2, 6),
+        (ORIGIN, "GPTBot", "everything", 1, 6),
+        (ORIGIN, "PerplexityBot", "everything but exceptions", 11, 6),
+        (ORIGIN, "Google-Extended", "nothing", 8, 6),
+        (ORIGIN, "ClaudeBot", "some paths", 5, 6),
+    ]
+    said = {row[0]: row[2] for row in found if row[0] not in {ORIGIN, OTHER}}
+    assert [said[origin] for origin in sorted(said)] == list(forbidding.values())
+    assert rows("ai_crawlers_in_all", "hosts closing", path) == [(6, 2)]
+
+
+def test_delay(ledger: Ledger) -> None:
+    """The delay is the slower of Crawl-delay and Request-rate for the crawler's own
+    group, even if only its User-Agent is known; none if the dialect ignores them.
+    """
+    body = b"User-agent: mybot\nCrawl-delay: 2\nRequest-rate: 1/10\n"
+    for number, columns in enumerate(({"agents": "[]"}, {"dialect": "google"}, {})):
+        ledger.crawl(**columns)
+        ledger.snapshot(f"https://{number}.example", body)
+    assert rows("host", "delay", ledger.close()) == [(10,), (None,), (10,)]
+
+
+# How values are shown, above all those written by others.
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (shown.visible("x" * 5000, 10), "xxxxxxxxxx… (4,990 more characters)"),
+        (shown.visible("x" * 10, 10), "x" * 10),
+        (shown.visible("a\x1b[0m\u202eb"), "a\\x1b[0m\\u202eb"),
+        # User and password of a URL are removed, wherever it is in a setting.
+        (shown.setting("redis://me:secret@host/0"), "redis://***@host/0"),
+        (shown.setting({"a": ["http://:secret@host/x@y"]}), '{"a": ["http://***@host/x@y"]}'),
+        (shown.setting("https://host/a@b"), "https://host/a@b"),
+        (shown.setting(True), "true"),
+        # A duration has two units at most.
+        (", ".join(map(shown.duration, (None, -3, 0.25, 2.0, 60, 61, 3599, 3600, 86399, 90000))),
+         "–, 0 s, 0.25 s, 2 s, 1 min, 1 min 1 s, 59 min, 1 h, 23 h, 1 d 1 h"),
+        # A span has a common day once, and its end only if it is in another minute.
+        (", ".join(map(shown.moment, (0, 1e30, float("nan")))), "1970-01-01 00:00, –, –"),
+        (shown.span(0, 59), "1970-01-01 00:00"),
+        (shown.span(0, 3660), "1970-01-01 00:00 to 01:01"),
+        (shown.span(0, 90000), "1970-01-01 00:00 to 1970-01-02 01:00"),
+        (shown.span(0, 1e30), "1970-01-01 00:00 to –"),
+        (shown.count(0, "entry", "entries"), "0 entries"),
+        (", ".join(map(shown.octets, (9999, 512_000))), "9,999 bytes, 512 kB"),
+    ],
+)  # fmt: skip
+def test_shown(written: str, expected: str) -> None:
+    """Values are short and readable, without control characters and passwords."""
+    assert written == expected

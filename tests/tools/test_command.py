@@ -1,0 +1,212 @@
+"""``scrapy rep`` as a command of Scrapy: through its entry point, in subprocesses."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scrapy_rep.tools.arguments import SUBCOMMANDS
+from tests import forks
+from tests.crawl.answers import HANGS
+from tests.tools.rep import Rep, execute, plain_environment, write_ledger
+
+if TYPE_CHECKING:
+    from tests.crawl.server import Site
+
+pytestmark = pytest.mark.usefixtures("rep")  # A folder with a robots.txt.
+
+FILE = ("--robots", "robots.txt")
+AS_MYBOT = ("--agent", "mybot")
+BASKET = "https://shop.example/basket/"
+
+
+def started(*arguments: str) -> forks.Popen:
+    """Start ``scrapy rep check`` with pipes."""
+    return forks.Popen(
+        ["scrapy", "rep", "check", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=plain_environment(),
+    )
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env=plain_environment(),
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_costs_next_to_nothing() -> None:
+    """Loading the command, as every start of Scrapy does, imports only this module of the
+    package, and adding the options of all subcommands one more.
+    """
+    code = (
+        "import sys, argparse, scrapy.cmdline\n"
+        "from scrapy.settings import Settings\n"
+        "from scrapy_rep.tools.command import RepCommand\n"
+        "command = RepCommand()\n"
+        "command.short_desc()\n"
+        "print(*sorted(each for each in sys.modules if each.startswith('scrapy_rep')))\n"
+        "command.settings = Settings()\n"
+        "loaded = set(sys.modules)\n"
+        "command.add_options(argparse.ArgumentParser())\n"
+        "print(*sorted(set(sys.modules) - loaded))"
+    )
+    found = run("-c", code).stdout.splitlines()
+    assert found == [
+        "scrapy_rep scrapy_rep.tools scrapy_rep.tools.command",
+        "scrapy_rep.tools.arguments",
+    ]
+
+
+def test_outside_of_a_project() -> None:
+    """The command works without a project; the agent is then Scrapy's, as a note says."""
+    done = run("-m", "scrapy", "rep", "check", BASKET, *FILE, "--brief")
+    assert done.returncode == 1
+    assert done.stdout == f"denied\t{BASKET}\tline 10, Disallow: /\n"
+    assert done.stderr == (
+        "scrapy rep: no setting names your crawler, so the rules for 'Scrapy' are followed. "
+        "Name the crawler with --agent\n"
+    )
+
+
+def test_help(rep: Rep) -> None:
+    """The help names every subcommand, and each has a help of its own."""
+    shown = rep("-h").out
+    for name in SUBCOMMANDS:
+        assert f"    {name} " in shown
+        assert rep(name, "-h").status == 0
+
+
+def test_broken_pipe(site: Site) -> None:
+    """When the reader of the output closes the pipe, the run and its crawl end silently."""
+    host = site.add("User-agent: *\nDisallow: /")
+    urls = "".join(f"{host.url('/')}{number}\n" for number in range(50_000)).encode()
+    with started("-", "--brief", *AS_MYBOT) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        process.stdin.write(urls[:10_000])
+        process.stdin.flush()
+        assert process.stdout.readline().startswith(b"denied\t")
+        process.stdout.close()
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(urls)
+            process.stdin.close()
+        assert process.wait(timeout=120) == 141
+        assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check", BASKET, *FILE),
+        ("lint", "robots.txt"),
+        ("page", "robots.txt"),
+        ("why", "shop.example", "ledger"),
+        ("report", "ledger", "-o", "-"),
+        ("report", "ledger", "--json"),
+        ("diff", "ledger", "robots.txt"),
+        ("diff", "no such file", "robots.txt"),
+    ],
+)
+def test_nobody_reads(arguments: tuple[str, ...]) -> None:
+    """If the reader of the output has closed the pipe before, each command ends silently. So it does
+    with its messages, if they go to the same pipe.
+    """
+    write_ledger("ledger", [(f"{BASKET}1", "refused"), (f"{BASKET}2", "allowed")])
+    for stderr in (subprocess.STDOUT, subprocess.PIPE):
+        if "no such file" in arguments and stderr is subprocess.PIPE:
+            continue
+        read, write = os.pipe()
+        os.close(read)
+        command = [
+            sys.executable,
+            "-m",
+            "scrapy",
+            "rep",
+            *arguments,
+            "-s",
+            "USER_AGENT=mybot",
+        ]
+        done = subprocess.run(
+            command, stdout=write, stderr=stderr, env=plain_environment(), check=False
+        )
+        os.close(write)
+        assert (done.returncode, done.stderr or b"") == (141, b"")
+
+
+def test_results_come_before_the_list_ends() -> None:
+    """Each URL on standard input is judged as it arrives; Ctrl-C ends the wait for more."""
+    with started("-", *FILE, "--brief", *AS_MYBOT) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        for number in range(3):
+            process.stdin.write(f"{BASKET}{number}\n".encode())
+            process.stdin.flush()
+            assert f"{BASKET}{number}\t".encode() in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=120) == 130
+        assert process.stderr.read() == b""
+
+
+def test_ctrl_c_while_fetching(site: Site) -> None:
+    """Ctrl-C immediately ends a run that waits for a server."""
+    asked = threading.Event()
+    host = site.add(HANGS)
+    host.answer = lambda path: asked.set() or HANGS
+    with started(host.url("/")) as process:
+        assert asked.wait(timeout=120)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=120) == -signal.SIGINT
+
+
+@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}])
+def test_colours(environment: dict[str, str]) -> None:
+    """A terminal gets colours unless NO_COLOR is set, but never a site's escape sequences."""
+    with Path("robots.txt").open("a") as file:
+        file.write("User-agent: redbot\nDisallow: /basket/ # \x1b[32mallowed\x1b[0m\n")
+    ours, its = pty.openpty()
+    with forks.Popen(
+        ["scrapy", "rep", "check", BASKET, *FILE, "--agent", "redbot"],
+        stdin=subprocess.DEVNULL,
+        stdout=its,
+        stderr=its,
+        env={**plain_environment(), "TERM": "xterm", **environment},
+    ) as process:
+        os.close(its)
+        shown = b""
+        with contextlib.suppress(OSError):  # Linux raises it at the end.
+            while part := os.read(ours, 65536):
+                shown += part
+        process.wait(timeout=120)
+    os.close(ours)
+    assert b"# \\x1b[32mallowed\\x1b[0m" in shown
+    assert b"\x1b[32m" not in shown
+    assert (b"\x1b[31mdenied \x1b[0m" in shown) is not bool(environment)
+    assert (b"\x1b" in shown) is not bool(environment)
+
+
+def test_what_standard_output_cannot_encode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Characters that the terminal's encoding lacks are shown as escapes."""
+    Path("robots.txt").write_text("User-agent: *\nDisallow: /ü日\n", encoding="utf-8")
+    octets = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(octets, encoding="ascii"))
+    assert execute(["check", "http://a.example/ü日", *FILE, "--brief"], {}) == 1
+    assert rb"Disallow: /\xfc\u65e5" in octets.getvalue()

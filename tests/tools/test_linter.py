@@ -1,0 +1,372 @@
+"""Each finding code: a file that has the finding, and the file corrected."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from scrapy_rep.protocol.dialect import CLASSIC, DIALECTS, GOOGLE, RFC9309, Dialect
+from scrapy_rep.protocol.robots import RobotsTxt
+from scrapy_rep.protocol.robotstxt.decisions import Reason
+from scrapy_rep.tools.findings import MAX_OF_A_CODE, MAX_TEXT, Finding
+from scrapy_rep.tools.linter import CODES, ROW_OF
+from tests.protocol.corpus import agents_for, read_corpus, urls_for
+
+DOCS = Path(__file__).parents[2] / "docs" / "lint.md"
+ANY = "User-agent: *\n"
+AT = "https://www.example.com/robots.txt"
+LIMIT = GOOGLE.line_limit or 0
+# Rules in lines with these findings decide on no URL.
+IDLE = {"outside-group"}
+
+
+class Case(NamedTuple):
+    code: str
+    has: str | bytes
+    line: int
+    remedy: str
+    corrected: str | bytes
+    dialect: Dialect = RFC9309
+
+
+def lint(body: str | bytes, dialect: Dialect = RFC9309) -> tuple[Finding, ...]:
+    body = body.encode() if isinstance(body, str) else body
+    return RobotsTxt.parse(body, dialect, AT).lint()
+
+
+def codes(body: str | bytes, dialect: Dialect = RFC9309) -> list[str]:
+    """Return the codes, without that of a file that forbids everything, as many here do."""
+    found = [finding.code for finding in lint(body, dialect)]
+    return [code for code in found if code != "everything-forbidden"]
+
+
+def rule(pattern: str, kind: str = "Disallow") -> str:
+    return f"{ANY}{kind}: {pattern}\n"
+
+
+USAGE = [
+    Case("bad-preference", ANY + "Content-Usage: Train-AI=n", 2, "train-ai", ANY + "Content-Usage: train-ai=n"),
+    Case("bad-preference", ANY + "Content-Usage: train-ai = n", 2, "RFC 9651", ANY + "Content-Usage: train-ai=n"),
+    Case("bad-preference", ANY + "Content-Signal: ai-train:no", 2, "yes or no", ANY + "Content-Signal: ai-train=no"),
+    Case("contradicting-preferences", ANY + "Content-Usage: /a train-ai=n\nContent-Signal: /%61 ai-train=yes", 3, "line 2", ANY + "Content-Usage: /a train-ai=n\nContent-Signal: /b ai-train=yes"),
+    Case("contradicting-preferences", ANY + "Content-Usage: search=y\nContent-Usage: search=n", 3, "about search", ANY + "Content-Usage: search=y\nUser-agent: a\nContent-Usage: search=n"),
+    Case("contradicting-preferences", ANY + "Content-Usage: search=y\nContent-Usage: search=n", 3, "follow the first", ANY + "Content-Usage: search=y", CLASSIC),
+    Case("contradicting-preferences", ANY + "Content-Usage: search=y\nContent-Signal: search=no", 3, "line that forbids", ANY + "Content-Usage: search=y", CLASSIC),
+    Case("bad-preference", ANY + "Content-Usage: /a", 2, "train-ai", ANY + "Content-Usage: /a train-ai=n"),
+    Case("bad-preference", ANY + "Content-Signal:", 2, "ai-train", ANY + "Content-Signal: ai-train=no"),
+    Case("bad-preference", ANY + "Content-Usage: blog/ train-ai=n", 2, "'/blog/'", ANY + "Content-Usage: /blog/ train-ai=n"),
+    Case("bad-preference", ANY + "Content-Signal: *.pdf ai-train=no", 2, "'/*.pdf'", ANY + "Content-Signal: /*.pdf ai-train=no"),
+    Case("outside-group", "Content-Usage: train-ai=n\n" + rule("/"), 1, "user-agent line", rule("/") + "Content-Usage: train-ai=n"),
+    Case("bad-preference", ANY + "Content-Usage: ai-train=n", 2, "the labels are train-ai", ANY + "Content-Usage: train-ai=n"),
+    Case("bad-preference", ANY + "Content-Signal: train-ai=no", 2, "the labels are ai-train", ANY + "Content-Signal: ai-train=no"),
+    Case("bad-preference", ANY + "Content-Usage: trian-ai=n", 2, "the labels are train-ai", ANY + "Content-Usage: train-ai=n"),
+    Case("bad-preference", ANY + "Content-Usage: bots=n", 2, "train-ai, ai-use, search", ANY + "Content-Usage: ai-use=n"),
+    Case("bad-preference", ANY + "Content-Usage: train-ai=yes", 2, "write train-ai=y or n", ANY + "Content-Usage: train-ai=y"),
+    Case("bad-preference", ANY + "Content-Usage: train-ai", 2, "y or n", ANY + "Content-Usage: train-ai=n"),
+    Case("bad-preference", ANY + "Content-Signal: ai-train=n", 2, "write ai-train=yes or no", ANY + "Content-Signal: ai-train=no"),
+    Case("bad-preference", ANY + "Content-Signal: use=all", 2, "use=immediate or reference or full", ANY + "Content-Signal: use=full"),
+    Case("misspelt-field", ANY + "Content-Signals: ai-train=no", 2, "write Content-Signal", ANY + "Content-Signal: ai-train=no"),
+    Case("misspelt-field", ANY + "Content-Useage: train-ai=n", 2, "write Content-Usage", ANY + "Content-Usage: train-ai=n"),
+]  # fmt: skip
+
+FILE = [
+    Case("byte-order-mark", b"\xef\xbb\xbf" + rule("/a").encode(), 1, "UTF-8 without it", rule("/a")),
+    Case("byte-order-mark", b"\xef\xbb" + rule("/a").encode(), 1, "save the file as UTF-8", rule("/a")),
+    Case("byte-order-mark", b"\xef" + rule("/a").encode(), 1, "save the file as UTF-8", rule("/a"), GOOGLE),
+    Case("byte-order-mark", ANY + "\ufeffDisallow: /a", 2, "save the file as UTF-8", ANY + "Disallow: /a # \ufeff"),
+    Case("not-utf-8", b"\xff\xfe" + rule("/a").encode("utf-16-le"), 0, "save the file as UTF-8", rule("/a")),
+    Case("not-utf-8", rule("/a").encode("utf-16-le"), 1, "save the file as UTF-8", rule("/a")),
+    Case("not-utf-8", rule("/a\0b"), 2, "without null bytes", rule("/ab")),
+    Case("not-utf-8", (ANY + "Disallow: /caf").encode() + b"\xe9", 2, "0xE9", rule("/café")),
+    Case("not-utf-8", ANY.encode() + b"Disallow: /\xc3", 2, "as UTF-8", ANY.encode() + b"Disallow: / # \xe9"),
+    Case("too-large", rule("/a") + "Disallow: /b\n" * 40_000, 39_385, "important rules first", rule("/a")),
+    Case("too-large", "#" + "a" * 512_000, 1, "at least 512,001 bytes", "#" + "a" * 511_999),
+    Case("line-too-long", rule("/" + "a" * LIMIT), 2, "shorten it", rule("/a #" + "a" * LIMIT)),
+    Case("html", "\n <!DOCTYPE html>\n<p>Disallow: /", 2, "text/plain", rule("/<html>")),
+    Case("html", "<html>", 1, "404", "# <html>"),
+]  # fmt: skip
+
+FIELDS = [
+    Case("misspelt-field", ANY + "Dissallow: /a", 2, "write Disallow", rule("/a")),
+    Case("misspelt-field", "Useragent: *\nDisallow: /", 1, "write User-agent", rule("/")),
+    Case("misspelt-field", ANY + "Alow: /a", 2, "write Allow", ANY + "Slow: /a"),
+    Case("misspelt-field", ANY + "Diaslow: /a", 2, "write Disallow", ANY + "Dial: /a", GOOGLE),
+    Case("misspelt-field", ANY + "Disalolw: /a", 2, "write Disallow", ANY + "Dis: /a"),
+    Case("misspelt-field", ANY + "Crawl delay: 1\nAllow: /", 2, "write Crawl-delay", ANY + "Crawl-delay: 1\nAllow: /"),
+    Case("misspelt-field", "Sitemaps: https://a.example/", 1, "write Sitemap", "Sitemap-index-of-it: https://a.example/"),
+    Case("misspelt-field", ANY + "Dissallow: /a", 2, "write Disallow", rule("/a"), GOOGLE),
+    Case("misspelt-field", ANY + "Disallow /a", 2, "write Disallow:", rule("/a"), GOOGLE),
+    Case("misspelt-field", ANY + "Disallow /a", 2, "write Disallow:", rule("/a")),
+    Case("fields-in-value", "User-agent: bot Disallow: /\nAllow: /", 1, "each field on a line", "User-agent: bot # Disallow: /\nAllow: /"),
+    Case("fields-in-value", rule("/aAllow: /b"), 2, "each field on a line", rule("/wiki/allow:b")),
+    Case("ignored-field", ANY + "Noindex: /a", 2, "X-Robots-Tag", rule("/noindex")),
+    Case("ignored-field", rule("/a") + "Visit-time: 0600-0845", 3, "429", rule("/a")),
+    Case("ignored-field", "ACAP-crawler: *", 1, "Disallow", "#ACAP-crawler: *"),
+    Case("ignored-field", rule("/a") + "Crawl-delay: 5", 3, "429", rule("/a"), GOOGLE),
+]  # fmt: skip
+
+AGENTS = [
+    Case("misspelt-agent", "User-agent: Google bot\nDisallow: /a", 1, "Googlebot", "User-agent: Googlebot\nDisallow: /a"),
+    Case("misspelt-agent", "User-agent: Goolgebot\nDisallow: /a", 1, "Google", "User-agent: Googlebot\nDisallow: /a"),
+    Case("misspelt-agent", "User-agent: GPTbots\nDisallow: /a", 1, "GPTBot", "User-agent: gptbot\nDisallow: /a"),
+    Case("misspelt-agent", "User-agent: oai_searchbot/1.0\nDisallow: /a", 1, "OAI-SearchBot", "User-agent: OAI-SearchBot\nDisallow: /a"),
+    Case("misspelt-agent", "User-agent: CC Bot\nDisallow: /a", 1, "CCBot", "User-agent: CCBot\nDisallow: /a"),
+
+    Case("no-agent", "User-agent:\nDisallow: /", 1, "* for all", rule("/")),
+    Case("no-agent", "User-agent: *bot\nDisallow: /", 1, "product token", "User-agent: bot\nDisallow: /"),
+    Case("no-agent", "User-agent: 008\nDisallow: /", 1, "letters", "User-agent: a\nDisallow: /", GOOGLE),
+    Case("agent-cut", "User-agent: Mozilla/5.0 (compatible; Foobot/2.1)\nDisallow: /", 1, "write Foobot", "User-agent: Foobot\nDisallow: /"),
+    Case("agent-cut", "User-agent: Mozilla/4.0 (compatible; MSIE 5.5; Windows)\nDisallow: /", 1, "product token", "User-agent: mozillabot\nDisallow: /"),
+    Case("agent-list", "User-agent: a, b\nDisallow: /", 1, "a user-agent line for each", "User-agent: a\nUser-agent: b\nDisallow: /"),
+    Case("agent-cut", "User-agent: bot/1.0\nDisallow: /", 1, "write 'bot'", "User-agent: bot\nDisallow: /"),
+    Case("agent-cut", "User-agent: bot*\nDisallow: /", 1, "write 'bot'", "User-agent: *\nDisallow: /"),
+    Case("agent-cut", "User-agent: my bot\nDisallow: /", 1, "product token", "User-agent: my-bot\nDisallow: /"),
+    Case("agent-cut", "User-agent: mj12bot\nDisallow: /", 1, "of letters, - and _", "User-agent: mjbot\nDisallow: /", GOOGLE),
+    Case("agent-cut", "User-agent: * bot\nDisallow: /", 1, "write only *", rule("/")),
+    Case("group-without-rules", "User-agent: a\n", 1, "Disallow: /", "User-agent: a\nDisallow:\n"),
+    Case("group-without-rules", rule("/a") + "User-agent: b\nCrawl-delay: 1", 3, "repeat those rules", rule("") + "User-agent: b\nCrawl-delay: 1"),
+    Case("outside-group", "Disallow: /a\n" + ANY + "Allow: /", 1, "move it below", rule("/a")),
+    Case("outside-group", "Disallow: /a\n", 1, "User-agent: *", rule("/a")),
+    Case("outside-group", ANY + "\nDisallow: /a", 3, "delete the blank line", rule("/a"), CLASSIC),
+    Case("outside-group", "Crawl-delay: 1\n" + rule("/a"), 1, "user-agent line", rule("/a") + "Crawl-delay: 1"),
+]  # fmt: skip
+
+PATTERNS = [
+    Case("missing-slash", rule("a"), 2, "write '/a'", rule("/a")),
+    Case("missing-slash", rule("?a"), 2, "write '/?a'", rule("/?a")),
+    Case("missing-slash", rule("a"), 2, "write '/a'", rule("/a"), GOOGLE),
+    Case("missing-slash", rule("*a"), 2, "write '/a'", rule("/a"), CLASSIC),
+    Case("absolute-url", rule("https://www.example.com/a"), 2, "write '/a'", rule("/a?u=https://b")),
+    Case("absolute-url", rule("/http://b.example"), 2, "write '/'", rule("/http/b.example")),
+    Case("absolute-url", rule("/WWW.example.org/a"), 2, "write '/a'", rule("/a")),
+    Case("absolute-url", rule("/Example.com/a"), 2, "write '/a'", rule("/a")),
+    Case("fragment-in-pattern", rule("/#/a"), 2, "%23", rule("/%23/a")),
+    Case("white-space-in-pattern", rule("/a b"), 2, "%20", rule("/a%20b ")),
+    Case("bad-percent", rule("/100%"), 2, "%25", rule("/100%25")),
+]  # fmt: skip
+
+RULES = [
+    Case("everything-forbidden", rule("/"), 2, "everyone", rule("/a")),
+    Case("everything-forbidden", "User-agent: a\nDisallow: /*\n\n" + rule("/"), 5, "any page", "User-agent: a\nDisallow: /b\n\n" + rule("/a")),
+    Case("everything-forbidden", rule("/a") + ANY + "Disallow: /", 4, "any page", rule("/a")),
+    Case("everything-forbidden", rule("/"), 2, "any page", ANY + "Disallow: /a", CLASSIC),
+
+    Case("shadowed-rule", rule("/a") + "Allow: /a", 2, "line 3", rule("/a", "Allow")),
+    Case("shadowed-rule", rule("/a", "Allow") + "Disallow: /a", 3, "allows the URL", rule("/a", "Allow")),
+    Case("shadowed-rule", rule("/a") + "Allow: /a", 3, "forbids the URL", rule("/a"), CLASSIC),
+    Case("shadowed-rule", rule("/a") + "\n" + rule("/a", "Allow"), 2, "line 5", rule("/a", "Allow")),
+]  # fmt: skip
+
+RECORDS = [
+    Case("relative-sitemap", "Sitemap: /s.xml", 1, "https://www.example.com/s.xml", "Sitemap: ftp://a.example/s"),
+    Case("bad-value", rule("/") + "Crawl-delay: soon", 3, "Crawl-delay: 5", rule("/") + "Crawl-delay: 5"),
+    Case("bad-value", rule("/") + "Request-rate: 10", 3, "Request-rate: 1/5", rule("/") + "Request-rate: 10/1m"),
+    Case("several-delays", rule("/") + "Crawl-delay: 1\nCrawl-delay: 2", 4, "line 3", rule("/") + "Crawl-delay: 1\nCrawl-delay: 1.0"),
+    Case("several-delays", rule("/") + "Crawl-delay: 1\nUser-agent: a\nUser-agent: *\nCrawl-delay: 2\nAllow: /", 6, "the larger", rule("/") + "Crawl-delay: 1\nUser-agent: a\nCrawl-delay: 2\nAllow: /"),
+    Case("several-delays", rule("/") + "Crawl-delay: 1\nCrawl-delay: 2", 4, "the larger", rule("/") + "Crawl-delay: 2", CLASSIC),
+]  # fmt: skip
+
+# What differs, and the dialects that the message names.
+DIFFER = [
+    Case("dialects-differ", rule("a"), 2, "google (no rule), as the dialects differ in how they read a pattern without", rule("/a")),
+    Case("dialects-differ", rule("/*.a"), 2, "classic (no rule), as the dialects differ in whether * and $", rule("/x.a")),
+    Case("dialects-differ", ANY + "Dissallow: /a", 2, "spell all fields", rule("/a")),
+    Case("dialects-differ", rule("/%61"), 2, "percent-encoding", rule("/a")),
+    Case("dialects-differ", "User-agent: a, b\nDisallow: /\n" + rule(""), 2, "commas", "User-agent: b\nDisallow: /\n" + rule("")),
+    Case("dialects-differ", rule("/a/index.html", "Allow") + "Disallow: /a/", 2, "index.html", rule("/a/i.html") + "Disallow: /a/"),
+    Case("dialects-differ", "User-agent: b2\nDisallow: /\n" + rule(""), 2, "which crawlers a user-agent line names", "User-agent: b\nDisallow: /\n" + rule("")),
+    Case("dialects-differ", rule("/a") + rule("/b"), 4, "one group for each name", rule("/a") + "Disallow: /b"),
+    Case("dialects-differ", ANY + "\nDisallow: /a", 3, "no blank line", rule("/a")),
+    Case("dialects-differ", rule("") + "Disallow: /a", 3, "empty Disallow", rule("/a") + "Allow: /"),
+    Case("dialects-differ", rule("/a") + "Allow: /ab", 3, "put longer patterns", rule("/ab", "Allow") + "Disallow: /a"),
+    Case("dialects-differ", rule("/a") + "Allow: /ab", 3, "rfc9309 (line 3)", rule("/"), CLASSIC),
+    Case("dialects-differ", rule("*.a b") + "Useragent: c\nAllow: *a*\n", 2, "as the dialects differ", rule("/a")),
+    Case("dialects-differ", rule("/a*b") + "Allow: x\nAllow: /a*bc", 2, "own group, /axb is", rule("/a")),
+]  # fmt: skip
+
+CASES = [*FILE, *FIELDS, *AGENTS, *PATTERNS, *RULES, *RECORDS, *USAGE, *DIFFER]
+
+
+@pytest.mark.parametrize(
+    "case", CASES, ids=[f"{i}-{case.code}" for i, case in enumerate(CASES)]
+)
+def test_findings(case: Case) -> None:
+    """A finding names its line and a remedy; the corrected file has no finding of any code."""
+    found = [f for f in lint(case.has, case.dialect) if f.code == case.code]
+    assert case.line in [finding.line for finding in found]
+    assert any(
+        case.remedy in finding.message for finding in found if finding.line == case.line
+    )
+    assert all(finding.severity == CODES[case.code] for finding in found)
+    assert codes(case.corrected, case.dialect) == []
+    assert case.code not in {f.code for f in lint(case.corrected, case.dialect)}
+
+
+NEAR = [
+    ("misspelt-agent", "User-agent: Googlebot-Image\nUser-agent: Yandex\nUser-agent: Slurp\nUser-agent: CBot\nDisallow: /a"),
+    ("misspelt-agent", "User-agent: Googlebot/2.1\nUser-agent: *\nUser-agent:\nDisallow: /a"),
+    ("everything-forbidden", rule("/") + "Allow: /a"),
+    ("everything-forbidden", rule("/") + "User-agent: a\nDisallow: /a"),
+    ("everything-forbidden", rule("/") + "User-agent: a\nCrawl-delay: 1"),
+    ("everything-forbidden", "User-agent: a\nDisallow: /"),
+    ("misspelt-field", ANY + "Slow: /a\nDial: /a\nDis: /a\nBe so kind\n" + rule("/")),
+    ("missing-slash", rule("*a")),
+    ("absolute-url", rule("/a?u=https://b") + "Disallow: /http/b.example\n"),
+    ("absolute-url", rule("/wwwexample.org/a") + "Disallow: /example.org/a\n"),
+    ("fragment-in-pattern", rule("/a# why") + "Disallow: /b #why\nDisallow: /c#\n"),
+    ("outside-group", "Content-Signal: ai-train=no\n" + rule("/")),
+    ("group-without-rules", rule("") + "User-agent: b\nCrawl-delay: 1"),
+    ("dialects-differ", rule("/robots.txt")),
+    ("dialects-differ", rule("/")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "body"), NEAR)
+def test_no_finding(code: str, body: str) -> None:
+    """What only resembles a mistake has no such finding."""
+    assert code not in {finding.code for finding in lint(body)}
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_examples(code: str) -> None:
+    """The example of each code has this finding in one of the dialects, and explains it; each has
+    a case here.
+    """
+    assert code in {case.code for case in CASES}
+    row = ROW_OF[code]
+    found = {f.code for each in DIALECTS.values() for f in lint(row.example, each)}
+    assert (code in found) is bool(row.example)
+    explained = row.explain()
+    assert (explained.code, explained.severity) == (code, row.severity)
+    assert "{" not in explained.message
+
+
+def test_the_docs_list_the_codes() -> None:
+    """The table in the docs has the codes and severities of the package."""
+    head = "| code | severity | meaning |\n|---|---|---|\n"
+    table = DOCS.read_text().split(head)[1].split("\n\n")[0]
+    rows = [row.strip("| ").split(" | ") for row in table.split("\n")]
+    assert [row[:2] for row in rows] == [
+        [f"[`{code}`](#{code})", CODES[code]] for code in sorted(CODES)
+    ]
+
+
+GOOD = """\
+# A site that knows what it says.
+User-agent: *
+Disallow: /search?q=
+Allow: /public/  # all of it
+Disallow: /pub
+Crawl-delay: 2
+
+User-agent: Googlebot
+User-agent: bingbot
+Disallow: /search?q=
+Content-Signal: search=yes, ai-train=no
+
+User-agent: GPTBot
+Disallow: /
+
+Sitemap: https://www.example.com/sitemap.xml
+"""
+
+
+@pytest.mark.parametrize("dialect", [RFC9309, CLASSIC], ids=lambda d: d.name)
+def test_a_good_file_has_no_finding(dialect: Dialect) -> None:
+    """A correct file and a missing file have no findings."""
+    for end in ("\n", "\r\n", "\r"):
+        assert lint(GOOD.replace("\n", end), dialect) == ()
+    assert lint("", dialect) == ()
+    assert RobotsTxt.blanket(allowed=False, reason=Reason.UNREACHABLE).lint() == ()
+
+
+def test_what_a_finding_tells() -> None:
+    """A finding has line, code, severity, message and text; its message is printable, and a long
+    line is cut.
+    """
+    (finding,) = lint("Disalow\u202e\x1b[2J: /a\n")
+    assert finding[:3] == (1, "misspelt-field", "error")
+    assert finding.message.isprintable()
+    assert finding.text == "Disalow\u202e\x1b[2J: /a"
+    (finding, *_) = lint(rule("é" * 100_000))
+    assert finding.text == ("Disallow: " + "é" * MAX_TEXT)[:MAX_TEXT]
+    assert len(finding.message) < 300
+
+
+def test_findings_are_not_too_many() -> None:
+    """Findings are sorted by line. Past the limit of a code, one finding gives the number of the
+    rest and their first line; usage records past a limit are not checked. A page is one finding.
+    """
+    found = lint(ANY + "Noindex: /a\nDisallow: a\n" * 500)
+    assert list(found) == sorted(found, key=lambda finding: finding.line)
+    *obsolete, last = [finding for finding in found if finding.code == "ignored-field"]
+    assert len(obsolete) == MAX_OF_A_CODE
+    assert last.line == 2 + 2 * MAX_OF_A_CODE
+    assert last.message == "400 more findings with this code from this line on"
+    wrong = "Content-Usage: /{} train-ai=maybe\n"
+    few = ANY + "".join(wrong.format(n) for n in range(10))
+    assert codes(few).count("bad-preference") == 10
+    long = f"Content-Usage: /{'x' * 25_000} train-ai="
+    rest = f"{long}n\n" * 2 + f"{long}y\n" + wrong.format(1)
+    assert not {"contradicting-preferences", "bad-preference"} & {*codes(ANY + rest)}
+    assert "bad-preference" in codes(ANY + wrong.format(1) + rest)
+    page = "<html>\n<p>Be: so kind\n<a b c\nDisallow: a\n" + "\ufeff" * 3
+    assert codes(page) == ["html", "missing-slash", "outside-group"]
+
+
+def test_a_dialect_of_ones_own() -> None:
+    """A user's own dialect is compared with those of the package."""
+    ours = replace(RFC9309, name="google", misspelt_fields=True)
+    found = lint(ANY + "Dissallow: /a", ours)
+    differing = [f.message for f in found if f.code == "dialects-differ"]
+    assert len(differing) == 2
+    assert "in google (line 2) and allowed in rfc9309 (no rule)" in differing[-1]
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        (None, {"relative-sitemap"}), ("http://[", {"absolute-url"}), ("x", {"absolute-url"}),
+        ("http://a.example/\ud800", {"absolute-url", "relative-sitemap"}),
+        ("http://\udc80/", {"absolute-url", "relative-sitemap"}),
+        ("\ud800", {"absolute-url"}),
+    ],
+)  # fmt: skip
+def test_a_file_whose_url_is_no_url(url: str | None, found: set[str]) -> None:
+    """An invalid or missing URL of the file does not stop the linter."""
+    body = b"User-agent: *\nDisallow: http://b.example/x\nSitemap: /sitemap.xml\n"
+    assert {finding.code for finding in RobotsTxt.parse(body, url=url).lint()} >= found
+
+
+def check(body: bytes, dialect: Dialect) -> None:
+    """Assert what is true of the findings of any file."""
+    found = RobotsTxt.parse(body, dialect, "https://example.com/robots.txt").lint()
+    lines = body.count(b"\n") + body.count(b"\r") + 1
+    lines += len(body.decode("utf-16", "replace").splitlines())
+    for finding in found:
+        assert 0 <= finding.line <= lines
+        assert finding.severity == CODES[finding.code]
+        assert finding.message.isprintable()
+        assert 0 < len(finding.message) < 500
+        assert len(finding.text) <= MAX_TEXT
+        if "more findings with this code" not in finding.message:
+            assert finding.message.count(": ") >= 1, "no remedy"
+    assert [f.line for f in found] == sorted(f.line for f in found)
+    counts = [[f.code for f in found].count(code) for code in CODES]
+    assert max(counts) <= MAX_OF_A_CODE + 1
+
+
+@pytest.mark.unmeasured
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda d: d.name)
+def test_real_files(dialect: Dialect) -> None:
+    """On the files of real sites, a line outside of any group decides on no URL."""
+    for name, body in read_corpus()[::3]:
+        check(body, dialect)
+        robots = RobotsTxt.parse(body, dialect)
+        idle = {f.line for f in robots.lint() if f.code in IDLE}
+        for url in urls_for(body, 40) if idle else ():
+            for agents in agents_for(body):
+                assert robots.decide(url, agents).line not in idle, (name, url)

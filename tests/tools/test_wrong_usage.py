@@ -1,0 +1,87 @@
+"""Wrong usage of the commands: one sentence on standard error, and exit status 2."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.tools.rep import Rep, new_ledger, write_ledger
+
+URL = "https://shop.example/tea"
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("", "the following arguments are required"),
+        (f"check {URL} --nonsense", "unrecognized arguments: --nonsense"),
+        ("check shop.example/tea", "'shop.example/tea' is not a URL of http"),
+        ("check file:///etc/passwd", "'file:///etc/passwd' is not a URL of http"),
+        ("check http://[", "is not a URL"),
+        ("check \udcff", "is not a URL"),
+        ("check '' ' '", "each URL is empty"),
+        (f"check {URL} -", "- reads all of standard input"),
+        ("check - --robots -", "- reads all of standard input"),
+        (f"check {URL} --robots nowhere.txt", "nowhere.txt: No such file"),
+        (f"check {URL} --robots a\0b", "null"),
+        (f"check {URL} --agent 'bot 2'", "--agent is"),
+        (f"check {URL} --agent ''", "--agent is"),
+        (f"check {URL} --dialect latin", "--dialect is 'latin'"),
+        (f"check {URL} --purpose mining", "--purpose is"),
+        (f"check {URL} -s REP_DIALECT=latin", "REP_DIALECT is 'latin'"),
+        ("lint", "name a file or a URL"),
+        ("lint --explain nonsense", "one of absolute-url, "),
+        ("lint robots.txt --ignore nonsense", "--ignore is 'nonsense', but it must be one of"),
+        ("page nowhere.html", "nowhere.html: No such file"),
+        ("page http://[", "is not a URL"),
+        ("page robots.txt --header noindex", "--header is 'noindex'"),
+        ("page robots.txt --header 'Date: noindex'", 'must be "X-Robots-Tag: ..."'),
+        (f"page {URL} --header 'X-Robots-Tag: all'", "its own header fields"),
+        ("diff robots.txt nowhere", "nowhere: No such file"),
+        ("diff - -", "- reads all of standard input"),
+        ("diff - robots.txt --urls -", "- reads all of standard input"),
+        ("diff robots.txt robots.txt --urls .", ".: Is a directory"),
+        ("diff robots.txt robots.txt --urls a\0b", "null"),
+        ("diff robots.txt robots.txt --urls broken", "broken: "),
+        ("diff robots.txt robots.txt --urls two", "several hosts, and a robots.txt is for one"),
+        ("diff robots.txt robots.txt --origin shop", "'shop' is not a URL"),
+        ("diff ledger .", ".: Is a directory"),
+        ("diff ledger robots.txt robots.txt", "of several OLD, each must be a ledger"),
+        ("diff ledger robots.txt --purge-list no/such", "no/such: No such"),
+        ("diff ledger robots.txt --purge-list .", "--purge-list .: Is a directory"),
+        ("diff ledger robots.txt --purge-list ./ledger", "./ledger: this is an input file"),
+        ("diff ledger#1 robots.txt --purge-list link", "link: this is an input file"),
+        ("diff ledger#7 robots.txt", "ledger has no crawl 7"),
+        ("diff ledger@noon robots.txt", "'noon' is not a time"),
+        ("why '' ledger", "'' is neither a URL nor a host"),
+        ("why 'a b' ledger", "'a b' is neither a URL nor a host"),
+        ("why 'mailto:x y' ledger", "is neither a URL nor a host"),
+        ("why a.example ledger --limit 0", "--limit must be 1 or greater"),
+        ("report ledger -o two", "two exists, and this command did not write it"),
+        ("report ledger -o .", ".: Is a directory"),
+        ("report ledger -o link", "link: this is an input file"),
+        ("report ledger two -o two", "two: this is an input file"),
+        ("report ledger --json -o -", "standard output"),
+        ("report late", "late: "),
+        ("why shop.example robots.txt", "robots.txt: "),
+    ],
+)  # fmt: skip
+def test_wrong_usage(rep: Rep, command: str, why: str) -> None:
+    """Wrong usage, and files that can't be read or written, are reported before any output, and
+    no file is changed.
+    """
+    Path("broken").write_bytes(b"SQLite format 3\0" + b"\xff" * 4096)
+    Path("link").symlink_to("ledger")
+    write_ledger(Path("ledger"), [(URL, "allowed")])
+    write_ledger(Path("two"), [(URL, "allowed"), ("http://a.example/", "allowed")])
+    late = new_ledger("late", [])  # Its damage shows while a page is written.
+    late.snapshot("https://shop.example", b"", redirects="{}")
+    late.close()
+    before = {path.name: path.read_bytes() for path in Path().iterdir()}
+    ended = rep(*shlex.split(command))
+    assert (ended.status, ended.out) == (2, "")
+    assert why in ended.err
+    assert "Traceback" not in ended.err
+    assert {path.name: path.read_bytes() for path in Path().iterdir()} == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from configparser import ConfigParser
 from pathlib import Path
@@ -55,6 +56,16 @@ INCLUDED = {
 """Pages of the repository, and the pages of the site that include them."""
 
 
+def show_readme(app: Sphinx, name: str, source: list[str]) -> None:
+    """Put README.md on the first page, without links to files that the site does not have."""
+    if name == "index":
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        readme = readme.replace("](docs/", "](")
+        readme = re.sub(r"\]\(([A-Z]+\.md)\)", r"](../\1)", readme)
+        readme = re.sub(r"\[([^\]]*)\]\((LICENSE|\.\./CONTRIBUTING\.md)\)", r"\1", readme)
+        source[0] = readme + "\n" + source[0]
+
+
 def link_to_included(app: Sphinx, name: str, source: list[str]) -> None:
     """Replace links to pages of the repository by links to pages of the site."""
     up = "../" * name.count("/")
@@ -70,5 +81,6 @@ def drop_alias(app: Sphinx, *object_and_options: Any) -> None:
 
 
 def setup(app: Sphinx) -> None:
+    app.connect("source-read", show_readme)
     app.connect("source-read", link_to_included)
     app.connect("autodoc-process-docstring", drop_alias)

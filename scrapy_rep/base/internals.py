@@ -1,7 +1,7 @@
 """The private names of Scrapy that this package uses.
 
 Tested on Scrapy 2.14.0 and 2.19.0. If a later Scrapy lacks one of them, the function here
-returns a neutral value, and logs one warning that names it. ``docs/explanation/scrapy.md`` lists
+returns a neutral value, and logs one warning that names it. ``docs/compatibility.md`` lists
 each function, with what the package does without it, and what Scrapy would need to offer instead.
 """
 

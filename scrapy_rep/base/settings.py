@@ -516,7 +516,7 @@ class RepSettings:
     `REP_ITEM_FIELD`, and `"ignore"` does not change them. `"drop"` has an effect on
     [documents](../explanation/indexing.md#documents-and-data) only: not on JSON, feeds and sitemaps.
     `meta={"dont_obey_noindex": True}` on a request exempts its response. See
-    [how to keep such items](../howto/keep-noindex.md).
+    [how to keep such items](../howto/archive.md#keep-noindex-items).
 
     Example: `REP_NOINDEX = "annotate"`
     """

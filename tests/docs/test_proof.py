@@ -19,11 +19,11 @@ from tests.docs.pages import ROOT, environment, python, samples
 if TYPE_CHECKING:
     from pathlib import Path
 
-PAGE = "docs/howto/proof.md"
+PAGE = "docs/ledger.md"
 [SETTINGS] = (each.code for each in python("settings") if each.page == PAGE)
 [PROGRAM] = (each.code for each in python("code") if each.page == PAGE)
 [LINE] = (each.code for each in samples("text") if each.page == PAGE)
-CHECK, WHY = (each.code for each in samples("sh") if each.page == PAGE)
+*_, CHECK, WHY = (each.code for each in samples("sh") if each.page == PAGE)
 DIGEST = r"[0-9a-f]{64}"
 URL = "https://shop.example/basket/1"
 

@@ -22,7 +22,7 @@ from tests.docs.pages import DOCS, ROOT
 pytestmark = pytest.mark.newest
 
 SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
-PROPOSALS = (DOCS / "explanation" / "scrapy.md").read_text(encoding="utf-8")
+COMPATIBILITY = (DOCS / "compatibility.md").read_text(encoding="utf-8")
 
 
 def reference(page: str) -> str:
@@ -129,7 +129,7 @@ def test_private_names() -> None:
     """The table of Scrapy's private names has each function of the module that reads them, with
     what it reads.
     """
-    shown = dict(re.findall(r"^\| `(\w+)` \| (.*)$", PROPOSALS, re.MULTILINE))
+    shown = dict(re.findall(r"^\| `(\w+)` \| (.*)$", COMPATIBILITY, re.MULTILINE))
     tree = ast.parse(Path(internals.__file__).read_text())
     functions = {
         node.name: node

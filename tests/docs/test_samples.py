@@ -47,7 +47,6 @@ OF_OTHERS = re.compile(
 )
 """Settings of packages that are not installed here, or of a project."""
 
-PANDAS = "import pandas"
 SCRIPT = {"Content-Type": "text/javascript"}
 
 
@@ -88,9 +87,7 @@ def test_sessions(page: str) -> None:
     assert not tried.failed
 
 
-@pytest.mark.parametrize(
-    "sample", [each for each in python("code") if PANDAS not in each.code], ids=str
-)
+@pytest.mark.parametrize("sample", python("code"), ids=str)
 def test_code(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece of code runs, if a response or a file for it exists."""
     for name in ("myproject", "myproject.stores"):
@@ -160,20 +157,25 @@ def test_items(crawled: dict[str, Any]) -> None:
     set has pages that allow the purpose and pages that state nothing. A shown item is what the
     spider above it makes.
     """
-    made = {sample.page: crawled[str(sample)]["items"] for sample in spiders()}
-    items = {item["url"]: item for item in made["docs/howto/archive.md"]}
+    made = {
+        (sample.page, *re.findall(r'name = "(\w+)"', sample.code)): crawled[str(sample)]
+        for sample in spiders()
+    }
+    archived = made["docs/howto/archive.md", "archive"]["items"]
+    items = {item["url"]: item for item in archived}
     page = items["http://press.example/archive.html"]
     assert (page["robots"]["index"], page["noarchive"]) == (False, False)
     assert b'content="noindex"' in b64decode(page["body"])
     file = items["http://press.example/paper.pdf"]
     assert ["X-Robots-Tag", "noindex, nofollow"] in file["headers"]
-    items = made["docs/howto/data-set.md"]
+    items = made["docs/howto/data-set.md", "corpus"]["items"]
     assert {item["train-ai"] for item in items} == {True, None}
     assert all(item["text"].strip() for item in items)
     for sample in samples("json"):
         if sample.mark:
             shown = json.loads(sample.code.replace("https://", "http://"))
-            assert made[sample.page] == [shown], sample
+            name = sample.mark.removeprefix("items: ")
+            assert made[sample.page, name]["items"] == [shown], sample
 
 
 def test_log(crawled: dict[str, Any]) -> None:
@@ -279,26 +281,6 @@ def test_commands(where: str, line: str) -> None:
             pass
         case other:
             pytest.fail(f"{where}: {other}")
-
-
-def test_pandas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pandas sample counts the rows of the ledgers."""
-    pytest.importorskip("pandas")
-    from tests.tools.rep import write_ledger  # noqa: PLC0415
-
-    (tmp_path / "ledgers").mkdir()
-    for name in ("one", "two"):
-        path = tmp_path / "ledgers" / f"{name}.sqlite"
-        write_ledger(path, [("https://shop.example/a", "refused")])
-    monkeypatch.chdir(tmp_path)
-    (sample,) = (each for each in python("code") if PANDAS in each.code)
-    before, _, last = sample.code.strip().rpartition("\n")
-    names: dict[str, Any] = {}
-    exec(before, names)
-    counts = eval(last, names)
-    key = ("https://shop.example", "robots.txt", "refused", "rule")
-    assert counts.to_dict() == {key: 2}
-    assert str(names["decisions"]["time"].dtype).startswith("datetime64[")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)

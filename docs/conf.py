@@ -62,7 +62,9 @@ def show_readme(app: Sphinx, name: str, source: list[str]) -> None:
         readme = (ROOT / "README.md").read_text(encoding="utf-8")
         readme = readme.replace("](docs/", "](")
         readme = re.sub(r"\]\(([A-Z]+\.md)\)", r"](../\1)", readme)
-        readme = re.sub(r"\[([^\]]*)\]\((LICENSE|\.\./CONTRIBUTING\.md)\)", r"\1", readme)
+        readme = re.sub(
+            r"\[([^\]]*)\]\((LICENSE|\.\./CONTRIBUTING\.md)\)", r"\1", readme
+        )
         source[0] = readme + "\n" + source[0]
 
 

@@ -126,7 +126,7 @@ def test_the_description_on_a_package_index(monkeypatch: pytest.MonkeyPatch) -> 
     targets = re.findall(r"\]\(([^)]*)\)", text)
     assert targets
     assert all(target.startswith("https://") for target in targets)
-    assert "tutorial (`docs/tutorial.md`)" in text
+    assert "Tutorial (`docs/tutorial.md`)" in text
     assert "ADDONS = " in text
     assert "long_description" not in SETUP["metadata"]
 
@@ -144,5 +144,5 @@ def test_the_files_that_readme_names() -> None:
         assert target.partition("/")[0] in there, target
         assert (ROOT / target.partition("#")[0]).exists(), target
     for name in ("demo", "test"):
-        assert f"python3 dev.py {name} " in readme
+        assert f"python3 dev.py {name}`" in readme
         assert f'case ["{name}", *rest]' in text_of("dev.py")

@@ -211,11 +211,9 @@ def test_browsers(tmp_path: Path) -> None:
     robots.txt forbids. The log has the lines of the page.
     """
     pytest.importorskip("scrapy_playwright")
-    spider, lines = (
-        sample.code
-        for sample in samples("python", "text")
-        if sample.page == "docs/howto/browsers.md"
-    )
+    page = "docs/howto/browsers.md"
+    [spider] = (each.code for each in python("spider") if each.page == page)
+    [lines] = (each.code for each in samples("text") if each.page == page)
     with Site() as site:
         host = site.add("User-agent: *\nDisallow: /private\n")
         host.answers |= {

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
     from scrapy_rep.protocol.indexing.rules import IndexingRules
     from scrapy_rep.protocol.robots import RobotsTxt
-    from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
-    from scrapy_rep.protocol.robotstxt.rules import Rule
+    from scrapy_rep.protocol.robotstxt.rules import Decision, Reason, Rule
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
     from scrapy_rep.tools.findings import Finding
 
@@ -49,13 +48,13 @@ _MODULES = {
     "GOOGLE": "protocol.dialect",
     "RFC9309": "protocol.dialect",
     "Addon": "crawl.addon",
-    "Decision": "protocol.robotstxt.decisions",
+    "Decision": "protocol.robotstxt.rules",
     "Dialect": "protocol.dialect",
     "DupeFilter": "crawl.frontier.dupefilter",
     "Finding": "tools.findings",
     "HostQueue": "crawl.frontier.queue",
     "IndexingRules": "protocol.indexing.rules",
-    "Reason": "protocol.robotstxt.decisions",
+    "Reason": "protocol.robotstxt.rules",
     "RobotParser": "crawl.fetching.robotparser",
     "RobotsDenied": "exceptions",
     "RobotsTxt": "protocol.robots",

@@ -11,7 +11,7 @@ import pytest
 from scrapy import Request, signals
 from scrapy.http import HtmlResponse
 
-from scrapy_rep.base import versions
+from scrapy_rep.base import compat
 from scrapy_rep.base.settings import NOINDEX, OBEY
 from scrapy_rep.crawl.ledger import extension as module
 from scrapy_rep.crawl.ledger import writer
@@ -112,7 +112,7 @@ async def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def version(name: str) -> NoReturn:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(versions, "version", version)
+    monkeypatch.setattr(compat, "version", version)
     monkeypatch.setattr(module, "_MAX_REMEMBERED", 2)
     urls = [f"http://host{number}.example/" for number in (1, 2, 1, 3, 1, 3)]
     rows, crawler = await crawl(tmp_path, urls)

@@ -25,8 +25,8 @@ from scrapy_rep.protocol.indexing.statements import DENIALS
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.protocol.reasons import REASONS
 from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
-from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
+from scrapy_rep.protocol.robotstxt.rules import Decision, Reason
+from scrapy_rep.protocol.usage.statements import CATEGORIES
 
 URL = "http://example.com/a"
 ORIGIN = origin_of(URL)

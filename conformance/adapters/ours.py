@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from conformance.cases import agents_of, body_of
 from conformance.fetching import Fetcher
-from scrapy_rep.protocol.access.freshness import Bounds
-from scrapy_rep.protocol.access.results import renew, robots_of
+from scrapy_rep.protocol.access.results import Bounds, renew, robots_of
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.robots import RobotsTxt

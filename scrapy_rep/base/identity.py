@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from scrapy import signals
 from scrapy.settings import SETTINGS_PRIORITIES
 
+from scrapy_rep.base.compat import shared_component
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.settings import PARSER, USER_AGENT, RepSettings, unknown_names
-from scrapy_rep.base.versions import shared_component
 from scrapy_rep.protocol.agents import is_rfc_token, product_tokens
 
 if TYPE_CHECKING:

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from scrapy_rep.base import meta
 from scrapy_rep.protocol.display import without_credentials
 from scrapy_rep.protocol.indexing.statements import Statement
-from scrapy_rep.protocol.robotstxt.decisions import Reason
-from scrapy_rep.protocol.usage.statements import UsageStatement
-from scrapy_rep.protocol.usage.vocabulary import CATEGORIES, Source
+from scrapy_rep.protocol.robotstxt.rules import Reason
+from scrapy_rep.protocol.usage.statements import CATEGORIES, Source, UsageStatement
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol.access.overrides import Override
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.origins import Origin
-    from scrapy_rep.protocol.robotstxt.decisions import Decision
+    from scrapy_rep.protocol.robotstxt.rules import Decision
 
 Because: TypeAlias = "Statement | UsageStatement | str | None"
 """Why a page forbids something: a statement, the value of a ``rel``, or None if it is not known."""

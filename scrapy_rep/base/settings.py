@@ -16,21 +16,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from scrapy.settings import BaseSettings
 from scrapy.utils.misc import load_object
 
-from scrapy_rep.base.versions import shared_component
+from scrapy_rep.base.compat import shared_component
 from scrapy_rep.crawl.fetching.store import ALLOWED, Store, open_store
 from scrapy_rep.exceptions import SettingError, StoreNotInstalled
-from scrapy_rep.protocol.access.freshness import Bounds
 from scrapy_rep.protocol.access.overrides import (
     ALLOWED_OVERRIDE,
     Override,
     OverrideError,
     parse_overrides,
 )
+from scrapy_rep.protocol.access.results import Bounds
 from scrapy_rep.protocol.agents import is_product_token, product_tokens
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309, Dialect
 from scrapy_rep.protocol.display import address_without_credentials
 from scrapy_rep.protocol.request_target import AIOHTTP, HTTP2, HTTPX
-from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
+from scrapy_rep.protocol.usage.statements import CATEGORIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

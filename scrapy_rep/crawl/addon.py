@@ -9,9 +9,9 @@ from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.misc import load_object
 from scrapy.utils.python import global_object_name
 
+from scrapy_rep.base.compat import package_version
 from scrapy_rep.base.log import get_logger
 from scrapy_rep.base.settings import OBEY, RepSettings, is_dry_run
-from scrapy_rep.base.versions import package_version
 from scrapy_rep.crawl.gate.middleware import RobotsTxtMiddleware
 from scrapy_rep.crawl.ledger.extension import Ledger
 from scrapy_rep.crawl.pages.output import IndexingGateMiddleware

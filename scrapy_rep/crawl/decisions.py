@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from scrapy import signals
 
 from scrapy_rep.base import stats
+from scrapy_rep.base.compat import HAS_ROBOTS_PARSED_SIGNAL, shared_component
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.record import (
     IN_DRY_RUN,
@@ -22,7 +23,6 @@ from scrapy_rep.base.record import (
     url_text,
 )
 from scrapy_rep.base.settings import RepSettings
-from scrapy_rep.base.versions import HAS_ROBOTS_PARSED_SIGNAL, shared_component
 from scrapy_rep.crawl.fetching.robotparser import RobotParser
 from scrapy_rep.crawl.frontier.backlog import origin_at
 from scrapy_rep.crawl.ledger.traffic import Traffic
@@ -32,7 +32,7 @@ from scrapy_rep.exceptions import RobotsDenied
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.reasons import REASONS
 from scrapy_rep.protocol.request_target import is_robotstxt
-from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
+from scrapy_rep.protocol.robotstxt.rules import Decision, Reason
 from scrapy_rep.signals import rep_decided, robotstxt_known
 
 if TYPE_CHECKING:

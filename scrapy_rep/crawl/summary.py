@@ -11,11 +11,11 @@ from scrapy.exceptions import CloseSpider
 from scrapy.utils.python import global_object_name
 
 from scrapy_rep.base import stats
+from scrapy_rep.base.compat import connect_first, package_version
 from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.record import IN_DRY_RUN, Record, Subject, Verdict
 from scrapy_rep.base.settings import RepSettings
-from scrapy_rep.base.versions import connect_first, package_version
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.protocol.reasons import words_of
 

@@ -1,7 +1,7 @@
 """The reasons of decisions, in words, each with the setting that changes it.
 
 The log, the ledger's report and the commands all take their words from here. A reason is a value
-of :class:`~scrapy_rep.protocol.robotstxt.decisions.Reason`, the name of an indexing rule, a
+of :class:`~scrapy_rep.protocol.robotstxt.rules.Reason`, the name of an indexing rule, a
 purpose, or the setting or meta key by which the user of the crawler decided.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
+from scrapy_rep.protocol.usage.statements import CATEGORIES
 
 
 class Words(NamedTuple):

@@ -2,7 +2,7 @@
 
 Clients and servers may both change the form of a URL: they resolve dot segments and decode
 octets. So a crawler may fetch a URL only if robots.txt allows each form in which the server
-may see it. :class:`~scrapy_rep.protocol.robotstxt.accessrules.AccessRules` decides on one
+may see it. :class:`~scrapy_rep.protocol.robots.RobotsTxt` decides on one
 form; the functions here check up to four, which :func:`forms` explains.
 """
 
@@ -18,8 +18,8 @@ from scrapy_rep.protocol.origins import C0_CONTROL_OR_SPACE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scrapy_rep.protocol.robotstxt.accessrules import AccessRules
-    from scrapy_rep.protocol.robotstxt.decisions import Decision
+    from scrapy_rep.protocol.robots import RobotsTxt
+    from scrapy_rep.protocol.robotstxt.rules import Decision
 
 AIOHTTP = "aiohttp"
 HTTP2 = "http2"
@@ -71,7 +71,7 @@ _DECODED_IN_PATHS = _UNRESERVED | frozenset("!$'()*,&=;:@")
 
 
 def decide(
-    robots: AccessRules,
+    robots: RobotsTxt,
     url: str,
     agents: str | Sequence[str],
     clients: frozenset[str] = _NO_CLIENTS,
@@ -91,7 +91,7 @@ def decide(
 
 
 def is_allowed(
-    robots: AccessRules,
+    robots: RobotsTxt,
     url: str,
     agents: str | Sequence[str],
     clients: frozenset[str] = _NO_CLIENTS,

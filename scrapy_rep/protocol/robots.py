@@ -1,32 +1,235 @@
-"""A parsed robots.txt: its rules for access, and its usage preferences."""
+"""A parsed robots.txt: its rules for access, and its usage preferences.
+
+Sources: RFC 9309, 2.1 and 2.2.1, and :class:`~scrapy_rep.protocol.dialect.Dialect`.
+"""
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import TYPE_CHECKING
+import zlib
+from typing import TYPE_CHECKING, Any
 
+from scrapy_rep.protocol.dialect import RFC9309, Dialect
 from scrapy_rep.protocol.robotstxt import paths
-from scrapy_rep.protocol.robotstxt.accessrules import AccessRules
+from scrapy_rep.protocol.robotstxt.groups import (
+    Group,
+    follow,
+    groups_of,
+    rule_lines,
+    sitemap_urls,
+)
+from scrapy_rep.protocol.robotstxt.lines import lines
+from scrapy_rep.protocol.robotstxt.pace import NO_PACE, Pace
+from scrapy_rep.protocol.robotstxt.paths import NORMAL_URL
+from scrapy_rep.protocol.robotstxt.rules import (
+    TOO_LONG,
+    Decision,
+    Reason,
+    RuleList,
+    first_answer,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from typing_extensions import Self
+
+    from scrapy_rep.protocol.robotstxt.pace import RequestRate
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
     from scrapy_rep.tools.findings import Finding
 
 
-class RobotsTxt(AccessRules):
-    """A parsed robots.txt, or one decision for all URLs where there is no robots.txt.
+_MAX_FOLLOWED = 32
+"""The number of sequences of product tokens whose rules are kept. A crawl has few."""
 
-    Create it with :meth:`parse` or :meth:`blanket`. It is immutable.
+# Text of at least this many bytes is compressed after the rules are sorted. Most files are
+# shorter, and the few longer ones take most of the memory.
+_WORTH_PACKING = 2049
+
+
+class CrawlerRules:
+    """The rules and delays for one sequence of product tokens."""
+
+    __slots__ = (
+        "_dialect", "_may_skip", "_texts", "agent", "agents", "pace", "rules", "usage",
+    )  # fmt: skip
+
+    def __init__(
+        self, agents: str | tuple[str, ...], body: bytes, dialect: Dialect
+    ) -> None:
+        self.agents = agents
+        tokens = (agents,) if isinstance(agents, str) else agents
+        self.agent, self._texts, records = follow(body, tokens, dialect)
+        """The product token, or ``*``, whose groups the crawler follows; None if it has none."""
+
+        self.pace = Pace.of(records) if records else NO_PACE
+        """The delay of the groups."""
+
+        self.rules: RuleList | None = None
+        """The rules of the groups, after :meth:`read_rules`."""
+
+        self.usage: Any = None
+        """The usage records of the groups, after a question about them."""
+
+        self._dialect = dialect
+        self._may_skip = not (
+            dialect.misspelt_fields
+            or dialect.blank_line_ends_group
+            or dialect.index_html_quirk
+            or dialect.nul_ends_line
+            or dialect.line_limit is not None
+        )
+
+    def first_answer(self, target: str) -> bool | None:
+        """Return whether *target* is allowed at the first call, from the few rules that may
+        match it; else None.
+
+        From many hosts, a crawl fetches only one page, and to read and sort all rules takes
+        several times as long. Returns None in dialects whose lines take more than one search,
+        and for a long target, which may be too long to compare with all rules.
+        """
+        if not self._may_skip or len(target) > paths.SHORT:
+            return None
+        if paths.may_delimit_nothing(target):
+            return None
+        self._may_skip = False
+        return first_answer(target, self._texts, self._dialect)
+
+    def read_rules(self) -> RuleList:
+        self.rules = RuleList(rule_lines(self._texts, self._dialect), self._dialect)
+        self._texts = []
+        return self.rules
+
+
+class RobotsTxt:
+    """A parsed robots.txt: which URLs a crawler may fetch, how fast, and what for; or one decision
+    for all URLs where there is no robots.txt.
+
+    Create it with :meth:`parse` or :meth:`blanket`. It is immutable to its users. It keeps
+    the text, and parses the rules for a crawler on the first question about that crawler.
     """
 
-    @cached_property
+    __slots__ = (
+        "_blanket", "_body", "_crawlers", "_followed", "_is_packed", "_may_state_usage",
+        "_sitemaps", "_url", "dialect",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        body: bytes,
+        dialect: Dialect,
+        url: str | None = None,
+        blanket: Decision | None = None,
+    ) -> None:
+        self.dialect = dialect
+        self._body = body
+        self._is_packed = False
+        self._url = url
+        self._blanket = blanket
+        self._crawlers: dict[str | tuple[str, ...], CrawlerRules] = {}
+        self._followed: CrawlerRules | None = None
+        """Those of :attr:`_crawlers` that were asked for last."""
+        self._sitemaps: tuple[str, ...] | None = None
+        self._may_state_usage: bool | None = None
+
+    @classmethod
+    def parse(
+        cls,
+        body: bytes | str,
+        dialect: Dialect = RFC9309,
+        url: str | None = None,
+    ) -> Self:
+        """Parse a robots.txt. Any bytes are valid (RFC 9309, 2.3.1.5).
+
+        *body* is what the server sent, in bytes; text is taken as UTF-8. *url* is its URL, the
+        base for relative sitemap URLs.
+        """
+        if isinstance(body, str):
+            body = body.encode("utf-8", "surrogatepass")
+        return cls(body, dialect, url)
+
+    @classmethod
+    def blanket(
+        cls, *, allowed: bool, reason: Reason, dialect: Dialect = RFC9309
+    ) -> Self:
+        """Return a robots.txt with one decision for every URL except its own."""
+        return cls(b"", dialect, blanket=Decision(allowed, None, None, reason))
+
+    @property
+    def body(self) -> bytes:
+        """The bytes that were parsed."""
+        return zlib.decompress(self._body) if self._is_packed else self._body
+
+    @property
+    def sitemaps(self) -> tuple[str, ...]:
+        """The absolute URLs of the sitemaps, in file order, without duplicates."""
+        if self._sitemaps is None:
+            read = lines(self.body, self.dialect)
+            self._sitemaps = tuple(sitemap_urls(read, self._url))
+        return self._sitemaps
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """All groups, in file order; parsed at each call."""
+        return groups_of(lines(self.body, self.dialect), self.dialect)
+
+    def decide(self, url: str, agents: str | Sequence[str]) -> Decision:
+        """Decide whether a crawler may fetch *url*; the decision names the rule.
+
+        *agents* are its product tokens, in order of preference. The crawler follows the
+        groups of the first one that has any, or else the groups of ``*`` (RFC 9309, 2.2.1).
+        """
+        target = paths.target(url, self.dialect)
+        if self._is_robotstxt(target):
+            return Decision(True, None, None, Reason.ROBOTS_TXT)
+        if self._blanket is not None:
+            return self._blanket
+        followed = self._rules_for(agents)
+        if followed.agent is None:
+            return Decision(True, None, None, Reason.NO_GROUP)
+        rules = followed.rules or self._read_rules(followed)
+        place = rules.winner(target)
+        if place == TOO_LONG:
+            return Decision(False, None, followed.agent, Reason.TOO_LONG)
+        found = rules.rule(place)
+        if found is None:
+            return Decision(True, None, followed.agent, Reason.NO_RULE)
+        return Decision(*found, followed.agent, Reason.RULE)
+
+    def is_allowed(self, url: str, agents: str | Sequence[str]) -> bool:
+        """Whether a crawler may fetch *url*: a faster ``decide(url, agents).allowed``."""
+        normal = NORMAL_URL(url)
+        target = normal[1] if normal else paths.plain_target(url, self.dialect)
+        if self._blanket is not None:
+            return self._blanket.allowed or self._is_robotstxt(target)
+        followed = self._followed
+        if followed is None or followed.agents != agents:
+            followed = self._rules_for(agents)
+        rules = followed.rules
+        allowed = None if rules else followed.first_answer(target)
+        if allowed is None:
+            allowed = (rules or self._read_rules(followed)).allows(target)
+        return allowed or self._is_robotstxt(target)
+
+    def pace(self, agents: str | Sequence[str]) -> Pace:
+        """Return the delays and rates that have an effect for a crawler."""
+        return self._rules_for(agents).pace
+
+    def crawl_delay(self, agents: str | Sequence[str]) -> float | None:
+        """Return the largest effective ``Crawl-delay`` for a crawler in seconds, or None."""
+        return self.pace(agents).crawl_delay
+
+    def request_rate(self, agents: str | Sequence[str]) -> RequestRate | None:
+        """Return the slowest effective ``Request-rate`` for a crawler, or None."""
+        return self.pace(agents).request_rate
+
+    @property
     def may_state_usage(self) -> bool:
         """Whether the file may have usage records: a fast check that rules out most files."""
-        from scrapy_rep.protocol.usage import robotstxt  # noqa: PLC0415
+        if self._may_state_usage is None:
+            from scrapy_rep.protocol.usage import sites  # noqa: PLC0415
 
-        return robotstxt.may_state_usage(self.body, self.dialect)
+            self._may_state_usage = sites.may_state_usage(self.body, self.dialect)
+        return self._may_state_usage
 
     def usage(self, url: str, agents: str | Sequence[str]) -> UsagePreferences:
         """Return the usage preferences for *url*.
@@ -34,7 +237,7 @@ class RobotsTxt(AccessRules):
         There are none for a disallowed URL (draft-ietf-aipref-attach-05, 3.1).
         """
         from scrapy_rep.protocol.usage.preferences import NOTHING_STATED  # noqa: PLC0415
-        from scrapy_rep.protocol.usage.robotstxt import UsageRecords  # noqa: PLC0415
+        from scrapy_rep.protocol.usage.sites import UsageRecords  # noqa: PLC0415
 
         if not self.may_state_usage or not self.is_allowed(url, agents):
             return NOTHING_STATED
@@ -49,3 +252,25 @@ class RobotsTxt(AccessRules):
         from scrapy_rep.tools.linter import lint  # noqa: PLC0415
 
         return () if self._blanket else lint(self.body, self.dialect, self._url)
+
+    def _is_robotstxt(self, target: str) -> bool:
+        return self.dialect.robotstxt_allowed and target == "/robots.txt"
+
+    def _rules_for(self, agents: str | Sequence[str]) -> CrawlerRules:
+        """Return the rules for *agents*. Nearly every call has the agents of the last one."""
+        followed = self._followed
+        if followed is None or followed.agents != agents:
+            key = agents if isinstance(agents, str) else tuple(agents)
+            if key not in self._crawlers:
+                if len(self._crawlers) >= _MAX_FOLLOWED:
+                    self._crawlers.clear()
+                self._crawlers[key] = CrawlerRules(key, self.body, self.dialect)
+            followed = self._followed = self._crawlers[key]
+        return followed
+
+    def _read_rules(self, followed: CrawlerRules) -> RuleList:
+        # Later calls rarely need the text.
+        if not self._is_packed and len(self._body) >= _WORTH_PACKING:
+            self._body = zlib.compress(self._body, 1)
+            self._is_packed = True
+        return followed.read_rules()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from scrapy_rep.base.internals import (
+from scrapy_rep.base.compat import (
     active_requests,
     is_closing,
     requests_in_progress,

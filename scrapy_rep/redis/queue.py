@@ -10,10 +10,15 @@ from scrapy import Request, signals
 from scrapy.exceptions import DontCloseSpider
 from scrapy_redis.queue import Base
 
-from scrapy_rep.base.internals import active_requests, is_closing, is_scraper_full, wake
+from scrapy_rep.base.compat import (
+    active_requests,
+    is_closing,
+    is_scraper_full,
+    shared_component,
+    wake,
+)
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.settings import RepSettings
-from scrapy_rep.base.versions import shared_component
 from scrapy_rep.crawl.frontier.backlog import HostKey
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.requests import KnownMethods

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from scrapy_rep.protocol.agents import EVERYONE, agents_of_line
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.grammar import RULES, USER_AGENT
+from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt import paths
-from scrapy_rep.protocol.robotstxt.accessrules import AccessRules
 from scrapy_rep.protocol.robotstxt.lines import lines
 from scrapy_rep.tools.findings import quoted
 
@@ -74,10 +74,10 @@ def differences(file: File) -> Iterator[Found]:
     for theirs in DIALECTS.values():
         if replace(theirs, name=ours.name) == ours:
             continue
-        both = [AccessRules.parse(body, each) for each in (ours, theirs)]
+        both = [RobotsTxt.parse(body, each) for each in (ours, theirs)]
         # The file read in one dialect, but for one point, and in the other dialect.
         mixtures = [
-            (name, AccessRules.parse(body, replace(one, **{name: value})), read)
+            (name, RobotsTxt.parse(body, replace(one, **{name: value})), read)
             for one, other, read in ((ours, theirs, both[1]), (theirs, ours, both[0]))
             for name in _DIFFERENCES
             if (value := getattr(other, name)) != getattr(one, name)
@@ -104,7 +104,7 @@ def differences(file: File) -> Iterator[Found]:
             yield line, who, shown, *verdicts, *_DIFFERENCES.get(reason, _SEVERAL)
 
 
-def _verdict(robots: AccessRules, url: str, agent: str) -> str:
+def _verdict(robots: RobotsTxt, url: str, agent: str) -> str:
     decision = robots.decide(url, agent)
     verdict = "allowed" if decision.allowed else "forbidden"
     line = f"line {decision.line}" if decision.line else "no rule"

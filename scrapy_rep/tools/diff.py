@@ -12,7 +12,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_rep.protocol.agents import EVERYONE
 from scrapy_rep.protocol.origins import Origin, written_origin
-from scrapy_rep.protocol.robotstxt.decisions import Reason
+from scrapy_rep.protocol.robotstxt.rules import Reason
 from scrapy_rep.tools.ledgers import PastCrawls, ledger_of
 from scrapy_rep.tools.output import (
     CLEAN,

@@ -26,15 +26,10 @@ from scrapy_rep.protocol.agents import (
 )
 from scrapy_rep.protocol.dialect import DIALECTS, GOOGLE
 from scrapy_rep.protocol.grammar import PACE_FIELDS, RULES, SITEMAP, USER_AGENT
+from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt import pace, paths
-from scrapy_rep.protocol.robotstxt.accessrules import AccessRules
-from scrapy_rep.protocol.usage.robotstxt import (
-    expression_of,
-    statements_of,
-    usage_groups,
-)
-from scrapy_rep.protocol.usage.statements import split_path
-from scrapy_rep.protocol.usage.vocabulary import ROWS
+from scrapy_rep.protocol.usage.sites import expression_of, statements_of, usage_groups
+from scrapy_rep.protocol.usage.statements import ROWS, split_path
 from scrapy_rep.tools.comparisons import ORIGIN, differences
 from scrapy_rep.tools.crawlers import CRAWLERS, Crawler
 from scrapy_rep.tools.findings import KNOWN_FIELDS, MAX_OF_A_CODE, File, Finding, quoted
@@ -478,8 +473,8 @@ def _shadowed_rules(file: File) -> Iterator[Found]:
 def _relative_sitemap(line: Written, file: File) -> Facts:
     text = b"Sitemap:" + line.value[:_MAX_URL]
     base = file.url or f"{ORIGIN}/robots.txt"
-    resolved = AccessRules.parse(text, file.dialect, base).sitemaps
-    if not resolved or AccessRules.parse(text, file.dialect).sitemaps:
+    resolved = RobotsTxt.parse(text, file.dialect, base).sitemaps
+    if not resolved or RobotsTxt.parse(text, file.dialect).sitemaps:
         return False
     if file.url is None:
         return ("https:// and the host first",)

@@ -16,10 +16,13 @@ from scrapy_rep.crawl.pages.documents import has_document
 from scrapy_rep.crawl.pages.effects import effects
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.indexing.rules import IndexingRules
-from scrapy_rep.protocol.usage.page import FIELDS
-from scrapy_rep.protocol.usage.preferences import NOTHING_STATED, UsagePreferences
-from scrapy_rep.protocol.usage.tdmrep import TdmRep
-from scrapy_rep.protocol.usage.vocabulary import MINING
+from scrapy_rep.protocol.usage.preferences import (
+    FIELDS,
+    NOTHING_STATED,
+    UsagePreferences,
+)
+from scrapy_rep.protocol.usage.sites import TdmRep
+from scrapy_rep.protocol.usage.statements import MINING
 from scrapy_rep.tools import usage
 from scrapy_rep.tools.output import CLEAN, FOUND, Output
 from scrapy_rep.tools.profile import decision_record, profile_of

@@ -15,7 +15,7 @@ from scrapy_rep.protocol.agents import EVERYONE
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.reasons import evidence, words_of
 from scrapy_rep.protocol.request_target import decide
-from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
+from scrapy_rep.protocol.robotstxt.rules import Decision, Reason
 from scrapy_rep.tools.output import notify
 
 if TYPE_CHECKING:

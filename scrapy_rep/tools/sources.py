@@ -22,7 +22,7 @@ from scrapy_rep.protocol.access.results import (
 from scrapy_rep.protocol.origins import Origin, origin_of
 from scrapy_rep.protocol.reasons import outcome
 from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.protocol.robotstxt.decisions import Reason
+from scrapy_rep.protocol.robotstxt.rules import Reason
 from scrapy_rep.tools.output import notify
 from scrapy_rep.tools.urls import is_url, parse_argument, read_file
 

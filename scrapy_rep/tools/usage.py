@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.protocol.request_target import forms
 from scrapy_rep.protocol.usage.preferences import NOTHING_STATED
-from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
+from scrapy_rep.protocol.usage.statements import CATEGORIES
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol.robots import RobotsTxt

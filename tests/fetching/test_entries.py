@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from scrapy_rep.crawl.fetching.entries import KEEP, MAX_SIZE, dumps, loads
 from scrapy_rep.protocol.access.results import AccessResult, Entry
-from scrapy_rep.protocol.usage.tdmrep import PATH
+from scrapy_rep.protocol.usage.sites import PATH
 from tests.fetching.places import AT, START, URL, check_data, entry
 
 LATEST = 2.0**37

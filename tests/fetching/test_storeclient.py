@@ -13,7 +13,7 @@ import pytest
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import DeferredLock, DeferredSemaphore
 
-from scrapy_rep.base.locks import held
+from scrapy_rep.base.compat import held
 from scrapy_rep.crawl.fetching import storeclient
 from scrapy_rep.crawl.fetching.storeclient import StoreClient
 from scrapy_rep.exceptions import SpiderClosing, StoreError

@@ -33,9 +33,9 @@ from scrapy_rep.crawl.fetching.sqlitestore import SqliteStore
 from scrapy_rep.exceptions import StoreError
 from scrapy_rep.protocol.indexing import metatags
 from scrapy_rep.protocol.indexing.dates import read_date
-from scrapy_rep.protocol.robotstxt.decisions import Reason
-from scrapy_rep.protocol.usage.tdmrep import TdmRep
-from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
+from scrapy_rep.protocol.robotstxt.rules import Reason
+from scrapy_rep.protocol.usage.sites import TdmRep
+from scrapy_rep.protocol.usage.statements import CATEGORIES
 from tests.fetching.places import ORIGIN, START, check_data, entry
 from tests.protocol.indexing.test_rules import check_headers, check_written
 from tests.protocol.reference import Reference, matches, read_patterns, url_target

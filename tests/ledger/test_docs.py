@@ -13,7 +13,7 @@ import pytest
 from scrapy_rep.base.record import MAX_TEXT, MAX_URL
 from scrapy_rep.crawl.ledger.schema import APPLICATION_ID, TABLES, VERSION
 from scrapy_rep.protocol.access.results import HEADERS
-from scrapy_rep.protocol.robotstxt.decisions import Reason
+from scrapy_rep.protocol.robotstxt.rules import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

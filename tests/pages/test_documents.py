@@ -6,7 +6,7 @@ import pytest
 from scrapy.http import HtmlResponse, JsonResponse, Response, TextResponse, XmlResponse
 
 from scrapy_rep.crawl.pages.documents import has_document
-from scrapy_rep.protocol.indexing.documents import is_document
+from scrapy_rep.protocol.indexing.rules import is_document
 
 pytestmark = pytest.mark.newest
 

@@ -21,7 +21,7 @@ from scrapy_rep.protocol.request_target import (
     is_robotstxt,
 )
 from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.protocol.robotstxt.decisions import Reason
+from scrapy_rep.protocol.robotstxt.rules import Reason
 from tests.protocol.growth import assert_linear
 
 HOST = "http://host.test"

@@ -12,7 +12,7 @@ pytest.importorskip("scrapy_redis")
 
 from scrapy import Request, Spider
 
-from scrapy_rep.base.versions import shared_component
+from scrapy_rep.base.compat import shared_component
 from scrapy_rep.redis import HostQueue
 from scrapy_rep.redis.dupefilter import DupeFilter
 from scrapy_rep.redis.worker import Link

@@ -10,7 +10,7 @@ import pytest
 
 from scrapy_rep.protocol.dialect import CLASSIC, DIALECTS, GOOGLE, RFC9309, Dialect
 from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.protocol.robotstxt.decisions import Reason
+from scrapy_rep.protocol.robotstxt.rules import Reason
 from scrapy_rep.tools.findings import MAX_OF_A_CODE, MAX_TEXT, Finding
 from scrapy_rep.tools.linter import CODES, ROW_OF
 from tests.protocol.corpus import agents_for, read_corpus, urls_for

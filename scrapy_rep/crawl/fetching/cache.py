@@ -14,8 +14,7 @@ from scrapy.utils.misc import build_from_crawler
 from twisted.internet.defer import CancelledError, DeferredLock
 
 from scrapy_rep.base import stats
-from scrapy_rep.base.internals import is_closing
-from scrapy_rep.base.locks import held
+from scrapy_rep.base.compat import held, is_closing
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.crawl.fetching.failures import in_words
 from scrapy_rep.crawl.fetching.memory import Memory
@@ -31,8 +30,8 @@ from scrapy_rep.protocol.access.results import (
     robots_of,
     with_tdmrep,
 )
-from scrapy_rep.protocol.usage.tdmrep import PATH, TdmRep
-from scrapy_rep.protocol.usage.vocabulary import MINING
+from scrapy_rep.protocol.usage.sites import PATH, TdmRep
+from scrapy_rep.protocol.usage.statements import MINING
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

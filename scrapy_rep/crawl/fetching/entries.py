@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy_rep.protocol.access.results import AccessResult, Entry
-from scrapy_rep.protocol.usage.tdmrep import PATH
+from scrapy_rep.protocol.usage.sites import PATH
 
 if TYPE_CHECKING:
     from collections.abc import Callable

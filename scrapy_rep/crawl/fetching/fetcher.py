@@ -14,13 +14,13 @@ from twisted.internet.defer import CancelledError, DeferredSemaphore
 from w3lib.url import safe_url_string
 
 from scrapy_rep.base import stats
-from scrapy_rep.base.internals import (
+from scrapy_rep.base.compat import (
     download_once,
     has_room,
+    held,
     room_in_downloader,
     status_received,
 )
-from scrapy_rep.base.locks import held
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.crawl.fetching.decompression import UndecodableBody
 from scrapy_rep.crawl.fetching.failures import NO_SERVER, in_words, kind_of

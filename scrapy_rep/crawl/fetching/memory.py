@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
-    from scrapy_rep.protocol.usage.tdmrep import TdmRep
+    from scrapy_rep.protocol.usage.sites import TdmRep
 
 V = TypeVar("V")
 Parsed: TypeAlias = "tuple[RobotsTxt, TdmRep | None]"

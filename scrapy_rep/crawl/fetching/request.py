@@ -11,7 +11,7 @@ from scrapy.exceptions import StopDownload
 from scrapy.http.request import NO_CALLBACK
 
 from scrapy_rep.base import meta
-from scrapy_rep.base.internals import PROXY_AUTH_META_KEY
+from scrapy_rep.base.compat import PROXY_AUTH_META_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,9 +13,8 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, DeferredSemaphore
 
 from scrapy_rep.base import stats
-from scrapy_rep.base.locks import held
+from scrapy_rep.base.compat import StillRuns, held, run_in_thread
 from scrapy_rep.base.log import CrawlLog
-from scrapy_rep.base.versions import StillRuns, run_in_thread
 from scrapy_rep.crawl.fetching.entries import KEEP, dumps, loads
 from scrapy_rep.exceptions import SpiderClosing, StoreError
 

@@ -8,7 +8,7 @@ from scrapy import Request
 from scrapy.utils.httpobj import urlparse_cached
 
 from scrapy_rep.base import meta
-from scrapy_rep.base.internals import has_headers
+from scrapy_rep.base.compat import has_headers
 from scrapy_rep.protocol.origins import C0_CONTROL_OR_SPACE, Origin, origin, origin_of
 
 if TYPE_CHECKING:

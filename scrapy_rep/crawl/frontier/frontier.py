@@ -17,13 +17,14 @@ from twisted.internet.defer import CancelledError, Deferred
 from scrapy_rep.base import stats
 from scrapy_rep.base.browsers import is_for_browser
 from scrapy_rep.base.clock import Alarms, Clock
-from scrapy_rep.base.internals import (
+from scrapy_rep.base.compat import (
     active_requests,
     close_idle_connections,
     close_spider,
     download_slot,
     is_closing,
     response_refused,
+    shared_component,
     slot_state,
     status_received,
     wake,
@@ -31,7 +32,6 @@ from scrapy_rep.base.internals import (
 )
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.settings import RepSettings
-from scrapy_rep.base.versions import shared_component
 from scrapy_rep.crawl.decisions import BACK_OFF, Case, DecisionReporter
 from scrapy_rep.crawl.fetching.failures import in_words, kind_of
 from scrapy_rep.crawl.fetching.middleware import FetchMiddleware

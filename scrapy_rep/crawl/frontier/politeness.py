@@ -9,7 +9,7 @@ from scrapy_rep.base import stats
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.crawl.fetching.fetcher import headers_of
 from scrapy_rep.crawl.frontier.backlog import origin_at
-from scrapy_rep.protocol.access.freshness import pause_asked
+from scrapy_rep.protocol.access.results import pause_asked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

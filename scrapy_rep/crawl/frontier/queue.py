@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy.utils.python import global_object_name
 
-from scrapy_rep.base.internals import LoopWatch, requests_in_progress, wake
+from scrapy_rep.base.compat import LoopWatch, requests_in_progress, wake
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.crawl.frontier.backlog import HostKey
 from scrapy_rep.crawl.frontier.frontier import BackQueue, Frontier

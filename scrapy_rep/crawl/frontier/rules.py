@@ -15,10 +15,9 @@ from twisted.internet.defer import CancelledError
 from twisted.python.failure import Failure
 
 from scrapy_rep.base import stats
+from scrapy_rep.base.compat import is_interactive, wake
 from scrapy_rep.base.identity import Identity
-from scrapy_rep.base.internals import wake
 from scrapy_rep.base.log import CrawlLog
-from scrapy_rep.base.versions import is_interactive
 from scrapy_rep.crawl.decisions import Case
 from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
 from scrapy_rep.crawl.fetching.fetcher import MAX_ON_NETWORK, RobotsTxtFetcher
@@ -28,9 +27,8 @@ from scrapy_rep.crawl.frontier.core import Phase
 from scrapy_rep.crawl.frontier.frontier import BackQueue, Waiter
 from scrapy_rep.crawl.frontier.politeness import duration
 from scrapy_rep.exceptions import BackingOff, SpiderClosing
-from scrapy_rep.protocol.access.freshness import pause_asked
 from scrapy_rep.protocol.access.overrides import override_for
-from scrapy_rep.protocol.access.results import State
+from scrapy_rep.protocol.access.results import State, pause_asked
 from scrapy_rep.protocol.request_target import decide
 
 if TYPE_CHECKING:

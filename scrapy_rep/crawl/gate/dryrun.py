@@ -12,8 +12,8 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.base import meta, stats
+from scrapy_rep.base.compat import download_slot, slot_state
 from scrapy_rep.base.identity import default_header
-from scrapy_rep.base.internals import download_slot, slot_state
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.settings import OBEY, RepSettings
 from scrapy_rep.crawl.decisions import DecisionReporter

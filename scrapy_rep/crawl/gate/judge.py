@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.rules import Hosts
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
-    from scrapy_rep.protocol.robotstxt.decisions import Decision
     from scrapy_rep.protocol.robotstxt.pace import Pace
+    from scrapy_rep.protocol.robotstxt.rules import Decision
 
 
 class Judge:

@@ -20,17 +20,17 @@ from scrapy.utils.asyncio import create_looping_call
 
 from scrapy_rep import signals as ours
 from scrapy_rep.base import meta, stats
+from scrapy_rep.base.compat import package_version, run_in_thread
 from scrapy_rep.base.identity import Identity, default_header
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.record import Layer, Subject, Verdict, made, storable
 from scrapy_rep.base.settings import LEDGER_LEVEL, OBEY, RepSettings, recorded
-from scrapy_rep.base.versions import package_version, run_in_thread
 from scrapy_rep.crawl.decisions import DecisionReporter
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.frontier.backlog import origin_at
 from scrapy_rep.crawl.ledger.writer import LedgerWriter, prepare, snapshot
 from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.protocol.robotstxt.decisions import Reason
+from scrapy_rep.protocol.robotstxt.rules import Reason
 
 if TYPE_CHECKING:
     from scrapy import Request, Spider

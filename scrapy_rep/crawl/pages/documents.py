@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.http import HtmlResponse, JsonResponse, TextResponse, XmlResponse
 
-from scrapy_rep.protocol.indexing.documents import is_document
+from scrapy_rep.protocol.indexing.rules import is_document
 from scrapy_rep.protocol.request_target import is_robotstxt
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from scrapy.utils.log import logformatter_adapter
 from scrapy.utils.misc import arg_to_iter
 
 from scrapy_rep.base import meta, stats
-from scrapy_rep.base.internals import image_fields
+from scrapy_rep.base.compat import image_fields
 from scrapy_rep.base.log import CrawlLog, get_logger
 from scrapy_rep.base.record import Layer, Subject, Verdict, forbidden
 from scrapy_rep.base.settings import ITEM_FIELD, RepSettings

@@ -13,11 +13,10 @@ from scrapy.http.request import NO_CALLBACK
 from w3lib.encoding import http_content_type_encoding
 
 from scrapy_rep.base import meta, stats
+from scrapy_rep.base.compat import is_for_pipeline, is_parse_command
 from scrapy_rep.base.identity import Identity
-from scrapy_rep.base.internals import is_for_pipeline
 from scrapy_rep.base.record import Subject, Verdict, forbidden
 from scrapy_rep.base.settings import NOFOLLOW, NOINDEX, RepSettings
-from scrapy_rep.base.versions import is_parse_command
 from scrapy_rep.crawl.decisions import DecisionReporter
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.pages.documents import has_document

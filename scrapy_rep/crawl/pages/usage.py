@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 from scrapy_rep.base import meta
+from scrapy_rep.base.compat import shared_component
 from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.settings import RepSettings
-from scrapy_rep.base.versions import shared_component
 from scrapy_rep.protocol.request_target import forms
-from scrapy_rep.protocol.usage.page import FIELDS
 from scrapy_rep.protocol.usage.preferences import (
+    FIELDS,
     NOTHING_STATED,
     Denial,
     UsagePreferences,
 )
-from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
+from scrapy_rep.protocol.usage.statements import CATEGORIES
 
 if TYPE_CHECKING:
     from scrapy import Request

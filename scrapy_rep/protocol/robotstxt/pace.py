@@ -13,8 +13,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
-from scrapy_rep.protocol.robotstxt.rules import Rule
+from scrapy_rep.protocol.robotstxt.rules import Decision, Reason, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

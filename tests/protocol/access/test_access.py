@@ -10,19 +10,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from scrapy_rep.protocol.access.freshness import (
-    DAY,
-    Bounds,
-    lifetime,
-    pause_asked,
-    retry_delay,
-)
 from scrapy_rep.protocol.access.results import (
+    DAY,
     Access,
     AccessResult,
+    Bounds,
     Entry,
     State,
+    lifetime,
+    pause_asked,
     renew,
+    retry_delay,
     robots_of,
 )
 from scrapy_rep.protocol.dialect import CLASSIC, DIALECTS, GOOGLE, RFC9309, Dialect

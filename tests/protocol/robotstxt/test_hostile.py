@@ -12,8 +12,7 @@ import pytest
 from scrapy_rep.protocol import request_target
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
 from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.protocol.robotstxt.decisions import Reason
-from scrapy_rep.protocol.robotstxt.rules import MAX_COMPARED, MAX_TARGET
+from scrapy_rep.protocol.robotstxt.rules import MAX_COMPARED, MAX_TARGET, Reason
 from scrapy_rep.tools.findings import MAX_OF_A_CODE
 from tests import effort
 from tests.protocol.growth import steps

@@ -13,7 +13,7 @@ from scrapy_rep.protocol.robots import RobotsTxt
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scrapy_rep.protocol.robotstxt.decisions import Decision
+    from scrapy_rep.protocol.robotstxt.rules import Decision
 
 DIALECTS = pytest.mark.parametrize(
     "dialect", [RFC9309, GOOGLE, CLASSIC], ids=lambda d: d.name

@@ -13,9 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_rep import CLASSIC, GOOGLE, RFC9309, Dialect, RobotsTxt, UsagePreferences
-from scrapy_rep.protocol.usage.statements import UsageStatement
-from scrapy_rep.protocol.usage.tdmrep import TdmRep
-from scrapy_rep.protocol.usage.vocabulary import CATEGORIES, Signal, Source
+from scrapy_rep.protocol.usage.sites import TdmRep
+from scrapy_rep.protocol.usage.statements import (
+    CATEGORIES,
+    Signal,
+    Source,
+    UsageStatement,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

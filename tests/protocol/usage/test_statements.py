@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from scrapy_rep import CLASSIC, UsagePreferences
-from scrapy_rep.protocol.usage import vocabulary
-from scrapy_rep.protocol.usage.vocabulary import CATEGORIES, ROWS, Row, Signal, Source
+from scrapy_rep.protocol.usage import statements
+from scrapy_rep.protocol.usage.statements import CATEGORIES, ROWS, Row, Signal, Source
 from tests.protocol.usage.asking import header, robots_usage, stated
 
 # Expressions.
@@ -490,6 +490,6 @@ def test_docs() -> None:
         assert set(yes.split(", ")) == {
             written(row, row.allows) for row in rows if row.allows
         }
-    dates = re.findall(r"\(\d{4}-\d\d-\d\d\)", vocabulary.__doc__)
+    dates = re.findall(r"\(\d{4}-\d\d-\d\d\)", statements.__doc__)
     assert len(dates) == 7
     assert [date for date in dates if date not in text] == []

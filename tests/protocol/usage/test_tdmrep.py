@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scrapy_rep import UsagePreferences
-from scrapy_rep.protocol.usage.tdmrep import TdmRep
+from scrapy_rep.protocol.usage.sites import TdmRep
 from tests.protocol.usage.asking import stated
 
 SITE = "https://provider.com"

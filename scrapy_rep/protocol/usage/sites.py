@@ -1,41 +1,115 @@
-"""Reads the usage records of a robots.txt: Content-Usage, Content-Signal and License lines.
+"""The usage statements of a site for a URL: the records of its robots.txt, and its tdmrep.json.
 
-Usage records belong to groups, like rules (RFC 9309, 2.2.1). ``Content-Usage`` is a rule
-(draft-ietf-aipref-attach-05, 3): the next user-agent line begins a new group.
-``Content-Signal`` and ``License`` are other records, and end no group. A ``Content-Signal``
-applies only to the run of user-agent lines directly above it, as a ``Crawl-delay`` does.
+The usage records of a robots.txt, ``Content-Usage``, ``Content-Signal`` and ``License``, belong to
+groups, like rules (RFC 9309, 2.2.1). ``Content-Usage`` is a rule (draft-ietf-aipref-attach-05, 3):
+the next user-agent line begins a new group. ``Content-Signal`` and ``License`` are other records,
+and end no group. A ``Content-Signal`` applies only to the run of user-agent lines directly above
+it, as a ``Crawl-delay`` does.
+
+``/.well-known/tdmrep.json`` has the reservations of an origin, by path. Source: TDM Reservation
+Protocol, "TDM File on the Origin Server". The file is an array of rules. Each has a ``location``,
+which matches like a path pattern of robots.txt, a ``tdm-reservation``, and an optional
+``tdm-policy``. The first rule that matches counts.
 """
 
 from __future__ import annotations
 
+import json
 import sys
-from itertools import accumulate, chain
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from itertools import accumulate, chain, groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.protocol.agents import agents_of_line, followed
+from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.grammar import RULES, USER_AGENT
+from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.robotstxt.groups import lines_by_group
 from scrapy_rep.protocol.robotstxt.lines import decoded_text, lines
-from scrapy_rep.protocol.usage.bypath import StatementsByPath
 from scrapy_rep.protocol.usage.preferences import NOTHING_STATED, UsagePreferences
 from scrapy_rep.protocol.usage.statements import (
+    MAX_SHOWN,
+    Signal,
+    Source,
     UsageStatement,
     limited,
     read_expression,
     split_path,
     statements_at,
 )
-from scrapy_rep.protocol.usage.vocabulary import Signal, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.usage.statements import UsageStatement
+
+    Statements = tuple[UsageStatement, ...]
     from scrapy_rep.protocol.robotstxt.lines import Line
     from scrapy_rep.protocol.usage.statements import Expression
 
     Addressed = tuple[set[str], Line]
     UsageGroup = tuple[set[str], list[Addressed]]
+    from collections.abc import Iterator
+
+
+MAX_COMPARED = 4_000_000
+"""How many octets are compared for one target, counted for each pattern that is more than a
+prefix: a target of 1 KB with 4,000 patterns, which takes some hundredths of a second."""
+
+
+class StatementsByPath:
+    """The usage statements of records, each with the path that it is about.
+
+    For a URL, the records with the longest matching patterns count together, or only the first
+    record that matches, depending on the dialect.
+    """
+
+    __slots__ = ("_ranked", "_searched")
+
+    def __init__(
+        self, records: Iterable[tuple[bytes, Statements]], dialect: Dialect
+    ) -> None:
+        self._ranked: list[tuple[int, paths.Pattern, Statements]] = []
+        """Rank, pattern and statements of each record; those with the lowest rank that match
+        a URL count."""
+
+        for number, (path, statements) in enumerate(records):
+            pattern = paths.EVERYTHING
+            if path:
+                found = paths.pattern(path.decode("latin-1"), dialect)
+                if found is None:
+                    continue
+                pattern = found
+            rank = number if dialect.rule_choice == "first" else -pattern.octets
+            self._ranked.append((rank, pattern, statements))
+        self._ranked.sort(key=itemgetter(0))
+        self._searched = sum(
+            any(pattern.segments[1:]) or "?" in pattern.segments[0]
+            for _, pattern, _ in self._ranked
+        )
+
+    def for_target(self, target: str) -> Statements:
+        """Return the statements that count for *target*.
+
+        If *target* is too long to compare with all paths, they are all statements that
+        disallow a use.
+        """
+        # What a query has encoded may match raw after any "?": each one is tried, twice.
+        is_tried = paths.may_delimit_nothing(target)
+        times = 1 + 2 * target.count("?") if is_tried else 1
+        if len(target) * times * self._searched > MAX_COMPARED:
+            everything = chain.from_iterable(each for _, _, each in self._ranked)
+            return limited(each for each in everything if each.value is False)
+        for _, equals in groupby(self._ranked, key=itemgetter(0)):
+            found = [
+                each for _, pattern, each in equals if paths.matches(pattern, target)
+            ]
+            if found:
+                return limited(chain.from_iterable(found))
+        return ()
+
 
 _BY_PATH = (Signal.CONTENT_USAGE, Signal.CONTENT_SIGNAL)
 _SIGNALS = {signal.lower(): signal for signal in (*_BY_PATH, Signal.LICENSE)}
@@ -165,3 +239,67 @@ def expression_of(field: str, value: bytes) -> tuple[Signal, Expression]:
     """Return the signal of a record, and its parsed labels and values without the path."""
     signal = _SIGNALS[field]
     return signal, read_expression(signal, split_path(value)[1])
+
+
+PATH = "/.well-known/tdmrep.json"
+
+MAX_SIZE = 512_000
+"""The largest file that is read, in bytes. A longer one states nothing, because the part
+within the limit is not valid JSON."""
+
+# TDMRep refers to the draft of RFC 9309 for patterns, and the first match wins.
+_IN_SEQUENCE = replace(RFC9309, name="tdmrep", rule_choice="first")
+
+
+class TdmRep:
+    """The rules of a tdmrep.json. Create it with :meth:`parse`. It is immutable."""
+
+    __slots__ = ("_statements", "is_valid")
+
+    def __init__(self, rules: list[Any] | None) -> None:
+        self.is_valid = rules is not None
+        """Whether the file is a JSON array. Otherwise it states nothing."""
+
+        self._statements = StatementsByPath(_records(rules or []), _IN_SEQUENCE)
+
+        """The approximate size in memory, in bytes."""
+
+    @classmethod
+    def parse(cls, body: bytes) -> TdmRep:
+        """Read a file. One that is too long, or not an array of rules, states nothing."""
+        try:
+            found = json.loads(body) if len(body) <= MAX_SIZE else None
+        except (ValueError, RecursionError):
+            found = None
+        return cls(found if isinstance(found, list) else None)
+
+    def usage(self, url: str) -> UsagePreferences:
+        found = self._statements.for_target(paths.target(url, _IN_SEQUENCE))
+        return UsagePreferences(found) if found else NOTHING_STATED
+
+
+def _records(rules: list[Any]) -> Iterator[tuple[bytes, tuple[UsageStatement, ...]]]:
+    for number, rule in enumerate(rules, 1):
+        location = rule.get("location") if isinstance(rule, dict) else None
+        if isinstance(location, str) and (location := location.strip(" \t\v\f")):
+            path = location.encode("utf-8", "surrogatepass")
+            yield path, tuple(_statements(number, location[:MAX_SHOWN], rule))
+
+
+def _statements(
+    number: int, location: str, rule: dict[str, Any]
+) -> Iterator[UsageStatement]:
+    value: Any = rule.get("tdm-reservation")
+    # JSON's true is not 1, though Python's is.
+    is_stated = value in (0, 1) and not isinstance(value, bool)
+    pair = "tdm-reservation", str(int(value)) if is_stated else None
+    place = Source.TDMREP, Signal.TDM_RESERVATION, None, number
+    # The text of an array or object would take as deep a recursion as it is nested.
+    shown = type(value).__name__ if isinstance(value, list | dict) else repr(value)
+    text = f"{location}: tdm-reservation {shown:.60}"
+    yield from statements_at(place, text, [pair])
+    policy = rule.get("tdm-policy")
+    if isinstance(policy, str):
+        place = Source.TDMREP, Signal.TDM_POLICY, None, number
+        text = f"{location}: tdm-policy {policy}"
+        yield from statements_at(place, text, [(policy, None)])

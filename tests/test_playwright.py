@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import pytest
 from scrapy import Request
 from scrapy.http import HtmlResponse
-from scrapy.utils.defer import maybe_deferred_to_future
+from scrapy.utils.defer import ensure_awaitable, maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
 from scrapy_rep import playwright
@@ -88,7 +88,7 @@ def new_page(context: Any) -> Any:
 async def watched(mw: RobotsTxtMiddleware, page: Any) -> Request:
     """Let scrapy-playwright open *page*. Return the request of the spider."""
     request = Request(PUBLIC, meta={"playwright": True})
-    await mw.process_request(request)
+    await ensure_awaitable(mw.process_request(request))
     await watch_page(page, request)
     return request
 
@@ -159,7 +159,9 @@ async def test_what_cannot_be_decided(
 async def test_a_browser_on_a_thread() -> None:
     """A browser on another thread has robots.txt checked on the event loop of the crawl."""
     mw, crawler = crawl()
-    await mw.process_request(Request(PUBLIC, meta={"playwright": True}))
+    await ensure_awaitable(
+        mw.process_request(Request(PUBLIC, meta={"playwright": True}))
+    )
 
     async def ask() -> list[bool]:
         return [await is_aborted(url) for url in (PRIVATE, PUBLIC)]
@@ -315,7 +317,7 @@ async def test_a_callback_of_the_spider_for_its_page() -> None:
     mw, _ = crawl()
     meta = {"playwright": True, PAGE_INIT: f"{__name__}.own_callback"}
     request = Request(PUBLIC, meta=meta)
-    await mw.process_request(request)
+    await ensure_awaitable(mw.process_request(request))
     assert request.meta[PAGE_INIT] == browsers.WATCH_PAGE
     page, unknown = new_page(new_context()), new_page(new_context())
     await watch_page(page, request)
@@ -323,7 +325,7 @@ async def test_a_callback_of_the_spider_for_its_page() -> None:
     again = request.replace(dont_filter=True)  # A retry copies the request.
     await watch_page(unknown, again)
     unknown.context.route.assert_not_called()
-    await mw.process_request(again)
+    await ensure_awaitable(mw.process_request(again))
     called = [call.args for call in own_callback.call_args_list]
     assert called == [(page, request), (unknown, again)]
     assert again.meta[PAGE_INIT] == browsers.WATCH_PAGE
@@ -342,10 +344,10 @@ async def test_a_predicate_of_the_project(
         request = Request(PUBLIC, meta={"playwright": True})
         if asks:
             assert await is_aborted(PRIVATE)
-        await mw.process_request(request)
+        await ensure_awaitable(mw.process_request(request))
         assert (PAGE_INIT in request.meta) is asks
         response = HtmlResponse(PUBLIC, flags=["playwright"], request=request)
-        await mw.process_response(request, response)
+        await ensure_awaitable(mw.process_response(request, response))
     assert caplog.text.count("project.abort") == (not asks)
 
 
@@ -363,7 +365,7 @@ async def test_what_the_site_states_of_where_it_arrives(
     request = Request(f"{SITE}{other}", meta={"playwright": True})
     mw._browsers._purposes.note(request, RobotsTxt.parse(ROBOTS), None)
     response = HtmlResponse(f"{SITE}{path}", flags=["playwright"], request=request)
-    await mw.process_response(request, response)
+    await ensure_awaitable(mw.process_response(request, response))
     reader.process_response(request, response)
     denial = request.meta["rep_usage"].denial(["train-ai"])
     assert (denial is None) is is_used

@@ -10,7 +10,11 @@ import pytest
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest, NotConfigured
 from scrapy.http import HtmlResponse
-from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.defer import (
+    deferred_from_coro,
+    ensure_awaitable,
+    maybe_deferred_to_future,
+)
 from twisted.internet.defer import Deferred
 
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
@@ -44,7 +48,7 @@ def middleware(
 
 async def ask(mw: RobotsTxtMiddleware, request: Request) -> Any:
     """Return the outcome of a request, resent as often as the middleware returns it."""
-    while (outcome := await mw.process_request(request)) is request:
+    while (outcome := await ensure_awaitable(mw.process_request(request))) is request:
         pass
     return outcome
 
@@ -317,7 +321,9 @@ async def test_where_a_browser_has_arrived(
     mw, crawler = middleware(**settings, REP_OVERRIDES={"example.com": "obey"})
     seen = records(crawler)
     response = HtmlResponse(url)
-    assert await mw.process_response(Request(SITE), response) is response
+    assert (
+        await ensure_awaitable(mw.process_response(Request(SITE), response)) is response
+    )
     assert [each.url for each in seen if each.verdict == "allowed"] == reported
     assert crawler.stats.get_value("rep/override/obey") == 1
 

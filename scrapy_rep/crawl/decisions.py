@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from scrapy import signals
@@ -94,6 +95,11 @@ class Case(NamedTuple):
     def entry(self) -> Entry | None:
         """The cache entry of robots.txt; None if robots.txt does not decide."""
         return None if self.known is None else self.known.entry
+
+    @property
+    def fetched(self) -> float:
+        """When the robots.txt was fetched; negative infinity if it does not decide."""
+        return -inf if self.known is None else self.known.entry.fetched
 
     @property
     def is_for_robotstxt(self) -> bool:

@@ -421,7 +421,16 @@ class Frontier:
 
     # For requests in the downloader.
 
-    async def place(
+    def has_turn(self, request: Request) -> bool:
+        """Whether *request* has its places, and may be sent at once."""
+        if self.leases is not None:
+            self.leases.hear_of_pauses(request)
+        found = self._in_flight.get(request)
+        if found is None or self.core.network.gone_since is not None:
+            return False
+        return not self.pauses.hold(found.ticket, found.since)
+
+    async def take_turn(
         self, request: Request, *, obeys: bool = True, is_stranger: bool = False
     ) -> bool:
         """Wait until *request* may be sent. Return whether it has waited.
@@ -429,13 +438,9 @@ class Frontier:
         *is_stranger*: it is for the robots.txt of another host, which redirects it. Raises
         SpiderClosing, or BackingOff if its host has asked for too long a pause.
         """
-        if self.leases is not None:
-            self.leases.hear_of_pauses(request)
-        found = self._in_flight.get(request)
-        if found is not None:
-            is_up = self.core.network.gone_since is None
-            if is_up and not self.pauses.hold(found.ticket, found.since):
-                return False
+        if self.has_turn(request):
+            return False
+        if request in self._in_flight:
             self.left(request)
             if self.leases is not None:
                 self.leases.give_up(request)
@@ -705,7 +710,7 @@ class Frontier:
     ) -> None:
         is_stranger = ticket.line is self.core.strangers
         try:
-            await self.place(request, obeys=ticket.obeys, is_stranger=is_stranger)
+            await self.take_turn(request, obeys=ticket.obeys, is_stranger=is_stranger)
         except SpiderClosing as error:
             go_on(error)
         except BackingOff as error:

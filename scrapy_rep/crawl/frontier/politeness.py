@@ -133,11 +133,13 @@ class Pauses:
         """Whether a pause holds the request back that has had the places of *ticket* *since* then:
         it is not over, or began later. After a pause there are fewer places.
         """
-        pauses = [each.back_off for each in ticket.scopes if each.back_off is not None]
-        if not pauses:
-            return False
-        now = self._clock.monotonic()
-        return any(each.until > now or each.asked_at > since for each in pauses)
+        for scope in ticket.scopes:
+            found = scope.back_off
+            if found is not None and (
+                found.until > self._clock.monotonic() or found.asked_at > since
+            ):
+                return True
+        return False
 
     def why_refused(self, ticket: Ticket) -> str:
         """Return why the requests of *ticket* are refused, for a message."""

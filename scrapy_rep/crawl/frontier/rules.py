@@ -397,7 +397,7 @@ class Hosts:
             self._held_back += 1
             try:
                 is_stranger = request.fetch.is_redirected
-                await self._frontier.place(request, is_stranger=is_stranger)
+                await self._frontier.take_turn(request, is_stranger=is_stranger)
             finally:
                 self._held_back -= 1
             yield
@@ -493,18 +493,15 @@ class Hosts:
                 host.causes.clear()
             task.cancel()
 
-    async def place(
-        self, request: Request, origin: Origin, pace: Pace, *, fetched: float
-    ) -> bool:
-        """Wait until *request* to *origin* may be sent, by a robots.txt with *pace* that was
-        *fetched* at this time. Return whether it has waited, so that robots.txt must decide again.
-        Raises SpiderClosing or BackingOff.
+    def keep_pace(
+        self, request: Request, origin: Origin, pace: Pace, fetched: float
+    ) -> None:
+        """Have the host of *request* keep to the *pace* of *origin*, by a robots.txt that was
+        *fetched* at this time.
         """
-        frontier = self._frontier
-        if self._settings.crawl_delay and pace.delay:
-            scope = frontier.scopes_of(frontier.key_of(request))[0]
+        if self._settings.crawl_delay:
+            scope = self._frontier.scopes_of(self._frontier.key_of(request))[0]
             self._keep_pace(scope, origin, pace, fetched)
-        return await frontier.place(request, obeys=self._settings.crawl_delay)
 
     def close(self) -> None:
         """Cancel all fetches."""

@@ -127,13 +127,13 @@ class Browsers:
         """Whether the URLs of *request* and *response* differ in more than spelling: the
         download handler has followed a redirect that Scrapy has not seen.
         """
-        if response.url == request.url or not is_of_http(response):
+        if not is_of_http(response):
             return False
         is_same_origin = origin_of(request.url) == origin_of(response.url)
         return not (is_same_origin and have_same_target(request.url, response.url))
 
-    async def check_arrival(self, request: Request, response: Response) -> None:
-        """Check the URL of *response* by robots.txt. Raises RobotsDenied or SpiderClosing."""
+    async def check_arrival(self, request: Request, response: Response) -> Response:
+        """Return *response* if robots.txt allows its URL. Raises RobotsDenied or SpiderClosing."""
         arrived = Request(
             response.url,
             headers=request.headers,
@@ -150,6 +150,7 @@ class Browsers:
             self._crawler.stats.inc_value(stats.ARRIVED)
             raise
         self._purposes.take_over(request, arrived)
+        return response
 
     # Requests of the browser.
 

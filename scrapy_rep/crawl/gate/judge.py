@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
+from scrapy_rep.base import meta
 from scrapy_rep.base.identity import Identity
 from scrapy_rep.crawl.decisions import BAD_URL, BY_USER, ROBOTS_TXT, Case
 from scrapy_rep.crawl.frontier.backlog import is_exempt, request_origin
@@ -42,6 +43,7 @@ class Judge:
         self._reporter = reporter
         self._settings = settings
         self._clients = settings.clients
+        self._has_overrides = bool(settings.overrides)
 
     def case(
         self, request: Request, via: Via | None = None, *, exempt: bool | None = None
@@ -55,8 +57,9 @@ class Judge:
             return Case(request, origin, via=via, is_exempt=True)
         if origin is None:
             return Case(request, origin, via=via)
-        self._purposes.purposes_of(request)
-        override = self._hosts.override(origin)
+        if meta.PURPOSES in request.meta:
+            self._purposes.purposes_of(request)
+        override = self._hosts.override(origin) if self._has_overrides else None
         known = None if override is not None else self._hosts.cached(origin)
         return Case(request, origin, known, override, via)
 
@@ -109,7 +112,9 @@ class Judge:
             decision = decide(robots, url, tokens, clients)
             if not decision.allowed:
                 self.refuse(case, decision)
-        self._purposes.note(request, robots, case.known)
+        known = case.known
+        if robots.may_state_usage or (known is not None and known.tdmrep is not None):
+            self._purposes.note(request, robots, known)
         pace = robots.pace(tokens)
         if pace.delay and not self._settings.accepts(pace):
             assert case.origin is not None
@@ -119,6 +124,8 @@ class Judge:
 
     def count_override(self, origin: Origin | None) -> None:
         """Count the override for *origin*, if there is one, as used for a decision."""
-        override = self._hosts.override_for(origin) if origin else None
-        if origin and override is not None:
+        if not self._has_overrides or origin is None:
+            return
+        override = self._hosts.override_for(origin)
+        if override is not None:
             self._reporter.override_used(override, origin)

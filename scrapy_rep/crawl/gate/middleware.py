@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import NotConfigured
 from scrapy.http import Headers
@@ -25,6 +24,8 @@ from scrapy_rep.exceptions import BackingOff
 from scrapy_rep.protocol.access import results as access
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
@@ -49,6 +50,7 @@ class RobotsTxtMiddleware:
             register(crawler, None)
             raise NotConfigured
         self._crawler = crawler
+        self._obeys_delays = settings.crawl_delay
         self._own = FetchMiddleware(crawler)
         self._frontier = frontier = Frontier.of(crawler)
         reporter = DecisionReporter.of(crawler)
@@ -60,7 +62,12 @@ class RobotsTxtMiddleware:
     def from_crawler(cls, crawler: Crawler) -> RobotsTxtMiddleware | DryRun:
         return DryRun(crawler) if RepSettings.of(crawler).dry_run else cls(crawler)
 
-    async def process_request(self, request: Request) -> Response | None:
+    def process_request(
+        self, request: Request
+    ) -> Response | Coroutine[Any, Any, Response | None] | None:
+        """Decide about *request*. Return a coroutine only if it must wait: for robots.txt, or for
+        its turn, which a request from HostQueue has already.
+        """
         if isinstance(request, RobotsTxtRequest):
             self._own.process_request(request)
             return None
@@ -68,11 +75,25 @@ class RobotsTxtMiddleware:
             return None
         if is_for_browser(request):
             self._browsers.begin(request)
-        # It does not tell this any more once it waits for its robots.txt.
-        is_patient = self._frontier.is_patient(request)
         case = self._judge.case(request)
         if case.is_exempt:
             request.meta.setdefault(meta.EXEMPT_ORIGIN, str(case.origin))
+        if self._judge.lacks_robotstxt(case) or not self._frontier.has_turn(request):
+            return self._wait(case)
+        decision, pace = self._judge.judge(case)
+        if case.is_for_robotstxt and (copy := self._copy(case)) is not None:
+            return copy
+        if pace is not None and pace.delay:
+            assert case.origin is not None
+            self._hosts.keep_pace(request, case.origin, pace, case.fetched)
+        self._judge.allow(case, decision)
+        return None
+
+    async def _wait(self, case: Case) -> Response | None:
+        """Send the request of *case* when its robots.txt is known and it has its turn."""
+        request = case.request
+        # It does not tell this any more once it waits for its robots.txt.
+        is_patient = self._frontier.is_patient(request)
         try:
             while True:
                 if self._judge.lacks_robotstxt(case):
@@ -80,7 +101,7 @@ class RobotsTxtMiddleware:
                 decision, pace = self._judge.judge(case)
                 if case.is_for_robotstxt and (copy := self._copy(case)) is not None:
                     return copy
-                if not await self._place(case, pace):
+                if not await self._take_turn(case, pace):
                     break
                 # It has waited: what decides may have changed meanwhile.
                 case = self._judge.case(request)
@@ -99,7 +120,7 @@ class RobotsTxtMiddleware:
         )
         return case._replace(known=known)
 
-    async def _place(self, case: Case, pace: Pace | None) -> bool:
+    async def _take_turn(self, case: Case, pace: Pace | None) -> bool:
         """Wait until the request of *case* may be sent. Return whether it has waited. Raises
         BackingOff or SpiderClosing.
         """
@@ -107,14 +128,16 @@ class RobotsTxtMiddleware:
         if pace is None:
             # A request to a service that fetches the pages of a host keeps to its delay.
             obeys = frontier.key_of(request).is_service
-            return await frontier.place(request, obeys=obeys)
+            return await frontier.take_turn(request, obeys=obeys)
         if pace.delay:
             frontier.warn_of_waiting(request)
-        assert case.origin is not None
-        fetched = -inf if case.entry is None else case.entry.fetched
-        return await self._hosts.place(request, case.origin, pace, fetched=fetched)
+            assert case.origin is not None
+            self._hosts.keep_pace(request, case.origin, pace, case.fetched)
+        return await frontier.take_turn(request, obeys=self._obeys_delays)
 
-    async def process_response(self, request: Request, response: Response) -> Response:
+    def process_response(
+        self, request: Request, response: Response
+    ) -> Response | Coroutine[Any, Any, Response]:
         # From a cache or another component. The places of a request with a response of its
         # own are free already.
         self._frontier.left(request)
@@ -122,9 +145,9 @@ class RobotsTxtMiddleware:
             return self._own.process_response(request, response)
         if is_for_browser(request):
             self._browsers.end(request, response)
-        if self._browsers.has_moved(request, response):
+        if response.url != request.url and self._browsers.has_moved(request, response):
             # It was already sent to the host, so it does not wait for its turn.
-            await self._browsers.check_arrival(request, response)
+            return self._browsers.check_arrival(request, response)
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> None:

@@ -1,8 +1,10 @@
-"""Processor time that the package costs a crawl, beside one without it."""
+"""What the package costs a crawl, beside one without it: processor time, and calls of functions."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tempfile
 from typing import TYPE_CHECKING
 
@@ -92,3 +94,42 @@ def broad(_files: list[bytes], rounds: int) -> Iterator[Row]:
             )
         )
         yield from in_pairs(stock, ours, min(pairs, rounds), {what: target})
+
+
+FEW_HOSTS, MANY_HOSTS = (10, 100), (500, 2)
+"""Hosts and pages of each host, in the two crawls whose calls are counted."""
+
+
+def calls(_files: list[bytes], **_: object) -> Iterator[Row]:
+    """Count the calls of Python functions for each request and each host, which are the same in
+    each run: those of the whole crawl, without this package and with it, and its own.
+    """
+    stock, ours = (counted(side) for side in ("stock", "ours"))
+    for what in stock:
+        label = f"Python calls for a {what}"
+        yield Row(label, "Scrapy, obeying robots.txt", stock[what]["all"], unit="")
+        ratio = ours[what]["all"] / stock[what]["all"]
+        yield Row(
+            label, "scrapy-rep, HostQueue", ours[what]["all"], ratio=ratio, unit=""
+        )
+        yield Row(label, "of these in scrapy-rep", ours[what]["ours"], unit="")
+
+
+def counted(side: str) -> dict[str, dict[str, float]]:
+    """The calls for each request and each host: the whole crawl's, and those of this package."""
+    few, many = (_counts(side, hosts, each) for hosts, each in (FEW_HOSTS, MANY_HOSTS))
+    found: dict[str, dict[str, float]] = {"request": {}, "host": {}}
+    for key in ("all", "ours"):
+        # A page of a crawl costs a request, and its part of a host.
+        of_host = (many[key] - few[key]) / (1 / MANY_HOSTS[1] - 1 / FEW_HOSTS[1])
+        found["host"][key] = of_host
+        found["request"][key] = few[key] - of_host / FEW_HOSTS[1]
+    return found
+
+
+def _counts(side: str, hosts: int, each: int) -> dict[str, float]:
+    module = ["-m", "benchmarks.counted_crawl"]
+    command = [sys.executable, *module, side, str(hosts), str(each)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found: dict[str, float] = json.loads(said)
+    return found

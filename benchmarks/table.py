@@ -21,7 +21,7 @@ class Row(NamedTuple):
     who: str
 
     number: float
-    """Seconds, bytes, or times a second."""
+    """Seconds, bytes, times a second, or without a unit."""
 
     spread: float | None = None
     """Half of the interquartile range, as a fraction of the median."""
@@ -45,6 +45,8 @@ class Row(NamedTuple):
     def value(self) -> str:
         if self.unit == "B":
             return f"{self.number / 1000:.2f} kB"
+        if not self.unit:
+            return f"{self.number:,.0f}"
         if self.unit == "/s":
             return f"{self.number:,.0f} a second"
         for unit, size in (("s", 1.0), ("ms", 1e-3)):

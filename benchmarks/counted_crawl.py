@@ -1,0 +1,88 @@
+"""A crawl within one process that counts the calls of Python functions: the same in each run,
+however busy the machine is.
+
+    python -m benchmarks.counted_crawl SIDE HOSTS EACH [SETTINGS]
+
+SIDE is a key of ``SIDES`` of ``broad_crawl.py``. Each of HOSTS hosts has EACH pages. SETTINGS is a
+JSON object of settings besides. The output is a JSON object: ``all``, the calls of the whole crawl
+from its first request on, ``ours``, those of functions of this package, and ``by_function``, these
+by name, each a number for each page.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import scrapy
+from scrapy.crawler import AsyncCrawlerProcess
+
+from benchmarks.broad_crawl import SETTINGS, SIDES, requests
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from types import CodeType, FrameType
+
+OURS = str(Path(__file__).parents[1] / "scrapy_rep") + "/"
+CALLS: Counter[CodeType] = Counter()
+
+
+# Python 3.12 and later call no function for these.
+INLINED = {"<dictcomp>", "<listcomp>", "<setcomp>"}
+
+
+def count(frame: FrameType, event: str, _argument: object) -> None:
+    if event == "call" and frame.f_code.co_name not in INLINED:
+        CALLS[frame.f_code] += 1
+
+
+class CountedSpider(scrapy.Spider):
+    name = "counted"
+    hosts: int
+    each: int
+    seen = 0
+
+    async def start(self) -> AsyncIterator[scrapy.Request]:
+        sys.setprofile(count)
+        for request in requests(self.hosts, self.each):
+            self.crawler.engine.crawl(request)
+        return
+        yield
+
+    def parse(self, response: scrapy.http.Response) -> None:
+        self.seen += 1
+        if self.seen == self.hosts * self.each:
+            sys.setprofile(None)
+
+
+def main(side: str, hosts: str, each: str, settings: str = "{}") -> None:
+    own = json.loads(settings)
+    process = AsyncCrawlerProcess(
+        {**SETTINGS, **SIDES[side], "LOG_LEVEL": "ERROR", **own}
+    )
+    process.crawl(CountedSpider, hosts=int(hosts), each=int(each))
+    process.start()
+    pages = int(hosts) * int(each)
+    ours = {code: calls for code, calls in CALLS.items() if _is_ours(code)}
+    found = {
+        "all": CALLS.total() / pages,
+        "ours": sum(ours.values()) / pages,
+        "by_function": {
+            f"{code.co_filename.removeprefix(OURS)}:{code.co_firstlineno} {code.co_name}": (
+                calls / pages
+            )
+            for code, calls in sorted(ours.items(), key=lambda each: -each[1])
+        },
+    }
+    print(json.dumps(found, indent=1))
+
+
+def _is_ours(code: CodeType) -> bool:
+    return code.co_filename.startswith(OURS)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

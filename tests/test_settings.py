@@ -18,7 +18,7 @@ from scrapy_rep.base import settings as settings_module
 from scrapy_rep.base.settings import DEFAULTS, RepSettings, unknown_names
 from scrapy_rep.crawl.fetching.robotparser import RobotParser
 from scrapy_rep.crawl.gate.middleware import RobotsTxtMiddleware
-from scrapy_rep.crawl.pages.output import IndexingGateMiddleware
+from scrapy_rep.crawl.pages.output import OutputMiddleware
 from scrapy_rep.crawl.pages.responses import IndexingMiddleware
 from scrapy_rep.exceptions import SettingError
 from scrapy_rep.protocol.access.overrides import Override, override_for
@@ -83,7 +83,7 @@ def test_the_components_of_a_crawl_share_them(monkeypatch: pytest.MonkeyPatch) -
         RepSettings, "from_settings", lambda found: reads.append(found) or once(found)
     )
     crawler = get_crawler(DefaultSpider, {OBEY: True})
-    for component in (RobotsTxtMiddleware, IndexingMiddleware, IndexingGateMiddleware):
+    for component in (RobotsTxtMiddleware, IndexingMiddleware, OutputMiddleware):
         component.from_crawler(crawler)
     RobotParser.from_crawler(crawler, b"")
     assert reads == [crawler.settings]

@@ -14,7 +14,7 @@ from scrapy_rep.base.log import get_logger
 from scrapy_rep.base.settings import OBEY, RepSettings, is_dry_run
 from scrapy_rep.crawl.gate.middleware import RobotsTxtMiddleware
 from scrapy_rep.crawl.ledger.extension import Ledger
-from scrapy_rep.crawl.pages.output import IndexingGateMiddleware
+from scrapy_rep.crawl.pages.output import OutputMiddleware
 from scrapy_rep.crawl.pages.responses import IndexingMiddleware
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Addon:
         for name, component in (
             ("DOWNLOADER_MIDDLEWARES", RobotsTxtMiddleware),
             ("DOWNLOADER_MIDDLEWARES", IndexingMiddleware),
-            ("SPIDER_MIDDLEWARES", IndexingGateMiddleware),
+            ("SPIDER_MIDDLEWARES", OutputMiddleware),
             ("EXTENSIONS", Ledger),
         ):
             settings.setdefault_in_component_priority_dict(

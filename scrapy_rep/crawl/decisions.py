@@ -27,7 +27,6 @@ from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.fetching.robotparser import RobotParser
 from scrapy_rep.crawl.frontier.backlog import origin_at
 from scrapy_rep.crawl.ledger.traffic import Traffic
-from scrapy_rep.crawl.pages.usage import Purposes
 from scrapy_rep.crawl.summary import Withheld
 from scrapy_rep.exceptions import RobotsDenied
 from scrapy_rep.protocol.access.results import Access
@@ -177,7 +176,6 @@ class DecisionReporter:
         self._locked = 0
         """The number of robots.txt that answered 401 or 403, and so allow everything."""
 
-        self._purposes = Purposes.of(crawler)
         self._is_dry_run = settings.dry_run
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
@@ -238,9 +236,10 @@ class DecisionReporter:
         request: Request | None,
         response: Response,
         url: str = "",
+        entry: Entry | None = None,
     ) -> Record:
         """Report a decision by what a page states, and return its record. It is about *url*, or
-        else about the page.
+        else about the page. *entry* is the cache entry of the robots.txt that stated it.
         """
         url = url or response.url
         record = of_page(
@@ -251,7 +250,7 @@ class DecisionReporter:
             url=url,
             origin=origin_at(url, request),
             page=response.url,
-            entry=self._purposes.entry(request),
+            entry=entry,
         )
         self.decided(record, request, response)
         return record

@@ -23,7 +23,7 @@ from twisted.internet.defer import Deferred
 
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.pages.links import Links
-from scrapy_rep.crawl.pages.output import IndexingGateMiddleware
+from scrapy_rep.crawl.pages.output import OutputMiddleware
 from scrapy_rep.crawl.pages.responses import IndexingMiddleware
 from scrapy_rep.exceptions import FileDenied, ItemDenied, UsageDenied
 from scrapy_rep.protocol.indexing.metatags import MAX_PAGE
@@ -70,7 +70,7 @@ class Crawl:
         itemproc = SimpleNamespace(middlewares=pipelines)
         engine.scraper = SimpleNamespace(itemproc=itemproc)
         self.reader = IndexingMiddleware.from_crawler(self.crawler)
-        self.gate = IndexingGateMiddleware.from_crawler(self.crawler)
+        self.gate = OutputMiddleware.from_crawler(self.crawler)
         self.seen = records(self.crawler)
 
     def receive(self, response: Response, **meta: Any) -> Response:
@@ -220,6 +220,7 @@ def test_what_scrapy_parse_says(
     """``scrapy parse`` drops nothing. It warns of what a crawl would drop, and says why."""
     crawl = Crawl(**settings)
     crawl.crawler.spider = OfParse.from_crawler(crawl.crawler, "fake")
+    crawl.reader = IndexingMiddleware.from_crawler(crawl.crawler)
     crawl.receive(page(tag))
     start = f"scrapy parse shows all items and links of {URL}, but a crawl would drop "
     assert caplog.messages == ([start + said] if said else [])

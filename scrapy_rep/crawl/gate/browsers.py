@@ -21,7 +21,7 @@ from scrapy_rep.base.identity import default_header
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.crawl.decisions import Via
 from scrapy_rep.crawl.frontier.backlog import is_of_http, request_origin
-from scrapy_rep.crawl.pages.usage import Purposes
+from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.protocol.request_target import have_same_target
@@ -55,7 +55,7 @@ class Browsers:
         self._logger = CrawlLog(__name__, crawler)
         self._hosts = hosts
         self._judge = judge
-        self._purposes = Purposes.of(crawler)
+        self._usage = SiteUsage.of(crawler)
         self._denied: WeakKeyDictionary[Request, RobotsDenied] = WeakKeyDictionary()
         self.loop: asyncio.AbstractEventLoop | None = None
         """The event loop of the crawl; None before the first request for a browser."""
@@ -149,7 +149,7 @@ class Browsers:
         except RobotsDenied:
             self._crawler.stats.inc_value(stats.ARRIVED)
             raise
-        self._purposes.take_over(request, arrived)
+        self._usage.take_over(request, arrived)
         return response
 
     # Requests of the browser.

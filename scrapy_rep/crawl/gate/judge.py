@@ -8,7 +8,7 @@ from scrapy_rep.base import meta
 from scrapy_rep.base.identity import Identity
 from scrapy_rep.crawl.decisions import BAD_URL, BY_USER, ROBOTS_TXT, Case
 from scrapy_rep.crawl.frontier.backlog import is_exempt, request_origin
-from scrapy_rep.crawl.pages.usage import Purposes
+from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.protocol.request_target import decide, is_allowed
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Judge:
         reporter: DecisionReporter,
     ) -> None:
         self._identity = Identity.of(crawler)
-        self._purposes = Purposes.of(crawler)
+        self._usage = SiteUsage.of(crawler)
         self._frontier = frontier
         self._hosts = hosts
         self._reporter = reporter
@@ -58,7 +58,7 @@ class Judge:
         if origin is None:
             return Case(request, origin, via=via)
         if meta.PURPOSES in request.meta:
-            self._purposes.purposes_of(request)
+            self._usage.purposes_of(request)
         override = self._hosts.override(origin) if self._has_overrides else None
         known = None if override is not None else self._hosts.cached(origin)
         return Case(request, origin, known, override, via)
@@ -114,7 +114,7 @@ class Judge:
                 self.refuse(case, decision)
         known = case.known
         if robots.may_state_usage or (known is not None and known.tdmrep is not None):
-            self._purposes.note(request, robots, known)
+            self._usage.note(request, robots, known)
         pace = robots.pace(tokens)
         if pace.delay and not self._settings.accepts(pace):
             assert case.origin is not None

@@ -1,20 +1,27 @@
-"""What a crawl does with the items and the links that a callback makes from a page."""
+"""What the settings make of what a response states: for its items, images, links, and for a file."""
 
 from __future__ import annotations
 
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_rep.crawl.pages.documents import has_document
+from scrapy.http import HtmlResponse, JsonResponse, TextResponse, XmlResponse
+
+from scrapy_rep.base import meta
+from scrapy_rep.protocol.indexing.rules import is_document
+from scrapy_rep.protocol.request_target import is_robotstxt
+from scrapy_rep.protocol.usage.preferences import NOTHING_STATED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import TypeAlias
 
-    from scrapy.http import Response
+    from scrapy import Request
+    from scrapy.http import Headers, Response
 
     from scrapy_rep.base.record import Because
     from scrapy_rep.base.settings import RepSettings
+    from scrapy_rep.crawl.pages.usage import SiteUsage
     from scrapy_rep.protocol.indexing.rules import IndexingRules
     from scrapy_rep.protocol.indexing.statements import Statement
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
@@ -22,9 +29,16 @@ if TYPE_CHECKING:
     # A rule or a purpose, and the statement that denies it.
     Denied: TypeAlias = tuple[str, Because]
 
+_TYPES_OF_CLASSES = (
+    (HtmlResponse, "text/html"),
+    (XmlResponse, "application/xml"),
+    (JsonResponse, "application/json"),
+    (TextResponse, "text/plain"),
+)
+
 
 class Effects(NamedTuple):
-    """What the settings make of what a page states. By default, everything passes as it is."""
+    """What the settings make of what a response states."""
 
     items: Denied | None = None
     """Why items are dropped."""
@@ -48,7 +62,23 @@ class Effects(NamedTuple):
     """Whether items may be indexed until a date."""
 
 
-_NONE = Effects()
+NO_EFFECT = Effects()
+"""The effects of most responses, one object for all of them: everything passes as it is."""
+
+
+def effects_of(
+    settings: RepSettings, usage: SiteUsage, request: Request, response: Response
+) -> Effects:
+    """The effects of what IndexingMiddleware has read in *response*, the answer to *request*."""
+    read = request.meta
+    return effects(
+        settings,
+        response,
+        read.get(meta.INDEXING),
+        read.get(meta.USAGE) or NOTHING_STATED,
+        usage.purposes_of(request),
+        is_exempt=bool(read.get(meta.DONT_OBEY_NOINDEX)),
+    )
 
 
 def effects(
@@ -64,7 +94,7 @@ def effects(
     response that no middleware has read has no rules. *is_exempt* says whether its items are
     exempt from noindex.
     """
-    found = _NONE
+    found = NO_EFFECT
     if rules is not None:
         found = _of_rules(settings, response, rules, is_exempt=is_exempt)
     if not purposes or settings.usage == "ignore":
@@ -76,33 +106,34 @@ def effects(
         return denial and (denial.purpose, denial.statement)
 
     if settings.usage == "drop":
-        items = found.items or denied(purposes)
-        images = found.images or denied(purposes, image=True)
-        return found._replace(items=items, images=images)
+        items, images = denied(purposes), denied(purposes, image=True)
+        if items is None and images is None:
+            return found
+        return found._replace(items=found.items or items, images=found.images or images)
     of_page, of_images = (
         {each: denied([each], image=image) is None for each in purposes}
         for image in (False, True)
     )
-    usage = {"usage": of_page}
+    said = {"usage": of_page}
     if of_images != of_page:
-        usage["usage_of_images"] = of_images
+        said["usage_of_images"] = of_images
     noted = tuple(filter(None, (*found.noted, denied(purposes))))
-    return found._replace(noted=noted, usage=usage)
+    return found._replace(noted=noted, usage=said)
 
 
 def _of_rules(
     settings: RepSettings, response: Response, rules: IndexingRules, *, is_exempt: bool
 ) -> Effects:
-    until = rules.unavailable_after
-    says_nothing = rules.index and rules.follow and rules.image_index and until is None
     annotates = settings.noindex == "annotate"
-    # Most pages say nothing.
-    is_document = not says_nothing and has_document(response)
+    until = rules.unavailable_after
+    restricts = not (rules.index and rules.follow and rules.image_index) or until
+    if not restricts and not annotates:
+        return NO_EFFECT
+    acts = bool(restricts) and has_document(response)
     links = None
-    if is_document and not rules.follow and settings.nofollow == "drop":
+    if acts and not rules.follow and settings.nofollow == "drop":
         links = rules.because("nofollow")
-    has_effect = annotates or (is_document and settings.noindex == "drop")
-    if is_exempt or not has_effect:
+    if is_exempt or not (annotates or (acts and settings.noindex == "drop")):
         return Effects(links=links)
     now = datetime.now(timezone.utc)
     why = rules.why_not_indexable(now)
@@ -116,3 +147,24 @@ def _of_rules(
         images = "noimageindex", rules.because("noimageindex")
     said = rules if is_expiring else None
     return Effects(denied, images, links, rules=said, is_expiring=is_expiring)
+
+
+def has_document(response: Response) -> bool:
+    """Whether *response* is a document, so that its indexing rules have an effect. Those of data
+    are only exposed and recorded.
+
+    Without a Content-Type, the class that Scrapy chose for the response decides. A robots.txt
+    is data, although it is plain text: a SitemapSpider reads it.
+    """
+    if is_robotstxt(response.url):
+        return False
+    declared = _media_type(response.headers)
+    classes = (name for each, name in _TYPES_OF_CLASSES if isinstance(response, each))
+    return is_document(declared or next(classes, ""), response.body)
+
+
+def _media_type(headers: Headers) -> str:
+    """The media type in lower case; empty if the headers have none."""
+    content_type = headers.get(b"Content-Type") or b""
+    name = content_type.partition(b";")[0].partition(b",")[0]
+    return name.decode("latin-1").strip().lower() if b"/" in name else ""

@@ -1,88 +1,97 @@
-"""The spider middleware that drops links and items that the rules of their page forbid."""
+"""The spider middleware that drops links and items that the rules of their page forbid, and writes
+into other items what their page allows."""
 
 from __future__ import annotations
 
+from copy import copy, deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
-from scrapy import Request
+from scrapy import Request, signals
 from scrapy.exceptions import NotConfigured
+from scrapy.utils.defer import deferred_from_coro
+from scrapy.utils.log import logformatter_adapter
+from scrapy.utils.misc import arg_to_iter
 from w3lib.url import canonicalize_url
 
-from scrapy_rep.base import meta
-from scrapy_rep.base.log import CrawlLog
-from scrapy_rep.base.record import Subject, Verdict
-from scrapy_rep.base.settings import RepSettings
+from scrapy_rep.base import meta, stats
+from scrapy_rep.base.compat import image_fields
+from scrapy_rep.base.log import CrawlLog, get_logger
+from scrapy_rep.base.record import Layer, Subject, Verdict, forbidden
+from scrapy_rep.base.settings import ITEM_FIELD, RepSettings
 from scrapy_rep.crawl.decisions import DecisionReporter
-from scrapy_rep.crawl.pages.items import ItemGate
+from scrapy_rep.crawl.pages.effects import NO_EFFECT, effects_of
 from scrapy_rep.crawl.pages.links import Links, only_marked
+from scrapy_rep.crawl.pages.usage import SiteUsage
+from scrapy_rep.exceptions import ItemDenied, UsageDenied
 from scrapy_rep.protocol.indexing.statements import Statement
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from scrapy_rep.base.record import Because, Record
     from scrapy_rep.crawl.pages.effects import Effects
-    from scrapy_rep.protocol.indexing.rules import IndexingRules
+
+logger = get_logger(__name__)
 
 
-class IndexingGateMiddleware:
-    """Drops the requests and items of a callback that its response forbids."""
+class OutputMiddleware:
+    """Drops the requests and items of a callback that its response forbids, or annotates items."""
 
     ORDER = 100
     """Scrapy passes the output of callbacks in descending order. This is near the engine,
     after all middlewares that make or change items and requests."""
 
     def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
-        self._logger = CrawlLog(__name__, crawler)
         self._settings = settings = RepSettings.of(crawler)
         policies = {settings.noindex, settings.nofollow, settings.usage}
         if policies == {"ignore"} and not settings.rel:
             raise NotConfigured
-        self._items = ItemGate(crawler)
+        self._logger = CrawlLog(__name__, crawler)
+        self._usage = SiteUsage.of(crawler)
         self._reporter = DecisionReporter.of(crawler)
+        self._items = ItemPolicy(crawler)
 
     @classmethod
-    def from_crawler(cls, crawler: Crawler) -> IndexingGateMiddleware:
+    def from_crawler(cls, crawler: Crawler) -> OutputMiddleware:
         return cls(crawler)
 
     def process_spider_output(
         self, response: Response, result: Iterable[Any]
     ) -> Iterator[Any]:
-        page = self._page(response)
+        may_pass = self._policy_of(response)
         for output in result:
-            if self._passes(output, page):
+            if may_pass(output):
                 yield output
 
     async def process_spider_output_async(
         self, response: Response, result: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
-        page = self._page(response)
+        may_pass = self._policy_of(response)
         async for output in result:
-            if self._passes(output, page):
+            if may_pass(output):
                 yield output
 
-    def _page(self, response: Response) -> _Page:
-        # Without a request, response.meta raises AttributeError.
-        rules: IndexingRules | None = None
-        if response.request is not None:
-            rules = response.meta.get(meta.INDEXING)
-        page = _Page(response, self._items.effects(response, rules))
+    def _policy_of(self, response: Response) -> Callable[[Any], bool]:
+        """Return what says whether an item or a request made from *response* may pass."""
+        request, found, marked = response.request, NO_EFFECT, {}
+        if request is not None:
+            found = effects_of(self._settings, self._usage, request, response)
         if self._settings.rel:
-            page.marked = only_marked(response, self._settings.rel)
-        return page
+            marked = only_marked(response, self._settings.rel)
+        if found is NO_EFFECT and not marked:
+            return _passes
+        return partial(self._may_pass, _Page(response, found, marked))
 
-    def _passes(self, output: Any, page: _Page) -> bool:
+    def _may_pass(self, page: _Page, output: Any) -> bool:
         if not isinstance(output, Request):
             return self._items.may_keep(output, page.response, page.effects)
-        if meta.INDEXING in output.meta:
-            # The spider has copied the meta of the page, but its rules are not of this request.
-            del output.meta[meta.INDEXING]
-            output.meta.pop(meta.USAGE, None)
-        return self._may_follow(output, page)
+        return _passes(output) and self._may_follow(output, page)
 
     def _may_follow(self, request: Request, page: _Page) -> bool:
         because = page.why_not_follow(request)
@@ -107,6 +116,18 @@ class IndexingGateMiddleware:
             url=request.url,
         )
         return is_dry_run
+
+
+def _passes(output: Any) -> bool:
+    """Let *output* pass. If the spider has copied the meta of the page, its rules are removed from
+    it: they are not those of the request.
+    """
+    if isinstance(output, Request):
+        copied = output.meta
+        if meta.INDEXING in copied:
+            del copied[meta.INDEXING]
+            copied.pop(meta.USAGE, None)
+    return True
 
 
 @dataclass(slots=True)
@@ -148,3 +169,146 @@ class _Page:
         if self._links is None:
             self._links = Links.of(self.response)
         return url in self._links.urls or not self._links.is_whole
+
+
+class ItemPolicy:
+    """Decides what happens to the items of a page, by its rules and preferences."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._logger = CrawlLog(__name__, crawler)
+        self._settings = settings = RepSettings.of(crawler)
+        self._annotates = "annotate" in {settings.noindex, settings.usage}
+        self._warned_of: WeakSet[type] = WeakSet()
+        self._usage = SiteUsage.of(crawler)
+        self._reporter = DecisionReporter.of(crawler)
+
+    def may_keep(self, item: Any, response: Response, found: Effects) -> bool:
+        """Whether *item* may pass. Changes it as the effects *found* say. In a dry run, each item
+        passes unchanged, and only what would be withheld is reported.
+        """
+        if found.items is not None:
+            return self._drop(item, *found.items, response)
+        if not self._settings.dry_run:
+            self._annotate(item, response, found)
+        if found.images is None:
+            return True
+        try:
+            item = copy(item) if self._settings.dry_run else item
+            urls = _take_image_urls(item, image_fields(self._crawler))
+        except (AttributeError, TypeError, ValueError):
+            return self._drop(item, *found.images, response)
+        for url in urls:
+            self._decided(Verdict.DROPPED, *found.images, response, url)
+        return True
+
+    def _annotate(self, item: Any, response: Response, found: Effects) -> None:
+        """Write what *found* says into the field ``REP_ITEM_FIELD`` of *item*, and report it."""
+        for denied in found.noted:
+            self._decided(Verdict.ANNOTATED, *denied, response)
+        name, count = self._settings.item_field, self._crawler.stats.inc_value
+        if found.is_expiring:
+            count(stats.EXPIRING)
+        if not (found.rules or found.usage):
+            return
+        # Imported here: it loads the libraries of all item types, which take megabytes.
+        from itemadapter import ItemAdapter  # noqa: PLC0415
+
+        rules = found.rules.to_dict() if found.rules else {}
+        notes = {**rules, **deepcopy(found.usage or {})}
+        try:
+            adapter = ItemAdapter(item)
+            before = adapter.get(name)
+            adapter[name] = {**before, **notes} if isinstance(before, dict) else notes
+        except (AttributeError, KeyError, TypeError, ValueError):
+            # The item type does not have the field, or does not accept the value, or its items
+            # cannot be changed.
+            count(stats.NOT_ANNOTATED)
+            self._warn_of_class(type(item))
+            return
+        if found.rules:
+            count(stats.ANNOTATED)
+        if found.usage:
+            count(stats.USAGE_ANNOTATED)
+
+    def _warn_of_class(self, kind: type) -> None:
+        """Warn once of a class of items that cannot say what the settings want them to say."""
+        if kind in self._warned_of or not self._annotates:
+            return
+        self._warned_of.add(kind)
+        self._logger.warning(
+            "Items of the class %(kind)s pass without what their pages allow: %(kind)s has no field "
+            "%(field)r that can be written. Add the field to the class, or name another one in "
+            "%(setting)s. Such items are counted in %(stat)s",
+            kind=f"{kind.__module__}.{kind.__qualname__}",
+            field=self._settings.item_field,
+            setting=ITEM_FIELD,
+            stat=stats.NOT_ANNOTATED,
+        )
+
+    def _decided(
+        self,
+        verdict: Verdict,
+        reason: str,
+        because: Because,
+        response: Response,
+        image: str = "",
+    ) -> Record:
+        """Report a decision about an item of a page, or about the URL of an image that it names."""
+        return self._reporter.stated(
+            Subject.FILE if image else Subject.ITEM,
+            verdict,
+            reason,
+            because,
+            request=response.request,
+            response=response,
+            url=image,
+            entry=self._usage.entry(response.request),
+        )
+
+    def _drop(
+        self, item: Any, reason: str, because: Because, response: Response
+    ) -> bool:
+        """Report and log that *item* is dropped, and send the signal, as Scrapy does for item
+        pipelines. The level is ``DEFAULT_DROPITEM_LOG_LEVEL``, unless the log formatter changes
+        it. Return whether the item passes nevertheless, in a dry run.
+        """
+        record = self._decided(Verdict.DROPPED, reason, because, response)
+        if self._settings.dry_run:
+            return True
+        what = "The images of " if reason == "noimageindex" else ""
+        message = f"{what}{response.url} {forbidden(reason, because)}"
+        is_use = record.layer is Layer.USAGE
+        exception = (UsageDenied if is_use else ItemDenied)(message, record)
+        spider = self._crawler.spider
+        assert spider is not None
+        entry = self._crawler.logformatter.dropped(item, exception, response, spider)
+        if entry is not None:
+            logger.log(*logformatter_adapter(entry), extra={"spider": spider})
+        # Receivers may be coroutines, which this synchronous function can't await.
+        deferred_from_coro(
+            self._crawler.signals.send_catch_log_async(
+                signal=signals.item_dropped,
+                item=item,
+                response=response,
+                spider=spider,
+                exception=exception,
+            )
+        )
+        return False
+
+
+def _take_image_urls(item: Any, fields: list[str]) -> list[str]:
+    """Empty the *fields* of *item*, from which an ImagesPipeline takes URLs, and return these.
+    Raises AttributeError, TypeError or ValueError if *item* cannot be changed.
+    """
+    from itemadapter import ItemAdapter  # noqa: PLC0415
+
+    if not fields or not ItemAdapter.is_item(item):
+        return []
+    adapter = ItemAdapter(item)
+    values = {name: value for name in fields if (value := adapter.get(name))}
+    for name, value in values.items():
+        adapter[name] = type(value)()
+    found = (url for value in values.values() for url in arg_to_iter(value))
+    return [url for url in found if isinstance(url, str)]

@@ -15,14 +15,13 @@ from w3lib.encoding import http_content_type_encoding
 from scrapy_rep.base import meta, stats
 from scrapy_rep.base.compat import is_for_pipeline, is_parse_command
 from scrapy_rep.base.identity import Identity
+from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.record import Subject, Verdict, forbidden
 from scrapy_rep.base.settings import NOFOLLOW, NOINDEX, RepSettings
 from scrapy_rep.crawl.decisions import DecisionReporter
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
-from scrapy_rep.crawl.pages.documents import has_document
-from scrapy_rep.crawl.pages.effects import effects
-from scrapy_rep.crawl.pages.parsecommand import warn_of_drops
-from scrapy_rep.crawl.pages.usage import Purposes
+from scrapy_rep.crawl.pages.effects import effects_of, has_document
+from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.exceptions import FileDenied
 from scrapy_rep.protocol.indexing.metatags import MAX_PAGE
 from scrapy_rep.protocol.indexing.rules import IndexingRules
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_rep.base.record import Because
+    from scrapy_rep.crawl.pages.effects import Effects
     from scrapy_rep.protocol.indexing.statements import Statement
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
 
@@ -55,12 +54,13 @@ class IndexingMiddleware:
     MetaRefreshMiddleware (580) and RetryMiddleware (550), which replace responses."""
 
     def __init__(self, crawler: Crawler) -> None:
-        settings = RepSettings.of(crawler)
         self._crawler = crawler
-        self._settings = settings
+        self._settings = settings = RepSettings.of(crawler)
         self._identity = Identity.of(crawler)
         self._reporter = DecisionReporter.of(crawler)
-        self._purposes = Purposes.of(crawler)
+        self._usage = SiteUsage.of(crawler)
+        self._has_ledger = settings.ledger is not None
+        self._is_parse_command = is_parse_command(crawler)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> IndexingMiddleware:
@@ -70,52 +70,43 @@ class IndexingMiddleware:
         if isinstance(request, RobotsTxtRequest):
             return response
         rules, preferences = self._read(request, response)
-        request.meta[meta.INDEXING] = rules
-        request.meta[meta.USAGE] = preferences
-        if not self._settings.dry_run:
+        read = request.meta
+        read[meta.INDEXING] = rules
+        read[meta.USAGE] = preferences
+        if not (rules.index and rules.follow) and not self._settings.dry_run:
             if not rules.index:
                 response.flags.append(meta.NOINDEX_FLAG)
             if not rules.follow:
                 response.flags.append(meta.NOFOLLOW_FLAG)
-        if self._settings.ledger is not None:
-            self.report(request, response, rules, preferences)
-        if is_parse_command(self._crawler):
-            # The engine sets this, but only after all middlewares.
-            response.request = request
-            found = effects(
-                self._settings,
-                response,
-                rules,
-                preferences,
-                self._purposes.purposes_of(request),
-                is_exempt=bool(request.meta.get(meta.DONT_OBEY_NOINDEX)),
-            )
-            warn_of_drops(self._crawler, response, found, self._settings.rel)
+        if self._has_ledger and (rules.statements or preferences.statements):
+            self._report(request, response, rules, preferences)
+        if self._is_parse_command:
+            self._warn_of_drops(request, response)
         if request.callback is NO_CALLBACK:
-            self._judge_file(request, response, rules, preferences)
+            self._judge_file(request, response)
         return response
 
     def _read(
         self, request: Request, response: Response
     ) -> tuple[IndexingRules, UsagePreferences]:
-        html, encoding = b"", None
+        headers, html, encoding = response.headers, b"", None
         if isinstance(response, HtmlResponse):
             html = response.body
             if len(html) > MAX_PAGE:
                 self._crawler.stats.inc_value(stats.PAGE_TOO_LONG)
-            encoding = _declared_encoding(response.headers.get(b"Content-Type"))
+            encoding = _declared_encoding(headers.get(b"Content-Type"))
         rules = IndexingRules.parse(
-            response.headers.getlist(b"X-Robots-Tag"),
+            headers.getlist(b"X-Robots-Tag"),
             html,
             self._identity.tokens(request),
             self._settings.dialect,
             encoding,
         )
-        return rules, self._purposes.read(request, response.headers, rules)
+        return rules, self._usage.read(request, headers, rules)
 
     # For the ledger.
 
-    def report(
+    def _report(
         self,
         request: Request,
         response: Response,
@@ -128,7 +119,11 @@ class IndexingMiddleware:
         ``"all"``. Those of data that deny something always are: they have no effect.
         """
         stated = partial(
-            self._reporter.stated, Subject.PAGE, request=request, response=response
+            self._reporter.stated,
+            Subject.PAGE,
+            request=request,
+            response=response,
+            entry=self._usage.entry(request),
         )
         has_all = self._settings.ledger_level == "all"
         is_data = not has_document(response)
@@ -150,74 +145,66 @@ class IndexingMiddleware:
         """Yield each setting or meta key by which the user overrides a statement of a page, and
         the statement.
         """
-        settings, rule = self._settings, _why_not_indexable(rules)
+        rule = rules.why_not_indexable(datetime.now(timezone.utc))
         if rule and request.meta.get(meta.DONT_OBEY_NOINDEX):
             yield meta.DONT_OBEY_NOINDEX, rules.because(rule)
-        elif rule and settings.noindex == "ignore":
+        elif rule and self._settings.noindex == "ignore":
             yield NOINDEX, rules.because(rule)
-        if not rules.follow and settings.nofollow == "ignore":
+        if not rules.follow and self._settings.nofollow == "ignore":
             yield NOFOLLOW, rules.because("nofollow")
 
-    # Media.
+    # For ``scrapy parse``.
 
-    def _judge_file(
-        self,
-        request: Request,
-        response: Response,
-        rules: IndexingRules,
-        preferences: UsagePreferences,
-    ) -> None:
+    def _warn_of_drops(self, request: Request, response: Response) -> None:
+        """Log which items and links of *response* a crawl would drop: ``scrapy parse`` shows all."""
+        found = effects_of(self._settings, self._usage, request, response)
+        why = "; ".join(_drops(found, self._settings.rel))
+        if why:
+            CrawlLog(__name__, self._crawler).warning(
+                "scrapy parse shows all items and links of %(url)s, but a crawl would drop "
+                "%(why)s",
+                url=response.url,
+                why=why,
+            )
+
+    # For media pipelines.
+
+    def _judge_file(self, request: Request, response: Response) -> None:
         """Raise FileDenied, for the media pipeline, if the file must not be indexed or used. In a
         dry run, only report it.
 
         A page is a file only for a media pipeline: a callback or a component may await one itself.
         """
-        denial = self._denial_of_file(request, response, rules, preferences)
-        if denial is None:
+        found = effects_of(self._settings, self._usage, request, response)
+        denied = found.items or (found.images if _is_image(response) else None)
+        if denied is None:
             return
         is_page = isinstance(response, HtmlResponse)
         if is_page and not is_for_pipeline(self._crawler, request):
             return
-        reason, because = denial
         record = self._reporter.stated(
             Subject.FILE,
             Verdict.DROPPED,
-            reason,
-            because,
+            *denied,
             request=request,
             response=response,
             url=request.url,
+            entry=self._usage.entry(request),
         )
         if not self._settings.dry_run:
-            raise FileDenied(f"{response.url} {forbidden(reason, because)}", record)
-
-    def _denial_of_file(
-        self,
-        request: Request,
-        response: Response,
-        rules: IndexingRules,
-        preferences: UsagePreferences,
-    ) -> tuple[str, Because] | None:
-        """Return the rule or the purpose that denies a file, and the statement."""
-        is_image = _is_image(response)
-        if (
-            self._settings.noindex == "drop"
-            and not request.meta.get(meta.DONT_OBEY_NOINDEX)
-            and has_document(response)
-        ):
-            if not rules.index:
-                return "noindex", rules.because("noindex")
-            if not rules.image_index and is_image:
-                return "noimageindex", rules.because("noimageindex")
-        if self._settings.usage == "drop":
-            denial = self._purposes.denial(request, preferences, image=is_image)
-            if denial is not None:
-                return denial.purpose, denial.statement
-        return None
+            raise FileDenied(f"{response.url} {forbidden(*denied)}", record)
 
 
-def _why_not_indexable(rules: IndexingRules) -> str:
-    return rules.why_not_indexable(datetime.now(timezone.utc))
+def _drops(found: Effects, rels: frozenset[str]) -> Iterator[str]:
+    """Yield what a crawl would drop by the effects *found*, or by the *rels* of links."""
+    if found.items is not None:
+        yield f"its items, which {forbidden(*found.items)}"
+    elif found.images is not None:
+        yield f"the images of its items, which {forbidden(*found.images)}"
+    if found.links is not None:
+        yield f"its links, which must not be followed: {found.links}"
+    elif rels:
+        yield f"links with rel={', '.join(sorted(rels))}"
 
 
 def _is_image(response: Response) -> bool:

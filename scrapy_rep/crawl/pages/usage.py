@@ -1,4 +1,4 @@
-"""The purposes of a crawl, and the usage preferences for its responses."""
+"""What a site states about the use of its content, for each request of a crawl."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from scrapy_rep.protocol.request_target import forms
 from scrapy_rep.protocol.usage.preferences import (
     FIELDS,
     NOTHING_STATED,
-    Denial,
     UsagePreferences,
 )
 from scrapy_rep.protocol.usage.statements import CATEGORIES
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 _FIELDS = frozenset(name.title().encode() for name in FIELDS)
 
 
-class SiteStatements(NamedTuple):
+class _Stated(NamedTuple):
     """The usage preferences for a URL in robots.txt and tdmrep.json when it was requested."""
 
     robotstxt: UsagePreferences = NOTHING_STATED
@@ -41,28 +40,31 @@ class SiteStatements(NamedTuple):
     """The cache entry of robots.txt."""
 
 
-_NOTHING = SiteStatements()
+_NOTHING = _Stated()
 
 
-class Purposes:
-    """The purposes of requests, and the usage preferences for their responses."""
+class SiteUsage:
+    """The purposes of each request, and what its site stated about them when it was sent. The files
+    as they were then apply to the response.
+    """
 
     def __init__(self, crawler: Crawler) -> None:
         self._settings = RepSettings.of(crawler)
         self._identity = Identity.of(crawler)
-        # The files as they were at the time of the request apply to the response.
-        self._of_sites: WeakKeyDictionary[Request, SiteStatements] = WeakKeyDictionary()
+        self._stated: WeakKeyDictionary[Request, _Stated] = WeakKeyDictionary()
+        self._has_stated = False
+        """Whether any site has stated something: most crawls need not look each request up."""
 
     @classmethod
-    def of(cls, crawler: Crawler) -> Purposes:
+    def of(cls, crawler: Crawler) -> SiteUsage:
         """The instance that the components of a crawl share."""
         return shared_component(crawler, cls)
 
-    def purposes_of(self, request: Request | None) -> tuple[str, ...]:
+    def purposes_of(self, request: Request) -> tuple[str, ...]:
         """The purposes of the response to *request*. Raises ValueError if the value of its
         meta key is neither a purpose nor a list of purposes.
         """
-        own = None if request is None else request.meta.get(meta.PURPOSES)
+        own = request.meta.get(meta.PURPOSES)
         if own is None:
             return self._settings.purposes
         names = [own] if isinstance(own, str) else own
@@ -72,8 +74,6 @@ class Purposes:
                 f"meta[{meta.PURPOSES!r}] is {own!r}, but it must be one or a list of {allowed}"
             )
         return tuple(names)
-
-    # robots.txt and tdmrep.json.
 
     def note(
         self,
@@ -97,22 +97,23 @@ class Purposes:
         if tdmrep is not None:
             for url in urls:
                 mining |= tdmrep.usage(url)
-        self._of_sites[request] = SiteStatements(preferences, mining, entry)
+        self._stated[request] = _Stated(preferences, mining, entry)
+        self._has_stated = True
 
     def take_over(self, request: Request, other: Request) -> None:
         """Replace what was recorded for *request* by what was recorded for *other*."""
-        self._of_sites.pop(request, None)
-        found = self._of_sites.pop(other, None)
+        if not self._has_stated:
+            return
+        self._stated.pop(request, None)
+        found = self._stated.pop(other, None)
         if found is not None:
-            self._of_sites[request] = found
-
-    # Responses.
+            self._stated[request] = found
 
     def read(
         self, request: Request, headers: Headers, rules: IndexingRules
     ) -> UsagePreferences:
         """The preferences for a response, from its site and its own headers and tags."""
-        of_site = self._of_sites.get(request, _NOTHING)
+        of_site = self._stated.get(request, _NOTHING) if self._has_stated else _NOTHING
         is_silent = not (rules.statements or rules.tags) and _FIELDS.isdisjoint(headers)
         if is_silent and of_site is _NOTHING:
             return NOTHING_STATED
@@ -128,28 +129,6 @@ class Purposes:
 
     def entry(self, request: Request | None) -> Entry | None:
         """The cache entry of robots.txt for *request*; None if :meth:`note` recorded none."""
-        return None if request is None else self._of_sites.get(request, _NOTHING).entry
-
-    def denial(
-        self,
-        request: Request | None,
-        preferences: UsagePreferences,
-        *,
-        image: bool = False,
-    ) -> Denial | None:
-        """The denial of the first purpose of *request* for which *preferences* disallow the use
-        of its response; None if they disallow none.
-        """
-        purposes = self.purposes_of(request)
-        if not purposes:
+        if request is None or not self._has_stated:
             return None
-        unknown = self._settings.usage_unknown
-        return preferences.denial(purposes, unknown=unknown, image=image)
-
-
-def stated(request: Request | None) -> UsagePreferences:
-    """The usage preferences that IndexingMiddleware read for the response to *request*;
-    NOTHING_STATED if it has not read the response.
-    """
-    found = request and request.meta.get(meta.USAGE)
-    return found or NOTHING_STATED
+        return self._stated.get(request, _NOTHING).entry

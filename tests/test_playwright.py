@@ -363,7 +363,7 @@ async def test_what_the_site_states_of_where_it_arrives(
     reader = IndexingMiddleware.from_crawler(crawler)
     other = "/free/a" if path == "/used/a" else "/used/a"
     request = Request(f"{SITE}{other}", meta={"playwright": True})
-    mw._browsers._purposes.note(request, RobotsTxt.parse(ROBOTS), None)
+    mw._browsers._usage.note(request, RobotsTxt.parse(ROBOTS), None)
     response = HtmlResponse(f"{SITE}{path}", flags=["playwright"], request=request)
     await ensure_awaitable(mw.process_response(request, response))
     reader.process_response(request, response)

@@ -165,6 +165,7 @@ class World:
             self.core.tick(self.now)
             if (host := self.core.next_probe(self.now)) is not None:
                 self.probes.append(f"{host} {self.now:g}")
+                self.core.network.asks()
         self.now = until
 
     # The network of the crawler itself.
@@ -301,7 +302,7 @@ CASES = {
     """,
     "only 429 for REP_WAIT_MAX: refused, but for one request after each pause": """
         places 3; pause a 600; page 1 a; wait 600; next -> 1
-        page 2 a; next -> refused 2; succeed a; again 2; next -> 2; leave 1; leave 2
+        page 2 a; next -> -; succeed a; next -> 2; leave 1; leave 2
         pause a 600; page 3 a; wait 600; next -> 3; leave 3; pause a 1; page 4 a
         next -> refused 4; wait 1; succeed a; pause a 1; again 4
         next -> -; wait 1; next -> 4

@@ -111,7 +111,7 @@ class ScopeModel:
         return inf if self.in_flight >= min(limits) else max(times)
 
     def is_too_long(self, now: float) -> bool:
-        if self.pause is None or (self.pause.until <= now and not self.in_flight):
+        if self.pause is None or self.pause.until <= now:
             return False
         nothing_else = self.pause.places == 1 and now - self.pause.since >= WAIT_MAX
         return nothing_else or self.pause.until - now > WAIT_MAX

@@ -88,6 +88,42 @@ def test_a_request_whose_end_nobody_has_seen() -> None:
     crawl.downloader.active.add(lost)
 
 
+def test_an_end_that_nobody_has_seen_while_others_go_on() -> None:
+    """While the downloader has other requests, that takes a moment longer, but not until their end."""
+    crawl = Crawl(obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=1)
+    crawl.outside("http://b.example/slow")
+    next_one, lost = (crawl.push(f"http://a.example/{number}") for number in (1, 2))
+    assert crawl.run() == [lost]
+    crawl.downloader.active.remove(lost)
+    assert crawl.pass_time(0.2) == [next_one]
+    crawl.downloader.active.add(lost)
+
+
+# The network of the crawler itself.
+
+
+def test_a_robotstxt_that_finds_the_network_back() -> None:
+    """The robots.txt that tells that the network is back is not fetched again: its host gets the
+    first page after its delay.
+    """
+    crawl = Crawl()
+    hosts = [f"{name}.example" for name in "abcde"]
+    pages = [crawl.push(f"http://{host}/page") for host in hosts]
+    crawl.run()
+    while not crawl.frontier.core.network.gone_since:
+        crawl.fail(crawl.on_network[0], RefusedError())
+    for url in crawl.on_network:
+        crawl.fail(url, RefusedError())
+    assert crawl.on_network == []
+    crawl.pass_time(1)
+    assert crawl.on_network == [ROBOTS]
+    crawl.answer(ROBOTS, DELAYED)
+    assert len(crawl.on_network) == 4
+    assert ROBOTS not in crawl.on_network
+    assert crawl.pass_time(3.9) == []
+    assert crawl.pass_time(0.1) == pages[:1]
+
+
 # Download slots.
 
 

@@ -172,15 +172,6 @@ class RobotsTxtFetcher:
             error=error,
         )
 
-    async def probe(self, url: str, causes: Causes) -> None:
-        """Ask for the robots.txt at *url* once. Whoever waits for an answer of any host hears it.
-        Raises SpiderClosing as :meth:`fetch` does.
-        """
-        url, virtual_host = split_virtual_host(url)
-        request = RobotsTxtRequest.of(url, causes.next())
-        request.fetch = Fetch(virtual_host=virtual_host, is_probe=True)
-        await self._send(request)
-
     async def _refusal(
         self, url: str, origin: Origin, causes: Causes, check: Check
     ) -> AccessResult | None:

@@ -35,9 +35,6 @@ class Fetch:
     virtual_host: str = ""
     """The ``Host`` header; empty for the host in the URL."""
 
-    is_probe: bool = False
-    """Whether the request only finds out whether the network of the crawler is back."""
-
     is_redirected: bool = False
     """Whether a redirect of another origin has led here."""
 

@@ -271,6 +271,9 @@ class Ticket:
 
     __slots__ = ("host", "is_patient", "line", "obeys", "scopes", "where")
 
+    is_for_robotstxt = False
+    """Whether it is one request for a robots.txt."""
+
     def __init__(
         self,
         line: Line,
@@ -477,9 +480,6 @@ class Core:
         self.strangers = Direct(self)
         """For a robots.txt of another host, which has redirected it."""
 
-        self.probes = Direct(self)
-        """For a request that finds out whether the crawler's own network is back."""
-
         self.granted: OrderedDict[Ticket, None] = OrderedDict()
         """The tickets of requests in the downloader that may go now, with their places."""
 
@@ -495,6 +495,8 @@ class Core:
         self._ready: list[Ready] = []
         self._held_up: dict[str, HeldUp] = {}
         self._at_network: dict[Ticket, None] = {}
+        self._probe: Ticket | None = None
+        """That of the request which finds out whether the network is back."""
 
     def host(self, origin: Origin) -> Host:
         host = self.hosts.get(origin)
@@ -582,8 +584,10 @@ class Core:
             scope.unsent -= not ticket.line.is_direct
             scope.sent += 1
 
-    def leave(self, ticket: Ticket, now: float, *, fetched: bool) -> None:
-        """Free the places of a request of *ticket*. Delays begin if it was sent (*fetched*)."""
+    def leave(self, ticket: Ticket, now: float, *, fetched: bool) -> bool:
+        """Free the places of a request of *ticket*. Delays begin if it was sent (*fetched*). Return
+        whether it was the probe of the network.
+        """
         for scope in ticket.scopes:
             if not fetched:
                 scope.unsent -= not ticket.line.is_direct
@@ -596,6 +600,12 @@ class Core:
                 self._release(scope, now)
             if not (scope.in_flight or scope.tickets):
                 self._forget_scope(scope, now)
+        was_probe = ticket is self._probe
+        if was_probe:
+            self._probe = None
+            if not fetched:
+                self.network.not_asked(now)
+        return was_probe and fetched
 
     def end(self, ticket: Ticket, now: float) -> None:
         """Note that *ticket* will send nothing more, wherever it is."""
@@ -633,7 +643,8 @@ class Core:
     def place(self, ticket: Ticket, now: float) -> None:
         """Put *ticket*, whose host is known, where it belongs now."""
         line = ticket.line
-        if line.is_direct and line is not self.probes and not self.network.is_up:
+        is_up = not line.is_direct or self.network.is_up
+        if not is_up and not self._is_next_probe(ticket):
             ticket.where = Where.AT_NETWORK
             self._at_network[ticket] = None
             return
@@ -649,6 +660,9 @@ class Core:
                 return
         if line.is_direct:
             self.take(ticket, now)
+        if not is_up:
+            self._probe = ticket
+            self.network.asks()
         line.add(ticket)
 
     def _is_free(self, ticket: Ticket, now: float) -> bool:
@@ -769,9 +783,13 @@ class Core:
             while hosts:
                 host = hosts.popleft()
                 if host.is_wanted:
-                    host.is_wanted, host.is_fetching = False, True
+                    self.begin_fetch(host)
                     return host
         return None
+
+    def begin_fetch(self, host: Host) -> None:
+        """Note that the robots.txt of *host* is being fetched."""
+        host.is_wanted, host.is_fetching = False, True
 
     def known(self, host: Host, now: float, expires: float) -> None:
         """Note that the rules of *host* are known until the time *expires*."""
@@ -963,10 +981,8 @@ class Core:
     def is_backing_off_too_long(self, scope: Scope, now: float) -> bool:
         """Whether requests are refused for the back-off of *scope*."""
         found = scope.back_off
-        if found is None:
-            return False
-        if found.until <= now and not scope.in_flight:
-            return False  # This request finds out whether the host is back.
+        if found is None or found.until <= now:
+            return False  # One request finds out whether the host is back, others wait for it.
         is_long = found.until - now > self._wait_max
         return is_long or (not found.is_over and now - found.since >= self._wait_max)
 
@@ -974,9 +990,25 @@ class Core:
 
     def next_probe(self, now: float) -> Any:
         """Return a request to a host whose robots.txt is to be fetched now, to find out whether
-        the network is back; None if there is none.
+        the network is back; None if there is none, or if a request for it waits already: that may go.
         """
-        return self.network.next_probe(now, lambda key: self._has_turn(key, now))
+        request = self.network.next_probe(now, lambda key: self._has_turn(key, now))
+        if request is None:
+            return None
+        for ticket in self._at_network:
+            if self._is_next_probe(ticket):
+                del self._at_network[ticket]
+                self.place(ticket, now)
+                self.changed()
+                return None
+        return request
+
+    def _is_next_probe(self, ticket: Ticket) -> bool:
+        return (
+            ticket.is_for_robotstxt
+            and self._probe is None
+            and ticket.scopes[0].key == self.network.probed_host
+        )
 
     def network_is_back(self, now: float, gone_since: float) -> None:
         """Let all continue after the network was gone since then, which counts for no host."""

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from scrapy_rep.redis.leases import Leased
 
 # The seconds between two checks for what Scrapy has no signal: whether the spider is closing,
-# and whether requests have ended unseen. Only while requests wait in the downloader.
+# and whether requests have ended unseen.
 _CHECK_EVERY = 0.2
 
 # After these seconds, a request that a component of the project holds back loses its places to
@@ -131,7 +131,7 @@ class BackQueue(Ticket):
 class Waiter(Ticket):
     """A request that is in the downloader already."""
 
-    __slots__ = ("call", "is_granted", "request")
+    __slots__ = ("call", "is_for_robotstxt", "is_granted", "request")
 
     def __init__(
         self,
@@ -145,6 +145,7 @@ class Waiter(Ticket):
     ) -> None:
         super().__init__(line, host, scopes, obeys=obeys, is_patient=is_patient)
         self.request = request
+        self.is_for_robotstxt = isinstance(request, RobotsTxtRequest)
         self.is_granted: bool | None = None
         """Whether it may go, or is refused; None while it waits."""
 
@@ -337,6 +338,7 @@ class Frontier:
         else:
             self._hold_places(ticket, request)
             self._popped += 1
+            self.watch()
 
     def _hold_places(self, ticket: Ticket, request: Request) -> None:
         """Note that *request* has the places that *ticket* has taken."""
@@ -355,7 +357,15 @@ class Frontier:
         self.core.end(ticket, self.clock.monotonic())
 
     def settle(self) -> None:
-        """Find the requests that have ended, and what is due. :meth:`flush` does the rest."""
+        """Find the requests that have ended unseen, and what is due. :meth:`flush` does the rest."""
+        # All requests in flight are active. If others are active too, what ended unseen may be
+        # found later, by _check().
+        if len(self._in_flight) > len(active_requests(self._crawler)):
+            self._leave_unseen()
+        self.core.tick(self.clock.monotonic())
+
+    def _leave_unseen(self) -> None:
+        """Free the places of requests whose end another component has hidden."""
         gone = self._in_flight.keys() - active_requests(self._crawler)
         if gone and self._waiters:
             # Of one object that is downloaded several times at once, Scrapy forgets all others
@@ -366,9 +376,7 @@ class Frontier:
             for request in [each for each in self._in_flight if each in gone]:
                 # Those for robots.txt get their places before they are in the engine.
                 if not isinstance(request, RobotsTxtRequest):
-                    # Another component may have hidden the response.
                     self._leave(request)
-        self.core.tick(self.clock.monotonic())
 
     def flush(self) -> None:
         """Do what the core has decided."""
@@ -446,8 +454,6 @@ class Frontier:
                 self.leases.give_up(request)
         core, has_waited = self.core, False
         line = core.strangers if is_stranger else core.direct
-        if isinstance(request, RobotsTxtRequest) and request.fetch.is_probe:
-            line = core.probes
         scopes = self.scopes_of(self.key_of(request))
         if isinstance(request, RobotsTxtRequest) and self._are_held_by_browser(scopes):
             # Its page may wait for this robots.txt.
@@ -523,7 +529,8 @@ class Frontier:
         if found is None:
             return False
         now, fetched = self.clock.monotonic(), found.is_sent
-        self.core.leave(found.ticket, now, fetched=fetched)
+        if self.core.leave(found.ticket, now, fetched=fetched):
+            self._probed(now)
         if found.lease and self.leases is not None:
             delay = found.ticket.scopes[0].delay
             self.leases.release(found.lease, delay, fetched=fetched)
@@ -653,11 +660,11 @@ class Frontier:
         is_gone = self.core.network.gone_since is not None
         return failure is Failure.OWN or (failure is Failure.NETWORK and is_gone)
 
-    def probed(self) -> None:
+    def _probed(self, now: float) -> None:
         """Note that a probe of the network has ended."""
         network = self.core.network
         was_certain = network.is_certain
-        gone_since = network.probed(self.clock.monotonic())
+        gone_since = network.probed(now)
         if gone_since is not None:
             self._network_is_back(gone_since)
         elif network.gone_since is not None and not was_certain:
@@ -667,7 +674,6 @@ class Frontier:
                 "robots.txt of one is tried after 1, 2, 4, ... 30 s. Check the network, the "
                 "resolver and the proxy of this machine"
             )
-        self.flush()
 
     def _network_is_back(self, gone_since: float) -> None:
         now = self.clock.monotonic()
@@ -724,8 +730,8 @@ class Frontier:
     # What Scrapy has no signal for.
 
     def watch(self) -> None:
-        """Check regularly, as long as requests wait in the downloader or for robots.txt, what
-        Scrapy has no signal for.
+        """Check regularly what Scrapy has no signal for, as long as requests are in flight, or wait
+        in the downloader or for robots.txt.
         """
         if not self._is_watching:
             self._is_watching = True
@@ -734,12 +740,13 @@ class Frontier:
     def _check(self) -> None:
         self._is_watching = False
         is_fetching = self.hosts is not None and self.hosts.is_fetching
-        if self._waiters or is_fetching:
+        if self._waiters or is_fetching or self._in_flight:
             if is_closing(self._crawler):
                 self._close()
             else:
                 self._give_way()
-                self.settle()
+                self._leave_unseen()
+                self.core.tick(self.clock.monotonic())
                 self.flush()
             self.watch()
 

@@ -54,6 +54,9 @@ class Network:
         self._turn = 0
         self._pause = _FIRST_PROBE
         self._needed: float = _HOSTS
+        self.probed_host = ""
+        """The host whose robots.txt may be sent; empty while there is none."""
+
         self._answered: dict[str, Any] = {}
         self._failed: dict[str, Any] = {}
         """By host, a request to it."""
@@ -115,7 +118,8 @@ class Network:
 
     def next_probe(self, now: float, is_free: Callable[[str], bool]) -> Any:
         """Return a request to the host to ask now; None if it is not time for a probe, or if no
-        host *is_free*. When the probe has ended, call :meth:`probed`.
+        host *is_free*. When the probe is sent, call :meth:`asks`, and :meth:`probed` at its end. If
+        it is not sent until then, another follows after the same pause.
         """
         if now < self._probe_at:
             return None
@@ -124,10 +128,19 @@ class Network:
             host, request = hosts[self._turn % len(hosts)]
             self._turn += 1
             if is_free(host):
-                self._probe_at = inf
+                self.probed_host, self._probe_at = host, now + self._pause
                 return request
         self._probe_at = now + _FIRST_PROBE
         return None
+
+    def asks(self) -> None:
+        """Note that the probe goes to the downloader."""
+        self._probe_at = inf
+
+    def not_asked(self, now: float) -> None:
+        """Note that the probe has not reached the downloader, or not yet."""
+        if self.gone_since is not None:
+            self._probe_at = now + self._pause
 
     def probed(self, now: float) -> float | None:
         """Note that a probe has ended. Return when the network was gone first, if it counts as up
@@ -135,6 +148,7 @@ class Network:
         """
         if self.gone_since is None:
             return None  # The probe was answered.
+        self.probed_host = ""
         if not self._answered and now - self.gone_since >= self._wait_max:
             self._needed = (
                 inf  # Until one answers, each counts as a host without a server.
@@ -156,5 +170,6 @@ class Network:
 
     def _recover(self) -> float | None:
         gone_since, self.gone_since, self._probe_at = self.gone_since, None, inf
+        self.probed_host = ""
         self._failed.clear()
         return gone_since

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.core import Host, Scope
     from scrapy_rep.crawl.frontier.frontier import Frontier
     from scrapy_rep.protocol.access.overrides import Override
+    from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.pace import Pace
@@ -115,7 +116,6 @@ class Hosts:
         )
         self._fetches: dict[Host, Deferred[None]] = {}
         self._max_fetching = _MAX_FETCHING
-        self._probe: Deferred[None] | None = None
         at_once = crawler.settings.getint("CONCURRENT_REQUESTS")
         self._min_ready = max(_MIN_READY, 2 * at_once)
         self._soon: set[Host] = set()
@@ -292,38 +292,36 @@ class Hosts:
                 host = self._core.next_wanted(is_needed=is_needed)
                 if host is None:
                     return
-                # A separate task, so that cancelling one request does not fail the others.
-                task = deferred_from_coro(self._fetch(host))
-                if host.is_fetching:
-                    self._fetches[host] = task
-                    self._soon.add(host)
-                    self._frontier.watch()
-                # Ignore cancellation. Twisted logs other errors as unhandled.
-                task.addErrback(Failure.trap, CancelledError, asyncio.CancelledError)
+                self._begin(host)
         finally:
             self._is_beginning = False
+
+    def _begin(self, host: Host, stale: Entry | None = None) -> None:
+        # A separate task, so that cancelling one request does not fail the others.
+        task = deferred_from_coro(self._fetch(host, stale))
+        if host.is_fetching:
+            self._fetches[host] = task
+            self._soon.add(host)
+            self._frontier.watch()
+        # Ignore cancellation. Twisted logs other errors as unhandled.
+        task.addErrback(Failure.trap, CancelledError, asyncio.CancelledError)
 
     def fetch_fewer(self) -> None:
         """Fetch half as many robots.txt files at once from now on."""
         self._max_fetching = max(self._max_fetching // 2, 1)
 
     def probe(self, request: Request) -> None:
-        """Ask for the robots.txt of the host of *request*, as that would be sent, to find out
-        whether the network of the crawler is back. Nothing but that is made of the answer.
+        """Fetch the robots.txt of the host of *request*, even if it is known, to find out whether the
+        network of the crawler is back.
         """
-        self._probe = deferred_from_coro(self._ask(request))
-        self._probe.addErrback(Failure.trap, CancelledError, asyncio.CancelledError)
-
-    async def _ask(self, request: Request) -> None:
         origin = request_origin(request)
-        try:
-            if origin is not None:
-                await self.fetcher.probe(origin.robotstxt_url, self.causes(request))
-        except SpiderClosing:
-            pass
-        finally:
-            self._probe = None
-            self._frontier.probed()
+        host = None if origin is None else self._core.host(origin)
+        if host is None or host.is_fetching:
+            return
+        self._core.begin_fetch(host)
+        self._add_cause(host, request)
+        known = self.cache.cached(host.origin)
+        self._begin(host, None if known is None else known.entry)
 
     def _add_cause(self, host: Host, request: Request) -> None:
         """Remember a request that needs robots.txt, if no other has its proxy."""
@@ -331,7 +329,7 @@ class Hosts:
             host.causes = self.causes()
         host.causes.add(request)
 
-    async def _fetch(self, host: Host) -> None:
+    async def _fetch(self, host: Host, stale: Entry | None) -> None:
         if host.causes is None:
             # Created only now: for many wanted hosts, causes would take much memory.
             waiting = next(iter(host.waiting), None)
@@ -340,7 +338,7 @@ class Hosts:
         causes = host.causes
         known = None
         try:
-            stale = None if host.known is None else host.known.entry
+            stale = stale if host.known is None else host.known.entry
             known = await self.cache.learn(host.origin, causes, stale=stale)
         except (SpiderClosing, CancelledError, asyncio.CancelledError):
             pass
@@ -507,8 +505,6 @@ class Hosts:
         """Cancel all fetches."""
         for task in list(self._fetches.values()):
             task.cancel()
-        if self._probe is not None:
-            self._probe.cancel()
 
     # The log.
 

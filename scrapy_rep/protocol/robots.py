@@ -236,16 +236,23 @@ class RobotsTxt:
 
         There are none for a disallowed URL (draft-ietf-aipref-attach-05, 3.1).
         """
-        from scrapy_rep.protocol.usage.preferences import NOTHING_STATED  # noqa: PLC0415
-        from scrapy_rep.protocol.usage.sites import UsageRecords  # noqa: PLC0415
+        from scrapy_rep.protocol.usage import sites  # noqa: PLC0415
+        from scrapy_rep.protocol.usage.preferences import (  # noqa: PLC0415
+            NOTHING_STATED,
+            UsagePreferences,
+        )
 
         if not self.may_state_usage or not self.is_allowed(url, agents):
             return NOTHING_STATED
         crawler = self._rules_for(agents)
         if crawler.usage is None:
-            crawler.usage = UsageRecords(self.body, crawler.agents, self.dialect)
-        records: UsageRecords = crawler.usage
-        return records.of_target(paths.target(url, self.dialect))
+            crawler.usage = sites.UsageRecords(self.body, crawler.agents, self.dialect)
+        records: sites.UsageRecords = crawler.usage
+        found = records.of_target(paths.target(url, self.dialect))
+        for token in records.purpose_tokens:
+            stated = sites.purpose_statements(token, self.decide(url, token))
+            found |= UsagePreferences(stated)
+        return found
 
     def lint(self) -> tuple[Finding, ...]:
         """Return the findings about this file, in the order of lines; computed at each call."""

@@ -38,6 +38,9 @@ Content-Usage: /no-training/but/ train-ai=y
 Content-Usage: /search-only/ train-ai=n, ai-use=n, search=y
 Content-Usage: /broken/ Train-AI=n
 Content-Signal: /signals/ search=no, ai-input=yes, ai-train=no
+
+User-agent: __usage_ai-training
+Disallow: /by-purpose/
 """
 
 TDMREP = b"""[
@@ -50,6 +53,7 @@ USAGE = "train-ai=n, search=n, ai-use=y"
 SEARCH_ONLY = "Content-Usage: /search-only/ train-ai=n, ai-use=n, search=y"
 SIGNALS = "Content-Signal: /signals/ search=no, ai-input=yes, ai-train=no"
 NO_TRAINING = "Content-Usage: /no-training/ train-ai=n"
+BY_PURPOSE = "User-agent: __usage_ai-training, Disallow: /by-purpose/"
 LICENSE = "https://license.example/p"
 PURPOSES = ("search", "train-ai", "ai-use", "tdm")
 FREE = {
@@ -70,6 +74,7 @@ DENIED = {
     "/no-training/moved": (html(), "train-ai", f"robots.txt 10 {NO_TRAINING}"),
     "/search-only/a": (html(), "train-ai ai-use", f"robots.txt 12 {SEARCH_ONLY}"),
     "/signals/a": (html(), "search train-ai", f"robots.txt 14 {SIGNALS}"),
+    "/by-purpose/a": (html(), "train-ai", f"robots.txt 17 {BY_PURPOSE}"),
     "/for-all/a": (html(), "train-ai", f"robots.txt 1 {ROBOTS.splitlines()[0]}"),
     "/header": (
         html(Content_Usage=USAGE), "search train-ai", f"header Content-Usage: {USAGE}",

@@ -118,13 +118,13 @@ _ALIKE = {each: paths.NORMAL[n % 8 :: 8] for n, each in enumerate(paths.NORMAL)}
 
 
 class Rule(NamedTuple):
-    """An allow or disallow line (RFC 9309, 2.2.2), or a delay or window line that decided."""
+    """An allow or disallow line (RFC 9309, 2.2.2), or a delay that decided."""
 
     kind: str
-    """``allow`` or ``disallow``; for a delay or window line, its field in lower case."""
+    """``allow`` or ``disallow``; for a delay, its field in lower case."""
 
     pattern: str
-    """The pattern as written, or the value of a delay or window line. Invalid UTF-8 becomes
+    """The pattern as written, or the value of a delay. Invalid UTF-8 becomes
     U+FFFD."""
 
     line: int

@@ -1,5 +1,9 @@
 """The usage statements of a site for a URL: the records of its robots.txt, and its tdmrep.json.
 
+A group of robots.txt for the token of a purpose, ``User-agent: __usage_ai-training``, states by its
+rules whether a URL may be used for it (draft-kelley-aipref-training-preference-signal-00): the
+abstract of the draft says that such groups have the paths and the precedence of all groups.
+
 The usage records of a robots.txt, ``Content-Usage``, ``Content-Signal`` and ``License``, belong to
 groups, like rules (RFC 9309, 2.2.1). ``Content-Usage`` is a rule (draft-ietf-aipref-attach-05, 3):
 the next user-agent line begins a new group. ``Content-Signal`` and ``License`` are other records,
@@ -30,6 +34,7 @@ from scrapy_rep.protocol.robotstxt.lines import decoded_text, lines
 from scrapy_rep.protocol.usage.preferences import NOTHING_STATED, UsagePreferences
 from scrapy_rep.protocol.usage.statements import (
     MAX_SHOWN,
+    ROWS,
     Signal,
     Source,
     UsageStatement,
@@ -47,6 +52,7 @@ if TYPE_CHECKING:
 
     Statements = tuple[UsageStatement, ...]
     from scrapy_rep.protocol.robotstxt.lines import Line
+    from scrapy_rep.protocol.robotstxt.rules import Decision
     from scrapy_rep.protocol.usage.statements import Expression
 
     Addressed = tuple[set[str], Line]
@@ -111,12 +117,16 @@ class StatementsByPath:
         return ()
 
 
+PURPOSE_TOKENS = tuple(row.label for row in ROWS if row.signal is Signal.USER_AGENT)
+"""The tokens in user-agent lines that name a purpose. The rules of their groups are statements
+about use: never rules for access, since no crawler has such a name."""
+
 _BY_PATH = (Signal.CONTENT_USAGE, Signal.CONTENT_SIGNAL)
 _SIGNALS = {signal.lower(): signal for signal in (*_BY_PATH, Signal.LICENSE)}
 FIELDS = frozenset(_SIGNALS)
 """The fields of usage records, in lower case."""
 
-_NAMES = tuple(field.encode() for field in FIELDS)
+_NAMES = tuple(name.encode() for name in (*FIELDS, *PURPOSE_TOKENS))
 _RULES = frozenset({*RULES, "content-usage"})
 
 # How many bytes of usage records are read for one crawler: more than any site has. Parsing a
@@ -133,9 +143,9 @@ def may_state_usage(body: bytes, dialect: Dialect) -> bool:
 
 
 class UsageRecords:
-    """The usage records of a robots.txt that apply to one crawler."""
+    """The usage records of a robots.txt that apply to one crawler, and which purposes have groups."""
 
-    __slots__ = ("_by_path", "_licenses")
+    __slots__ = ("_by_path", "_licenses", "purpose_tokens")
 
     def __init__(
         self, body: bytes, agents: str | tuple[str, ...], dialect: Dialect
@@ -143,6 +153,10 @@ class UsageRecords:
         tokens = (agents,) if isinstance(agents, str) else agents
         for_all, groups = usage_groups([*lines(body, dialect)], dialect)
         agent, ours = _followed(groups, tokens, dialect)
+        named = {token for names, _ in groups for token in names}
+        self.purpose_tokens = [token for token in PURPOSE_TOKENS if token in named]
+        """The tokens of purposes for which there is a group."""
+
         self._by_path: list[StatementsByPath] = []
         self._licenses: tuple[UsageStatement, ...] = ()
         # In file order: records for all crawlers stand before the first group.
@@ -173,6 +187,19 @@ class UsageRecords:
         found = [each for one in self._by_path for each in one.for_target(target)]
         found += self._licenses
         return UsagePreferences(limited(found)) if found else NOTHING_STATED
+
+
+def purpose_statements(token: str, decision: Decision) -> Statements:
+    """Return what the groups of *token* state about a URL, for which they decide *decision*: as
+    if a crawler had that name, but without the groups of ``*``. Without a rule, they state nothing.
+    """
+    rule = decision.rule
+    if decision.agent != token or rule is None:
+        return ()
+    place = Source.ROBOTS_TXT, Signal.USER_AGENT, None, rule.line
+    text = f"{Signal.USER_AGENT}: {token}, {rule}"
+    value = "allow" if decision.allowed else "disallow"
+    return tuple(statements_at(place, text, [(token, value)]))
 
 
 def usage_groups(

@@ -12,7 +12,9 @@ Sources, each with its date:
   https://www.w3.org/community/reports/tdmrep/CG-FINAL-tdmrep-20240510/ (2024-05-10);
 - ``noai``, ``noimageai``: https://www.deviantart.com/team/journal/
   UPDATE-All-Deviations-Are-Opted-Out-of-AI-Datasets-934500371 (2022-11-11);
-- ``License``: https://rslstandard.org/rsl (2025-12-10).
+- ``License``: https://rslstandard.org/rsl (2025-12-10);
+- ``User-agent: __usage_ai-training``: draft-kelley-aipref-training-preference-signal-00
+  (2026-10-30), of which only the abstract could be read.
 
 The grammars::
 
@@ -59,6 +61,8 @@ class Signal(str, Enum):
     ROBOTS_TAG = "robots"
     """``X-Robots-Tag``, and the meta tags of the same vocabulary."""
     LICENSE = "License"
+    USER_AGENT = "User-agent"
+    """A group of robots.txt whose user-agent line has the token of a purpose, not of a crawler."""
 
     __str__ = str.__str__
 
@@ -110,6 +114,8 @@ ROWS = (
     Row(Signal.ROBOTS_TAG, "noai", None, "noai", (TRAIN_AI,)),
     Row(Signal.ROBOTS_TAG, "noimageai", None, "noimageai", (TRAIN_AI,), images=True),
     Row(Signal.LICENSE, "license", None, None, ()),
+    # A draft. Its labels are tokens in user-agent lines, its values the rules of their groups.
+    Row(Signal.USER_AGENT, "__usage_ai-training", "allow", "disallow", (TRAIN_AI,)),
 )
 """The labels of each signal. For a value that is in no row, the preference is unknown."""
 

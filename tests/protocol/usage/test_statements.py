@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from scrapy_rep import CLASSIC, UsagePreferences
+from scrapy_rep import CLASSIC, RobotsTxt, UsagePreferences
 from scrapy_rep.protocol.usage import statements
 from scrapy_rep.protocol.usage.statements import CATEGORIES, ROWS, Row, Signal, Source
 from tests.protocol.usage.asking import header, robots_usage, stated
@@ -91,6 +91,44 @@ def test_content_signal(value: str, expected: str) -> None:
     body = f"User-Agent: *\nContent-Signal: {value}\nAllow: /\n"
     assert stated(robots_usage(body)) == expected
     assert stated(header(value, name="Content-Signal")) == expected
+
+
+TOKEN = "__usage_ai-training"
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "expected", "text"),
+    [
+        ("User-agent: {}\nDisallow: /", "/", "train-ai=n", "Disallow: / (robots.txt, line 2)"),
+        ("User-agent: {}\nDisallow: /a\nAllow: /a/b$", "/a/b", "train-ai=y", "line 3"),
+        ("User-agent: {}\nDisallow: /a\nAllow: /a/b$", "/a/bc", "train-ai=n", "line 2"),
+        # Without a rule that matches, and without a group: nothing. "*" is not read for it.
+        ("User-agent: {}\nDisallow: /a", "/b", "-", ""),
+        ("User-agent: {}\nDisallow:", "/b", "-", ""),
+        ("User-agent: *\nAllow: /\n# {}", "/b", "-", ""),
+        # It is no rule for access, as other groups are none for training.
+        ("User-agent: {}\nDisallow: /\n\nUser-agent: *\nDisallow: /b", "/a", "train-ai=n", ""),
+        # A URL that may not be fetched has no preferences.
+        ("User-agent: {}\nAllow: /\n\nUser-agent: *\nDisallow: /b", "/b", "-", ""),
+        # Groups are combined, as for crawlers; a group may have both kinds of names.
+        ("User-agent: {0}\nAllow: /\nUser-agent: x\nAllow: /\nUser-agent: {0}\nDisallow: /a", "/a",
+         "train-ai=n", "line 6"),
+        ("User-agent: *\nUser-agent: {}\nAllow: /a\nCrawl-delay: 1", "/a", "train-ai=y", "line 3"),
+        # With other signals: what disallows wins.
+        ("User-agent: {}\nAllow: /\nUser-agent: *\nContent-Usage: train-ai=n, search=y", "/",
+         "search=y train-ai=n", ""),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("written", [TOKEN, TOKEN.title()])
+def test_groups_of_a_purpose(
+    body: str, path: str, expected: str, text: str, written: str
+) -> None:
+    """A group for the token of a purpose states by its rules whether a URL may be used for it."""
+    robots = body.format(written)
+    found = robots_usage(robots, path)
+    assert stated(found) == expected
+    assert text in "".join(map(str, found.statements))
+    assert RobotsTxt.parse(robots).is_allowed("https://example.com/a", "mybot")
 
 
 LINKS = """
@@ -475,7 +513,8 @@ def test_docs() -> None:
     def written(row: Row, value: str | None) -> str:
         if row.signal is Signal.ROBOTS_TAG:
             return f"`{value}`{' (images)' if row.images else ''}"
-        colon = ": " if row.signal is Signal.TDM_RESERVATION else "="
+        has_colon = row.signal in {Signal.TDM_RESERVATION, Signal.USER_AGENT}
+        colon = ": " if has_colon else "="
         return f"`{row.label}{colon}{value}`"
 
     for category, meaning in CATEGORIES.items():
@@ -491,5 +530,5 @@ def test_docs() -> None:
             written(row, row.allows) for row in rows if row.allows
         }
     dates = re.findall(r"\(\d{4}-\d\d-\d\d\)", statements.__doc__)
-    assert len(dates) == 7
+    assert len(dates) == 8
     assert [date for date in dates if date not in text] == []

@@ -27,6 +27,7 @@ from scrapy_rep.crawl.pages.output import OutputMiddleware
 from scrapy_rep.crawl.pages.responses import IndexingMiddleware
 from scrapy_rep.exceptions import FileDenied, ItemDenied, UsageDenied
 from scrapy_rep.protocol.indexing.metatags import MAX_PAGE
+from scrapy_rep.protocol.usage.statements import CATEGORIES
 from tests.fakes import coroutine_test, fake_crawler, records
 
 if TYPE_CHECKING:
@@ -538,6 +539,8 @@ NO_TRAINING = {"Content-Usage": "train-ai=n"}
         ({TAG: "noindex"}, ANNOTATE, {}, None),
         ({TAG: "noindex"}, IGNORE, {}, None),
         ({TAG: "noindex", "Content-Type": "text/xml"}, {}, {}, None),
+        ({TAG: PAST, "Content-Type": PDF}, {}, {}, "unavailable_after"),
+        ({TAG: FUTURE, "Content-Type": PDF}, {}, {}, None),
         ({TAG: "noimageindex"}, {}, {}, "noimageindex"),
         ({TAG: "noimageindex", "Content-Type": PDF}, {}, {}, None),
         (NO_TRAINING, FOR_TRAINING, {}, "train-ai"),
@@ -556,8 +559,9 @@ def test_files_for_pipelines(
     meta: dict[str, Any],
     refused: str | None,
 ) -> None:
-    """A media pipeline does not get a file whose own headers say noindex, an image that says
-    noimageindex, nor a file that must not serve a purpose of the crawl. Spiders get them.
+    """A media pipeline does not get a file whose own headers say noindex or a date in the past, an
+    image that says noimageindex, nor a file that must not serve a purpose of the crawl. Spiders get
+    them.
     """
     crawl = Crawl(**settings)
     response = Response(URL, headers={"Content-Type": "image/png", **fields})
@@ -573,8 +577,9 @@ def test_files_for_pipelines(
     (record,) = crawl.seen
     assert record is caught.value.record
     assert (record.reason, record.verdict, record.url) == (refused, "dropped", URL)
-    kind = "noindex" if refused.startswith("no") else "usage"
-    assert (record.layer == "usage") is (kind == "usage")
+    is_use = refused in CATEGORIES
+    kind = "usage" if is_use else "noindex"
+    assert (record.layer == "usage") is is_use
     assert crawl.count(f"rep/{kind}/media/{refused}") == 1
 
 

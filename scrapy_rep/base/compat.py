@@ -32,7 +32,7 @@ from scrapy_rep.base.log import get_logger
 from scrapy_rep.protocol.origins import origin_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterator
+    from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
     from collections.abc import Set as AbstractSet
     from types import FrameType
 
@@ -46,6 +46,9 @@ _T = TypeVar("_T")
 
 # Scrapy 2.18 and later.
 HAS_ROBOTS_PARSED_SIGNAL = hasattr(signals, "robots_parsed")
+
+# A dictionary of lists, by names in title case.
+_lines: Callable[..., Any] = dict.get if issubclass(Headers, dict) else Headers.getlist
 
 # Older versions record the moments of download slots on the wall clock.
 _SLOTS_HAVE_WALL_CLOCK = getattr(downloader, "time", None) is time.time
@@ -329,6 +332,14 @@ def has_headers(request: Request) -> bool:
     makes an object of 400 bytes where there is none.
     """
     return getattr(request, "_headers", True) is not None
+
+
+def field_lines(headers: Headers, name: bytes) -> Sequence[bytes]:
+    """The values of the field lines with a *name*, which is spelt as Scrapy stores it:
+    ``b"Content-Type"``. ``Headers.get`` converts the name and each value, in eight calls.
+    """
+    found: Sequence[bytes] = _lines(headers, name) or ()
+    return found
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy import signals
 from scrapy.settings import SETTINGS_PRIORITIES
 
-from scrapy_rep.base.compat import shared_component
+from scrapy_rep.base.compat import field_lines, shared_component
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.settings import PARSER, USER_AGENT, RepSettings, unknown_names
 from scrapy_rep.protocol.agents import is_rfc_token, product_tokens
@@ -35,6 +35,8 @@ class Identity:
         self._agents = RepSettings.of(crawler).agents
         self._default_tokens: tuple[str, ...] | None = None
         self._has_warned = False
+        # A crawl sends few different headers.
+        self._of_header = lru_cache(maxsize=256)(self._read_header)
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
 
     @classmethod
@@ -49,8 +51,8 @@ class Identity:
         if self._agents:
             return self._agents
         if request is not None:
-            sent = request.headers.get(b"User-Agent") or b""
-            return self._of_header(sent.decode("latin-1"))
+            sent = field_lines(request.headers, b"User-Agent")
+            return self._of_header(sent[-1].decode("latin-1") if sent else "")
         if self._default_tokens is None:
             assert self._crawler.spider is not None
             header = default_header(self._crawler.settings, self._crawler.spider)
@@ -96,7 +98,7 @@ class Identity:
                 parser=parser,
             )
 
-    def _of_header(self, header: str) -> tuple[str, ...]:
+    def _read_header(self, header: str) -> tuple[str, ...]:
         found = tokens_of(header, self._crawler.settings)
         if not found and not self._has_warned:
             self._has_warned = True

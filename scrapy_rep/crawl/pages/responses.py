@@ -13,7 +13,7 @@ from scrapy.http.request import NO_CALLBACK
 from w3lib.encoding import http_content_type_encoding
 
 from scrapy_rep.base import meta, stats
-from scrapy_rep.base.compat import is_for_pipeline, is_parse_command
+from scrapy_rep.base.compat import field_lines, is_for_pipeline, is_parse_command
 from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.record import Subject, Verdict, forbidden
@@ -94,9 +94,9 @@ class IndexingMiddleware:
             html = response.body
             if len(html) > MAX_PAGE:
                 self._crawler.stats.inc_value(stats.PAGE_TOO_LONG)
-            encoding = _declared_encoding(headers.get(b"Content-Type"))
+            encoding = _declared_encoding(*field_lines(headers, b"Content-Type")[-1:])
         rules = IndexingRules.parse(
-            headers.getlist(b"X-Robots-Tag"),
+            field_lines(headers, b"X-Robots-Tag"),
             html,
             self._identity.tokens(request),
             self._settings.dialect,
@@ -214,5 +214,5 @@ def _is_image(response: Response) -> bool:
 
 # A site uses few different Content-Type values.
 @lru_cache(maxsize=256)
-def _declared_encoding(content_type: bytes | None) -> str | None:
-    return http_content_type_encoding((content_type or b"").decode("latin-1"))
+def _declared_encoding(content_type: bytes = b"") -> str | None:
+    return http_content_type_encoding(content_type.decode("latin-1"))

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing.rules import IndexingRules
     from scrapy_rep.protocol.robots import RobotsTxt
 
-# The names of headers as Scrapy stores them.
 _FIELDS = frozenset(name.title().encode() for name in FIELDS)
+"""The header fields about use, as Scrapy stores their names."""
 
 
 class _Stated(NamedTuple):

@@ -100,7 +100,7 @@ class IndexingRules:
         if isinstance(headers, (bytes, str)):
             raise TypeError("headers is not a list of field values")
         listed = (agents,) if isinstance(agents, str) else agents
-        names = tuple(agent.lower() for agent in listed if agent)
+        names = tuple(map(str.lower, filter(None, listed)))
         reading = StatementReader(dialect.indexing_vocabulary)
         read_headers(headers, names, reading)
         if html:

@@ -46,14 +46,14 @@ def page() -> str:
 def _generated() -> Iterator[str]:
     texts = _texts()
     rows = [(row, texts[field]) for field, row in settings.ROWS.items()]
-    yield "\n| setting | default | meaning |"
-    yield "|---|---|---|"
+    yield "\n| setting and default | meaning |"
+    yield "|---|---|"
     for row, text in rows:
         if row.name in GROUPS:
-            yield f"| **{GROUPS[row.name]}** | | |"
+            yield f"| **{GROUPS[row.name]}** | |"
         meaning = text.partition("\n\n")[0].replace("\n", " ").removesuffix(".")
         link = f"[`{row.name}`](#{row.name.lower()})"
-        yield f"| {link} | `{_shown(row.default)}` | {meaning} |"
+        yield f"| {link} `{_shown(row.default)}` | {meaning} |"
     for row, text in rows:
         if row.name in GROUPS:
             yield f"\n## {GROUPS[row.name]}"
@@ -62,13 +62,14 @@ def _generated() -> Iterator[str]:
 
 def _entry(row: settings.Row, text: str) -> str:
     text, _, example = text.rpartition("\n\nExample: ")
+    text, _, why = text.rpartition("\n\nDefault: ")
     # Strings and names are code on the page, and plain text in an error message.
     value = re.sub(r"""['"]([^'"]+)['"]""", r'`"\1"`', row.kind.allowed)
     value = re.sub(r"\bREP_\w+", r"`\g<0>`", value)
     if row.name not in settings.DEFAULTS:
         text += f"\n\n[The setting in Scrapy's documentation]({OF_SCRAPY}{row.name})"
     return (
-        f"### `{row.name}`\n\n- Value: {value}\n- Default: `{_shown(row.default)}`\n"
+        f"### `{row.name}`\n\n- Value: {value}\n- Default: `{_shown(row.default)}`: {why}\n"
         f"- Example: {example}\n\n{text}"
     )
 

@@ -335,7 +335,7 @@ class RepSettings:
 
     A field is a row of the table. The text below it is its entry in
     ``docs/reference/settings.md``, which ``docs/_ext/settingspage.py`` writes: what the
-    setting means, in one paragraph; details; an example.
+    setting means, in one paragraph; details; why the default is what it is; an example.
     """
 
     obey: bool = _FLAG(OBEY, False)
@@ -344,18 +344,17 @@ class RepSettings:
     It does so at `addon` priority, so that a project can set it to `False`: then scrapy-rep ignores
     robots.txt, delays included. Indexing rules and usage preferences have settings of their own.
 
+    Default: it is Scrapy's own.
+
     Example: `ROBOTSTXT_OBEY = False`
     """
 
     dry_run: bool = _FLAG(DRY_RUN, False)
     """Whether the crawl runs as it would without scrapy-rep, and only says what would be withheld.
 
-    robots.txt files are fetched and everything is judged, but no request is refused, delayed or held
-    back, and no item or link is dropped or changed. The log, the stats `rep/dry_run/...` and the ledger say
-    what a real run would refuse and drop at most, and how long its slowest hosts would take. The
-    scheduler, its queues, the duplicate filter, `ROBOTSTXT_OBEY` and Scrapy's own
-    RobotsTxtMiddleware stay as the project has them. See
-    [try it first](../howto/migrate.md#try-it-first-a-dry-run).
+    See [a dry run](../howto/migrate.md#try-it-first-a-dry-run).
+
+    Default: whoever enables the add-on wants it to have an effect.
 
     Example: `REP_DRY_RUN = True`
     """
@@ -367,8 +366,9 @@ class RepSettings:
     is taken from the `User-Agent` header of each request: `mybot` from
     `Mozilla/5.0 (compatible; mybot/1.0; +https://example.com/bot)`. Where that header has none, as
     those of browsers, the token of the setting `USER_AGENT` counts. A token consists of letters,
-    digits, `_`, `-` and `.` (`MJ12bot`). RFC 9309 allows letters, `_` and `-` only, so other
-    characters cause a warning.
+    digits, `_`, `-` and `.`; RFC 9309 allows letters, `_` and `-` only, so others cause a warning.
+
+    Default: the header says who the crawler is.
 
     Example: `ROBOTSTXT_USER_AGENT = ["mybot-images", "mybot"]`
     """
@@ -377,6 +377,8 @@ class RepSettings:
     """Which standard to follow on points where the standards differ.
 
     [Dialects](../dialects.md) lists these points, and says how to make a dialect of your own.
+
+    Default: it is the standard; sites cannot know that a crawler follows Google's rules.
 
     Example: `REP_DIALECT = "google"`
     """
@@ -387,19 +389,16 @@ class RepSettings:
     A pattern is a host, `*.` and a host for all hosts below it, or `*`; `:port` restricts it to one
     port. The most specific pattern decides. `"ignore"` allows everything, and robots.txt is not
     fetched. `"obey"` makes an exception from a wider pattern. Any other text replaces the robots.txt
-    of the host. A request with a `Host` header of its own has the override of the host and port in
-    that header (port 80 or 443 if it names none), not that of its URL. The log names each pattern
-    when it is first used; `rep/override/{kind}` counts the requests.
+    of the host. A `Host` header of the request's own counts in place of the host of its URL. The log
+    names each pattern when it is first used; `rep/override/{kind}` counts the requests.
 
-    A dict in place of the text can say why, and until when:
+    A dict can say why, and until when:
     `{"example.com": {"obey": False, "reason": "written permission of 2026-10-01", "until": "2027-01-01"}}`.
-    It has `"obey"` (`False` is `"ignore"`, `True` is `"obey"`) or `"robotstxt"` (a text), and, if you like,
-    `"reason"` and `"until"`. The log, `RobotsDenied`, the ledger, the report and the commands show both.
-    `"until"` is an ISO 8601 date, the last day on which the override applies, in UTC; or a time with its
-    offset (`"2027-01-01T12:00:00+00:00"`), at which it ends. After that it is as if it were not set: the
-    next less specific pattern decides, or the robots.txt of the host. A warning at the start of the crawl
-    names each override that has ended. One that ends while a crawl runs is named at the next request
-    after its end, and that request follows robots.txt already.
+    It has `"obey"` (`False` is `"ignore"`) or `"robotstxt"` (a text). `"until"` is an ISO 8601 date, the
+    last day on which the override applies, in UTC; or a time with its offset. After that, it is as if it
+    were not set, and a warning names it.
+
+    Default: only you can make these decisions.
 
     Example: `REP_OVERRIDES = {"staging.example.com": "ignore", "*.example.org": "User-agent: *\nDisallow: /private/\n"}`
     """
@@ -409,8 +408,10 @@ class RepSettings:
     )
     """Keys of `Request.meta` that are copied to the request for robots.txt, in addition to `proxy`.
 
-    Their values come from the request that needs the robots.txt. Name the keys that your download
-    handler and your downloader middlewares need. See [your own proxies](../howto/proxies.md).
+    Name the keys that your download handler and your downloader middlewares need. Their values come from
+    the request that needs the robots.txt. See [your own proxies](../howto/proxies.md).
+
+    Default: otherwise, a robots.txt would not keep the limits of its download slot.
 
     Example: `REP_REQUEST_META_KEYS = ["download_slot", "playwright"]`
     """
@@ -418,10 +419,10 @@ class RepSettings:
     max_age: float = _SECONDS("REP_MAX_AGE", 86400)
     """The longest time, in seconds, for which a robots.txt is used before it is fetched again.
 
-    An upper limit for `Cache-Control` and the default of a day. After that time the robots.txt is
-    fetched again when the next request needs it. A robots.txt with `Cache-Control: max-age=0` is used
-    for five minutes, or for as long as this setting says if that is less; but always until the first
-    request has waited for its `Crawl-delay`.
+    It is an upper limit for `Cache-Control`. The lower limit is five minutes, since `max-age=0` is what
+    many servers send by default; or this setting, if that is less.
+
+    Default: RFC 9309, 2.4, says 24 hours.
 
     Example: `REP_MAX_AGE = 3600`
     """
@@ -429,13 +430,12 @@ class RepSettings:
     store: str | Path | type[Store] = _STORE("REP_STORE", "memory://")  # noqa: RUF009
     """Where robots.txt files are kept. In a crawl with a `JOBDIR`, the default is a file in it.
 
-    `memory://` keeps them during the crawl. `sqlite:///robotstxt.sqlite` (`sqlite:////var/...` for an
-    absolute path) keeps them in a file, for later crawls and for several processes on one machine.
-    `redis://localhost:6379/0` keeps them on a Redis server, for workers on several machines, and
-    needs the extra `redis`. An import path is that of a [store of your own](../stores.md).
+    `memory://` keeps them during the crawl; `sqlite:///robotstxt.sqlite` (`sqlite:////var/...` for an
+    absolute path) in a file, for later crawls and several processes on one machine;
+    `redis://localhost:6379/0` on a Redis server, with the extra `redis`. An import path is that of a
+    store of your own. See [where robots.txt files are kept](../stores.md).
 
-    [Stores](../stores.md) says what several workers share, what happens when a store fails, and how
-    much memory the files take.
+    Default: it leaves no file behind.
 
     Example: `REP_STORE = "sqlite:///robotstxt.sqlite"`
     """
@@ -443,10 +443,12 @@ class RepSettings:
     wait_max: float = _SECONDS_OR_ZERO("REP_WAIT_MAX", 600)
     """The longest time, in seconds, that a host may keep its requests waiting.
 
-    The requests of a host wait in the queue while its robots.txt is unreachable (429, 5xx, no answer),
-    and while it has asked for a pause with 429 or 503. They are refused with the reason `unreachable` or
-    `back-off` when that takes longer than this, or is known to take longer. `0` refuses them at once. Waiting for the `Crawl-delay` between two
-    requests does not count. See [how a request waits](../waiting.md).
+    They wait while its robots.txt is unreachable (429, 5xx, no answer), and while it has asked for a
+    pause with 429 or 503. When that takes longer than this, or is known to take longer, they are refused
+    with the reason `unreachable` or `back-off`. `0` refuses at once. The `Crawl-delay` between two requests
+    does not count. See [how a request waits](../waiting.md).
+
+    Default: many outages end within minutes; a crawl that would wait for hours is better started later.
 
     Example: `REP_WAIT_MAX = 60`
     """
@@ -454,9 +456,10 @@ class RepSettings:
     backoff_max: float = _SECONDS_OR_ZERO("REP_BACKOFF_MAX", 60)
     """The longest pause, in seconds, after a 429 or 503 that does not say how long to wait.
 
-    A host that answers 429 or 503 gets no request for as long as `Retry-After` says; without one, for
-    1 second, then for 2, 4, ... up to this. `0` turns back-off off. See
-    [how a request waits](../waiting.md#a-host-that-asks-for-a-pause).
+    Without `Retry-After`, the first pause takes 1 second, the next 2, 4, ... up to this. `0` turns pauses
+    off. See [a host that asks for a pause](../waiting.md#a-host-that-asks-for-a-pause).
+
+    Default: such a host gets a request a minute at most.
 
     Example: `REP_BACKOFF_MAX = 300`
     """
@@ -464,8 +467,9 @@ class RepSettings:
     crawl_delay: bool = _PACE("REP_CRAWL_DELAY", True)
     """Whether `Crawl-delay` and `Request-rate` are obeyed. The Google dialect ignores both.
 
-    With `False`, Scrapy's own delays and back-off still apply. See
-    [delays](../waiting.md#delays).
+    With `False`, Scrapy's own delays and pauses after 429 still apply. See [delays](../waiting.md#delays).
+
+    Default: a site that writes it means it, and obeying it costs only time.
 
     Example: `REP_CRAWL_DELAY = False`
     """
@@ -473,8 +477,10 @@ class RepSettings:
     crawl_delay_max: float = _SECONDS("REP_CRAWL_DELAY_MAX", 180)
     """The longest delay to accept, in seconds. A host that asks for more is skipped.
 
-    The requests of such a host are refused with the reason `crawl-delay`, one warning names the host,
-    and the stat `rep/crawl_delay/skipped` counts it.
+    Its requests are refused with the reason `crawl-delay`, one warning names the host, and the stat
+    `rep/crawl_delay/skipped` counts it.
+
+    Default: a host that asks for more than 480 pages a day leave hardly wants to be crawled.
 
     Example: `REP_CRAWL_DELAY_MAX = 60`
     """
@@ -482,9 +488,10 @@ class RepSettings:
     queue_lease: float = _SECONDS("REP_QUEUE_LEASE", 60)
     """The seconds without a call after which the requests of a worker return to the queue in Redis.
 
-    With a smaller value, the requests of a killed worker return to the queue sooner. A worker that is
-    blocked for longer than the lease loses its requests to other workers. See
-    [many workers](../many-workers.md).
+    A worker that is blocked for longer loses its requests to others. See
+    [many workers](../many-workers.md#when-something-fails).
+
+    Default: it is longer than most pauses of a running worker.
 
     Example: `REP_QUEUE_LEASE = 30`
     """
@@ -493,8 +500,10 @@ class RepSettings:
     """The SQLite file that decisions and robots.txt files are recorded in.
 
     `%(name)s` stands for the name of the spider, `%(time)s` for the time of its start, `%(pid)s` for
-    the process ID. Crawls that run at the same time should have a file each. With `%(time)s`, the log has
-    the SHA-256 of the file at the end of the crawl. See [the ledger](../ledger.md).
+    the process ID. With `%(time)s`, the log has the SHA-256 of the file at the end of the crawl. See
+    [the ledger](../ledger.md).
+
+    Default: a crawl should not write a growing file unless it is asked to.
 
     Example: `REP_LEDGER = "ledgers/%(name)s-%(time)s.sqlite"`
     """
@@ -502,9 +511,10 @@ class RepSettings:
     ledger_level: str = _one_of("denied", "all")(LEDGER_LEVEL, "denied")
     """What is recorded: refusals (`"denied"`), or every decision (`"all"`).
 
-    `"denied"` records what was refused, dropped or annotated. `"all"` also records each request that
-    was allowed and each statement of each page. `scrapy rep diff` and the report need `"all"` to check what
-    was fetched.
+    `"all"` also records each request that was allowed and each statement of each page. `scrapy rep diff`
+    and the report need it to check what was fetched.
+
+    Default: most questions are about refusals.
 
     Example: `REP_LEDGER_LEVEL = "all"`
     """
@@ -513,10 +523,11 @@ class RepSettings:
     """What happens to items of pages with `noindex`, or past their `unavailable_after`.
 
     `"drop"` drops them, `"annotate"` writes the indexing rules of the page into their
-    `REP_ITEM_FIELD`, and `"ignore"` does not change them. `"drop"` has an effect on
-    [documents](../explanation/indexing.md#documents-and-data) only: not on JSON, feeds and sitemaps.
-    `meta={"dont_obey_noindex": True}` on a request exempts its response. See
-    [how to keep such items](../howto/archive.md#keep-noindex-items).
+    `REP_ITEM_FIELD`, and `"ignore"` does not change them. Only
+    [documents](../explanation/indexing.md#documents-and-data) count. `meta={"dont_obey_noindex": True}` on a
+    request exempts its response. See [how to keep such items](../howto/archive.md#keep-noindex-items).
+
+    Default: [why `noindex` drops items](../explanation/indexing.md#why-noindex-drops-items).
 
     Example: `REP_NOINDEX = "annotate"`
     """
@@ -524,11 +535,10 @@ class RepSettings:
     nofollow: str = _one_of("drop", "ignore")(NOFOLLOW, "drop")
     """What happens to requests for the links of pages with `nofollow`.
 
-    `"drop"` does not send a GET for a URL to which such a page links. `"ignore"` sends it. Forms, and
-    requests for URLs to which the page does not link, are sent in any case.
-    One request can be exempted with `meta={"dont_obey_nofollow": True}`. As for `REP_NOINDEX`, only
-    [documents](../explanation/indexing.md#documents-and-data) count: a sitemap with `nofollow` is
-    followed.
+    `"drop"` does not send a GET for a URL to which such a document links. `"ignore"` sends it. Forms, and
+    requests for other URLs, are sent in any case. `meta={"dont_obey_nofollow": True}` exempts one request.
+
+    Default: the page asks for it, and a request that was dropped can be sent later.
 
     Example: `REP_NOFOLLOW = "ignore"`
     """
@@ -539,6 +549,8 @@ class RepSettings:
     A request from a callback is not sent if its page links to the URL only with one of these values
     in `rel`. A list that you set, even an empty one, replaces that of the Google dialect.
 
+    Default: a `rel` says whether the site endorses a link, not that crawlers must not follow it.
+
     Example: `REP_REL = ["nofollow", "ugc", "sponsored"]`
     """
 
@@ -547,7 +559,9 @@ class RepSettings:
 
     It is written with `REP_NOINDEX = "annotate"`, with `REP_USAGE = "annotate"`, and for pages with an
     `unavailable_after` in the future. Items whose class has no such field are not changed, and
-    counted in `rep/noindex/not_annotated`; with `"annotate"`, one warning names the class.
+    counted in `rep/noindex/not_annotated`.
+
+    Default: it is the name of the meta tag.
 
     Example: `REP_ITEM_FIELD = "indexing"`
     """
@@ -556,10 +570,10 @@ class RepSettings:
     """What the crawl is for. Without purposes, usage preferences are read and not enforced.
 
     Items and media files of pages that disallow one of the purposes are dropped or annotated
-    (`REP_USAGE`). Without purposes, usage preferences are only exposed in
-    `response.meta["rep_usage"]` and recorded in the ledger. A single request can have its own
-    purposes: `meta={"rep_purposes": ["search"]}`. Whether the tdmrep.json of a site is fetched depends
-    on this setting alone. See [usage](../usage.md).
+    (`REP_USAGE`). `meta={"rep_purposes": ["search"]}` gives a single request its own. Whether the
+    tdmrep.json of a site is fetched depends on this setting alone. See [usage](../usage.md).
+
+    Default: only you know what the crawl is for.
 
     Example: `REP_PURPOSES = ["train-ai"]`
     """
@@ -569,6 +583,8 @@ class RepSettings:
 
     The values are those of `REP_NOINDEX`. Without `REP_PURPOSES`, this setting has no effect.
 
+    Default: it is that of `REP_NOINDEX`, for the same reason.
+
     Example: `REP_USAGE = "annotate"`
     """
 
@@ -576,6 +592,8 @@ class RepSettings:
     """Whether a page that states nothing about a purpose may be used for it.
 
     Most pages state nothing, so `"deny"` drops the items of most pages.
+
+    Default: the drafts leave that case open.
 
     Example: `REP_USAGE_UNKNOWN = "deny"`
     """

@@ -22,7 +22,6 @@ _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>[^\n`]*)\n(?P<code>.*?)^(?P=indent)```$",
     re.MULTILINE | re.DOTALL,
 )
-_TIME = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ")
 
 
 class Sample(NamedTuple):
@@ -82,16 +81,6 @@ def environment() -> dict[str, str]:
     }
     paths = [str(ROOT), *filter(None, [kept.get("PYTHONPATH")])]
     return kept | {"PYTHONPATH": os.pathsep.join(paths)}
-
-
-def lines_missing(shown: str, printed: str) -> list[str]:
-    """Return the lines of a page that are not in the output, in this order."""
-    rest = iter(printed.splitlines())
-    return [
-        line
-        for line in shown.splitlines()
-        if not any(line.strip() in _TIME.sub("", other) for other in rest)
-    ]
 
 
 def _is_setting(statement: ast.stmt) -> bool:

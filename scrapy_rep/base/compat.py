@@ -13,13 +13,14 @@ import time
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from operator import attrgetter
+from operator import attrgetter, contains
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydispatch import dispatcher
 from scrapy import exceptions, signals
 from scrapy.core import downloader
+from scrapy.core.downloader import Downloader
 from scrapy.http import Headers
 from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils import asyncio as scrapy_asyncio
@@ -184,6 +185,8 @@ _STATUS_IN = {
 # How many calls lie between the handler of a signal and the function that sends it: four to six.
 _MAX_FRAMES = 10
 
+_NO_SUCH = object()
+
 # What Scrapy raises for a response that is too long (2.15 and later).
 _TOO_LONG = getattr(exceptions, "DownloadCancelledError", ())
 
@@ -325,6 +328,39 @@ def withdraw(
             process_queue(slot)
 
     return go_on
+
+
+class DownloaderState:
+    """What changes in Scrapy's downloader with each request. The engine must exist: the attributes
+    are looked up once.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        downloader = _find(crawler.engine, "downloader")
+        active, slots = _find(downloader, "active"), _find(downloader, "slots")
+        self.active: AbstractSet[object] = set() if active is None else active
+        """As :func:`active_requests`."""
+
+        self.slots: dict[str, Any] = {} if slots is None else slots
+        """The download slots by key, as far as they exist."""
+
+        get_slot_key = getattr(downloader, "get_slot_key", None)
+        is_scrapys = getattr(get_slot_key, "__func__", None) is Downloader.get_slot_key
+        self.has_slot_for_each_host: bool = is_scrapys and not getattr(
+            downloader, "ip_concurrency", 0
+        )
+        """Whether the host name is the key of a slot, unless the request names another."""
+
+
+_contains = dict.__contains__ if issubclass(Headers, dict) else contains
+
+
+def has_host_header(request: Request) -> bool:
+    """Whether *request* has a ``Host`` header."""
+    headers: Any = getattr(request, "_headers", _NO_SUCH)
+    if headers is _NO_SUCH:
+        headers = request.headers
+    return headers is not None and _contains(headers, b"Host")
 
 
 def has_headers(request: Request) -> bool:

@@ -52,7 +52,10 @@ def was_redirected(request: Request, host: str) -> bool:
     download slot of that host, although neither the user nor the spider chose that slot for it.
     """
     redirected_from = request.meta.get("redirect_urls", ())
-    return bool(redirected_from) and host_of(Request(redirected_from[0])) != host
+    if not redirected_from:
+        return False
+    origin = origin_of(redirected_from[0])
+    return origin is None or bare_host(origin) != host
 
 
 def is_of_http(request: Request | Response) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
@@ -14,14 +15,15 @@ from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
-from scrapy_rep.base import stats
+from scrapy_rep.base import meta, stats
 from scrapy_rep.base.browsers import is_for_browser
 from scrapy_rep.base.clock import Alarms, Clock
 from scrapy_rep.base.compat import (
-    active_requests,
+    DownloaderState,
     close_idle_connections,
     close_spider,
     download_slot,
+    has_host_header,
     is_closing,
     response_refused,
     shared_component,
@@ -86,6 +88,12 @@ _PART_OF_DELAY = 1 / 10
 _PART_OF_LEASE = 1 / 8
 _MIN_PAUSE = 0.05
 _MAX_PAUSE = 2.0
+
+# Where the authority of a URL may end, at the earliest: after "http://" and one character.
+_AUTHORITY = 8
+
+# The number of authorities whose keys are kept.
+_MAX_KEYS = 10_000
 
 # The number of hosts that the log names at the end.
 _SLOWEST_NAMED = 5
@@ -213,6 +221,9 @@ class Frontier:
         self.is_stopped = False
         """Whether no queue may hand out a request any more."""
 
+        self._keys: dict[str, HostKey] = {}
+        """The usual keys, by scheme and authority."""
+
         self._in_flight: dict[Request, InFlight] = {}
         self._gave_way: WeakSet[Request] = WeakSet()
         self._waiters: dict[Waiter, None] = {}
@@ -239,7 +250,35 @@ class Frontier:
 
     # Keys, scopes and hosts.
 
+    @cached_property
+    def _downloader(self) -> DownloaderState:
+        return DownloaderState(self._crawler)
+
     def key_of(self, request: Request) -> HostKey:
+        """Return the key of *request*: that of its scheme and authority, which is worked out once,
+        unless the request has a slot, an exemption, a redirect or a ``Host`` header of its own.
+        """
+        url, own = request.url, request.meta
+        end = url.find("/", _AUTHORITY)
+        authority = url if end < 0 else url[:end]
+        known = self._keys.get(authority)
+        if (
+            "redirect_urls" in own
+            or (meta.DONT_OBEY_ROBOTSTXT in own and not _is_ours(request))
+            or has_host_header(request)
+        ):
+            return self._own_key_of(request)
+        # Scrapy notes the slot when it sends a request.
+        if known is not None and own.get("download_slot", known.slot) == known.slot:
+            return known
+        key = self._own_key_of(request)
+        if "download_slot" not in own and self._downloader.has_slot_for_each_host:
+            if len(self._keys) >= _MAX_KEYS:
+                self._keys.clear()
+            self._keys[authority] = key
+        return key
+
+    def _own_key_of(self, request: Request) -> HostKey:
         slot = download_slot(self._crawler, request)
         if self.hosts is None or not is_of_http(request):
             return HostKey(slot, None)
@@ -251,7 +290,7 @@ class Frontier:
         # Scrapy's own choice of a slot.
         if host in {slot, slot.rstrip("."), f"[{slot}]"}:
             slot = host
-        if not isinstance(request, RobotsTxtRequest) and is_exempt(request):
+        if not _is_ours(request) and is_exempt(request):
             return HostKey(slot, None, is_service=host != slot)
         return HostKey(slot, origin)
 
@@ -275,6 +314,9 @@ class Frontier:
 
     def _slot(self, scope: Scope) -> tuple[float, float]:
         """Return the places in Scrapy's download slot, and when to look at it again."""
+        slot = self._downloader.slots.get(scope.key)
+        if slot is not None and not slot.delay:
+            return slot.concurrency, -inf
         state = slot_state(self._crawler, scope.key)
         if state is None:
             return inf, -inf
@@ -360,13 +402,15 @@ class Frontier:
         """Find the requests that have ended unseen, and what is due. :meth:`flush` does the rest."""
         # All requests in flight are active. If others are active too, what ended unseen may be
         # found later, by _check().
-        if len(self._in_flight) > len(active_requests(self._crawler)):
+        if len(self._in_flight) > len(self._downloader.active):
             self._leave_unseen()
-        self.core.tick(self.clock.monotonic())
+        now = self.clock.monotonic()
+        if now >= self._alarm_at:
+            self.core.tick(now)
 
     def _leave_unseen(self) -> None:
         """Free the places of requests whose end another component has hidden."""
-        gone = self._in_flight.keys() - active_requests(self._crawler)
+        gone = self._in_flight.keys() - self._downloader.active
         if gone and self._waiters:
             # Of one object that is downloaded several times at once, Scrapy forgets all others
             # when the first one ends.
@@ -836,3 +880,7 @@ class Frontier:
                     requests=each.requests,
                     delay=each.delay,
                 )
+
+
+def _is_ours(request: Request) -> bool:
+    return isinstance(request, RobotsTxtRequest)

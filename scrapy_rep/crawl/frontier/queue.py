@@ -127,7 +127,8 @@ class HostQueue:
         if self._file is not None:
             self._file.add_offered(request)
             self._commit_in(_COMMIT_AFTER)
-        self._frontier.note_cause(key, request)
+        if "proxy" in request.meta:
+            self._frontier.note_cause(key, request)
         self._frontier.flush()
 
     def pop(self) -> Request | None:

@@ -52,11 +52,15 @@ class Judge:
         *exempt* from robots.txt is in its meta, unless that is given. Raises ValueError if the
         purposes in its meta are invalid.
         """
-        origin = request_origin(request)
-        if is_exempt(request) if exempt is None else exempt:
-            return Case(request, origin, via=via, is_exempt=True)
+        origin = None
+        if exempt is None:
+            origin = self._frontier.key_of(request).origin
         if origin is None:
-            return Case(request, origin, via=via)
+            origin = request_origin(request)
+            if is_exempt(request) if exempt is None else exempt:
+                return Case(request, origin, via=via, is_exempt=True)
+            if origin is None:
+                return Case(request, origin, via=via)
         if meta.PURPOSES in request.meta:
             self._usage.purposes_of(request)
         override = self._hosts.override(origin) if self._has_overrides else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy import Request
 from scrapy.utils.httpobj import urlparse_cached
 
 from scrapy_rep.base import meta
@@ -12,6 +11,7 @@ from scrapy_rep.base.compat import has_headers
 from scrapy_rep.protocol.origins import C0_CONTROL_OR_SPACE, Origin, origin, origin_of
 
 if TYPE_CHECKING:
+    from scrapy import Request
     from scrapy.http import Response
 
 

@@ -1,0 +1,143 @@
+"""What the page about deployment says of scrapyd."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+import zipfile
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+from urllib.error import URLError
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+import pytest
+
+from tests.crawl.answers import html
+from tests.crawl.server import Site
+from tests.docs.pages import ROOT, environment, samples
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.newest, pytest.mark.unmeasured, pytest.mark.slow]
+
+pytest.importorskip("scrapyd")
+pytest.importorskip("scrapyd_client")
+
+PAGE = "docs/howto/deploy.md"
+SPIDER = """
+import scrapy
+import scrapy_rep
+
+
+class TeaSpider(scrapy.Spider):
+    name = "tea"
+
+    async def start(self):
+        yield scrapy.Request(self.home)
+
+    def parse(self, response):
+        self.logger.info("The add-on is %s", scrapy_rep.__file__)
+        yield from response.follow_all(css="a")
+"""
+ADDON = """
+ADDONS = {"scrapy_rep.Addon": 500}
+USER_AGENT = "mybot/1.0 (+https://example.com/mybot)"
+REP_LEDGER = %r
+"""
+PATIENCE = 60
+
+
+class Scrapyd:
+    """A scrapyd in a folder, on a port of the loopback interface."""
+
+    def __init__(self, folder: Path) -> None:
+        with closing(socket.create_server(("127.0.0.1", 0))) as free:
+            port = free.getsockname()[1]
+        self.address = f"http://127.0.0.1:{port}/"
+        settings = f"http_port = {port}\nbind_address = 127.0.0.1\npoll_interval = 0.2"
+        (folder / "scrapyd.conf").write_text(f"[scrapyd]\n{settings}\n")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "scrapyd"],
+            cwd=folder,
+            env=environment() | {"PYTHONPATH": ""},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def ask(self, call: str, **values: str) -> dict[str, Any]:
+        """The answer to a call; with values, they are posted."""
+        data = urlencode(values).encode() if values else None
+        with urlopen(f"{self.address}{call}", data, timeout=PATIENCE) as answer:
+            return json.load(answer)
+
+    def wait_for(self, call: str, found: str = "status") -> dict[str, Any]:
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            try:
+                answer = self.ask(call)
+            except URLError:
+                answer = {}
+            if answer.get(found):
+                return answer
+            time.sleep(0.1)  # There is nothing to wait for but its answer.
+        raise TimeoutError(call)
+
+
+@pytest.fixture
+def scrapyd(tmp_path: Path) -> Iterator[Scrapyd]:
+    server = Scrapyd(tmp_path)
+    yield server
+    server.process.terminate()
+    server.process.wait(PATIENCE)
+
+
+def deploy(project: Path, *arguments: str) -> str:
+    return subprocess.check_output(
+        [sys.executable, "-m", "scrapyd_client.deploy", *arguments],
+        cwd=project, env=environment(), stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+
+
+def test_an_egg_with_the_add_on(scrapyd: Scrapyd, tmp_path: Path) -> None:
+    """An egg that has the add-on, as the page packs it, is deployed; its job obeys robots.txt, and
+    writes the ledger.
+    """
+    project = tmp_path / "shop"
+    ledgers = tmp_path / "ledgers"
+    scrapy = [sys.executable, "-m", "scrapy", "startproject", "shop", str(project)]
+    subprocess.run(scrapy, check=True, capture_output=True, env=environment())
+    (project / "shop" / "spiders" / "tea.py").write_text(SPIDER)
+    with (project / "shop" / "settings.py").open("a") as settings:
+        settings.write(ADDON % str(ledgers / "%(name)s-%(time)s.sqlite"))
+    egg = project / "shop.egg"
+    deploy(project, f"--build-egg={egg}")
+    # --include-dependencies would fetch the add-on from an index.
+    with zipfile.ZipFile(egg, "a") as archive:
+        for path in (ROOT / "scrapy_rep").rglob("*"):
+            if path.is_file() and path.suffix != ".pyc":
+                archive.write(path, path.relative_to(ROOT))
+    scrapyd.wait_for("daemonstatus.json")
+    with (project / "scrapy.cfg").open("a") as config:
+        config.write(f"url = {scrapyd.address}\n")
+    assert '"spiders": 1' in deploy(project, f"--egg={egg}")
+    with Site() as site:
+        host = site.add("User-agent: mybot\nDisallow: /basket\n")
+        host.answers["/"] = html('<a href="/tea">Tea</a><a href="/basket">Basket</a>')
+        scrapyd.ask("schedule.json", project="shop", spider="tea", home=host.url("/"))
+        scrapyd.wait_for("listjobs.json?project=shop", "finished")
+    assert sorted(host.pages) == ["/", "/tea"]
+    [path] = ledgers.iterdir()
+    with closing(sqlite3.connect(path)) as ledger:
+        rows = ledger.execute("SELECT verdict, url FROM decision").fetchall()
+    assert rows == [("refused", host.url("/basket"))]
+    [log] = (tmp_path / "logs").rglob("*.log")
+    assert f"The add-on is {tmp_path / 'eggs'}" in log.read_text()
+    shown = {each.mark: each.code for each in samples("text") if each.page == PAGE}
+    assert shown["file: requirements.txt"] == "scrapy-rep\n"

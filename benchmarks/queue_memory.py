@@ -19,8 +19,8 @@ from redis import Redis
 from scrapy_redis import picklecompat
 
 from benchmarks.queue_worker import in_bulk, learn, open_queue, requests
-from scrapy_rep.redis import HostQueue
-from scrapy_rep.redis.dupefilter import DupeFilter, note_fingerprint
+from scrapy_rep.redis import RedisDupeFilter, RedisHostQueue
+from scrapy_rep.redis.queue import _fingerprints
 from tests.fetching.redis_server import RedisServer, free_port
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def measure(
         empty = _used(client)
         queue = open_queue(kind, url, SERIALIZERS[serializer])
         size = _size_of_one(queue, hosts)
-        if isinstance(queue, HostQueue):
+        if isinstance(queue, RedisHostQueue):
             queue._worker.exchange()
         with in_bulk(queue):
             for request in requests(queue.spider, hosts, count):
@@ -124,7 +124,7 @@ def measure(
         full = _used(client) - empty
         seen = client.memory_usage(SEEN, samples=0) or 0
         known = None
-        if isinstance(queue, HostQueue):
+        if isinstance(queue, RedisHostQueue):
             with in_bulk(queue):
                 learn(queue, hosts)
             known = (_used(client) - empty - full) / hosts
@@ -135,8 +135,8 @@ def measure(
 def _see(queue: Any, request: Request) -> None:
     """Record the fingerprint, as the duplicate filter does."""
     fingerprint = sha1(request.url.encode()).hexdigest()
-    if isinstance(queue, HostQueue):
-        note_fingerprint(request, DupeFilter(queue.server, SEEN), fingerprint)
+    if isinstance(queue, RedisHostQueue):
+        _fingerprints[request] = RedisDupeFilter(queue.server, SEEN), fingerprint
     else:
         queue.server.execute_command("SADD", SEEN, fingerprint)
 

@@ -25,17 +25,17 @@ from scrapy.utils.test import get_crawler
 from scrapy_redis import picklecompat
 from scrapy_redis.queue import PriorityQueue
 
+from scrapy_rep.crawl.frontier.backlog import Terms
 from scrapy_rep.crawl.frontier.frontier import Frontier
-from scrapy_rep.redis import HostQueue
-from scrapy_rep.redis.wanted import name_of
-from scrapy_rep.redis.worker import Terms
+from scrapy_rep.redis import RedisHostQueue
+from scrapy_rep.redis.queue import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scrapy.crawler import Crawler
 
-QUEUES = {"PriorityQueue": PriorityQueue, "HostQueue": HostQueue}
+QUEUES = {"PriorityQueue": PriorityQueue, "HostQueue": RedisHostQueue}
 KEY = "crawl:requests"
 
 IN_FLIGHT = 16
@@ -71,7 +71,7 @@ def requests(spider: CrawlSpider, hosts: int, count: int) -> Iterator[Request]:
 
 def open_queue(
     kind: str, url: str, serializer: Any = picklecompat
-) -> HostQueue | PriorityQueue:
+) -> RedisHostQueue | PriorityQueue:
     """Return a queue opened as by scrapy-redis' scheduler, without a running engine.
 
     The queue fetches no robots.txt: ``learn`` tells the server about them.
@@ -110,7 +110,7 @@ def _stop_frontier(crawler: Crawler) -> None:
 
 
 @contextmanager
-def in_bulk(queue: HostQueue | PriorityQueue) -> Iterator[None]:
+def in_bulk(queue: RedisHostQueue | PriorityQueue) -> Iterator[None]:
     """Fill a queue quickly: send pushes of scrapy-redis in pipelines, and serialize requests
     without looking up their callbacks each time.
     """
@@ -144,20 +144,20 @@ def in_bulk(queue: HostQueue | PriorityQueue) -> Iterator[None]:
         del queue._encode_request
 
 
-def flush(queue: HostQueue | PriorityQueue) -> None:
+def flush(queue: RedisHostQueue | PriorityQueue) -> None:
     """Send what a queue has collected, and give back what it has not used, as its timers do."""
-    if isinstance(queue, HostQueue):
+    if isinstance(queue, RedisHostQueue):
         queue._kept_until = float("-inf")
-        queue._give_back(list(queue._handed_out))
+        queue._give_back(list(queue._buffer))
         queue._leased.settle()
         queue._worker.exchange()
 
 
-def learn(queue: HostQueue, hosts: int) -> None:
+def learn(queue: RedisHostQueue, hosts: int) -> None:
     """Mark every robots.txt as known for a day, without a delay."""
     for number, request in enumerate(requests(queue.spider, hosts, hosts), 1):
         key = Frontier.of(queue.spider.crawler).key_of(request)
-        queue._worker.known(name_of(key), Terms(DAY))
+        queue._worker.report_known(name_of(key), Terms(DAY))
         if number % _AT_ONCE == 0:
             flush(queue)
 
@@ -177,7 +177,7 @@ class Side:
         made = []
         if what == "push":
             made = list(requests(self.queue.spider, self._hosts, count))
-        if isinstance(self.queue, HostQueue):
+        if isinstance(self.queue, RedisHostQueue):
             self.queue._worker.exchange()  # Renew the lease.
         start, before = monotonic(), process_time()
         if what == "fill":
@@ -194,7 +194,7 @@ class Side:
         with in_bulk(self.queue):
             for request in requests(self.queue.spider, self._hosts, count):
                 self.queue.push(request)
-            if isinstance(self.queue, HostQueue):
+            if isinstance(self.queue, RedisHostQueue):
                 learn(self.queue, self._hosts)
 
     def _pop(self, count: int) -> None:

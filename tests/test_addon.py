@@ -19,8 +19,7 @@ from scrapy_redis.scheduler import Scheduler
 import scrapy_rep
 from scrapy_rep.crawl.gate.middleware import RobotsTxtMiddleware
 from scrapy_rep.exceptions import SettingError
-from scrapy_rep.redis import HostQueue
-from scrapy_rep.redis.dupefilter import DupeFilter
+from scrapy_rep.redis import RedisDupeFilter, RedisHostQueue
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
@@ -35,7 +34,7 @@ class Subclass(ScrapysOwn):
     """A middleware of a project."""
 
 
-class OwnQueue(HostQueue):
+class OwnQueue(RedisHostQueue):
     pass
 
 
@@ -132,21 +131,46 @@ def test_a_bad_setting_stops_the_start() -> None:
 @pytest.mark.parametrize(
     ("project", "queue", "duplicates", "store"),
     [
-        (REDIS, HostQueue, DupeFilter, URL),
-        ({"SCHEDULER": Scheduler}, HostQueue, DupeFilter, "redis://localhost:6379/0"),
-        ({"SCHEDULER": OwnScheduler, **REDIS}, HostQueue, DupeFilter, URL),
+        (REDIS, RedisHostQueue, RedisDupeFilter, URL),
+        (
+            {"SCHEDULER": Scheduler},
+            RedisHostQueue,
+            RedisDupeFilter,
+            "redis://localhost:6379/0",
+        ),
+        ({"SCHEDULER": OwnScheduler, **REDIS}, RedisHostQueue, RedisDupeFilter, URL),
         # With Scrapy's scheduler, it sets none of the three.
         ({"SCHEDULER": ScrapysScheduler, **REDIS}, None, RFPDupeFilter, None),
         # This package's filter records fingerprints only together with its queue.
         ({"SCHEDULER_QUEUE_CLASS": FifoQueue, **REDIS}, FifoQueue, RFPDupeFilter, URL),
-        ({"SCHEDULER_QUEUE_CLASS": OwnQueue, **REDIS}, OwnQueue, DupeFilter, URL),
-        ({"DUPEFILTER_CLASS": OwnFilter, **REDIS}, HostQueue, OwnFilter, URL),
-        ({"DUPEFILTER_CLASS": ScrapysFilter, **REDIS}, HostQueue, ScrapysFilter, URL),
+        ({"SCHEDULER_QUEUE_CLASS": OwnQueue, **REDIS}, OwnQueue, RedisDupeFilter, URL),
+        ({"DUPEFILTER_CLASS": OwnFilter, **REDIS}, RedisHostQueue, OwnFilter, URL),
+        (
+            {"DUPEFILTER_CLASS": ScrapysFilter, **REDIS},
+            RedisHostQueue,
+            ScrapysFilter,
+            URL,
+        ),
         # The store is on the Redis server of the queue, if a URL can express its settings.
-        ({"REP_STORE": "memory://", **REDIS}, HostQueue, DupeFilter, "memory://"),
-        ({"REDIS_HOST": "r", "REDIS_PORT": 7}, HostQueue, DupeFilter, "redis://r:7/0"),
-        ({"REDIS_PARAMS": {"password": "x"}}, HostQueue, DupeFilter, None),
-        ({"REDIS_PARAMS": {"socket_timeout": 3}, **REDIS}, HostQueue, DupeFilter, URL),
+        (
+            {"REP_STORE": "memory://", **REDIS},
+            RedisHostQueue,
+            RedisDupeFilter,
+            "memory://",
+        ),
+        (
+            {"REDIS_HOST": "r", "REDIS_PORT": 7},
+            RedisHostQueue,
+            RedisDupeFilter,
+            "redis://r:7/0",
+        ),
+        ({"REDIS_PARAMS": {"password": "x"}}, RedisHostQueue, RedisDupeFilter, None),
+        (
+            {"REDIS_PARAMS": {"socket_timeout": 3}, **REDIS},
+            RedisHostQueue,
+            RedisDupeFilter,
+            URL,
+        ),
     ],
 )
 def test_several_workers(

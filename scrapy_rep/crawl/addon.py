@@ -75,19 +75,19 @@ def _prepare_for_workers(settings: BaseSettings) -> None:
     if package is None or not issubclass(scheduler, package.Scheduler):
         return
     if settings.getpriority("SCHEDULER_QUEUE_CLASS") is None:
-        queue = "scrapy_rep.redis.HostQueue"
+        queue = "scrapy_rep.redis.RedisHostQueue"
         settings.set("SCHEDULER_QUEUE_CLASS", queue, "addon")
     url = _redis_url(settings)
     if settings.getpriority("REP_STORE") is None and url is not None:
         settings.set("REP_STORE", url, "addon")
     # The subclass leaves the fingerprints to this queue, so it works with no other.
-    from scrapy_rep.redis import HostQueue  # noqa: PLC0415  needs scrapy-redis
-
-    is_ours = issubclass(load_object(settings["SCHEDULER_QUEUE_CLASS"]), HostQueue)
+    ours = load_object("scrapy_rep.redis.RedisHostQueue")
+    is_ours = issubclass(load_object(settings["SCHEDULER_QUEUE_CLASS"]), ours)
     name = "DUPEFILTER_CLASS"
     if is_ours and load_object(settings[name]).__module__ == "scrapy_redis.dupefilter":
-        ours = "scrapy_rep.redis.dupefilter.DupeFilter"
-        settings.set(name, ours, settings.getpriority(name) or 0)
+        settings.set(
+            name, "scrapy_rep.redis.RedisDupeFilter", settings.getpriority(name) or 0
+        )
 
 
 def _redis_url(settings: BaseSettings) -> str | None:

@@ -1,10 +1,11 @@
 """The host queue of a crawl with several workers, on the Redis server that they share.
 
-For scrapy-redis: ``SCHEDULER_QUEUE_CLASS = "scrapy_rep.redis.HostQueue"``.
+For scrapy-redis: ``SCHEDULER_QUEUE_CLASS = "scrapy_rep.redis.RedisHostQueue"`` and
+``SCHEDULER_DUPEFILTER_CLASS = "scrapy_rep.redis.RedisDupeFilter"``.
 """
 
 from __future__ import annotations
 
-from scrapy_rep.redis.queue import HostQueue
+from scrapy_rep.redis.queue import RedisDupeFilter, RedisHostQueue
 
-__all__ = ["HostQueue"]
+__all__ = ["RedisDupeFilter", "RedisHostQueue"]

@@ -1,4 +1,4 @@
-"""The requests that are leased to this worker."""
+"""What this worker has from the shared queue."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from scrapy_rep.base.compat import (
     requests_in_progress,
     slot_state,
 )
-from scrapy_rep.crawl.frontier.backlog import host_of
-from scrapy_rep.crawl.frontier.frontier import Frontier
+from scrapy_rep.crawl.frontier.backlog import Backlog
 from scrapy_rep.redis.worker import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -48,24 +47,26 @@ class Lease:
     """The number of the host's last pause, if its request has succeeded after that."""
 
 
-class Leased:
+class Leases(Backlog):
     """The requests that this worker has taken from the queue. It has one until its callback has
     ended, and its place at its host until it has left the downloader.
 
     Requests that did not come from a queue, for media and robots.txt, get their places at
-    hosts here too.
+    hosts here too. For the frontier, this is the queue.
     """
 
-    def __init__(self, crawler: Crawler, worker: Worker) -> None:
-        self._crawler = crawler
-        self._frontier = Frontier.of(crawler)
-        self._worker = worker
-        self.on_change: Callable[[], None] = lambda: None
-        """Called when there is something to report."""
+    is_shared = True
 
+    def __init__(
+        self, crawler: Crawler, worker: Worker, on_change: Callable[[], None]
+    ) -> None:
+        """*on_change* is called when there is something to report."""
+        self._crawler = crawler
+        self._worker = worker
+        self._on_change = on_change
         self._leases: dict[Request, Lease] = {}
-        self._acquired: dict[str, Lease] = {}
-        """The places of requests that did not come from the queue, by host."""
+        self._acquired: dict[Request, Lease] = {}
+        """The places of requests that did not come from the queue, or have lost theirs."""
 
     @property
     def requests(self) -> list[str]:
@@ -85,6 +86,7 @@ class Leased:
         return [lease.popped for lease in leases if lease.popped is not None]
 
     def add(self, request: Request, popped: Popped, slot: str) -> None:
+        """Note that this worker has *request*, which goes to a download slot."""
         worker = self._worker
         self._leases[request] = Lease(
             popped.number,
@@ -97,46 +99,67 @@ class Leased:
             popped,
         )
 
-    # Places.
+    # For the frontier.
+
+    def count_ready(self) -> int:
+        """Return 0: the server counts the ready queues itself, in ``queue.lua``."""
+        return 0
+
+    def count_waiting(self) -> None:
+        """Return None: only Redis knows how many requests wait."""
+
+    def paused(self, host: str, seconds: float, own: float) -> None:
+        """Tell the other workers at once that *host* has asked for a pause."""
+        self._worker.report_pause(host, seconds, own)
+
+    def recovered(self, request: Request) -> None:
+        """Note that a host has answered *request* after a pause, without asking for another."""
+        lease = self._leases.get(request)
+        if lease is not None and lease.has_place:
+            lease.succeeded_after = lease.last_pause
+        elif lease := self._acquired.get(request):
+            lease.succeeded_after = self._worker.last_pause
+
+    def catch_up(self, request: Request) -> None:
+        """Learn of the pauses that hosts have asked other workers for, unless the last call was just
+        now.
+        """
+        if self.has_turn(request) and not self._worker.is_up_to_date:
+            self._worker.exchange()
 
     def has_turn(self, request: Request) -> bool:
         """Whether *request* got its place from the Redis server, and still has it."""
         lease = self._leases.get(request)
         return lease is not None and self._is_held(lease)
 
-    def acquire(self, request: Request, host: str) -> bool:
-        """Try to get the place at *host* for *request*, which did not come from a queue, until it
-        is released. Return True on success.
+    def acquire(self, request: Request, host: str, behind: Collection[Request]) -> bool:
+        """Try to get the place at *host* for *request*, unless it has one from the queue, or one of
+        the requests *behind* it has. Return True on success.
         """
+        if self.has_turn(request):
+            return True
         self.settle()
         if any(
-            lease.host == host
-            and self._is_held(lease)
-            and self._frontier.waits_for(other, request)
+            lease.host == host and self._is_held(lease) and other in behind
             for other, lease in self._leases.items()
         ):
             return True
         number = uuid.uuid4().hex
         answer = self._worker.exchange(acquire=(number, host))
         if answer is not None and answer.has_place:
-            self._acquired[host] = Lease(number, host)
+            self._acquired[request] = Lease(number, host)
         # While the server fails, this worker alone keeps the delay.
         return answer is None or answer.has_place
 
-    def release(self, host: str, delay: float, *, fetched: bool) -> None:
-        """Let another worker send to *host*, after *delay* seconds if it was *fetched*."""
-        lease = self._acquired.pop(host, None)
-        if lease is not None:
-            lease.is_sent = fetched
-            self._leave(lease, delay=delay)
-            self.on_change()
-
-    def give_up(self, request: Request) -> None:
-        """Give the place of *request* back, if it has one: its host asked for a pause meanwhile."""
-        lease = self._leases.get(request)
+    def release(self, request: Request, host: str, delay: float, *, sent: bool) -> None:
+        """Free the place of *request*, if it has one."""
+        lease = self._acquired.pop(request, None)
+        if lease is None:
+            delay, lease = 0.0, self._leases.get(request)
         if lease is not None and lease.has_place:
-            self._leave(lease, gap=self._gap_of(lease))
-            self.on_change()
+            lease.is_sent |= sent
+            self._free(lease, delay)
+            self._on_change()
 
     def _is_held(self, lease: Lease) -> bool:
         """Whether this worker still has the place: as far as it knows, its lease has not expired
@@ -145,38 +168,17 @@ class Leased:
         is_new = lease.generation == self._worker.generation
         return lease.has_place and self._worker.is_alive and is_new
 
-    def _leave(self, lease: Lease, *, gap: int = 0, delay: float = 0.0) -> None:
+    def _free(self, lease: Lease, delay: float = 0.0) -> None:
         """Free a place."""
         lease.has_place = False
-        self._worker.left(
+        self._worker.report_left(
             lease.number,
             lease.host,
             fetched=lease.is_sent,
             pause=lease.succeeded_after,
-            gap=gap,
+            gap=self._gap_of(lease),
             delay=delay,
         )
-
-    # Back-off.
-
-    def hear_of_pauses(self, request: Request) -> None:
-        """Learn of the pauses that hosts have asked other workers for, unless the last call was just
-        now: *request* is about to be sent.
-        """
-        if self.has_turn(request) and not self._worker.is_up_to_date:
-            self._worker.exchange()
-
-    def back_off(self, host: str, pause: float, own: float) -> None:
-        """Tell the other workers that *host* has asked for a pause."""
-        self._worker.back_off(host, pause, own)
-
-    def succeeded(self, request: Request) -> None:
-        """Note that a host has answered *request* after a pause, without asking for another."""
-        lease = self._leases.get(request)
-        if lease is not None and lease.has_place:
-            lease.succeeded_after = lease.last_pause
-        elif lease := self._acquired.get(host_of(request)):
-            lease.succeeded_after = self._worker.last_pause
 
     # The end of requests.
 
@@ -194,17 +196,19 @@ class Leased:
         in_progress = requests_in_progress(self._crawler)
         for request, lease in list(self._leases.items()):
             if lease.has_place and (lease.is_sent or request not in active):
-                self._leave(lease, gap=self._gap_of(lease))
+                self._free(lease)
             # A closing spider may not have sent it: then it returns to the queue.
             is_unsent = not lease.is_sent and is_closing(self._crawler)
             if request not in in_progress and not is_unsent:
                 del self._leases[request]
-                self._worker.done(lease.number, lease.pushed)
+                self._worker.report_done(lease.number, lease.pushed)
 
     # Limits.
 
     def _gap_of(self, lease: Lease) -> int:
         """The delay of the request's download slot, if that is not the default."""
+        if not lease.slot:
+            return 0
         _, gap = self._limits_of(lease.slot)
         return gap if gap != self.limits.gap else 0
 

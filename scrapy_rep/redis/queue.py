@@ -1,30 +1,24 @@
-"""The host queue for scrapy-redis, which all workers share."""
+"""The host queue for scrapy-redis, which all workers share, and its duplicate filter."""
 
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from redis.exceptions import RedisError
 from scrapy import Request, signals
 from scrapy.exceptions import DontCloseSpider
+from scrapy_redis.dupefilter import RFPDupeFilter
 from scrapy_redis.queue import Base
 
-from scrapy_rep.base.compat import (
-    active_requests,
-    is_closing,
-    is_scraper_full,
-    shared_component,
-    wake,
-)
+from scrapy_rep.base.compat import is_closing, is_scraper_full, shared_component, wake
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.settings import RepSettings
-from scrapy_rep.crawl.frontier.backlog import HostKey
+from scrapy_rep.crawl.frontier.backlog import HostKey, KnownMethods, NoTerms, Terms
 from scrapy_rep.crawl.frontier.frontier import Frontier
-from scrapy_rep.crawl.frontier.requests import KnownMethods
-from scrapy_rep.redis.dupefilter import take_fingerprint
-from scrapy_rep.redis.leases import Leased
-from scrapy_rep.redis.wanted import Wanted, name_of
+from scrapy_rep.redis.leases import Leases
 from scrapy_rep.redis.worker import AT_ONCE, Link, Worker, leases_of
 
 if TYPE_CHECKING:
@@ -32,7 +26,7 @@ if TYPE_CHECKING:
 
     from scrapy import Spider
 
-    from scrapy_rep.redis.dupefilter import DupeFilter
+    from scrapy_rep.crawl.frontier.backlog import Turns
     from scrapy_rep.redis.worker import Popped
 
 # The seconds after which the end of a request is reported, and new requests are pushed, unless
@@ -62,8 +56,31 @@ _MIN_READY = 64
 # What a request has in its meta if its scopes are not those of its queue.
 _OWN_SLOT = frozenset({"download_slot", "redirect_urls"})
 
+_fingerprints: WeakKeyDictionary[Request, tuple[RedisDupeFilter, str]] = (
+    WeakKeyDictionary()
+)
 
-class HostQueue(Base):
+
+class RedisDupeFilter(RFPDupeFilter):
+    """scrapy-redis' filter, for :class:`RedisHostQueue`.
+
+    The queue writes the fingerprint of a request in the same step as the request. If a
+    worker were killed between two steps, the request would count as seen but be in no queue.
+    If the server fails, the queue keeps the request in memory, and looks for duplicates when
+    the server is back.
+
+    In a Redis Cluster, the keys of the filter and the queue must have the same hash tag:
+    ``SCHEDULER_DUPEFILTER_KEY = "{%(spider)s:requests}:dupefilter"``, where the part in
+    braces is ``SCHEDULER_QUEUE_KEY``.
+    """
+
+    def request_seen(self, request: Request) -> bool:
+        """Return False: the queue looks for duplicates, a batch at a time, and drops them."""
+        _fingerprints[request] = self, self.request_fingerprint(request)
+        return False
+
+
+class RedisHostQueue(Base):
     """Keeps the requests of a crawl with several workers by host, on their Redis server.
 
     For ``SCHEDULER_QUEUE_CLASS`` of scrapy-redis. ``pop`` hands out the best request of a
@@ -88,8 +105,7 @@ class HostQueue(Base):
         settings = RepSettings.of(crawler)
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
-        self._frontier = Frontier.of(crawler)
-        self._frontier.queues.append(self)
+        self._frontier: Turns = Frontier.of(crawler)
         self._clock, self._alarms = self._frontier.clock, self._frontier.alarms
         self._link = link = shared_component(crawler, Link)
         link.connect(server)
@@ -99,7 +115,7 @@ class HostQueue(Base):
             self._clock,
             self._prefix,
             settings.queue_lease,
-            obeys=self._frontier.hosts is not None,
+            obeys=self._frontier.obeys,
             wait_max=settings.wait_max,
             on_paused=self._paused,
             has=self._has,
@@ -108,9 +124,15 @@ class HostQueue(Base):
         self._places = crawler.settings.getint("CONCURRENT_REQUESTS")
         self._enough = max(_MIN_READY, 2 * self._places)
         self._methods = KnownMethods(crawler)
-        self._wanted = Wanted(self._frontier, self._worker, self, self._read)
-        self._leased = Leased(crawler, self._worker)
-        self._handed_out: deque[Popped] = deque()
+        self._leases = Leases(crawler, self._worker, self._call_soon)
+        self._frontier.attach(self._leases)
+        self._fetching: dict[str, Request] = {}
+        """The queues whose robots.txt this worker fetches for all, each with a request of it."""
+
+        self._refused: deque[str] = deque()
+        """Those of them whose requests are refused."""
+
+        self._buffer: deque[Popped] = deque()
         """The requests that the server has handed out, and that are popped next."""
 
         self._generation = 0
@@ -119,6 +141,7 @@ class HostQueue(Base):
         self._has_refused = False
         """Whether the last ones are refused."""
 
+        self._is_lost = False
         self._has_unreadable = False
         """Whether the log has named a request that this worker cannot read."""
 
@@ -135,8 +158,6 @@ class HostQueue(Base):
 
         self._idle_seconds = 0.0
         self._last_request = self._clock.monotonic()
-        self._wanted.on_change = self._leased.on_change = self._call_soon
-        self._frontier.leases = self._leased
         connect = crawler.signals.connect
         connect(self._left_downloader, signals.request_left_downloader)
         connect(self._spider_opened, signals.spider_opened)
@@ -149,7 +170,7 @@ class HostQueue(Base):
         """The number of requests that are not done, including those that workers have taken. At
         least 1 before the spider closes for a reason of its own.
         """
-        return max(self._worker.count_all(), self._frontier.is_stopped)
+        return max(self._worker.count_all(), self._is_lost)
 
     def push(self, request: Request) -> None:
         """Add *request*.
@@ -161,7 +182,7 @@ class HostQueue(Base):
         data = self._encode_request(request)
         if isinstance(data, str):
             data = data.encode()
-        found = take_fingerprint(request)
+        found = _fingerprints.pop(request, None)
         seen = ("", "") if found is None else (found[0].key, found[1])
         self._worker.push(
             name_of(key),
@@ -179,7 +200,7 @@ class HostQueue(Base):
     def _encode_request(self, request: Request) -> Any:
         return self.serializer.dumps(self._methods.to_dict(request))
 
-    def _drop(self, request: Request, dupefilter: DupeFilter | None) -> None:
+    def _drop(self, request: Request, dupefilter: RedisDupeFilter | None) -> None:
         """Do what the scheduler and the engine do with a duplicate."""
         if dupefilter is not None:
             dupefilter.log(request, self.spider)
@@ -193,58 +214,61 @@ class HostQueue(Base):
         spider stays open for *timeout* seconds without a request.
         """
         self._idle_seconds = timeout
-        frontier = self._frontier
-        frontier.settle()
-        if frontier.has_room and not frontier.is_stopped:
-            self._give_back_old()
-            if not self._handed_out and not self._take_refused():
-                self._ask_if_due()
-        # What continues now may report which requests have ended: one that is popped, but not
-        # in the engine yet, would look as if it had.
-        frontier.flush()
-        may_start = frontier.has_room and not frontier.is_stopped
-        return self._start_next() if may_start else None
+        room = self._frontier.room()
+        if not room:
+            return None
+        self._give_back_old()
+        if not self._buffer and not self._take_refused():
+            self._ask_if_due(room)
+        return self._start_next()
 
     def _take_refused(self) -> bool:
         """Take some requests to refuse, if the last ones were to be sent. Return whether there are
         any.
         """
-        found = () if self._has_refused else self._wanted.take_refused()
+        found: Sequence[Popped] = ()
+        while self._refused and not found and not self._has_refused:
+            answer = self._worker.exchange(refuses=self._refused[0])
+            if answer is None:
+                break
+            name, found = self._refused.popleft(), answer.found
+            if found:
+                self._want_rules(name)
+            else:
+                del self._fetching[name]
         self._has_refused = bool(found)
-        self._hand_out(found)
+        self._fill(found)
         return self._has_refused
 
-    def _hand_out(self, found: Sequence[Popped]) -> None:
+    def _fill(self, found: Sequence[Popped]) -> None:
         """Keep what the server has handed out, to be popped next."""
         if self._generation != self._worker.generation:
             # Other workers have got what it had handed out before.
-            self._handed_out.clear()
+            self._buffer.clear()
             self._generation = self._worker.generation
-        self._handed_out.extend(found)
+        self._buffer.extend(found)
         if found:
             self._kept_until = self._clock.monotonic() + self._keeps_for
 
-    def _ask_if_due(self) -> None:
+    def _ask_if_due(self, room: int) -> None:
         """Ask the server for requests, unless it has said that none is ready yet."""
-        self._leased.settle()
+        self._leases.settle()
         now = self._clock.monotonic()
         if now >= self._ask_at or self._worker.has_ended:
             if now >= self._rests_until:
-                self._exchange(max(self._room, 1))
+                self._exchange(max(self._wanted(room), 1))
             else:
                 self._call_at(self._rests_until)
 
-    @property
-    def _room(self) -> int:
-        """The number of requests to ask for: those for which the downloader has room, and as many
+    def _wanted(self, room: int) -> int:
+        """The number of requests to ask for: those for which the downloader has *room*, and as many
         as will leave it while they are kept, by what has left it since the last call.
         """
-        if not self._frontier.has_room or is_scraper_full(self._crawler):
+        if is_scraper_full(self._crawler):
             return 0
-        room = max(self._places - len(active_requests(self._crawler)), 0)
         since = max(self._clock.monotonic() - self._called_at, self._keeps_for / 2)
         room += round(self._worker.just_left * self._keeps_for / since)
-        return min(max(room - len(self._handed_out), 0), _MOST_AT_ONCE * self._places)
+        return min(max(room - len(self._buffer), 0), _MOST_AT_ONCE * self._places)
 
     def _exchange(self, wanted: int) -> None:
         """Tell the server what has happened, and ask it for requests, and for hosts whose
@@ -252,8 +276,8 @@ class HostQueue(Base):
         """
         order = {}
         if wanted:
-            self._worker.limits = self._leased.limits
-            quota = self._wanted.quota
+            self._worker.limits = self._leases.limits
+            quota = self._frontier.room_for_rules()
             order = {"wanted": wanted, "quota": quota, "enough": self._enough}
         began = self._clock.monotonic()
         answer = self._worker.exchange(**order)
@@ -263,38 +287,39 @@ class HostQueue(Base):
         self._rests_until = now + took if took > _NEAR else now
         self._calls_at = float("inf")
         found = () if answer is None else answer.found
-        self._hand_out(found)
+        self._fill(found)
         if answer is not None:
-            self._wanted.begin(answer.wanted)
+            for popped, delay in answer.wanted:
+                self._fetch_rules(popped, delay)
         if wanted and not found:
             self._ask_at = now + min(self._worker.again, _ASK_EVERY)
         self._schedule()
 
     def _start_next(self) -> Request | None:
         """Start the next request that was handed out, if there is one that can be read."""
-        self._hand_out(())
+        self._fill(())
         # Else other workers may have it.
-        while self._handed_out and self._worker.is_alive:
-            request = self._start(self._handed_out.popleft())
+        while self._buffer and self._worker.is_alive:
+            request = self._start(self._buffer.popleft())
             if request is not None:
                 return request
         return None
 
     def _paused(self, host: str, *times: float) -> None:
         """Note that a host has asked a worker for a pause."""
-        self._frontier.pauses.paused_elsewhere(host, *times)
-        self._give_back([one for one in self._handed_out if one.host == host])
+        self._frontier.paused_elsewhere(host, *times)
+        self._give_back([one for one in self._buffer if one.host == host])
 
     def _give_back_old(self) -> None:
         """Give back what was not popped in time. Its host may have asked for a pause since."""
-        if self._handed_out and self._clock.monotonic() >= self._kept_until:
-            self._give_back(list(self._handed_out))
+        if self._buffer and self._clock.monotonic() >= self._kept_until:
+            self._give_back(list(self._buffer))
 
     def _give_back(self, unused: list[Popped]) -> None:
         """Let other workers have requests that this one does not use."""
         for popped in unused:
-            self._handed_out.remove(popped)
-            self._worker.back(popped.number)
+            self._buffer.remove(popped)
+            self._worker.report_unused(popped.number)
 
     def clear(self) -> None:
         """Remove all requests, and the state of all hosts. Other workers on an empty queue need not
@@ -308,38 +333,59 @@ class HostQueue(Base):
             if (key if isinstance(key, str) else key.decode()) not in kept:
                 self.server.unlink(key)
         self.server.unlink(self.key)  # Of a queue of scrapy-redis itself.
-        self._handed_out.clear()
+        self._buffer.clear()
         self._worker.cleared()
 
-    # For the frontier.
+    # The rules of hosts, for all workers.
 
-    def count_waiting(self) -> None:
-        """Return None: only Redis knows how many requests wait."""
+    def _fetch_rules(self, popped: Popped, delay: float) -> None:
+        """Find out the robots.txt of a queue, named by a request of it. Its host has this delay."""
+        request = self._read(popped)
+        if request is None:
+            # The next one may do as well.
+            self._worker.report_unknown(popped.queue, unreadable=popped)
+            self._call_soon()
+        else:
+            self._fetching[popped.queue] = request
+            self._want_rules(popped.queue, delay)
 
-    def count_ready(self) -> int:
-        """Return 0: the server counts the ready queues itself, in ``queue.lua``."""
-        return 0
+    def _want_rules(self, name: str, delay: float = 0.0) -> None:
+        first = self._fetching[name]
+        key = self._frontier.key_of(first)
+        self._frontier.want_rules(key, first, partial(self._told, name), delay)
+
+    def _told(self, name: str, terms: Terms | NoTerms) -> None:
+        """Report the robots.txt of a queue, unless its requests are refused."""
+        if terms is NoTerms.REFUSED:
+            self._refused.append(name)
+        else:
+            del self._fetching[name]
+            if isinstance(terms, Terms):
+                self._worker.report_known(name, terms)
+            else:
+                self._worker.report_unknown(name)
+        self._call_soon()
 
     # Requests of this worker.
 
     def _start(self, popped: Popped) -> Request | None:
         request = self._read(popped)
         if request is None:
-            self._worker.unreadable(popped)
+            self._worker.report_unreadable(popped)
             # None tells the engine that there is no request, but there may be others.
             self._call_soon()
             return None
         key = HostKey(popped.host, None)
         if not _OWN_SLOT.isdisjoint(request.meta):
             key = self._frontier.key_of(request)
-        self._leased.add(request, popped, key.slot)
+        self._leases.add(request, popped, key.slot)
         if popped.has_place:  # Otherwise the middleware refuses it.
             self._frontier.started(key, request)
         self._last_request = self._clock.monotonic()
         return request
 
     def _left_downloader(self, request: Request) -> None:
-        if self._leased.on_left_downloader(request):
+        if self._leases.on_left_downloader(request):
             self._call_soon()
 
     def _read(self, popped: Popped) -> Request | None:
@@ -362,15 +408,16 @@ class HostQueue(Base):
 
     def _lost(self) -> None:
         """Push again what this worker has, since the queue is gone, and close the spider."""
-        self._leased.settle()
-        held = [*self._leased.all_popped, *self._handed_out]
-        self._handed_out.clear()
+        self._leases.settle()
+        held = [*self._leases.all_popped, *self._buffer]
+        self._buffer.clear()
         for popped in held:
             self._worker.push(popped.queue, popped.score, popped.data)
         if is_closing(self._crawler):
             if not (held or self._worker.unsent or self._worker.last_count):
                 return  # The queue was empty when the spider began to close.
         else:
+            self._is_lost = True
             self._frontier.stop("queue_lost")
         self._logger.error(
             "The queue %(key)s in Redis is lost: the server has another one, or none (FLUSHALL, a "
@@ -384,11 +431,11 @@ class HostQueue(Base):
 
     def _has(self) -> list[str]:
         """What this worker has, for the server after a lost answer."""
-        numbers = [each.number for each in self._handed_out]
-        requests = [*self._leased.requests, *numbers]
+        numbers = [each.number for each in self._buffer]
+        requests = [*self._leases.requests, *numbers]
         # The server ignores the places of requests that have none.
-        places = [*self._leased.places, *numbers]
-        return [*leases_of(requests, places), *self._wanted.queues]
+        places = [*self._leases.places, *numbers]
+        return [*leases_of(requests, places), *self._fetching]
 
     # When to call the server.
 
@@ -412,15 +459,15 @@ class HostQueue(Base):
             return  # A pop has made the call.
         was_empty = self._is_empty
         self._calls_at = float("inf")
-        self._leased.settle()
+        self._leases.settle()
         if now < self._rests_until:
             self._call_at(self._rests_until)
             return
-        wanted = self._room if self._worker.has_reports else 0
+        room = self._frontier.room()
+        wanted = self._wanted(room) if room and self._worker.has_reports else 0
         self._give_back_old()
         if self._worker.has_reports or now >= self._worker.renews_at:
             self._exchange(wanted)
-            self._frontier.flush()
         self._schedule()
         if not (was_empty and self._is_empty):
             wake(self._crawler)
@@ -431,7 +478,7 @@ class HostQueue(Base):
         self._call_at(max(self._worker.renews_at, now + _SEND_EVERY))
         if self._worker.has_reports:
             self._call_at(now + _SEND_EVERY)
-        if self._handed_out:
+        if self._buffer:
             self._call_at(self._kept_until)
         if self._ask_at > now and not self._is_empty:
             self._call_at(self._ask_at)
@@ -470,7 +517,7 @@ class HostQueue(Base):
             raise DontCloseSpider
 
     def _spider_closed(self) -> None:
-        self._leased.settle()
+        self._leases.settle()
         answer = self._worker.exchange(retires=True)
         if answer is not None and answer.set_aside:
             self._logger.error(
@@ -486,3 +533,15 @@ class HostQueue(Base):
                 count=self._worker.unsent,
             )
         self._link.close()
+
+
+def name_of(key: HostKey) -> str:
+    """The name on the Redis server of the queue of requests with *key*: a host, a tab, and an
+    origin.
+
+    Delays apply to a host. The name for requests without a robots.txt is their download
+    slot and a tab: only the limit of the slot applies to them.
+    """
+    if key.origin is None:
+        return key.slot.replace("\t", " ") + "\t"
+    return f"{key.host}\t{key.origin}"

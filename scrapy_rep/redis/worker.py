@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.base.clock import Clock
+    from scrapy_rep.crawl.frontier.backlog import Terms
 
 # In seconds. Like all of scrapy-redis, calls of the queue block the event loop.
 _TIMEOUT = 3.0
@@ -108,16 +109,6 @@ class Limits(NamedTuple):
 
     of_hosts: Mapping[str, tuple[int, int]] = {}
     """The different limits of some hosts."""
-
-
-class Terms(NamedTuple):
-    """The delay of a host that the workers of a crawl share. All values are in seconds."""
-
-    holds: float
-    """The time for which the terms are valid."""
-
-    delay: float = 0.0
-    """The time between two requests."""
 
 
 class Answer(NamedTuple):
@@ -356,7 +347,7 @@ class Worker:
 
     # What has happened.
 
-    def left(
+    def report_left(
         self,
         number: str,
         host: str,
@@ -376,7 +367,7 @@ class Worker:
         rest = [gap, round(delay * 1000)] if gap or delay else []
         self._left.append([number, host, fate, *rest])
 
-    def done(self, number: str, pushed: int = 0) -> None:
+    def report_done(self, number: str, pushed: int = 0) -> None:
         """Report that the callback of a request has ended. *pushed* is the value of
         :attr:`pushed` when it was popped.
 
@@ -385,26 +376,26 @@ class Worker:
         """
         self._done.append((number, self.pushed if self.pushed > pushed else 0))
 
-    def back(self, number: str) -> None:
+    def report_unused(self, number: str) -> None:
         """Report that this worker does not use a request that was handed out."""
         self._back.append([number])
 
-    def unreadable(self, popped: Popped) -> None:
+    def report_unreadable(self, popped: Popped) -> None:
         """Report that this worker cannot read a request that was handed out: others may."""
         self._back.append([popped.number, popped.tried])
 
-    def known(self, queue: str, terms: Terms) -> None:
+    def report_known(self, queue: str, terms: Terms) -> None:
         """Report that the robots.txt of *queue* is known."""
         times = [round(min(each, _LONGEST) * 1000) for each in terms]
         self._known.append([queue, *times])
 
-    def unknown(self, queue: str, unreadable: Popped | None = None) -> None:
+    def report_unknown(self, queue: str, unreadable: Popped | None = None) -> None:
         """Report that another worker must fetch the robots.txt of *queue*. A request that is
         *unreadable* is to be set aside.
         """
         self._unknown.append([queue, *([unreadable.number] if unreadable else [])])
 
-    def back_off(self, host: str, pause: float, own: float) -> None:
+    def report_pause(self, host: str, pause: float, own: float) -> None:
         """Report at once that *host* has asked for a pause of *pause* seconds. *own* is the last
         one that was doubled.
         """

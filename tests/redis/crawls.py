@@ -13,8 +13,7 @@ pytest.importorskip("scrapy_redis")
 from scrapy import Request, Spider
 
 from scrapy_rep.base.compat import shared_component
-from scrapy_rep.redis import HostQueue
-from scrapy_rep.redis.dupefilter import DupeFilter
+from scrapy_rep.redis import RedisDupeFilter, RedisHostQueue
 from scrapy_rep.redis.worker import Link
 from tests.frontier.fakes import Crawl, FakeClock, FakeStoreClient, is_robotstxt
 from tests.redis.shared import PREFIX, SEEN
@@ -76,18 +75,18 @@ class WorkerCrawl(Crawl):
             SCHEDULER_DUPEFILTER_KEY=SEEN,
             **settings,
         )
-        self.df = DupeFilter.from_spider(self.crawler.spider)
+        self.df = RedisDupeFilter.from_spider(self.crawler.spider)
         self.opened()
         self._is_dead = False
         self._beat()
 
-    def _open_queues(self) -> list[HostQueue]:
+    def _open_queues(self) -> list[RedisHostQueue]:
         spider, key = self.crawler.spider, PREFIX.strip("{}")
-        return [HostQueue(self._client, spider, key, self._serializer)]
+        return [RedisHostQueue(self._client, spider, key, self._serializer)]
 
     @property
-    def queue(self) -> HostQueue:
-        found: HostQueue = self.queues[0]
+    def queue(self) -> RedisHostQueue:
+        found: RedisHostQueue = self.queues[0]
         return found
 
     @property

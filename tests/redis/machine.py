@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from tests.redis.shared import LEASE
 
 if TYPE_CHECKING:
-    from scrapy_rep.redis.worker import Popped, Terms, Worker
+    from scrapy_rep.crawl.frontier.backlog import Terms
+    from scrapy_rep.redis.worker import Popped, Worker
 
 
 REMEMBERED = 600_000

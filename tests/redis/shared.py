@@ -17,9 +17,10 @@ import pytest
 
 pytest.importorskip("scrapy_redis")
 
+from scrapy_rep.crawl.frontier.backlog import Terms
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.redis import worker as worker_module
-from scrapy_rep.redis.worker import Limits, Popped, Terms, Worker
+from scrapy_rep.redis.worker import Limits, Popped, Worker
 from tests.frontier.fakes import FakeClock
 
 if TYPE_CHECKING:
@@ -270,8 +271,8 @@ def end(
     worker: Worker, popped: Popped, *, fetched: bool = True, pushed: int = 0, **how: Any
 ) -> None:
     """End a request, with its callback. The server gets to know with the next call."""
-    worker.left(popped.number, popped.host, fetched=fetched, **how)
-    worker.done(popped.number, pushed)
+    worker.report_left(popped.number, popped.host, fetched=fetched, **how)
+    worker.report_done(popped.number, pushed)
 
 
 def renew(worker: Worker) -> int:
@@ -287,7 +288,7 @@ def retire(worker: Worker) -> None:
 
 def know(worker: Worker, queue: str, holds: float = HOUR, **terms: float) -> None:
     """Make the robots.txt of *queue* known."""
-    worker.known(queue, Terms(holds, **terms))
+    worker.report_known(queue, Terms(holds, **terms))
     worker.exchange()
 
 
@@ -307,7 +308,7 @@ def release(
     worker: Worker, number: str, host: str, delay: float, *, fetched: bool
 ) -> None:
     """Free a place that was acquired."""
-    worker.left(number, host, fetched=fetched, delay=delay)
+    worker.report_left(number, host, fetched=fetched, delay=delay)
     worker.exchange()
 
 

@@ -107,7 +107,7 @@ def test_no_memory(shared: Shared) -> None:
         assert acquire(two, "x", "c.example")
         release(two, "x", "c.example", 1.0, fetched=True)
         retire(two)
-        one.back_off("a.example", 7.0, 1.0)
+        one.report_pause("a.example", 7.0, 1.0)
         assert pop(one, at_once=9) is None
         assert one.count_all() == 3 + 2
     shared.advance(7)
@@ -413,14 +413,14 @@ def test_pauses_that_are_over(shared: Shared) -> None:
     pauses. A later, shorter pause does not end the list.
     """
     worker = shared.worker()
-    worker.back_off("long.example", 30 * 24 * HOUR, 1.0)
+    worker.report_pause("long.example", 30 * 24 * HOUR, 1.0)
     for number in range(50):
-        worker.back_off(f"{number}.example", 7.0, 1.0)
+        worker.report_pause(f"{number}.example", 7.0, 1.0)
         assert acquire(worker, f"{number}", f"{number}.example") is False
         shared.advance(11)
         assert acquire(worker, f"{number}", f"{number}.example")
         pause = worker.last_pause
-        worker.left(f"{number}", f"{number}.example", fetched=True, pause=pause)
+        worker.report_left(f"{number}", f"{number}.example", fetched=True, pause=pause)
         worker.exchange()
     members = shared.content()["pauses"]
     assert "long.example" in members

@@ -249,7 +249,7 @@ def test_most_at_once(shared: Shared, limit: str, most: int) -> None:
 
 def pause(shared: Shared, worker: Worker) -> None:
     """Let the host ask this worker for a pause, which passes."""
-    worker.back_off(HOST, 7.0, 1.0)
+    worker.report_pause(HOST, 7.0, 1.0)
     shared.advance(7)
 
 
@@ -263,14 +263,14 @@ def test_pauses_are_told(shared: Shared) -> None:
         return shared.worker(on_paused=lambda *each: told[number].append(each))
 
     one, two = worker(0), worker(1)
-    one.back_off(HOST, 7.0, 2.0)
+    one.report_pause(HOST, 7.0, 2.0)
     shared.advance(1)
     for each in (one, two, two):
         each.exchange()
     assert told[:2] == [[(HOST, 7.0, 2.0, 0.0)], [(HOST, 6.0, 2.0, 1.0)]]
-    one.back_off("b.example", 3.0, 1.0)
-    one.back_off(HOST, 9.0, 2.0)
-    one.back_off(HOST, 2.0, 2.0)  # The longest one holds.
+    one.report_pause("b.example", 3.0, 1.0)
+    one.report_pause(HOST, 9.0, 2.0)
+    one.report_pause(HOST, 2.0, 2.0)  # The longest one holds.
     two.exchange()
     assert told[1][1:] == [("b.example", 3.0, 1.0, 0.0), (HOST, 9.0, 2.0, 1.0)]
     shared.advance(10)
@@ -294,11 +294,11 @@ def test_pauses_that_last_too_long(shared: Shared) -> None:
     for queue in (PAGES, OTHER):
         know(worker, queue)
         push(worker, queue, *map(str, range(6)))
-    worker.back_off("b.example", 6.0, 1.0)
+    worker.report_pause("b.example", 6.0, 1.0)
     assert [take(worker).has_place for _ in range(7)] == [True] + [False] * 6
     push(worker, OTHER, "probe")
     for own in (1.0, 2.0, 4.0):
-        worker.back_off(HOST, own, own)
+        worker.report_pause(HOST, own, own)
         shared.advance(own)
     retire(worker)  # The places of its requests are free.
     probes = [take(worker) for _ in range(2)]
@@ -327,7 +327,7 @@ def test_one_worker_fetches_robotstxt_for_all(shared: Shared) -> None:
     assert (popped.queue, popped.data, delay) == (PAGES, b"first", 0.0)
     assert wanted(two) == wanted(one) == []
     assert pop(two) is None
-    one.unknown(PAGES)
+    one.report_unknown(PAGES)
     one.exchange()
     assert wanted(two) == [PAGES]
     know(two, PAGES, holds=10.0)
@@ -468,8 +468,8 @@ def test_worker_that_was_taken_for_dead_comes_back(shared: Shared) -> None:
     found = take(worker)
     assert found.data == had.data
     end(stopped, had)
-    stopped.back(had.number)
-    stopped.unknown(OTHER)
+    stopped.report_unused(had.number)
+    stopped.report_unknown(OTHER)
     assert stopped.exchange() is not None
     assert (shared.count(), state_of(shared.content(), HOST)["in_flight"]) == (3, 1)
     assert wanted(shared.worker()) == []
@@ -531,7 +531,7 @@ def test_what_is_known_of_hosts_expires(shared: Shared) -> None:
     worker = shared.worker(lease=1.0)
     know(worker, OTHER, holds=float("inf"))
     assert shared.ends_in("host:b.example") <= 25 * HOUR
-    worker.back_off("c.example", 7.0, 1.0)
+    worker.report_pause("c.example", 7.0, 1.0)
     assert 7 < shared.ends_in("host:c.example") <= 25 * HOUR
     assert acquire(worker, "image", "d.example")
     release(worker, "image", "d.example", 2.0, fetched=True)

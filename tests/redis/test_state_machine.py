@@ -19,7 +19,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from scrapy_rep.redis.worker import Answer, Limits, Popped, Terms, leases_of
+from scrapy_rep.crawl.frontier.backlog import Terms
+from scrapy_rep.redis.worker import Answer, Limits, Popped, leases_of
 from tests.redis.machine import Item, Member, Model, ms
 from tests.redis.shared import (
     EXEMPT,
@@ -188,10 +189,10 @@ class SharedQueueMachine(RuleBasedStateMachine):
             host = member.places.pop(place)
             pauses, pause = member.pauses.pop(place)
             if fetched and succeeds and self.model.hosts[host].places < inf:
-                member.worker.left(place, host, fetched=fetched, pause=pause)
+                member.worker.report_left(place, host, fetched=fetched, pause=pause)
                 member.left.append((place, host, fetched, pauses))
             else:
-                member.worker.left(place, host, fetched=fetched)
+                member.worker.report_left(place, host, fetched=fetched)
                 member.left.append((place, host, fetched, -1))
 
     @precondition(lambda self: any(member.had for member in self.members))
@@ -202,7 +203,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
         if numbers:
             done = numbers[which % len(numbers)]
             del member.had[done]
-            member.worker.done(done)
+            member.worker.report_done(done)
             member.done.append(done)
 
     @precondition(lambda self: any(member.had for member in self.members))
@@ -213,7 +214,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
         if member.had:
             name = [*member.had][which % len(member.had)]
             tried = "".join(sorted(member.had[name].tried))
-            member.worker.unreadable(Popped(name, "", b"", tried=tried))
+            member.worker.report_unreadable(Popped(name, "", b"", tried=tried))
             self.call(member, lambda: self.model.sets_aside(member, name))
 
     @rule(number=members)
@@ -231,9 +232,9 @@ class SharedQueueMachine(RuleBasedStateMachine):
 
     def say_known(self, member: Member, queue: str, terms: Terms | None) -> None:
         if terms is None:
-            member.worker.unknown(queue)
+            member.worker.report_unknown(queue)
         else:
-            member.worker.known(queue, terms)
+            member.worker.report_known(queue, terms)
         self.call(member, lambda: self.model.knows(member, queue, terms))
 
     @precondition(lambda self: any(member.fetching for member in self.members))
@@ -264,7 +265,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
     def release(self, number: int, delay: float) -> None:
         member = self.member(number)
         for name, host in list(member.acquired.items())[:1]:
-            member.worker.left(name, host, fetched=bool(delay), delay=delay)
+            member.worker.report_left(name, host, fetched=bool(delay), delay=delay)
             self.call(member)
             self.model.releases(member, name, delay)
 
@@ -276,7 +277,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
     )
     def back_off(self, number: int, host: str, pause: float, own: float) -> None:
         member = self.member(number)
-        member.worker.back_off(host, pause, own)
+        member.worker.report_pause(host, pause, own)
         self.model.calls(member)
         self.model.tells(member)
         self.model.backs_off(host, pause, own)

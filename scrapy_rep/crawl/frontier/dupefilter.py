@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from scrapy.dupefilters import RFPDupeFilter
 
 from scrapy_rep.crawl.frontier.frontier import Frontier
+from scrapy_rep.crawl.frontier.jobdir import JobDir
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -31,6 +32,7 @@ class DupeFilter(RFPDupeFilter):
     """
 
     _frontier: Frontier | None = None
+    _job: JobDir | None = None
     _file: JobFile | None = None
     _seen: set[int]
 
@@ -39,12 +41,13 @@ class DupeFilter(RFPDupeFilter):
         """Called by the scheduler."""
         found = super().from_crawler(crawler)
         found._frontier = Frontier.of(crawler)
+        found._job = JobDir.of(crawler)
         return found
 
     def open(self) -> None:
         """Called by the scheduler, after it has opened its queues."""
-        if self._frontier is not None:
-            self._file = self._frontier.job_file
+        if self._job is not None:
+            self._file = self._job.file
         if self._file is None or self.file is None:
             return
         path = Path(self.file.name)

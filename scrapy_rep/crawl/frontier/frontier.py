@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from scrapy import signals
@@ -40,6 +41,8 @@ from scrapy_rep.crawl.fetching.middleware import FetchMiddleware
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.frontier.backlog import (
     HostKey,
+    NoTerms,
+    Terms,
     bare_host,
     host_of,
     is_exempt,
@@ -47,7 +50,7 @@ from scrapy_rep.crawl.frontier.backlog import (
     request_origin,
     was_redirected,
 )
-from scrapy_rep.crawl.frontier.core import Core, Hold, Ticket, Where
+from scrapy_rep.crawl.frontier.core import Core, Hold, Line, Phase, Ticket, Where
 from scrapy_rep.crawl.frontier.measures import Measures
 from scrapy_rep.crawl.frontier.politeness import ASKS_FOR_PAUSE, Pauses, duration
 from scrapy_rep.exceptions import BackingOff, SpiderClosing
@@ -60,11 +63,10 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Headers, Response
 
-    from scrapy_rep.crawl.frontier.core import Host, Line, Ready, Scope
-    from scrapy_rep.crawl.frontier.jobdir import JobFile
+    from scrapy_rep.crawl.frontier.backlog import Backlog
+    from scrapy_rep.crawl.frontier.core import Host, Ready, Scope
     from scrapy_rep.crawl.frontier.requests import FileRequests, MemoryRequests
     from scrapy_rep.crawl.frontier.rules import Hosts
-    from scrapy_rep.redis.leases import Leased
 
 # The seconds between two checks for what Scrapy has no signal: whether the spider is closing,
 # and whether requests have ended unseen.
@@ -83,9 +85,9 @@ _LOG_EVERY = 60.0
 # The minimum pause between two checks of a download slot, as a fraction of its delay.
 _PART_OF_DELAY = 1 / 10
 
-# The pause before the next attempt to get the lease of a host that another worker has: a
+# The pause before the next attempt to get the turn of a host that another worker has: a
 # fraction of the delay, within these limits in seconds.
-_PART_OF_LEASE = 1 / 8
+_PART_OF_DELAY_ELSEWHERE = 1 / 8
 _MIN_PAUSE = 0.05
 _MAX_PAUSE = 2.0
 
@@ -95,34 +97,30 @@ _AUTHORITY = 8
 # The number of authorities whose keys are kept.
 _MAX_KEYS = 10_000
 
+# The most hosts whose rules a queue of several workers wants at once, and at one time. Those that
+# are unreachable do not count.
+_MAX_WANTED = 256
+_WANTED_AT_ONCE = 32
+
 # The number of hosts that the log names at the end.
 _SLOWEST_NAMED = 5
 
 
-class Owner(Protocol):
-    """A queue of the scheduler, which owns tickets."""
-
-    def count_ready(self) -> int: ...
-    def count_waiting(self) -> int | None: ...
-
-
 class BackQueue(Ticket):
-    """The requests of one owner to one host."""
+    """The requests of one backlog to one host."""
 
-    __slots__ = ("key", "owner", "requests")
+    __slots__ = ("key", "requests")
 
     def __init__(
         self,
         frontier: Frontier,
         key: HostKey,
         line: Line,
-        owner: Owner,
         requests: MemoryRequests | FileRequests,
     ) -> None:
         host, obeys = frontier.host_of(key)
         super().__init__(line, host, frontier.scopes_of(key), obeys=obeys)
         self.key = key
-        self.owner = owner
         self.requests = requests
 
     def __len__(self) -> int:
@@ -134,6 +132,42 @@ class BackQueue(Ticket):
             return self.requests.peek()
         except Exception:  # noqa: BLE001  pop() raises the error
             return None
+
+
+class WantedRules(Ticket):
+    """Waits for the rules of a host whose requests are elsewhere, and tells them once."""
+
+    __slots__ = ("first", "key", "told")
+
+    def __init__(
+        self,
+        line: Told,
+        host: Host | None,
+        key: HostKey,
+        first: Request,
+        told: Callable[[Terms | NoTerms], None],
+    ) -> None:
+        super().__init__(line, host, ())
+        self.key = key
+        self.first = first
+        self.told = told
+
+    def peek(self) -> Request:
+        """Return a request that waits for the rules."""
+        return self.first
+
+
+class Told(Line):
+    """Where the tickets come whose rules are known now, or which are refused."""
+
+    def __init__(self, core: Core) -> None:
+        super().__init__(core)
+        self.tickets: deque[WantedRules] = deque()
+
+    def add(self, ticket: Ticket) -> None:
+        assert isinstance(ticket, WantedRules)
+        ticket.where = Where.NOWHERE
+        self.tickets.append(ticket)
 
 
 class Waiter(Ticket):
@@ -177,8 +211,8 @@ class InFlight:
     has_asked: bool = False
     """Whether its answer has asked for a pause."""
 
-    lease: str = ""
-    """The host whose lease this worker has for the request, if it needed one."""
+    has_acquired: bool = False
+    """Whether the queue that workers share has given it the turn of its host, if it needed that."""
 
 
 class Frontier:
@@ -191,6 +225,7 @@ class Frontier:
     def __init__(self, crawler: Crawler, clock: Clock | None = None) -> None:
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
+        self._at_once = crawler.settings.getint("CONCURRENT_REQUESTS")
         settings = RepSettings.of(crawler)
         self._obeys_delays = settings.crawl_delay
         self.clock = clock or Clock()
@@ -207,14 +242,12 @@ class Frontier:
         self.hosts: Hosts | None = None
         """Knows the rules of hosts; None if the crawl ignores robots.txt."""
 
-        self.queues: list[Owner] = []
-        self.leases: Leased | None = None
-        """The right of one of several workers to send a request to a host with a delay; None if
-        there are no other workers."""
+        self._backlogs: list[Backlog] = []
+        self._shared: Backlog | None = None
+        """The queue that several workers share, if there is one."""
 
-        self.job_file: JobFile | None = None
-        """The file of a JOBDIR; None without one, or if it cannot be used."""
-
+        self._told = Told(self.core)
+        self._wanted: dict[WantedRules, None] = {}
         self.closed_unsent: WeakSet[Request] = WeakSet()
         """The requests that failed only because the spider closed."""
 
@@ -247,6 +280,17 @@ class Frontier:
     def of(cls, crawler: Crawler) -> Frontier:
         """Return the instance that the components of a crawl share."""
         return shared_component(crawler, cls)
+
+    @property
+    def obeys(self) -> bool:
+        """Whether the crawl obeys robots.txt."""
+        return self.hosts is not None
+
+    def attach(self, backlog: Backlog) -> None:
+        """Note that the scheduler has *backlog*."""
+        self._backlogs.append(backlog)
+        if backlog.is_shared:
+            self._shared = backlog
 
     # Keys, scopes and hosts.
 
@@ -333,6 +377,9 @@ class Frontier:
     def _changed(self) -> None:
         """Note that a ticket may go."""
         wake(self._crawler)
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
         if not self._will_flush:
             self._will_flush = True
             self.alarms.at(self.clock.monotonic(), self.flush)
@@ -398,6 +445,71 @@ class Frontier:
         self.popped(ticket, request)
         self.core.end(ticket, self.clock.monotonic())
 
+    # For a queue whose requests are elsewhere.
+
+    def room(self) -> int:
+        """Return how many requests the downloader can take now; none while the network of the
+        crawler is gone, or once the crawl stops.
+        """
+        self.settle()
+        self.flush()
+        if self.is_stopped or not self.has_room:
+            return 0
+        active = len(active_requests(self._crawler))
+        return max(self._at_once - active, 0)
+
+    def room_for_rules(self) -> int:
+        """Return for how many more hosts the rules can be wanted now: those of unreachable hosts,
+        which are fetched again later, do not count.
+        """
+        wanted = len(self._wanted)
+        if wanted >= _MAX_WANTED:
+            hosts = (ticket.host for ticket in self._wanted)
+            wanted -= sum(host is not None and host.is_down for host in hosts)
+        return max(min(_MAX_WANTED - wanted, _WANTED_AT_ONCE), 0)
+
+    def want_rules(
+        self,
+        key: HostKey,
+        first: Request,
+        told: Callable[[Terms | NoTerms], None],
+        delay: float = 0.0,
+    ) -> None:
+        """Find out the rules of the host of *key*, and tell them: see :class:`Turns`."""
+        host, _ = self.host_of(key)
+        ticket = WantedRules(self._told, host, key, first, told)
+        self._wanted[ticket] = None
+        if delay and self.hosts is not None and key.origin is not None:
+            # The request for robots.txt waits for it too.
+            self.hosts.set_delay(key, delay)
+        self.core.add(ticket, self.clock.monotonic())
+        self.note_cause(key, first)
+        self._flush_soon()
+
+    def _tell_rules(self, ticket: WantedRules) -> None:
+        del self._wanted[ticket]
+        is_refused = ticket.host is not None and ticket.host.phase is Phase.REFUSED
+        self.core.end(ticket, self.clock.monotonic())
+        terms = None if is_refused else self._terms(ticket.key)
+        ticket.told(terms or (NoTerms.REFUSED if is_refused else NoTerms.UNKNOWN))
+
+    def _terms(self, key: HostKey) -> Terms | None:
+        if self.hosts is None or key.origin is None:
+            return None
+        robots, holds = self.hosts.rules(key.origin)
+        if robots is None:
+            return Terms(holds) if holds else None
+        return Terms(holds, self.hosts.delay_of(robots))
+
+    def paused_elsewhere(
+        self, host: str, left: float, own: float, lasted: float
+    ) -> None:
+        """Note a pause that another worker, or an earlier run, was asked for."""
+        self.pauses.paused_elsewhere(host, left, own, lasted)
+        self._flush_soon()
+
+    # What ends, and what is due.
+
     def settle(self) -> None:
         """Find the requests that have ended unseen, and what is due. :meth:`flush` does the rest."""
         # All requests in flight are active. If others are active too, what ended unseen may be
@@ -446,7 +558,10 @@ class Frontier:
             self._alarm_at = at
             self.alarms.at(at, self._on_alarm, at)
         if self.hosts is not None and core.has_wanted:
-            self.hosts.begin_fetches(sum(each.count_ready() for each in self.queues))
+            ready = sum(each.count_ready() for each in self._backlogs)
+            self.hosts.begin_fetches(ready)
+        while self._told.tickets:
+            self._tell_rules(self._told.tickets.popleft())
         # Last, and not one inside another: without asyncio, each continues at once, and calls
         # this method again.
         for ticket in ended:
@@ -475,8 +590,8 @@ class Frontier:
 
     def has_turn(self, request: Request) -> bool:
         """Whether *request* has its places, and may be sent at once."""
-        if self.leases is not None:
-            self.leases.hear_of_pauses(request)
+        if self._shared is not None:
+            self._shared.catch_up(request)
         found = self._in_flight.get(request)
         if found is None or self.core.network.gone_since is not None:
             return False
@@ -492,10 +607,12 @@ class Frontier:
         """
         if self.has_turn(request):
             return False
-        if request in self._in_flight:
+        found = self._in_flight.get(request)
+        if found is not None:
             self.left(request)
-            if self.leases is not None:
-                self.leases.give_up(request)
+            if self._shared is not None:
+                host = found.ticket.scopes[0].key
+                self._shared.release(request, host, 0.0, sent=False)
         core, has_waited = self.core, False
         line = core.strangers if is_stranger else core.direct
         scopes = self.scopes_of(self.key_of(request))
@@ -511,7 +628,7 @@ class Frontier:
             has_waited |= await self.wait(ticket)
             if not ticket.is_granted:
                 raise BackingOff(self.pauses.why_refused(ticket))
-            if self._has_lease(request, ticket):
+            if self._acquire(request, ticket):
                 return has_waited
 
     async def wait(self, ticket: Waiter) -> bool:
@@ -544,22 +661,13 @@ class Frontier:
         if self._leave(request):
             self.flush()
 
-    def waits_for(self, request: Request, other: Request) -> bool:
-        """Whether *request* is not sent before *other* has ended, as far as is known: it waits for
-        its robots.txt, or a component of the project holds it back.
-        """
-        if request in self._gave_way:
-            return True
-        waiting = (waiter.request for waiter in self._waiters)
-        return isinstance(other, RobotsTxtRequest) and request in waiting
-
     def is_patient(self, request: Request) -> bool:
         """Whether *request* may wait while robots.txt is unreachable.
 
         Requests from a scheduler may. Requests that a pipeline or a callback sends directly
         to the engine may not: the item or page that waits for them holds up the crawl.
         """
-        if self.queues:
+        if self._backlogs:
             return request in self._in_flight
         return request.callback is not NO_CALLBACK
 
@@ -575,26 +683,35 @@ class Frontier:
         now, fetched = self.clock.monotonic(), found.is_sent
         if self.core.leave(found.ticket, now, fetched=fetched):
             self._probed(now)
-        if found.lease and self.leases is not None:
-            delay = found.ticket.scopes[0].delay
-            self.leases.release(found.lease, delay, fetched=fetched)
+        if found.has_acquired and self._shared is not None:
+            scope = found.ticket.scopes[0]
+            self._shared.release(request, scope.key, scope.delay, sent=fetched)
         return True
 
-    def _has_lease(self, request: Request, ticket: Waiter) -> bool:
+    def _acquire(self, request: Request, ticket: Waiter) -> bool:
         """Whether no other worker sends to the host of *request*, which has its places. If not,
         free them for a while.
         """
         scope = ticket.scopes[0]
         is_alone = scope.delays or scope.back_off is not None
-        if self.leases is None or not is_alone or self.leases.has_turn(request):
+        if self._shared is None or not is_alone:
             return True
-        if self.leases.acquire(request, scope.key):
-            self._in_flight[request].lease = scope.key
+        if self._shared.acquire(request, scope.key, self._behind(request)):
+            self._in_flight[request].has_acquired = True
             return True
-        pause = min(max(scope.delay * _PART_OF_LEASE, _MIN_PAUSE), _MAX_PAUSE)
+        pause = min(max(scope.delay * _PART_OF_DELAY_ELSEWHERE, _MIN_PAUSE), _MAX_PAUSE)
         scope.hold(self.clock.monotonic() + pause, Hold.OTHER_WORKER)
         self.left(request)
         return False
+
+    def _behind(self, request: Request) -> set[Request]:
+        """Return the requests that are not sent before *request* has ended, as far as is known:
+        they wait for its robots.txt, or a component of the project holds them back.
+        """
+        behind = set(self._gave_way)
+        if isinstance(request, RobotsTxtRequest):
+            behind.update(waiter.request for waiter in self._waiters)
+        return behind
 
     def _are_held_by_browser(self, scopes: tuple[Scope, ...]) -> bool:
         if not any(scope.in_flight for scope in scopes):
@@ -616,7 +733,7 @@ class Frontier:
         if found is not None and not found.is_sent:
             found.is_sent = True
             self.measures.sent(request, found.ticket)
-            self.measures.waiting(self.queues, len(self._waiters))
+            self.measures.waiting(self._backlogs, len(self._waiters))
             self.core.sent(found.ticket)
 
     def _give_way(self) -> None:
@@ -633,6 +750,16 @@ class Frontier:
                 self._leave(request)
 
     # Back-off.
+
+    def tell_of_pause(self, host: str, seconds: float, own: float) -> None:
+        """Tell the queues that *host* has asked for a pause."""
+        for backlog in self._backlogs:
+            backlog.paused(host, seconds, own)
+
+    def tell_of_recovery(self, request: Request) -> None:
+        """Tell other workers that a host has answered *request*, which was sent after a pause."""
+        if self._shared is not None:
+            self._shared.recovered(request)
 
     def _headers_received(self, headers: Headers, request: Request) -> None:
         """Keep a pause as soon as a host asks for it: the body may never end, or be too long."""
@@ -817,7 +944,7 @@ class Frontier:
         """Warn once that requests may wait in the downloader, if *request* does so because
         the scheduler does not use HostQueue.
         """
-        if self.queues or self._has_warned or request.callback is NO_CALLBACK:
+        if self._backlogs or self._has_warned or request.callback is NO_CALLBACK:
             return
         self._has_warned = True
         settings = self._crawler.settings
@@ -850,7 +977,7 @@ class Frontier:
                 else "",
             )
         self._popped = 0
-        self.measures.waiting(self.queues, len(self._waiters))
+        self.measures.waiting(self._backlogs, len(self._waiters))
         self.alarms.at(self.clock.monotonic() + _LOG_EVERY, self._log_waiting)
 
     def _engine_started(self) -> None:

@@ -16,6 +16,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
+from scrapy_rep.base.compat import shared_component
 from scrapy_rep.base.sqlitefile import (
     FAILURES,
     ForeignFile,
@@ -29,6 +30,8 @@ from scrapy_rep.exceptions import JobError
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from scrapy.crawler import Crawler
 
 _SCHEMA = Schema(
     application_id=0x52455051,  # "REPQ"
@@ -65,6 +68,21 @@ _TIMEOUT = 1.0
 
 # The bytes of the checksum before each request.
 _CHECKSUM = 4
+
+
+class JobDir:
+    """What the queue and the duplicate filter of a crawl share."""
+
+    file: JobFile | None = None
+    """None without a JOBDIR, or if it cannot be used."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+
+    @classmethod
+    def of(cls, crawler: Crawler) -> JobDir:
+        """Return the instance that the components of a crawl share."""
+        return shared_component(crawler, cls)
 
 
 class Entry(NamedTuple):

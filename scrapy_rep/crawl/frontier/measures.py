@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from scrapy import Request
 
     from scrapy_rep.base.clock import Clock
+    from scrapy_rep.crawl.frontier.backlog import Backlog
     from scrapy_rep.crawl.frontier.core import Ticket
-    from scrapy_rep.crawl.frontier.frontier import Owner
     from scrapy_rep.crawl.ledger.traffic import Traffic
 
 
@@ -54,7 +54,7 @@ class Measures:
             return
         traffic.note_pause(_origin_text(request), found.asked, self._clock.time())
 
-    def waiting(self, queues: Iterable[Owner], in_downloader: int) -> None:
+    def waiting(self, queues: Iterable[Backlog], in_downloader: int) -> None:
         """Note how many requests wait in *queues* and in the downloader, if that is known."""
         if self._traffic is None:
             return

@@ -12,8 +12,6 @@ from scrapy_rep.crawl.frontier.backlog import origin_at
 from scrapy_rep.protocol.access.results import pause_asked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Headers
@@ -30,8 +28,8 @@ ASKS_FOR_PAUSE = frozenset({429, 503})
 
 
 class Pauses:
-    """Tells the core, the other workers, and the file of a JOBDIR of each pause, and the user when
-    a host begins to ask for pauses and when it is back.
+    """Tells the core and the queues of each pause, and the user when a host begins to ask for pauses
+    and when it is back.
     """
 
     def __init__(
@@ -64,15 +62,14 @@ class Pauses:
         """
         if self._settings.dry_run or not self._settings.backoff_max:
             return
-        leases = self._frontier.leases
         if status in ASKS_FOR_PAUSE:
             asked, said = pause_in(status, headers, self._clock.time())
             if self.back_off(scope, asked, None, sent_at, f"answered {said}"):
                 where = origin_at(request.url, request)
                 self._reporter.slowed("back-off", said, where, request.url)
         elif scope.back_off is not None:
-            if leases is not None and sent_at >= scope.back_off.until:
-                leases.succeeded(request)
+            if sent_at >= scope.back_off.until:
+                self._frontier.tell_of_recovery(request)
             self._note_success(scope, sent_at)
 
     def back_off(
@@ -96,11 +93,7 @@ class Pauses:
         assert scope.back_off is not None
         pause = max(scope.back_off.until - until, 0.0)
         left = scope.back_off.until - now
-        if self._frontier.leases is not None:
-            self._frontier.leases.back_off(scope.key, left, scope.back_off.own)
-        if self._frontier.job_file is not None:
-            until = self._clock.time() + left
-            self._frontier.job_file.note_pause(scope.key, until, left)
+        self._frontier.tell_of_pause(scope.key, left, scope.back_off.own)
         collected = self._crawler.stats
         paused = collected.get_value(stats.PAUSED, 0.0) + pause
         collected.set_value(stats.PAUSED, round(paused, 3))
@@ -119,15 +112,12 @@ class Pauses:
         *pause* seconds are left (less than 0 after it). Its back-off has *lasted* so long, and *own*
         is the last pause that was doubled.
         """
+        if not self._settings.backoff_max:
+            return
         now, scope = self._clock.monotonic(), self._core.scope(key)
         until, since = now + pause, now - lasted
         self._core.paused_elsewhere(scope, now, until=until, own=own, since=since)
         self._frontier.hold_back(scope)
-
-    def resume(self, pauses: Iterable[tuple[str, float]]) -> None:
-        """Continue the *pauses* of an earlier run: scopes, each with the seconds that are left."""
-        for key, left in pauses if self._settings.backoff_max else ():
-            self.paused_elsewhere(key, left, own=0.0, lasted=0.0)
 
     def hold(self, ticket: Ticket, since: float) -> bool:
         """Whether a pause holds the request back that has had the places of *ticket* *since* then:

@@ -12,9 +12,9 @@ from scrapy.utils.python import global_object_name
 
 from scrapy_rep.base.compat import LoopWatch, requests_in_progress, wake
 from scrapy_rep.base.log import CrawlLog
-from scrapy_rep.crawl.frontier.backlog import HostKey
+from scrapy_rep.crawl.frontier.backlog import Backlog, HostKey
 from scrapy_rep.crawl.frontier.frontier import BackQueue, Frontier
-from scrapy_rep.crawl.frontier.jobdir import JobFile
+from scrapy_rep.crawl.frontier.jobdir import JobDir, JobFile
 from scrapy_rep.crawl.frontier.requests import (
     FileRequests,
     MemoryRequests,
@@ -52,7 +52,7 @@ _RETRY_AFTER = 1.0
 _MAX_CHANGES = 10_000
 
 
-class HostQueue:
+class HostQueue(Backlog):
     """Keeps requests by host, and pops one only when its host is ready.
 
     For Scrapy's setting ``SCHEDULER_PRIORITY_QUEUE``. A host is ready when its robots.txt
@@ -89,7 +89,7 @@ class HostQueue:
         self._logger = CrawlLog(__name__, crawler)
         self._kinds = QueueClasses(crawler, downstream_queue_cls, start_queue_cls)
         self._frontier = Frontier.of(crawler)
-        self._frontier.queues.append(self)
+        self._frontier.attach(self)
         self._queues: dict[HostKey, BackQueue] = {}
         self._count = 0
         self._resumed: list[BackQueue] = []
@@ -200,7 +200,14 @@ class HostQueue:
         return self._count
 
     def count_ready(self) -> int:
+        """Return the number of hosts whose next request may go."""
         return len(self.ready)
+
+    def paused(self, host: str, seconds: float, own: float) -> None:
+        """Note a pause in the file of a JOBDIR, for the next run."""
+        if self._file is not None:
+            until = self._frontier.clock.time() + seconds
+            self._file.note_pause(host, until, seconds)
 
     # Back queues.
 
@@ -222,7 +229,7 @@ class HostQueue:
         return MemoryRequests(self._kinds)
 
     def _add(self, key: HostKey, requests: MemoryRequests | FileRequests) -> BackQueue:
-        queue = BackQueue(self._frontier, key, self.ready, self, requests)
+        queue = BackQueue(self._frontier, key, self.ready, requests)
         self._queues[key] = queue
         self._count += len(queue)
         return queue
@@ -248,9 +255,9 @@ class HostQueue:
                 self._state = state
                 raise JobError.of_others(folder.parent)
             self._file = file = JobFile(path)
-            self._frontier.job_file = file
-            pauses = file.pauses(self._frontier.clock.time())
-            self._frontier.pauses.resume(pauses)
+            JobDir.of(self._crawler).file = file
+            for host, left in file.pauses(self._frontier.clock.time()):
+                self._frontier.paused_elsewhere(host, left, own=0.0, lasted=0.0)
             for host, count in file.hosts():
                 key = _key_in_file(host, file)
                 self._resumed.append(self._add(key, self._requests(key, count)))
@@ -336,7 +343,7 @@ class HostQueue:
         self._logger.error("The crawl stops: %(error)s", error=error)
         if self._file is not None:
             self._file.close()
-            self._file = self._frontier.job_file = None
+            self._file = JobDir.of(self._crawler).file = None
         self._frontier.stop(_REASON)
 
 

@@ -13,11 +13,10 @@ from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.request import request_from_dict
 
 from scrapy_rep.base.log import CrawlLog
+from scrapy_rep.crawl.frontier.backlog import KnownMethods
 from scrapy_rep.crawl.frontier.jobdir import HostEntries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.pqueues import QueueProtocol
@@ -133,35 +132,6 @@ class MemoryRequests:
             raise NotImplementedError
         request: Request | None = queue.peek()
         return request
-
-
-class KnownMethods:
-    """Turns requests into dictionaries. For each request, Scrapy looks for the callback and the
-    errback among all attributes of the spider, which takes longer than everything else; here,
-    among those first that were found before.
-    """
-
-    def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
-        self._names: dict[str, None] = {}
-
-    def to_dict(self, request: Request) -> dict[str, Any]:
-        """Return what :meth:`Request.to_dict` returns. Raises ValueError if the callback or the
-        errback is no method of the spider.
-        """
-        try:
-            return request.to_dict(spider=self)  # type: ignore[arg-type]  # It looks only for methods.
-        except ValueError:
-            fields = request.to_dict(spider=self._crawler.spider)
-        names = (fields.get("callback"), fields.get("errback"))
-        self._names.update(dict.fromkeys(name for name in names if name))
-        return fields
-
-    def __dir__(self) -> Iterable[str]:
-        return self._names
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._crawler.spider, name)
 
 
 def pickled(request: Request, methods: KnownMethods) -> bytes:

@@ -24,7 +24,7 @@ from scrapy_rep.crawl.fetching.fetcher import MAX_ON_NETWORK, RobotsTxtFetcher
 from scrapy_rep.crawl.fetching.request import Causes
 from scrapy_rep.crawl.frontier.backlog import bare_host, request_origin
 from scrapy_rep.crawl.frontier.core import Phase
-from scrapy_rep.crawl.frontier.frontier import BackQueue, Waiter
+from scrapy_rep.crawl.frontier.frontier import BackQueue, Waiter, WantedRules
 from scrapy_rep.crawl.frontier.politeness import duration
 from scrapy_rep.exceptions import BackingOff, SpiderClosing
 from scrapy_rep.protocol.access.overrides import override_for
@@ -333,7 +333,9 @@ class Hosts:
         if host.causes is None:
             # Created only now: for many wanted hosts, causes would take much memory.
             waiting = next(iter(host.waiting), None)
-            request = waiting.peek() if isinstance(waiting, BackQueue) else None
+            request = None
+            if isinstance(waiting, (BackQueue, WantedRules)):
+                request = waiting.peek()
             self._add_cause(host, request or Request(str(host.origin)))
         causes = host.causes
         known = None

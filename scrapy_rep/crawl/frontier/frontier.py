@@ -455,7 +455,7 @@ class Frontier:
         self.flush()
         if self.is_stopped or not self.has_room:
             return 0
-        active = len(active_requests(self._crawler))
+        active = len(self._downloader.active)
         return max(self._at_once - active, 0)
 
     def room_for_rules(self) -> int:

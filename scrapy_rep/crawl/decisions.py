@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -31,7 +32,6 @@ from scrapy_rep.crawl.summary import Withheld
 from scrapy_rep.exceptions import RobotsDenied
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.reasons import REASONS
-from scrapy_rep.protocol.request_target import is_robotstxt
 from scrapy_rep.protocol.robotstxt.rules import Decision, Reason
 from scrapy_rep.signals import rep_decided, robotstxt_known
 
@@ -64,7 +64,8 @@ class Via(NamedTuple):
     """The URL of the page (or empty), or of the spider's request before the redirect."""
 
 
-class Case(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Case:
     """A request, and what decides about it."""
 
     request: Request
@@ -99,15 +100,6 @@ class Case(NamedTuple):
     def fetched(self) -> float:
         """When the robots.txt was fetched; negative infinity if it does not decide."""
         return -inf if self.known is None else self.known.entry.fetched
-
-    @property
-    def is_for_robotstxt(self) -> bool:
-        """Whether this is a spider's own request for the robots.txt that would decide about it."""
-        return (
-            self.known is not None
-            and self.request.method == "GET"
-            and is_robotstxt(self.request.url)
-        )
 
     def record(self, decision: Decision) -> Record:
         """Return the record of a decision about the request."""

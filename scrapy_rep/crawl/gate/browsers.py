@@ -193,9 +193,9 @@ class Browsers:
         """
         exempt = cause is not None and _is_exempted_by(cause, request)
         case = self._judge.case(request, via, exempt=exempt)
-        if case.origin is not None and self._judge.lacks_robotstxt(case):
-            known = await self._hosts.known(case.origin, request, is_patient=False)
-            case = case._replace(known=known)
+        if not self._judge.look_up(case):
+            assert case.origin is not None
+            case.known = await self._hosts.known(case.origin, request, is_patient=False)
         decision, _ = self._judge.judge(case)
         self._judge.allow(case, decision)
 

@@ -111,10 +111,10 @@ class DryRun:
         self._crawler.stats.inc_value(stats.DRY_RUN_REQUESTS)
         try:
             case = self._judge.case(request)
-            case = case._replace(is_refused_by_scrapy=is_refused_by_scrapy)
-            if self._judge.lacks_robotstxt(case):
+            case.is_refused_by_scrapy = is_refused_by_scrapy
+            if not self._judge.look_up(case):
                 assert case.origin is not None
-                case = case._replace(known=await self._known(case.origin, request))
+                case.known = await self._known(case.origin, request)
             decision, pace = self._judge.judge(case)
             self._judge.allow(case, decision)
         except CancelledError:

@@ -9,7 +9,7 @@ from scrapy_rep.base.identity import Identity
 from scrapy_rep.crawl.decisions import BAD_URL, BY_USER, ROBOTS_TXT, Case
 from scrapy_rep.crawl.frontier.backlog import is_exempt, request_origin
 from scrapy_rep.crawl.pages.usage import SiteUsage
-from scrapy_rep.protocol.request_target import decide, is_allowed
+from scrapy_rep.protocol.request_target import decide, is_allowed, is_robotstxt
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -48,9 +48,8 @@ class Judge:
     def case(
         self, request: Request, via: Via | None = None, *, exempt: bool | None = None
     ) -> Case:
-        """Return *request* with what decides about it, as far as that is known now. Whether it is
-        *exempt* from robots.txt is in its meta, unless that is given. Raises ValueError if the
-        purposes in its meta are invalid.
+        """Return *request* with its origin. Whether it is *exempt* from robots.txt is in its meta,
+        unless that is given. Raises ValueError if the purposes in its meta are invalid.
         """
         origin = None
         if exempt is None:
@@ -59,19 +58,23 @@ class Judge:
             origin = request_origin(request)
             if is_exempt(request) if exempt is None else exempt:
                 return Case(request, origin, via=via, is_exempt=True)
-            if origin is None:
-                return Case(request, origin, via=via)
         if meta.PURPOSES in request.meta:
             self._usage.purposes_of(request)
-        override = self._hosts.override(origin) if self._has_overrides else None
-        known = None if override is not None else self._hosts.cached(origin)
-        return Case(request, origin, known, override, via)
+        return Case(request, origin, via=via)
 
-    @staticmethod
-    def lacks_robotstxt(case: Case) -> bool:
-        """Whether the robots.txt that decides about *case* is not known."""
-        decides = case.origin is not None and case.override is None
-        return decides and case.known is None and not case.is_exempt
+    def look_up(self, case: Case) -> bool:
+        """Add to *case* what decides about its request, as far as that is known now. Return False
+        if that is a robots.txt that must be fetched first.
+        """
+        origin = case.origin
+        if case.is_exempt or origin is None:
+            return True
+        if self._has_overrides:
+            case.override = self._hosts.override(origin)
+            if case.override is not None:
+                return True
+        case.known = self._hosts.cached(origin)
+        return case.known is not None
 
     def judge(self, case: Case) -> tuple[Decision | None, Pace | None]:
         """Return the decision that allows the request of *case*, or None if it need not be
@@ -88,9 +91,9 @@ class Judge:
             if case.override.robots is None:
                 return BY_USER, None
             return self._judge_by(case.override.robots, case)
-        if case.is_for_robotstxt:
-            return ROBOTS_TXT, None
         assert case.known is not None
+        if is_robotstxt(case.request.url) and case.request.method == "GET":
+            return ROBOTS_TXT, None
         return self._judge_by(case.known.robots, case)
 
     def refuse(self, case: Case, decision: Decision) -> NoReturn:
@@ -101,7 +104,7 @@ class Judge:
 
     def allow(self, case: Case, decision: Decision | None) -> None:
         """Report that the request of *case* is sent. *decision* is what :meth:`judge` returned."""
-        if not case.is_exempt:
+        if self._has_overrides and not case.is_exempt:
             self.count_override(case.origin)
         if decision is not None and self._reporter.reports_allowed(case):
             self._reporter.allowed(case, decision)

@@ -11,7 +11,7 @@ from scrapy.responsetypes import responsetypes
 from scrapy_rep.base import meta, stats
 from scrapy_rep.base.browsers import is_for_browser
 from scrapy_rep.base.settings import RepSettings
-from scrapy_rep.crawl.decisions import BACK_OFF, Case, DecisionReporter
+from scrapy_rep.crawl.decisions import BACK_OFF, ROBOTS_TXT, DecisionReporter
 from scrapy_rep.crawl.fetching.middleware import FetchMiddleware
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.frontier.backlog import is_of_http
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from scrapy_rep.crawl.decisions import Case
     from scrapy_rep.protocol.robotstxt.pace import Pace
 
 
@@ -78,10 +79,10 @@ class RobotsTxtMiddleware:
         case = self._judge.case(request)
         if case.is_exempt:
             request.meta.setdefault(meta.EXEMPT_ORIGIN, str(case.origin))
-        if self._judge.lacks_robotstxt(case) or not self._frontier.has_turn(request):
+        if not self._judge.look_up(case) or not self._frontier.has_turn(request):
             return self._wait(case)
         decision, pace = self._judge.judge(case)
-        if case.is_for_robotstxt and (copy := self._copy(case)) is not None:
+        if decision is ROBOTS_TXT and (copy := self._copy(case)) is not None:
             return copy
         if pace is not None and pace.delay:
             assert case.origin is not None
@@ -96,29 +97,23 @@ class RobotsTxtMiddleware:
         is_patient = self._frontier.is_patient(request)
         try:
             while True:
-                if self._judge.lacks_robotstxt(case):
-                    case = await self._known(case, is_patient=is_patient)
+                if not self._judge.look_up(case):
+                    assert case.origin is not None
+                    self._frontier.warn_of_waiting(request)
+                    case.known = await self._hosts.known(
+                        case.origin, request, is_patient=is_patient
+                    )
                 decision, pace = self._judge.judge(case)
-                if case.is_for_robotstxt and (copy := self._copy(case)) is not None:
+                if decision is ROBOTS_TXT and (copy := self._copy(case)) is not None:
                     return copy
+                # If it waits, what decides may have changed meanwhile.
                 if not await self._take_turn(case, pace):
                     break
-                # It has waited: what decides may have changed meanwhile.
-                case = self._judge.case(request)
         except BackingOff as error:
-            case = Case(request, case.origin, why=str(error))
+            case.known, case.override, case.why = None, None, str(error)
             self._judge.refuse(case, BACK_OFF)
         self._judge.allow(case, decision)
         return None
-
-    async def _known(self, case: Case, *, is_patient: bool) -> Case:
-        """Return *case* with the robots.txt that decides about it, once that is known."""
-        assert case.origin is not None
-        self._frontier.warn_of_waiting(case.request)
-        known = await self._hosts.known(
-            case.origin, case.request, is_patient=is_patient
-        )
-        return case._replace(known=known)
 
     async def _take_turn(self, case: Case, pace: Pace | None) -> bool:
         """Wait until the request of *case* may be sent. Return whether it has waited. Raises

@@ -124,7 +124,7 @@ class BackQueue(Ticket):
         self.requests = requests
 
     def __len__(self) -> int:
-        return len(self.requests)
+        return self.requests.count
 
     def peek(self) -> Request | None:
         """Return the best request; None if the queue class cannot peek."""

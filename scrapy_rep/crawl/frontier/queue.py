@@ -156,7 +156,7 @@ class HostQueue(Backlog):
             finally:
                 # There is no request, or an error, if it cannot be read.
                 frontier.popped(found, request)
-                if found:
+                if found.requests.count:
                     frontier.add(found)
                 else:
                     self._drop(found)
@@ -212,14 +212,14 @@ class HostQueue(Backlog):
     # Back queues.
 
     def _take(self, queue: BackQueue) -> Request | None:
-        before = len(queue)
+        before = queue.requests.count
         try:
             return queue.requests.pop()
         except JobError as error:
             self._stop(error)
             return None
         finally:
-            self._count -= before - len(queue)
+            self._count -= before - queue.requests.count
 
     def _requests(self, key: HostKey, saved: int = 0) -> MemoryRequests | FileRequests:
         if self._file is not None:

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 _rank_of = itemgetter(0)
 
+_IN_MEMORY = {squeues.FifoMemoryQueue, squeues.LifoMemoryQueue}
+
+# Shared by all that have none, and never changed.
+_NO_LEVELS: list[tuple[int, Any]] = []
+
 
 class QueueClasses:
     """The classes of Scrapy's queues, for start requests and for others. Of those for a disk, only
@@ -47,6 +52,9 @@ class QueueClasses:
         self.of_start = of_start
         # Of even ranks, and of odd ones.
         self._classes = of_start or usual, usual
+        self.are_scrapys = _IN_MEMORY.issuperset(self._classes)
+        """Whether they are Scrapy's own, in memory."""
+
         self._are_last_first = tuple(not _is_fifo(each) for each in self._classes)
 
     def rank(self, request: Request) -> int:
@@ -74,25 +82,35 @@ def _is_fifo(kind: type) -> bool:
 
 class MemoryRequests:
     """Works as Scrapy's ScrapyPriorityQueue, but in less memory, since there is one for each of
-    many hosts.
+    many hosts. The only request of a host needs no queue.
     """
 
-    __slots__ = ("_kinds", "_levels")
+    __slots__ = ("_kinds", "_levels", "_only", "count")
 
     def __init__(self, kinds: QueueClasses) -> None:
         self._kinds = kinds
-        # The best rank is the last one.
-        self._levels: list[tuple[int, QueueProtocol]] = []
+        self._only: tuple[int, Request] | None = None
+        """A request that is in no queue, and its rank."""
 
-    def __len__(self) -> int:
-        levels = self._levels
-        if len(levels) == 1:
-            return len(levels[0][1])
-        return sum(len(queue) for _, queue in levels)
+        self._levels: list[tuple[int, QueueProtocol]] = _NO_LEVELS
+        """The queues by rank. The best rank is the last one."""
+
+        self.count = 0
+        """The number of requests."""
 
     def push(self, request: Request) -> None:
         """Add *request*."""
         rank = self._kinds.rank(request)
+        if not self.count and self._kinds.are_scrapys:
+            self._only = rank, request
+        else:
+            if self._only is not None:
+                self._push(*self._only)
+                self._only = None
+            self._push(rank, request)
+        self.count += 1
+
+    def _push(self, rank: int, request: Request) -> None:
         levels = self._levels
         index = bisect_left(levels, rank, key=_rank_of)
         if index < len(levels) and levels[index][0] == rank:
@@ -107,24 +125,36 @@ class MemoryRequests:
 
     def pop(self) -> Request | None:
         """Remove and return the best request; None if there is none."""
+        if self._only is not None:
+            _, request = self._only
+            self._only, self.count = None, 0
+            return request
         levels = self._levels
         while levels:
             queue = levels[-1][1]
-            before = len(queue)
-            request = queue.pop()
-            # A queue class of the project that cannot read a request must not be tried for ever.
-            is_stuck = request is None and len(queue) == before
-            if is_stuck or not len(queue):
+            before = after = len(queue)
+            try:
+                found: Request | None = queue.pop()
+            finally:
+                after = len(queue)
+                self.count -= before - after
+            if found is None and after == before:
+                # A queue class of the project that cannot read a request must not be tried for ever.
+                self.count -= after
+                after = 0
+            if not after:
                 levels.pop()
                 queue.close()
-            if request is not None:
-                return request
+            if found is not None:
+                return found
         return None
 
     def peek(self) -> Request | None:
         """Return the request that :meth:`pop` would return. Raises NotImplementedError if the
         queue class cannot peek.
         """
+        if self._only is not None:
+            return self._only[1]
         if not self._levels:
             return None
         queue: Any = self._levels[-1][1]
@@ -153,6 +183,11 @@ class FileRequests(HostEntries):
     ) -> None:
         super().__init__(file, host, saved)
         self._kinds = kinds
+
+    @property
+    def count(self) -> int:
+        """The number of requests."""
+        return len(self)
 
     def push(self, request: Request) -> None:
         """Add *request*. Raises ValueError if it cannot be pickled, as Scrapy's queues do: then

@@ -49,21 +49,27 @@ def test_which_name_counts(
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"USER_AGENT": "MJ12bot/1.4"}, ("MJ12bot", "RFC 9309")),
+        ({"USER_AGENT": "MJ12bot/1.4 (https://a.example)"}, ("MJ12bot", "RFC 9309")),
         (
             {"ROBOTSTXT_PARSER": "scrapy.robotstxt.PythonRobotParser"},
             ("ROBOTSTXT_PARSER", "scrapy.robotstxt.PythonRobotParser"),
         ),
         ({"ROBOTSTXT_PARSER": "scrapy_rep.RobotParser"}, ()),
+        ({"USER_AGENT": "a/1.0"}, ("'a/1.0' has neither a URL nor an address",)),
+        (HEADER, ("'headerbot/1.0' has neither",)),
+        ({"USER_AGENT": "Scrapy/2.19 (+https://scrapy.org)"}, ("neither a URL",)),
+        ({"USER_AGENT": "a/1.0 (me@example.com)"}, ()),
     ],
 )
 def test_what_is_odd_is_said(
     settings: dict[str, str], named: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     """One warning says that RFC 9309 allows no digits in the name of a user agent, another that
-    ROBOTSTXT_PARSER has no effect, unless it is this package's parser.
+    ROBOTSTXT_PARSER has no effect, unless it is this package's parser; one line that a User-Agent
+    says nobody whom a site could ask.
     """
-    crawler = fake_crawler({"USER_AGENT": "a", **settings})
+    caplog.set_level("INFO", "scrapy_rep")
+    crawler = fake_crawler({"USER_AGENT": "a (+https://a.example)", **settings})
     identity = Identity.of(crawler)
     crawler.signals.send_catch_log(signals.spider_opened, spider=crawler.spider)
     assert identity.tokens(None)

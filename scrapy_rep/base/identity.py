@@ -71,9 +71,17 @@ class Identity:
 
     def _spider_opened(self) -> None:
         """Warn about a User-Agent without a product token, product tokens that RFC 9309 does
-        not allow, unknown settings, and a parser that is not used.
+        not allow, unknown settings, and a parser that is not used. Say that a User-Agent names no
+        contact.
         """
         agents = self.tokens(None)
+        header = default_header(self._crawler.settings, self._crawler.spider)
+        if agents and not _has_contact(header):
+            self._logger.info(
+                "The User-Agent %(header)r has neither a URL nor an address, so that a site has nobody "
+                "to ask before it blocks the crawler. Usual is 'mybot/1.0 (+https://example.com/mybot)'.",
+                header=header,
+            )
         unusual = [agent for agent in agents if not is_rfc_token(agent)]
         if unusual:
             self._logger.warning(
@@ -122,6 +130,11 @@ def default_header(
             header = value
             break
     return _text(header)
+
+
+def _has_contact(header: str) -> bool:
+    """Whether *header* has a URL or an address. Scrapy's own, the default, is not that of a crawler."""
+    return ("://" in header or "@" in header) and "://scrapy.org" not in header
 
 
 def tokens_of(header: str, settings: BaseSettings) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.rules import Decision, Reason, Rule
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
     from scrapy_rep.tools.findings import Finding
+    from scrapy_rep.tools.linter import lint
 
 __all__ = [
     "CLASSIC",
@@ -38,6 +39,7 @@ __all__ = [
     "Rule",
     "UsagePreferences",
     "back_off",
+    "lint",
     "product_tokens",
 ]
 
@@ -61,6 +63,7 @@ _MODULES = {
     "Rule": "protocol.robotstxt.rules",
     "UsagePreferences": "protocol.usage.preferences",
     "back_off": "crawl.frontier.backoff",
+    "lint": "tools.linter",
     "product_tokens": "protocol.agents",
 }
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy_rep.tools.crawlers import CHECKED, CRAWLERS
-from scrapy_rep.tools.linter import TABLE
+from scrapy_rep.tools.findings import KINDS
+from scrapy_rep.tools.linter import explain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,15 +35,15 @@ def page(name: str) -> str:
 
 
 def _codes() -> Iterator[str]:
-    for row in sorted(TABLE, key=lambda row: row.code):
-        found = row.explain()
-        yield f"### `{row.code}`\n\n"
-        example = row.example.decode("utf-8", "backslashreplace")
+    for code, kind in KINDS.items():
+        found = explain(code)
+        yield f"### `{code}`\n\n"
+        example = kind.example.decode("utf-8", "backslashreplace")
         if example:
             example = example.encode("ascii", "backslashreplace").decode()
             yield f"```text\n{example}\n```\n\n"
         place = f", line {found.line}" if found.line else ""
-        yield f"*{row.severity}*{place}: {_escaped(found.message)}.\n\n"
+        yield f"*{kind.severity}*{place}: {_escaped(found.message)}.\n\n"
 
 
 def _crawlers() -> Iterator[str]:

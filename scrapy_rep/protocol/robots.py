@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.robotstxt.pace import RequestRate
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
-    from scrapy_rep.tools.findings import Finding
 
 
 _MAX_FOLLOWED = 32
@@ -253,12 +252,6 @@ class RobotsTxt:
             stated = sites.purpose_statements(token, self.decide(url, token))
             found |= UsagePreferences(stated)
         return found
-
-    def lint(self) -> tuple[Finding, ...]:
-        """Return the findings about this file, in the order of lines; computed at each call."""
-        from scrapy_rep.tools.linter import lint  # noqa: PLC0415
-
-        return () if self._blanket else lint(self.body, self.dialect, self._url)
 
     def _is_robotstxt(self, target: str) -> bool:
         return self.dialect.robotstxt_allowed and target == "/robots.txt"

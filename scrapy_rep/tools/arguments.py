@@ -71,9 +71,9 @@ SUBCOMMANDS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
             _DIALECT, _JSON,
             _value(
                 "--severity", "LEVEL",
-                "show only findings of this severity and graver ones: error, warning or note "
+                "show only findings of this severity and graver ones: error or warning "
                 "(default: %(default)s)",
-                choices=("error", "warning", "note"), default="note",
+                choices=("error", "warning"), default="warning",
             ),
             _list("--ignore", "CODE", "leave out these findings; several codes are separated by commas"),
             _list("--explain", "CODE", "show an example of this code, and what is wrong in it"),

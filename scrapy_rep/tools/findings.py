@@ -1,36 +1,13 @@
-"""What the linter reads and reports: a file, parsed once, and findings."""
+"""What the linter can find in a robots.txt: each kind of finding, with its words and an example."""
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from scrapy_rep.protocol.grammar import PACE_FIELDS, RULES, SITEMAP, USER_AGENT
-from scrapy_rep.protocol.robotstxt.groups import groups_of
-from scrapy_rep.protocol.robotstxt.lines import decoded_text, read_line
+Severity = Literal["error", "warning"]
 
-if TYPE_CHECKING:
-    from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.protocol.robotstxt.lines import Line
-
-Severity = Literal["error", "warning", "note"]
-
-SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
-"""The severities, the gravest first."""
-
-MAX_OF_A_CODE = 100
-"""The number of findings of one code that are listed. One more says how many were left out."""
-MAX_TEXT = 200
-"""The number of characters of a line that a finding shows."""
-_MAX_QUOTED = 60
-
-KNOWN_FIELDS = frozenset({USER_AGENT, *RULES, SITEMAP, *PACE_FIELDS})
-
-# The beginning of an HTML page.
-_PAGE = re.compile(
-    rb"\s*(?:<!--|<(?:!doctype|html|head|body|title|meta|script|\?xml)[\s>])",
-    re.IGNORECASE,
-).match
+SEVERITIES: tuple[Severity, ...] = ("error", "warning")
+"""The severities, the graver one first."""
 
 
 class Finding(NamedTuple):
@@ -40,7 +17,7 @@ class Finding(NamedTuple):
     """The number of the line, from 1; 0 for the file as a whole."""
 
     code: str
-    """One of :data:`~scrapy_rep.tools.linter.CODES`."""
+    """One of :data:`KINDS`."""
 
     severity: Severity
 
@@ -51,80 +28,125 @@ class Finding(NamedTuple):
     """The line as written, or its beginning; bytes that are not UTF-8 are U+FFFD."""
 
 
-class Written(NamedTuple):
-    """A line that is not empty."""
+class Kind(NamedTuple):
+    """A kind of finding. Facts of a file fill the ``{}`` of the words and the remedy."""
 
-    number: int
-    """From 1."""
+    severity: Severity
+    """*error*: the line has no effect, or not the effect that it seems to have; *warning*: some
+    crawlers read it differently, or it is seldom meant."""
 
-    raw: bytes
-    """The line as written."""
+    words: str
+    remedy: str
 
-    field: str
-    """The field, as crawlers read it; empty if they read none."""
+    example: bytes
+    """The lines of a file that has the finding in some dialect; empty if they are too long."""
 
-    value: bytes
-
-    @property
-    def content(self) -> bytes:
-        """The line without its comment."""
-        return self.raw.partition(b"#")[0]
+    def message(self, *facts: object) -> str:
+        return f"{self.words}: {self.remedy}".format(*facts)
 
 
-class File:
-    """A robots.txt, as the crawlers of one dialect read it, parsed once."""
-
-    def __init__(self, body: bytes, dialect: Dialect, url: str | None) -> None:
-        self.body = body
-        self.dialect = dialect
-
-        self.url = url
-        """The URL that it was fetched from, or None for a local file."""
-
-        self._texts = decoded_text(body, dialect).split(b"\n")
-        self.last_line = len(self._texts)
-
-        self.page_line = 0
-        """The line on which an HTML page begins; 0 if the file is none. Of a page, only the
-        lines with known fields are checked."""
-
-        first = next((n for n, raw in enumerate(self._texts) if raw.strip()), 0)
-        if _PAGE(self._texts[first]):
-            self.page_line = first + 1
-
-        self.lines: list[Written] = []
-        self.read: list[Line] = []
-        """The lines that crawlers read."""
-
-        for number, raw in enumerate(self._texts, 1):
-            line = read_line(number, raw, dialect)
-            if line:
-                self.read.append(line)
-            field, value = line[1:] if line else ("", b"")
-            if raw and (field in KNOWN_FIELDS or not self.page_line):
-                self.lines.append(Written(number, raw, field, value))
-
-        self.groups = groups_of(self.read, dialect)
-
-        self.meant: dict[str, str | None] = {}
-        """The fields that misspelt ones stand for, as far as known."""
-
-    def lines_of(self, *fields: str) -> list[Written]:
-        """Return the lines with one of *fields*, in file order."""
-        return [line for line in self.lines if line.field in fields]
-
-    def text(self, line: int) -> str:
-        """Return the beginning of a line as written; nothing for line 0."""
-        return shown(self._texts[line - 1], MAX_TEXT) if line else ""
-
-
-def shown(octets: bytes, at_most: int) -> str:
-    """Return at most so many characters of the beginning of a text."""
-    # No character takes more than four octets.
-    return octets[: 4 * at_most].decode("utf-8", "replace")[:at_most]
-
-
-def quoted(octets: bytes) -> str:
-    """Return text of the file as a Python string literal, cut to 60 characters."""
-    text = shown(octets, _MAX_QUOTED + 1)
-    return repr(text if len(text) <= _MAX_QUOTED else text[: _MAX_QUOTED - 3] + "...")
+KINDS = {
+    "absolute-url": Kind(
+        "error",
+        "crawlers compare the pattern with paths, so they take the host for a part of the path",
+        "write {}",
+        b"User-agent: *\nDisallow: https://example.com/a",
+    ),
+    "agent-cut": Kind(
+        "warning",
+        "most crawlers read only {} of this name",
+        "write {}",
+        b"User-agent: Some Bot\nDisallow: /a",
+    ),
+    "bad-sitemap": Kind(
+        "warning",
+        "crawlers can't reach this sitemap, because {}",
+        "write {}",
+        b"Sitemap: /sitemap.xml",
+    ),
+    "bad-value": Kind(
+        "error",
+        "crawlers can't read {}, and ignore it",
+        "write {}",
+        b"User-agent: *\nCrawl-delay: soon",
+    ),
+    "cut-off": Kind(
+        "warning",
+        "the crawlers of this group do not follow the rules for *, and the group {}",
+        "repeat those rules here, or write an empty Disallow if everything is allowed",
+        b"User-agent: *\nDisallow: /admin/\n\nUser-agent: mybot\nCrawl-delay: 5",
+    ),
+    "encoding": Kind(
+        "warning",
+        "many crawlers misread {}",
+        "save the file as UTF-8, without a byte order mark and null bytes",
+        b"User-agent: *\nDisallow: /caf\xe9",
+    ),
+    "everything-forbidden": Kind(
+        "warning",
+        "no crawler may fetch any page",
+        "delete this line, if the site is to be found",
+        b"User-agent: *\nDisallow: /",
+    ),
+    "fragment": Kind(
+        "error",
+        "the # begins a comment, so crawlers read only {}",
+        "write %23 for a # in a path; crawlers never send the fragment of a URL",
+        b"User-agent: *\nDisallow: /#/a",
+    ),
+    "html": Kind(
+        "error",
+        "this is an HTML page, not a robots.txt",
+        "send the rules as text/plain, or answer 404 if there are none",
+        b"<html>",
+    ),
+    "ignored-field": Kind(
+        "warning",
+        "{} {}",
+        "{}",
+        b"User-agent: *\nNoindex: /a",
+    ),
+    "misspelt-field": Kind(
+        "error",
+        "most crawlers ignore the field {}",
+        "write {}",
+        b"User-agent: *\nDisalow: /a",
+    ),
+    "missing-slash": Kind(
+        "error",
+        "Google ignores a rule whose pattern has no leading /",
+        "write {}",
+        b"User-agent: *\nDisallow: private/",
+    ),
+    "names-nobody": Kind(
+        "warning",
+        "no known crawler has the name {}",
+        "write {}",
+        b"User-agent: Google bot\nDisallow: /a",
+    ),
+    "never-wins": Kind(
+        "warning",
+        "this rule never decides: line {} {} the same URLs",
+        "{}",
+        b"User-agent: *\nAllow: /\nDisallow: /*",
+    ),
+    "outside-group": Kind(
+        "error",
+        "crawlers ignore this line, because {}",
+        "{}",
+        b"Disallow: /a",
+    ),
+    "too-large": Kind(
+        "error",
+        "{} has {} bytes, and {} only the first {}",
+        "put important rules first, and replace long lists by shorter patterns",
+        b"",
+    ),
+    "white-space": Kind(
+        "warning",
+        "the white space counts as a part of the pattern, so it matches hardly any URL",
+        "write one path on each line, and %20 for a space",
+        b"User-agent: *\nDisallow: /a b",
+    ),
+}
+"""Everything that has a finding, by its code."""

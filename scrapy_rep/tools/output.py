@@ -20,13 +20,13 @@ from scrapy_rep.protocol.display import visible
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from scrapy.settings import Settings
 
 CLEAN, FOUND, WRONG_USAGE, UNKNOWN = 0, 1, 2, 3
-"""0: allowed, or nothing found. 1: denied, or something found. 2: wrong usage or input. 3: nothing
-answers, so that nothing is known."""
+"""The exit status of every command. 0: allowed, or nothing found. 1: denied, or something found.
+2: wrong usage or input. 3: not known, because of no answer, or an error of the server (5xx)."""
 
 # The status that shells give a process that a signal ended.
 _INTERRUPTED, _BROKEN_PIPE = 128 + 2, 128 + 13
@@ -55,6 +55,13 @@ _SHOWN_OF_LIST = 5
 
 Row: TypeAlias = "str | tuple[str, Rows]"
 Rows: TypeAlias = "Sequence[Row]"
+
+
+def worst(statuses: Collection[int]) -> int:
+    """Return the status of a command that has several results."""
+    return next(
+        (each for each in (WRONG_USAGE, FOUND, UNKNOWN) if each in statuses), CLEAN
+    )
 
 
 class _Empty(Exception):

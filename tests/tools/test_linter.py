@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from scrapy_rep.protocol.dialect import CLASSIC, DIALECTS, GOOGLE, RFC9309, Dialect
 from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.protocol.robotstxt.rules import Reason
-from scrapy_rep.tools.findings import MAX_OF_A_CODE, MAX_TEXT, Finding
-from scrapy_rep.tools.linter import CODES, ROW_OF
+from scrapy_rep.tools import linter
+from scrapy_rep.tools.findings import KINDS, Finding
+from scrapy_rep.tools.linter import MAX_OF_A_CODE, MAX_TEXT, explain
 from tests.protocol.corpus import agents_for, read_corpus, urls_for
 
-DOCS = Path(__file__).parents[2] / "docs" / "lint.md"
 ANY = "User-agent: *\n"
 AT = "https://www.example.com/robots.txt"
 LIMIT = GOOGLE.line_limit or 0
@@ -33,8 +30,7 @@ class Case(NamedTuple):
 
 
 def lint(body: str | bytes, dialect: Dialect = RFC9309) -> tuple[Finding, ...]:
-    body = body.encode() if isinstance(body, str) else body
-    return RobotsTxt.parse(body, dialect, AT).lint()
+    return linter.lint(body, dialect, AT)
 
 
 def codes(body: str | bytes, dialect: Dialect = RFC9309) -> list[str]:
@@ -48,43 +44,39 @@ def rule(pattern: str, kind: str = "Disallow") -> str:
 
 
 USAGE = [
-    Case("bad-preference", ANY + "Content-Usage: Train-AI=n", 2, "train-ai", ANY + "Content-Usage: train-ai=n"),
-    Case("bad-preference", ANY + "Content-Usage: train-ai = n", 2, "RFC 9651", ANY + "Content-Usage: train-ai=n"),
-    Case("bad-preference", ANY + "Content-Signal: ai-train:no", 2, "yes or no", ANY + "Content-Signal: ai-train=no"),
-    Case("contradicting-preferences", ANY + "Content-Usage: /a train-ai=n\nContent-Signal: /%61 ai-train=yes", 3, "line 2", ANY + "Content-Usage: /a train-ai=n\nContent-Signal: /b ai-train=yes"),
-    Case("contradicting-preferences", ANY + "Content-Usage: search=y\nContent-Usage: search=n", 3, "about search", ANY + "Content-Usage: search=y\nUser-agent: a\nContent-Usage: search=n"),
-    Case("contradicting-preferences", ANY + "Content-Usage: search=y\nContent-Usage: search=n", 3, "follow the first", ANY + "Content-Usage: search=y", CLASSIC),
-    Case("contradicting-preferences", ANY + "Content-Usage: search=y\nContent-Signal: search=no", 3, "line that forbids", ANY + "Content-Usage: search=y", CLASSIC),
-    Case("bad-preference", ANY + "Content-Usage: /a", 2, "train-ai", ANY + "Content-Usage: /a train-ai=n"),
-    Case("bad-preference", ANY + "Content-Signal:", 2, "ai-train", ANY + "Content-Signal: ai-train=no"),
-    Case("bad-preference", ANY + "Content-Usage: blog/ train-ai=n", 2, "'/blog/'", ANY + "Content-Usage: /blog/ train-ai=n"),
-    Case("bad-preference", ANY + "Content-Signal: *.pdf ai-train=no", 2, "'/*.pdf'", ANY + "Content-Signal: /*.pdf ai-train=no"),
+    Case("bad-value", ANY + "Content-Usage: Train-AI=n", 2, "train-ai", ANY + "Content-Usage: train-ai=n"),
+    Case("bad-value", ANY + "Content-Usage: train-ai = n", 2, "write train-ai=n", ANY + "Content-Usage: train-ai=n"),
+    Case("bad-value", ANY + "Content-Signal: ai-train:no", 2, "write ai-train=no", ANY + "Content-Signal: ai-train=no"),
+    Case("bad-value", ANY + "Content-Usage: /a", 2, "train-ai", ANY + "Content-Usage: /a train-ai=n"),
+    Case("bad-value", ANY + "Content-Signal:", 2, "ai-train", ANY + "Content-Signal: ai-train=no"),
+    Case("bad-value", ANY + "Content-Usage: blog/ train-ai=n", 2, "'/blog/'", ANY + "Content-Usage: /blog/ train-ai=n"),
+    Case("bad-value", ANY + "Content-Signal: *.pdf ai-train=no", 2, "'/*.pdf'", ANY + "Content-Signal: /*.pdf ai-train=no"),
     Case("outside-group", "Content-Usage: train-ai=n\n" + rule("/"), 1, "user-agent line", rule("/") + "Content-Usage: train-ai=n"),
-    Case("bad-preference", ANY + "Content-Usage: ai-train=n", 2, "the labels are train-ai", ANY + "Content-Usage: train-ai=n"),
-    Case("bad-preference", ANY + "Content-Signal: train-ai=no", 2, "the labels are ai-train", ANY + "Content-Signal: ai-train=no"),
-    Case("bad-preference", ANY + "Content-Usage: trian-ai=n", 2, "the labels are train-ai", ANY + "Content-Usage: train-ai=n"),
-    Case("bad-preference", ANY + "Content-Usage: bots=n", 2, "train-ai, ai-use, search", ANY + "Content-Usage: ai-use=n"),
-    Case("bad-preference", ANY + "Content-Usage: train-ai=yes", 2, "write train-ai=y or n", ANY + "Content-Usage: train-ai=y"),
-    Case("bad-preference", ANY + "Content-Usage: train-ai", 2, "y or n", ANY + "Content-Usage: train-ai=n"),
-    Case("bad-preference", ANY + "Content-Signal: ai-train=n", 2, "write ai-train=yes or no", ANY + "Content-Signal: ai-train=no"),
-    Case("bad-preference", ANY + "Content-Signal: use=all", 2, "use=immediate or reference or full", ANY + "Content-Signal: use=full"),
+    Case("bad-value", ANY + "Content-Usage: ai-train=n", 2, "the labels are train-ai", ANY + "Content-Usage: train-ai=n"),
+    Case("bad-value", ANY + "Content-Signal: train-ai=no", 2, "the labels are ai-train", ANY + "Content-Signal: ai-train=no"),
+    Case("bad-value", ANY + "Content-Usage: trian-ai=n", 2, "the labels are train-ai", ANY + "Content-Usage: train-ai=n"),
+    Case("bad-value", ANY + "Content-Usage: bots=n", 2, "train-ai, ai-use, search", ANY + "Content-Usage: ai-use=n"),
+    Case("bad-value", ANY + "Content-Usage: train-ai=yes", 2, "write train-ai=y or n", ANY + "Content-Usage: train-ai=y"),
+    Case("bad-value", ANY + "Content-Usage: train-ai", 2, "y or n", ANY + "Content-Usage: train-ai=n"),
+    Case("bad-value", ANY + "Content-Signal: ai-train=n", 2, "write ai-train=yes or no", ANY + "Content-Signal: ai-train=no"),
+    Case("bad-value", ANY + "Content-Signal: use=all", 2, "use=immediate or reference or full", ANY + "Content-Signal: use=full"),
     Case("misspelt-field", ANY + "Content-Signals: ai-train=no", 2, "write Content-Signal", ANY + "Content-Signal: ai-train=no"),
     Case("misspelt-field", ANY + "Content-Useage: train-ai=n", 2, "write Content-Usage", ANY + "Content-Usage: train-ai=n"),
 ]  # fmt: skip
 
 FILE = [
-    Case("byte-order-mark", b"\xef\xbb\xbf" + rule("/a").encode(), 1, "UTF-8 without it", rule("/a")),
-    Case("byte-order-mark", b"\xef\xbb" + rule("/a").encode(), 1, "save the file as UTF-8", rule("/a")),
-    Case("byte-order-mark", b"\xef" + rule("/a").encode(), 1, "save the file as UTF-8", rule("/a"), GOOGLE),
-    Case("byte-order-mark", ANY + "\ufeffDisallow: /a", 2, "save the file as UTF-8", ANY + "Disallow: /a # \ufeff"),
-    Case("not-utf-8", b"\xff\xfe" + rule("/a").encode("utf-16-le"), 0, "save the file as UTF-8", rule("/a")),
-    Case("not-utf-8", rule("/a").encode("utf-16-le"), 1, "save the file as UTF-8", rule("/a")),
-    Case("not-utf-8", rule("/a\0b"), 2, "without null bytes", rule("/ab")),
-    Case("not-utf-8", (ANY + "Disallow: /caf").encode() + b"\xe9", 2, "0xE9", rule("/café")),
-    Case("not-utf-8", ANY.encode() + b"Disallow: /\xc3", 2, "as UTF-8", ANY.encode() + b"Disallow: / # \xe9"),
+    Case("encoding", b"\xef\xbb\xbf" + rule("/a").encode(), 1, "UTF-8", rule("/a")),
+    Case("encoding", b"\xef\xbb" + rule("/a").encode(), 1, "save the file as UTF-8", rule("/a")),
+    Case("encoding", b"\xef" + rule("/a").encode(), 1, "save the file as UTF-8", rule("/a"), GOOGLE),
+    Case("encoding", ANY + "\ufeffDisallow: /a", 2, "save the file as UTF-8", ANY + "Disallow: /a # \ufeff"),
+    Case("encoding", b"\xff\xfe" + rule("/a").encode("utf-16-le"), 0, "a file in UTF-16", rule("/a")),
+    Case("encoding", rule("/a").encode("utf-16-le"), 1, "save the file as UTF-8", rule("/a")),
+    Case("encoding", rule("/a\0b"), 2, "null bytes", rule("/ab")),
+    Case("encoding", (ANY + "Disallow: /caf").encode() + b"\xe9", 2, "0xE9", rule("/café")),
+    Case("encoding", ANY.encode() + b"Disallow: /\xc3", 2, "as UTF-8", ANY.encode() + b"Disallow: / # \xe9"),
+    Case("too-large", rule("/" + "a" * LIMIT), 2, "Google reads only the first 16,663", rule("/a #" + "a" * LIMIT)),
     Case("too-large", rule("/a") + "Disallow: /b\n" * 40_000, 39_385, "important rules first", rule("/a")),
     Case("too-large", "#" + "a" * 512_000, 1, "at least 512,001 bytes", "#" + "a" * 511_999),
-    Case("line-too-long", rule("/" + "a" * LIMIT), 2, "shorten it", rule("/a #" + "a" * LIMIT)),
     Case("html", "\n <!DOCTYPE html>\n<p>Disallow: /", 2, "text/plain", rule("/<html>")),
     Case("html", "<html>", 1, "404", "# <html>"),
 ]  # fmt: skip
@@ -100,34 +92,31 @@ FIELDS = [
     Case("misspelt-field", ANY + "Dissallow: /a", 2, "write Disallow", rule("/a"), GOOGLE),
     Case("misspelt-field", ANY + "Disallow /a", 2, "write Disallow:", rule("/a"), GOOGLE),
     Case("misspelt-field", ANY + "Disallow /a", 2, "write Disallow:", rule("/a")),
-    Case("fields-in-value", "User-agent: bot Disallow: /\nAllow: /", 1, "each field on a line", "User-agent: bot # Disallow: /\nAllow: /"),
-    Case("fields-in-value", rule("/aAllow: /b"), 2, "each field on a line", rule("/wiki/allow:b")),
     Case("ignored-field", ANY + "Noindex: /a", 2, "X-Robots-Tag", rule("/noindex")),
     Case("ignored-field", rule("/a") + "Visit-time: 0600-0845", 3, "429", rule("/a")),
-    Case("ignored-field", "ACAP-crawler: *", 1, "Disallow", "#ACAP-crawler: *"),
+    Case("ignored-field", rule("/a") + "Host: www.example.com", 3, "redirect the other hosts", rule("/a")),
+    Case("misspelt-field", rule("/a") + "Clean-params: ref /a", 3, "write Clean-param", rule("/a") + "Clean-param: ref /a"),
     Case("ignored-field", rule("/a") + "Crawl-delay: 5", 3, "429", rule("/a"), GOOGLE),
 ]  # fmt: skip
 
 AGENTS = [
-    Case("misspelt-agent", "User-agent: Google bot\nDisallow: /a", 1, "Googlebot", "User-agent: Googlebot\nDisallow: /a"),
-    Case("misspelt-agent", "User-agent: Goolgebot\nDisallow: /a", 1, "Google", "User-agent: Googlebot\nDisallow: /a"),
-    Case("misspelt-agent", "User-agent: GPTbots\nDisallow: /a", 1, "GPTBot", "User-agent: gptbot\nDisallow: /a"),
-    Case("misspelt-agent", "User-agent: oai_searchbot/1.0\nDisallow: /a", 1, "OAI-SearchBot", "User-agent: OAI-SearchBot\nDisallow: /a"),
-    Case("misspelt-agent", "User-agent: CC Bot\nDisallow: /a", 1, "CCBot", "User-agent: CCBot\nDisallow: /a"),
-
-    Case("no-agent", "User-agent:\nDisallow: /", 1, "* for all", rule("/")),
-    Case("no-agent", "User-agent: *bot\nDisallow: /", 1, "product token", "User-agent: bot\nDisallow: /"),
-    Case("no-agent", "User-agent: 008\nDisallow: /", 1, "letters", "User-agent: a\nDisallow: /", GOOGLE),
+    Case("names-nobody", "User-agent: Google bot\nDisallow: /a", 1, "write Googlebot, if", "User-agent: Googlebot\nDisallow: /a"),
+    Case("names-nobody", "User-agent: GPTbots\nDisallow: /a", 1, "GPTBot", "User-agent: gptbot\nDisallow: /a"),
+    Case("names-nobody", "User-agent: oai_searchbot/1.0\nDisallow: /a", 1, "OAI-SearchBot", "User-agent: OAI-SearchBot\nDisallow: /a"),
+    Case("names-nobody", "User-agent: GPT Bot\nDisallow: /a", 1, "GPTBot", "User-agent: GPTBot\nDisallow: /a"),
+    Case("names-nobody", "User-agent:\nDisallow: /", 1, "* for all", rule("/")),
+    Case("names-nobody", "User-agent: *bot\nDisallow: /", 1, "product token", "User-agent: bot\nDisallow: /"),
     Case("agent-cut", "User-agent: Mozilla/5.0 (compatible; Foobot/2.1)\nDisallow: /", 1, "write Foobot", "User-agent: Foobot\nDisallow: /"),
-    Case("agent-cut", "User-agent: Mozilla/4.0 (compatible; MSIE 5.5; Windows)\nDisallow: /", 1, "product token", "User-agent: mozillabot\nDisallow: /"),
-    Case("agent-list", "User-agent: a, b\nDisallow: /", 1, "a user-agent line for each", "User-agent: a\nUser-agent: b\nDisallow: /"),
-    Case("agent-cut", "User-agent: bot/1.0\nDisallow: /", 1, "write 'bot'", "User-agent: bot\nDisallow: /"),
-    Case("agent-cut", "User-agent: bot*\nDisallow: /", 1, "write 'bot'", "User-agent: *\nDisallow: /"),
-    Case("agent-cut", "User-agent: my bot\nDisallow: /", 1, "product token", "User-agent: my-bot\nDisallow: /"),
-    Case("agent-cut", "User-agent: mj12bot\nDisallow: /", 1, "of letters, - and _", "User-agent: mjbot\nDisallow: /", GOOGLE),
-    Case("agent-cut", "User-agent: * bot\nDisallow: /", 1, "write only *", rule("/")),
-    Case("group-without-rules", "User-agent: a\n", 1, "Disallow: /", "User-agent: a\nDisallow:\n"),
-    Case("group-without-rules", rule("/a") + "User-agent: b\nCrawl-delay: 1", 3, "repeat those rules", rule("") + "User-agent: b\nCrawl-delay: 1"),
+    Case("agent-cut", "User-agent: Mozilla/4.0 (compatible; MSIE 5.5; Windows)\nDisallow: /", 1, "product token", "User-agent: bot/1.0\nDisallow: /"),
+    Case("agent-cut", "User-agent: my bot\nDisallow: /", 1, "product token", "User-agent: mj12bot*\nDisallow: /", GOOGLE),
+    Case("agent-cut", "User-agent: a, b\nDisallow: /", 1, "a user-agent line for each", "User-agent: a\nUser-agent: b\nDisallow: /"),
+    Case("agent-cut", "User-agent: bot Disallow: /\nAllow: /", 1, "product token", "User-agent: bot # Disallow: /\nAllow: /"),
+    Case("agent-cut", "User-agent: * Disallow: /\nAllow: /", 1, "write only *", rule("/")),
+    Case("cut-off", rule("/a") + "User-agent: b\nCrawl-delay: 1", 3, "repeat those rules", rule("/a") + "User-agent: b\nDisallow:"),
+    Case("cut-off", rule("/a") + "User-agent: b\nDisallow: /b", 3, "repeats none of them", rule("/a") + "User-agent: b\nDisallow: /a\nDisallow: /b"),
+    Case("cut-off", "User-agent: a\nUser-agent: b\nDisallow: /b\n" + rule("/a"), 2, "repeat those rules", "User-agent: b\nDisallow: /b\nUser-agent: b\nAllow: /\n" + rule("/a")),
+    Case("cut-off", rule("/") + "User-agent: b\nCrawl-delay: 1", 3, "no rules", rule("/") + "User-agent: b\nDisallow: /b"),
+
     Case("outside-group", "Disallow: /a\n" + ANY + "Allow: /", 1, "move it below", rule("/a")),
     Case("outside-group", "Disallow: /a\n", 1, "User-agent: *", rule("/a")),
     Case("outside-group", ANY + "\nDisallow: /a", 3, "delete the blank line", rule("/a"), CLASSIC),
@@ -143,51 +132,37 @@ PATTERNS = [
     Case("absolute-url", rule("/http://b.example"), 2, "write '/'", rule("/http/b.example")),
     Case("absolute-url", rule("/WWW.example.org/a"), 2, "write '/a'", rule("/a")),
     Case("absolute-url", rule("/Example.com/a"), 2, "write '/a'", rule("/a")),
-    Case("fragment-in-pattern", rule("/#/a"), 2, "%23", rule("/%23/a")),
-    Case("white-space-in-pattern", rule("/a b"), 2, "%20", rule("/a%20b ")),
-    Case("bad-percent", rule("/100%"), 2, "%25", rule("/100%25")),
+    Case("fragment", rule("/#/a"), 2, "%23", rule("/%23/a")),
+    Case("white-space", rule("/a b"), 2, "%20", rule("/a%20b ")),
+    Case("white-space", rule("/aAllow: /b"), 2, "one path on each line", rule("/aAllow:/b")),
 ]  # fmt: skip
 
 RULES = [
-    Case("everything-forbidden", rule("/"), 2, "everyone", rule("/a")),
-    Case("everything-forbidden", "User-agent: a\nDisallow: /*\n\n" + rule("/"), 5, "any page", "User-agent: a\nDisallow: /b\n\n" + rule("/a")),
+    Case("never-wins", rule("/a") + "Allow: /a", 2, "line 3 allows the same URLs", rule("/a", "Allow")),
+    Case("never-wins", rule("/a", "Allow") + "Disallow: /a", 3, "line 2 allows", rule("/a", "Allow")),
+    Case("never-wins", rule("/a") + "Allow: /a", 3, "move this line above", rule("/a", "Allow"), CLASSIC),
+    Case("never-wins", rule("/a") + "Allow: /a/b", 3, "move this line above", rule("/a/b", "Allow") + "Disallow: /a", CLASSIC),
+    Case("never-wins", rule("/a") + "\n" + rule("/a", "Allow"), 2, "line 5", rule("/a", "Allow")),
+    Case("never-wins", rule("/", "Allow") + "Disallow: /*", 2, "line 3 forbids the same URLs", rule("/", "Allow") + "Disallow: /a"),
+    Case("never-wins", rule("/live*", "Disallow") + "Allow: /live", 3, "write a longer pattern", rule("/live*", "Disallow") + "Allow: /live/"),
+    Case("never-wins", rule("/*.pdf") + "Allow: /**.pdf", 2, "line 3", rule("/*.pdf") + "Allow: /a*.pdf"),
+    Case("everything-forbidden", rule("/"), 2, "no crawler", rule("/a")),
+    Case("everything-forbidden", "User-agent: a\nDisallow: /*\n\n" + rule("/"), 5, "any page", "User-agent: a\nDisallow: /a\n\n" + rule("/a")),
     Case("everything-forbidden", rule("/a") + ANY + "Disallow: /", 4, "any page", rule("/a")),
     Case("everything-forbidden", rule("/"), 2, "any page", ANY + "Disallow: /a", CLASSIC),
 
-    Case("shadowed-rule", rule("/a") + "Allow: /a", 2, "line 3", rule("/a", "Allow")),
-    Case("shadowed-rule", rule("/a", "Allow") + "Disallow: /a", 3, "allows the URL", rule("/a", "Allow")),
-    Case("shadowed-rule", rule("/a") + "Allow: /a", 3, "forbids the URL", rule("/a"), CLASSIC),
-    Case("shadowed-rule", rule("/a") + "\n" + rule("/a", "Allow"), 2, "line 5", rule("/a", "Allow")),
 ]  # fmt: skip
 
 RECORDS = [
-    Case("relative-sitemap", "Sitemap: /s.xml", 1, "https://www.example.com/s.xml", "Sitemap: ftp://a.example/s"),
+    Case("bad-sitemap", "Sitemap: /s.xml", 1, "https://www.example.com/s.xml", "Sitemap: ftp://a.example/s"),
+    Case("bad-sitemap", "Sitemap: http://[", 1, "https:// and the host", "Sitemap: http://[::1]/s"),
+    Case("bad-sitemap", "Sitemap: https://https://a.example/s", 1, "the public host", "Sitemap: https://a.example/s"),
+    Case("bad-sitemap", "Sitemap: http://localhost/s", 1, "no host of the Internet", "Sitemap:"),
     Case("bad-value", rule("/") + "Crawl-delay: soon", 3, "Crawl-delay: 5", rule("/") + "Crawl-delay: 5"),
     Case("bad-value", rule("/") + "Request-rate: 10", 3, "Request-rate: 1/5", rule("/") + "Request-rate: 10/1m"),
-    Case("several-delays", rule("/") + "Crawl-delay: 1\nCrawl-delay: 2", 4, "line 3", rule("/") + "Crawl-delay: 1\nCrawl-delay: 1.0"),
-    Case("several-delays", rule("/") + "Crawl-delay: 1\nUser-agent: a\nUser-agent: *\nCrawl-delay: 2\nAllow: /", 6, "the larger", rule("/") + "Crawl-delay: 1\nUser-agent: a\nCrawl-delay: 2\nAllow: /"),
-    Case("several-delays", rule("/") + "Crawl-delay: 1\nCrawl-delay: 2", 4, "the larger", rule("/") + "Crawl-delay: 2", CLASSIC),
 ]  # fmt: skip
 
-# What differs, and the dialects that the message names.
-DIFFER = [
-    Case("dialects-differ", rule("a"), 2, "google (no rule), as the dialects differ in how they read a pattern without", rule("/a")),
-    Case("dialects-differ", rule("/*.a"), 2, "classic (no rule), as the dialects differ in whether * and $", rule("/x.a")),
-    Case("dialects-differ", ANY + "Dissallow: /a", 2, "spell all fields", rule("/a")),
-    Case("dialects-differ", rule("/%61"), 2, "percent-encoding", rule("/a")),
-    Case("dialects-differ", "User-agent: a, b\nDisallow: /\n" + rule(""), 2, "commas", "User-agent: b\nDisallow: /\n" + rule("")),
-    Case("dialects-differ", rule("/a/index.html", "Allow") + "Disallow: /a/", 2, "index.html", rule("/a/i.html") + "Disallow: /a/"),
-    Case("dialects-differ", "User-agent: b2\nDisallow: /\n" + rule(""), 2, "which crawlers a user-agent line names", "User-agent: b\nDisallow: /\n" + rule("")),
-    Case("dialects-differ", rule("/a") + rule("/b"), 4, "one group for each name", rule("/a") + "Disallow: /b"),
-    Case("dialects-differ", ANY + "\nDisallow: /a", 3, "no blank line", rule("/a")),
-    Case("dialects-differ", rule("") + "Disallow: /a", 3, "empty Disallow", rule("/a") + "Allow: /"),
-    Case("dialects-differ", rule("/a") + "Allow: /ab", 3, "put longer patterns", rule("/ab", "Allow") + "Disallow: /a"),
-    Case("dialects-differ", rule("/a") + "Allow: /ab", 3, "rfc9309 (line 3)", rule("/"), CLASSIC),
-    Case("dialects-differ", rule("*.a b") + "Useragent: c\nAllow: *a*\n", 2, "as the dialects differ", rule("/a")),
-    Case("dialects-differ", rule("/a*b") + "Allow: x\nAllow: /a*bc", 2, "own group, /axb is", rule("/a")),
-]  # fmt: skip
-
-CASES = [*FILE, *FIELDS, *AGENTS, *PATTERNS, *RULES, *RECORDS, *USAGE, *DIFFER]
+CASES = [*FILE, *FIELDS, *AGENTS, *PATTERNS, *RULES, *RECORDS, *USAGE]
 
 
 @pytest.mark.parametrize(
@@ -200,14 +175,12 @@ def test_findings(case: Case) -> None:
     assert any(
         case.remedy in finding.message for finding in found if finding.line == case.line
     )
-    assert all(finding.severity == CODES[case.code] for finding in found)
+    assert all(finding.severity == KINDS[case.code].severity for finding in found)
     assert codes(case.corrected, case.dialect) == []
     assert case.code not in {f.code for f in lint(case.corrected, case.dialect)}
 
 
 NEAR = [
-    ("misspelt-agent", "User-agent: Googlebot-Image\nUser-agent: Yandex\nUser-agent: Slurp\nUser-agent: CBot\nDisallow: /a"),
-    ("misspelt-agent", "User-agent: Googlebot/2.1\nUser-agent: *\nUser-agent:\nDisallow: /a"),
     ("everything-forbidden", rule("/") + "Allow: /a"),
     ("everything-forbidden", rule("/") + "User-agent: a\nDisallow: /a"),
     ("everything-forbidden", rule("/") + "User-agent: a\nCrawl-delay: 1"),
@@ -216,11 +189,19 @@ NEAR = [
     ("missing-slash", rule("*a")),
     ("absolute-url", rule("/a?u=https://b") + "Disallow: /http/b.example\n"),
     ("absolute-url", rule("/wwwexample.org/a") + "Disallow: /example.org/a\n"),
-    ("fragment-in-pattern", rule("/a# why") + "Disallow: /b #why\nDisallow: /c#\n"),
+    ("fragment", rule("/a# why") + "Disallow: /b #why\nDisallow: /c#\n"),
     ("outside-group", "Content-Signal: ai-train=no\n" + rule("/")),
-    ("group-without-rules", rule("") + "User-agent: b\nCrawl-delay: 1"),
-    ("dialects-differ", rule("/robots.txt")),
-    ("dialects-differ", rule("/")),
+    ("ignored-field", "Clean-param: ref /a\n" + rule("/a")),
+    ("agent-cut", "User-agent: bot/1.0\nUser-agent: bot*\nUser-agent: mj12bot\nUser-agent: a.b/v2.x*\nDisallow: /a"),
+    ("names-nobody", "User-agent: Googlebot-Image\nUser-agent: Yandex\nUser-agent: Slurp\nUser-agent: CBot\nUser-agent: AmazonAdBot\nDisallow: /a"),
+    ("names-nobody", "User-agent: Googlebot/2.1\nUser-agent: *\nDisallow: /a"),
+    ("cut-off", rule("") + "User-agent: b\nCrawl-delay: 1"),
+    ("cut-off", rule("/a") + "User-agent: b\nDisallow: /\n"),
+    ("cut-off", rule("/a") + "User-agent: b\nAllow: /b\n"),
+    ("cut-off", rule("/a") + "User-agent: b\nDisallow: /a\n\nUser-agent: b\nDisallow: /b"),
+    ("never-wins", rule("/a/b", "Allow") + "Disallow: /a\nDisallow: /a/b$\nAllow: /a/b/c"),
+    ("never-wins", rule("/a*b") + "Allow: /axb\nAllow: /ax*b"),
+    ("never-wins", rule("/a") + "User-agent: b\nAllow: /a"),
 ]  # fmt: skip
 
 
@@ -230,28 +211,18 @@ def test_no_finding(code: str, body: str) -> None:
     assert code not in {finding.code for finding in lint(body)}
 
 
-@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("code", KINDS)
 def test_examples(code: str) -> None:
     """The example of each code has this finding in one of the dialects, and explains it; each has
     a case here.
     """
     assert code in {case.code for case in CASES}
-    row = ROW_OF[code]
-    found = {f.code for each in DIALECTS.values() for f in lint(row.example, each)}
-    assert (code in found) is bool(row.example)
-    explained = row.explain()
-    assert (explained.code, explained.severity) == (code, row.severity)
+    kind = KINDS[code]
+    found = {f.code for each in DIALECTS.values() for f in lint(kind.example, each)}
+    assert (code in found) is bool(kind.example)
+    explained = explain(code)
+    assert (explained.code, explained.severity) == (code, kind.severity)
     assert "{" not in explained.message
-
-
-def test_the_docs_list_the_codes() -> None:
-    """The table in the docs has the codes and severities of the package."""
-    head = "| code | severity | meaning |\n|---|---|---|\n"
-    table = DOCS.read_text().split(head)[1].split("\n\n")[0]
-    rows = [row.strip("| ").split(" | ") for row in table.split("\n")]
-    assert [row[:2] for row in rows] == [
-        [f"[`{code}`](#{code})", CODES[code]] for code in sorted(CODES)
-    ]
 
 
 GOOD = """\
@@ -276,21 +247,20 @@ Sitemap: https://www.example.com/sitemap.xml
 
 @pytest.mark.parametrize("dialect", [RFC9309, CLASSIC], ids=lambda d: d.name)
 def test_a_good_file_has_no_finding(dialect: Dialect) -> None:
-    """A correct file and a missing file have no findings."""
+    """A correct file and an empty file have no findings."""
     for end in ("\n", "\r\n", "\r"):
         assert lint(GOOD.replace("\n", end), dialect) == ()
     assert lint("", dialect) == ()
-    assert RobotsTxt.blanket(allowed=False, reason=Reason.UNREACHABLE).lint() == ()
 
 
 def test_what_a_finding_tells() -> None:
     """A finding has line, code, severity, message and text; its message is printable, and a long
     line is cut.
     """
-    (finding,) = lint("Disalow\u202e\x1b[2J: /a\n")
+    (finding,) = lint("Disalow\u202e: /a\n")
     assert finding[:3] == (1, "misspelt-field", "error")
     assert finding.message.isprintable()
-    assert finding.text == "Disalow\u202e\x1b[2J: /a"
+    assert finding.text == "Disalow\u202e: /a"
     (finding, *_) = lint(rule("é" * 100_000))
     assert finding.text == ("Disallow: " + "é" * MAX_TEXT)[:MAX_TEXT]
     assert len(finding.message) < 300
@@ -308,65 +278,59 @@ def test_findings_are_not_too_many() -> None:
     assert last.message == "400 more findings with this code from this line on"
     wrong = "Content-Usage: /{} train-ai=maybe\n"
     few = ANY + "".join(wrong.format(n) for n in range(10))
-    assert codes(few).count("bad-preference") == 10
+    assert codes(few).count("bad-value") == 10
     long = f"Content-Usage: /{'x' * 25_000} train-ai="
     rest = f"{long}n\n" * 2 + f"{long}y\n" + wrong.format(1)
-    assert not {"contradicting-preferences", "bad-preference"} & {*codes(ANY + rest)}
-    assert "bad-preference" in codes(ANY + wrong.format(1) + rest)
+    assert "bad-value" not in codes(ANY + rest)
+    assert "bad-value" in codes(ANY + wrong.format(1) + rest)
     page = "<html>\n<p>Be: so kind\n<a b c\nDisallow: a\n" + "\ufeff" * 3
     assert codes(page) == ["html", "missing-slash", "outside-group"]
-
-
-def test_a_dialect_of_ones_own() -> None:
-    """A user's own dialect is compared with those of the package."""
-    ours = replace(RFC9309, name="google", misspelt_fields=True)
-    found = lint(ANY + "Dissallow: /a", ours)
-    differing = [f.message for f in found if f.code == "dialects-differ"]
-    assert len(differing) == 2
-    assert "in google (line 2) and allowed in rfc9309 (no rule)" in differing[-1]
 
 
 @pytest.mark.parametrize(
     ("url", "found"),
     [
-        (None, {"relative-sitemap"}), ("http://[", {"absolute-url"}), ("x", {"absolute-url"}),
-        ("http://a.example/\ud800", {"absolute-url", "relative-sitemap"}),
-        ("http://\udc80/", {"absolute-url", "relative-sitemap"}),
+        (None, {"bad-sitemap"}), ("http://[", {"absolute-url"}), ("x", {"absolute-url"}),
+        ("http://a.example/\ud800", {"absolute-url", "bad-sitemap"}),
+        ("http://\udc80/", {"absolute-url", "bad-sitemap"}),
         ("\ud800", {"absolute-url"}),
     ],
 )  # fmt: skip
 def test_a_file_whose_url_is_no_url(url: str | None, found: set[str]) -> None:
     """An invalid or missing URL of the file does not stop the linter."""
     body = b"User-agent: *\nDisallow: http://b.example/x\nSitemap: /sitemap.xml\n"
-    assert {finding.code for finding in RobotsTxt.parse(body, url=url).lint()} >= found
+    assert {finding.code for finding in linter.lint(body, url=url)} >= found
 
 
 def check(body: bytes, dialect: Dialect) -> None:
     """Assert what is true of the findings of any file."""
-    found = RobotsTxt.parse(body, dialect, "https://example.com/robots.txt").lint()
+    found = lint(body, dialect)
     lines = body.count(b"\n") + body.count(b"\r") + 1
     lines += len(body.decode("utf-16", "replace").splitlines())
     for finding in found:
         assert 0 <= finding.line <= lines
-        assert finding.severity == CODES[finding.code]
+        assert finding.severity == KINDS[finding.code].severity
         assert finding.message.isprintable()
         assert 0 < len(finding.message) < 500
         assert len(finding.text) <= MAX_TEXT
         if "more findings with this code" not in finding.message:
             assert finding.message.count(": ") >= 1, "no remedy"
     assert [f.line for f in found] == sorted(f.line for f in found)
-    counts = [[f.code for f in found].count(code) for code in CODES]
+    counts = [[f.code for f in found].count(code) for code in KINDS]
     assert max(counts) <= MAX_OF_A_CODE + 1
 
 
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda d: d.name)
 def test_real_files(dialect: Dialect) -> None:
-    """On the files of real sites, a line outside of any group decides on no URL."""
+    """On the files of real sites, a line outside of any group decides on no URL, and neither does a
+    rule that never wins.
+    """
     for name, body in read_corpus()[::3]:
         check(body, dialect)
         robots = RobotsTxt.parse(body, dialect)
-        idle = {f.line for f in robots.lint() if f.code in IDLE}
+        found = lint(body, dialect)
+        idle = {f.line for f in found if f.code in {*IDLE, "never-wins"}}
         for url in urls_for(body, 40) if idle else ():
             for agents in agents_for(body):
                 assert robots.decide(url, agents).line not in idle, (name, url)

@@ -24,6 +24,7 @@ from scrapy_rep import (
     RobotsTxt,
     Rule,
     UsagePreferences,
+    lint,
     product_tokens,
 )
 
@@ -48,7 +49,7 @@ def library(body: bytes) -> None:
     assert_type(decision.agent, str | None)
     assert_type(robots.crawl_delay("mybot"), float | None)
     assert_type(robots.sitemaps, tuple[str, ...])
-    assert_type(robots.lint(), tuple[Finding, ...])
+    assert_type(lint(b"", RFC9309), tuple[Finding, ...])
     assert_type(product_tokens("mybot/1.0"), tuple[str, ...])
 
 

@@ -13,7 +13,7 @@ from scrapy_rep.protocol import request_target
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.rules import MAX_COMPARED, MAX_TARGET, Reason
-from scrapy_rep.tools.findings import MAX_OF_A_CODE
+from scrapy_rep.tools.linter import MAX_OF_A_CODE, lint
 from tests import effort
 from tests.protocol.growth import steps
 from tests.protocol.strategies import ORIGIN
@@ -102,14 +102,14 @@ def test_twice_the_file_takes_twice_the_steps(name: str, dialect: Dialect) -> No
     """The cost grows linearly with the number of lines, whatever they say."""
     bodies = [hostile(name, size) for size in (2 * KIB, 4 * KIB)]
     decide(RobotsTxt.parse(bodies[0], dialect), 2_000)  # Fills the caches.
-    RobotsTxt.parse(bodies[0]).lint()
+    lint(bodies[0])
     once, twice = (
         steps(lambda body=body: decide(RobotsTxt.parse(body, dialect), 2_000))
         for body in bodies
     )
     assert twice < 2.3 * once
     if dialect is RFC9309:
-        once, twice = (steps(RobotsTxt.parse(body).lint) for body in bodies)
+        once, twice = (steps(lambda body=body: lint(body)) for body in bodies)
         assert twice < 2.3 * once
 
 
@@ -129,7 +129,7 @@ def test_a_file_as_long_as_is_read(name: str, dialect: Dialect) -> None:
     decide(robots, 8_000, [word(number).decode() for number in (0, 4_000, 8_000)])
     assert process_time() - start < SECONDS
     if dialect is RFC9309:
-        assert len(robots.lint()) < 10 * MAX_OF_A_CODE
+        assert len(lint(robots.body, robots.dialect)) < 10 * MAX_OF_A_CODE
         assert process_time() - start < SECONDS_TO_LINT
 
 

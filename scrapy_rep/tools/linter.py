@@ -22,7 +22,7 @@ from scrapy_rep.protocol.robotstxt.groups import groups_of, sitemap_urls
 from scrapy_rep.protocol.robotstxt.lines import Line, decoded_text, read_line
 from scrapy_rep.protocol.robotstxt.rules import RuleList
 from scrapy_rep.protocol.usage.sites import expression_of
-from scrapy_rep.protocol.usage.statements import ROWS
+from scrapy_rep.protocol.usage.statements import ROWS, Signal
 from scrapy_rep.tools.crawlers import CRAWLERS
 from scrapy_rep.tools.findings import KINDS, Finding
 
@@ -302,9 +302,11 @@ _TOKEN = "the crawler's product token, of letters, - and _"  # noqa: S105
 
 # Shorter names are near to too many others.
 _MIN_NAME = 6
-_TOKEN_OF = {
+_OF_PURPOSES = {row.label: row.label for row in ROWS if row.signal is Signal.USER_AGENT}
+_TOKEN_OF = _OF_PURPOSES | {
     agent.lower(): agent for each in CRAWLERS.values() for agent in each.agents
 }
+"""The names in user-agent lines that are known: those of crawlers, and those for purposes."""
 
 
 def _agents(file: LintedFile) -> Iterator[Found]:
@@ -382,7 +384,7 @@ def _cut_off(file: LintedFile) -> Iterator[Found]:
     is_closed = not for_all.isdisjoint(file.whole)
     # A crawler follows all groups that name it, so one rule of them that shows what is meant is enough.
     others = {agent for group in file.groups if group.rules for agent in group.agents}
-    meant = {EVERYONE, ""}
+    meant = {EVERYONE, "", *_OF_PURPOSES}
     for group in file.groups:
         if is_closed or _is_meant(group, for_all, file.whole):
             meant.update(group.agents if group.rules else ())

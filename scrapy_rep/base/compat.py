@@ -114,27 +114,23 @@ def shared_component(crawler: Crawler, kind: Callable[[Crawler], _T]) -> _T:
     return found
 
 
-class StillRuns(Exception):
-    """A call on a *thread* has not returned in time. The thread goes on."""
-
-    def __init__(self, thread: Thread, seconds: float) -> None:
-        super().__init__(f"a call has not returned after {seconds:g} seconds")
-        self.thread = thread
-
-
-async def run_in_thread(
-    function: Callable[[], _T], *, at_most: float | None = None
-) -> _T:
-    """The result of *function*, called on a thread of its own.
-
-    With *at_most*, raises StillRuns after so many seconds, and the process does not wait for the
-    thread at its end.
+def loop_caller() -> Callable[..., object]:
+    """A function that other threads call, to have a function called in the event loop that runs now.
+    It raises RuntimeError once that loop has ended.
     """
-    over: Deferred[_T] = Deferred()
+    if scrapy_asyncio.is_asyncio_available():
+        return asyncio.get_running_loop().call_soon_threadsafe
+    # This imports the reactor, so it must run after Scrapy has installed one.
+    from twisted.internet import reactor
 
-    def end(result: Any) -> None:
-        if not over.called:
-            over.callback(result)
+    found: Callable[..., object] = reactor.callFromThread
+    return found
+
+
+async def run_in_thread(function: Callable[[], _T]) -> _T:
+    """The result of *function*, called on a thread of its own."""
+    over: Deferred[_T] = Deferred()
+    call_in_loop = loop_caller()
 
     def run() -> None:
         result: Any
@@ -144,26 +140,10 @@ async def run_in_thread(
             result = Failure()
         # The event loop may have ended meanwhile.
         with suppress(RuntimeError):
-            call_in_loop(end, result)
+            call_in_loop(over.callback, result)
 
-    call_in_loop: Callable[..., object]
-    if scrapy_asyncio.is_asyncio_available():
-        call_in_loop = asyncio.get_running_loop().call_soon_threadsafe
-    else:
-        # This imports the reactor, so it must run after Scrapy has installed one.
-        from twisted.internet import reactor
-
-        call_in_loop = reactor.callFromThread
-    thread = Thread(target=run, daemon=at_most is not None)
-    thread.start()
-    if at_most is None:
-        return await maybe_deferred_to_future(over)
-    late = Failure(StillRuns(thread, at_most))
-    timer = scrapy_asyncio.call_later(at_most, end, late)
-    try:
-        return await maybe_deferred_to_future(over)
-    finally:
-        timer.cancel()
+    Thread(target=run).start()
+    return await maybe_deferred_to_future(over)
 
 
 logger = get_logger(__name__)

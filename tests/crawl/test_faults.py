@@ -60,7 +60,7 @@ def test_a_store_and_a_ledger(site: Site, fault: str, tmp_path: Path) -> None:
         check_obeyed(urls([*hosts, *more], "second"), [*hosts, *more], result)
         assert [len(host.robots_hits) for host in more] == [1] * 2
         assert result.stats["rep/store/errors"] > 0
-        (line,) = result.lines("WARNING", "storeclient")
+        (line,) = result.lines("WARNING", "fetching.store")
         assert "store of robots.txt files fails" in line
         # On a full disk, a crawl goes on without its ledger: there may be room again.
         if fault not in {"a full disk", "no server"}:

@@ -18,8 +18,7 @@ from scrapy_rep.base.compat import held, is_closing
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.crawl.fetching.failures import in_words
 from scrapy_rep.crawl.fetching.memory import Memory
-from scrapy_rep.crawl.fetching.store import MEMORY, open_store
-from scrapy_rep.crawl.fetching.storeclient import StoreClient
+from scrapy_rep.crawl.fetching.store import MEMORY, StoreClient, open_store
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.protocol.access.results import (
     Access,

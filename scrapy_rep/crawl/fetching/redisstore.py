@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from contextlib import suppress
-from functools import partial
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +14,10 @@ from scrapy_rep.exceptions import StoreError, StoreNotInstalled
 from scrapy_rep.protocol.display import address_without_credentials
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Collection, Mapping
 
     from redis import Redis
+    from redis.client import Pipeline
 
 
 class RedisStore(Store):
@@ -46,22 +46,44 @@ class RedisStore(Store):
         self._failures = (RedisError, OSError, ValueError)
 
     def get(self, key: str) -> bytes | None:
-        # No more than an entry may have; an empty one is none.
-        data: bytes = self._run(self._redis.getrange, key, 0, MAX_SIZE)
-        return data or None
+        return self.get_many([key])[key]
 
     def put(self, key: str, data: bytes, until: float) -> None:
-        # By the difference, so that the clocks of server and crawler need not agree.
-        life = max(math.ceil((until - time.time()) * 1000), 1)  # The server refuses 0.
-        self._run(partial(self._redis.set, px=life), key, data)
+        self.put_many({key: (data, until)})
+
+    def get_many(self, keys: Collection[str]) -> dict[str, bytes | None]:
+        commands = self._commands()
+        for key in keys:
+            # No more than an entry may have.
+            commands.getrange(self._name(key), 0, MAX_SIZE)
+        # An empty one is none.
+        found = (data or None for data in self._execute(commands))
+        return dict(zip(keys, found, strict=True))
+
+    def put_many(self, entries: Mapping[str, tuple[bytes, float]]) -> None:
+        commands = self._commands()
+        for key, (data, until) in entries.items():
+            # By the difference, so that the clocks of server and crawler need not agree.
+            life = max(
+                math.ceil((until - time.time()) * 1000), 1
+            )  # The server refuses 0.
+            commands.set(self._name(key), data, px=life)
+        self._execute(commands)
 
     def close(self) -> None:
         with suppress(*self._failures):
             self._redis.close()
 
-    def _run(self, command: Callable[..., Any], key: str, *arguments: object) -> Any:
+    def _name(self, key: str) -> str:
+        return f"{self._prefix}:file:{key}"
+
+    def _commands(self) -> Pipeline:
+        """Commands that take one round trip together."""
+        return self._redis.pipeline(transaction=False)
+
+    def _execute(self, commands: Pipeline) -> list[Any]:
         try:
-            return command(f"{self._prefix}:file:{key}", *arguments)
+            return commands.execute()
         except self._failures as error:
             raise StoreError(self._where, error) from error
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scrapy_rep.base.sqlitefile import (
     FAILURES,
@@ -23,6 +22,7 @@ from scrapy_rep.exceptions import StoreError
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Collection, Iterator, Mapping
 
 SCHEMA = Schema(
     application_id=0x72657031,  # "rep1"
@@ -34,8 +34,8 @@ SCHEMA = Schema(
 )
 # SQLite does not read the data to find their length.
 _GET = (
-    "SELECT CASE WHEN length(data) <= ? THEN data ELSE 'too long' END"
-    " FROM entries WHERE key = ?"
+    "SELECT key, CASE WHEN length(data) <= ? THEN data ELSE 'too long' END"
+    " FROM entries WHERE key IN ({})"
 )
 
 # The first of every _SWEPT_EVERY writes removes at most 500 expired rows: more than were
@@ -58,54 +58,54 @@ class SqliteStore(Store):
         # The process may change its working directory.
         self._path = Path(path).absolute()
         self._timeout = timeout
-        self._mutex = Lock()
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
-        self._written = 0
-        self._is_closed = False
+        self._unswept = 0
 
     def get(self, key: str) -> bytes | None:
-        rows = self._execute(_GET, (MAX_SIZE, key))
-        return rows[0][0] if rows else None
+        return self.get_many([key]).get(key)
 
     def put(self, key: str, data: bytes, until: float) -> None:
-        if self._written % _SWEPT_EVERY == 0:
-            self._execute(_SWEEP, (time.time(),))
-        self._written += 1
-        self._execute("REPLACE INTO entries VALUES (?, ?, ?)", (key, until, data))
+        self.put_many({key: (data, until)})
+
+    def get_many(self, keys: Collection[str]) -> dict[str, bytes | None]:
+        sql = _GET.format(",".join("?" * len(keys)))
+        with self._used() as connection:
+            return dict(connection.execute(sql, (MAX_SIZE, *keys)))
+
+    def put_many(self, entries: Mapping[str, tuple[bytes, float]]) -> None:
+        rows = [(key, until, data) for key, (data, until) in entries.items()]
+        with self._used() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            if self._unswept <= 0:
+                connection.execute(_SWEEP, (time.time(),))
+                self._unswept = _SWEPT_EVERY
+            self._unswept -= len(rows)
+            connection.executemany("REPLACE INTO entries VALUES (?, ?, ?)", rows)
+            connection.execute("COMMIT")
 
     def close(self) -> None:
-        with self._mutex:
-            self._is_closed = True
-            self._disconnect()
+        if self._connection is not None:
+            with suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
 
-    def _execute(self, sql: str, values: tuple[Any, ...]) -> list[Any]:
-        """Execute one statement, which is a transaction of its own. Return the rows.
-
-        After a failure the connection is closed, and the next call opens a new one.
+    @contextmanager
+    def _used(self) -> Iterator[sqlite3.Connection]:
+        """The connection. After a failure it is closed, and the next call opens a new one. Raises
+        StoreError.
         """
-        # A call that waited for another one for so long does not wait for the file as well.
-        if not self._mutex.acquire(timeout=self._timeout):
-            raise StoreError(str(self._path), "another call takes too long")
         try:
-            return self._connected().execute(sql, values).fetchall()
+            yield self._connected()
         except (*FAILURES, ForeignFile, OSError, ValueError) as error:
-            self._disconnect()
+            self.close()
             raise StoreError(str(self._path), cause_of(error)) from error
-        finally:
-            self._mutex.release()
 
     def _connected(self) -> sqlite3.Connection:
-        if self._is_closed:
-            # A thread was about to call it. A connection would leave a write-ahead log.
-            raise OSError("it is closed")
         if self._connection is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = connection = sqlite3.connect(
-                self._path,
-                timeout=self._timeout,
-                isolation_level=None,
-                check_same_thread=False,
+                self._path, timeout=self._timeout, isolation_level=None
             )
             prepare_file(connection, SCHEMA)
             self._file = identity(self._path)
@@ -113,9 +113,3 @@ class SqliteStore(Store):
             # SQLite would continue to use it.
             raise OSError("it was moved or removed")
         return self._connection
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            with suppress(sqlite3.Error):
-                self._connection.close()
-            self._connection = None

@@ -1,12 +1,39 @@
-"""Stores of robots.txt files, which crawls and machines can share."""
+"""Stores of robots.txt files, which crawls and machines can share, and their client in a crawl."""
 
 from __future__ import annotations
 
+import logging
 import re
+import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
+from itertools import islice
+from math import inf
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+from scrapy import signals
+from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import Deferred
+
+from scrapy_rep.base import stats
+from scrapy_rep.base.compat import loop_caller
+from scrapy_rep.base.log import CrawlLog
+from scrapy_rep.crawl.fetching.entries import KEEP, dumps, loads
+from scrapy_rep.exceptions import SpiderClosing, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from scrapy.crawler import Crawler
+    from scrapy.utils.asyncio import CallLaterResult
+
+    from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.protocol.origins import Origin
 
 ALLOWED = (
     "memory://, sqlite:///RELATIVE/PATH, sqlite:////ABSOLUTE/PATH,"
@@ -20,13 +47,25 @@ MEMORY = 128
 
 _MB = re.compile(r"([?&])mb=([1-9][0-9]{0,8})(&|$)")
 
+# The seconds for which the client does not call a store after a failure, so that not every
+# request waits for another failure.
+_PAUSE = 3.0
+
+# The seconds for which the client waits for a call of a store. The stores of this package need
+# fewer, also where a disk or a network fails.
+_MAX_CALL = 30.0
+
+# How many keys one call of a store reads or writes.
+_MOST_AT_ONCE = 32
+
 
 class Store(ABC):
     """Keeps bytes by key for crawls that share it.
 
-    A *key* is an origin, such as ``https://example.com``. All methods may be called from several
-    threads at once, and by several processes. They raise StoreError if a disk or a network fails.
-    Then the crawl goes on without the store, and calls it again after some seconds.
+    A *key* is an origin, such as ``https://example.com``. A crawl calls all methods on one thread,
+    which is not that of its event loop; other processes may use the same data. They raise StoreError
+    if a disk or a network fails. Then the crawl goes on without the store, and calls it again after
+    some seconds.
     """
 
     @abstractmethod
@@ -42,6 +81,19 @@ class Store(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close files and connections. Never raises. No method is called after it."""
+
+    def get_many(self, keys: Collection[str]) -> Mapping[str, bytes | None]:
+        """Return the data of several *keys*. A store where one call for all of them takes less time
+        than many calls replaces this method.
+        """
+        return {key: self.get(key) for key in keys}
+
+    def put_many(self, entries: Mapping[str, tuple[bytes, float]]) -> None:
+        """Keep several *entries*: by key, the data and the time. A store may replace this method,
+        as :meth:`get_many`.
+        """
+        for key, (data, until) in entries.items():
+            self.put(key, data, until)
 
 
 def open_store(address: str | Path) -> tuple[Store | None, int]:
@@ -96,3 +148,226 @@ def _is_server(address: str) -> bool:
     # The client would silently use database 0 for anything but a number.
     database = parts.path.removeprefix("/")
     return port != 0 and (not database or database.isdecimal())
+
+
+class StoreClient:
+    """Calls a store on a thread of its own, one call after the other. What is asked for meanwhile
+    waits, and is then read, or written, in one call. While the store fails, or a call does not return,
+    the crawl continues without it.
+    """
+
+    def __init__(self, crawler: Crawler, store: Store) -> None:
+        self._crawler = crawler
+        self._logger = CrawlLog(__name__, crawler)
+        self._store = store
+        self._is_failing = False
+        self._paused_until = -inf
+        self._has_warned_of_entry = False
+        self._is_closed = False
+        self._gets: list[tuple[str, Deferred[bytes | None]]] = []
+        self._puts: dict[str, tuple[bytes, float]] = {}
+        self._calls: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
+        self._has_thread = False
+        self._is_running = False
+        """Whether a call has not returned yet."""
+
+        self._then: Callable[[Any], None] | None = None
+        """What is done with the outcome of that call; None if nobody waits for it any more."""
+
+        self._timer: CallLaterResult | None = None
+        self._was_put = False
+        self._over: Deferred[None] | None = None
+        crawler.signals.connect(self._spider_closed, signals.spider_closed)
+
+    async def get(self, origin: Origin) -> Entry | None:
+        """The entry of *origin*, if it has not expired too long ago to be of use. Raises SpiderClosing
+        if the spider has closed meanwhile.
+        """
+        data = None
+        if self._may_call():
+            found: Deferred[bytes | None] = Deferred()
+            self._gets.append((str(origin), found))
+            self._go_on()
+            data = await maybe_deferred_to_future(found)
+        if self._is_closed:
+            why = f"The spider closes, so {origin.robotstxt_url} is not fetched"
+            raise SpiderClosing(why)
+        return None if data is None else self._read(origin, data)
+
+    def put(self, origin: Origin, entry: Entry) -> None:
+        """Store *entry*. Nobody waits for that."""
+        if not self._may_call():
+            return
+        # An entry that is too long is not stored. Each worker fetches this file for itself.
+        with suppress(ValueError):
+            self._puts[str(origin)] = dumps(entry), entry.expires + KEEP
+            self._go_on()
+
+    def _read(self, origin: Origin, data: bytes) -> Entry | None:
+        try:
+            entry = loads(data, origin)
+        except ValueError as error:
+            self._warn_of_entry(origin, error)
+            return None
+        return entry if time.time() < entry.expires + KEEP else None
+
+    # Calls.
+
+    def _may_call(self) -> bool:
+        is_stuck = self._is_running and self._then is None
+        if self._is_closed or is_stuck or time.monotonic() < self._paused_until:
+            return False
+        if self._is_failing:
+            # This call tests whether the store works again. Others do not wait for it.
+            self._paused_until = time.monotonic() + _PAUSE
+        return True
+
+    def _go_on(self) -> None:
+        """Read or write what waits, in turn, if no call is under way."""
+        if self._is_running:
+            return
+        if self._gets and (self._was_put or not self._puts):
+            gets = self._gets[:_MOST_AT_ONCE]
+            del self._gets[:_MOST_AT_ONCE]
+            self._was_put = False
+            self._call(
+                lambda: self._values([key for key, _ in gets]),
+                lambda outcome: self._got(gets, outcome),
+            )
+        elif self._puts:
+            puts = {
+                key: self._puts.pop(key) for key in [*islice(self._puts, _MOST_AT_ONCE)]
+            }
+            self._was_put = True
+            self._call(lambda: self._store.put_many(puts), self._has_put)
+
+    def _values(self, keys: list[str]) -> list[bytes | None]:
+        found = self._store.get_many(keys)
+        return [found.get(key) for key in keys]
+
+    def _got(
+        self, gets: list[tuple[str, Deferred[bytes | None]]], outcome: Any
+    ) -> None:
+        is_error = isinstance(outcome, BaseException)
+        if is_error:
+            self._failed(outcome)
+        else:
+            self._paused_until = -inf
+        for number, (_, waiter) in enumerate(gets):
+            if not waiter.called:  # It was cancelled.
+                waiter.callback(None if is_error else outcome[number])
+
+    def _has_put(self, outcome: Any) -> None:
+        if isinstance(outcome, BaseException):
+            self._failed(outcome)
+            return
+        self._paused_until = -inf
+        # A store that is locked can be read, but not written, so only this shows that it works.
+        if self._is_failing:
+            self._is_failing = False
+            self._logger.info(
+                "The store of robots.txt files works again, and the crawl uses it again"
+            )
+
+    # The thread.
+
+    def _call(self, function: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        """Call *function* on the thread, and then *then*, in the event loop, with what it has returned
+        or raised; or with an error, if it does not return in time.
+        """
+        if not self._has_thread:
+            self._has_thread = True
+            # A daemon: at its end, the process does not wait for a call that never returns.
+            Thread(target=self._work, args=(loop_caller(),), daemon=True).start()
+        self._timer = call_later(_MAX_CALL, self._late)
+        self._is_running, self._then = True, then
+        self._calls.put(function)
+
+    def _work(self, call_in_loop: Callable[..., object]) -> None:
+        while (function := self._calls.get()) is not None:
+            outcome: Any
+            try:
+                outcome = function()
+            except BaseException as error:  # noqa: BLE001  a store of one's own may raise anything
+                outcome = error
+            # The event loop may have ended meanwhile.
+            with suppress(RuntimeError):
+                call_in_loop(self._returned, outcome)
+
+    def _returned(self, outcome: Any) -> None:
+        self._is_running = False
+        if self._timer is not None:
+            self._timer.cancel()
+        self._end(outcome)
+
+    def _late(self) -> None:
+        why = f"a call has not returned after {_MAX_CALL:g} seconds"
+        self._end(StoreError(type(self._store).__name__, why))
+
+    def _end(self, outcome: Any) -> None:
+        then, self._then = self._then, None
+        if then is not None:
+            then(outcome)
+        self._go_on()
+        if self._over is not None and not self._is_used:
+            over, self._over = self._over, None
+            over.callback(None)
+
+    # The end.
+
+    @property
+    def _is_used(self) -> bool:
+        """Whether somebody waits for a call, or for what is to be written."""
+        return self._then is not None or bool(self._puts)
+
+    async def _until_idle(self) -> None:
+        while self._is_used:
+            self._over = Deferred()
+            await maybe_deferred_to_future(self._over)
+
+    async def _spider_closed(self) -> None:
+        """Close the store, when what is being written is written. Meanwhile, other fetches may end."""
+        await self._until_idle()
+        self._is_closed = True
+        is_stuck = self._is_running
+        self._call(self._store.close, lambda _: None)
+        self._calls.put(None)
+        if not is_stuck:
+            await self._until_idle()
+
+    # Faults.
+
+    def _failed(self, error: BaseException) -> None:
+        self._crawler.stats.inc_value(stats.STORE_ERRORS)
+        if not self._is_failing:
+            message = (
+                "The store of robots.txt files fails: %(error)s. The crawl continues without "
+                "it, and tries it again every few seconds"
+            )
+            # Another error is of the store itself: its author needs the traceback.
+            is_bug = not isinstance(error, StoreError)
+            level = logging.ERROR if is_bug else logging.WARNING
+            self._logger.log(
+                level, message, exc_info=error if is_bug else None, error=error
+            )
+        self._is_failing = True
+        self._paused_until = time.monotonic() + _PAUSE
+        self._puts.clear()
+        waiting, self._gets = self._gets, []
+        for _, waiter in waiting:
+            if not waiter.called:
+                waiter.callback(None)
+
+    def _warn_of_entry(self, origin: Origin, error: ValueError) -> None:
+        self._crawler.stats.inc_value(stats.STORE_ERRORS)
+        if not self._has_warned_of_entry:
+            self._has_warned_of_entry = True
+            self._logger.warning(
+                "The entry of %(url)s in the store of robots.txt files cannot be read "
+                "(%(error)s). It counts as missing: the file is fetched, and replaces it. "
+                "Check who else writes to the store. Later such entries are only counted "
+                "(%(stat)s)",
+                url=origin.robotstxt_url,
+                error=error,
+                stat=stats.STORE_ERRORS,
+            )

@@ -7,20 +7,22 @@ import threading
 import time
 import zlib
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from twisted.internet.defer import DeferredLock, DeferredSemaphore
+from twisted.internet.defer import Deferred
 
-from scrapy_rep.base.compat import held
-from scrapy_rep.crawl.fetching import storeclient
-from scrapy_rep.crawl.fetching.storeclient import StoreClient
+from scrapy_rep.crawl.fetching import store as module
+from scrapy_rep.crawl.fetching.store import StoreClient
 from scrapy_rep.exceptions import SpiderClosing, StoreError
 from scrapy_rep.protocol.access.results import AccessResult, Entry
 from scrapy_rep.protocol.origins import Origin
 from tests.fakes import coroutine_test, fake_crawler
 from tests.fetching.places import SharedMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 WHERE = Origin("http", "example.com", 80)
 NAME = "http://example.com"
@@ -58,9 +60,9 @@ class Worker:
         return count
 
     async def put(self, entry: Entry, origin: Origin = WHERE) -> None:
+        """Put *entry*, and wait until it is written, or the store has failed."""
         self.client.put(origin, entry)
-        for begun in list(self.client._writes):
-            await maybe_deferred_to_future(begun)
+        await self.client._until_idle()
 
     async def get(self, origin: Origin = WHERE) -> Entry | None:
         return await self.client.get(origin)
@@ -157,36 +159,6 @@ async def test_writes_that_begin_while_the_client_closes() -> None:
         await worker.get()
 
 
-# Waiting.
-
-
-@pytest.mark.parametrize("step", range(6))
-@pytest.mark.parametrize("kind", [DeferredLock, lambda: DeferredSemaphore(1)])
-@coroutine_test
-async def test_a_wait_that_is_cancelled(kind: type, step: int) -> None:
-    """One that is cancelled while it waits for the lock, or in the moment in which it gets it, leaves
-    it to the next one, once the first has released it.
-    """
-    lock, landing = kind(), asyncio.get_running_loop().create_future()
-    holders = []
-
-    async def hold() -> None:
-        async with held(lock):
-            holders.append(lock)
-            assert len(holders) == 1
-            await landing
-            holders.pop()
-
-    first, second, third = [asyncio.ensure_future(hold()) for _ in range(3)]
-    for number in range(-9, 6):
-        await asyncio.sleep(0)
-        if number == step - 1:
-            second.cancel()
-        if number == 0:
-            landing.set_result(None)
-    await asyncio.wait_for(asyncio.gather(first, third), 10)
-
-
 # A store that fails.
 
 
@@ -203,7 +175,7 @@ async def test_a_store_that_fails(
     worker.store.fault = None
     assert await worker.get() is None  # The store is not called.
     worker.client._paused_until = -inf
-    monkeypatch.setattr(storeclient, "_PAUSE", 0)
+    monkeypatch.setattr(module, "_PAUSE", 0)
     worker.store.fault = GONE
     assert await worker.get() is None
     assert await worker.get() is None
@@ -219,24 +191,25 @@ async def test_a_store_that_fails(
 
 
 @coroutine_test
-async def test_calls_that_wait_for_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls that wait for a thread while the store fails do not call it, nor do they say that it
-    works again."""
+async def test_calls_that_wait_while_the_store_fails() -> None:
+    """What is asked for while a call is under way is asked for in one call. If the store fails
+    meanwhile, it is not called again.
+    """
     worker = Worker()
     await worker.put(entry())
+    asked, get_many = [], worker.store.get_many
 
-    async def queued(function: Any, **_: Any) -> Any:
-        return function()
+    def get(keys: Collection[str]) -> Any:
+        asked.append(len(keys))
+        return get_many(keys)
 
-    async def wait(function: Any, **_: Any) -> Any:
-        worker.store.fault = GONE
-        monkeypatch.setattr(storeclient, "run_in_thread", queued)
-        await worker.get()
-        worker.store.fault = None
-        return function()
-
-    monkeypatch.setattr(storeclient, "run_in_thread", wait)
-    assert await worker.get() is None
+    worker.store.get_many = get
+    found = await asyncio.gather(*(worker.get() for _ in range(40)))
+    assert all(found)
+    assert asked == [1, 32, 7]
+    worker.store.fault = GONE
+    assert not any(await asyncio.gather(*(worker.get() for _ in range(40))))
+    assert asked == [1, 32, 7, 1]
     assert worker.errors == 1
 
 
@@ -266,8 +239,8 @@ async def test_what_a_store_should_not_do(
 @coroutine_test
 async def test_a_call_that_does_not_return(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until a call of the store returns, it is not called again."""
-    monkeypatch.setattr(storeclient, "_MAX_CALL", 0.1)
-    monkeypatch.setattr(storeclient, "_PAUSE", 0)
+    monkeypatch.setattr(module, "_MAX_CALL", 0.1)
+    monkeypatch.setattr(module, "_PAUSE", 0)
     worker = Worker()
     await worker.put(entry())
     may_return, get = threading.Event(), worker.store.get
@@ -277,10 +250,28 @@ async def test_a_call_that_does_not_return(monkeypatch: pytest.MonkeyPatch) -> N
         return get(key)
 
     monkeypatch.setattr(worker.store, "get", stuck)
-    for _ in range(2):
-        assert await worker.get() is None
+    assert not any(await asyncio.gather(*(worker.get() for _ in range(3))))
+    assert await worker.get() is None
     assert worker.errors == 1
+    worker.client._over = over = Deferred()
     may_return.set()
-    assert worker.client._stuck is not None
-    worker.client._stuck.join()
+    await maybe_deferred_to_future(over)
     assert await worker.get() is not None
+
+
+@pytest.mark.parametrize("is_stuck", [False, True])
+@coroutine_test
+async def test_a_store_that_does_not_close(
+    monkeypatch: pytest.MonkeyPatch, is_stuck: bool
+) -> None:
+    """The end of the spider waits a bounded time for what is being written, and for the store to
+    close.
+    """
+    monkeypatch.setattr(module, "_MAX_CALL", 0.1)
+    worker, may_return = Worker(), threading.Event()
+    name = "put" if is_stuck else "close"
+    monkeypatch.setattr(worker.store, name, lambda *_: may_return.wait(60))
+    worker.client.put(WHERE, entry())
+    await asyncio.wait_for(worker.client._spider_closed(), 10)
+    assert not worker.store.is_closed
+    may_return.set()

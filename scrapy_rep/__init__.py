@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.addon import Addon
     from scrapy_rep.crawl.fetching.robotparser import RobotParser
     from scrapy_rep.crawl.frontier.backoff import back_off
-    from scrapy_rep.crawl.frontier.dupefilter import DupeFilter
+    from scrapy_rep.crawl.frontier.jobdir import DupeFilter
     from scrapy_rep.crawl.frontier.queue import HostQueue
     from scrapy_rep.exceptions import RobotsDenied
     from scrapy_rep.protocol.agents import product_tokens
@@ -52,7 +52,7 @@ _MODULES = {
     "Addon": "crawl.addon",
     "Decision": "protocol.robotstxt.rules",
     "Dialect": "protocol.dialect",
-    "DupeFilter": "crawl.frontier.dupefilter",
+    "DupeFilter": "crawl.frontier.jobdir",
     "Finding": "tools.findings",
     "HostQueue": "crawl.frontier.queue",
     "IndexingRules": "protocol.indexing.rules",

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from scrapy_rep.crawl.frontier.jobdir import HostEntries, JobFile
+from scrapy_rep.crawl.frontier.jobdir import JobFile, SavedRequests
 from scrapy_rep.exceptions import JobError
 
 HOSTS = "ab"
@@ -46,7 +46,7 @@ class JobFileMachine(RuleBasedStateMachine):
         self.file = JobFile(self.path)
         counts = dict(self.file.hosts())
         self.queues = {
-            host: HostEntries(self.file, host, counts.get(host, 0)) for host in HOSTS
+            host: SavedRequests(self.file, host, counts.get(host, 0)) for host in HOSTS
         }
 
     def note_commit(self) -> None:
@@ -89,7 +89,7 @@ class JobFileMachine(RuleBasedStateMachine):
         self.in_flight.append((host, entry.number, best))
         if replaces and not self.waiting[host]:
             # The queue forgets a host without requests.
-            self.queues[host] = HostEntries(self.file, host)
+            self.queues[host] = SavedRequests(self.file, host)
 
     @precondition(lambda self: self.in_flight)
     @rule(data=st.data())
@@ -146,7 +146,7 @@ def make(folder: Path, count: int = 100) -> Path:
     path = folder / "requests.sqlite"
     file = JobFile(path)
     for number in range(count):
-        queue = HostEntries(file, f"host {number % 7}")
+        queue = SavedRequests(file, f"host {number % 7}")
         queue.add(0, b"%d " % number * 100, is_last_first=True)
     ends = {-(2**63), -1, 0, 2**63 - 1}
     for number in ends:
@@ -163,7 +163,7 @@ def read(path: Path) -> list[bytes | None]:
     file, found = JobFile(path), []
     try:
         for host, count in file.hosts():
-            queue = HostEntries(file, host, count)
+            queue = SavedRequests(file, host, count)
             for _ in range(count):
                 entry = queue.take()
                 found.append(entry.data)

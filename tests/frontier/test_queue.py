@@ -19,7 +19,7 @@ from scrapy.squeues import (
     PickleLifoDiskQueue,
 )
 
-from scrapy_rep.crawl.frontier.dupefilter import DupeFilter
+from scrapy_rep.crawl.frontier.jobdir import DupeFilter
 from scrapy_rep.crawl.frontier.queue import HostQueue
 from scrapy_rep.exceptions import SpiderClosing
 from tests.frontier.fakes import Crawl, page
@@ -83,7 +83,7 @@ def contents(queue: Any) -> list[Request]:
 
 def kill(queue: Any) -> None:
     """Do what the operating system does with the files of a process that is killed."""
-    queue._file._close()
+    queue._job.file._close()
 
 
 def change(folder: Path, statement: str, *values: object) -> list[Any]:
@@ -184,15 +184,15 @@ def test_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """
     caplog.set_level("INFO")
     queue = on_disk(tmp_path, (), crawl := Crawl(obey=False))
-    (pages,) = queue._file._db.execute("PRAGMA page_count").fetchone()
-    queue._file._db.execute(f"PRAGMA max_page_count = {pages}")
+    (pages,) = queue._job.file._db.execute("PRAGMA page_count").fetchone()
+    queue._job.file._db.execute(f"PRAGMA max_page_count = {pages}")
     for number in range(300):
         queue.push(Request(f"{PAGE}{number}"))
     crawl.pass_time(3)
     assert len(queue) == 300
     assert queue.pop().url == f"{PAGE}299"
     assert rows(tmp_path) == 0
-    queue._file._db.execute("PRAGMA max_page_count = 100000")
+    queue._job.file._db.execute("PRAGMA max_page_count = 100000")
     crawl.pass_time(3)
     assert rows(tmp_path) >= 299
     (warning,) = [each for each in caplog.records if each.levelname == "WARNING"]
@@ -266,7 +266,7 @@ def test_a_damaged_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Non
     queue = on_disk(tmp_path, (), crawl := Crawl(obey=False))
     for request in requests():
         queue.push(request)
-    queue._commit()
+    queue._job._commit()
     change(tmp_path, "UPDATE requests SET host = '[7'")
     assert queue.pop() is None
     assert queue.pop() is None

@@ -18,7 +18,7 @@ from scrapy_rep.base.compat import has_headers
 from scrapy_rep.protocol.origins import C0_CONTROL_OR_SPACE, Origin, origin, origin_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Container, Iterable
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -107,6 +107,11 @@ class Turns(Protocol):
     @property
     def obeys(self) -> bool:
         """Whether the crawl obeys robots.txt. If not, every key is without an origin."""
+        ...
+
+    @property
+    def closed_unsent(self) -> Container[Request]:
+        """The requests that have ended only because the spider closes: they are not done."""
         ...
 
     def attach(self, backlog: Backlog) -> None:

@@ -65,7 +65,8 @@ if TYPE_CHECKING:
 
     from scrapy_rep.crawl.frontier.backlog import Backlog
     from scrapy_rep.crawl.frontier.core import Host, Ready, Scope
-    from scrapy_rep.crawl.frontier.requests import FileRequests, MemoryRequests
+    from scrapy_rep.crawl.frontier.jobdir import FileRequests
+    from scrapy_rep.crawl.frontier.requests import MemoryRequests
     from scrapy_rep.crawl.frontier.rules import Hosts
 
 # The seconds between two checks for what Scrapy has no signal: whether the spider is closing,

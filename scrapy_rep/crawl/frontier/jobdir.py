@@ -1,4 +1,5 @@
-"""The file of a crawl with a JOBDIR: its requests that are not done, and what it has seen.
+"""The JOBDIR of a crawl: its requests that are not done, what it has seen, and the pauses of hosts,
+in one file.
 
 A request is in the file until its callback has ended. What the callback yields, the fingerprints of
 that, and the end of the request are written in one transaction. So the process may be killed at any
@@ -10,13 +11,27 @@ loses no transaction; a power cut may lose the last ones, and leaves the file wh
 
 from __future__ import annotations
 
+import json
+import pickle
 import sqlite3
 from contextlib import contextmanager, suppress
 from heapq import heappop, heappush
+from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
-from scrapy_rep.base.compat import shared_component
+from scrapy.dupefilters import RFPDupeFilter
+from scrapy.utils.python import global_object_name
+from scrapy.utils.request import request_from_dict
+
+from scrapy_rep.base.compat import (
+    LoopWatch,
+    requests_in_progress,
+    shared_component,
+    wake,
+)
+from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.sqlitefile import (
     FAILURES,
     ForeignFile,
@@ -25,13 +40,40 @@ from scrapy_rep.base.sqlitefile import (
     has_tables,
     prepare_file,
 )
+from scrapy_rep.crawl.frontier.backlog import HostKey, KnownMethods
 from scrapy_rep.exceptions import JobError
+from scrapy_rep.protocol.origins import written_origin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator
 
+    from scrapy import Request
     from scrapy.crawler import Crawler
+    from typing_extensions import Self
+
+    from scrapy_rep.crawl.frontier.backlog import Turns
+
+# In the JOBDIR. Nothing of this package is in Scrapy's requests.queue: what looks for Scrapy's
+# queues there must find them, or nothing.
+_FILE = Path("rep.queue", "requests.sqlite")
+
+# What Scrapy writes to requests.queue for HostQueue: a list that is empty when no request is left,
+# as for its own class, which stops with a message of its own at one that is not empty.
+_STATE = "active.json"
+_LEFT = ["scrapy_rep.HostQueue"]
+
+# Why a spider is closed that cannot use this file.
+_REASON = "jobdir_unusable"
+
+# Changes are written to the file when a page is done, at this number of changes, or after these
+# seconds.
+_CHANGES = 100
+_COMMIT_AFTER = 0.05
+
+# If the file cannot be written, it is tried again after these seconds, and while more changes than
+# this wait in memory, no request is popped, since its callback would make more.
+_RETRY_AFTER = 1.0
+_MAX_CHANGES = 10_000
 
 _SCHEMA = Schema(
     application_id=0x52455051,  # "REPQ"
@@ -70,22 +112,294 @@ _TIMEOUT = 1.0
 _CHECKSUM = 4
 
 
-class JobDir:
-    """What the queue and the duplicate filter of a crawl share."""
+# The bytes of a fingerprint that are kept.
+_FINGERPRINT = 8
 
-    file: JobFile | None = None
-    """None without a JOBDIR, or if it cannot be used."""
+
+class JobDir:
+    """What the queue and the duplicate filter of a crawl share: the file in its JOBDIR, and when
+    changes are written to it.
+    """
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
+        self._logger = CrawlLog(__name__, crawler)
+        self._methods = KnownMethods(crawler)
+        self.file: JobFile | None = None
+        """None without a JOBDIR, before :meth:`open`, and if it cannot be used."""
+
+        self.is_stopped = False
+        """Whether the crawl stops because the file cannot be used: nothing is taken any more."""
+
+        self.rank: Callable[[Request], int]
+        self.is_last_first: Callable[[int], bool]
+        self._turns: Turns
+        self._watch: LoopWatch | None = None
+        self._state: Any = _LEFT
+        self._unreadable = 0
+        self._commit_at = inf
+        self._failed_at = -inf
 
     @classmethod
     def of(cls, crawler: Crawler) -> JobDir:
         """Return the instance that the components of a crawl share."""
         return shared_component(crawler, cls)
 
+    def open(
+        self,
+        folder: Path,
+        state: Any,
+        turns: Turns,
+        rank: Callable[[Request], int],
+        is_last_first: Callable[[int], bool],
+    ) -> Iterator[tuple[HostKey, int]]:
+        """Open the file, and yield each host that has requests there, with their number.
 
-class Entry(NamedTuple):
+        *folder* is Scrapy's own for requests, and *state* what :meth:`close` has returned to Scrapy.
+        The *rank* of a request, and whether the last one of a rank is the first to be popped
+        (*is_last_first*), make the order.
+        """
+        self._turns = turns
+        self.rank, self.is_last_first = rank, is_last_first
+        self._watch = LoopWatch()
+        path = folder.parent / _FILE
+        try:
+            if _is_of_others(folder, path, state):
+                self._state = state
+                raise JobError.of_others(folder.parent)
+            self.file = file = JobFile(path)
+            for host, left in file.pauses(turns.clock.time()):
+                turns.paused_elsewhere(host, left, own=0.0, lasted=0.0)
+            for host, count in file.hosts():
+                yield _key_in_file(host, file), count
+        except JobError as error:
+            self.stop(error)
+
+    def stop(self, error: JobError) -> None:
+        """Close the spider: nothing can be done without the file."""
+        self._logger.error("The crawl stops: %(error)s", error=error)
+        self.is_stopped = True
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+        self._turns.stop(_REASON)
+
+    def close(self) -> Any:
+        """Write what is left to the file, and close it. Return a state for the scheduler, which
+        writes it as JSON.
+        """
+        self._commit()
+        if self._watch is not None:
+            self._watch.stop()
+        if self.file is not None:
+            if self.file.is_empty():
+                self._state = []
+            self.file.close()
+            self.file = None
+        if self._unreadable:
+            self._logger.error(
+                "%(count)d requests in the queue could not be read, and were not sent. They stay "
+                "in %(file)s for the next run",
+                count=self._unreadable,
+                file=_FILE.name,
+            )
+        return self._state
+
+    def warn_of_classes(self, kinds: Iterable[type]) -> None:
+        """Warn that queue classes of other packages are not used."""
+        for kind in kinds:
+            self._logger.warning(
+                "%(kind)s is not used: with scrapy_rep.HostQueue, the requests of a JOBDIR are in "
+                "%(file)s. Of SCHEDULER_DISK_QUEUE and SCHEDULER_START_DISK_QUEUE, only the order "
+                "of Scrapy's own classes counts",
+                kind=global_object_name(kind),
+                file=_FILE.name,
+            )
+
+    def mend_state(self) -> None:
+        """Remove the state of the queue in a JOBDIR if the process was killed, or the disk was full,
+        while Scrapy wrote it: Scrapy could not read it, and the file does not need it.
+
+        Scrapy reads the state after it has made the queue in memory.
+        """
+        job = self._crawler.settings["JOBDIR"]
+        if not job or not Path(job, _FILE).exists():
+            return
+        state = Path(job, "requests.queue", _STATE)
+        with suppress(OSError):
+            try:
+                json.loads(state.read_bytes())
+            except ValueError:
+                state.unlink()
+
+    # Requests.
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so many changes wait in memory that no request may be popped."""
+        return self.file is not None and self.file.changes >= _MAX_CHANGES
+
+    def requests(self, key: HostKey, saved: int = 0) -> FileRequests:
+        """Return the requests to the host of *key*, of which *saved* are in the file already. Raises
+        ValueError if the file cannot be used.
+        """
+        if self.file is None:
+            raise ValueError("The queue of this JOBDIR cannot be used")
+        return FileRequests(self, self.file, _host_in_file(key), saved)
+
+    def added(self, request: Request) -> None:
+        """Note that *request* was added to the requests of its host."""
+        if self.file is not None:
+            self.file.add_offered(request)
+            self._commit_in(_COMMIT_AFTER)
+
+    def note_pause(self, host: str, seconds: float) -> None:
+        """Note for the next run that *host* pauses for *seconds*."""
+        if self.file is not None:
+            self.file.note_pause(host, self._turns.clock.time() + seconds, seconds)
+
+    def read(self, data: bytes | None) -> Request:
+        """Return the request in *data*. Raises any error if that is not possible."""
+        if data is None:
+            raise ValueError("its checksum is wrong")
+        fields = pickle.loads(data)  # noqa: S301  this crawl, or an earlier run, wrote it
+        return request_from_dict(fields, spider=self._crawler.spider)
+
+    def written(self, request: Request) -> bytes:
+        """Return *request* as it is in the file. Raises ValueError if that is not possible."""
+        fields = self._methods.to_dict(request)
+        try:
+            return pickle.dumps(fields, protocol=4)
+        except (
+            pickle.PicklingError,
+            AttributeError,
+            TypeError,
+            RecursionError,
+        ) as error:
+            raise ValueError(str(error)) from error
+
+    def note_unreadable(self, host: str, error: Exception) -> None:
+        """Note that a request to *host* was popped that cannot be read. It stays in the file."""
+        self._unreadable += 1
+        if self._unreadable == 1 and self.file is not None:
+            self._logger.error(
+                "A request to %(host)s in %(path)s cannot be read: %(error)r. It is not "
+                "sent, and stays there for the next run. This is logged once: at its end, "
+                "the crawl logs how many there were",
+                host=host,
+                path=self.file.path,
+                error=error,
+            )
+
+    # When changes are written.
+
+    def settle(self) -> None:
+        """Note which requests are done, and write that at once."""
+        if self.file is None:
+            return
+        if self._note_done(self.file):
+            self._commit_in(0.0)
+        elif self.file.in_flight:
+            self._commit_in(_COMMIT_AFTER)
+
+    def _note_done(self, file: JobFile) -> bool:
+        """Note which requests are done. Those that a closing spider did not send are not. Return
+        whether there are any.
+        """
+        if self._watch is not None and self._watch.is_cancelled:
+            return False
+        ended = file.in_flight.keys() - requests_in_progress(self._crawler)
+        for request in ended:
+            taken = file.in_flight.pop(request)
+            if request not in self._turns.closed_unsent:
+                file.done(*taken)
+        return bool(ended)
+
+    def _commit_in(self, seconds: float) -> None:
+        """Write the changes to the file in *seconds*, or at once if there are many."""
+        assert self.file is not None
+        now = self._turns.clock.monotonic()
+        retry_at = self._failed_at + _RETRY_AFTER
+        at = max(now + seconds, retry_at)
+        if self.file.changes >= _CHANGES and retry_at <= now:
+            self._commit()
+        elif at < self._commit_at:
+            self._commit_at = at
+            self._turns.alarms.at(at, self._commit_if_due)
+
+    def _commit_if_due(self) -> None:
+        if self._commit_at <= self._turns.clock.monotonic():
+            self._commit()
+
+    def _commit(self) -> None:
+        self._commit_at = inf
+        if self.file is None:
+            return
+        # Nothing is popped while the downloader is full, or the spider closes.
+        self._note_done(self.file)
+        if self.file.changes and not self._write(self.file):
+            return
+        if self.file.in_flight:
+            self._commit_in(_COMMIT_AFTER)
+
+    def _write(self, file: JobFile) -> bool:
+        """Write the changes to *file*. Return whether that succeeded."""
+        try:
+            error = file.commit()
+        except JobError as damage:
+            self.stop(damage)
+            return False
+        if error is None:
+            if self._failed_at > -inf:
+                self._logger.info("%(path)s can be written again", path=file.path)
+                self._failed_at = -inf
+                wake(self._crawler)
+            return True
+        if self._failed_at == -inf:
+            self._logger.warning(
+                "%(path)s cannot be written: %(error)s. Requests stay in memory meanwhile; while "
+                "%(most)d changes wait, no request is sent. The crawl tries again each second. If it "
+                "ends before that succeeds, the next run fetches the pages again whose end is not in "
+                "the file",
+                path=file.path,
+                error=error,
+                most=_MAX_CHANGES,
+            )
+        self._failed_at = self._turns.clock.monotonic()
+        self._commit_in(0.0)
+        return False
+
+
+def _is_of_others(folder: Path, file: Path, state: Any) -> bool:
+    """Whether another class, or another version of this one, wrote the JOBDIR of *folder*, Scrapy's
+    own folder for requests, with *state*.
+    """
+    if state and state != _LEFT:
+        return True
+    if file.exists():
+        return False
+    seen = folder.with_name("requests.seen")
+    if seen.exists() and seen.stat().st_size:
+        return True
+    files = (path for path in folder.rglob("*") if not path.is_dir())
+    return any(path.name != _STATE for path in files)
+
+
+def _host_in_file(key: HostKey) -> str:
+    """Return *key* as the file of a JOBDIR has it: JSON."""
+    flags = [True] if key.is_service else []
+    return json.dumps([key.slot, key.origin and str(key.origin), *flags])
+
+
+def _key_in_file(host: str, file: JobFile) -> HostKey:
+    try:
+        slot, origin, *is_service = json.loads(host)
+        return HostKey(slot, written_origin(origin) if origin else None, *is_service)
+    except (AttributeError, RecursionError, TypeError, ValueError) as error:
+        raise JobError.unusable(file.path, f"it names no host: {error}") from error
+
+
+class SavedRequest(NamedTuple):
     """A request in its queue. The entry that is less than the others is popped first."""
 
     rank: int
@@ -104,12 +418,14 @@ class Entry(NamedTuple):
         return data if is_whole else None
 
 
-def _entry(rank: int, position: int, number: int, data: bytes) -> Entry:
+def _saved_request(rank: int, position: int, number: int, data: bytes) -> SavedRequest:
     rank = -max(min(rank, _MAX_RANK), -_MAX_RANK)
-    return Entry(rank, position, number, crc32(data).to_bytes(_CHECKSUM, "big") + data)
+    return SavedRequest(
+        rank, position, number, crc32(data).to_bytes(_CHECKSUM, "big") + data
+    )
 
 
-class HostEntries:
+class SavedRequests:
     """The requests of one host that wait, as bytes: in the file, and those that are new."""
 
     __slots__ = ("_new", "_saved", "file", "host")
@@ -119,7 +435,7 @@ class HostEntries:
         self.file = file
         self.host = host
         self._saved = saved
-        self._new: list[Entry] = []
+        self._new: list[SavedRequest] = []
 
     def __len__(self) -> int:
         return self._saved + len(self._new)
@@ -132,14 +448,14 @@ class HostEntries:
             self._new, self.file.add(self, rank, data, is_last_first=is_last_first)
         )
 
-    def best(self) -> Entry:
+    def best(self) -> SavedRequest:
         """Return the request that :meth:`take` would return."""
         if not self._saved:
             return self._new[0]
         saved = self.file.best(self.host)
         return min(saved, self._new[0]) if self._new else saved
 
-    def take(self) -> Entry:
+    def take(self) -> SavedRequest:
         """Remove and return the best request. It is in flight until :meth:`JobFile.done`."""
         entry = self.best()
         if self._new and self._new[0] is entry:
@@ -177,7 +493,7 @@ class JobFile:
         opened it, or if it is damaged.
         """
         self.path = path
-        self._new: dict[int, tuple[HostEntries, Entry]] = {}
+        self._new: dict[int, tuple[SavedRequests, SavedRequest]] = {}
         self._seen: list[int] = []
         self._pauses: dict[str, tuple[float, float]] = {}
         self._offered: tuple[object, int] = None, 0
@@ -257,7 +573,7 @@ class JobFile:
         """
         return self._read("SELECT host, count(*) FROM requests GROUP BY host")
 
-    def best(self, host: str) -> Entry:
+    def best(self, host: str) -> SavedRequest:
         """Return the best request of *host* that is in the file and was not popped."""
         popped = self._popped.get(host) or _Popped()
         with self._errors():
@@ -270,18 +586,18 @@ class JobFile:
             rows.close()
         if found is None:
             raise JobError.unusable(self.path, f"it has no request of {host}")
-        return Entry(*found)
+        return SavedRequest(*found)
 
     def add(
-        self, owner: HostEntries, rank: int, data: bytes, *, is_last_first: bool
-    ) -> Entry:
-        """Add a request, for :meth:`HostEntries.add`."""
+        self, owner: SavedRequests, rank: int, data: bytes, *, is_last_first: bool
+    ) -> SavedRequest:
+        """Add a request, for :meth:`SavedRequests.add`."""
         self._last = number = self._last + 1
-        entry = _entry(rank, -number if is_last_first else number, number, data)
+        entry = _saved_request(rank, -number if is_last_first else number, number, data)
         self._new[number] = owner, entry
         return entry
 
-    def note_popped(self, host: str, entry: Entry) -> None:
+    def note_popped(self, host: str, entry: SavedRequest) -> None:
         """Note that a request of *host* is in flight."""
         popped = self._popped.get(host)
         if popped is None:
@@ -419,3 +735,95 @@ class JobFile:
         for name in ("_db", "_lock"):
             if hasattr(self, name):
                 getattr(self, name).close()
+
+
+class FileRequests(SavedRequests):
+    """The requests to one host in the file of a JOBDIR."""
+
+    __slots__ = ("_job",)
+
+    def __init__(self, job: JobDir, file: JobFile, host: str, saved: int) -> None:
+        super().__init__(file, host, saved)
+        self._job = job
+
+    @property
+    def count(self) -> int:
+        """The number of requests."""
+        return len(self)
+
+    def push(self, request: Request) -> None:
+        """Add *request*. Raises ValueError if it cannot be pickled, as Scrapy's queues do: then
+        the scheduler keeps it in memory.
+        """
+        data, rank = self._job.written(request), self._job.rank(request)
+        self.add(rank, data, is_last_first=self._job.is_last_first(rank))
+
+    def pop(self) -> Request | None:
+        """Remove and return the best request, which is in flight then. Return None if it cannot be
+        read: then it stays in the file for the next run.
+        """
+        saved = self.take()
+        try:
+            request = self._job.read(saved.data)
+        except Exception as error:  # noqa: BLE001  pickle, and the classes of the project, can raise any
+            self._job.note_unreadable(self.host, error)
+            return None
+        self.file.in_flight[request] = self.host, saved.number
+        return request
+
+    def peek(self) -> Request | None:
+        """Return the request that :meth:`pop` would return; None if it cannot be read."""
+        try:
+            return self._job.read(self.best().data) if len(self) else None
+        except Exception:  # noqa: BLE001  as above
+            return None
+
+
+class DupeFilter(RFPDupeFilter):
+    """Scrapy's RFPDupeFilter, with the fingerprints in the file of HostQueue.
+
+    For Scrapy's setting ``DUPEFILTER_CLASS``. A request and its fingerprint are written in one
+    transaction. So no request counts as seen that is in no queue. Without a JOBDIR, or with
+    another ``SCHEDULER_PRIORITY_QUEUE``, it is the same as Scrapy's.
+
+    With a JOBDIR, it keeps 64 bits of each fingerprint. After a billion requests, the probability
+    that a new one is taken for one of them is 5 in 10^11.
+    """
+
+    _job: JobDir | None = None
+    _saved: JobFile | None = None
+    _seen: set[int]
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Called by the scheduler."""
+        found = super().from_crawler(crawler)
+        found._job = JobDir.of(crawler)
+        return found
+
+    def open(self) -> None:
+        """Called by the scheduler, after it has opened its queues."""
+        if self._job is not None:
+            self._saved = self._job.file
+        if self._saved is None or self.file is None:
+            return
+        path = Path(self.file.name)
+        self.file.close()
+        self.file = None
+        if not path.stat().st_size:
+            path.unlink()
+        self._seen = self._saved.seen()
+
+    def request_seen(self, request: Request) -> bool:
+        """Return whether *request* was seen before, and note it."""
+        if self._job is not None and self._job.is_stopped:
+            return True  # Nothing is taken any more, and what is not taken must not be noted.
+        if self._saved is None:
+            return super().request_seen(request)
+        whole = self.fingerprinter.fingerprint(request)
+        fingerprint = int.from_bytes(whole[:_FINGERPRINT], "big", signed=True)
+        if fingerprint in self._seen:
+            return True
+        self._seen.add(fingerprint)
+        self._saved.offer(request, fingerprint)
+        return False

@@ -1,8 +1,7 @@
-"""The requests to one host by priority: in memory, or in the file of a JOBDIR."""
+"""The requests to one host by priority, in memory."""
 
 from __future__ import annotations
 
-import pickle
 from bisect import bisect_left
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -10,18 +9,12 @@ from typing import TYPE_CHECKING, Any
 from queuelib.queue import FifoDiskQueue, FifoSQLiteQueue, LifoSQLiteQueue
 from scrapy import squeues
 from scrapy.utils.misc import build_from_crawler
-from scrapy.utils.request import request_from_dict
-
-from scrapy_rep.base.log import CrawlLog
-from scrapy_rep.crawl.frontier.backlog import KnownMethods
-from scrapy_rep.crawl.frontier.jobdir import HostEntries
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.pqueues import QueueProtocol
 
-    from scrapy_rep.crawl.frontier.jobdir import JobFile
 
 _rank_of = itemgetter(0)
 
@@ -43,11 +36,6 @@ class QueueClasses:
         of_start: type[QueueProtocol] | None,
     ) -> None:
         self.crawler = crawler
-        self.logger = CrawlLog(__name__, crawler)
-        self.methods = KnownMethods(crawler)
-        self.unreadable = 0
-        """The requests of this crawl that could not be read from the file."""
-
         self.usual = usual
         self.of_start = of_start
         # Of even ranks, and of odd ones.
@@ -162,73 +150,3 @@ class MemoryRequests:
             raise NotImplementedError
         request: Request | None = queue.peek()
         return request
-
-
-def pickled(request: Request, methods: KnownMethods) -> bytes:
-    """Return *request* for a file. Raises ValueError if that is not possible."""
-    fields = methods.to_dict(request)
-    try:
-        return pickle.dumps(fields, protocol=4)
-    except (pickle.PicklingError, AttributeError, TypeError, RecursionError) as error:
-        raise ValueError(str(error)) from error
-
-
-class FileRequests(HostEntries):
-    """The requests to one host in the file of a JOBDIR."""
-
-    __slots__ = ("_kinds",)
-
-    def __init__(
-        self, kinds: QueueClasses, file: JobFile, host: str, saved: int = 0
-    ) -> None:
-        super().__init__(file, host, saved)
-        self._kinds = kinds
-
-    @property
-    def count(self) -> int:
-        """The number of requests."""
-        return len(self)
-
-    def push(self, request: Request) -> None:
-        """Add *request*. Raises ValueError if it cannot be pickled, as Scrapy's queues do: then
-        the scheduler keeps it in memory.
-        """
-        data = pickled(request, self._kinds.methods)
-        rank = self._kinds.rank(request)
-        self.add(rank, data, is_last_first=self._kinds.is_last_first(rank))
-
-    def pop(self) -> Request | None:
-        """Remove and return the best request, which is in flight then. Return None if it cannot be
-        read: then it stays in the file for the next run.
-        """
-        entry = self.take()
-        request = self._read(entry.data, is_popped=True)
-        if request is not None:
-            self.file.in_flight[request] = self.host, entry.number
-        return request
-
-    def peek(self) -> Request | None:
-        """Return the request that :meth:`pop` would return."""
-        return self._read(self.best().data) if len(self) else None
-
-    def _read(self, data: bytes | None, *, is_popped: bool = False) -> Request | None:
-        try:
-            if data is None:
-                raise ValueError("its checksum is wrong")
-            return request_from_dict(
-                pickle.loads(data),  # noqa: S301  this crawl, or an earlier run, wrote it
-                spider=self._kinds.crawler.spider,
-            )
-        except Exception as error:  # noqa: BLE001  pickle, and the classes of the project, can raise any
-            if is_popped:
-                self._kinds.unreadable += 1
-                if self._kinds.unreadable == 1:
-                    self._kinds.logger.error(
-                        "A request to %(host)s in %(path)s cannot be read: %(error)r. It is not "
-                        "sent, and stays there for the next run. This is logged once: at its end, "
-                        "the crawl logs how many there were",
-                        host=self.host,
-                        path=self.file.path,
-                        error=error,
-                    )
-            return None

@@ -105,7 +105,7 @@ def _stop_frontier(crawler: Crawler) -> None:
     frontier.hosts = SimpleNamespace(
         fetcher=SimpleNamespace(leaves_room=True), is_fetching=False,
         begin_fetches=nothing, close=nothing,
-        look_up=nothing, note_cause=nothing, override=nothing,
+        look_up=nothing, note_proxy=nothing, override=nothing,
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from scrapy_rep.base.record import (
     url_text,
 )
 from scrapy_rep.base.settings import DEFAULTS, OBEY
-from scrapy_rep.protocol.access.results import AccessResult, Entry
+from scrapy_rep.protocol.access.results import AccessResult, CacheEntry
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.indexing.statements import DENIALS
 from scrapy_rep.protocol.origins import origin_of
@@ -31,7 +31,7 @@ from scrapy_rep.protocol.usage.statements import CATEGORIES
 URL = "http://example.com/a"
 ORIGIN = origin_of(URL)
 ROBOTS = b"User-agent: *\nContent-Usage: train-ai=n\n"
-ENTRY = Entry(
+ENTRY = CacheEntry(
     result=AccessResult(url="http://example.com/robots.txt", status=200, body=ROBOTS),
     fetched=1_800_000_000.0,
     expires=1_800_086_400.0,

@@ -15,7 +15,7 @@ from scrapy_rep.protocol.robots import RobotsTxt
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.protocol.access.results import CacheEntry
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.robotstxt.pace import RequestRate
 
@@ -84,7 +84,7 @@ def _after_fetches(
 
     If the question has a time ``at``, say whether the cache entry is fresh then.
     """
-    entry: Entry | None = None
+    entry: CacheEntry | None = None
     for moment in question["fetches"]:
         fetcher = Fetcher(moment["answers"])
         result = fetcher.fetch(question["robots_url"], dialect.max_redirects)

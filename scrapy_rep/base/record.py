@@ -15,7 +15,7 @@ from scrapy_rep.protocol.usage.statements import CATEGORIES, Source, UsageStatem
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol.access.overrides import Override
-    from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.protocol.access.results import CacheEntry
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robotstxt.rules import Decision
 
@@ -156,7 +156,7 @@ def of_request(
     origin: Origin | None,
     decision: Decision,
     *,
-    entry: Entry | None = None,
+    entry: CacheEntry | None = None,
     override: Override | None = None,
     via: str | None = None,
 ) -> Record:
@@ -196,7 +196,7 @@ def of_page(
     url: str,
     origin: Origin | None,
     page: str,
-    entry: Entry | None = None,
+    entry: CacheEntry | None = None,
 ) -> Record:
     """Return the record of a decision by what *page* states: an indexing rule, a usage preference
     or the ``rel`` of a link. *entry* is the cache entry of the robots.txt of the page.

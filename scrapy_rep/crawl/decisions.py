@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_rep.crawl.fetching.cache import Known
+    from scrapy_rep.crawl.fetching.cache import SiteRules
     from scrapy_rep.protocol.access.overrides import Override
-    from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.protocol.access.results import CacheEntry
     from scrapy_rep.protocol.origins import Origin
 
 _NO_ENTRY = frozenset({401, 403})
@@ -73,7 +73,7 @@ class Case:
     origin: Origin | None
     """None if the host or port of the URL cannot be read."""
 
-    known: Known | None = None
+    known: SiteRules | None = None
     """The robots.txt of the origin; None if it does not decide, or must be fetched first."""
 
     override: Override | None = None
@@ -92,7 +92,7 @@ class Case:
     """More about the reason, for the message of a refusal."""
 
     @property
-    def entry(self) -> Entry | None:
+    def entry(self) -> CacheEntry | None:
         """The cache entry of robots.txt; None if robots.txt does not decide."""
         return None if self.known is None else self.known.entry
 
@@ -228,7 +228,7 @@ class DecisionReporter:
         request: Request | None,
         response: Response,
         url: str = "",
-        entry: Entry | None = None,
+        entry: CacheEntry | None = None,
     ) -> Record:
         """Report a decision by what a page states, and return its record. It is about *url*, or
         else about the page. *entry* is the cache entry of the robots.txt that stated it.
@@ -276,7 +276,7 @@ class DecisionReporter:
             )
 
     async def learned(
-        self, known: Known, request: Request | None, is_new: bool
+        self, known: SiteRules, request: Request | None, is_new: bool
     ) -> None:
         """Report a robots.txt that was fetched (*is_new*) or read from the store."""
         entry, url = known.entry, known.origin.robotstxt_url
@@ -307,7 +307,7 @@ class DecisionReporter:
                 request=request,
             )
 
-    def _log_access(self, known: Known) -> None:
+    def _log_access(self, known: SiteRules) -> None:
         url, result = known.origin.robotstxt_url, known.entry.result
         if result.has_too_many_redirects:
             self._logger.warning(

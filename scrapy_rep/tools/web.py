@@ -21,7 +21,7 @@ from twisted.internet.defer import DeferredList
 from scrapy_rep.base import meta
 from scrapy_rep.crawl.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.crawl.fetching.middleware import FetchMiddleware
-from scrapy_rep.crawl.fetching.request import Causes
+from scrapy_rep.crawl.fetching.request import FetchTemplates
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
@@ -63,7 +63,7 @@ class Web:
     async def robotstxts(self, urls: Iterable[str]) -> list[AccessResult]:
         """Fetch the robots.txt files at *urls* concurrently."""
         fetches = [
-            deferred_from_coro(self._fetcher.fetch(url, Causes(Request(url))))
+            deferred_from_coro(self._fetcher.fetch(url, FetchTemplates(Request(url))))
             for url in urls
         ]
         done = DeferredList(fetches, fireOnOneErrback=True, consumeErrors=True)

@@ -7,7 +7,12 @@ from typing import Any
 from scrapy_rep import CLASSIC, GOOGLE, RFC9309
 from scrapy_rep.crawl.fetching.entries import KEEP, MAX_SIZE, dumps, loads
 from scrapy_rep.crawl.fetching.store import Store
-from scrapy_rep.protocol.access.results import AccessResult, Entry, renew, robots_of
+from scrapy_rep.protocol.access.results import (
+    AccessResult,
+    CacheEntry,
+    renew,
+    robots_of,
+)
 from scrapy_rep.protocol.origins import Origin
 
 START = 1_800_000_000.0
@@ -19,13 +24,13 @@ DAY = 24 * 3600.0
 _OF_ENTRY = {"fetched", "expires", "unreachable_since", "attempts", "copy", "tdmrep"}
 
 
-def entry(body: bytes = b"User-agent: *\nDisallow: /a\n", **fields: Any) -> Entry:
+def entry(body: bytes = b"User-agent: *\nDisallow: /a\n", **fields: Any) -> CacheEntry:
     """An entry that was fetched at START, and expires a day later."""
     of_result: dict[str, Any] = {"url": URL, "status": 200, "body": body}
     of_entry: dict[str, Any] = {"fetched": START, "expires": START + DAY}
     for name, value in fields.items():
         (of_entry if name in _OF_ENTRY else of_result)[name] = value
-    return Entry(result=AccessResult(**of_result), **of_entry)
+    return CacheEntry(result=AccessResult(**of_result), **of_entry)
 
 
 def check_data(written: bytes) -> None:

@@ -17,9 +17,9 @@ from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.fetching import cache
 from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
 from scrapy_rep.crawl.fetching.entries import dumps
-from scrapy_rep.crawl.fetching.request import Causes
+from scrapy_rep.crawl.fetching.request import FetchTemplates
 from scrapy_rep.exceptions import SpiderClosing
-from scrapy_rep.protocol.access.results import AccessResult, Entry, State
+from scrapy_rep.protocol.access.results import AccessResult, CacheEntry, State
 from scrapy_rep.protocol.origins import Origin
 from tests.fakes import coroutine_test, fake_crawler
 from tests.fetching.places import SharedMemory
@@ -27,7 +27,7 @@ from tests.fetching.places import SharedMemory
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.crawl.fetching.cache import Known
+    from scrapy_rep.crawl.fetching.cache import SiteRules
     from scrapy_rep.crawl.fetching.fetcher import Check
     from scrapy_rep.crawl.fetching.store import Store
 
@@ -39,7 +39,7 @@ TDMREP_URL = "http://example.com/.well-known/tdmrep.json"
 PAGE = "http://example.com/mining/a"
 ROBOTS = b"User-agent: *\nDisallow: /private\n"
 TDMREP = b'[{"location": "/mining/", "tdm-reservation": 1}]'
-CAUSES = Causes(Request(PAGE))
+TEMPLATES = FetchTemplates(Request(PAGE))
 HOUR, DAY = 3600.0, 24 * 3600.0
 
 
@@ -59,7 +59,7 @@ class Fetcher:
         self.asked: list[str] = []
 
     async def fetch(
-        self, url: str, causes: Causes, *, check: Check | None
+        self, url: str, templates: FetchTemplates, *, check: Check | None
     ) -> AccessResult:
         assert (check is None) == (url == ROBOTS_URL)
         self.asked.append(url)
@@ -98,24 +98,26 @@ class Cached:
             learned=self.learned,
         )
 
-    async def learned(self, known: Known, cause: Request, is_new: bool) -> None:
+    async def learned(self, known: SiteRules, cause: Request, is_new: bool) -> None:
         assert (known.origin, cause.url) == (ORIGIN, PAGE)
         self.reported.append(is_new)
 
-    async def check(self, request: Request, origin: Origin, causes: Causes) -> None:
+    async def check(
+        self, request: Request, origin: Origin, templates: FetchTemplates
+    ) -> None:
         """Nothing is forbidden."""
 
-    def keep(self, entry: Entry) -> None:
+    def keep(self, entry: CacheEntry) -> None:
         """Put *entry* into the memory of this process."""
         self.cache._memory.put(ORIGIN, entry, 0.0)
 
-    async def learn(self, stale: Entry | None = None) -> Any:
-        return await self.cache.learn(ORIGIN, CAUSES, stale=stale)
+    async def learn(self, stale: CacheEntry | None = None) -> Any:
+        return await self.cache.learn(ORIGIN, TEMPLATES, stale=stale)
 
 
-def entry(url: str, body: bytes, age: float = 0, **fields: Any) -> Entry:
+def entry(url: str, body: bytes, age: float = 0, **fields: Any) -> CacheEntry:
     fetched = time.time() - age
-    return Entry(
+    return CacheEntry(
         result=result(url, body), fetched=fetched, expires=fetched + 60, **fields
     )
 
@@ -234,7 +236,7 @@ async def test_a_spider_that_closes_learns_nothing() -> None:
 DOWN = AccessResult(url=ROBOTS_URL, status=503)
 
 
-def outage(entry: Entry) -> float:
+def outage(entry: CacheEntry) -> float:
     """The seconds for which robots.txt has been unreachable."""
     assert entry.unreachable_since is not None
     return round(entry.fetched - entry.unreachable_since)
@@ -459,7 +461,7 @@ async def test_a_robotstxt_that_is_needed_twice_is_fetched_once() -> None:
     landing: Deferred[AccessResult] = Deferred()
     cached.fetcher.answers[ROBOTS_URL] = landing
     waiting = [
-        deferred_from_coro(ask(ORIGIN, CAUSES))
+        deferred_from_coro(ask(ORIGIN, TEMPLATES))
         for ask in (cached.cache.robots, cached.cache.learn)
     ]
     for _ in range(100):
@@ -481,13 +483,13 @@ async def test_a_stale_robotstxt_is_not_shared() -> None:
     cached.passed = 2 * DAY
     landing: Deferred[AccessResult] = Deferred()
     cached.fetcher.answers[ROBOTS_URL] = landing
-    causes = Causes(Request(PAGE))
-    first = asyncio.ensure_future(cached.cache.robots(ORIGIN, causes))
-    second = asyncio.ensure_future(cached.cache.robots(ORIGIN, CAUSES))
+    templates = FetchTemplates(Request(PAGE))
+    first = asyncio.ensure_future(cached.cache.robots(ORIGIN, templates))
+    second = asyncio.ensure_future(cached.cache.robots(ORIGIN, TEMPLATES))
     for _ in range(10):
         await asyncio.sleep(0)
     cached.fetcher.answers[ROBOTS_URL] = result(ROBOTS_URL, b"")
-    causes.clear()
+    templates.clear()
     first.cancel()
     known = await asyncio.wait_for(second, 10)
     assert known.entry.result.body == b""

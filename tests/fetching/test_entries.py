@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scrapy_rep.crawl.fetching.entries import KEEP, MAX_SIZE, dumps, loads
-from scrapy_rep.protocol.access.results import AccessResult, Entry
+from scrapy_rep.protocol.access.results import AccessResult, CacheEntry
 from scrapy_rep.protocol.usage.sites import PATH
 from tests.fetching.places import AT, START, URL, check_data, entry
 
@@ -35,7 +35,7 @@ results = st.builds(
 
 
 @st.composite
-def entries(draw: st.DrawFn) -> Entry:
+def entries(draw: st.DrawFn) -> CacheEntry:
     """Return an entry as :func:`renew` makes them."""
     fetched = draw(times)
     expires = fetched + draw(st.floats(0, KEEP))
@@ -52,7 +52,7 @@ def entries(draw: st.DrawFn) -> Entry:
     if (tdmrep := draw(st.none() | results)) is not None:
         known |= {"tdmrep": replace(tdmrep, url=AT.url(PATH))}
         known |= {"tdmrep_fetched": draw(times)}
-    return Entry(**known)
+    return CacheEntry(**known)
 
 
 json_values = st.recursive(
@@ -88,7 +88,7 @@ FIELDS = sorted(
 
 
 @given(entries())
-def test_round_trip(entry: Entry) -> None:
+def test_round_trip(entry: CacheEntry) -> None:
     """An entry is the same after writing and reading."""
     assert loads(dumps(entry), AT) == entry
 
@@ -124,7 +124,7 @@ def test_what_is_no_entry(data: bytes) -> None:
 
 
 @given(entries(), st.data())
-def test_damage(entry: Entry, data: st.DataObject) -> None:
+def test_damage(entry: CacheEntry, data: st.DataObject) -> None:
     """An entry that is cut off or has a changed byte is refused, or is the same; it is never
     read with a gap in its rules."""
     written = bytearray(dumps(entry))

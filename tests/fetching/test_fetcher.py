@@ -12,7 +12,7 @@ from scrapy.exceptions import IgnoreRequest, StopDownload
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.crawl.fetching.middleware import FetchMiddleware
-from scrapy_rep.crawl.fetching.request import Causes, RobotsTxtRequest
+from scrapy_rep.crawl.fetching.request import FetchTemplates, RobotsTxtRequest
 from scrapy_rep.protocol.access.results import Failure
 from tests.fakes import ROBOTS, answer, coroutine_test, fake_crawler
 
@@ -34,8 +34,8 @@ async def fetch(
 ) -> tuple[AccessResult, FakeEngine]:
     crawler = fake_crawler(settings, answers)
     read = RepSettings.from_settings(crawler.settings)
-    causes = Causes(cause, meta_keys=read.request_meta_keys)
-    result = await RobotsTxtFetcher(crawler, read).fetch(URL, causes)
+    templates = FetchTemplates(cause, meta_keys=read.request_meta_keys)
+    result = await RobotsTxtFetcher(crawler, read).fetch(URL, templates)
     return result, crawler.engine
 
 
@@ -50,10 +50,12 @@ async def test_what_is_no_robotstxt_is_not_counted() -> None:
     read = RepSettings.from_settings(crawler.settings)
     fetcher = RobotsTxtFetcher(crawler, read)
 
-    async def check(request: Request, origin: Origin, causes: Causes) -> None:
+    async def check(
+        request: Request, origin: Origin, templates: FetchTemplates
+    ) -> None:
         """Nothing is forbidden."""
 
-    result = await fetcher.fetch(file, Causes(CAUSE), check=check)
+    result = await fetcher.fetch(file, FetchTemplates(CAUSE), check=check)
     assert (result.access, result.redirects) == ("unreachable", (moved,))
     assert crawler.stats.get_stats() == {}
 
@@ -150,13 +152,13 @@ async def test_each_attempt_uses_another_proxy() -> None:
     """The newest of the requests that wait for it comes first; then all others in turn, as many as
     there are proxies. A proxy that refuses gives no answer of the site.
     """
-    causes = Causes()
+    templates = FetchTemplates()
     for proxy in ("http://a", "http://b", "http://c", "http://b"):
-        causes.add(Request(URL, meta={"proxy": proxy}))
+        templates.add(Request(URL, meta={"proxy": proxy}))
     answers = {URL: [OSError("reset"), answer(URL, b"", 407), answer(URL)]}
     crawler = fake_crawler({}, answers)
     read = RepSettings.from_settings(crawler.settings)
-    result = await RobotsTxtFetcher(crawler, read).fetch(URL, causes)
+    result = await RobotsTxtFetcher(crawler, read).fetch(URL, templates)
     assert result.status == 200
     used = [request.meta["proxy"] for request in crawler.engine.asked]
     assert used == ["http://c", "http://b", "http://a"]
@@ -233,8 +235,8 @@ async def received(
     crawler.engine.download_async = download
     fetcher = RobotsTxtFetcher(crawler, RepSettings.from_settings(crawler.settings))
     cause = Request(URL, meta={"download_timeout": timeout})
-    causes = Causes(cause, meta_keys=["download_timeout"])
-    return await fetcher.fetch(URL, causes), outcomes, crawler
+    templates = FetchTemplates(cause, meta_keys=["download_timeout"])
+    return await fetcher.fetch(URL, templates), outcomes, crawler
 
 
 @coroutine_test

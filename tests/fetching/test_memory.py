@@ -17,7 +17,7 @@ from scrapy_rep.protocol.origins import Origin
 from tests.fetching.places import START, entry
 
 if TYPE_CHECKING:
-    from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.protocol.access.results import CacheEntry
     from scrapy_rep.protocol.robots import RobotsTxt
 
 HEADERS = (
@@ -32,7 +32,7 @@ KIB_500 = 500 * 1024
 URL = "http://www.host-0.example/a"
 
 
-def parse(entry: Entry) -> tuple[RobotsTxt, None]:
+def parse(entry: CacheEntry) -> tuple[RobotsTxt, None]:
     return robots_of(entry, RFC9309), None
 
 

@@ -16,7 +16,7 @@ from twisted.internet.defer import Deferred
 from scrapy_rep.crawl.fetching import store as module
 from scrapy_rep.crawl.fetching.store import StoreClient
 from scrapy_rep.exceptions import SpiderClosing, StoreError
-from scrapy_rep.protocol.access.results import AccessResult, Entry
+from scrapy_rep.protocol.access.results import AccessResult, CacheEntry
 from scrapy_rep.protocol.origins import Origin
 from tests.fakes import coroutine_test, fake_crawler
 from tests.fetching.places import SharedMemory
@@ -59,19 +59,19 @@ class Worker:
         count: int | None = self.crawler.stats.get_value("rep/store/errors")
         return count
 
-    async def put(self, entry: Entry, origin: Origin = WHERE) -> None:
+    async def put(self, entry: CacheEntry, origin: Origin = WHERE) -> None:
         """Put *entry*, and wait until it is written, or the store has failed."""
         self.client.put(origin, entry)
         await self.client._until_idle()
 
-    async def get(self, origin: Origin = WHERE) -> Entry | None:
+    async def get(self, origin: Origin = WHERE) -> CacheEntry | None:
         return await self.client.get(origin)
 
 
-def entry(age: float = 0, holds: float = 3600, body: bytes = b"x") -> Entry:
+def entry(age: float = 0, holds: float = 3600, body: bytes = b"x") -> CacheEntry:
     fetched = time.time() - age
     result = AccessResult(url=f"{NAME}/robots.txt", status=200, body=body)
-    return Entry(result=result, fetched=fetched, expires=fetched + holds)
+    return CacheEntry(result=result, fetched=fetched, expires=fetched + holds)
 
 
 # Entries.

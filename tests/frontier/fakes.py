@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from twisted.python.failure import Failure
 
-    from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.protocol.access.results import CacheEntry
     from scrapy_rep.protocol.origins import Origin
 
 LOOPBACK = ip_address("127.0.0.1")
@@ -157,12 +157,12 @@ class FakeStoreClient:
     """A store of robots.txt files that several crawls share."""
 
     def __init__(self) -> None:
-        self._entries: dict[Origin, Entry] = {}
+        self._entries: dict[Origin, CacheEntry] = {}
 
-    def put(self, key: Origin, entry: Entry) -> None:
+    def put(self, key: Origin, entry: CacheEntry) -> None:
         self._entries[key] = entry
 
-    async def get(self, key: Origin) -> Entry | None:
+    async def get(self, key: Origin) -> CacheEntry | None:
         return self._entries.get(key)
 
 

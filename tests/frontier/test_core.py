@@ -79,7 +79,7 @@ class World:
 
     def stranger(self, name: str, host: str) -> None:
         """The robots.txt of another host, which has redirected it to *host*."""
-        self.add(name, self.core.strangers, None, host)
+        self.add(name, self.core.redirected, None, host)
 
     def again(self, name: str) -> None:
         """The queue has another request."""

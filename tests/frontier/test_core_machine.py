@@ -86,9 +86,9 @@ class ScopeModel:
     taken_at: float = -inf
     stranger_at: float = -inf
     pages: int = 0
-    """The tickets that belong to it, those of strangers aside."""
+    """The tickets that belong to it, those of redirected aside."""
 
-    strangers: int = 0
+    redirected: int = 0
 
     @property
     def delay(self) -> float:
@@ -106,7 +106,7 @@ class ScopeModel:
         if self.pause:
             limits.append(self.pause.places)
             times.append(self.pause.until)
-        if item.is_stranger and self.pages:
+        if item.is_redirected and self.pages:
             times.append(self.stranger_at)
         return inf if self.in_flight >= min(limits) else max(times)
 
@@ -121,10 +121,10 @@ class ScopeModel:
         self.unsent += not is_direct
         self.taken_at = now
 
-    def leave(self, now: float, *, fetched: bool, is_stranger: bool) -> None:
+    def leave(self, now: float, *, fetched: bool, is_redirected: bool) -> None:
         self.in_flight -= 1
         assert self.in_flight >= 0
-        if is_stranger:
+        if is_redirected:
             self.stranger_at = now + DELAYS_PER_STRANGER * self.delay
         if fetched and self.delay:
             self.not_before = max(self.not_before, now + self.delay)
@@ -148,7 +148,7 @@ class ScopeModel:
                 self.pause = None
 
     def is_forgotten(self, now: float) -> bool:
-        if self.in_flight or self.pages or self.strangers:
+        if self.in_flight or self.pages or self.redirected:
             return False
         paused_until = self.pause.until if self.pause else -inf
         until = max(self.not_before, paused_until) + ANSWER_REMEMBERED * bool(
@@ -216,8 +216,8 @@ class Item(Ticket):
         return self.line.core
 
     @property
-    def is_stranger(self) -> bool:
-        return self.line is self.line.core.strangers
+    def is_redirected(self) -> bool:
+        return self.line is self.line.core.redirected
 
 
 @dataclass(eq=False)
@@ -313,8 +313,8 @@ class CoreMachine(RuleBasedStateMachine):
         scopes = tuple(map(crawl.scope, names))
         item = Item(line, host, scopes, obeys=obeys, is_patient=is_patient, size=size)
         for model in self.models_of(item):
-            model.strangers += item.is_stranger
-            model.pages += not item.is_stranger
+            model.redirected += item.is_redirected
+            model.pages += not item.is_redirected
         crawl.items.append(item)
         crawl.add(item, self.now)
         self.settle()
@@ -338,13 +338,13 @@ class CoreMachine(RuleBasedStateMachine):
     @rule(
         names=st.sampled_from(["a", "a", "b", "ab", "ca"]),
         obeys=st.booleans(),
-        is_stranger=st.booleans(),
+        is_redirected=st.booleans(),
     )
-    def send(self, names: str, obeys: bool, is_stranger: bool) -> None:
+    def send(self, names: str, obeys: bool, is_redirected: bool) -> None:
         """A request in the downloader needs places."""
         crawl = self.crawl
-        line = crawl.strangers if is_stranger else crawl.direct
-        self.add(line, None, names, obeys=obeys or is_stranger)
+        line = crawl.redirected if is_redirected else crawl.direct
+        self.add(line, None, names, obeys=obeys or is_redirected)
 
     @rule(origin=origins, is_patient=st.booleans())
     def ask(self, origin: Origin, is_patient: bool) -> None:
@@ -411,8 +411,8 @@ class CoreMachine(RuleBasedStateMachine):
     def end(self, item: Item) -> None:
         item.crawl.items.remove(item)
         for model in self.models_of(item):
-            model.strangers -= item.is_stranger
-            model.pages -= not item.is_stranger
+            model.redirected -= item.is_redirected
+            model.pages -= not item.is_redirected
         item.crawl.end(item, self.now)
 
     @precondition(lambda self: self.crawl.items)
@@ -494,7 +494,7 @@ class CoreMachine(RuleBasedStateMachine):
         self.in_flight.remove(found)
         for model in self.models_of(item):
             model.unsent -= not (is_sent or item.line.is_direct)
-            model.leave(self.now, fetched=is_sent, is_stranger=item.is_stranger)
+            model.leave(self.now, fetched=is_sent, is_redirected=item.is_redirected)
         item.crawl.leave(item, self.now, fetched=is_sent)
         self.settle()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy_rep.base.record import Record
 from scrapy_rep.crawl.ledger import writer as module
 from scrapy_rep.crawl.ledger.writer import LedgerWriter
-from scrapy_rep.protocol.access.results import AccessResult, Entry
+from scrapy_rep.protocol.access.results import AccessResult, CacheEntry
 from scrapy_rep.protocol.dialect import RFC9309
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def snapshot(
 ) -> tuple[tuple[Any, ...], bytes | None]:
     fields = {"status": 200, "url": f"{origin}/robots.txt", **fields}
     result = AccessResult(body=body, **fields)
-    entry = Entry(result=result, fetched=fetched, expires=fetched + 60)
+    entry = CacheEntry(result=result, fetched=fetched, expires=fetched + 60)
     return module.snapshot(origin, entry, RFC9309)
 
 

@@ -21,7 +21,7 @@ from scrapy_rep.crawl.ledger.schema import APPLICATION_ID, VERSION
 from scrapy_rep.crawl.ledger.traffic import Traffic
 from scrapy_rep.crawl.ledger.writer import LedgerWriter
 from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.protocol.access.results import AccessResult, Entry
+from scrapy_rep.protocol.access.results import AccessResult, CacheEntry
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.display import visible
 from tests.ledger.records import CRAWL, END, ORIGIN, decided, snapshot
@@ -222,13 +222,13 @@ def test_a_robots_txt_that_could_not_be_had() -> None:
     cached copy is used, it has the body of the copy, and the time when that was fetched.
     """
     moments = {"fetched": 5.0, "expires": 6.0, "unreachable_since": 5.0}
-    row, body = module.snapshot(ORIGIN, Entry(result=DOWN, **moments), RFC9309)
+    row, body = module.snapshot(ORIGIN, CacheEntry(result=DOWN, **moments), RFC9309)
     url = f"{ORIGIN}/robots.txt"
     error = ("no route to http://***@proxy " + "x" * 9000)[: MAX_TEXT - 1] + "…"
     answer = '["http://***@b.example/"]', "unreachable", None, error, "[]"
     assert (row, body) == ((ORIGIN, url, *answer, 5, 6, None, None), None)
     copy = AccessResult(url=url, status=200, body=b"good")
-    entry = Entry(result=DOWN, **moments, copy=copy, copy_fetched=3.0)
+    entry = CacheEntry(result=DOWN, **moments, copy=copy, copy_fetched=3.0)
     row, body = module.snapshot(ORIGIN, entry, RFC9309)
     assert (row[3], *row[-2:]) == ("unreachable", 3.0, sha256(b"good").hexdigest())
     assert body == b"good"

@@ -23,7 +23,7 @@ from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.protocol.access.results import (
     Access,
     AccessResult,
-    Entry,
+    CacheEntry,
     State,
     renew,
     robots_of,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from scrapy_rep.base.settings import RepSettings
     from scrapy_rep.crawl.fetching.fetcher import Check, RobotsTxtFetcher
     from scrapy_rep.crawl.fetching.memory import File, Parsed
-    from scrapy_rep.crawl.fetching.request import Causes
+    from scrapy_rep.crawl.fetching.request import FetchTemplates
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
 
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
 _JUST_NOW = 1.0
 
 
-class Known(NamedTuple):
+class SiteRules(NamedTuple):
     """What is known of an origin: its parsed files, with their cache entry."""
 
     origin: Origin
-    entry: Entry
+    entry: CacheEntry
     robots: RobotsTxt
 
     tdmrep: TdmRep | None = None
@@ -88,7 +88,7 @@ class RobotsTxtCache:
         may_fetch: Callable[[RobotsTxt, str], bool],
         check: Check,
         delay_of: Callable[[RobotsTxt], float],
-        learned: Callable[[Known, Request, bool], Awaitable[None]],
+        learned: Callable[[SiteRules, Request, bool], Awaitable[None]],
     ) -> None:
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
@@ -105,7 +105,7 @@ class RobotsTxtCache:
         self._memory = Memory(max_bytes, self._parse)
         self._locks: WeakValueDictionary[str, DeferredLock] = WeakValueDictionary()
 
-    def cached(self, origin: Origin) -> Known | None:
+    def cached(self, origin: Origin) -> SiteRules | None:
         """What is known of *origin*, if it is in memory and fresh."""
         file = self._fresh(origin)
         if file is None:
@@ -114,30 +114,34 @@ class RobotsTxtCache:
         return None if self._lacks_tdmrep(known) else known
 
     async def learn(
-        self, origin: Origin, causes: Causes, *, stale: Entry | None = None
-    ) -> Known:
+        self,
+        origin: Origin,
+        templates: FetchTemplates,
+        *,
+        stale: CacheEntry | None = None,
+    ) -> SiteRules:
         """What is known of *origin*, from the store or its server.
 
-        *causes* are of the requests that wait for it. *stale* is an entry that must be fetched
+        *templates* are of the requests that wait for it. *stale* is an entry that must be fetched
         again even if it has not expired. Raises SpiderClosing or a cancellation, and stores
         nothing, if the spider closes meanwhile. After any other error robots.txt counts as
         unreachable.
         """
-        known = _known(origin, await self._obtain(origin, causes, stale))
+        known = _known(origin, await self._obtain(origin, templates, stale))
         if self._lacks_tdmrep(known):
-            known = await self._complete(known, causes)
+            known = await self._complete(known, templates)
         return known
 
-    async def robots(self, origin: Origin, causes: Causes) -> Known:
+    async def robots(self, origin: Origin, templates: FetchTemplates) -> SiteRules:
         """The robots.txt of *origin* alone, as :meth:`learn` returns it, or from memory. That is enough
         to judge a request of this package: sites could redirect their tdmrep.json in a circle.
         """
-        file = self._fresh(origin) or await self._obtain(origin, causes)
+        file = self._fresh(origin) or await self._obtain(origin, templates)
         return _known(origin, file)
 
     # tdmrep.json.
 
-    def _lacks_tdmrep(self, known: Known) -> bool:
+    def _lacks_tdmrep(self, known: SiteRules) -> bool:
         """Whether the tdmrep.json of an origin has to be asked for."""
         if not self._needs_tdmrep or known.entry.has_tdmrep:
             return False
@@ -145,7 +149,7 @@ class RobotsTxtCache:
             return False
         return self._may_fetch(known.robots, tdmrep_url(known.origin))
 
-    async def _complete(self, known: Known, causes: Causes) -> Known:
+    async def _complete(self, known: SiteRules, templates: FetchTemplates) -> SiteRules:
         """Ask for the tdmrep.json of an origin, and keep it with its robots.txt. Calls for the same
         origin share one fetch.
         """
@@ -153,7 +157,7 @@ class RobotsTxtCache:
         async with held(self._locks.setdefault(url, DeferredLock())):
             file = self._memory.get(origin)
             if file is None or not file.entry.has_tdmrep:
-                result = await self._result(url, causes, check=self._check)
+                result = await self._result(url, templates, check=self._check)
                 # robots.txt may have been fetched again meanwhile.
                 file = self._memory.get(origin)
                 before = known.entry if file is None else file.entry
@@ -173,7 +177,7 @@ class RobotsTxtCache:
 
     # robots.txt.
 
-    def _parse(self, entry: Entry) -> Parsed:
+    def _parse(self, entry: CacheEntry) -> Parsed:
         robots, result = robots_of(entry, self._settings.dialect), entry.tdmrep
         if not self._needs_tdmrep or result is None:
             return robots, None
@@ -191,7 +195,7 @@ class RobotsTxtCache:
         return file if has_just_arrived or file.entry.is_fresh(now) else None
 
     async def _obtain(
-        self, origin: Origin, causes: Causes, stale: Entry | None = None
+        self, origin: Origin, templates: FetchTemplates, stale: CacheEntry | None = None
     ) -> File:
         """The file of *origin*, from the store or its server. Calls for the same file share one
         fetch, which is reported once.
@@ -207,7 +211,7 @@ class RobotsTxtCache:
                 return file
             known = None if file is None else file.entry
 
-            def serves(entry: Entry) -> bool:
+            def serves(entry: CacheEntry) -> bool:
                 is_wrong = stale is not None and entry.fetched <= stale.fetched
                 return entry.is_fresh(self._now()) and not is_wrong
 
@@ -217,20 +221,22 @@ class RobotsTxtCache:
                 known = stored
             is_new = known is None or not serves(known)
             if known is None or is_new:
-                found = await self._fetch(origin, causes, known)
+                found = await self._fetch(origin, templates, known)
             else:
                 found = self._keep(origin, known)
         if found is not file:
-            await self._learned(_known(origin, found), causes[0], is_new)
+            await self._learned(_known(origin, found), templates[0], is_new)
         return found
 
-    async def _fetch(self, origin: Origin, causes: Causes, known: Entry | None) -> File:
-        result = await self._result(origin.robotstxt_url, causes)
+    async def _fetch(
+        self, origin: Origin, templates: FetchTemplates, known: CacheEntry | None
+    ) -> File:
+        result = await self._result(origin.robotstxt_url, templates)
         entry = self._renewed(origin, result, known)
         self._put(origin, entry)
         return self._keep(origin, entry)
 
-    def _put(self, origin: Origin, entry: Entry) -> None:
+    def _put(self, origin: Origin, entry: CacheEntry) -> None:
         """Store *entry* if a server has answered. A failure may be one of this crawler alone, and must
         not keep others from asking for themselves.
         """
@@ -238,17 +244,17 @@ class RobotsTxtCache:
             self._store.put(origin, entry)
 
     async def _result(
-        self, url: str, causes: Causes, check: Check | None = None
+        self, url: str, templates: FetchTemplates, check: Check | None = None
     ) -> AccessResult:
         """The result of fetching a file. Raises SpiderClosing or a cancellation if the spider closes
         meanwhile, and a cancellation if no request waits any more.
         """
         try:
-            return await self._fetcher.fetch(url, causes, check=check)
+            return await self._fetcher.fetch(url, templates, check=check)
         except SpiderClosing:
             raise
         except (CancelledError, asyncio.CancelledError):
-            if is_closing(self._crawler) or not causes:
+            if is_closing(self._crawler) or not templates:
                 raise
             # Another component cancelled the fetch. The waiting requests must continue.
             error = "cancelled"
@@ -262,8 +268,8 @@ class RobotsTxtCache:
         return AccessResult(url=url, status=None, error=error)
 
     def _renewed(
-        self, origin: Origin, result: AccessResult, before: Entry | None
-    ) -> Entry:
+        self, origin: Origin, result: AccessResult, before: CacheEntry | None
+    ) -> CacheEntry:
         file, elapsed = self._memory.get(origin), 0.0
         # Otherwise, another worker has just stored it.
         if file and before and file.entry.fetched == before.fetched:
@@ -289,7 +295,7 @@ class RobotsTxtCache:
             holds = self._delay_of(robots_of(entry, dialect)) + _JUST_NOW
         return replace(entry, expires=max(entry.expires, entry.fetched + holds))
 
-    def _keep(self, origin: Origin, entry: Entry) -> File:
+    def _keep(self, origin: Origin, entry: CacheEntry) -> File:
         file = self._memory.get(origin)
         if file is None or file.entry.fetched != entry.fetched:
             file = self._memory.put(origin, entry, self._monotonic())
@@ -316,8 +322,8 @@ def tdmrep_url(origin: Origin) -> str:
     return origin.url(PATH)
 
 
-def _known(origin: Origin, file: File) -> Known:
-    return Known(origin, file.entry, file.robots, file.tdmrep)
+def _known(origin: Origin, file: File) -> SiteRules:
+    return SiteRules(origin, file.entry, file.robots, file.tdmrep)
 
 
 def _opened(crawler: Crawler, settings: RepSettings) -> tuple[StoreClient | None, int]:

@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from scrapy_rep.protocol.access.results import AccessResult, Entry
+from scrapy_rep.protocol.access.results import AccessResult, CacheEntry
 from scrapy_rep.protocol.usage.sites import PATH
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _MAX_ITEMS = 16
 _T = TypeVar("_T")
 
 
-def dumps(entry: Entry) -> bytes:
+def dumps(entry: CacheEntry) -> bytes:
     """Write *entry* without its URL. Raises ValueError if it is too long to be stored."""
     head = _written(entry) | {"result": _written(entry.result)}
     if entry.copy is not None:
@@ -59,7 +59,7 @@ def dumps(entry: Entry) -> bytes:
     return data
 
 
-def loads(data: bytes, origin: Origin) -> Entry:
+def loads(data: bytes, origin: Origin) -> CacheEntry:
     """Read the entry of *origin*. Raises ValueError for data that :func:`dumps` has not written, or
     that is damaged."""
     inflater = zlib.decompressobj()
@@ -73,7 +73,7 @@ def loads(data: bytes, origin: Origin) -> Entry:
         raise ValueError(f"{type(error).__name__}: {str(error)[:100]}") from None
 
 
-def _written(value: Entry | AccessResult) -> dict[str, Any]:
+def _written(value: CacheEntry | AccessResult) -> dict[str, Any]:
     found = {
         each.name: (getattr(value, each.name), each.default) for each in fields(value)
     }
@@ -82,13 +82,13 @@ def _written(value: Entry | AccessResult) -> dict[str, Any]:
     return {name: field for name, (field, default) in found.items() if field != default}
 
 
-def _entry(head: dict[str, Any], body: bytes, origin: Origin) -> Entry:
+def _entry(head: dict[str, Any], body: bytes, origin: Origin) -> CacheEntry:
     url, copy, tdmrep = origin.robotstxt_url, head.get("copy"), None
     if "tdmrep" in head:
         size = _integer(head[_SIZE])
         tdmrep = _result(head["tdmrep"], body[size:], origin.url(PATH))
         body = body[:size]
-    entry = Entry(
+    entry = CacheEntry(
         result=_result(head["result"], body if copy is None else b"", url),
         copy=None if copy is None else _result(copy, body, url),
         tdmrep=tdmrep,

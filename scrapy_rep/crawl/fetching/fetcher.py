@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from scrapy.http import Headers, Response
 
     from scrapy_rep.base.settings import RepSettings
-    from scrapy_rep.crawl.fetching.request import Causes
+    from scrapy_rep.crawl.fetching.request import FetchTemplates
     from scrapy_rep.protocol.origins import Origin
 
     # Raises RobotsDenied if the robots.txt of an origin, or an override, forbids a request of this
     # package, for the requests that wait for it.
-    Check: TypeAlias = Callable[[Request, Origin, Causes], Awaitable[None]]
+    Check: TypeAlias = Callable[[Request, Origin, FetchTemplates], Awaitable[None]]
 
     # Makes a request wait for its place at its host; other requests to the host wait until
     # the context ends. Raises BackingOff if the host has asked for too long a pause.
@@ -119,14 +119,14 @@ class RobotsTxtFetcher:
         return not self._on_network or has_room(self._crawler, self._on_network)
 
     async def fetch(
-        self, url: str, causes: Causes, *, check: Check | None = None
+        self, url: str, templates: FetchTemplates, *, check: Check | None = None
     ) -> AccessResult:
         """Fetch the robots.txt at *url*, as :meth:`Origin.url` returns it; or, with a *check*, another
         file. Then each request needs the permission of the robots.txt of its origin
         (RFC 9309, 2.3.1.2, exempts only the redirects of robots.txt), and Scrapy's stats about
         robots.txt do not count it.
 
-        *causes* are of the requests that wait for it. Errors of the server or the network are in
+        *templates* are of the requests that wait for it. Errors of the server or the network are in
         the result. Raises SpiderClosing if the spider closes while the request waits for its
         place.
         """
@@ -144,9 +144,9 @@ class RobotsTxtFetcher:
                 origin = origin.at_virtual_host(virtual_host)
             answer: Response | AccessResult | None = None
             if check is not None and origin is not None:
-                answer = await self._refusal(current, origin, causes, check)
+                answer = await self._refusal(current, origin, templates, check)
             if answer is None:
-                answer = await self._ask(current, fetch, causes, cookies)
+                answer = await self._ask(current, fetch, templates, cookies)
             if isinstance(answer, AccessResult):
                 return replace(answer, url=url, redirects=tuple(targets))
             if answer.status not in _REDIRECTS:
@@ -173,11 +173,11 @@ class RobotsTxtFetcher:
         )
 
     async def _refusal(
-        self, url: str, origin: Origin, causes: Causes, check: Check
+        self, url: str, origin: Origin, templates: FetchTemplates, check: Check
     ) -> AccessResult | None:
         """The result if *check* refuses a request for *url*; None if it does not."""
         try:
-            await check(RobotsTxtRequest.of(url, causes[0]), origin, causes)
+            await check(RobotsTxtRequest.of(url, templates[0]), origin, templates)
         except RobotsDenied as denied:
             return AccessResult(
                 url=url,
@@ -193,7 +193,7 @@ class RobotsTxtFetcher:
             self._crawler.stats.inc_value(key)
 
     async def _ask(
-        self, url: str, fetch: Fetch, causes: Causes, cookies: CookieJar
+        self, url: str, fetch: Fetch, templates: FetchTemplates, cookies: CookieJar
     ) -> Response | AccessResult:
         """The response for *url*, or a result without one.
 
@@ -203,7 +203,7 @@ class RobotsTxtFetcher:
         """
         attempt, is_final = 0, False
         while not is_final:
-            request = RobotsTxtRequest.of(url, causes.next())
+            request = RobotsTxtRequest.of(url, templates.next())
             request.fetch = replace(fetch)
             if len(cookies):
                 cookies.add_cookie_header(request)
@@ -212,8 +212,8 @@ class RobotsTxtFetcher:
             if failure is not None and self._is_own_fault(failure):
                 continue
             attempt += 1
-            # Requests with other proxies may have been added to the causes meanwhile.
-            is_final = attempt >= max(_ATTEMPTS, len(causes))
+            # Requests with other proxies may have been added to the templates meanwhile.
+            is_final = attempt >= max(_ATTEMPTS, len(templates))
             if isinstance(answer, AccessResult):
                 is_final |= answer.is_dropped
             elif answer.status != _PROXY_REFUSES:

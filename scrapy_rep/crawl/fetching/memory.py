@@ -12,7 +12,7 @@ from scrapy_rep.crawl.fetching.entries import dumps, loads
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.protocol.access.results import CacheEntry
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.usage.sites import TdmRep
@@ -71,7 +71,7 @@ class LRU(Generic[V]):
 class File:
     """The parsed files of an origin, with their entry."""
 
-    entry: Entry
+    entry: CacheEntry
     robots: RobotsTxt
     tdmrep: TdmRep | None
 
@@ -94,7 +94,7 @@ class Memory:
     A file is parsed again when it is next used. Packed, it takes a tenth of the memory.
     """
 
-    def __init__(self, max_bytes: int, parse: Callable[[Entry], Parsed]) -> None:
+    def __init__(self, max_bytes: int, parse: Callable[[CacheEntry], Parsed]) -> None:
         parsed_bytes = max_bytes // _PARSED_SHARE
         self._packed: LRU[_Packed] = LRU(max_bytes - parsed_bytes)
         self._parsed: LRU[File] = LRU(parsed_bytes)
@@ -114,7 +114,7 @@ class Memory:
                 return self._keep(key, loads(packed.data, key), packed.learned)
         return file
 
-    def put(self, key: Origin, entry: Entry, learned: float) -> File:
+    def put(self, key: Origin, entry: CacheEntry, learned: float) -> File:
         """Keep *entry* as that of *key*, and parse it."""
         try:
             packed = _Packed(dumps(entry), learned)
@@ -125,7 +125,7 @@ class Memory:
             self._packed.put(key, packed, len(packed.data) + _PACKED_OVERHEAD)
         return self._keep(key, entry, learned)
 
-    def _keep(self, key: Origin, entry: Entry, learned: float) -> File:
+    def _keep(self, key: Origin, entry: CacheEntry, learned: float) -> File:
         file = File(entry, *self._parse(entry), entry.fetched, learned)
         self._parsed.put(key, file, _PARSED_OVERHEAD + _text_size(entry))
         return file
@@ -146,7 +146,7 @@ def parsed_size(body: bytes) -> int:
     )
 
 
-def _text_size(entry: Entry) -> int:
+def _text_size(entry: CacheEntry) -> int:
     size = 0
     for result in filter(None, (entry.result, entry.copy, entry.tdmrep)):
         texts = [

@@ -137,7 +137,7 @@ class RobotsTxtRequest(Request):
             raise StopDownload(fail=True)
 
 
-class Causes(list[Request]):
+class FetchTemplates(list[Request]):
     """What the requests for one file take over from those that wait for it: the User-Agent, the
     proxy, and the *meta_keys* of ``REP_REQUEST_META_KEYS``. There is one for each proxy, so that
     the next attempt uses another proxy. More may be added during the fetch.

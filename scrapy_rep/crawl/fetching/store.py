@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.utils.asyncio import CallLaterResult
 
-    from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.protocol.access.results import CacheEntry
     from scrapy_rep.protocol.origins import Origin
 
 ALLOWED = (
@@ -179,7 +179,7 @@ class StoreClient:
         self._over: Deferred[None] | None = None
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
-    async def get(self, origin: Origin) -> Entry | None:
+    async def get(self, origin: Origin) -> CacheEntry | None:
         """The entry of *origin*, if it has not expired too long ago to be of use. Raises SpiderClosing
         if the spider has closed meanwhile.
         """
@@ -194,7 +194,7 @@ class StoreClient:
             raise SpiderClosing(why)
         return None if data is None else self._read(origin, data)
 
-    def put(self, origin: Origin, entry: Entry) -> None:
+    def put(self, origin: Origin, entry: CacheEntry) -> None:
         """Store *entry*. Nobody waits for that."""
         if not self._may_call():
             return
@@ -203,7 +203,7 @@ class StoreClient:
             self._puts[str(origin)] = dumps(entry), entry.expires + KEEP
             self._go_on()
 
-    def _read(self, origin: Origin, data: bytes) -> Entry | None:
+    def _read(self, origin: Origin, data: bytes) -> CacheEntry | None:
         try:
             entry = loads(data, origin)
         except ValueError as error:

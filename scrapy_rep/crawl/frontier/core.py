@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _MAX_REFUSED = 20_000
 
 # A robots.txt that another host redirects to a host with a delay waits for this many delays
-# after the one before it, while pages wait. Else strangers could take all of its time.
+# after the one before it, while pages wait. Else redirects could take all of its time.
 _DELAYS_PER_STRANGER = 4
 
 # The first pause, in seconds, of a host that does not say how long it wants, and the pause after
@@ -192,7 +192,7 @@ class Scope:
     tickets: int = 0
     """How many tickets belong to it."""
 
-    strangers: int = 0
+    redirected: int = 0
     """How many of them are for the robots.txt of another host."""
 
     @property
@@ -235,7 +235,7 @@ class Host:
     """The time of its entry in the heap of alarms."""
 
     # For the owner of the core.
-    causes: Any = None
+    templates: Any = None
     """What a fetch of robots.txt needs."""
 
     known: Any = None
@@ -298,8 +298,8 @@ class Ticket:
             host.tickets += 1
         for scope in scopes:
             scope.tickets += 1
-            if line is line.core.strangers:
-                scope.strangers += 1
+            if line is line.core.redirected:
+                scope.redirected += 1
 
     def __len__(self) -> int:
         return 1
@@ -477,7 +477,7 @@ class Core:
         self.network = Network(wait_max)
         self.hosts: dict[Origin, Host] = {}
         self.direct = Direct(self)
-        self.strangers = Direct(self)
+        self.redirected = Direct(self)
         """For a robots.txt of another host, which has redirected it."""
 
         self.granted: OrderedDict[Ticket, None] = OrderedDict()
@@ -488,7 +488,7 @@ class Core:
 
         self._urgent: deque[Host] = deque()
         self._wanted: deque[Host] = deque()
-        self._given_up: dict[Host, None] = {}
+        self._refused_hosts: dict[Host, None] = {}
         self._host_alarms: _Alarms[Host] = _Alarms()
         self.scopes: dict[str, Scope] = {}
         self._scope_alarms: _Alarms[Scope] = _Alarms()
@@ -591,7 +591,7 @@ class Core:
         for scope in ticket.scopes:
             if not fetched:
                 scope.unsent -= not ticket.line.is_direct
-            if ticket.line is self.strangers:
+            if ticket.line is self.redirected:
                 scope.stranger_at = now + _DELAYS_PER_STRANGER * scope.delay
             self._leave(scope, now, fetched=fetched)
         # Only now: a ticket may need a place of each.
@@ -632,8 +632,8 @@ class Core:
             self._forget(host)
         for scope in ticket.scopes:
             scope.tickets -= 1
-            if ticket.line is self.strangers:
-                scope.strangers -= 1
+            if ticket.line is self.redirected:
+                scope.redirected -= 1
             if not scope.tickets:
                 scope.waiting_since = None
             if scope.parked is not None:
@@ -690,7 +690,7 @@ class Core:
             return inf
         if ticket.obeys and scope.next_at > at:
             at = scope.next_at
-        if line is self.strangers and scope.tickets > scope.strangers:
+        if line is self.redirected and scope.tickets > scope.redirected:
             at = max(at, scope.stranger_at)
         return at
 
@@ -795,7 +795,7 @@ class Core:
         """Note that the rules of *host* are known until the time *expires*."""
         host.is_fetching = False
         host.phase, host.expires, host.retry_at = Phase.OPEN, expires, -inf
-        self._given_up.pop(host, None)
+        self._refused_hosts.pop(host, None)
         self._empty(host, now)
 
     def unreachable(
@@ -815,11 +815,11 @@ class Core:
         host.retry_at = retry_at
         if host.phase is Phase.REFUSED or now >= host.until or retry_at > host.until:
             host.phase = Phase.REFUSED
-            self._given_up.pop(host, None)
-            self._given_up[host] = None
-            if len(self._given_up) > _MAX_REFUSED:
-                oldest = next(iter(self._given_up))
-                del self._given_up[oldest]
+            self._refused_hosts.pop(host, None)
+            self._refused_hosts[host] = None
+            if len(self._refused_hosts) > _MAX_REFUSED:
+                oldest = next(iter(self._refused_hosts))
+                del self._refused_hosts[oldest]
                 oldest.phase = Phase.UNKNOWN
                 self._forget(oldest)
             self._empty(host, now)

@@ -412,10 +412,10 @@ class Frontier:
         """Note that *queue* is empty, or closed."""
         self.core.end(queue, self.clock.monotonic())
 
-    def note_cause(self, key: HostKey, request: Request) -> None:
+    def note_proxy(self, key: HostKey, request: Request) -> None:
         """Note the proxy of *request*, which was pushed, if it has one."""
         if "proxy" in request.meta and self.hosts and key.origin is not None:
-            self.hosts.note_cause(key.origin, request)
+            self.hosts.note_proxy(key.origin, request)
 
     def popped(self, ticket: Ticket, request: Request | None) -> None:
         """Note that *request*, for which *ticket* has its places, goes to the downloader; None if
@@ -484,7 +484,7 @@ class Frontier:
             # The request for robots.txt waits for it too.
             self.hosts.set_delay(key, delay)
         self.core.add(ticket, self.clock.monotonic())
-        self.note_cause(key, first)
+        self.note_proxy(key, first)
         self._flush_soon()
 
     def _tell_rules(self, ticket: WantedRules) -> None:
@@ -599,11 +599,11 @@ class Frontier:
         return not self.pauses.hold(found.ticket, found.since)
 
     async def take_turn(
-        self, request: Request, *, obeys: bool = True, is_stranger: bool = False
+        self, request: Request, *, obeys: bool = True, is_redirected: bool = False
     ) -> bool:
         """Wait until *request* may be sent. Return whether it has waited.
 
-        *is_stranger*: it is for the robots.txt of another host, which redirects it. Raises
+        *is_redirected*: it is for the robots.txt of another host, which redirects it. Raises
         SpiderClosing, or BackingOff if its host has asked for too long a pause.
         """
         if self.has_turn(request):
@@ -615,7 +615,7 @@ class Frontier:
                 host = found.ticket.scopes[0].key
                 self._shared.release(request, host, 0.0, sent=False)
         core, has_waited = self.core, False
-        line = core.strangers if is_stranger else core.direct
+        line = core.redirected if is_redirected else core.direct
         scopes = self.scopes_of(self.key_of(request))
         if isinstance(request, RobotsTxtRequest) and self._are_held_by_browser(scopes):
             # Its page may wait for this robots.txt.
@@ -886,9 +886,11 @@ class Frontier:
         ticket: Ticket,
         go_on: Callable[[Exception | None], None],
     ) -> None:
-        is_stranger = ticket.line is self.core.strangers
+        is_redirected = ticket.line is self.core.redirected
         try:
-            await self.take_turn(request, obeys=ticket.obeys, is_stranger=is_stranger)
+            await self.take_turn(
+                request, obeys=ticket.obeys, is_redirected=is_redirected
+            )
         except SpiderClosing as error:
             go_on(error)
         except BackingOff as error:

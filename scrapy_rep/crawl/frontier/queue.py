@@ -92,7 +92,7 @@ class HostQueue(Backlog):
         if self._job is not None:
             self._job.added(request)
         if "proxy" in request.meta:
-            self._frontier.note_cause(key, request)
+            self._frontier.note_proxy(key, request)
         self._frontier.flush()
 
     def pop(self) -> Request | None:

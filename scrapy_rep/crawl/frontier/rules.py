@@ -21,7 +21,7 @@ from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.crawl.decisions import Case
 from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
 from scrapy_rep.crawl.fetching.fetcher import MAX_ON_NETWORK, RobotsTxtFetcher
-from scrapy_rep.crawl.fetching.request import Causes
+from scrapy_rep.crawl.fetching.request import FetchTemplates
 from scrapy_rep.crawl.frontier.backlog import bare_host, request_origin
 from scrapy_rep.crawl.frontier.core import Phase
 from scrapy_rep.crawl.frontier.frontier import BackQueue, Waiter, WantedRules
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
     from scrapy_rep.base.settings import RepSettings
     from scrapy_rep.crawl.decisions import DecisionReporter
-    from scrapy_rep.crawl.fetching.cache import Known
+    from scrapy_rep.crawl.fetching.cache import SiteRules
     from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
     from scrapy_rep.crawl.frontier.backlog import HostKey
     from scrapy_rep.crawl.frontier.core import Host, Scope
     from scrapy_rep.crawl.frontier.frontier import Frontier
     from scrapy_rep.protocol.access.overrides import Override
-    from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.protocol.access.results import CacheEntry
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.pace import Pace
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 # The number of robots.txt files that are looked up or fetched at once.
 _MAX_FETCHING = MAX_ON_NETWORK
 
-# Those that wait for a place at a host do not count, or strangers could stop all others: with many
+# Those that wait for a place at a host do not count, or redirects could stop all others: with many
 # hosts that redirect robots.txt to one with a delay. But no more of them may wait than this.
 _MAX_HELD_BACK = 10_000
 
@@ -164,7 +164,7 @@ class Hosts:
         for each in ended:
             self._logger.warning("%(notice)s", notice=each.end_notice)
 
-    def cached(self, origin: Origin) -> Known | None:
+    def cached(self, origin: Origin) -> SiteRules | None:
         """Return what is cached of *origin*; None if it is absent or stale. A robots.txt that is
         unreachable counts in a dry run only: otherwise, requests wait for it.
         """
@@ -202,12 +202,12 @@ class Hosts:
         elif host.known is None or known.entry != host.known.entry:
             self._tell(host, known)
 
-    def _tell(self, host: Host, known: Known) -> None:
+    def _tell(self, host: Host, known: SiteRules) -> None:
         if known.state is State.UNREACHABLE:
             self._note_unreachable(host, known)
             return
         self._open(host, known.robots, known.entry.expires, known.entry.fetched)
-        was_down, host.known, host.causes = host.known is not None, None, None
+        was_down, host.known, host.templates = host.known is not None, None, None
         if was_down:
             self._log_file(
                 logging.INFO,
@@ -266,17 +266,17 @@ class Hosts:
 
     # Fetches.
 
-    def causes(self, *requests: Request) -> Causes:
+    def templates(self, *requests: Request) -> FetchTemplates:
         """What the requests for a file take over from *requests*, which wait for it."""
-        return Causes(*requests, meta_keys=self._settings.request_meta_keys)
+        return FetchTemplates(*requests, meta_keys=self._settings.request_meta_keys)
 
-    def note_cause(self, origin: Origin, request: Request) -> None:
+    def note_proxy(self, origin: Origin, request: Request) -> None:
         """Remember the proxy of a pushed request if robots.txt is not known: the fetch tries
         the proxies in turn.
         """
         host = self._core.hosts.get(origin)
         if host is not None and host.phase is not Phase.OPEN:
-            self._add_cause(host, request)
+            self._add_template(host, request)
 
     def begin_fetches(self, ready: int) -> None:
         """Begin the wanted fetches: the urgent ones, and others if few queues are *ready*."""
@@ -296,7 +296,7 @@ class Hosts:
         finally:
             self._is_beginning = False
 
-    def _begin(self, host: Host, stale: Entry | None = None) -> None:
+    def _begin(self, host: Host, stale: CacheEntry | None = None) -> None:
         # A separate task, so that cancelling one request does not fail the others.
         task = deferred_from_coro(self._fetch(host, stale))
         if host.is_fetching:
@@ -319,29 +319,29 @@ class Hosts:
         if host is None or host.is_fetching:
             return
         self._core.begin_fetch(host)
-        self._add_cause(host, request)
+        self._add_template(host, request)
         known = self.cache.cached(host.origin)
         self._begin(host, None if known is None else known.entry)
 
-    def _add_cause(self, host: Host, request: Request) -> None:
+    def _add_template(self, host: Host, request: Request) -> None:
         """Remember a request that needs robots.txt, if no other has its proxy."""
-        if host.causes is None:
-            host.causes = self.causes()
-        host.causes.add(request)
+        if host.templates is None:
+            host.templates = self.templates()
+        host.templates.add(request)
 
-    async def _fetch(self, host: Host, stale: Entry | None) -> None:
-        if host.causes is None:
-            # Created only now: for many wanted hosts, causes would take much memory.
+    async def _fetch(self, host: Host, stale: CacheEntry | None) -> None:
+        if host.templates is None:
+            # Created only now: for many wanted hosts, templates would take much memory.
             waiting = next(iter(host.waiting), None)
             request = None
             if isinstance(waiting, (BackQueue, WantedRules)):
                 request = waiting.peek()
-            self._add_cause(host, request or Request(str(host.origin)))
-        causes = host.causes
+            self._add_template(host, request or Request(str(host.origin)))
+        templates = host.templates
         known = None
         try:
             stale = stale if host.known is None else host.known.entry
-            known = await self.cache.learn(host.origin, causes, stale=stale)
+            known = await self.cache.learn(host.origin, templates, stale=stale)
         except (SpiderClosing, CancelledError, asyncio.CancelledError):
             pass
         finally:
@@ -350,7 +350,7 @@ class Hosts:
             self._soon.discard(host)
             self._fetched(host, known)
 
-    def _fetched(self, host: Host, known: Known | None) -> None:
+    def _fetched(self, host: Host, known: SiteRules | None) -> None:
         if known is None:
             self._core.unknown(host, self._clock.monotonic())
         else:
@@ -358,7 +358,9 @@ class Hosts:
         self._frontier.flush()
         wake(self._crawler)
 
-    async def _check(self, request: Request, origin: Origin, causes: Causes) -> None:
+    async def _check(
+        self, request: Request, origin: Origin, templates: FetchTemplates
+    ) -> None:
         """Raise RobotsDenied if robots.txt, or an override, forbids a request of this package to
         *origin*, as if it were of a spider.
         """
@@ -366,7 +368,7 @@ class Hosts:
             self._reporter.override_used(used, origin)
         override, known = self.override(origin), None
         if override is None:
-            known = await self.cache.robots(origin, causes)
+            known = await self.cache.robots(origin, templates)
         robots = known.robots if known is not None else override and override.robots
         if robots is None:
             return
@@ -396,8 +398,8 @@ class Hosts:
         try:
             self._held_back += 1
             try:
-                is_stranger = request.fetch.is_redirected
-                await self._frontier.take_turn(request, is_stranger=is_stranger)
+                is_redirected = request.fetch.is_redirected
+                await self._frontier.take_turn(request, is_redirected=is_redirected)
             finally:
                 self._held_back -= 1
             yield
@@ -407,7 +409,7 @@ class Hosts:
 
     # Unreachable.
 
-    def _note_unreachable(self, host: Host, known: Known) -> None:
+    def _note_unreachable(self, host: Host, known: SiteRules) -> None:
         was_down = host.is_down
         was_refused = host.phase is Phase.REFUSED
         host.known, count = known, sum(map(len, host.waiting))
@@ -459,7 +461,7 @@ class Hosts:
 
     async def known(
         self, origin: Origin, request: Request, *, is_patient: bool
-    ) -> Known:
+    ) -> SiteRules:
         """Wait until robots.txt for *request* is known, and return it.
 
         If robots.txt is unreachable, only a request that *is_patient* waits until it is
@@ -475,22 +477,22 @@ class Hosts:
             host = self._core.host(origin)
             host.expires = -inf
             ticket = Waiter(self._core.direct, host, (), request, is_patient=is_patient)
-            self._add_cause(host, request)
+            self._add_template(host, request)
             try:
                 await self._frontier.wait(ticket)
             except (CancelledError, asyncio.CancelledError):
                 self._cancel_if_alone(host)
                 raise
             if not ticket.is_granted:
-                found: Known = host.known
+                found: SiteRules = host.known
                 return found
 
     def _cancel_if_alone(self, host: Host) -> None:
         """Cancel the fetch of *host* if nothing waits for it any more; nothing is recorded."""
         task = self._fetches.get(host)
         if task is not None and not host.waiting and host.phase is Phase.WANTED:
-            if host.causes is not None:
-                host.causes.clear()
+            if host.templates is not None:
+                host.templates.clear()
             task.cancel()
 
     def keep_pace(
@@ -550,7 +552,7 @@ class Hosts:
             )
 
     def _log_file(
-        self, level: int, message: str, known: Known, **values: object
+        self, level: int, message: str, known: SiteRules, **values: object
     ) -> None:
         values |= {"url": known.origin.robotstxt_url, "result": known.entry.result}
         self._logger.log(level, message, **values)

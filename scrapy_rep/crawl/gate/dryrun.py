@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_rep.crawl.fetching.cache import Known
+    from scrapy_rep.crawl.fetching.cache import SiteRules
     from scrapy_rep.protocol.origins import Origin
 
 # The number of hosts that the log names at the end.
@@ -134,11 +134,11 @@ class DryRun:
             self._hosts.report_delay(case.origin, pace)
             self._note_delay(request, delay)
 
-    async def _known(self, origin: Origin, request: Request) -> Known:
+    async def _known(self, origin: Origin, request: Request) -> SiteRules:
         """Return the files of *origin*, once they are known or unreachable."""
         # In a task of its own: if *request* is cancelled, others that wait go on.
-        known: Deferred[Known] = Deferred()
-        learn = self._hosts.cache.learn(origin, self._hosts.causes(request))
+        known: Deferred[SiteRules] = Deferred()
+        learn = self._hosts.cache.learn(origin, self._hosts.templates(request))
         task = deferred_from_coro(learn)
         task.addCallbacks(known.callback, known.errback)
         return await maybe_deferred_to_future(known)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from scrapy_rep.base.record import Record
-    from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.protocol.access.results import CacheEntry
     from scrapy_rep.protocol.origins import Origin
 
 # Seconds between two checks of the writer, which then gets what was counted.
@@ -113,7 +113,7 @@ class Ledger:
         self._writer.start()
         self._checking.start(_CHECK_INTERVAL, now=False)
 
-    def _robotstxt_known(self, origin: Origin, entry: Entry) -> None:
+    def _robotstxt_known(self, origin: Origin, entry: CacheEntry) -> None:
         assert self._writer is not None
         self._writer.write(snapshot(str(origin), entry, self._settings.dialect))
 

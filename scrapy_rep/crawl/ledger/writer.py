@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-    from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.protocol.access.results import CacheEntry
     from scrapy_rep.protocol.dialect import Dialect
 
 # Seconds between two transactions.
@@ -167,7 +167,7 @@ def close_and_merge_log(connection: sqlite3.Connection) -> bool:
 
 
 def snapshot(
-    origin: str, entry: Entry, dialect: Dialect
+    origin: str, entry: CacheEntry, dialect: Dialect
 ) -> tuple[tuple[Any, ...], bytes | None]:
     """Return the row of a robots.txt that was fetched or loaded, and the bytes that are followed,
     as far as the *dialect* reads them; None if no robots.txt is followed.

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Headers
 
-    from scrapy_rep.crawl.fetching.cache import Known
-    from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.crawl.fetching.cache import SiteRules
+    from scrapy_rep.protocol.access.results import CacheEntry
     from scrapy_rep.protocol.indexing.rules import IndexingRules
     from scrapy_rep.protocol.robots import RobotsTxt
 
@@ -36,7 +36,7 @@ class _Stated(NamedTuple):
 
     robotstxt: UsagePreferences = NOTHING_STATED
     tdmrep: UsagePreferences = NOTHING_STATED
-    entry: Entry | None = None
+    entry: CacheEntry | None = None
     """The cache entry of robots.txt."""
 
 
@@ -79,7 +79,7 @@ class SiteUsage:
         self,
         request: Request,
         robots: RobotsTxt,
-        known: Known | None,
+        known: SiteRules | None,
     ) -> None:
         """Record the preferences of the site for the URL of *request*, which is about to be
         sent, by what is *known* of it; *robots* may be of an override. Records nothing if the site
@@ -127,7 +127,7 @@ class SiteUsage:
             fields, rules.statements, rules.tags, of_site.tdmrep
         )
 
-    def entry(self, request: Request | None) -> Entry | None:
+    def entry(self, request: Request | None) -> CacheEntry | None:
         """The cache entry of robots.txt for *request*; None if :meth:`note` recorded none."""
         if request is None or not self._has_stated:
             return None

@@ -319,7 +319,7 @@ class State(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class CacheEntry:
     """The cache entry of an origin: for its robots.txt, and its tdmrep.json if a crawl needs that.
     Times are in seconds since the epoch.
     """
@@ -389,14 +389,14 @@ class Entry:
 
 def renew(
     result: AccessResult,
-    before: Entry | None,
+    before: CacheEntry | None,
     *,
     dialect: Dialect,
     now: float,
     elapsed: float = 0.0,
     bounds: Bounds = Bounds(),  # noqa: B008  immutable
     jitter: float = 0.0,
-) -> Entry:
+) -> CacheEntry:
     """Return the entry after a fetch with *result*; *before* is the entry until then.
 
     *elapsed* are the seconds for which the crawler has known *before*, by a clock that nobody
@@ -409,7 +409,7 @@ def renew(
         tdmrep, tdmrep_fetched = before.tdmrep, before.tdmrep_fetched
     if result.access is not Access.UNREACHABLE:
         holds = lifetime(result.headers, dialect, bounds, now)
-        return Entry(
+        return CacheEntry(
             result=result,
             fetched=now,
             expires=now + holds,
@@ -424,7 +424,7 @@ def renew(
             since = now - elapsed - (before.fetched - before.unreachable_since)
         attempts = before.attempts + 1
         copy, copy_fetched = before.copy, before.copy_fetched
-    return Entry(
+    return CacheEntry(
         result=result,
         fetched=now,
         expires=now + retry_delay(result.headers, attempts, jitter, now),
@@ -437,7 +437,7 @@ def renew(
     )
 
 
-def with_tdmrep(entry: Entry, result: AccessResult, now: float) -> Entry:
+def with_tdmrep(entry: CacheEntry, result: AccessResult, now: float) -> CacheEntry:
     """Return *entry* after a fetch of the tdmrep.json of its origin with *result*.
 
     It holds as long as robots.txt. While it is unreachable, the last good copy counts, and it is
@@ -449,7 +449,7 @@ def with_tdmrep(entry: Entry, result: AccessResult, now: float) -> Entry:
     return replace(entry, expires=min(entry.expires, now + _TDMREP_RETRY))
 
 
-def robots_of(entry: Entry, dialect: Dialect) -> RobotsTxt:
+def robots_of(entry: CacheEntry, dialect: Dialect) -> RobotsTxt:
     """Return the robots.txt that a crawler follows until the next fetch."""
     answer = entry.answer(dialect)
     if answer is None:

@@ -15,7 +15,7 @@ from scrapy_rep.protocol.access.results import (
     Access,
     AccessResult,
     Bounds,
-    Entry,
+    CacheEntry,
     State,
     lifetime,
     pause_asked,
@@ -39,7 +39,9 @@ def result(status: int | None, **headers: str) -> AccessResult:
     return AccessResult(url=URL, status=status, headers=pairs, body=FORBIDS)
 
 
-def after(dialect: Dialect, *fetches: tuple[float, AccessResult | int | None]) -> Entry:
+def after(
+    dialect: Dialect, *fetches: tuple[float, AccessResult | int | None]
+) -> CacheEntry:
     """Return the cache entry after fetches at these moments with these results or statuses."""
     entry, before = None, 0.0
     for now, answer in fetches:
@@ -51,7 +53,7 @@ def after(dialect: Dialect, *fetches: tuple[float, AccessResult | int | None]) -
     return entry
 
 
-def verdict(entry: Entry, dialect: Dialect) -> tuple[bool, str]:
+def verdict(entry: CacheEntry, dialect: Dialect) -> tuple[bool, str]:
     """Return whether PAGE is allowed, and the reason."""
     decision = robots_of(entry, dialect).decide(PAGE, "mybot")
     return decision.allowed, str(decision.reason)

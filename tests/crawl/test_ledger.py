@@ -404,7 +404,7 @@ def test_by_hand(site: Site, tmp_path: Path) -> None:
     host = site.add(RULES)
     enable = {
         **BY_HAND,
-        "EXTENSIONS": {"scrapy_rep.crawl.ledger.extension.Ledger": 500},
+        "EXTENSIONS": {"scrapy_rep.crawl.ledger.extension.LedgerExtension": 500},
     }
     settings = {"REP_LEDGER": str(tmp_path / "%(name)s-%(pid)s-%(time)s.sqlite")}
     name = "../../a\\b\0c"

@@ -53,6 +53,7 @@ from scrapy_rep.crawl.frontier.backlog import (
 from scrapy_rep.crawl.frontier.core import Core, Hold, Line, Phase, Ticket, Where
 from scrapy_rep.crawl.frontier.measures import Measures
 from scrapy_rep.crawl.frontier.politeness import ASKS_FOR_PAUSE, Pauses, duration
+from scrapy_rep.crawl.ledger.traffic import Traffic
 from scrapy_rep.exceptions import BackingOff, SpiderClosing
 from scrapy_rep.protocol.access.results import Failure
 
@@ -239,7 +240,7 @@ class Frontier:
         )
         self._reporter = reporter = DecisionReporter.of(crawler)
         self.pauses = Pauses(crawler, self, settings, reporter)
-        self.measures = Measures(self.clock, reporter.traffic)
+        self.measures = Measures(self.clock, Traffic.of(crawler))
         self.hosts: Hosts | None = None
         """Knows the rules of hosts; None if the crawl ignores robots.txt."""
 

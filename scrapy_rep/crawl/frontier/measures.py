@@ -38,11 +38,11 @@ class Measures:
             if scope.delays and ticket.obeys:
                 gap = 0.0 if scope.sent else now - scope.answered_at
                 known = gap if gap < inf else None
-                traffic.note_gap(_origin_text(request), scope.delay, known, time)
+                traffic.note_delay(_origin_text(request), scope.delay, known, time)
             found = scope.back_off
             if found is not None and found.asked:
                 resumed = now - found.asked_at
-                traffic.note_resumed(_origin_text(request), found.asked, resumed, time)
+                traffic.note_pause(_origin_text(request), found.asked, resumed, time)
                 found.asked = 0.0
 
     def asked(self, request: Request, ticket: Ticket, until_before: float) -> None:
@@ -52,17 +52,18 @@ class Measures:
         traffic, found = self._traffic, ticket.scopes[0].back_off
         if traffic is None or found is None or found.until <= until_before:
             return
-        traffic.note_pause(_origin_text(request), found.asked, self._clock.time())
+        now = self._clock.time()
+        traffic.note_pause(_origin_text(request), found.asked, None, now)
 
     def waiting(self, queues: Iterable[Backlog], in_downloader: int) -> None:
         """Note how many requests wait in *queues* and in the downloader, if that is known."""
-        if self._traffic is None:
+        traffic = self._traffic
+        if traffic is None or not traffic.wants_waiting:
             return
         counts = [queue.count_waiting() for queue in queues]
         known = [count for count in counts if count is not None]
         if known and len(known) == len(counts):
-            requests = sum(known) + in_downloader
-            self._traffic.note_waiting(requests, self._clock.time())
+            traffic.note_waiting(sum(known) + in_downloader)
 
 
 def _origin_text(request: Request) -> str:

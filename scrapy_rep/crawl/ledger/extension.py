@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import scrapy
 import twisted
@@ -28,6 +29,7 @@ from scrapy_rep.base.settings import LEDGER_LEVEL, OBEY, RepSettings, recorded
 from scrapy_rep.crawl.decisions import DecisionReporter
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.frontier.backlog import origin_at
+from scrapy_rep.crawl.ledger.traffic import Traffic
 from scrapy_rep.crawl.ledger.writer import LedgerWriter, prepare, snapshot
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.protocol.robotstxt.rules import Reason
@@ -51,7 +53,7 @@ _MAX_REMEMBERED = 10_000
 _OF_ROBOTSTXT = frozenset({*map(str, Reason), meta.DONT_OBEY_ROBOTSTXT})
 
 
-class Ledger:
+class LedgerExtension:
     """Writes the file of ``REP_LEDGER``. The crawl continues if that fails."""
 
     ORDER = 500
@@ -77,8 +79,9 @@ class Ledger:
         self._writer: LedgerWriter | None = None
         self._has_warned: set[str] = set()
         self._reporter = DecisionReporter.of(crawler)
-        assert self._reporter.traffic is not None
-        self._traffic = self._reporter.traffic
+        traffic = Traffic.of(crawler)
+        assert traffic is not None
+        self._traffic = traffic
         self._has_all = settings.ledger_level == "all"
         self._recorded: set[tuple[str, str, str | None]] = set()
         self._checking = create_looping_call(self._check)
@@ -86,7 +89,7 @@ class Ledger:
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
     @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Ledger:
+    def from_crawler(cls, crawler: Crawler) -> LedgerExtension:
         return cls(crawler)
 
     def _spider_opened(self, spider: Spider) -> None:
@@ -94,6 +97,7 @@ class Ledger:
         agents = self._identity.tokens(None)
         settings = recorded(self._crawler.settings, self._settings)
         crawl = (
+            str(uuid4()),
             spider.name,
             storable(header),
             json.dumps(agents),
@@ -121,7 +125,7 @@ class Ledger:
         origin = origin_at(response.url, request)
         if origin is None or isinstance(request, RobotsTxtRequest):
             return
-        self._traffic.note_page(str(origin), len(response.body), time.time())
+        self._traffic.note_page(origin, len(response.body))
 
     def _decided(self, record: Record) -> None:
         assert self._writer is not None
@@ -180,7 +184,7 @@ class Ledger:
     def _check(self) -> None:
         """Pass what was counted since the last time to the writer, and check that."""
         assert self._writer is not None
-        for row in self._traffic.take():
+        for row in self._traffic.take(time.time()):
             self._writer.write(row)
         self._check_writer()
 

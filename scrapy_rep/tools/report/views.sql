@@ -129,21 +129,21 @@ FROM (
 );
 
 -- The shortest time from an answer to the next request, compared with the delay at that time.
-CREATE TEMPORARY TABLE gap AS
-SELECT origin, delay, gap, min(coalesce(gap / delay, 1e9)) AS ratio
-FROM traffic WHERE delay >= 0.001 GROUP BY origin;
+CREATE TEMPORARY TABLE waited AS
+SELECT origin, asked AS delay, gap, min(coalesce(gap / asked, 1e9)) AS ratio
+FROM gap WHERE kind = 'delay' AND asked >= 0.001 GROUP BY origin;
 
-CREATE UNIQUE INDEX gap_origin ON gap (origin);
+CREATE UNIQUE INDEX waited_origin ON waited (origin);
 
 -- The hosts with a delay: that of their latest robots.txt ("asked"), and that which applied to
 -- the request that came soonest. "kept" is NULL if no request had to keep to one. A time may be
 -- rounded by a millisecond.
 CREATE TEMPORARY VIEW pace AS
-SELECT origin, asked.delay AS asked, gap.delay AS delay, gap, round(ratio, 4) AS ratio,
-       CASE WHEN gap.delay IS NOT NULL THEN gap IS NULL OR gap >= gap.delay - 0.001 END AS kept
+SELECT origin, asked.delay AS asked, waited.delay AS delay, gap, round(ratio, 4) AS ratio,
+       CASE WHEN waited.delay IS NOT NULL THEN gap IS NULL OR gap >= waited.delay - 0.001 END AS kept
 FROM (
-    SELECT origin FROM asked WHERE delay > 0 UNION SELECT origin FROM gap
-) LEFT JOIN asked USING (origin) LEFT JOIN gap USING (origin);
+    SELECT origin FROM asked WHERE delay > 0 UNION SELECT origin FROM waited
+) LEFT JOIN asked USING (origin) LEFT JOIN waited USING (origin);
 
 CREATE TEMPORARY VIEW delay AS
 SELECT *, count(*) OVER () AS of_all FROM pace
@@ -168,8 +168,8 @@ LEFT JOIN file USING (origin) LEFT JOIN judged USING (origin)
 ORDER BY most.refused DESC, dropped DESC, decided DESC, most.origin;
 
 CREATE TEMPORARY VIEW host AS
-SELECT shown.*, asked.delay AS delay, gap.gap AS gap, pages, bytes
-FROM shown LEFT JOIN asked USING (origin) LEFT JOIN gap USING (origin)
+SELECT shown.*, asked.delay AS delay, waited.gap AS gap, pages, bytes
+FROM shown LEFT JOIN asked USING (origin) LEFT JOIN waited USING (origin)
 LEFT JOIN moved USING (origin)
 ORDER BY shown.rowid;
 
@@ -266,8 +266,8 @@ ORDER BY given_up DESC, times DESC, origin LIMIT (SELECT others FROM limits);
 -- The hosts that asked for a pause, with its seconds, and the shortest time from such an answer
 -- to the next request.
 CREATE TEMPORARY TABLE paused AS
-SELECT origin, pause, resumed, min(coalesce(resumed / pause, 1e9))
-FROM traffic WHERE pause >= 0.001 GROUP BY origin;
+SELECT origin, asked AS pause, gap AS resumed, min(coalesce(gap / asked, 1e9))
+FROM gap WHERE kind = 'pause' AND asked >= 0.001 GROUP BY origin;
 
 CREATE TEMPORARY TABLE resting AS
 SELECT origin, times, statement, pause, resumed,

@@ -127,7 +127,7 @@ def test_answers_of_other_crawls(tmp_path: Path, ledger: Ledger) -> None:
     ledger.crawl("denied")
     ledger.snapshot(ORIGIN, PRESS)
     ledger.traffic(ORIGIN, 0, pages=3, bytes=3)
-    ledger.progress(0, pages=3, bytes=3)
+    ledger.progress(0, pages=3)
     assert answered(ledger.close())[2] == f"1 host asks for a delay; {no_request}"
 
 
@@ -137,9 +137,9 @@ def test_delays_and_pauses_that_were_not_kept(ledger: Ledger) -> None:
     for number, gap in enumerate((1.997, 0.0, 2.0, 1.9995, None)):
         origin = f"https://{number}.example"
         ledger.snapshot(origin, PRESS)
-        resumed = {"pauses": 1, "pause": 5.0, "resumed": number or None}
-        ledger.traffic(origin, 0, pages=1, delay=2.0, gap=gap, **resumed)
-        ledger.traffic(origin, 1, pages=1, delay=2.0, gap=9.0)
+        ledger.gap(origin, 5.0, number or None, kind="pause")
+        ledger.gap(origin, 2.0, 9.0)
+        ledger.gap(origin, 2.0, gap)
         ledger.decision(f"{origin}/", **BACK_OFF)
     ledger.snapshot(OTHER, PRESS)
     ledger.progress(0, pages=10)

@@ -24,9 +24,9 @@ from scrapy_rep.base.record import (
     of_request,
     url_text,
 )
+from scrapy_rep.base.requests import origin_at
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.fetching.robotparser import RobotParser
-from scrapy_rep.crawl.frontier.backlog import origin_at
 from scrapy_rep.crawl.summary import Withheld
 from scrapy_rep.exceptions import RobotsDenied
 from scrapy_rep.protocol.access.results import Access

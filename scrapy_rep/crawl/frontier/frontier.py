@@ -34,15 +34,7 @@ from scrapy_rep.base.compat import (
     withdraw,
 )
 from scrapy_rep.base.log import CrawlLog
-from scrapy_rep.base.settings import RepSettings
-from scrapy_rep.crawl.decisions import BACK_OFF, Case, DecisionReporter
-from scrapy_rep.crawl.fetching.failures import in_words, kind_of
-from scrapy_rep.crawl.fetching.middleware import FetchMiddleware
-from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
-from scrapy_rep.crawl.frontier.backlog import (
-    HostKey,
-    NoTerms,
-    Terms,
+from scrapy_rep.base.requests import (
     bare_host,
     host_of,
     is_exempt,
@@ -50,6 +42,12 @@ from scrapy_rep.crawl.frontier.backlog import (
     request_origin,
     was_redirected,
 )
+from scrapy_rep.base.settings import RepSettings
+from scrapy_rep.crawl.decisions import BACK_OFF, Case, DecisionReporter
+from scrapy_rep.crawl.fetching.failures import in_words, kind_of
+from scrapy_rep.crawl.fetching.middleware import FetchMiddleware
+from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
+from scrapy_rep.crawl.frontier.backlog import HostKey, NoTerms, Terms
 from scrapy_rep.crawl.frontier.core import Core, Hold, Line, Phase, Ticket, Where
 from scrapy_rep.crawl.frontier.measures import Measures
 from scrapy_rep.crawl.frontier.politeness import ASKS_FOR_PAUSE, Pauses, duration

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from scrapy_rep.crawl.frontier.backlog import origin_at
+from scrapy_rep.base.requests import origin_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,11 +18,11 @@ from scrapy_rep.base import stats
 from scrapy_rep.base.compat import is_interactive, wake
 from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.log import CrawlLog
+from scrapy_rep.base.requests import bare_host, request_origin
 from scrapy_rep.crawl.decisions import Case
 from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
 from scrapy_rep.crawl.fetching.fetcher import MAX_ON_NETWORK, RobotsTxtFetcher
 from scrapy_rep.crawl.fetching.request import FetchTemplates
-from scrapy_rep.crawl.frontier.backlog import bare_host, request_origin
 from scrapy_rep.crawl.frontier.core import Phase
 from scrapy_rep.crawl.frontier.frontier import BackQueue, Waiter, WantedRules
 from scrapy_rep.crawl.frontier.politeness import duration

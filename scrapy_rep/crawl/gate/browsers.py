@@ -19,8 +19,8 @@ from scrapy_rep.base.browsers import (
 )
 from scrapy_rep.base.identity import default_header
 from scrapy_rep.base.log import CrawlLog
+from scrapy_rep.base.requests import is_of_http, request_origin
 from scrapy_rep.crawl.decisions import Via
-from scrapy_rep.crawl.frontier.backlog import is_of_http, request_origin
 from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
 from scrapy_rep.protocol.origins import origin_of

@@ -15,11 +15,11 @@ from scrapy_rep.base import meta, stats
 from scrapy_rep.base.compat import download_slot, slot_state
 from scrapy_rep.base.identity import default_header
 from scrapy_rep.base.log import CrawlLog
+from scrapy_rep.base.requests import host_of, is_of_http
 from scrapy_rep.base.settings import OBEY, RepSettings
 from scrapy_rep.crawl.decisions import DecisionReporter
 from scrapy_rep.crawl.fetching.middleware import FetchMiddleware
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
-from scrapy_rep.crawl.frontier.backlog import host_of, is_of_http
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.politeness import duration
 from scrapy_rep.crawl.frontier.rules import Hosts

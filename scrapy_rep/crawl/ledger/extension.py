@@ -25,10 +25,10 @@ from scrapy_rep.base.compat import package_version, run_in_thread
 from scrapy_rep.base.identity import Identity, default_header
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.record import Layer, Subject, Verdict, made, storable
+from scrapy_rep.base.requests import origin_at
 from scrapy_rep.base.settings import LEDGER_LEVEL, OBEY, RepSettings, recorded
 from scrapy_rep.crawl.decisions import DecisionReporter
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
-from scrapy_rep.crawl.frontier.backlog import origin_at
 from scrapy_rep.crawl.ledger.traffic import Traffic
 from scrapy_rep.crawl.ledger.writer import LedgerWriter, prepare, snapshot
 from scrapy_rep.exceptions import LedgerError

@@ -60,7 +60,8 @@ def write_crawl(
     path: Path, *transactions: Iterable[Any], crawl: tuple[Any, ...] = CRAWL
 ) -> LedgerWriter:
     """Write a crawl that has ended, its records in several transactions."""
-    writer = LedgerWriter(path, crawl)
+    writer = LedgerWriter(path)
+    writer._crawl = crawl
     for records in transactions:
         for record in records:
             writer.write(record)

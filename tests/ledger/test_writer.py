@@ -64,8 +64,8 @@ def rows(path: Path, query: str) -> list[tuple[Any, ...]]:
 
 
 def started(path: Path, *records: Any, crawl: tuple[Any, ...] = CRAWL) -> LedgerWriter:
-    writer = LedgerWriter(path, crawl)
-    writer.start()
+    writer = LedgerWriter(path)
+    writer.start(crawl)
     for record in records:
         writer.write(record)
     return writer

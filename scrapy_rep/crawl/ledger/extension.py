@@ -30,7 +30,6 @@ from scrapy_rep.base.settings import LEDGER_LEVEL, OBEY, RepSettings, recorded
 from scrapy_rep.crawl.decisions import DecisionReporter
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.ledger.traffic import Traffic
-from scrapy_rep.crawl.ledger.writer import LedgerWriter, prepare, snapshot
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.protocol.robotstxt.rules import Reason
 
@@ -75,8 +74,12 @@ class LedgerExtension:
         self._path = _path(settings.ledger, str(spider.name))
         # Another crawl may be added to any other file later.
         self._is_own = "%(time)s" in settings.ledger
+        # Imported here: a crawl without a ledger needs no SQLite.
+        from scrapy_rep.crawl.ledger.writer import LedgerWriter, prepare  # noqa: PLC0415
+
         prepare(self._path)
-        self._writer: LedgerWriter | None = None
+        self._writer = LedgerWriter(self._path)
+        self._is_open = False
         self._has_warned: set[str] = set()
         self._reporter = DecisionReporter.of(crawler)
         traffic = Traffic.of(crawler)
@@ -106,7 +109,7 @@ class LedgerExtension:
             json.dumps(_versions()),
             time.time(),
         )
-        self._writer = LedgerWriter(self._path, crawl)
+        self._is_open = True
         self._traffic.open()
         connect = self._crawler.signals.connect
         connect(self._robotstxt_known, ours.robotstxt_known)
@@ -114,12 +117,11 @@ class LedgerExtension:
         connect(self._response_downloaded, signals.response_downloaded)
         if not (self._settings.obey or self._settings.dry_run):
             connect(self._not_obeyed, signals.request_reached_downloader)
-        self._writer.start()
+        self._writer.start(crawl)
         self._checking.start(_CHECK_INTERVAL, now=False)
 
     def _robotstxt_known(self, origin: Origin, entry: CacheEntry) -> None:
-        assert self._writer is not None
-        self._writer.write(snapshot(str(origin), entry, self._settings.dialect))
+        self._writer.write_snapshot(str(origin), entry, self._settings.dialect)
 
     def _response_downloaded(self, response: Response, request: Request) -> None:
         origin = origin_at(response.url, request)
@@ -128,7 +130,6 @@ class LedgerExtension:
         self._traffic.note_page(origin, len(response.body))
 
     def _decided(self, record: Record) -> None:
-        assert self._writer is not None
         if self._has_all or self._is_due(record):
             self._writer.write(record)
 
@@ -159,7 +160,7 @@ class LedgerExtension:
             self._reporter.decided(record, request)
 
     async def _spider_closed(self, reason: str) -> None:
-        if self._writer is None:
+        if not self._is_open:
             return
         self._checking.stop()
         self._check()
@@ -183,7 +184,6 @@ class LedgerExtension:
 
     def _check(self) -> None:
         """Pass what was counted since the last time to the writer, and check that."""
-        assert self._writer is not None
         for row in self._traffic.take(time.time()):
             self._writer.write(row)
         self._check_writer()
@@ -191,7 +191,6 @@ class LedgerExtension:
     def _check_writer(self) -> None:
         """Update the stats of the writer, and log each kind of failure once."""
         writer = self._writer
-        assert writer is not None
         for key, count in (
             (stats.LEDGER_RECORDED, writer.recorded),
             (stats.LEDGER_ERRORS, writer.errors),

@@ -199,13 +199,12 @@ class LedgerWriter:
     or can't be written before the end of the crawl, are counted in ``dropped``.
     """
 
-    def __init__(self, path: str | os.PathLike[str], crawl: tuple[Any, ...]) -> None:
-        """*crawl* has the columns of the table, from ``uuid`` to ``started``."""
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self.errors = self.recorded = self.dropped = 0
         self.error: Exception | None = None
         # The process may change its working directory later.
         self._path = Path(path).absolute()
-        self._crawl = crawl
+        self._crawl: tuple[Any, ...] = ()
         self._end: tuple[Any, ...] | None = None
         self._queue: deque[tuple[Any, ...]] = deque()
         self._batch: list[tuple[Any, ...]] = []
@@ -223,7 +222,9 @@ class LedgerWriter:
         self._is_closed = False
         """Whether the end of the crawl is written, and no other process has the file open."""
 
-    def start(self) -> None:
+    def start(self, crawl: tuple[Any, ...]) -> None:
+        """Begin to write. *crawl* has the columns of the table, from ``uuid`` to ``started``."""
+        self._crawl = crawl
         self._thread.start()
 
     def write(self, record: tuple[Any, ...]) -> None:
@@ -237,6 +238,10 @@ class LedgerWriter:
             return
         self._weight_in += weight
         self._queue.append(record)
+
+    def write_snapshot(self, origin: str, entry: CacheEntry, dialect: Dialect) -> None:
+        """Queue a robots.txt that was fetched or loaded."""
+        self.write(snapshot(origin, entry, dialect))
 
     def close(self, end: tuple[Any, ...]) -> None:
         """Write the queued records and the *end* of the crawl: its time, reason and counts. Blocks

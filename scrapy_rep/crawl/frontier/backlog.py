@@ -3,7 +3,7 @@ share hosts and scopes.
 
 A queue is a :class:`Backlog`: it keeps the requests that wait. The frontier gives it its
 :class:`Turns`. ``tests/frontier/test_backlog.py`` has the smallest queue that keeps its requests
-elsewhere, and ``docs/own-queue.md`` says how to write one.
+elsewhere, and ``docs/howto/own-queue.md`` says how to write one.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ class NoTerms(Enum):
     """Why there are no terms."""
 
     UNKNOWN = "unknown"
-    """The fetch was given up, since the spider closes. Another worker may fetch the robots.txt."""
+    """Nothing is known after all, as when the spider closes. Another worker may fetch the
+    robots.txt."""
 
     REFUSED = "refused"
     """The robots.txt is unreachable for too long: each request of this host that the queue
@@ -141,11 +142,10 @@ class Turns(Protocol):
         delay: float = 0.0,
     ) -> None:
         """Find out the rules of the host of *key*: from the cache, or by a fetch on behalf of
-        *first*, a request that waits for them. Call *told* once, never from within this method,
-        when they are known, or when the fetch is given up; while robots.txt is unreachable, the
-        frontier fetches it again and again, for as long as requests wait for a host. *delay* is
-        the one that another origin of the host has, as far as the queue knows: robots.txt waits
-        for it too.
+        *first*, a request that waits for them. Then *told* is called, once and never from within
+        this method. While robots.txt is unreachable, it is fetched again and again, for as long
+        as requests wait for a host. *delay* is what another origin of the host asks for, as far as
+        the queue knows: the fetch of robots.txt keeps to it too.
         """
         ...
 

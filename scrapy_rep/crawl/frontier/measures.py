@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.base.clock import Clock
     from scrapy_rep.crawl.frontier.backlog import Backlog
-    from scrapy_rep.crawl.frontier.core import Ticket
+    from scrapy_rep.crawl.frontier.core import Scope, Ticket
     from scrapy_rep.crawl.ledger.traffic import Traffic
 
 
@@ -24,6 +24,7 @@ class Measures:
     def __init__(self, clock: Clock, traffic: Traffic | None) -> None:
         self._clock = clock
         self._traffic = traffic
+        self.is_on = traffic is not None
 
     def sent(self, request: Request, ticket: Ticket) -> None:
         """Note how long after the last answer *request* is sent, if its host has a delay or has
@@ -45,11 +46,11 @@ class Measures:
                 traffic.note_pause(_origin_text(request), found.asked, resumed, time)
                 found.asked = 0.0
 
-    def asked(self, request: Request, ticket: Ticket, until_before: float) -> None:
-        """Note that the answer to *request* asks for a pause, if that ends later than the pause
-        before it.
+    def asked(self, request: Request, scope: Scope, until_before: float) -> None:
+        """Note that the answer to *request* asks for a pause of *scope*, if that ends later than
+        the pause before it.
         """
-        traffic, found = self._traffic, ticket.scopes[0].back_off
+        traffic, found = self._traffic, scope.back_off
         if traffic is None or found is None or found.until <= until_before:
             return
         now = self._clock.time()

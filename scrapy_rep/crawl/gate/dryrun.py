@@ -70,7 +70,7 @@ class DryRun:
         self._settings = settings = RepSettings.of(crawler)
         self._own = FetchMiddleware(crawler)
         frontier, reporter = Frontier.of(crawler), DecisionReporter.of(crawler)
-        self._clock = frontier.clock
+        self._frontier, self._clock = frontier, frontier.clock
         self._hosts = Hosts(crawler, frontier, settings, reporter)
         self._judge = Judge(crawler, settings, frontier, self._hosts, reporter)
         self._times: dict[str, _HostTime] = {}
@@ -110,7 +110,7 @@ class DryRun:
         """
         self._crawler.stats.inc_value(stats.DRY_RUN_REQUESTS)
         try:
-            case = self._judge.case(request)
+            case = self._frontier.trip_of(request)
             case.is_refused_by_scrapy = is_refused_by_scrapy
             if not self._judge.look_up(case):
                 assert case.origin is not None

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from scrapy_rep.base import meta
 from scrapy_rep.base.identity import Identity
-from scrapy_rep.base.requests import is_exempt, request_origin
 from scrapy_rep.crawl.decisions import BAD_URL, BY_USER, ROBOTS_TXT, Case
 from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.protocol.request_target import decide, is_allowed, is_robotstxt

@@ -11,7 +11,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scrapy_rep.base.settings import DRY_RUN
+from scrapy_rep.base.settings import DRY_RUN, OBEY
 from scrapy_rep.crawl.ledger.reader import (
     bound,
     crawls_of,
@@ -108,7 +108,7 @@ class Ledgers:
             self._unite(paths)
             self._fill("limits (hosts, files, others, urls)", [limits])
             self._fill(
-                "crawl (ledger, crawl, dialect, agents, every_decision, is_dry_run)",
+                "crawl (ledger, crawl, dialect, agents, every_decision, is_dry_run, ignores)",
                 list(map(_row, self.crawls)),
             )
             # Crawls may be writing the ledgers; a transaction reads a consistent state.
@@ -187,11 +187,18 @@ def _state(crawl: dict[str, Any]) -> tuple[bool, int]:
 
 def _row(crawl: dict[str, Any]) -> tuple[object, ...]:
     """Return a crawl as the views have it."""
+    is_dry_run = _is_on(crawl["settings"].get(DRY_RUN))
     return (
         crawl["ledger"],
         crawl["id"],
         crawl["dialect"],
         json.dumps(crawl["agents"] or product_tokens(crawl["user_agent"])),
         crawl["every_decision"],
-        str(crawl["settings"].get(DRY_RUN)).lower() in {"1", "true"},
+        is_dry_run,
+        not is_dry_run and not _is_on(crawl["settings"].get(OBEY, True)),
     )
+
+
+def _is_on(setting: object) -> bool:
+    """Read a setting as Scrapy does."""
+    return str(setting).lower() in {"1", "true"}

@@ -110,7 +110,7 @@ WHERE every_decision AND verdict = 'allowed' AND NOT of_page GROUP BY ledger, cr
 -- Figures of the whole. Arrived: refused, but a redirect or a script had already led a browser
 -- there.
 CREATE TEMPORARY TABLE total AS
-SELECT crawls, complete, dry_runs, let_through, let_through_by_override,
+SELECT crawls, complete, dry_runs, ignoring, let_through, let_through_by_override,
        (SELECT coalesce(sum(arrived), 0) FROM tally WHERE verdict = 'refused') AS arrived,
        (SELECT pages FROM moved_in_all) AS pages,
        (SELECT count(*) FROM met) AS hosts,
@@ -122,7 +122,7 @@ SELECT crawls, complete, dry_runs, let_through, let_through_by_override,
        (SELECT coalesce(sum(times), 0) FROM tally WHERE verdict = 'annotated') AS annotated
 FROM (
     SELECT count(*) AS crawls, coalesce(sum(every_decision), 0) AS complete,
-           coalesce(sum(is_dry_run), 0) AS dry_runs,
+           coalesce(sum(is_dry_run), 0) AS dry_runs, coalesce(sum(ignores), 0) AS ignoring,
            coalesce(sum(by_robotstxt), 0) AS let_through,
            coalesce(sum(by_override), 0) AS let_through_by_override
     FROM crawl LEFT JOIN let_through USING (ledger, crawl)
@@ -151,6 +151,12 @@ ORDER BY kept IS NULL, kept, ratio IS NULL, ratio, origin LIMIT (SELECT others F
 
 CREATE TEMPORARY VIEW delays_in_all AS
 SELECT count(*) AS asking, count(kept) AS known, coalesce(sum(kept), 0) AS kept FROM pace;
+
+-- The hosts whose pages take longest at the delay that the crawl keeps.
+CREATE TEMPORARY VIEW slow AS
+SELECT origin, pages, delay, pages * delay AS seconds
+FROM waited JOIN moved USING (origin) WHERE pages > 0
+ORDER BY seconds DESC, origin LIMIT (SELECT urls FROM limits);
 
 CREATE TEMPORARY TABLE shown AS
 SELECT most.*, ledger, crawl, access, status, error, copy_of, sha256,

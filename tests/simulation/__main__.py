@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import gc
+import logging
 import sys
 import time
 import warnings
 from itertools import chain, count
+from typing import TYPE_CHECKING
 
-from tests.simulation.crawl import run
+from tests.simulation.faults import run
 from tests.simulation.judge import violations
+
+if TYPE_CHECKING:
+    from tests.simulation.crawl import Story
+    from tests.simulation.politeness import Violation
 
 FAILED_ONCE: tuple[int, ...] = ()
 """Seeds that have found a bug: they run each time."""
@@ -33,6 +40,10 @@ def main() -> int:
     parser.add_argument("--long", action="store_true", help="run for ten minutes")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
+    logging.disable()
+    gc.freeze()
+    # Killed coroutines complain when they are collected.
+    sys.unraisablehook = lambda _: None
     if arguments.seed is not None:
         return tell(arguments.seed)
     today = int(datetime.date.today().strftime("%Y%m%d")) * 10_000
@@ -45,8 +56,20 @@ def tell(seed: int) -> int:
     """Tell the story of one seed, line by line."""
     story = run(seed)
     found = violations(story)
-    print("\n".join([*story.lines(), *(f"VIOLATION: {each}" for each in found)]))
+    print("\n".join([*story.lines(), *(f"VIOLATION: {each.text}" for each in found)]))
     return bool(found)
+
+
+def excerpt(story: Story, found: list[Violation]) -> list[str]:
+    """Return a story in ten lines: its settings, what came before the first violation, and that."""
+    at, host, text = min(found)
+    before = [
+        line for when, of, line in story.events() if when <= at and host in {of, ""}
+    ]
+    about = [line for line in story.world.lines() if line.startswith(host or "h0")]
+    return [story.world.lines()[0], *about, *before[-6:],
+            f"VIOLATION: {text} ({len(found)} in all)",
+            f"The whole story: python -m tests.simulation {story.world.seed}"]  # fmt: skip
 
 
 def run_many(first: int, seconds: float, most: int, failures: int = 1) -> int:
@@ -59,13 +82,9 @@ def run_many(first: int, seconds: float, most: int, failures: int = 1) -> int:
         found = violations(story)
         if found:
             failed += 1
-            print(f"seed {seed}:", *found[:10], sep="\n  ")
-            print(f"The story: python -m tests.simulation {seed}")
-        if (
-            failed >= failures
-            or crawls >= most
-            or time.perf_counter() - began > seconds
-        ):
+            print(*excerpt(story, found), sep="\n", flush=True)
+        is_late = time.perf_counter() - began > seconds
+        if failed >= failures or crawls >= most or is_late:
             break
     taken = time.perf_counter() - began
     print(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
+from functools import lru_cache
 from random import Random
 from typing import Any
 
@@ -34,6 +36,9 @@ _ERRORS = {
     "cut": ResponseDataLossError,
 }
 
+LEAF = 10_000
+"""Pages with this number or a higher one have no links."""
+
 
 @dataclass
 class Answer:
@@ -56,6 +61,7 @@ class Sent:
     """A request that was sent, and what came back: a line of the world's log."""
 
     number: int
+    process: int
     at: float
     host: str
     path: str
@@ -67,10 +73,15 @@ class Sent:
         """Whether it is for a robots.txt, or for where one was redirected to."""
         return self.path in {"/robots.txt", "/moved.txt"}
 
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it is for a page without links, or a file."""
+        return not self.is_robots and int(self.path.rsplit("/", 1)[1]) >= LEAF
+
     def __str__(self) -> str:
         answer = self.answer
         took = "cancelled" if self.ended is None else f"{self.ended - self.at:.2f} s"
-        text = f"{self.at:12.2f}  {self.host}{self.path}  {answer.error or answer.status}  {took}"
+        text = f"{self.at:12.2f}  {self.process} {self.host}{self.path}  {answer.error or answer.status}  {took}"
         if self.is_robots and answer.body:
             text += "  " + "; ".join(answer.body.splitlines())
         if answer.headers:
@@ -78,11 +89,36 @@ class Sent:
         return text
 
 
-@dataclass
+@dataclass(frozen=True)
+class Page:
+    """A page of a tree: what it links to and says, always the same."""
+
+    links: tuple[str, ...] = ()
+    nofollow: tuple[str, ...] = ()
+    """The links that say ``rel="nofollow"``."""
+
+    media: str = ""
+    """A file that its item needs."""
+
+    own: str = ""
+    """A page that its callback downloads itself."""
+
+    robots: str = ""
+    """Its robots meta tag."""
+
+    def html(self) -> str:
+        meta = f'<meta name="robots" content="{self.robots}">' if self.robots else ""
+        links = [f'<a href="{link}">x</a>' for link in self.links]
+        links += [f'<a rel="nofollow" href="{link}">x</a>' for link in self.nofollow]
+        return f"<html><head>{meta}</head>{''.join(links)}</html>"
+
+
+@dataclass(eq=False)
 class Host:
     """A host: how fast it is, what its robots.txt says, and how many pages it has."""
 
     name: str
+    seed: int
     random: Random
     fate: str
     latency: float
@@ -93,6 +129,9 @@ class Host:
     period: float
     """After so many seconds, a robots.txt that changes says the opposite."""
 
+    others: list[str] = field(default_factory=list)
+    """The hosts that it redirects to."""
+
     def answer(self, path: str, now: float) -> Answer:
         """Return what the host answers to a request for *path*."""
         seconds = self.latency * self.random.uniform(0.5, 2)
@@ -100,7 +139,12 @@ class Host:
             return self._robots(path, seconds, now)
         if self.random.random() < self.page_faults:
             return self._fault(seconds)
-        return Answer(seconds, 200, self._page(path))
+        _, prefix, number = path.split("/")
+        if prefix == "go":
+            return Answer(
+                seconds, 302, headers={"Location": self.redirected(int(number))}
+            )
+        return Answer(seconds, 200, self.page(int(number)).html())
 
     def _robots(self, path: str, seconds: float, now: float) -> Answer:
         headers = (
@@ -139,14 +183,50 @@ class Host:
             return {}
         return {"Retry-After": str(self.random.choice([0, 2, 10, 45, 120, 900]))}
 
-    def _page(self, path: str) -> str:
-        """A page of a tree: each links to two more, with a prefix that some rules disallow."""
-        number = int(path.rsplit("/", 1)[1])
-        after = [n for n in (2 * number + 1, 2 * number + 2) if n < self.pages]
-        links = [f"/{('yes', 'no', 'odd')[n % 3]}/{n}" for n in after]
-        return (
-            "<html>" + "".join(f'<a href="{link}">x</a>' for link in links) + "</html>"
-        )
+    @lru_cache(maxsize=200)  # noqa: B019  no larger than the world
+    def page(self, number: int) -> Page:
+        """Return the page of this *number*, in a binary tree."""
+        if number >= LEAF:
+            return Page()
+        random = Random(f"{self.seed} {self.name} {number}")
+        urls: dict[str, list[str]] = {"links": [], "nofollow": []}
+        for child in (2 * number + 1, 2 * number + 2):
+            if child < self.pages:
+                kind = random.choices(["links", "nofollow"], [9, 1])[0]
+                is_moved = random.random() < 0.1
+                path = f"/go/{child}" if is_moved else path_of(child)
+                urls[kind].append(f"http://{self.name}{path}")
+        leaf = f"http://{self.name}{path_of(LEAF + number)}"
+        media, own = random.choices([(leaf, ""), ("", leaf), ("", "")], [1, 1, 8])[0]
+        robots = random.choices(["noindex", "nofollow", "noindex, nofollow", ""],
+                                [1, 1, 1, 20])[0]  # fmt: skip
+        return Page(tuple(urls["links"]), tuple(urls["nofollow"]), media, own, robots)
+
+    def redirected(self, number: int) -> str:
+        """Return the URL of the page to which ``/go/`` leads."""
+        place = int(self.name.partition(".")[0][1:])
+        other = self.others[number % len(self.others)]
+        return f"http://{other}{path_of((place + 2) * LEAF + number)}"
+
+
+def path_of(number: int) -> str:
+    """Return the path of a page. Some rules disallow a third of them."""
+    return f"/{('yes', 'no', 'odd')[number % 3]}/{number}"
+
+
+@dataclass
+class Fault:
+    """What happens to the processes of a crawl with a JOBDIR, or of workers."""
+
+    kind: str
+    """``kill``, ``stop``, ``full`` (disk), ``gone`` or ``flushed`` (server), ``ahead`` (clock)."""
+
+    after: int = 0
+    """It happens when so many requests were sent, so many turns of the loop later."""
+
+    turns: int = 0
+    seconds: float = 0.0
+    """How long the process, the disk or the server is gone, or by how much the clock is ahead."""
 
 
 class World:
@@ -155,32 +235,70 @@ class World:
     def __init__(self, seed: int) -> None:
         random = Random(seed)
         self.seed = seed
-        self.hosts = {
-            f"h{number}.example": _host(f"h{number}.example", seed, random)
-            for number in range(random.randint(1, 12))
-        }
-        self.settings = _settings(random)
+        self.kind = random.choices(["plain", "job", "workers"], [6, 3, 1])[0]
         self.outages: list[tuple[float, float]] = []
-        if random.random() < 0.3:
+        if self.kind == "plain" and random.random() < 0.3:
             begins = 1_000 + random.uniform(0, 60)
             self.outages.append((begins, begins + random.choice([20, 100, 300])))
+        most = 4 if self.kind == "workers" else 12
+        count = random.randint(8, 30) if self.outages else random.randint(1, most)
+        names = [f"h{number}.example" for number in range(count)]
+        self.hosts = {name: _host(name, seed, random) for name in names}
+        for host in self.hosts.values():
+            host.others = random.sample(names, min(3, len(names)))
+        self.settings = _settings(random, self.kind)
+        self.clock_sets: list[tuple[float, float]] = []
+        """When the time of day is set, and by how many seconds."""
+        if self.kind == "plain" and random.random() < 0.15:
+            by = random.choice([-86_400, -3_600, -40, 40, 3_600, 90_000])
+            self.clock_sets.append((1_000 + random.uniform(0, 300), by))
+        if self.kind == "workers":
+            for host in self.hosts.values():  # Each call of the server takes a while.
+                host.pages = min(host.pages, 20)
+                host.crawl_delay = min(host.crawl_delay or 0, 5) or None
+        self.faults = _faults(random, self.kind)
         self.log: list[Sent] = []
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
-    def send(self, host: str, path: str, now: float) -> Sent:
+    async def has_sent(self, count: int) -> None:
+        """Wait until so many requests were sent."""
+        waits = asyncio.get_running_loop().create_future()
+        self._waiting.append((count, waits))
+        await waits
+
+    def send(self, host: str, path: str, now: float, process: int) -> Sent:
         """Note a request, and return it with its answer."""
         if any(begins <= now < ends for begins, ends in self.outages):
             answer = Answer(0.02, error="unresolved")
         else:
             answer = self.hosts[host].answer(path, now)
-        sent = Sent(len(self.log), now, host, path, answer)
+        sent = Sent(len(self.log), process, now, host, path, answer)
         self.log.append(sent)
+        for count, waits in self._waiting:
+            if count == len(self.log) and not waits.done():
+                waits.set_result(None)
         return sent
+
+    def lines(self) -> list[str]:
+        """Describe the world."""
+        return [
+            f"seed {self.seed}: a crawl of kind {self.kind}, {self.settings}",
+            *(f"outage of our own network: {a:.2f} to {b:.2f}" for a, b in self.outages),
+            *(f"the clock is set at {at:.2f} by {by} s" for at, by in self.clock_sets),
+            *map(str, self.faults),
+            *(
+                f"{host.name}: robots.txt {host.fate}, {host.pages} pages, latency {host.latency},"
+                f" Crawl-delay {host.crawl_delay}, max-age {host.max_age}"
+                for host in self.hosts.values()
+            ),
+        ]  # fmt: skip
 
 
 def _host(name: str, seed: int, random: Random) -> Host:
     fates, weights = zip(*FATES, strict=True)
     return Host(
         name=name,
+        seed=seed,
         random=Random(f"{seed} {name}"),
         fate=random.choices(fates, weights)[0],
         latency=random.choice([0.01, 0.1, 1.0]),
@@ -192,8 +310,8 @@ def _host(name: str, seed: int, random: Random) -> Host:
     )
 
 
-def _settings(random: Random) -> dict[str, Any]:
-    return {
+def _settings(random: Random, kind: str) -> dict[str, Any]:
+    found = {
         "CONCURRENT_REQUESTS": random.choice([1, 4, 16]),
         "CONCURRENT_REQUESTS_PER_DOMAIN": random.choice([1, 2, 8]),
         "DOWNLOAD_DELAY": random.choice([0, 0, 0, 1.5]),
@@ -201,5 +319,42 @@ def _settings(random: Random) -> dict[str, Any]:
         "REP_CRAWL_DELAY_MAX": random.choice([60, 180, 1000]),
         "REP_MAX_AGE": random.choice([30, 86400]),
         "REP_WAIT_MAX": random.choice([30, 600, 2000]),
+        "REP_NOFOLLOW": random.choice(["drop", "ignore"]),
+        "REP_NOINDEX": random.choice(["drop", "drop", "annotate", "ignore"]),
+        "REP_REL": random.choice([[], ["nofollow"]]),
         "RETRY_TIMES": random.choice([0, 2]),
     }
+    if random.random() < 0.3:
+        found["REP_OVERRIDES"] = random.choice(
+            [
+                {"h0.example": "ignore"},
+                {"*": "User-agent: *\nDisallow: /odd/\nCrawl-delay: 3\n"},
+                {"h1.example": "User-agent: *\nDisallow: /\n", "h2.example": "obey"},
+            ]
+        )
+    if kind == "plain":
+        found["REP_LEDGER"] = random.choice(["", "", "", "yes"])
+        if random.random() < 0.15:
+            found["SCHEDULER_PRIORITY_QUEUE"] = "scrapy.pqueues.ScrapyPriorityQueue"
+    if kind == "workers":
+        found["REP_QUEUE_LEASE"] = random.choice([10, 60])
+        found["REP_WAIT_MAX"] = 30
+    return found
+
+
+def _faults(random: Random, kind: str) -> list[Fault]:
+    kinds = {
+        "plain": [],
+        "job": ["kill", "kill", "kill", "stop", "full"],
+        "workers": ["kill", "stop", "gone", "flushed", "ahead"],
+    }[kind]
+    count = {"plain": 0, "job": random.randint(0, 4), "workers": random.randint(0, 2)}
+    return [
+        Fault(
+            kind=random.choice(kinds),
+            after=random.randint(1, 20),
+            turns=random.choice([0, 0, 1, 2, 5, 20]),
+            seconds=random.choice([0, 0.01, 0.06, 1, 20, 300]),
+        )
+        for _ in range(count[kind])
+    ]

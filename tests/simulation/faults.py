@@ -1,0 +1,208 @@
+"""Runs the processes of a crawl through a world, and does to them what the world has in store."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import shutil
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest import mock
+
+from fakeredis import FakeServer
+from fakeredis._clients import FakeRedisConnection
+from redis import ConnectionPool, Redis
+
+from tests.simulation.crawl import Running, Story, begin
+from tests.simulation.loop import PROCESS, Process, VirtualLoop
+from tests.simulation.world import Fault, World
+
+MOST_SECONDS = 30 * 86400.0
+"""A crawl that has not ended after so many seconds of virtual time never will."""
+
+_MOST_PAGES = 2**30
+"""The largest number of pages of a SQLite file."""
+
+
+def run(seed: int) -> Story:
+    """Crawl the world of *seed*."""
+    story = Story(World(seed))
+    kinds = {"plain": _plain, "job": _job, "workers": _workers}
+    random.seed(seed)  # The package adds jitter to its pauses.
+    with TemporaryDirectory(dir=_memory()) as folder, VirtualLoop() as loop:
+        story.has_ended = loop.run_until_complete(
+            kinds[story.world.kind](story, folder)
+        )
+        story.ended = loop.time()
+    _bury(story)
+    return story
+
+
+def _bury(story: Story) -> None:
+    """Free what killed processes had in memory. While a loop runs, what they had begun would go on
+    in its crawl.
+    """
+    if story.killed:
+        for process in story.processes:
+            process.remains.clear()
+        gc.collect()
+
+
+def _memory() -> str | None:
+    """Return a folder in memory, if there is one: nothing here needs to survive."""
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+async def _plain(story: Story, folder: str) -> bool:
+    """One process, whose clock may be set."""
+    loop, world = asyncio.get_running_loop(), story.world
+    assert isinstance(loop, VirtualLoop)
+    for at, by in world.clock_sets:
+        loop.call_at(at, setattr, loop, "was_set_by", by)
+    if not world.settings["REP_LEDGER"]:
+        return await _ended(begin(story, Process(), folder))
+    path = f"{folder}/ledger"
+    has_ended = await _ended(begin(story, Process(), folder, REP_LEDGER=path))
+    with closing(sqlite3.connect(path)) as db:
+        rows = db.execute("SELECT url, reason FROM decision WHERE verdict = 'refused'")
+        story.ledger = rows.fetchall()
+    return has_ended
+
+
+async def _ended(*running: Running) -> bool:
+    """Wait until crawls have ended. Return whether all have."""
+    crawls = [each.crawl for each in running]
+    done, pending = await asyncio.wait(crawls, timeout=MOST_SECONDS)
+    for each in done:
+        each.result()
+    return not pending
+
+
+async def _until(world: World, fault: Fault) -> None:
+    """Wait until it is time for *fault*."""
+    await world.has_sent(len(world.log) + fault.after)
+    for _ in range(fault.turns):
+        await asyncio.sleep(0)
+
+
+async def _end(running: Running, fault: Fault) -> None:
+    """Stop or kill a process."""
+    if fault.kind == "stop":
+        await running.crawler.stop_async()
+        assert await _ended(running)
+    else:
+        running.kill()
+
+
+# A crawl with a JOBDIR, which goes on after each fault from a copy of its files as they are.
+
+
+async def _job(story: Story, folder: str) -> bool:
+    files: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def noted(path: Any, *args: Any, **kwargs: Any) -> sqlite3.Connection:
+        found: sqlite3.Connection = connect(path, *args, **kwargs)
+        if Path(path).name == "requests.sqlite":
+            files.append(found)
+        return found
+
+    job = f"{folder}/job"
+    with mock.patch("sqlite3.connect", noted):
+        for number, fault in enumerate(story.world.faults):
+            running = begin(story, Process(number), folder, JOBDIR=job)
+            due = asyncio.ensure_future(_until(story.world, fault))
+            await asyncio.wait([running.crawl, due], return_when="FIRST_COMPLETED")
+            if not running.crawl.done() and fault.kind == "full":
+                await _fill(story, files[-1], fault.seconds)
+            if not running.crawl.done():
+                await _end(running, fault)
+            due.cancel()
+            await asyncio.sleep(fault.seconds)
+            job = shutil.copytree(job, f"{folder}/job{number}")
+        last = Process(len(story.world.faults))
+        return await _ended(begin(story, last, folder, JOBDIR=job))
+
+
+async def _fill(story: Story, file: sqlite3.Connection, seconds: float) -> None:
+    """Have the disk full for so many *seconds*."""
+    began = asyncio.get_running_loop().time()
+    with suppress(sqlite3.ProgrammingError):  # The crawl may close it.
+        file.execute("PRAGMA max_page_count = 1")
+        await asyncio.sleep(seconds)
+        file.execute(f"PRAGMA max_page_count = {_MOST_PAGES}")
+    # It is tried again after a second.
+    story.hindered.append((began, asyncio.get_running_loop().time() + 1.5))
+
+
+# Workers, which share a queue on a server.
+
+
+class _Connection(FakeRedisConnection):
+    """A connection to a server with a clock of its own."""
+
+    def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
+        token = PROCESS.set(Process())
+        try:
+            super().send_packed_command(*args, **kwargs)
+        finally:
+            PROCESS.reset(token)
+
+
+def _client(server: FakeServer) -> Redis:
+    pool = ConnectionPool(connection_class=_Connection, server=server)
+    return Redis(connection_pool=pool)
+
+
+async def _workers(story: Story, folder: str) -> bool:
+    """Two or three workers, all of which but the first may meet a fault."""
+    server = FakeServer()
+    settings = {
+        "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
+        "SCHEDULER_QUEUE_CLASS": "scrapy_rep.redis.RedisHostQueue",
+        "DUPEFILTER_CLASS": "scrapy_rep.redis.RedisDupeFilter",
+        "SCHEDULER_DUPEFILTER_KEY": "{%(spider)s:requests}:seen",
+        "SCHEDULER_PERSIST": True,
+        "REDIS_PARAMS": {"redis_cls": lambda **_: _client(server)},
+    }
+    faults = story.world.faults or [Fault("none")]
+    processes = [Process(number) for number in range(len(faults) + 1)]
+    for process, fault in zip(processes[1:], faults, strict=True):
+        process.ahead = fault.seconds if fault.kind == "ahead" else 0.0
+    workers = [begin(story, process, folder, **settings) for process in processes]
+    deeds = [
+        asyncio.ensure_future(_befall(story, fault, server, worker))
+        for fault, worker in zip(faults, workers[1:], strict=True)
+    ]
+    for deed, worker in zip(deeds, workers[1:], strict=True):
+        await asyncio.wait([deed, worker.crawl], return_when="FIRST_COMPLETED")
+    living = [each for each in workers if each.process.killed_at is None]
+    has_ended = await _ended(*living)
+    for deed in deeds:
+        deed.cancel()
+    return has_ended
+
+
+async def _befall(
+    story: Story, fault: Fault, server: FakeServer, worker: Running
+) -> None:
+    """Do to a worker, or to the server, what the world has in store."""
+    await _until(story.world, fault)
+    if worker.crawl.done():
+        return
+    began = asyncio.get_running_loop().time()
+    match fault.kind:
+        case "kill" | "stop":
+            await _end(worker, fault)
+            return
+        case "flushed":
+            _client(server).flushall()
+        case "gone":
+            server.connected = False
+            await asyncio.sleep(fault.seconds)
+            server.connected = True
+    story.hindered.append((began, asyncio.get_running_loop().time() + 3))

@@ -1,0 +1,287 @@
+"""The judge of what was sent: when, and whether the host allowed it, from the log of the world."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from itertools import pairwise
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.simulation.crawl import Story
+    from tests.simulation.world import Answer, Sent
+
+_SLACK = 0.01
+"""The inaccuracy of sums of floating-point numbers and of an event loop, in seconds."""
+
+_HEARD_AFTER = 0.1
+"""After so many seconds, other workers and a JOBDIR know of a pause."""
+
+_SHORTEST_LIFETIME = 300.0
+"""For so many seconds, a robots.txt is used even if its Cache-Control says less."""
+
+_GONE_HOSTS, _GONE_FAILURES = 5, 20
+"""When so many hosts, and so many requests in a row, have failed, the network counts as gone."""
+
+
+class Violation(NamedTuple):
+    """What a crawl did wrong."""
+
+    at: float
+    host: str
+    """Empty if it concerns all."""
+
+    text: str
+
+
+class Text(NamedTuple):
+    """What a robots.txt, or the override in its place, says."""
+
+    at: float
+    """When it came."""
+
+    process: int
+    body: str
+    lifetime: float
+
+    @property
+    def delay(self) -> float:
+        """The Crawl-delay that it states; 0 if none."""
+        lines = self.body.splitlines()
+        stated = [line for line in lines if line.startswith("Crawl-delay: ")]
+        return float(stated[0].split()[1]) if stated else 0.0
+
+    def allows(self, path: str) -> bool:
+        lines = self.body.splitlines()
+        return not any(f"Disallow: {path[:n]}" in lines for n in range(1, len(path)))
+
+
+class Said:
+    """What a host has said in a story."""
+
+    def __init__(self, story: Story, host: str) -> None:
+        self.log = [sent for sent in story.world.log if sent.host == host]
+        self._settings = story.world.settings
+        overrides = self._settings.get("REP_OVERRIDES", {})
+        found = overrides.get(host, overrides.get("*", "obey"))
+        self.override = None if found == "obey" else found
+        """The text in place of its robots.txt, or ``ignore``."""
+
+    def texts(self, *, until: float, process: int | None = None) -> list[Text]:
+        """Return each robots.txt that has come, in order; for one *process*, if that is given."""
+        if self.override == "ignore":
+            return []
+        if self.override is not None:
+            return [Text(-inf, 0, self.override, inf)]
+        return [
+            Text(
+                sent.ended, sent.process, sent.answer.body, self._lifetime(sent.answer)
+            )
+            for sent in self.log
+            if sent.is_robots
+            and sent.ended is not None
+            and sent.ended <= until
+            and sent.answer.status in {200, 403, 404}
+            and process in {None, sent.process}
+        ]
+
+    def _lifetime(self, answer: Answer) -> float:
+        stated = answer.headers.get("Cache-Control", "max-age=inf")
+        seconds = max(float(stated.removeprefix("max-age=")), _SHORTEST_LIFETIME)
+        return min(seconds, float(self._settings["REP_MAX_AGE"]))
+
+    def has_failed(self, *, until: float) -> bool:
+        """Whether a robots.txt was asked for without a result."""
+        tries = [s for s in self.log if s.is_robots and (s.ended or inf) <= until]
+        return len(tries) > len(self.texts(until=until))
+
+    def longest_pause(self, *, until: float) -> float:
+        """The longest time in which it answered nothing but 429 or 503, pauses included."""
+        longest, begins = 0.0, None
+        # No pause is shorter than the delay of the host.
+        least = max((text.delay for text in self.texts(until=until)), default=0.0)
+        log = [s for s in self.log if s.ended is not None and s.ended <= until]
+        for sent in sorted(log, key=lambda each: each.ended or 0.0):
+            ended = sent.ended or 0.0
+            if sent.answer.status in {429, 503}:
+                begins = ended if begins is None else begins
+                pause = max(_asked(sent) or self._settings["REP_BACKOFF_MAX"], least)
+                longest = max(longest, ended + pause - begins)
+            elif sent.answer.status:
+                begins = None
+        return longest
+
+
+def _asked(sent: Sent) -> float:
+    return float(sent.answer.headers.get("Retry-After", 0))
+
+
+def impoliteness(story: Story) -> list[Violation]:
+    """Return what was sent that should not have been, or not then."""
+    found = [*_places(story), *_outages(story)]
+    by_host: dict[str, list[Sent]] = defaultdict(list)
+    for sent in story.world.log:
+        by_host[sent.host].append(sent)
+    for host, log in by_host.items():
+        said = Said(story, host)
+        for check in (_rules, _delays, _pauses):
+            found += [Violation(sent.at, host, f"{text}: {sent}")
+                      for sent, text in check(story, said, log)]  # fmt: skip
+    return found
+
+
+def _rules(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, str]]:
+    """No page is sent before a robots.txt allows it, nor by one that is past its age."""
+    # With a delay, a request waits for its place after it was decided.
+    in_slot = float(story.world.settings["DOWNLOAD_DELAY"]) * 2 + 1.0
+    for sent in log if said.override != "ignore" else ():
+        if sent.is_robots:
+            continue
+        # Workers know each their own; the next process of a JOBDIR knows what the last one did.
+        process = sent.process if story.world.kind == "workers" else None
+        texts = said.texts(until=sent.at, process=process)
+        if not texts:
+            yield sent, "sent before its robots.txt"
+            continue
+        last = texts[-1]
+        # A request may have got its place just before the last answer came.
+        recent = [text for text in texts if text.at > sent.at - in_slot]
+        if not any(text.allows(sent.path) for text in [*recent, *texts[-2:]]):
+            yield sent, "forbidden"
+        failures = [
+            s for s in said.log if s.is_robots and last.at < (s.ended or inf) <= sent.at
+        ]
+        # With a delay longer than its lifetime, a robots.txt serves for one request.
+        until = last.at + last.lifetime
+        if failures:
+            until = max(until, (failures[-1].ended or 0.0) + _lifetime_after(failures))
+        late = sent.at - until - last.delay - in_slot
+        is_gone = any(a <= sent.at < b for a, b in story.world.outages)
+        if late > 0 and not is_gone:
+            yield sent, f"sent {late:.1f} s after its robots.txt was stale"
+
+
+def _lifetime_after(failures: list[Sent]) -> float:
+    """For how long the last good copy is used before the robots.txt is asked for again."""
+    doubled = 45.0 * 2 ** min(len(failures) - 1, 7)
+    return max(_SHORTEST_LIFETIME, _asked(failures[-1]), doubled)
+
+
+def _delays(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, str]]:
+    """From the end of each request to the start of the next, at least the Crawl-delay passes."""
+    delay, busy_until = 0.0, -inf
+    if said.override is not None:
+        delay = max((text.delay for text in said.texts(until=inf)), default=0.0)
+    for sent, after in pairwise(log):
+        if sent.answer.status == 200 and sent.is_robots and said.override is None:
+            delay = Text(0.0, 0, sent.answer.body, 0.0).delay
+        if sent.ended is not None:
+            busy_until = max(busy_until, sent.ended)
+        # A new process may not know it yet.
+        is_new = after.is_robots and not said.texts(
+            until=after.at, process=after.process
+        )
+        if delay > story.world.settings["REP_CRAWL_DELAY_MAX"]:
+            if not after.is_robots:
+                yield after, "sent although the host's delay is too long"
+        elif delay and after.at - busy_until < delay - _SLACK and not is_new:
+            yield (
+                after,
+                f"a gap of {after.at - busy_until:.2f} s instead of {delay:g} s",
+            )
+
+
+def _pauses(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, str]]:
+    """After a 429 or 503, no page is fetched for as long as the host asks, or a second; then one, and
+    one more after each success.
+    """
+    until, places, in_flight, asked_at = -inf, inf, 0, -inf
+    events = [(sent.at, 1, sent) for sent in log if not sent.is_robots]
+    events += [(_end(sent, story), 0, sent) for sent in log]
+    process = 0
+    for at, is_start, sent in sorted(events, key=lambda each: each[:2]):
+        is_page, status = not sent.is_robots, sent.answer.status
+        if story.world.kind == "job" and sent.process != process:
+            process, in_flight = sent.process, 0
+            if at >= until or any(asked_at + _HEARD_AFTER > k for k in story.killed):
+                until, places = -inf, inf
+        in_flight += (1 if is_start else -1) * is_page
+        heard = asked_at + (_HEARD_AFTER if story.world.kind == "workers" else 0.0)
+        if is_start:
+            if heard <= at < until - _SLACK:
+                yield sent, f"sent {until - at:.2f} s before the end of a pause"
+            if in_flight > places and heard <= at:
+                yield sent, f"{in_flight} requests on their way after a pause"
+        elif sent.ended is None:
+            pass
+        elif status in {429, 503} and is_page:
+            until, places = max(until, at + max(_asked(sent), 1.0)), 1
+            asked_at = at
+        elif status:
+            places += 1
+
+
+def _places(story: Story) -> Iterator[Violation]:
+    """No more pages are on their way than there are places."""
+    settings = story.world.settings
+    pages = [sent for sent in story.world.log if not sent.is_robots]
+    events = [(sent.at, 1, sent) for sent in pages]
+    events += [(_end(sent, story), 0, sent) for sent in pages]
+    by_host: Counter[str] = Counter()
+    by_process: Counter[int] = Counter()
+    for at, change, sent in sorted(events, key=lambda each: each[:2]):
+        # Workers do not count together what a callback or a pipeline downloads itself.
+        is_counted = story.world.kind != "workers" or not sent.is_leaf
+        by_host[sent.host] += (1 if change else -1) * is_counted
+        # Nor does it wait for one of CONCURRENT_REQUESTS.
+        by_process[sent.process] += (1 if change else -1) * (not sent.is_leaf)
+        if change and by_host[sent.host] > settings["CONCURRENT_REQUESTS_PER_DOMAIN"]:
+            yield Violation(at, sent.host, f"too many requests to one host: {sent}")
+        if change and by_process[sent.process] > settings["CONCURRENT_REQUESTS"]:
+            yield Violation(at, sent.host, f"too many requests on their way: {sent}")
+
+
+def _end(sent: Sent, story: Story) -> float:
+    """Return when a request was over: answered, cancelled at once, or killed."""
+    killed = story.processes[sent.process].killed_at
+    return sent.ended or killed or sent.at
+
+
+def _outages(story: Story) -> Iterator[Violation]:
+    """When enough hosts have failed in a row, our own network counts as gone: from then on, one
+    request is on its way, and no page is given up.
+    """
+    log = story.world.log
+    for begins, ends in story.world.outages:
+        noticed = _noticed(
+            [s for s in log if begins <= s.at < ends and s.answer.error], log
+        )
+        for sent in log:
+            if noticed + _SLACK < sent.at < ends:
+                on_their_way = [s for s in log if s.at <= sent.at < (s.ended or inf)]
+                if len(on_their_way) > 1:
+                    text = f"{len(on_their_way)} requests on their way without a network: {sent}"
+                    yield Violation(sent.at, sent.host, text)
+        for outcome in story.outcomes:
+            is_lost = outcome.exception == "CannotResolveHostError"
+            if is_lost and noticed + _SLACK < outcome.at:
+                text = f"given up without a network: {outcome.url}"
+                yield Violation(outcome.at, "", text)
+
+
+def _noticed(failed: list[Sent], log: list[Sent]) -> float:
+    """Return when it must be clear that the network is gone."""
+    for number, sent in enumerate(failed, 1):
+        hosts = {each.host for each in failed[:number]}
+        if len(hosts) < _GONE_HOSTS or number < _GONE_FAILURES:
+            continue
+        # A request that began before the outage may be answered in it.
+        is_answered = any(
+            s.ended and failed[0].at <= s.ended <= sent.at and s.answer.status
+            for s in log
+        )
+        if not is_answered:
+            return sent.ended or inf
+    return inf

@@ -27,7 +27,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 OLDEST_SCRAPY = "2.14.0"
-PYTHONS = [f"python3.{minor}" for minor in range(10, 15)]
+PYTHONS = [f"python3.{minor}" for minor in range(10, 16)]
 # Keep compiled modules: otherwise each of many processes would compile them again.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 

@@ -17,6 +17,11 @@ from benchmarks.table import Row, Target
 from benchmarks.timing import interleaved
 from scrapy_rep.protocol.robots import RobotsTxt
 
+try:
+    from robotstxt import RobotsMatcher
+except ImportError:  # It has no wheels for Python 3.14 and later.
+    RobotsMatcher = None
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -48,6 +53,10 @@ def _stdlib(body: bytes) -> RobotFileParser:
     parser.parse(_text(body).splitlines())
     parser.modified()  # It answers only after a fetch time is set.
     return parser
+
+
+def _ask(matcher: Any, text: str, url: str) -> bool:
+    return bool(matcher.is_allowed(text, AGENT, url))
 
 
 def _rerp(body: bytes) -> RobotExclusionRulesParser:
@@ -90,7 +99,14 @@ RERP = Parser(
     package="robotexclusionrulesparser",
     one_in=10,
 )
-PEERS = (PROTEGO, STDLIB, ROBOTSPY, RERP)
+FAST = Parser(  # It keeps nothing of a file: each decision reads it.
+    "fast-robotstxt",
+    lambda body: (RobotsMatcher(), _text(body)),
+    lambda matcher_and_text, url: _ask(*matcher_and_text, url),
+    lambda matcher_and_text: matcher_and_text[0].crawl_delay,
+    package="fast-robotstxt",
+)
+PEERS = (PROTEGO, STDLIB, ROBOTSPY, RERP, *([FAST] if RobotsMatcher else []))
 
 
 def first_decision(files: list[bytes], rounds: int) -> Iterator[Row]:

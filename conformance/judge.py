@@ -144,7 +144,7 @@ def table(results: Sequence[Result], topics: Sequence[str]) -> str:
 
 def _cell(result: Result, topic: str) -> str:
     asked = result.asked[topic]
-    return f"{result.passed[topic]} of {asked}" if asked else ""
+    return f"{result.passed[topic]}/{asked}" if asked else ""
 
 
 def _share(result: Result) -> str:
@@ -152,7 +152,7 @@ def _share(result: Result) -> str:
     if not asked:
         return ""
     # Rounded down, so that only a full score is 100 %.
-    return f"{passed} of {asked} ({passed * 1000 // asked / 10:g} %)"
+    return f"{passed}/{asked} ({passed * 1000 // asked / 10:g} %)"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -15,7 +15,7 @@ from scrapy_rep.base import compat
 from scrapy_rep.base.settings import NOINDEX, OBEY
 from scrapy_rep.crawl.ledger import extension as module
 from scrapy_rep.crawl.ledger import writer
-from scrapy_rep.crawl.ledger.extension import Ledger
+from scrapy_rep.crawl.ledger.extension import LedgerExtension
 from scrapy_rep.crawl.ledger.reader import open_ledger
 from scrapy_rep.crawl.pages.responses import IndexingMiddleware
 from tests.fakes import coroutine_test, fake_crawler
@@ -42,7 +42,7 @@ async def crawl(
     path = tmp_path / "ledger"
     settings = {"REP_LEDGER": str(path), "ROBOTSTXT_OBEY": False, **settings}
     crawler = fake_crawler(settings)
-    extension = Ledger.from_crawler(crawler)
+    extension = LedgerExtension.from_crawler(crawler)
     spider, send = crawler.spider, crawler.signals.send_catch_log
     if urls:
         send(signals.spider_opened, spider=spider)

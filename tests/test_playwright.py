@@ -17,7 +17,7 @@ from scrapy.utils.defer import ensure_awaitable, maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
 from scrapy_rep import playwright
-from scrapy_rep.crawl.frontier.rules import Hosts
+from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.gate import browsers
 from scrapy_rep.crawl.gate.middleware import RobotsTxtMiddleware
 from scrapy_rep.crawl.pages.responses import IndexingMiddleware
@@ -150,7 +150,7 @@ async def test_what_cannot_be_decided(
 ) -> None:
     """A request is aborted if the check fails, and while the spider closes."""
     _running = crawl()
-    monkeypatch.setattr(Hosts, "known", AsyncMock(side_effect=error))
+    monkeypatch.setattr(Frontier, "wait_for_rules", AsyncMock(side_effect=error))
     assert await is_aborted(PUBLIC)
     assert [PUBLIC in line for line in caplog.messages] == [True] * is_logged
 

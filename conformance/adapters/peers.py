@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from importlib.metadata import version
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.robotparser import RobotFileParser
 
@@ -75,10 +76,15 @@ class Protego(Peer):
 
 
 class StandardLibrary(Peer):
-    dialect = "classic"
+    """The parser of this Python. Since May 2026, new versions of 3.13, 3.14 and 3.15 implement RFC
+    9309 in place of the texts of 1994 and 1996.
+    """
 
     def __init__(self) -> None:
         self.name = f"urllib.robotparser {platform.python_version()}"
+        # Only the older one takes the first rule that matches.
+        is_rfc = self.is_allowed(b"User-agent: *\nDisallow: /\nAllow: /a", "a", "/a")
+        self.dialect = "rfc9309" if is_rfc else "classic"
 
     def _parse(self, body: bytes) -> RobotFileParser:
         parser = RobotFileParser()
@@ -149,6 +155,31 @@ class Gpyrobotstxt(Peer):
         return bool(RobotsMatcher().one_agent_allowed_by_robots(body, agent, url))
 
 
+class FastRobotstxt(Peer):
+    """Wheels of C++ code that was derived from Google's parser. It keeps nothing of a file."""
+
+    package = "fast-robotstxt"
+
+    def _asked(self, body: bytes, agent: str, url: str) -> tuple[bool, Any]:
+        from robotstxt import RobotsMatcher  # noqa: PLC0415
+
+        matcher = RobotsMatcher()
+        return matcher.is_allowed(text(body), agent, url), matcher
+
+    def is_allowed(self, body: bytes, agent: str, url: str) -> bool:
+        return self._asked(body, agent, url)[0]
+
+    def pace(self, body: bytes, agent: str) -> Mapping[str, Any]:
+        matcher = self._asked(body, agent, "http://example.com/")[1]
+        rate = matcher.request_rate
+        return {
+            "crawl_delay": matcher.crawl_delay,
+            "request_rate": rate and list(rate),
+        }
+
+
 PEERS: tuple[type[Peer], ...] = (
     *(Protego, StandardLibrary, Robotspy, Rerp, Gpyrobotstxt),
+    # It has no wheels for Python 3.14 and later.
+    *([FastRobotstxt] if find_spec("robotstxt") else []),
 )

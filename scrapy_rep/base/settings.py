@@ -17,8 +17,7 @@ from scrapy.settings import BaseSettings
 from scrapy.utils.misc import load_object
 
 from scrapy_rep.base.compat import shared_component
-from scrapy_rep.crawl.fetching.store import ALLOWED, Store, open_store
-from scrapy_rep.exceptions import SettingError, StoreNotInstalled
+from scrapy_rep.exceptions import SettingError
 from scrapy_rep.protocol.access.overrides import (
     ALLOWED_OVERRIDE,
     Override,
@@ -90,7 +89,7 @@ class Kind:
             raise
         except _UNREADABLE:
             pass
-        value = _displayed(name, settings.get(name, default))
+        value = displayed(name, settings.get(name, default))
         raise SettingError(name, value, self.allowed)
 
 
@@ -269,9 +268,7 @@ _REL = Kind(
 )
 
 
-def _get_store(
-    settings: BaseSettings, name: str, default: str
-) -> str | Path | type[Store]:
+def _get_store(settings: BaseSettings, name: str, default: str) -> str | Path | type:
     """The address or class of the store, as set; otherwise the path of a file in JOBDIR;
     without JOBDIR, the default address.
     """
@@ -289,22 +286,19 @@ def _get_store(
             raise SettingError("JOBDIR", folder, allowed) from None
         return Path(folder) / "robotstxt.sqlite"
     if not isinstance(value, str) or "://" not in value:
-        found: type[Store] = load_object(value)
-        if not issubclass(found, Store):
+        found: type = load_object(value)
+        if not isinstance(found, type):
             raise TypeError
         return found
-    try:
-        open_store(value)
-    except StoreNotInstalled as error:
-        allowed = f"a store whose package is installed ({error})"
-        raise SettingError(name, _displayed(name, value), allowed) from None
     return value
 
 
-_STORE = Kind(f"{ALLOWED}, or the import path of a Store", _get_store)
+_STORE = Kind(
+    "the address of a store (see open_store), or the import path of a Store", _get_store
+)
 
 
-def _displayed(name: str, value: object) -> object:
+def displayed(name: str, value: object) -> object:
     """The *value* of the setting *name*, without credentials."""
     if name != "REP_STORE":
         return value
@@ -427,7 +421,7 @@ class RepSettings:
     Example: `REP_MAX_AGE = 3600`
     """
 
-    store: str | Path | type[Store] = _STORE("REP_STORE", "memory://")  # noqa: RUF009
+    store: str | Path | type = _STORE("REP_STORE", "memory://")  # noqa: RUF009
     """Where robots.txt files are kept. In a crawl with a `JOBDIR`, the default is a file in it.
 
     `memory://` keeps them during the crawl; `sqlite:///robotstxt.sqlite` (`sqlite:////var/...` for an
@@ -668,4 +662,4 @@ def recorded(settings: BaseSettings, read: RepSettings) -> dict[str, object]:
     """
     names = {*DEFAULTS, *(name for name in settings if name.startswith("ROBOTSTXT_"))}
     found = {name: settings.get(name, DEFAULTS.get(name)) for name in sorted(names)}
-    return {**found, "REP_STORE": _displayed("REP_STORE", read.store)}
+    return {**found, "REP_STORE": displayed("REP_STORE", read.store)}

@@ -13,7 +13,7 @@ from scrapy_rep.base.compat import package_version
 from scrapy_rep.base.log import get_logger
 from scrapy_rep.base.settings import OBEY, RepSettings, is_dry_run
 from scrapy_rep.crawl.gate.middleware import RobotsTxtMiddleware
-from scrapy_rep.crawl.ledger.extension import Ledger
+from scrapy_rep.crawl.ledger.extension import LedgerExtension
 from scrapy_rep.crawl.pages.output import OutputMiddleware
 from scrapy_rep.crawl.pages.responses import IndexingMiddleware
 
@@ -49,7 +49,7 @@ class Addon:
             ("DOWNLOADER_MIDDLEWARES", RobotsTxtMiddleware),
             ("DOWNLOADER_MIDDLEWARES", IndexingMiddleware),
             ("SPIDER_MIDDLEWARES", OutputMiddleware),
-            ("EXTENSIONS", Ledger),
+            ("EXTENSIONS", LedgerExtension),
         ):
             settings.setdefault_in_component_priority_dict(
                 name, component, component.ORDER

@@ -24,10 +24,9 @@ from scrapy_rep.base.record import (
     of_request,
     url_text,
 )
+from scrapy_rep.base.requests import origin_at
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.fetching.robotparser import RobotParser
-from scrapy_rep.crawl.frontier.backlog import origin_at
-from scrapy_rep.crawl.ledger.traffic import Traffic
 from scrapy_rep.crawl.summary import Withheld
 from scrapy_rep.exceptions import RobotsDenied
 from scrapy_rep.protocol.access.results import Access
@@ -159,9 +158,6 @@ class DecisionReporter:
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
         self._has_ledger = settings.ledger is not None
-        self.traffic = Traffic() if self._has_ledger else None
-        """Measures what is sent and received, for the ledger; None if there is none."""
-
         self._reports_all = self._has_ledger and settings.ledger_level == "all"
         self._overrides_in_use: set[str] = set()
         self._withheld = Withheld(crawler)

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.crawl.ledger.reader import open_ledger, reading
+from scrapy_rep.crawl.ledger.reader import crawls_of, open_ledger, reading
 from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.origins import Origin, written_origin
 from scrapy_rep.protocol.reasons import evidence, words_of
-from scrapy_rep.tools.report.ledgers import crawls_of
 from scrapy_rep.tools.report.shown import iso_time
 from scrapy_rep.tools.sources import LoadedRobotsTxt, Rules, Source
 from scrapy_rep.tools.urls import Asked

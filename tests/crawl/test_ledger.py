@@ -274,7 +274,7 @@ def test_nothing_is_obeyed(site: Site, tmp_path: Path) -> None:
     with closing(Ledgers([str(path)], Limits())) as ledgers:
         headline = overall(ledgers, 0.0)["headline"]
     pages = len(host.pages)
-    assert headline == f"{pages} pages were fetched because of an override"
+    assert headline == f"{pages} pages were fetched without regard to robots.txt"
 
 
 def test_media(site: Site, tmp_path: Path) -> None:
@@ -404,7 +404,7 @@ def test_by_hand(site: Site, tmp_path: Path) -> None:
     host = site.add(RULES)
     enable = {
         **BY_HAND,
-        "EXTENSIONS": {"scrapy_rep.crawl.ledger.extension.Ledger": 500},
+        "EXTENSIONS": {"scrapy_rep.crawl.ledger.extension.LedgerExtension": 500},
     }
     settings = {"REP_LEDGER": str(tmp_path / "%(name)s-%(pid)s-%(time)s.sqlite")}
     name = "../../a\\b\0c"
@@ -552,7 +552,9 @@ def test_a_report(site: Site, tmp_path: Path) -> None:
             for one in ledgers.view("without")
         }
         (outage,) = ledgers.view("outage")
-    assert headline == "0 of 15 pages fetched were forbidden"
+    assert headline == (
+        "18 pages were fetched (none forbidden, 3 because of an override), and 3 requests were refused"
+    )
     assert hosts[slow.origin]["delay"] == delay
     assert delay * 0.9 < hosts[slow.origin]["gap"] < 20
     loops = "redirected more than 5 times (301 Moved Permanently)"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scrapy_rep.crawl.ledger.schema import APPLICATION_ID, VERSION
+from scrapy_rep.crawl.ledger.reader import APPLICATION_ID, VERSION
 from tests import forks
 from tests.crawl.crawl import ADDON, BY_HAND
 from tests.crawl.runner import MODE_SETTINGS

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.fetching.redisstore import RedisStore
 from scrapy_rep.crawl.fetching.sqlitestore import SqliteStore
-from scrapy_rep.crawl.fetching.store import open_store
-from scrapy_rep.exceptions import StoreNotInstalled
+from scrapy_rep.crawl.fetching.store import open_client, open_store
+from scrapy_rep.exceptions import SettingError, StoreNotInstalled
+from tests.fakes import fake_crawler
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,6 +82,49 @@ def test_bad_uris(uri: str) -> None:
     """
     with pytest.raises(ValueError, match=r"^The address of a store must be memory://"):
         open_store(uri)
+
+
+def error_of(store: Any) -> str:
+    crawler = fake_crawler({"USER_AGENT": "mybot", "REP_STORE": store})
+    with pytest.raises(SettingError) as caught:
+        open_client(crawler, RepSettings.of(crawler).store)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("rdeis://host", "rdeis://host"),
+        ("redis://:secret@host/x", "redis://***@host/x"),
+        ("redis://user:s@cret@host/x", "redis://***@host/x"),
+        ("redis:/:secret@host/x", "***@host/x"),
+        (["redis://:secret@host"], "['redis://***@host']"),
+        (b"redis://:secret@host", "b'redis://***@host'"),
+    ],
+)
+def test_a_bad_setting_is_shown_without_its_password(uri: Any, shown: str) -> None:
+    """The error for an invalid REP_STORE lists the valid forms, and hides the password, since it is
+    logged.
+    """
+    message = error_of(uri)
+    assert message.startswith(f"REP_STORE is {shown!r}, ")
+    assert message.endswith("or the import path of a Store.")
+
+
+def test_a_class_that_is_no_store() -> None:
+    assert error_of("pathlib.Path").endswith("or the import path of a Store.")
+
+
+def test_a_store_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that needs a missing package raises SettingError, which names the package and
+    hides the password.
+    """
+    for name in ("redis", "redis.exceptions"):
+        monkeypatch.setitem(sys.modules, name, None)
+    message = error_of("redis://:secret@localhost:6379/0")
+    assert "REP_STORE" in message
+    assert "scrapy-rep[redis]" in message
+    assert "secret" not in message
 
 
 def test_a_relative_path_stays_where_it_was(

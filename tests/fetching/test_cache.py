@@ -14,7 +14,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.base.settings import RepSettings
-from scrapy_rep.crawl.fetching import cache
+from scrapy_rep.crawl.fetching import store as stores
 from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
 from scrapy_rep.crawl.fetching.entries import dumps
 from scrapy_rep.crawl.fetching.request import FetchTemplates
@@ -82,7 +82,7 @@ class Cached:
         self.fetcher: Any = Fetcher()
         self.reported: list[bool] = []
         """Whether each robots.txt that was reported was fetched, not read from the store."""
-        with patch.object(cache, "open_store", return_value=(store, 10_000_000)):
+        with patch.object(stores, "open_store", return_value=(store, 10_000_000)):
             self.cache = self._cache()
 
     def _cache(self) -> RobotsTxtCache:

@@ -287,7 +287,9 @@ class Crawl:
         self.frontier = Frontier(self.crawler, self.clock)
         components = vars(self.crawler).setdefault("_scrapy_rep_components", {})
         components[Frontier] = self.frontier
-        with mock.patch.object(cache, "_opened", return_value=(store_client, 10**8)):
+        with mock.patch.object(
+            cache, "open_client", return_value=(store_client, 10**8)
+        ):
             self.downloader = self.engine.downloader = Downloader(self.crawler)
         self.network = self.downloader.handlers = Network()
         self.queues: list[Any] = self._open_queues()

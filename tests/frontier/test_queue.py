@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from random import Random
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import pytest
 from scrapy import Request
-from scrapy.pqueues import DownloaderAwarePriorityQueue
+from scrapy.pqueues import DownloaderAwarePriorityQueue, ScrapyPriorityQueue
 from scrapy.squeues import (
     FifoMemoryQueue,
     LifoMemoryQueue,
@@ -324,6 +325,28 @@ def test_peek(tmp_path: Path) -> None:
         while len(queue):
             peeked, popped = queue.peek(), queue.pop()
             assert said([peeked]) == said([popped])
+
+
+@pytest.mark.parametrize("kind", [LifoMemoryQueue, FifoMemoryQueue])
+def test_order_in_memory(kind: Any) -> None:
+    """The requests of one host have the order of Scrapy's own queue, and are counted."""
+    crawler = Crawl(obey=False).crawler
+    ours = HostQueue.from_crawler(crawler, kind, "", start_queue_cls=FifoMemoryQueue)
+    scrapys = ScrapyPriorityQueue.from_crawler(
+        crawler, kind, "", start_queue_cls=FifoMemoryQueue
+    )
+    random = Random(1)
+    for number in range(500):
+        if random.random() < 0.5:
+            meta = {"is_start_request": True} if random.random() < 0.3 else {}
+            request = Request(
+                f"{PAGE}{number}", priority=random.randrange(3), meta=meta
+            )
+            ours.push(request)
+            scrapys.push(request)
+        else:
+            assert ours.pop() is scrapys.pop()
+        assert len(ours) == len(scrapys)
 
 
 class Failing(LifoMemoryQueue):

@@ -320,8 +320,9 @@ def _whole_ledger() -> bytes:
         made.snapshot("https://example.org", access="unreachable", error="reset")
         made.refused(f"{ORIGIN}/old", 2, "Disallow: /old")
         made.allowed(f"{ORIGIN}/private")
-        measured = {"delay": 1.0, "gap": 1.5, "pauses": 1, "pause": 2.0, "resumed": 3.0}
-        made.traffic(ORIGIN, 0, pages=1, bytes=9, **measured)
-        made.progress(0, pages=1, bytes=9, waiting=1)
+        made.traffic(ORIGIN, 0, pages=1, bytes=9)
+        made.gap(ORIGIN, 1.0, 1.5)
+        made.gap(ORIGIN, 2.0, 3.0, kind="pause")
+        made.progress(0, pages=1, waiting=1)
         made.close()
         return path.read_bytes()

@@ -15,7 +15,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ORIGIN = "http://example.com"
-CRAWL = ("spider", "bot/1.0", '["bot"]', "rfc9309", '{"A": 1}', '{"Scrapy": "3"}', 1.0)
+CRAWL = (
+    "1-2-3",
+    "spider",
+    "bot/1.0",
+    '["bot"]',
+    "rfc9309",
+    '{"A": 1}',
+    '{"Scrapy": "3"}',
+    1.0,
+)
 END = (9.0, "finished", '{"pages": 2}')
 
 
@@ -51,7 +60,8 @@ def write_crawl(
     path: Path, *transactions: Iterable[Any], crawl: tuple[Any, ...] = CRAWL
 ) -> LedgerWriter:
     """Write a crawl that has ended, its records in several transactions."""
-    writer = LedgerWriter(path, crawl)
+    writer = LedgerWriter(path)
+    writer._crawl = crawl
     for records in transactions:
         for record in records:
             writer.write(record)

@@ -16,14 +16,14 @@ import pytest
 
 from scrapy_rep.base.record import MAX_TEXT
 from scrapy_rep.crawl.ledger import writer as module
-from scrapy_rep.crawl.ledger.reader import open_ledger
-from scrapy_rep.crawl.ledger.schema import APPLICATION_ID, VERSION
-from scrapy_rep.crawl.ledger.traffic import Traffic
+from scrapy_rep.crawl.ledger.reader import APPLICATION_ID, VERSION, open_ledger
+from scrapy_rep.crawl.ledger.traffic import Counted, Traffic
 from scrapy_rep.crawl.ledger.writer import LedgerWriter
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.protocol.access.results import AccessResult, CacheEntry
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.display import visible
+from scrapy_rep.protocol.origins import origin_of
 from tests.ledger.records import CRAWL, END, ORIGIN, decided, snapshot
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ def rows(path: Path, query: str) -> list[tuple[Any, ...]]:
 
 
 def started(path: Path, *records: Any, crawl: tuple[Any, ...] = CRAWL) -> LedgerWriter:
-    writer = LedgerWriter(path, crawl)
-    writer.start()
+    writer = LedgerWriter(path)
+    writer.start(crawl)
     for record in records:
         writer.write(record)
     return writer
@@ -193,9 +193,9 @@ def test_all_of_it(path: Path) -> None:
         )
         assert (writer.recorded, writer.dropped, writer.errors) == (8, 0, 0)
     for number, crawl in enumerate(rows(path, "SELECT * FROM crawl"), 1):
-        assert crawl[:4] == (number, "spider", "bot/1.0", '["bot"]')
-        assert crawl[7:10] == (1.0, 9.0, "finished")
-        assert json.loads(crawl[10]) == {"pages": 2}
+        assert crawl[:5] == (number, "1-2-3", "spider", "bot/1.0", '["bot"]')
+        assert crawl[8:11] == (1.0, 9.0, "finished")
+        assert json.loads(crawl[11]) == {"pages": 2}
     decisions = "SELECT d.crawl, d.snapshot, d.url, body FROM decision d LEFT JOIN snapshot s ON s.id = d.snapshot LEFT JOIN body USING (sha256) ORDER BY d.id"
     assert rows(path, decisions) == [
         (crawl, number and 3 * crawl - 3 + number, f"{ORIGIN}/{page}", body)
@@ -242,54 +242,61 @@ def test_a_body_that_nobody_reads_to_its_end() -> None:
 
 @pytest.mark.parametrize("is_each_alone", [False, True])
 def test_traffic(path: Path, is_each_alone: bool) -> None:
-    """Pages are counted by host and hour. Of the gaps of an hour, the shortest for its delay is
-    kept; so is that of the pauses. They are added up in memory, and are one row for each host and
-    hour; the same is in the ledger if it was written after each event, while the crawl ran. Counts
-    are no records. Before the ledger is open, nothing is added up.
+    """Pages are counted by host and hour. Of the gaps of a host, those are kept that are shorter for
+    its delay, or for the pause that it asked for, than those before them; so is the longest pause. They are
+    added up in memory; the same is in the ledger if it was written after each event, while the crawl
+    ran. Counts are no records. Before the ledger is open, nothing is added up.
     """
     writer, traffic = started(path), Traffic()
-    traffic.note_page(B, 7, 7301)
+    a, b = (origin_of(each) for each in (A, B))
+    assert a is not None
+    assert b is not None
+    traffic.note_page(b, 7)
     traffic.open()
+    taken = 0
 
-    def write() -> int:
-        taken = traffic.take()
-        for row in taken:
+    def write(now: float) -> None:
+        nonlocal taken
+        rows = traffic.take(now)
+        taken += len(rows)
+        for row in rows:
             writer.write(row)
-        return len(taken)
 
-    for note, *values in (
-        (traffic.note_page, A, 100, 3700),
-        (traffic.note_gap, A, 2.0, None, 3700),
-        (traffic.note_gap, A, 2.0, 2.5, 3701),
-        (traffic.note_gap, A, 2.0, 2.2, 3702),
-        (traffic.note_gap, A, 1.0, 1.5, 3703),
-        (traffic.note_gap, A, 2.0, None, 3704),
-        (traffic.note_page, A, 23, 7300),
-        (traffic.note_page, B, 7, 7301),
-        (traffic.note_waiting, 4, 7301),
-        (traffic.note_waiting, 9, 7302),
-        (traffic.note_waiting, 2, 7303),
-        (traffic.note_pause, B, 5.0, 7304),
-        (traffic.note_resumed, B, 5.0, 6.0, 7305),
-        (traffic.note_pause, B, 60.0, 7306),
-        (traffic.note_resumed, B, 60.0, 61.0, 7307),
-        (traffic.note_pause, B, 90.0, 7308),
-    ):
-        note(*values)
-        if is_each_alone:
-            write()
-            wait_for(lambda: not writer._waiting)
-    assert write() == (0 if is_each_alone else 5)
-    assert traffic.take() == []
+    for now, notes in (
+        (3700, [(traffic.note_page, a, 100)]),
+        (7300, [(traffic.note_page, a, 23), (traffic.note_page, b, 7)]),
+        (
+            7330,
+            [
+                (traffic.note_page, a, 3),
+                (traffic.note_waiting, 9),
+                *((traffic.note_delay, A, *of_delay, now) for now, of_delay in enumerate((
+                    (2.0, None), (2.0, 2.5), (2.0, 2.2), (1.0, 1.5), (2.0, None), (2.0, 2.4)
+                ))),
+                *((traffic.note_pause, B, *of_pause, now) for now, of_pause in enumerate((
+                    (5.0, None), (5.0, 6.0), (60.0, None), (60.0, 61.0), (6.0, None)
+                ))),
+            ],
+        ),
+    ):  # fmt: skip
+        for note, *values in notes:
+            note(*values)
+            if is_each_alone:
+                write(now)
+                wait_for(lambda: writer._weight_in == writer._weight_out)
+        write(now)
+    assert taken == (16 if is_each_alone else 14)
     writer.close(END)
-    columns = "origin, hour, pages, bytes, delay, gap, pauses, pause, resumed"
-    assert rows(path, f"SELECT {columns} FROM traffic") == [
-        (A, 3600, 1, 100, 2.0, 2.2, 0, None, None),
-        (A, 7200, 1, 23, None, None, 0, None, None),
-        (B, 7200, 1, 7, None, None, 3, 60.0, 61.0),
-    ]
-    progress = rows(path, "SELECT minute, pages, bytes, waiting FROM progress")
-    assert progress == [(3660, 1, 100, None), (7260, 2, 30, 9)]
+    assert rows(path, "SELECT origin, hour, pages, bytes FROM traffic") == [
+        (A, 3600, 1, 100), (A, 7200, 2, 26), (B, 7200, 1, 7),
+    ]  # fmt: skip
+    progress = rows(path, "SELECT minute, pages, waiting FROM progress")
+    assert progress == [(3660, 1, None), (7260, 2, None), (7320, 1, 9)]
+    assert rows(path, "SELECT origin, kind, time, asked, gap FROM gap") == [
+        (A, "delay", 0, 2.0, None), (A, "delay", 1, 2.0, 2.5), (A, "delay", 2, 2.0, 2.2),
+        (B, "pause", 0, 5.0, None), (B, "pause", 1, 5.0, 6.0), (B, "pause", 2, 60.0, None),
+        (B, "pause", 3, 60.0, 61.0),
+    ]  # fmt: skip
     assert (writer.recorded, writer.dropped) == (0, 0)
 
 
@@ -297,17 +304,17 @@ def test_the_views(path: Path) -> None:
     """The views have what was withheld, with the robots.txt that decided; the pages of each day; and
     the shortest gaps, beside what was asked for.
     """
-    traffic = Traffic()
-    traffic.open()
     day = 24 * 3600
-    for now in (0, 3600, day):
-        traffic.note_page(A, 100, now)
-    traffic.note_page(B, 7, day)
-    for gap in (9.0, 5.5, None):
-        traffic.note_gap(A, 5.0, gap, day)
-    traffic.note_gap(A, 2.0, 2.5, 0.0)
-    traffic.note_pause(B, 60.0, 0.0)
-    traffic.note_resumed(B, 60.0, 61.0, 70.0)
+    counted = [
+        *(Counted("traffic", row) for row in (
+            (A, 0, 1, 100), (A, 3600, 1, 100), (A, day, 1, 100), (B, day, 1, 7), (A, 7200, 0, 0)
+        )),
+        *(Counted("gap", row) for row in (
+            (A, "delay", 1, 5.0, 9.0), (A, "delay", 2, 5.0, 5.5), (A, "delay", 3, 5.0, None),
+            (A, "delay", 4, 2.0, 2.5), (B, "pause", 5, 60.0, None), (B, "pause", 6, 60.0, 61.0),
+            (B, "delay", 7, 2.0, None),
+        )),
+    ]  # fmt: skip
     noted = {"verdict": "noted", "layer": "meta", "reason": "noindex"}
     dropped = {"verdict": "dropped", "subject": "item", "page": f"{ORIGIN}/4"}
     written(
@@ -317,7 +324,7 @@ def test_the_views(path: Path) -> None:
         decided(61, verdict="allowed"),
         decided(62, **noted),
         decided(63, fetched=None, **{**noted, **dropped}),
-        *traffic.take(),
+        *counted,
     )
     assert rows(path, "SELECT * FROM withheld") == [
         ("1970-01-01 00:01:00", "refused", "request", f"{ORIGIN}/60", None, "robots.txt", "rule",
@@ -328,8 +335,8 @@ def test_the_views(path: Path) -> None:
     assert rows(path, "SELECT * FROM pages_by_day") == [
         ("1970-01-01", A, 2, 200), ("1970-01-02", A, 1, 100), ("1970-01-02", B, 1, 7),
     ]  # fmt: skip
-    assert rows(path, "SELECT * FROM shortest_gaps ORDER BY origin") == [
-        (A, "delay", 5.0, 5.5, 1.1), (B, "pause", 60.0, 61.0, 61 / 60),
+    assert rows(path, "SELECT * FROM shortest_gaps ORDER BY origin, kind") == [
+        (A, "delay", 5.0, 5.5, 1.1), (B, "delay", 2.0, None, None), (B, "pause", 60.0, 61.0, 61 / 60),
     ]  # fmt: skip
 
 

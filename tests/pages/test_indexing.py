@@ -21,10 +21,13 @@ from scrapy.logformatter import LogFormatter
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
+from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
+from scrapy_rep.crawl.pages.effects import NO_EFFECT, effects_of
 from scrapy_rep.crawl.pages.links import Links
 from scrapy_rep.crawl.pages.output import OutputMiddleware
 from scrapy_rep.crawl.pages.responses import IndexingMiddleware
+from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.exceptions import FileDenied, ItemDenied, UsageDenied
 from scrapy_rep.protocol.indexing.metatags import MAX_PAGE
 from scrapy_rep.protocol.usage.statements import CATEGORIES
@@ -140,6 +143,16 @@ def test_the_requests_of_the_package_are_not_read() -> None:
     """A robots.txt that the package fetches is not read as a page."""
     response = Crawl().reader.process_response(RobotsTxtRequest(URL), page("noindex"))
     assert response.flags == []
+
+
+@pytest.mark.parametrize("settings", [{}, IGNORE, FOR_TRAINING])
+@pytest.mark.parametrize("tags", [(), ("index, follow, max-snippet: 20",)])
+def test_what_says_nothing(settings: dict[str, Any], tags: tuple[str, ...]) -> None:
+    """All responses that deny nothing share one value for it, which lets everything pass at once."""
+    crawl = Crawl(**settings)
+    response = crawl.receive(page(*tags))
+    rep, usage = RepSettings.of(crawl.crawler), SiteUsage.of(crawl.crawler)
+    assert effects_of(rep, usage, response.request, response) is NO_EFFECT
 
 
 # What a crawl drops.

@@ -38,7 +38,7 @@ UNTYPED_TIME = (
     "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = replace(sql, 'time REAL', 'time')"
     " WHERE name = 'decision'; PRAGMA schema_version = 1000; UPDATE decision SET time = 'noon'"
 )
-CRAWL = "spider, user_agent, agents, dialect, settings, versions, started, ended, finish_reason, counts"
+CRAWL = "uuid, spider, user_agent, agents, dialect, settings, versions, started, ended, finish_reason, counts"
 
 # Report and diff read a ledger in different ways. The others open it as diff does.
 COMMANDS = {

@@ -62,7 +62,7 @@ def test_a_dry_run(rep: Rep, value: object) -> None:
     ledger.decision(f"{ORIGIN}/b", page=f"{ORIGIN}/b", **stated)
     assert rep("report", ledger.close()).status == 0
     page = PAGE.read_text()
-    heading = "Dry run: 2 requests would be refused, 1 item or link dropped"
+    heading = "Dry run: no page was fetched, and 2 requests would have been refused"
     assert re.search(f"<h1[^>]*>{heading}</h1>", page)
     assert "refuses, drops and delays nothing" in page
     assert "refused 2" in page
@@ -84,7 +84,7 @@ def test_the_same_ledger_twice(rep: Rep, ledger: str) -> None:
     assert (ended.status, ended.err) == (0, "")
     assert ended.out.startswith("<!DOCTYPE html>")
     assert ended.out.rstrip().endswith("</html>")
-    assert "0 of 104 pages fetched" in ended.out
+    assert "107 pages were fetched" in ended.out
     assert "107 pages (10.7 kB) from 10 hosts" in ended.out
 
 
@@ -157,7 +157,7 @@ def test_an_older_report_is_replaced(rep: Rep, ledger: str) -> None:
     finally:
         os.umask(umask)
     assert out.startswith('{"made_at": ')
-    assert "0 of 104 pages" in PAGE.read_text()
+    assert "107 pages" in PAGE.read_text()
     assert PAGE.stat().st_mode & 0o777 == 0o640
     assert Path("link").is_symlink()
     assert names() == {"empty", "ledger", "link", str(PAGE)}

@@ -26,7 +26,7 @@ NO_RULE: dict[str, Any] = {"statement": None, "line": None}
 
 def written(*records: Any, path: str = "ledger", level: str = "all") -> str:
     settings = json.dumps({"REP_LEDGER_LEVEL": level})
-    write_crawl(Path(path), records, crawl=(*CRAWL[:4], settings, *CRAWL[5:]))
+    write_crawl(Path(path), records, crawl=(*CRAWL[:5], settings, *CRAWL[6:]))
     return path
 
 

@@ -6,11 +6,9 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
-from scrapy.utils.misc import build_from_crawler
 from twisted.internet.defer import CancelledError, DeferredLock
 
 from scrapy_rep.base import stats
@@ -18,7 +16,7 @@ from scrapy_rep.base.compat import held, is_closing
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.crawl.fetching.failures import in_words
 from scrapy_rep.crawl.fetching.memory import Memory
-from scrapy_rep.crawl.fetching.store import MEMORY, StoreClient, open_store
+from scrapy_rep.crawl.fetching.store import open_client
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.protocol.access.results import (
     Access,
@@ -101,7 +99,7 @@ class RobotsTxtCache:
         self._delay_of = delay_of
         self._learned = learned
         self._needs_tdmrep = not MINING.isdisjoint(settings.purposes)
-        self._store, max_bytes = _opened(crawler, settings)
+        self._store, max_bytes = open_client(crawler, settings.store)
         self._memory = Memory(max_bytes, self._parse)
         self._locks: WeakValueDictionary[str, DeferredLock] = WeakValueDictionary()
 
@@ -324,13 +322,3 @@ def tdmrep_url(origin: Origin) -> str:
 
 def _known(origin: Origin, file: File) -> SiteRules:
     return SiteRules(origin, file.entry, file.robots, file.tdmrep)
-
-
-def _opened(crawler: Crawler, settings: RepSettings) -> tuple[StoreClient | None, int]:
-    """The client of the store that ``REP_STORE`` selects, and the bytes of memory for files."""
-    if isinstance(settings.store, (str, Path)):
-        store, max_bytes = open_store(settings.store)
-    else:
-        store = build_from_crawler(settings.store, crawler)
-        max_bytes = MEMORY * 1_000_000
-    return None if store is None else StoreClient(crawler, store), max_bytes

@@ -18,13 +18,20 @@ from urllib.parse import urlsplit
 from scrapy import signals
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
+from scrapy.utils.misc import build_from_crawler, load_object
 from twisted.internet.defer import Deferred
 
 from scrapy_rep.base import stats
 from scrapy_rep.base.compat import loop_caller
 from scrapy_rep.base.log import CrawlLog
+from scrapy_rep.base.settings import displayed
 from scrapy_rep.crawl.fetching.entries import KEEP, dumps, loads
-from scrapy_rep.exceptions import SpiderClosing, StoreError
+from scrapy_rep.exceptions import (
+    SettingError,
+    SpiderClosing,
+    StoreError,
+    StoreNotInstalled,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -46,6 +53,14 @@ MEMORY = 128
 """The megabytes of memory that robots.txt files may take without ``mb`` in the address."""
 
 _MB = re.compile(r"([?&])mb=([1-9][0-9]{0,8})(&|$)")
+
+# Imported where needed: not every Python has SQLite, and the Redis client is an extra.
+_STORES = {
+    "sqlite": "scrapy_rep.crawl.fetching.sqlitestore.SqliteStore",
+    **dict.fromkeys(
+        ("redis", "rediss", "unix"), "scrapy_rep.crawl.fetching.redisstore.RedisStore"
+    ),
+}
 
 # The seconds for which the client does not call a store after a failure, so that not every
 # request waits for another failure.
@@ -106,29 +121,27 @@ def open_store(address: str | Path) -> tuple[Store | None, int]:
     StoreNotInstalled if the store needs a package that is not installed.
     """
     if isinstance(address, Path):
-        from scrapy_rep.crawl.fetching.sqlitestore import SqliteStore  # noqa: PLC0415
-
-        return SqliteStore(address), 1_000_000 * MEMORY
+        return _made("sqlite", address), 1_000_000 * MEMORY
     mb = _MB.search(address)
     max_bytes = 1_000_000 * int(mb[2] if mb else MEMORY)
     # The other options are for the client of Redis.
     address = _MB.sub(lambda option: option[1] if option[3] else "", address, count=1)
-    # Imported where needed: not every Python has SQLite, and the Redis client is an extra.
     scheme, separator, rest = address.partition("://")
     if address == "memory://":
         return None, max_bytes
     if scheme == "sqlite" and _is_file(rest):
-        from scrapy_rep.crawl.fetching.sqlitestore import SqliteStore  # noqa: PLC0415
-
-        return SqliteStore(rest[1:]), max_bytes
+        return _made(scheme, rest[1:]), max_bytes
     if scheme in {"redis", "rediss", "unix"} and separator and _is_server(address):
-        from scrapy_rep.crawl.fetching.redisstore import RedisStore  # noqa: PLC0415
-
         # Invalid options in the query of the address.
         with suppress(TypeError, ValueError):
-            return RedisStore(address), max_bytes
+            return _made(scheme, address), max_bytes
     # The message leaves the address out, which may hold a password.
     raise ValueError(f"The address of a store must be {ALLOWED}.")
+
+
+def _made(scheme: str, place: str | Path) -> Store:
+    store: Store = load_object(_STORES[scheme])(place)
+    return store
 
 
 def _is_file(path: str) -> bool:
@@ -371,3 +384,28 @@ class StoreClient:
                 error=error,
                 stat=stats.STORE_ERRORS,
             )
+
+
+def open_client(
+    crawler: Crawler, chosen: str | Path | type
+) -> tuple[StoreClient | None, int]:
+    """The client of the store that ``REP_STORE`` selects, *chosen*, and the bytes of memory that the
+    robots.txt files of the crawl may take. There is no client for ``memory://``.
+
+    Raises SettingError for an address of no store, for a class that is none, and if a package is not
+    installed.
+    """
+    allowed = f"{ALLOWED}, or the import path of a Store"
+    if isinstance(chosen, type):
+        if issubclass(chosen, Store):
+            own = build_from_crawler(chosen, crawler)
+            return StoreClient(crawler, own), 1_000_000 * MEMORY
+    else:
+        try:
+            store, max_bytes = open_store(chosen)
+            return None if store is None else StoreClient(crawler, store), max_bytes
+        except StoreNotInstalled as error:
+            allowed = f"a store whose package is installed ({error})"
+        except ValueError:
+            pass
+    raise SettingError("REP_STORE", displayed("REP_STORE", chosen), allowed)

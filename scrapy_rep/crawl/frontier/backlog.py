@@ -3,7 +3,7 @@ share hosts and scopes.
 
 A queue is a :class:`Backlog`: it keeps the requests that wait. The frontier gives it its
 :class:`Turns`. ``tests/frontier/test_backlog.py`` has the smallest queue that keeps its requests
-elsewhere, and ``docs/own-queue.md`` says how to write one.
+elsewhere, and ``docs/howto/own-queue.md`` says how to write one.
 """
 
 from __future__ import annotations
@@ -11,23 +11,16 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
-from scrapy.utils.httpobj import urlparse_cached
-
-from scrapy_rep.base import meta
-from scrapy_rep.base.compat import has_headers
-from scrapy_rep.protocol.origins import C0_CONTROL_OR_SPACE, Origin, origin, origin_of
+from scrapy_rep.base.requests import bare_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable
 
     from scrapy import Request
     from scrapy.crawler import Crawler
-    from scrapy.http import Response
 
     from scrapy_rep.base.clock import Alarms, Clock
-
-
-_OF_HTTP = ("http://", "https://")
+    from scrapy_rep.protocol.origins import Origin
 
 
 class Backlog(Protocol):
@@ -90,7 +83,8 @@ class NoTerms(Enum):
     """Why there are no terms."""
 
     UNKNOWN = "unknown"
-    """The fetch was given up, since the spider closes. Another worker may fetch the robots.txt."""
+    """Nothing is known after all, as when the spider closes. Another worker may fetch the
+    robots.txt."""
 
     REFUSED = "refused"
     """The robots.txt is unreachable for too long: each request of this host that the queue
@@ -148,11 +142,10 @@ class Turns(Protocol):
         delay: float = 0.0,
     ) -> None:
         """Find out the rules of the host of *key*: from the cache, or by a fetch on behalf of
-        *first*, a request that waits for them. Call *told* once, never from within this method,
-        when they are known, or when the fetch is given up; while robots.txt is unreachable, the
-        frontier fetches it again and again, for as long as requests wait for a host. *delay* is
-        the one that another origin of the host has, as far as the queue knows: robots.txt waits
-        for it too.
+        *first*, a request that waits for them. Then *told* is called, once and never from within
+        this method. While robots.txt is unreachable, it is fetched again and again, for as long
+        as requests wait for a host. *delay* is what another origin of the host asks for, as far as
+        the queue knows: the fetch of robots.txt keeps to it too.
         """
         ...
 
@@ -186,89 +179,6 @@ class HostKey(NamedTuple):
     def host(self) -> str:
         """The name of the host; empty if no robots.txt applies."""
         return bare_host(self.origin) if self.origin is not None else ""
-
-
-def bare_host(origin: Origin) -> str:
-    """Return the host of *origin* without a trailing dot."""
-    return origin.host.rstrip(".")
-
-
-def host_of(request: Request) -> str:
-    """Return the name of the host of *request*; empty if it cannot be read."""
-    origin = request_origin(request)
-    return bare_host(origin) if origin is not None else ""
-
-
-def was_redirected(request: Request, host: str) -> bool:
-    """Whether *request*, to *host*, was redirected from another host. Scrapy keeps it in the
-    download slot of that host, although neither the user nor the spider chose that slot for it.
-    """
-    redirected_from = request.meta.get("redirect_urls", ())
-    if not redirected_from:
-        return False
-    origin = origin_of(redirected_from[0])
-    return origin is None or bare_host(origin) != host
-
-
-def is_of_http(request: Request | Response) -> bool:
-    """Whether Scrapy uses the download handler of http or https for a request or response.
-    No robots.txt is fetched for other schemes.
-    """
-    if request.url.startswith(_OF_HTTP):
-        return True
-    try:
-        scheme: str = urlparse_cached(request).scheme
-    except ValueError:  # "HTTP://["
-        scheme = request.url.strip(C0_CONTROL_OR_SPACE).partition(":")[0].lower()
-    return scheme in {"http", "https"}
-
-
-def request_origin(request: Request) -> Origin | None:
-    """Return the origin of *request*: that of its URL, or of the virtual host that its
-    ``Host`` header names. None if one of them cannot be read, or the header is repeated.
-    """
-    try:
-        url = urlparse_cached(request)
-    except ValueError:
-        return None
-    found = origin(url.scheme, url.netloc)
-    if found is None or not has_headers(request):
-        return found
-    hosts = request.headers.getlist(b"Host")
-    if not hosts:
-        return found
-    return (
-        found.at_virtual_host(hosts[0].decode("latin-1")) if len(hosts) == 1 else None
-    )
-
-
-def origin_at(url: str, request: Request | None) -> Origin | None:
-    """Return the origin of *url*, at the virtual host of *request*, which fetches it, or has
-    fetched it.
-    """
-    named = request_origin(request) if request is not None else None
-    if request is not None and request.url == url and named is not None:
-        return named
-    found = origin_of(url)
-    # A browser may have been led to another origin, without the virtual host.
-    if found is not None and named is not None and named.server == found.server:
-        return named
-    return found
-
-
-def is_exempt(request: Request) -> bool:
-    """Whether ``dont_obey_robotstxt`` exempts *request* from robots.txt.
-
-    Scrapy keeps the meta in a redirected request, but the exemption applies only to the
-    origin that the spider requested.
-    """
-    if not request.meta.get(meta.DONT_OBEY_ROBOTSTXT):
-        return False
-    redirected_from = request.meta.get("redirect_urls", ())
-    origin = origin_of(request.url)
-    if origin is None:
-        return not redirected_from
-    return all(origin_of(url) == origin for url in redirected_from)
 
 
 class KnownMethods:

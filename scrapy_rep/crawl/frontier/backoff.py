@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
+from scrapy_rep.base.requests import bare_host
 from scrapy_rep.base.settings import RepSettings
-from scrapy_rep.crawl.frontier.backlog import bare_host
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.protocol.origins import origin, origin_of
 

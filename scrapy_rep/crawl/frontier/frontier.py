@@ -34,15 +34,7 @@ from scrapy_rep.base.compat import (
     withdraw,
 )
 from scrapy_rep.base.log import CrawlLog
-from scrapy_rep.base.settings import RepSettings
-from scrapy_rep.crawl.decisions import BACK_OFF, Case, DecisionReporter
-from scrapy_rep.crawl.fetching.failures import in_words, kind_of
-from scrapy_rep.crawl.fetching.middleware import FetchMiddleware
-from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
-from scrapy_rep.crawl.frontier.backlog import (
-    HostKey,
-    NoTerms,
-    Terms,
+from scrapy_rep.base.requests import (
     bare_host,
     host_of,
     is_exempt,
@@ -50,9 +42,16 @@ from scrapy_rep.crawl.frontier.backlog import (
     request_origin,
     was_redirected,
 )
+from scrapy_rep.base.settings import RepSettings
+from scrapy_rep.crawl.decisions import BACK_OFF, Case, DecisionReporter
+from scrapy_rep.crawl.fetching.failures import in_words, kind_of
+from scrapy_rep.crawl.fetching.middleware import FetchMiddleware
+from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
+from scrapy_rep.crawl.frontier.backlog import HostKey, NoTerms, Terms
 from scrapy_rep.crawl.frontier.core import Core, Hold, Line, Phase, Ticket, Where
 from scrapy_rep.crawl.frontier.measures import Measures
 from scrapy_rep.crawl.frontier.politeness import ASKS_FOR_PAUSE, Pauses, duration
+from scrapy_rep.crawl.ledger.traffic import Traffic
 from scrapy_rep.exceptions import BackingOff, SpiderClosing
 from scrapy_rep.protocol.access.results import Failure
 
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Headers, Response
 
+    from scrapy_rep.crawl.fetching.cache import SiteRules
     from scrapy_rep.crawl.frontier.backlog import Backlog
     from scrapy_rep.crawl.frontier.core import Host, Ready, Scope
     from scrapy_rep.crawl.frontier.jobdir import FileRequests
@@ -174,21 +174,22 @@ class Told(Line):
 class Waiter(Ticket):
     """A request that is in the downloader already."""
 
-    __slots__ = ("call", "is_for_robotstxt", "is_granted", "request")
+    __slots__ = ("call", "case", "is_for_robotstxt", "is_granted")
 
     def __init__(
         self,
         line: Line,
         host: Host | None,
         scopes: tuple[Scope, ...],
-        request: Request,
+        case: Case,
         *,
         obeys: bool = True,
         is_patient: bool = True,
     ) -> None:
+        """*case* is a Trip if it waits for places."""
         super().__init__(line, host, scopes, obeys=obeys, is_patient=is_patient)
-        self.request = request
-        self.is_for_robotstxt = isinstance(request, RobotsTxtRequest)
+        self.case = case
+        self.is_for_robotstxt = isinstance(case.request, RobotsTxtRequest)
         self.is_granted: bool | None = None
         """Whether it may go, or is refused; None while it waits."""
 
@@ -200,12 +201,25 @@ class Waiter(Ticket):
             self.call.callback(None)
 
 
-@dataclass(slots=True, eq=False)
-class InFlight:
-    """A request that has its places."""
+_NO_KEY = HostKey("", None)
 
-    ticket: Ticket
-    since: float
+
+@dataclass(slots=True, eq=False)
+class Trip(Case):
+    """A request on its way: from its queue, or from the first time that it is seen, until it has
+    left the downloader.
+    """
+
+    key: HostKey = _NO_KEY
+    is_from_queue: bool = False
+
+    ticket: Ticket | None = None
+    """That of its places; None while it has none."""
+
+    since: float = -inf
+    """When it has got them."""
+
+    # While it has them.
     is_sent: bool = False
     """Whether it has passed all middlewares, and reached the downloader."""
 
@@ -214,6 +228,9 @@ class InFlight:
 
     has_acquired: bool = False
     """Whether the queue that workers share has given it the turn of its host, if it needed that."""
+
+    has_given_way: bool = False
+    """Whether it has lost them since a component of the project holds it back."""
 
 
 class Frontier:
@@ -239,7 +256,7 @@ class Frontier:
         )
         self._reporter = reporter = DecisionReporter.of(crawler)
         self.pauses = Pauses(crawler, self, settings, reporter)
-        self.measures = Measures(self.clock, reporter.traffic)
+        self.measures = Measures(self.clock, Traffic.of(crawler))
         self.hosts: Hosts | None = None
         """Knows the rules of hosts; None if the crawl ignores robots.txt."""
 
@@ -258,8 +275,9 @@ class Frontier:
         self._keys: dict[str, HostKey] = {}
         """The usual keys, by scheme and authority."""
 
-        self._in_flight: dict[Request, InFlight] = {}
-        self._gave_way: WeakSet[Request] = WeakSet()
+        self._trips: dict[Request, Trip] = {}
+        """Those that have their places, or have given way."""
+
         self._waiters: dict[Waiter, None] = {}
         self._alarm_at = inf
         self._is_watching = False
@@ -417,34 +435,81 @@ class Frontier:
         if "proxy" in request.meta and self.hosts and key.origin is not None:
             self.hosts.note_proxy(key.origin, request)
 
-    def popped(self, ticket: Ticket, request: Request | None) -> None:
-        """Note that *request*, for which *ticket* has its places, goes to the downloader; None if
+    def popped(self, queue: BackQueue, request: Request | None) -> None:
+        """Note that *request*, for which *queue* has its places, goes to the downloader; None if
         there is none after all. If it is refused, it has no places: the middleware refuses it.
         """
-        if ticket.where is Where.REFUSED:
+        if queue.where is Where.REFUSED:
             return
         if request is None:
-            self.core.leave(ticket, self.clock.monotonic(), fetched=False)
+            self.core.leave(queue, self.clock.monotonic(), fetched=False)
         else:
-            self._hold_places(ticket, request)
-            self._popped += 1
-            self.watch()
-
-    def _hold_places(self, ticket: Ticket, request: Request) -> None:
-        """Note that *request* has the places that *ticket* has taken."""
-        now = self.clock.monotonic()
-        # The same object may be sent twice: it has its places once.
-        if request in self._in_flight:
-            self.core.leave(ticket, now, fetched=False)
-        else:
-            self._in_flight[request] = InFlight(ticket, now)
+            self._send_off(request, queue.key, queue)
 
     def started(self, key: HostKey, request: Request) -> None:
         """Note that *request*, for which another queue has found places, goes to the downloader."""
-        ticket = Ticket(self.core.direct, None, self.scopes_of(key))
+        self._send_off(request, key, None)
+
+    def _send_off(self, request: Request, key: HostKey, ticket: Ticket | None) -> None:
+        trip = self._trips.get(request)
+        if trip is None:
+            trip = Trip(request, key.origin, key=key, is_from_queue=True)
+        if ticket is None:
+            self._take_any_places(trip)
+        else:
+            self._take_places(trip, ticket)
+        self._popped += 1
+        if not self._is_watching:
+            self.watch()
+
+    # Requests on their way.
+
+    def trip_of(self, request: Request) -> Trip:
+        """Return what is known of *request*, which is in the downloader, with its key of now."""
+        trip = self._trips.get(request) or Trip(request, None)
+        key = self.key_of(request)
+        if key is not trip.key:
+            trip.key, trip.origin = key, key.origin
+        if key.origin is None:
+            trip.origin, trip.is_exempt = request_origin(request), is_exempt(request)
+        return trip
+
+    def _take_places(self, trip: Trip, ticket: Ticket) -> None:
+        """Let *trip* have the places that *ticket* has taken."""
+        now, has = self.clock.monotonic(), self._trips.get(trip.request)
+        if has is not None and has.ticket is not None:
+            # The same object may be sent twice: it has its places once.
+            self.core.leave(ticket, now, fetched=False)
+            return
+        trip.ticket, trip.since = ticket, now
+        trip.is_sent = trip.has_asked = trip.has_acquired = trip.has_given_way = False
+        self._trips[trip.request] = trip
+
+    def _take_any_places(self, trip: Trip) -> None:
+        """Let *trip* have its places, even if there are none."""
+        ticket = Ticket(self.core.direct, None, self.scopes_of(trip.key))
         self.core.take(ticket, self.clock.monotonic())
-        self.popped(ticket, request)
+        self._take_places(trip, ticket)
         self.core.end(ticket, self.clock.monotonic())
+
+    def free(self, request: Request) -> None:
+        """Free the places of *request*, if it still has them: it was not sent, or its end was not
+        seen. A delay begins only if it was sent.
+        """
+        trip = self._trips.pop(request, None)
+        if trip is not None and trip.ticket is not None:
+            self._free(trip, trip.ticket)
+            self.flush()
+
+    def _free(self, trip: Trip, ticket: Ticket) -> None:
+        """Free the places of a trip, which are those of *ticket*."""
+        trip.ticket = None
+        now, was_sent = self.clock.monotonic(), trip.is_sent
+        if self.core.leave(ticket, now, fetched=was_sent):
+            self._probed(now)
+        if trip.has_acquired and self._shared is not None:
+            scope = ticket.scopes[0]
+            self._shared.release(trip.request, scope.key, scope.delay, sent=was_sent)
 
     # For a queue whose requests are elsewhere.
 
@@ -515,7 +580,7 @@ class Frontier:
         """Find the requests that have ended unseen, and what is due. :meth:`flush` does the rest."""
         # All requests in flight are active. If others are active too, what ended unseen may be
         # found later, by _check().
-        if len(self._in_flight) > len(self._downloader.active):
+        if len(self._trips) > len(self._downloader.active):
             self._leave_unseen()
         now = self.clock.monotonic()
         if now >= self._alarm_at:
@@ -523,37 +588,28 @@ class Frontier:
 
     def _leave_unseen(self) -> None:
         """Free the places of requests whose end another component has hidden."""
-        gone = self._in_flight.keys() - self._downloader.active
+        gone = self._trips.keys() - self._downloader.active
         if gone and self._waiters:
             # Of one object that is downloaded several times at once, Scrapy forgets all others
             # when the first one ends.
-            gone -= {waiter.request for waiter in self._waiters}
+            gone -= {waiter.case.request for waiter in self._waiters}
         if gone:
             # In the order in which they were popped.
-            for request in [each for each in self._in_flight if each in gone]:
+            for request, trip in list(self._trips.items()):
                 # Those for robots.txt get their places before they are in the engine.
-                if not isinstance(request, RobotsTxtRequest):
-                    self._leave(request)
+                if request in gone and not _is_ours(request):
+                    del self._trips[request]
+                    if trip.ticket is not None:
+                        self._free(trip, trip.ticket)
 
     def flush(self) -> None:
         """Do what the core has decided."""
         core, self._will_flush = self.core, False
-        ended: list[Waiter] = []
-        while core.granted:
-            ticket, _ = core.granted.popitem(last=False)
-            assert isinstance(ticket, Waiter)
-            if ticket.scopes:
-                self._hold_places(ticket, ticket.request)
-            self._end(ticket, is_granted=True)
-            ended.append(ticket)
-        while core.refused:
-            refused, _ = core.refused.popitem(last=False)
-            assert isinstance(refused, Waiter)
-            self._end(refused, is_granted=False)
-            ended.append(refused)
-        now = self.clock.monotonic()
-        if self.hosts is not None and (request := core.next_probe(now)) is not None:
-            self.hosts.probe(request)
+        ended = self._end_waiters() if core.granted or core.refused else ()
+        if self.hosts is not None and core.network.gone_since is not None:
+            request = core.next_probe(self.clock.monotonic())
+            if request is not None:
+                self.hosts.probe(request)
         at = core.wake_at()
         if at < self._alarm_at:
             self._alarm_at = at
@@ -567,6 +623,25 @@ class Frontier:
         # this method again.
         for ticket in ended:
             ticket.wake()
+
+    def _end_waiters(self) -> list[Waiter]:
+        """Return the requests in the downloader that may go now, with their places, or are
+        refused.
+        """
+        core, ended = self.core, list[Waiter]()
+        while core.granted:
+            ticket, _ = core.granted.popitem(last=False)
+            assert isinstance(ticket, Waiter)
+            if isinstance(ticket.case, Trip) and ticket.scopes:
+                self._take_places(ticket.case, ticket)
+            self._end(ticket, is_granted=True)
+            ended.append(ticket)
+        while core.refused:
+            refused, _ = core.refused.popitem(last=False)
+            assert isinstance(refused, Waiter)
+            self._end(refused, is_granted=False)
+            ended.append(refused)
+        return ended
 
     def _on_alarm(self, at: float) -> None:
         if at != self._alarm_at:
@@ -593,46 +668,77 @@ class Frontier:
         """Whether *request* has its places, and may be sent at once."""
         if self._shared is not None:
             self._shared.catch_up(request)
-        found = self._in_flight.get(request)
-        if found is None or self.core.network.gone_since is not None:
+        trip = self._trips.get(request)
+        if trip is None or trip.ticket is None:
             return False
-        return not self.pauses.hold(found.ticket, found.since)
+        if self.core.network.gone_since is not None:
+            return False
+        for scope in trip.ticket.scopes:
+            if scope.back_off is not None:
+                return not self.pauses.hold(trip.ticket, trip.since)
+        return True
 
     async def take_turn(
-        self, request: Request, *, obeys: bool = True, is_redirected: bool = False
+        self, trip: Trip, *, obeys: bool = True, is_redirected: bool = False
     ) -> bool:
-        """Wait until *request* may be sent. Return whether it has waited.
+        """Wait until the request of *trip* may be sent. Return whether it has waited.
 
         *is_redirected*: it is for the robots.txt of another host, which redirects it. Raises
         SpiderClosing, or BackingOff if its host has asked for too long a pause.
         """
+        request = trip.request
         if self.has_turn(request):
             return False
-        found = self._in_flight.get(request)
-        if found is not None:
-            self.left(request)
+        has = self._trips.get(request)
+        if has is not None and has.ticket is not None:
+            host = has.ticket.scopes[0].key
+            self.free(request)
             if self._shared is not None:
-                host = found.ticket.scopes[0].key
                 self._shared.release(request, host, 0.0, sent=False)
         core, has_waited = self.core, False
         line = core.redirected if is_redirected else core.direct
-        scopes = self.scopes_of(self.key_of(request))
+        scopes = self.scopes_of(trip.key)
         if isinstance(request, RobotsTxtRequest) and self._are_held_by_browser(scopes):
             # Its page may wait for this robots.txt.
-            ticket = Waiter(line, None, scopes, request, obeys=obeys)
-            core.take(ticket, self.clock.monotonic())
-            core.granted[ticket] = None
-            self.flush()
+            self._take_any_places(trip)
             return False
         while True:
-            ticket = Waiter(line, None, scopes, request, obeys=obeys)
-            has_waited |= await self.wait(ticket)
+            ticket = Waiter(line, None, scopes, trip, obeys=obeys)
+            has_waited |= await self._wait(ticket)
             if not ticket.is_granted:
                 raise BackingOff(self.pauses.why_refused(ticket))
-            if self._acquire(request, ticket):
+            if self._acquire(trip, ticket):
                 return has_waited
 
-    async def wait(self, ticket: Waiter) -> bool:
+    async def wait_for_rules(self, case: Case, *, is_patient: bool) -> SiteRules:
+        """Wait until the robots.txt for the request of *case* is known, and return it.
+
+        If robots.txt is unreachable, only a request that *is_patient* waits until it is
+        back. If this is cancelled and nothing else waits, so is the fetch. Raises SpiderClosing
+        if the spider closes meanwhile.
+        """
+        assert case.origin is not None
+        assert self.hosts is not None
+        # The request for robots.txt needs the places first.
+        self.free(case.request)
+        while True:
+            known = self.hosts.cached(case.origin)
+            if known is not None:
+                return known
+            host = self.core.host(case.origin)
+            host.expires = -inf
+            ticket = Waiter(self.core.direct, host, (), case, is_patient=is_patient)
+            self.hosts.add_template(host, case.request)
+            try:
+                await self._wait(ticket)
+            except (CancelledError, asyncio.CancelledError):
+                self.hosts.cancel_if_alone(host)
+                raise
+            if not ticket.is_granted:
+                found: SiteRules = host.known
+                return found
+
+    async def _wait(self, ticket: Waiter) -> bool:
         """Wait until *ticket* may go, or is refused. Return whether it has waited. Raises
         SpiderClosing if the spider closes meanwhile.
         """
@@ -649,106 +755,92 @@ class Frontier:
             # It may have got its places, or have been refused, in this moment.
             self.flush()
             if ticket.is_granted:
-                self.left(ticket.request)
+                self.free(ticket.case.request)
             elif ticket.is_granted is None:
                 self._end(ticket, is_granted=False)
             raise
         return True
 
-    def left(self, request: Request) -> None:
-        """Free the places of *request*, if it still has them: it was not sent, or its end was not
-        seen. A delay begins only if it was sent.
-        """
-        if self._leave(request):
-            self.flush()
-
-    def is_patient(self, request: Request) -> bool:
-        """Whether *request* may wait while robots.txt is unreachable.
+    def is_patient(self, trip: Trip) -> bool:
+        """Whether the request of *trip* may wait while robots.txt is unreachable.
 
         Requests from a scheduler may. Requests that a pipeline or a callback sends directly
         to the engine may not: the item or page that waits for them holds up the crawl.
         """
         if self._backlogs:
-            return request in self._in_flight
-        return request.callback is not NO_CALLBACK
+            return trip.is_from_queue
+        return trip.request.callback is not NO_CALLBACK
 
     def _end(self, ticket: Waiter, *, is_granted: bool) -> None:
         ticket.is_granted = is_granted
         self._waiters.pop(ticket, None)
         self.core.end(ticket, self.clock.monotonic())
 
-    def _leave(self, request: Request) -> bool:
-        found = self._in_flight.pop(request, None)
-        if found is None:
-            return False
-        now, fetched = self.clock.monotonic(), found.is_sent
-        if self.core.leave(found.ticket, now, fetched=fetched):
-            self._probed(now)
-        if found.has_acquired and self._shared is not None:
-            scope = found.ticket.scopes[0]
-            self._shared.release(request, scope.key, scope.delay, sent=fetched)
-        return True
-
-    def _acquire(self, request: Request, ticket: Waiter) -> bool:
-        """Whether no other worker sends to the host of *request*, which has its places. If not,
+    def _acquire(self, trip: Trip, ticket: Waiter) -> bool:
+        """Whether no other worker sends to the host of *trip*, which has its places. If not,
         free them for a while.
         """
         scope = ticket.scopes[0]
         is_alone = scope.delays or scope.back_off is not None
         if self._shared is None or not is_alone:
             return True
+        request = trip.request
         if self._shared.acquire(request, scope.key, self._behind(request)):
-            self._in_flight[request].has_acquired = True
+            self._trips[request].has_acquired = True
             return True
         pause = min(max(scope.delay * _PART_OF_DELAY_ELSEWHERE, _MIN_PAUSE), _MAX_PAUSE)
         scope.hold(self.clock.monotonic() + pause, Hold.OTHER_WORKER)
-        self.left(request)
+        self.free(request)
         return False
 
     def _behind(self, request: Request) -> set[Request]:
         """Return the requests that are not sent before *request* has ended, as far as is known:
         they wait for its robots.txt, or a component of the project holds them back.
         """
-        behind = set(self._gave_way)
+        behind = {each.request for each in self._trips.values() if each.has_given_way}
         if isinstance(request, RobotsTxtRequest):
-            behind.update(waiter.request for waiter in self._waiters)
+            behind.update(waiter.case.request for waiter in self._waiters)
         return behind
 
     def _are_held_by_browser(self, scopes: tuple[Scope, ...]) -> bool:
         if not any(scope.in_flight for scope in scopes):
             return False
         return any(
-            is_for_browser(request) and not set(scopes).isdisjoint(found.ticket.scopes)
-            for request, found in self._in_flight.items()
+            trip.ticket is not None
+            and is_for_browser(trip.request)
+            and not set(scopes).isdisjoint(trip.ticket.scopes)
+            for trip in self._trips.values()
         )
 
     def _reached_downloader(self, request: Request) -> None:
-        FetchMiddleware.reached_downloader(request)
-        if request not in self._in_flight and request in self._gave_way:
-            self.started(self.key_of(request), request)
-        self._gave_way.discard(request)
-        self._note_sent(request)
+        if isinstance(request, RobotsTxtRequest):
+            FetchMiddleware.reached_downloader(request)
+        trip = self._trips.get(request)
+        if trip is not None:
+            if trip.has_given_way:
+                self._take_any_places(trip)
+            self._note_sent(trip)
 
-    def _note_sent(self, request: Request) -> None:
-        found = self._in_flight.get(request)
-        if found is not None and not found.is_sent:
-            found.is_sent = True
-            self.measures.sent(request, found.ticket)
-            self.measures.waiting(self._backlogs, len(self._waiters))
-            self.core.sent(found.ticket)
+    def _note_sent(self, trip: Trip) -> None:
+        if trip.ticket is not None and not trip.is_sent:
+            trip.is_sent = True
+            if self.measures.is_on:
+                self.measures.sent(trip.request, trip.ticket)
+                self.measures.waiting(self._backlogs, len(self._waiters))
+            self.core.sent(trip.ticket)
 
     def _give_way(self) -> None:
         """Free the places of requests that a component of the project holds back, if downloads
         wait for these places.
         """
         before = self.clock.monotonic() - _GIVES_WAY_AFTER
-        for request, found in list(self._in_flight.items()):
-            if found.is_sent or found.since > before:
+        for trip in list(self._trips.values()):
+            if trip.ticket is None or trip.is_sent or trip.since > before:
                 continue
-            lanes = [one for each in found.ticket.scopes for one in each.parked or ()]
+            lanes = [one for each in trip.ticket.scopes for one in each.parked or ()]
             if any(line is self.core.direct for line, _ in lanes):
-                self._gave_way.add(request)
-                self._leave(request)
+                trip.has_given_way = True
+                self._free(trip, trip.ticket)
 
     # Back-off.
 
@@ -764,33 +856,36 @@ class Frontier:
 
     def _headers_received(self, headers: Headers, request: Request) -> None:
         """Keep a pause as soon as a host asks for it: the body may never end, or be too long."""
-        found = self._in_flight.get(request)
-        status = None if found is None else status_received()
-        if found is not None and status in ASKS_FOR_PAUSE:
-            self._answered(found, request, status, headers)
+        trip = self._trips.get(request)
+        if trip is None or trip.ticket is None:
+            return
+        status = status_received()
+        if status in ASKS_FOR_PAUSE:
+            self._answered(trip, trip.ticket.scopes[0], status, headers)
             self.flush()
 
     def _response_downloaded(self, response: Response, request: Request) -> None:
-        found = self._in_flight.get(request)
-        if found is None:
+        trip = self._trips.get(request)
+        if trip is None or trip.ticket is None:
             return
-        gone_since = self.core.network.answered(found.ticket.scopes[0].key, request)
+        scope = trip.ticket.scopes[0]
+        gone_since = self.core.network.answered(scope.key, request)
         if gone_since is not None:
             self._network_is_back(gone_since)
-        self._answered(found, request, response.status, response.headers)
-        self._leave(request)
-        self.flush()
+        if scope.back_off is not None or response.status in ASKS_FOR_PAUSE:
+            self._answered(trip, scope, response.status, response.headers)
+        self.free(request)
 
     def _answered(
-        self, found: InFlight, request: Request, status: int, headers: Headers
+        self, trip: Trip, scope: Scope, status: int, headers: Headers
     ) -> None:
-        if found.has_asked:
+        if trip.has_asked:
             return
-        found.has_asked = status in ASKS_FOR_PAUSE
-        scope = found.ticket.scopes[0]
+        trip.has_asked = status in ASKS_FOR_PAUSE
         before = scope.back_off.until if scope.back_off else -inf
-        self.pauses.answered(status, headers, request, scope, found.since)
-        self.measures.asked(request, found.ticket, before)
+        self.pauses.answered(status, headers, trip.request, scope, trip.since)
+        if self.measures.is_on:
+            self.measures.asked(trip.request, scope, before)
 
     def back_off(
         self, keys: Iterable[str], delay: float | None, cap: float | None
@@ -806,18 +901,17 @@ class Frontier:
 
     def failed(self, request: Request, error: Exception) -> None:
         """Note that the download of *request* has failed, if it has its places."""
-        found, network = self._in_flight.get(request), self.core.network
-        if found is None or self.hosts is None:
+        trip, network = self._trips.get(request), self.core.network
+        if trip is None or trip.ticket is None or self.hosts is None:
             return
-        refused = response_refused(error)
+        scope, refused = trip.ticket.scopes[0], response_refused(error)
         if refused is not None and refused[0] in ASKS_FOR_PAUSE:
-            self._answered(found, request, *refused)
+            self._answered(trip, scope, *refused)
         now, kind = self.clock.monotonic(), kind_of(error)
         if kind is Failure.OWN:
             if network.exhausted(now):
                 self._note_exhausted(error)
         elif kind is Failure.NETWORK:
-            scope = found.ticket.scopes[0]
             if not isinstance(request, RobotsTxtRequest):
                 # Scrapy repeats it at once, and only twice: an outage would cost it before the last
                 # answers of other hosts are there.
@@ -873,32 +967,29 @@ class Frontier:
         """Let the requests that wait in their download slots wait until the pause of *scope* is
         over, if they are to its hosts; without a scope, until the network is back.
         """
-        for request, found in list(self._in_flight.items()):
-            if found.is_sent and (scope is None or scope in found.ticket.scopes):
-                go_on = withdraw(self._crawler, request)
+        for trip in list(self._trips.values()):
+            ticket = trip.ticket
+            if ticket is None or not trip.is_sent:
+                continue
+            if scope is None or scope in ticket.scopes:
+                go_on = withdraw(self._crawler, trip.request)
                 if go_on is not None:
-                    waits = self._wait_again(request, found.ticket, go_on)
-                    deferred_from_coro(waits)
+                    deferred_from_coro(self._wait_again(trip, ticket, go_on))
 
     async def _wait_again(
-        self,
-        request: Request,
-        ticket: Ticket,
-        go_on: Callable[[Exception | None], None],
+        self, trip: Trip, ticket: Ticket, go_on: Callable[[Exception | None], None]
     ) -> None:
         is_redirected = ticket.line is self.core.redirected
         try:
-            await self.take_turn(
-                request, obeys=ticket.obeys, is_redirected=is_redirected
-            )
+            await self.take_turn(trip, obeys=ticket.obeys, is_redirected=is_redirected)
         except SpiderClosing as error:
             go_on(error)
         except BackingOff as error:
-            case = Case(request, request_origin(request), why=str(error))
-            is_own = isinstance(request, RobotsTxtRequest)
+            is_own = _is_ours(trip.request)
+            case = Case(trip.request, request_origin(trip.request), why=str(error))
             go_on(error if is_own else self._reporter.refused(case, BACK_OFF))
         else:
-            self._note_sent(request)
+            self._note_sent(trip)
             go_on(None)
 
     # What Scrapy has no signal for.
@@ -914,7 +1005,7 @@ class Frontier:
     def _check(self) -> None:
         self._is_watching = False
         is_fetching = self.hosts is not None and self.hosts.is_fetching
-        if self._waiters or is_fetching or self._in_flight:
+        if self._waiters or is_fetching or self._trips:
             if is_closing(self._crawler):
                 self._close()
             else:
@@ -933,10 +1024,11 @@ class Frontier:
         for ticket in waiters:
             self._end(ticket, is_granted=False)
         for ticket in waiters:
-            self.closed_unsent.add(ticket.request)
+            request = ticket.case.request
+            self.closed_unsent.add(request)
             if ticket.call is not None and not ticket.call.called:
                 ticket.call.errback(
-                    SpiderClosing(f"The spider closed while {ticket.request} waited")
+                    SpiderClosing(f"The spider closed while {request} waited")
                 )
         if self.hosts is not None:
             self.hosts.close()
@@ -965,7 +1057,7 @@ class Frontier:
     def _log_waiting(self) -> None:
         """Log what the crawl waits for, if it has nothing else to do."""
         is_up = self.core.network.gone_since is None
-        is_idle = is_up and not self._popped and not self._in_flight
+        is_idle = is_up and not self._popped and not self._trips
         requests, hosts, first = self.core.waiting() if is_idle else (0, 0, None)
         if requests:
             left = 0.0 if first is None else first.next_at - self.clock.monotonic()
@@ -994,8 +1086,8 @@ class Frontier:
     def _spider_closed(self) -> None:
         self._close()
         self.alarms.stop()
-        for request in list(self._in_flight):
-            self._leave(request)
+        for request in list(self._trips):
+            self.free(request)
         held_up = self.core.held_up()
         if held_up:
             waited = sum(each.seconds for each in held_up)

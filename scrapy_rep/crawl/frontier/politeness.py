@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.base import stats
 from scrapy_rep.base.log import CrawlLog
+from scrapy_rep.base.requests import origin_at
 from scrapy_rep.crawl.fetching.fetcher import headers_of
-from scrapy_rep.crawl.frontier.backlog import origin_at
 from scrapy_rep.protocol.access.results import pause_asked
 
 if TYPE_CHECKING:

@@ -89,11 +89,11 @@ class HostQueue(Backlog):
             requests = self._requests(key)
             requests.push(request)
             self._frontier.add(self._add(key, requests))
+            self._frontier.flush()
         if self._job is not None:
             self._job.added(request)
         if "proxy" in request.meta:
             self._frontier.note_proxy(key, request)
-        self._frontier.flush()
 
     def pop(self) -> Request | None:
         """Remove and return the best request of the next host; None if no host is ready."""

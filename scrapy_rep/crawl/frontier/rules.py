@@ -18,13 +18,13 @@ from scrapy_rep.base import stats
 from scrapy_rep.base.compat import is_interactive, wake
 from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.log import CrawlLog
+from scrapy_rep.base.requests import bare_host, request_origin
 from scrapy_rep.crawl.decisions import Case
 from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
 from scrapy_rep.crawl.fetching.fetcher import MAX_ON_NETWORK, RobotsTxtFetcher
 from scrapy_rep.crawl.fetching.request import FetchTemplates
-from scrapy_rep.crawl.frontier.backlog import bare_host, request_origin
 from scrapy_rep.crawl.frontier.core import Phase
-from scrapy_rep.crawl.frontier.frontier import BackQueue, Waiter, WantedRules
+from scrapy_rep.crawl.frontier.frontier import BackQueue, WantedRules
 from scrapy_rep.crawl.frontier.politeness import duration
 from scrapy_rep.exceptions import BackingOff, SpiderClosing
 from scrapy_rep.protocol.access.overrides import override_for
@@ -276,7 +276,7 @@ class Hosts:
         """
         host = self._core.hosts.get(origin)
         if host is not None and host.phase is not Phase.OPEN:
-            self._add_template(host, request)
+            self.add_template(host, request)
 
     def begin_fetches(self, ready: int) -> None:
         """Begin the wanted fetches: the urgent ones, and others if few queues are *ready*."""
@@ -319,11 +319,11 @@ class Hosts:
         if host is None or host.is_fetching:
             return
         self._core.begin_fetch(host)
-        self._add_template(host, request)
+        self.add_template(host, request)
         known = self.cache.cached(host.origin)
         self._begin(host, None if known is None else known.entry)
 
-    def _add_template(self, host: Host, request: Request) -> None:
+    def add_template(self, host: Host, request: Request) -> None:
         """Remember a request that needs robots.txt, if no other has its proxy."""
         if host.templates is None:
             host.templates = self.templates()
@@ -336,7 +336,7 @@ class Hosts:
             request = None
             if isinstance(waiting, (BackQueue, WantedRules)):
                 request = waiting.peek()
-            self._add_template(host, request or Request(str(host.origin)))
+            self.add_template(host, request or Request(str(host.origin)))
         templates = host.templates
         known = None
         try:
@@ -398,14 +398,15 @@ class Hosts:
         try:
             self._held_back += 1
             try:
+                trip = self._frontier.trip_of(request)
                 is_redirected = request.fetch.is_redirected
-                await self._frontier.take_turn(request, is_redirected=is_redirected)
+                await self._frontier.take_turn(trip, is_redirected=is_redirected)
             finally:
                 self._held_back -= 1
             yield
         finally:
             # If it was sent, its places are free already.
-            self._frontier.left(request)
+            self._frontier.free(request)
 
     # Unreachable.
 
@@ -459,35 +460,7 @@ class Hosts:
 
     # Requests in the downloader.
 
-    async def known(
-        self, origin: Origin, request: Request, *, is_patient: bool
-    ) -> SiteRules:
-        """Wait until robots.txt for *request* is known, and return it.
-
-        If robots.txt is unreachable, only a request that *is_patient* waits until it is
-        back. If this is cancelled and nothing else waits, so is the fetch. Raises SpiderClosing
-        if the spider closes meanwhile.
-        """
-        # The request for robots.txt needs the places first.
-        self._frontier.left(request)
-        while True:
-            known = self.cached(origin)
-            if known is not None:
-                return known
-            host = self._core.host(origin)
-            host.expires = -inf
-            ticket = Waiter(self._core.direct, host, (), request, is_patient=is_patient)
-            self._add_template(host, request)
-            try:
-                await self._frontier.wait(ticket)
-            except (CancelledError, asyncio.CancelledError):
-                self._cancel_if_alone(host)
-                raise
-            if not ticket.is_granted:
-                found: SiteRules = host.known
-                return found
-
-    def _cancel_if_alone(self, host: Host) -> None:
+    def cancel_if_alone(self, host: Host) -> None:
         """Cancel the fetch of *host* if nothing waits for it any more; nothing is recorded."""
         task = self._fetches.get(host)
         if task is not None and not host.waiting and host.phase is Phase.WANTED:

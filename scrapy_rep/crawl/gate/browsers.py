@@ -19,8 +19,8 @@ from scrapy_rep.base.browsers import (
 )
 from scrapy_rep.base.identity import default_header
 from scrapy_rep.base.log import CrawlLog
-from scrapy_rep.crawl.decisions import Via
-from scrapy_rep.crawl.frontier.backlog import is_of_http, request_origin
+from scrapy_rep.base.requests import is_of_http, request_origin
+from scrapy_rep.crawl.decisions import Case, Via
 from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
 from scrapy_rep.protocol.origins import origin_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_rep.crawl.frontier.rules import Hosts
+    from scrapy_rep.crawl.frontier.frontier import Frontier
     from scrapy_rep.crawl.gate.judge import Judge
 
 ABORT_FORBIDDEN = "scrapy_rep.playwright.abort_forbidden"
@@ -50,10 +50,10 @@ class Browsers:
     follows redirects, runs scripts, and loads images and frames.
     """
 
-    def __init__(self, crawler: Crawler, hosts: Hosts, judge: Judge) -> None:
+    def __init__(self, crawler: Crawler, frontier: Frontier, judge: Judge) -> None:
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
-        self._hosts = hosts
+        self._frontier = frontier
         self._judge = judge
         self._usage = SiteUsage.of(crawler)
         self._denied: WeakKeyDictionary[Request, RobotsDenied] = WeakKeyDictionary()
@@ -191,11 +191,10 @@ class Browsers:
         """Apply the robots.txt of the origin of *request*, or the override for it, unless *cause*,
         the request of the spider, is exempt. Raises RobotsDenied or SpiderClosing.
         """
-        exempt = cause is not None and _is_exempted_by(cause, request)
-        case = self._judge.case(request, via, exempt=exempt)
+        is_exempt = cause is not None and _is_exempted_by(cause, request)
+        case = Case(request, request_origin(request), via=via, is_exempt=is_exempt)
         if not self._judge.look_up(case):
-            assert case.origin is not None
-            case.known = await self._hosts.known(case.origin, request, is_patient=False)
+            case.known = await self._frontier.wait_for_rules(case, is_patient=False)
         decision, _ = self._judge.judge(case)
         self._judge.allow(case, decision)
 

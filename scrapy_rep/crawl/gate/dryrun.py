@@ -15,11 +15,11 @@ from scrapy_rep.base import meta, stats
 from scrapy_rep.base.compat import download_slot, slot_state
 from scrapy_rep.base.identity import default_header
 from scrapy_rep.base.log import CrawlLog
+from scrapy_rep.base.requests import host_of, is_of_http
 from scrapy_rep.base.settings import OBEY, RepSettings
 from scrapy_rep.crawl.decisions import DecisionReporter
 from scrapy_rep.crawl.fetching.middleware import FetchMiddleware
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
-from scrapy_rep.crawl.frontier.backlog import host_of, is_of_http
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.politeness import duration
 from scrapy_rep.crawl.frontier.rules import Hosts
@@ -70,7 +70,7 @@ class DryRun:
         self._settings = settings = RepSettings.of(crawler)
         self._own = FetchMiddleware(crawler)
         frontier, reporter = Frontier.of(crawler), DecisionReporter.of(crawler)
-        self._clock = frontier.clock
+        self._frontier, self._clock = frontier, frontier.clock
         self._hosts = Hosts(crawler, frontier, settings, reporter)
         self._judge = Judge(crawler, settings, frontier, self._hosts, reporter)
         self._times: dict[str, _HostTime] = {}
@@ -110,7 +110,7 @@ class DryRun:
         """
         self._crawler.stats.inc_value(stats.DRY_RUN_REQUESTS)
         try:
-            case = self._judge.case(request)
+            case = self._frontier.trip_of(request)
             case.is_refused_by_scrapy = is_refused_by_scrapy
             if not self._judge.look_up(case):
                 assert case.origin is not None

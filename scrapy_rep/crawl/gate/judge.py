@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, NoReturn
 from scrapy_rep.base import meta
 from scrapy_rep.base.identity import Identity
 from scrapy_rep.crawl.decisions import BAD_URL, BY_USER, ROBOTS_TXT, Case
-from scrapy_rep.crawl.frontier.backlog import is_exempt, request_origin
 from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.protocol.request_target import decide, is_allowed, is_robotstxt
 
 if TYPE_CHECKING:
-    from scrapy import Request
     from scrapy.crawler import Crawler
 
     from scrapy_rep.base.settings import RepSettings
-    from scrapy_rep.crawl.decisions import DecisionReporter, Via
+    from scrapy_rep.crawl.decisions import DecisionReporter
     from scrapy_rep.crawl.frontier.frontier import Frontier
     from scrapy_rep.crawl.frontier.rules import Hosts
     from scrapy_rep.protocol.origins import Origin
@@ -45,30 +43,16 @@ class Judge:
         self._clients = settings.clients
         self._has_overrides = bool(settings.overrides)
 
-    def case(
-        self, request: Request, via: Via | None = None, *, exempt: bool | None = None
-    ) -> Case:
-        """Return *request* with its origin. Whether it is *exempt* from robots.txt is in its meta,
-        unless that is given. Raises ValueError if the purposes in its meta are invalid.
-        """
-        origin = None
-        if exempt is None:
-            origin = self._frontier.key_of(request).origin
-        if origin is None:
-            origin = request_origin(request)
-            if is_exempt(request) if exempt is None else exempt:
-                return Case(request, origin, via=via, is_exempt=True)
-        if meta.PURPOSES in request.meta:
-            self._usage.purposes_of(request)
-        return Case(request, origin, via=via)
-
     def look_up(self, case: Case) -> bool:
         """Add to *case* what decides about its request, as far as that is known now. Return False
-        if that is a robots.txt that must be fetched first.
+        if that is a robots.txt that must be fetched first. Raises ValueError if the purposes in the
+        meta of the request are invalid.
         """
         origin = case.origin
         if case.is_exempt or origin is None:
             return True
+        if meta.PURPOSES in case.request.meta:
+            self._usage.purposes_of(case.request)
         if self._has_overrides:
             case.override = self._hosts.override(origin)
             if case.override is not None:
@@ -98,7 +82,7 @@ class Judge:
 
     def refuse(self, case: Case, decision: Decision) -> NoReturn:
         """Report that the request of *case* is refused. Raises RobotsDenied."""
-        self._frontier.left(case.request)
+        self._frontier.free(case.request)
         self.count_override(case.origin)
         raise self._reporter.refused(case, decision)
 

@@ -10,11 +10,11 @@ from scrapy.responsetypes import responsetypes
 
 from scrapy_rep.base import meta, stats
 from scrapy_rep.base.browsers import is_for_browser
+from scrapy_rep.base.requests import is_of_http
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.decisions import BACK_OFF, ROBOTS_TXT, DecisionReporter
 from scrapy_rep.crawl.fetching.middleware import FetchMiddleware
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
-from scrapy_rep.crawl.frontier.backlog import is_of_http
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.rules import Hosts
 from scrapy_rep.crawl.gate.browsers import Browsers, register
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from scrapy_rep.crawl.decisions import Case
+    from scrapy_rep.crawl.frontier.frontier import Trip
     from scrapy_rep.protocol.robotstxt.pace import Pace
 
 
@@ -57,7 +58,7 @@ class RobotsTxtMiddleware:
         reporter = DecisionReporter.of(crawler)
         self._hosts = frontier.hosts = Hosts(crawler, frontier, settings, reporter)
         self._judge = Judge(crawler, settings, frontier, self._hosts, reporter)
-        self._browsers = Browsers(crawler, self._hosts, self._judge)
+        self._browsers = Browsers(crawler, frontier, self._judge)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RobotsTxtMiddleware | DryRun:
@@ -76,7 +77,7 @@ class RobotsTxtMiddleware:
             return None
         if is_for_browser(request):
             self._browsers.begin(request)
-        case = self._judge.case(request)
+        case = self._frontier.trip_of(request)
         if case.is_exempt:
             request.meta.setdefault(meta.EXEMPT_ORIGIN, str(case.origin))
         if not self._judge.look_up(case) or not self._frontier.has_turn(request):
@@ -90,18 +91,17 @@ class RobotsTxtMiddleware:
         self._judge.allow(case, decision)
         return None
 
-    async def _wait(self, case: Case) -> Response | None:
+    async def _wait(self, case: Trip) -> Response | None:
         """Send the request of *case* when its robots.txt is known and it has its turn."""
         request = case.request
         # It does not tell this any more once it waits for its robots.txt.
-        is_patient = self._frontier.is_patient(request)
+        is_patient = self._frontier.is_patient(case)
         try:
             while True:
                 if not self._judge.look_up(case):
-                    assert case.origin is not None
                     self._frontier.warn_of_waiting(request)
-                    case.known = await self._hosts.known(
-                        case.origin, request, is_patient=is_patient
+                    case.known = await self._frontier.wait_for_rules(
+                        case, is_patient=is_patient
                     )
                 decision, pace = self._judge.judge(case)
                 if decision is ROBOTS_TXT and (copy := self._copy(case)) is not None:
@@ -115,27 +115,26 @@ class RobotsTxtMiddleware:
         self._judge.allow(case, decision)
         return None
 
-    async def _take_turn(self, case: Case, pace: Pace | None) -> bool:
+    async def _take_turn(self, case: Trip, pace: Pace | None) -> bool:
         """Wait until the request of *case* may be sent. Return whether it has waited. Raises
         BackingOff or SpiderClosing.
         """
         request, frontier = case.request, self._frontier
         if pace is None:
             # A request to a service that fetches the pages of a host keeps to its delay.
-            obeys = frontier.key_of(request).is_service
-            return await frontier.take_turn(request, obeys=obeys)
+            return await frontier.take_turn(case, obeys=case.key.is_service)
         if pace.delay:
             frontier.warn_of_waiting(request)
             assert case.origin is not None
             self._hosts.keep_pace(request, case.origin, pace, case.fetched)
-        return await frontier.take_turn(request, obeys=self._obeys_delays)
+        return await frontier.take_turn(case, obeys=self._obeys_delays)
 
     def process_response(
         self, request: Request, response: Response
     ) -> Response | Coroutine[Any, Any, Response]:
         # From a cache or another component. The places of a request with a response of its
         # own are free already.
-        self._frontier.left(request)
+        self._frontier.free(request)
         if isinstance(request, RobotsTxtRequest):
             return self._own.process_response(request, response)
         if is_for_browser(request):
@@ -148,7 +147,7 @@ class RobotsTxtMiddleware:
     def process_exception(self, request: Request, exception: Exception) -> None:
         self._frontier.failed(request, exception)
         # The places of a request with a response are free already.
-        self._frontier.left(request)
+        self._frontier.free(request)
         self._own.process_exception(request, exception)
         if is_for_browser(request):
             self._browsers.end(request)

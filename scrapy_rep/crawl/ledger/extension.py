@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import scrapy
 import twisted
@@ -24,11 +25,11 @@ from scrapy_rep.base.compat import package_version, run_in_thread
 from scrapy_rep.base.identity import Identity, default_header
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.record import Layer, Subject, Verdict, made, storable
+from scrapy_rep.base.requests import origin_at
 from scrapy_rep.base.settings import LEDGER_LEVEL, OBEY, RepSettings, recorded
 from scrapy_rep.crawl.decisions import DecisionReporter
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
-from scrapy_rep.crawl.frontier.backlog import origin_at
-from scrapy_rep.crawl.ledger.writer import LedgerWriter, prepare, snapshot
+from scrapy_rep.crawl.ledger.traffic import Traffic
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.protocol.robotstxt.rules import Reason
 
@@ -51,7 +52,7 @@ _MAX_REMEMBERED = 10_000
 _OF_ROBOTSTXT = frozenset({*map(str, Reason), meta.DONT_OBEY_ROBOTSTXT})
 
 
-class Ledger:
+class LedgerExtension:
     """Writes the file of ``REP_LEDGER``. The crawl continues if that fails."""
 
     ORDER = 500
@@ -73,12 +74,17 @@ class Ledger:
         self._path = _path(settings.ledger, str(spider.name))
         # Another crawl may be added to any other file later.
         self._is_own = "%(time)s" in settings.ledger
+        # Imported here: a crawl without a ledger needs no SQLite.
+        from scrapy_rep.crawl.ledger.writer import LedgerWriter, prepare  # noqa: PLC0415
+
         prepare(self._path)
-        self._writer: LedgerWriter | None = None
+        self._writer = LedgerWriter(self._path)
+        self._is_open = False
         self._has_warned: set[str] = set()
         self._reporter = DecisionReporter.of(crawler)
-        assert self._reporter.traffic is not None
-        self._traffic = self._reporter.traffic
+        traffic = Traffic.of(crawler)
+        assert traffic is not None
+        self._traffic = traffic
         self._has_all = settings.ledger_level == "all"
         self._recorded: set[tuple[str, str, str | None]] = set()
         self._checking = create_looping_call(self._check)
@@ -86,7 +92,7 @@ class Ledger:
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
     @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Ledger:
+    def from_crawler(cls, crawler: Crawler) -> LedgerExtension:
         return cls(crawler)
 
     def _spider_opened(self, spider: Spider) -> None:
@@ -94,6 +100,7 @@ class Ledger:
         agents = self._identity.tokens(None)
         settings = recorded(self._crawler.settings, self._settings)
         crawl = (
+            str(uuid4()),
             spider.name,
             storable(header),
             json.dumps(agents),
@@ -102,7 +109,7 @@ class Ledger:
             json.dumps(_versions()),
             time.time(),
         )
-        self._writer = LedgerWriter(self._path, crawl)
+        self._is_open = True
         self._traffic.open()
         connect = self._crawler.signals.connect
         connect(self._robotstxt_known, ours.robotstxt_known)
@@ -110,21 +117,19 @@ class Ledger:
         connect(self._response_downloaded, signals.response_downloaded)
         if not (self._settings.obey or self._settings.dry_run):
             connect(self._not_obeyed, signals.request_reached_downloader)
-        self._writer.start()
+        self._writer.start(crawl)
         self._checking.start(_CHECK_INTERVAL, now=False)
 
     def _robotstxt_known(self, origin: Origin, entry: CacheEntry) -> None:
-        assert self._writer is not None
-        self._writer.write(snapshot(str(origin), entry, self._settings.dialect))
+        self._writer.write_snapshot(str(origin), entry, self._settings.dialect)
 
     def _response_downloaded(self, response: Response, request: Request) -> None:
         origin = origin_at(response.url, request)
         if origin is None or isinstance(request, RobotsTxtRequest):
             return
-        self._traffic.note_page(str(origin), len(response.body), time.time())
+        self._traffic.note_page(origin, len(response.body))
 
     def _decided(self, record: Record) -> None:
-        assert self._writer is not None
         if self._has_all or self._is_due(record):
             self._writer.write(record)
 
@@ -155,7 +160,7 @@ class Ledger:
             self._reporter.decided(record, request)
 
     async def _spider_closed(self, reason: str) -> None:
-        if self._writer is None:
+        if not self._is_open:
             return
         self._checking.stop()
         self._check()
@@ -179,15 +184,13 @@ class Ledger:
 
     def _check(self) -> None:
         """Pass what was counted since the last time to the writer, and check that."""
-        assert self._writer is not None
-        for row in self._traffic.take():
+        for row in self._traffic.take(time.time()):
             self._writer.write(row)
         self._check_writer()
 
     def _check_writer(self) -> None:
         """Update the stats of the writer, and log each kind of failure once."""
         writer = self._writer
-        assert writer is not None
         for key, count in (
             (stats.LEDGER_RECORDED, writer.recorded),
             (stats.LEDGER_ERRORS, writer.errors),

@@ -1,4 +1,4 @@
-"""Opens ledgers for reading, since any SQLite file can claim to be one."""
+"""The format of a ledger, and how one is opened for reading: any SQLite file can claim to be one."""
 
 from __future__ import annotations
 
@@ -8,17 +8,34 @@ import stat
 import sys
 from contextlib import closing, contextmanager
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from scrapy_rep.base.sqlitefile import FAILURES, ForeignFile, cause_of, has_tables
-from scrapy_rep.crawl.ledger.schema import SCHEMA, TABLES
+from scrapy_rep.base.settings import DEFAULTS, LEDGER_LEVEL
+from scrapy_rep.base.sqlitefile import (
+    FAILURES,
+    ForeignFile,
+    Schema,
+    cause_of,
+    has_tables,
+)
 from scrapy_rep.exceptions import LedgerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _Kind = TypeVar("_Kind")
+
+VERSION = 3
+
+APPLICATION_ID = 0x52455031
+"""``REP1``, in ``PRAGMA application_id``: the mark of a ledger."""
+
+TABLES = files("scrapy_rep").joinpath("crawl/ledger/tables.sql").read_text("utf-8")
+
+SCHEMA = Schema(APPLICATION_ID, VERSION, tuple(TABLES.split(";\n")))
+"""The schema of the whole file."""
 
 _MAX_VALUE = 16 * 1024 * 1024
 """The most bytes of a value. A robots.txt has 500 KiB at most, a text 4,096 characters."""
@@ -98,6 +115,23 @@ def bound(connection: sqlite3.Connection, size: int) -> None:
     if sys.version_info >= (3, 11):
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE)
     connection.execute("PRAGMA trusted_schema = OFF")
+
+
+def crawls_of(ledger: sqlite3.Connection, path: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the table ``crawl``, with the values of columns in JSON, the *path* of the
+    ledger, and whether it has ``every_decision``.
+    """
+    for row in ledger.execute("SELECT * FROM crawl"):
+        settings = read_json(row["settings"], dict)
+        level = settings.get(LEDGER_LEVEL) or DEFAULTS[LEDGER_LEVEL]
+        yield {
+            **row,
+            "path": path,
+            "agents": read_texts(row["agents"]),
+            "settings": settings,
+            "versions": read_json(row["versions"], dict),
+            "every_decision": level == "all",
+        }
 
 
 def read_json(text: str, kind: type[_Kind]) -> _Kind:

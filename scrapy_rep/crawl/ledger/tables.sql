@@ -3,6 +3,7 @@
 
 CREATE TABLE crawl (
     id INTEGER PRIMARY KEY,
+    uuid TEXT NOT NULL,         -- of this crawl alone, in each copy of the file
     spider TEXT NOT NULL,
     user_agent TEXT NOT NULL,   -- the header, from the settings
     agents TEXT NOT NULL,       -- JSON list: the product tokens that were followed
@@ -61,25 +62,28 @@ CREATE TABLE decision (
     subject TEXT NOT NULL       -- request, page, link, item, file
 );
 
-CREATE TABLE traffic (          -- with an origin, in one hour
+CREATE TABLE traffic (          -- from an origin, in one hour
     crawl INTEGER NOT NULL REFERENCES crawl,
     origin TEXT NOT NULL,
     hour INTEGER NOT NULL,      -- when it began
     pages INTEGER NOT NULL,     -- responses, those to robots.txt excepted
     bytes INTEGER NOT NULL,     -- of their bodies, as received
-    delay REAL,                 -- kept to, in seconds, and the time from an answer to the
-    gap REAL,                   -- next request, where that was shortest for its delay
-    pauses INTEGER NOT NULL,    -- how often it asked for a pause (429, 503)
-    pause REAL,                 -- that it asked for, and the time from that answer to the
-    resumed REAL,               -- next request, where that was shortest for its pause
     PRIMARY KEY (crawl, origin, hour)
+);
+
+CREATE TABLE gap (              -- from an answer to the next request, where an origin asks for
+    crawl INTEGER NOT NULL REFERENCES crawl,    -- one: each that was shorter than those before
+    origin TEXT NOT NULL,
+    kind TEXT NOT NULL,         -- delay, pause (429, 503)
+    time REAL NOT NULL,
+    asked REAL NOT NULL,        -- seconds
+    gap REAL                    -- NULL: no answer before it, or no request after it
 );
 
 CREATE TABLE progress (         -- of a crawl, in one minute
     crawl INTEGER NOT NULL REFERENCES crawl,
     minute INTEGER NOT NULL,    -- when it began
     pages INTEGER NOT NULL,     -- as above
-    bytes INTEGER NOT NULL,
     waiting INTEGER,            -- requests in the queue, at most; NULL: not known
     PRIMARY KEY (crawl, minute)
 );
@@ -97,9 +101,6 @@ CREATE VIEW pages_by_day AS
 SELECT date(hour, 'unixepoch') AS day, origin, sum(pages) AS pages, sum(bytes) AS bytes
 FROM traffic GROUP BY day, origin HAVING sum(pages) > 0;
 
-CREATE VIEW shortest_gaps AS    -- from an answer to the next request, by delay or pause
-SELECT origin, 'delay' AS kind, delay AS asked, gap, min(gap / delay) AS ratio
-FROM traffic WHERE delay > 0 AND gap IS NOT NULL GROUP BY origin
-UNION ALL
-SELECT origin, 'pause', pause, resumed, min(resumed / pause)
-FROM traffic WHERE pause > 0 AND resumed IS NOT NULL GROUP BY origin;
+CREATE VIEW shortest_gaps AS    -- that of each origin and kind, by what was asked for
+SELECT origin, kind, asked, gap, gap / asked AS ratio
+FROM (SELECT *, min(coalesce(gap / asked, 9e99)) FROM gap GROUP BY origin, kind);

@@ -1,143 +1,123 @@
-"""Counts the responses of a crawl, and measures the delays that it keeps, for its ledger."""
+"""Adds up, for the ledger, what a crawl receives, and measures how long it waits for hosts."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy_rep.base.compat import shared_component
+from scrapy_rep.base.settings import RepSettings
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.protocol.origins import Origin
 
 _HOUR, _MINUTE = 3600, 60
 
-
-class OfHour(NamedTuple):
-    """What is added to a row of the table ``traffic``; its columns but the crawl."""
-
-    origin: str
-    hour: int
-    pages: int = 0
-    bytes: int = 0
-    delay: float | None = None
-    gap: float | None = None
-    pauses: int = 0
-    pause: float | None = None
-    resumed: float | None = None
-
-    def plus(self, more: OfHour) -> OfHour:
-        """Return both, of the same origin and hour, as one."""
-        return OfHour(
-            self.origin,
-            self.hour,
-            self.pages + more.pages,
-            self.bytes + more.bytes,
-            *_sooner(self.delay, self.gap, more.delay, more.gap),
-            self.pauses + more.pauses,
-            *_sooner(self.pause, self.resumed, more.pause, more.resumed),
-        )
+# The most hosts whose shortest gaps are remembered. Of one that is forgotten, more rows are written.
+_MAX_REMEMBERED = 100_000
 
 
-class OfMinute(NamedTuple):
-    """What is added to a row of the table ``progress``; its columns but the crawl."""
+class Counted(NamedTuple):
+    """A row that is added to what a table has already."""
 
-    minute: int
-    pages: int = 0
-    bytes: int = 0
-    waiting: int | None = None
-
-    def plus(self, more: OfMinute) -> OfMinute:
-        """Return both, of the same minute, as one."""
-        waiting = max(self.waiting or 0, more.waiting or 0)
-        is_known = self.waiting is not None or more.waiting is not None
-        return OfMinute(
-            self.minute,
-            self.pages + more.pages,
-            self.bytes + more.bytes,
-            waiting if is_known else None,
-        )
-
-
-def _sooner(
-    asked: float | None,
-    gap: float | None,
-    more_asked: float | None,
-    more_gap: float | None,
-) -> tuple[float | None, float | None]:
-    """Return what was asked for, and the time until the next request, of the one that came sooner,
-    compared with what was asked for; None if that time is not known.
-    """
-    if more_asked is None:
-        return asked, gap
-    if asked is None or gap is None:
-        return more_asked, more_gap
-    if more_gap is not None and more_gap * asked < gap * more_asked:
-        return more_asked, more_gap
-    return asked, gap
+    table: str
+    row: tuple[object, ...]
+    """The columns of the table, but the crawl."""
 
 
 class Traffic:
-    """Adds up what is counted and measured, until the ledger takes it; without one, nothing is.
+    """Adds up what is counted and measured, until the ledger takes it.
 
-    Each method that notes something has the time ``now``, in seconds since the epoch.
+    Times are in seconds since the epoch.
     """
 
     def __init__(self) -> None:
+        self.wants_waiting = True
+        """Whether it is not known how many requests wait. Once for each row is enough."""
+
         self._is_open = False
-        self._hours: dict[tuple[str, int], OfHour] = {}
-        self._minutes: dict[int, OfMinute] = {}
+        self._pages: dict[Origin, list[int]] = {}
+        self._waiting: int | None = None
+        self._gaps: list[Counted] = []
+        self._extremes: dict[tuple[str, str], tuple[float, float]] = {}
+        """For each origin and kind, the shortest gap by what was asked for, and the most that was."""
+
+    @classmethod
+    def of(cls, crawler: Crawler) -> Traffic | None:
+        """The instance that the components of a crawl share; None if it writes no ledger."""
+        if RepSettings.of(crawler).ledger is None:
+            return None
+        return shared_component(crawler, _made)
 
     def open(self) -> None:
         """Begin to add up: from now on, :meth:`take` is called again and again."""
         self._is_open = True
 
-    def take(self) -> list[OfHour | OfMinute]:
-        """Return what was noted since the last call, one row for each origin and hour, and one for
-        each minute.
+    def take(self, now: float) -> list[Counted]:
+        """Return what was noted since the last call, which counts for the hour and the minute of
+        *now*.
         """
-        taken: list[OfHour | OfMinute] = [*self._hours.values()]
-        taken += self._minutes.values()
-        self._hours.clear()
-        self._minutes.clear()
+        hour, minute = (int(now // each * each) for each in (_HOUR, _MINUTE))
+        taken = [
+            Counted("traffic", (str(origin), hour, *counts))
+            for origin, counts in self._pages.items()
+        ]
+        pages = sum(count for count, _ in self._pages.values())
+        if pages or self._waiting:
+            taken.append(Counted("progress", (minute, pages, self._waiting)))
+        taken += self._gaps
+        self._pages, self._gaps, self._waiting = {}, [], None
+        self.wants_waiting = True
         return taken
 
-    def note_page(self, origin: str, octets: int, now: float) -> None:
+    def note_page(self, origin: Origin, octets: int) -> None:
         """Note a response, with the length of its body."""
-        self._add(OfHour(origin, _begin(now, _HOUR), 1, octets))
-        self._add_to_minute(OfMinute(_begin(now, _MINUTE), 1, octets))
+        if self._is_open:
+            counts = self._pages.setdefault(origin, [0, 0])
+            counts[0] += 1
+            counts[1] += octets
 
-    def note_waiting(self, requests: int, now: float) -> None:
+    def note_waiting(self, requests: int) -> None:
         """Note how many requests wait."""
-        self._add_to_minute(OfMinute(_begin(now, _MINUTE), waiting=requests))
+        self._waiting, self.wants_waiting = requests, False
 
-    def note_gap(
+    def note_delay(
         self, origin: str, delay: float, gap: float | None, now: float
     ) -> None:
         """Note that a request is sent to an origin with a *delay*, *gap* seconds after the last
         answer; None if that is not known.
         """
-        known = None if gap is None else round(gap, 6)
-        self._add(OfHour(origin, _begin(now, _HOUR), delay=delay, gap=known))
+        self._note("delay", origin, delay, gap, now)
 
-    def note_pause(self, origin: str, pause: float, now: float) -> None:
-        """Note that an origin asks for a *pause*."""
-        self._add(OfHour(origin, _begin(now, _HOUR), pauses=1, pause=pause))
-
-    def note_resumed(
-        self, origin: str, pause: float, resumed: float, now: float
+    def note_pause(
+        self, origin: str, pause: float, resumed: float | None, now: float
     ) -> None:
-        """Note that the first request after a *pause* is sent, *resumed* seconds after the answer
-        that asked for it.
+        """Note that an origin asks for a *pause*; or that the first request after it is sent,
+        *resumed* seconds after the answer that asked for it.
         """
-        hour, known = _begin(now, _HOUR), round(resumed, 6)
-        self._add(OfHour(origin, hour, pause=pause, resumed=known))
+        self._note("pause", origin, pause, resumed, now)
 
-    def _add(self, more: OfHour) -> None:
-        if self._is_open:
-            key = more.origin, more.hour
-            before = self._hours.get(key)
-            self._hours[key] = before.plus(more) if before else more
+    def _note(
+        self, kind: str, origin: str, asked: float, gap: float | None, now: float
+    ) -> None:
+        """Keep a gap that is shorter, by what was *asked* for, than those before it. A request to
+        which no answer came before counts only if it is the first, or if more is asked for.
+        """
+        if not self._is_open or asked <= 0:
+            return
+        ratio = inf if gap is None else gap / asked
+        key = kind, origin
+        shortest, most = self._extremes.get(key, (inf, 0.0))
+        if ratio >= shortest and asked <= most:
+            return
+        if len(self._extremes) >= _MAX_REMEMBERED:
+            self._extremes.clear()
+        self._extremes[key] = min(ratio, shortest), max(asked, most)
+        known = None if gap is None else round(gap, 6)
+        self._gaps.append(Counted("gap", (origin, kind, now, asked, known)))
 
-    def _add_to_minute(self, more: OfMinute) -> None:
-        if self._is_open:
-            before = self._minutes.get(more.minute)
-            self._minutes[more.minute] = before.plus(more) if before else more
 
-
-def _begin(now: float, seconds: int) -> int:
-    return int(now // seconds * seconds)
+def _made(crawler: Crawler) -> Traffic:
+    return Traffic()

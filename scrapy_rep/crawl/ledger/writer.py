@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.base.record import Record, storable, url_text
 from scrapy_rep.base.sqlitefile import ForeignFile, identity, prepare_file
-from scrapy_rep.crawl.ledger.schema import SCHEMA
-from scrapy_rep.crawl.ledger.traffic import OfHour, OfMinute
+from scrapy_rep.crawl.ledger.reader import SCHEMA
+from scrapy_rep.crawl.ledger.traffic import Counted
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.protocol.access.results import Access, State
 from scrapy_rep.protocol.display import without_credentials
@@ -52,8 +52,8 @@ _RECORDS_A_BATCH = 5_000
 _PART = 1024 * 1024
 
 _CRAWL = (
-    "INSERT INTO crawl (spider, user_agent, agents, dialect, settings, versions, started)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO crawl (uuid, spider, user_agent, agents, dialect, settings, versions, started)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _END = "UPDATE crawl SET ended = ?, finish_reason = ?, counts = ? WHERE id = ?"
 _BODY = "INSERT OR IGNORE INTO body (sha256, body) VALUES (?, ?)"
@@ -69,30 +69,17 @@ _DECISION = (
 _DECIDED = f"({{}}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ({_KNOWN}), ?, ?, ?, ?, ?)"
 _FETCHED = Record._fields.index("fetched")
 
-# A row has what was counted once. Of two gaps, or pauses, the one that was shorter for what the
-# host had asked for stays.
-_SOONER = (
-    "CASE WHEN excluded.{0} IS NOT NULL"
-    " AND ({1} IS NULL OR excluded.{1} * {0} < {1} * excluded.{0})"
-    " THEN excluded.{2} ELSE {2} END"
-)
-_SHORTEST = ", ".join(
-    f"{column} = {_SOONER.format(*pair, column)}"
-    for pair in (("delay", "gap"), ("pause", "resumed"))
-    for column in pair
-)
-_ADDED_UP = "pages = pages + excluded.pages, bytes = bytes + excluded.bytes"
-_COUNTED: dict[type[OfHour | OfMinute], tuple[str, str]] = {
-    OfHour: (
-        "traffic",
-        f"{_ADDED_UP}, pauses = pauses + excluded.pauses, {_SHORTEST}",
+_MORE = "pages = pages + excluded.pages"
+_MOST = "max(coalesce(waiting, 0), coalesce(excluded.waiting, waiting))"
+_COUNTED = {
+    "traffic": (
+        "origin, hour, pages, bytes",
+        f"{_MORE}, bytes = bytes + excluded.bytes",
     ),
-    OfMinute: (
-        "progress",
-        f"{_ADDED_UP}, waiting = max(coalesce(waiting, 0), coalesce(excluded.waiting, waiting))",
-    ),
+    "progress": ("minute, pages, waiting", f"{_MORE}, waiting = {_MOST}"),
+    "gap": ("origin, kind, time, asked, gap", ""),
 }
-"""The table of each kind of row that is counted, and how it is added to one that is there."""
+"""The columns of each table of what is counted, and how a row is added to one that is there."""
 
 # Rows in one statement. Each statement releases and takes the interpreter lock, which costs
 # the crawl more than the row itself. Older versions of SQLite allow 999 values at most.
@@ -199,7 +186,7 @@ def _weight(record: tuple[Any, ...]) -> int:
     if isinstance(record, Record):
         texts = record.url, record.page, record.statement, record.form, record.via
         return _RECORD + sum(map(len, filter(None, texts)))
-    if type(record) in _COUNTED:
+    if isinstance(record, Counted):
         return _COUNT
     return _RECORD + len(record[1] or b"")
 
@@ -212,19 +199,20 @@ class LedgerWriter:
     or can't be written before the end of the crawl, are counted in ``dropped``.
     """
 
-    def __init__(self, path: str | os.PathLike[str], crawl: tuple[Any, ...]) -> None:
-        """*crawl* has the columns of the table, from ``spider`` to ``started``."""
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self.errors = self.recorded = self.dropped = 0
         self.error: Exception | None = None
         # The process may change its working directory later.
         self._path = Path(path).absolute()
-        self._crawl = crawl
+        self._crawl: tuple[Any, ...] = ()
         self._end: tuple[Any, ...] | None = None
         self._queue: deque[tuple[Any, ...]] = deque()
         self._batch: list[tuple[Any, ...]] = []
+        self._weight_in = self._weight_out = 0
+        """The weight of all records so far that were queued, which one thread counts; and of those that
+        are written or dropped, which the other counts."""
         self._lock = Lock()
-        self._waiting = 0
-        """The weight of the records in the queue and the batch."""
+        """Both threads count what is dropped."""
         self._closing = Event()
         # A daemon: a process that exits loses the last second of records at most.
         self._thread = Thread(target=self._run, name="ledger", daemon=True)
@@ -234,7 +222,9 @@ class LedgerWriter:
         self._is_closed = False
         """Whether the end of the crawl is written, and no other process has the file open."""
 
-    def start(self) -> None:
+    def start(self, crawl: tuple[Any, ...]) -> None:
+        """Begin to write. *crawl* has the columns of the table, from ``uuid`` to ``started``."""
+        self._crawl = crawl
         self._thread.start()
 
     def write(self, record: tuple[Any, ...]) -> None:
@@ -242,12 +232,16 @@ class LedgerWriter:
         a second, unless the queue is full.
         """
         weight = _weight(record)
-        with self._lock:
-            if self._waiting + weight > _MAX_WAITING:
+        if self._weight_in - self._weight_out + weight > _MAX_WAITING:
+            with self._lock:
                 self.dropped += 1
-                return
-            self._waiting += weight
+            return
+        self._weight_in += weight
         self._queue.append(record)
+
+    def write_snapshot(self, origin: str, entry: CacheEntry, dialect: Dialect) -> None:
+        """Queue a robots.txt that was fetched or loaded."""
+        self.write(snapshot(origin, entry, dialect))
 
     def close(self, end: tuple[Any, ...]) -> None:
         """Write the queued records and the *end* of the crawl: its time, reason and counts. Blocks
@@ -313,14 +307,13 @@ class LedgerWriter:
 
     def _done(self, *, is_written: bool) -> None:
         """Let the batch go, to make room for others."""
-        with self._lock:
-            self._waiting -= sum(map(_weight, self._batch))
-            if is_written:
-                counts = sum(type(each) in _COUNTED for each in self._batch)
-                self.recorded += len(self._batch) - counts
-            else:
+        if is_written:
+            self.recorded += sum(not isinstance(each, Counted) for each in self._batch)
+        else:
+            with self._lock:
                 self.dropped += len(self._batch)
-            self._batch = []
+        self._weight_out += sum(map(_weight, self._batch))
+        self._batch = []
 
     def _commit(
         self, batch: list[tuple[Any, ...]], end: tuple[Any, ...] | None
@@ -331,9 +324,11 @@ class LedgerWriter:
         connection.execute("BEGIN IMMEDIATE")
         crawl = self._crawl_id or connection.execute(_CRAWL, self._crawl).lastrowid
         assert crawl is not None
-        decisions = []
+        decisions: list[tuple[Any, ...]] = []
+        counted: dict[str, list[tuple[Any, ...]]] = {}
         for record in batch:
-            if type(record) in _COUNTED:
+            if isinstance(record, Counted):
+                counted.setdefault(record.table, []).append(record.row)
                 continue
             if isinstance(record, Record):
                 at_origin = record.origin, record.fetched
@@ -348,11 +343,10 @@ class LedgerWriter:
                 connection.execute(_BODY, (row[-1], body))
             connection.execute(_SNAPSHOT.format(crawl), row)
         _insert(connection, _DECISION, _DECIDED.format(crawl, crawl), decisions)
-        for kind, (table, merged) in _COUNTED.items():
-            rows = [each for each in batch if type(each) is kind]
-            columns = ", ".join(kind._fields)
+        for table, rows in counted.items():
+            columns, merged = _COUNTED[table]
             statement = f"INSERT INTO {table} (crawl, {columns}) VALUES "  # noqa: S608
-            values = f"({crawl}{', ?' * len(kind._fields)})"
+            values = f"({crawl}{', ?' * len(rows[0])})"
             _insert(connection, statement, values, rows, merged)
         if end is not None:
             connection.execute(_END, (*end, crawl))

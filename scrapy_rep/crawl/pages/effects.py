@@ -70,13 +70,15 @@ def effects_of(
     settings: RepSettings, usage: SiteUsage, request: Request, response: Response
 ) -> Effects:
     """The effects of what IndexingMiddleware has read in *response*, the answer to *request*."""
-    read = request.meta
+    read, purposes = request.meta, settings.purposes
+    if meta.PURPOSES in read:
+        purposes = usage.purposes_of(request)
     return effects(
         settings,
         response,
         read.get(meta.INDEXING),
         read.get(meta.USAGE) or NOTHING_STATED,
-        usage.purposes_of(request),
+        purposes,
         is_exempt=bool(read.get(meta.DONT_OBEY_NOINDEX)),
     )
 
@@ -95,7 +97,11 @@ def effects(
     exempt from noindex.
     """
     found = NO_EFFECT
-    if rules is not None:
+    if rules is not None and (
+        settings.noindex == "annotate"
+        or not (rules.index and rules.follow and rules.image_index)
+        or rules.unavailable_after is not None
+    ):
         found = _of_rules(settings, response, rules, is_exempt=is_exempt)
     if not purposes or settings.usage == "ignore":
         return found
@@ -124,17 +130,13 @@ def effects(
 def _of_rules(
     settings: RepSettings, response: Response, rules: IndexingRules, *, is_exempt: bool
 ) -> Effects:
-    annotates = settings.noindex == "annotate"
-    until = rules.unavailable_after
-    restricts = not (rules.index and rules.follow and rules.image_index) or until
-    if not restricts and not annotates:
-        return NO_EFFECT
-    acts = bool(restricts) and has_document(response)
-    links = None
-    if acts and not rules.follow and settings.nofollow == "drop":
-        links = rules.because("nofollow")
-    if is_exempt or not (annotates or (acts and settings.noindex == "drop")):
+    annotates, drops = settings.noindex == "annotate", settings.noindex == "drop"
+    drops_links = not rules.follow and settings.nofollow == "drop"
+    is_document = (drops or drops_links) and has_document(response)
+    links = rules.because("nofollow") if is_document and drops_links else None
+    if is_exempt or not (annotates or (is_document and drops)):
         return Effects(links=links)
+    until = rules.unavailable_after
     now = datetime.now(timezone.utc)
     why = rules.why_not_indexable(now)
     denied = (why, rules.because(why)) if why else None

@@ -18,10 +18,6 @@ if TYPE_CHECKING:
 _NAMED = 3
 """The most hosts, reasons or crawlers that an answer names."""
 
-_ONLY_REFUSALS = (
-    "The ledger has only refusals. To check again whether all pages that were fetched were "
-    'allowed, crawl with REP_LEDGER_LEVEL = "all".'
-)
 _DRY_RUN = (
     "A dry run (REP_DRY_RUN) fetches everything, and refuses, drops and delays nothing. Where "
     "this report says that it did, a real run would have done so."
@@ -32,75 +28,87 @@ Said: TypeAlias = "tuple[list[str], bool]"
 
 
 def headline(total: Row, check: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of the crawls, as far as the ledgers show it."""
-    kept = True
-    refused = count(total["refused"], "request")
-    dropped = f"{count(total['dropped'], 'item or link', 'items and links')} dropped"
+    """Say in one sentence what the crawls fetched and what they refused, as far as the ledgers show
+    it, and in notes what else a reader has to know for that.
+    """
+    forbidden = check["forbidden"] + total["arrived"]
+    return {
+        "headline": _sentence(total, check, forbidden),
+        "kept": not forbidden,
+        "notes": _notes(total, check),
+    }
+
+
+def _sentence(total: Row, check: dict[str, Any], forbidden: int) -> str:
+    crawls, pages, refused = total["crawls"], total["pages"], total["refused"]
+    if not crawls:
+        return "No crawl has written to this ledger"
+    fetched = "No page was fetched"
+    if pages:
+        fetched = f"{count(pages, 'page')} {_was(pages)} fetched"
+    is_dry_run = total["dry_runs"] == crawls
+    ignores = total["ignoring"] == crawls
+    said = []
+    if forbidden:
+        said.append(f"{forbidden:,} forbidden")
+    elif check["checked"] and not check["unchecked"] and total["complete"] == crawls:
+        said.append("none forbidden")
+    if total["let_through_by_override"] and not ignores:
+        said.append(f"{total['let_through_by_override']:,} because of an override")
+    if ignores and pages:
+        fetched += " without regard to robots.txt"
+    elif said and (pages or forbidden) and not is_dry_run:
+        fetched += f" ({', '.join(said)})"
+    would = _was(refused)
     if total["dry_runs"]:
-        said = f"Dry run: {refused} would be refused, {dropped}"
-        notes = _notes_on_dry_runs(total)
-    elif not total["crawls"]:
-        said, notes = "No crawl has written to this ledger", []
-    elif not total["complete"]:
-        said = f"{refused} {_was(total['refused'])} refused, {dropped}"
-        notes = [_ONLY_REFUSALS]
-    else:
-        said, notes = "No page was fetched", _notes(total, check)
-        if total["let_through"]:
-            forbidden, pages = check["forbidden"], count(total["let_through"], "page")
-            said = f"{forbidden:,} of {pages} fetched {_was(forbidden)} forbidden"
-            kept = not (forbidden or total["arrived"])
-        elif by_override := total["let_through_by_override"]:
-            pages = count(by_override, "page")
-            said = f"{pages} {_was(by_override)} fetched because of an override"
-    return {"headline": said, "kept": kept, "notes": notes}
+        would = "would have been" if is_dry_run else f"{would} or would have been"
+    not_sent = f"{count(refused, 'request')} {would} refused"
+    if not refused:
+        not_sent = "" if ignores and pages else f"no request {would} refused"
+    sentence = ", and ".join(filter(None, (fetched, not_sent)))
+    return f"Dry run: {sentence[0].lower()}{sentence[1:]}" if is_dry_run else sentence
 
 
 def _was(number: int) -> str:
-    return "was" if number == 1 else "were"
-
-
-def _notes_on_dry_runs(total: Row) -> list[str]:
-    notes = [_DRY_RUN]
-    if real := total["crawls"] - total["dry_runs"]:
-        notes.append(f"{count(real, 'other crawl')} in this report: no dry run.")
-    return notes
+    return "were" if number > 1 else "was"
 
 
 def _notes(total: Row, check: dict[str, Any]) -> list[str]:
-    notes = []
-    checked, unchecked = check["checked"], check["unchecked"]
-    if checked:
-        notes.append(
-            f"{count(checked, 'page')} checked again for this report, against "
-            "the robots.txt at the time of the request. Each request that was let through "
-            "counts as a page, even if it got no response."
-        )
-    without = total["let_through"] - checked - unchecked
-    if without > 0:
-        hosts = total["without"]
-        notes.append(
-            f"No robots.txt applied to {count(without, 'page')}"
-            + (f": {count(hosts, 'host')} had none." if hosts else ".")
-        )
-    if unchecked:
-        notes.append(
-            f"{count(unchecked, 'page')} could not be checked again: the crawl used "
-            "a custom dialect, or the URL was cut for the ledger."
-        )
+    crawls, notes = total["crawls"], []
+    if total["dry_runs"]:
+        notes.append(_DRY_RUN)
+        if real := crawls - total["dry_runs"]:
+            notes.append(f"{count(real, 'other crawl')} in this report: no dry run.")
+    if ignoring := total["ignoring"]:
+        notes.append(f"{count(ignoring, 'crawl')} ignored robots.txt (ROBOTSTXT_OBEY).")
     if arrived := total["arrived"]:
         notes.append(
             f"{count(arrived, 'forbidden page')} fetched by a browser that a "
             "redirect or a script led there; the spider did not receive the response."
         )
-    by_override = total["let_through_by_override"]
-    if by_override and total["let_through"]:
-        pages = count(by_override, "more page")
-        notes.append(f"{pages} fetched because of an override.")
-    if only_refusals := total["crawls"] - total["complete"]:
+    checked, unchecked = check["checked"], check["unchecked"]
+    if checked:
         notes.append(
-            f"Not counted: the pages of {count(only_refusals, 'crawl')} whose ledger has "
-            "only refusals."
+            f"{count(checked, 'request')} that robots.txt let through "
+            f"{_was(checked)} checked again for this report, against the robots.txt of that time."
+        )
+    without = total["let_through"] - checked - unchecked
+    if without > 0:
+        hosts = total["without"]
+        notes.append(
+            f"No robots.txt applied to {count(without, 'request')}"
+            + (f": {count(hosts, 'host')} had none." if hosts else ".")
+        )
+    if unchecked:
+        notes.append(
+            f"{count(unchecked, 'request')} could not be checked again: the crawl used "
+            "a custom dialect, or the URL was cut for the ledger."
+        )
+    if only_refusals := crawls - total["complete"] - ignoring:
+        notes.append(
+            f"The ledger of {count(only_refusals, 'crawl')} has only refusals. To check again "
+            "whether all pages that were fetched were allowed, crawl with "
+            'REP_LEDGER_LEVEL = "all".'
         )
     return notes
 

@@ -11,12 +11,11 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scrapy_rep.base.settings import DEFAULTS, DRY_RUN, LEDGER_LEVEL
+from scrapy_rep.base.settings import DRY_RUN, OBEY
 from scrapy_rep.crawl.ledger.reader import (
     bound,
+    crawls_of,
     open_ledger,
-    read_json,
-    read_texts,
     reading,
     select,
 )
@@ -24,7 +23,7 @@ from scrapy_rep.protocol.agents import product_tokens
 from scrapy_rep.tools.report.robotstxt import note_facts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 IN_PLACE = 9
 """The most ledgers that are read in place. SQLite attaches ten files at most; each further
@@ -53,6 +52,7 @@ FROM ({rows}) AS t LEFT JOIN {file}.snapshot AS s ON s.id = t.snapshot
 """,
     "traffic": _ALL,
     "progress": _ALL,
+    "gap": _ALL,
 }
 
 # The columns by which the views look up single rows.
@@ -91,13 +91,13 @@ class Ledgers:
                 of_path = crawls_of(ledger, path)
                 found += [{**crawl, "ledger": number} for crawl in of_path]
         found.sort(key=_state)
-        latest = {_identity(crawl): crawl for crawl in found}
+        latest = {crawl["uuid"]: crawl for crawl in found}
         self.crawls = sorted(latest.values(), key=itemgetter("started"))
         """What :func:`crawls_of` yields, the earliest first, with the number of the ``ledger``. A
         crawl that is in a ledger and in a copy of it counts once."""
         self._copies: dict[int, list[int]] = {}
         for crawl in found:
-            if latest[_identity(crawl)] is not crawl:
+            if latest[crawl["uuid"]] is not crawl:
                 self._copies.setdefault(crawl["ledger"], []).append(crawl["id"])
         with ExitStack() as opened, reading(", ".join(paths)):
             connection = sqlite3.connect("", uri=True, isolation_level=None)
@@ -108,7 +108,7 @@ class Ledgers:
             self._unite(paths)
             self._fill("limits (hosts, files, others, urls)", [limits])
             self._fill(
-                "crawl (ledger, crawl, dialect, agents, every_decision, is_dry_run)",
+                "crawl (ledger, crawl, dialect, agents, every_decision, is_dry_run, ignores)",
                 list(map(_row, self.crawls)),
             )
             # Crawls may be writing the ledgers; a transaction reads a consistent state.
@@ -180,28 +180,6 @@ def _text(octets: bytes) -> str:
     return octets[:TEXT_LIMIT].decode("utf-8", "replace")
 
 
-def crawls_of(ledger: sqlite3.Connection, path: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the table ``crawl``, with the values of columns in JSON, the *path* of the
-    ledger, and whether it has ``every_decision``.
-    """
-    for row in ledger.execute("SELECT * FROM crawl"):
-        settings = read_json(row["settings"], dict)
-        level = settings.get(LEDGER_LEVEL) or DEFAULTS[LEDGER_LEVEL]
-        yield {
-            **row,
-            "path": path,
-            "agents": read_texts(row["agents"]),
-            "settings": settings,
-            "versions": read_json(row["versions"], dict),
-            "every_decision": level == "all",
-        }
-
-
-def _identity(crawl: dict[str, Any]) -> tuple[object, ...]:
-    """Return what is the same in a ledger and in a copy of it."""
-    return tuple(crawl[name] for name in ("id", "spider", "user_agent", "started"))
-
-
 def _state(crawl: dict[str, Any]) -> tuple[bool, int]:
     """Return a key by which a later state of a crawl comes after an earlier one."""
     return crawl["ended"] is not None, Path(crawl["path"]).stat().st_size
@@ -209,11 +187,18 @@ def _state(crawl: dict[str, Any]) -> tuple[bool, int]:
 
 def _row(crawl: dict[str, Any]) -> tuple[object, ...]:
     """Return a crawl as the views have it."""
+    is_dry_run = _is_on(crawl["settings"].get(DRY_RUN))
     return (
         crawl["ledger"],
         crawl["id"],
         crawl["dialect"],
         json.dumps(crawl["agents"] or product_tokens(crawl["user_agent"])),
         crawl["every_decision"],
-        str(crawl["settings"].get(DRY_RUN)).lower() in {"1", "true"},
+        is_dry_run,
+        not is_dry_run and not _is_on(crawl["settings"].get(OBEY, True)),
     )
+
+
+def _is_on(setting: object) -> bool:
+    """Read a setting as Scrapy does."""
+    return str(setting).lower() in {"1", "true"}

@@ -110,7 +110,7 @@ WHERE every_decision AND verdict = 'allowed' AND NOT of_page GROUP BY ledger, cr
 -- Figures of the whole. Arrived: refused, but a redirect or a script had already led a browser
 -- there.
 CREATE TEMPORARY TABLE total AS
-SELECT crawls, complete, dry_runs, let_through, let_through_by_override,
+SELECT crawls, complete, dry_runs, ignoring, let_through, let_through_by_override,
        (SELECT coalesce(sum(arrived), 0) FROM tally WHERE verdict = 'refused') AS arrived,
        (SELECT pages FROM moved_in_all) AS pages,
        (SELECT count(*) FROM met) AS hosts,
@@ -122,28 +122,28 @@ SELECT crawls, complete, dry_runs, let_through, let_through_by_override,
        (SELECT coalesce(sum(times), 0) FROM tally WHERE verdict = 'annotated') AS annotated
 FROM (
     SELECT count(*) AS crawls, coalesce(sum(every_decision), 0) AS complete,
-           coalesce(sum(is_dry_run), 0) AS dry_runs,
+           coalesce(sum(is_dry_run), 0) AS dry_runs, coalesce(sum(ignores), 0) AS ignoring,
            coalesce(sum(by_robotstxt), 0) AS let_through,
            coalesce(sum(by_override), 0) AS let_through_by_override
     FROM crawl LEFT JOIN let_through USING (ledger, crawl)
 );
 
 -- The shortest time from an answer to the next request, compared with the delay at that time.
-CREATE TEMPORARY TABLE gap AS
-SELECT origin, delay, gap, min(coalesce(gap / delay, 1e9)) AS ratio
-FROM traffic WHERE delay >= 0.001 GROUP BY origin;
+CREATE TEMPORARY TABLE waited AS
+SELECT origin, asked AS delay, gap, min(coalesce(gap / asked, 1e9)) AS ratio
+FROM gap WHERE kind = 'delay' AND asked >= 0.001 GROUP BY origin;
 
-CREATE UNIQUE INDEX gap_origin ON gap (origin);
+CREATE UNIQUE INDEX waited_origin ON waited (origin);
 
 -- The hosts with a delay: that of their latest robots.txt ("asked"), and that which applied to
 -- the request that came soonest. "kept" is NULL if no request had to keep to one. A time may be
 -- rounded by a millisecond.
 CREATE TEMPORARY VIEW pace AS
-SELECT origin, asked.delay AS asked, gap.delay AS delay, gap, round(ratio, 4) AS ratio,
-       CASE WHEN gap.delay IS NOT NULL THEN gap IS NULL OR gap >= gap.delay - 0.001 END AS kept
+SELECT origin, asked.delay AS asked, waited.delay AS delay, gap, round(ratio, 4) AS ratio,
+       CASE WHEN waited.delay IS NOT NULL THEN gap IS NULL OR gap >= waited.delay - 0.001 END AS kept
 FROM (
-    SELECT origin FROM asked WHERE delay > 0 UNION SELECT origin FROM gap
-) LEFT JOIN asked USING (origin) LEFT JOIN gap USING (origin);
+    SELECT origin FROM asked WHERE delay > 0 UNION SELECT origin FROM waited
+) LEFT JOIN asked USING (origin) LEFT JOIN waited USING (origin);
 
 CREATE TEMPORARY VIEW delay AS
 SELECT *, count(*) OVER () AS of_all FROM pace
@@ -151,6 +151,12 @@ ORDER BY kept IS NULL, kept, ratio IS NULL, ratio, origin LIMIT (SELECT others F
 
 CREATE TEMPORARY VIEW delays_in_all AS
 SELECT count(*) AS asking, count(kept) AS known, coalesce(sum(kept), 0) AS kept FROM pace;
+
+-- The hosts whose pages take longest at the delay that the crawl keeps.
+CREATE TEMPORARY VIEW slow AS
+SELECT origin, pages, delay, pages * delay AS seconds
+FROM waited JOIN moved USING (origin) WHERE pages > 0
+ORDER BY seconds DESC, origin LIMIT (SELECT urls FROM limits);
 
 CREATE TEMPORARY TABLE shown AS
 SELECT most.*, ledger, crawl, access, status, error, copy_of, sha256,
@@ -168,8 +174,8 @@ LEFT JOIN file USING (origin) LEFT JOIN judged USING (origin)
 ORDER BY most.refused DESC, dropped DESC, decided DESC, most.origin;
 
 CREATE TEMPORARY VIEW host AS
-SELECT shown.*, asked.delay AS delay, gap.gap AS gap, pages, bytes
-FROM shown LEFT JOIN asked USING (origin) LEFT JOIN gap USING (origin)
+SELECT shown.*, asked.delay AS delay, waited.gap AS gap, pages, bytes
+FROM shown LEFT JOIN asked USING (origin) LEFT JOIN waited USING (origin)
 LEFT JOIN moved USING (origin)
 ORDER BY shown.rowid;
 
@@ -266,8 +272,8 @@ ORDER BY given_up DESC, times DESC, origin LIMIT (SELECT others FROM limits);
 -- The hosts that asked for a pause, with its seconds, and the shortest time from such an answer
 -- to the next request.
 CREATE TEMPORARY TABLE paused AS
-SELECT origin, pause, resumed, min(coalesce(resumed / pause, 1e9))
-FROM traffic WHERE pause >= 0.001 GROUP BY origin;
+SELECT origin, asked AS pause, gap AS resumed, min(coalesce(gap / asked, 1e9))
+FROM gap WHERE kind = 'pause' AND asked >= 0.001 GROUP BY origin;
 
 CREATE TEMPORARY TABLE resting AS
 SELECT origin, times, statement, pause, resumed,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sqlite3
 from hashlib import sha256
-from itertools import count
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
-from scrapy_rep.crawl.ledger.schema import APPLICATION_ID, TABLES, VERSION
+from scrapy_rep.crawl.ledger.reader import APPLICATION_ID, TABLES, VERSION
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,9 +37,6 @@ _DECISION = {
 }  # fmt: skip
 
 
-_NUMBERS = count()
-
-
 class Ledger:
     """An open ledger; rows are passed by column name. They are of the last crawl, or of one with
     the columns above, and a decision is by the last robots.txt of its origin.
@@ -52,14 +49,16 @@ class Ledger:
         self.connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         self.connection.execute(f"PRAGMA user_version = {VERSION}")
         self._crawl = 0
-        self._number = next(_NUMBERS)
         self._snapshots: dict[str, int] = {}
 
     def crawl(self, level: str = "all", **columns: Any) -> None:
         settings = {"REP_LEDGER_LEVEL": level, **columns.pop("settings", {})}
-        row = {**_CRAWL, "settings": json.dumps(settings), **columns}
-        # Otherwise two ledgers would be copies.
-        row["started"] += self._number * 1e-6
+        row = {
+            "uuid": str(uuid4()),
+            **_CRAWL,
+            "settings": json.dumps(settings),
+            **columns,
+        }
         self._crawl = self._insert("crawl", row)
 
     def snapshot(self, origin: str, body: bytes | None = None, **columns: Any) -> None:
@@ -79,24 +78,37 @@ class Ledger:
 
     def traffic(self, origin: str, hour: int, **columns: Any) -> None:
         """Add the traffic of an hour, counted from the start of the first crawl."""
-        given = {"hour": int(START) + 3600 * hour, "pages": 0, "bytes": 0, "pauses": 0}
+        given = {"hour": int(START) + 3600 * hour, "pages": 0, "bytes": 0}
         self._add("traffic", {"origin": origin, **given, **columns})
+
+    def gap(
+        self, origin: str, asked: float, gap: float | None, kind: str = "delay"
+    ) -> None:
+        """Add the time from an answer to the next request."""
+        given = {
+            "origin": origin,
+            "kind": kind,
+            "time": START,
+            "asked": asked,
+            "gap": gap,
+        }
+        self._add("gap", given)
 
     def progress(self, minute: int, **columns: Any) -> None:
         """Add the progress of a minute, counted from the start of the first crawl."""
-        given = {"minute": int(START) + 60 * minute, "pages": 0, "bytes": 0}
+        given = {"minute": int(START) + 60 * minute, "pages": 0}
         self._add("progress", {**given, **columns})
 
     def count_pages(self) -> None:
         """Count each allowed request as a page of 100 bytes that came at once."""
-        pages = "count(*), 100 * count(*) FROM decision WHERE verdict = 'allowed'"
+        pages = "FROM decision WHERE verdict = 'allowed' GROUP BY"
         self.connection.execute(
-            "INSERT INTO traffic (crawl, hour, origin, pauses, pages, bytes) SELECT crawl,"
-            f" CAST(time AS INTEGER) / 3600 * 3600, origin, 0, {pages} GROUP BY 1, 2, 3"
+            "INSERT INTO traffic (crawl, hour, origin, pages, bytes) SELECT crawl,"
+            f" CAST(time AS INTEGER) / 3600 * 3600, origin, count(*), 100 * count(*) {pages} 1, 2, 3"
         )
         self.connection.execute(
-            "INSERT INTO progress (crawl, minute, pages, bytes)"
-            f" SELECT crawl, CAST(time AS INTEGER) / 60 * 60, {pages} GROUP BY 1, 2"
+            "INSERT INTO progress (crawl, minute, pages)"
+            f" SELECT crawl, CAST(time AS INTEGER) / 60 * 60, count(*) {pages} 1, 2"
         )
 
     def refused(self, url: str, line: int, rule: str, **columns: Any) -> None:
@@ -267,17 +279,15 @@ def measured(path: Path) -> str:
         for hour in range(2):
             pages = 900 // (number + 1) + hour
             delay = 5.0 if number < 2 else 2.0
-            ledger.traffic(origin, hour, pages=pages, bytes=pages * 23_456,
-                delay=delay, gap=delay * (1.02 + number / 10 + hour / 10),
-            )  # fmt: skip
+            ledger.traffic(origin, hour, pages=pages, bytes=pages * 23_456)
+            ledger.gap(origin, delay, delay * (1.02 + number / 10 + hour / 10))
         for each in range(30 // (number + 1)):
             url, time = f"{origin}/search?q={each}", START + 60 + 170 * each
             ledger.refused(url, 16, "Disallow: /search", time=time)
     ledger.traffic("https://bare.example", 0, pages=7, bytes=1234)
     ledger.snapshot("https://bare.example")
-    ledger.traffic("https://busy.example", 0, pages=2, bytes=99, pauses=2, pause=60.0,
-        resumed=61.5,
-    )  # fmt: skip
+    ledger.traffic(BUSY, 0, pages=2, bytes=99)
+    ledger.gap(BUSY, 60.0, 61.5, kind="pause")
     for _ in range(2):
         ledger.decision(f"{BUSY}/", statement="429, Retry-After: 60", **BACK_OFF)
     for minute in range(90):
@@ -309,11 +319,13 @@ def hostile(path: Path) -> str:
             ledger.refused(url, 2, line, origin=origin)
     ledger.snapshot(f"https://down{nasty}", **DOWN, error=nasty)
     ledger.decision(nasty, layer=nasty, verdict=nasty, reason=nasty, origin=nasty)
-    extremes = {"delay": 253402300799.0, "gap": -62135596800.0, "resumed": 1e11}
     for origin, number in ((nasty, 2**40), ("javascript://x", 2), ("=1+1", 1)):
-        numbers = {"pages": number, "bytes": number, "pauses": number}
-        ledger.traffic(origin, 0, pause=1e-300, **numbers, **extremes)
-        ledger.traffic(origin, number, pages=1, delay=1e-300, gap=1e11)
+        ledger.traffic(origin, 0, pages=number, bytes=number)
+        ledger.traffic(origin, number, pages=1)
+        for kind in ("delay", "pause", nasty):
+            ledger.gap(origin, 253402300799.0, -62135596800.0, kind)
+            ledger.gap(origin, 1e-300, 1e11, kind)
+            ledger.gap(origin, 0.0, 0.0, kind)
     for minute in (0, 2**53 // 60 - int(START)):
         ledger.progress(minute, pages=2**40, waiting=2**53)
     given = {"layer": "override", "reason": nasty, "statement": nasty}

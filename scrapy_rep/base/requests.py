@@ -1,0 +1,100 @@
+"""What a request is for: its origin, its host, and whether robots.txt applies to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy.utils.httpobj import urlparse_cached
+
+from scrapy_rep.base import meta
+from scrapy_rep.base.compat import has_headers
+from scrapy_rep.protocol.origins import C0_CONTROL_OR_SPACE, Origin, origin, origin_of
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.http import Response
+
+_OF_HTTP = ("http://", "https://")
+
+
+def bare_host(origin: Origin) -> str:
+    """Return the host of *origin* without a trailing dot."""
+    return origin.host.rstrip(".")
+
+
+def host_of(request: Request) -> str:
+    """Return the name of the host of *request*; empty if it cannot be read."""
+    origin = request_origin(request)
+    return bare_host(origin) if origin is not None else ""
+
+
+def was_redirected(request: Request, host: str) -> bool:
+    """Whether *request*, to *host*, was redirected from another host. Scrapy keeps it in the
+    download slot of that host, although neither the user nor the spider chose that slot for it.
+    """
+    redirected_from = request.meta.get("redirect_urls", ())
+    if not redirected_from:
+        return False
+    origin = origin_of(redirected_from[0])
+    return origin is None or bare_host(origin) != host
+
+
+def is_of_http(request: Request | Response) -> bool:
+    """Whether Scrapy uses the download handler of http or https for a request or response.
+    No robots.txt is fetched for other schemes.
+    """
+    if request.url.startswith(_OF_HTTP):
+        return True
+    try:
+        scheme: str = urlparse_cached(request).scheme
+    except ValueError:  # "HTTP://["
+        scheme = request.url.strip(C0_CONTROL_OR_SPACE).partition(":")[0].lower()
+    return scheme in {"http", "https"}
+
+
+def request_origin(request: Request) -> Origin | None:
+    """Return the origin of *request*: that of its URL, or of the virtual host that its
+    ``Host`` header names. None if one of them cannot be read, or the header is repeated.
+    """
+    try:
+        url = urlparse_cached(request)
+    except ValueError:
+        return None
+    found = origin(url.scheme, url.netloc)
+    if found is None or not has_headers(request):
+        return found
+    hosts = request.headers.getlist(b"Host")
+    if not hosts:
+        return found
+    return (
+        found.at_virtual_host(hosts[0].decode("latin-1")) if len(hosts) == 1 else None
+    )
+
+
+def origin_at(url: str, request: Request | None) -> Origin | None:
+    """Return the origin of *url*, at the virtual host of *request*, which fetches it, or has
+    fetched it.
+    """
+    named = request_origin(request) if request is not None else None
+    if request is not None and request.url == url and named is not None:
+        return named
+    found = origin_of(url)
+    # A browser may have been led to another origin, without the virtual host.
+    if found is not None and named is not None and named.server == found.server:
+        return named
+    return found
+
+
+def is_exempt(request: Request) -> bool:
+    """Whether ``dont_obey_robotstxt`` exempts *request* from robots.txt.
+
+    Scrapy keeps the meta in a redirected request, but the exemption applies only to the
+    origin that the spider requested.
+    """
+    if not request.meta.get(meta.DONT_OBEY_ROBOTSTXT):
+        return False
+    redirected_from = request.meta.get("redirect_urls", ())
+    origin = origin_of(request.url)
+    if origin is None:
+        return not redirected_from
+    return all(origin_of(url) == origin for url in redirected_from)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter, contains
@@ -33,14 +33,13 @@ from scrapy_rep.base.log import get_logger
 from scrapy_rep.protocol.origins import origin_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from collections.abc import Set as AbstractSet
     from types import FrameType
 
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
-    from twisted.internet.defer import DeferredLock, DeferredSemaphore
 
 
 _T = TypeVar("_T")
@@ -61,6 +60,11 @@ def package_version() -> str:
         return version("scrapy-rep")
     except PackageNotFoundError:
         return "not installed"
+
+
+def is_heard(crawler: Crawler, signal: Any) -> bool:
+    """Whether anybody receives *signal* in the crawl."""
+    return any(dispatcher.getAllReceivers(crawler.signals.sender, signal))
 
 
 def connect_first(crawler: Crawler, receiver: Callable[..., Any], signal: Any) -> None:
@@ -358,10 +362,9 @@ def field_lines(headers: Headers, name: bytes) -> Sequence[bytes]:
     return found
 
 
-@contextmanager
-def room_in_downloader(crawler: Crawler) -> Iterator[None]:
-    """Let the downloader take one request more than ``CONCURRENT_REQUESTS``, until the end of the
-    block.
+def raise_limits(crawler: Crawler) -> list[tuple[Any, str]]:
+    """Let the downloader take one request more than ``CONCURRENT_REQUESTS``, until
+    :func:`lower_limits` is called with what this returns.
 
     This writes to Scrapy's downloader and to the connection pool of aiohttp, which the handler
     has that Scrapy uses without a reactor. Nothing else leaves the pages their places:
@@ -375,25 +378,23 @@ def room_in_downloader(crawler: Crawler) -> Iterator[None]:
       components, and let more pages through wherever the queue is not this package's.
     """
     downloader: Any = getattr(crawler.engine, "downloader", None)
+    limits = [(downloader, "total_concurrency")]
     handlers = getattr(getattr(downloader, "handlers", None), "_handlers", {})
-    sessions = [getattr(handler, "_session", None) for handler in handlers.values()]
-    pools = [
-        (getattr(session, "connector", None), name)
-        for session in sessions
-        for name in ("_limit", "_limit_per_host")
-    ]
+    for handler in handlers.values():
+        pool = getattr(getattr(handler, "_session", None), "connector", None)
+        if pool is not None:
+            limits += [(pool, "_limit"), (pool, "_limit_per_host")]
     # None: there is no such attribute. 0: there is no limit.
-    limits = [(downloader, "total_concurrency"), *pools]
-    with ExitStack() as raised:
-        for owner, name in limits:
-            if getattr(owner, name, None):
-                setattr(owner, name, getattr(owner, name) + 1)
-                raised.callback(_lower, owner, name)
-        yield
+    limits = [(owner, name) for owner, name in limits if getattr(owner, name, None)]
+    for owner, name in limits:
+        setattr(owner, name, getattr(owner, name) + 1)
+    return limits
 
 
-def _lower(owner: Any, name: str) -> None:
-    setattr(owner, name, getattr(owner, name) - 1)
+def lower_limits(limits: list[tuple[Any, str]]) -> None:
+    """Undo what :func:`raise_limits` did, which has returned *limits*."""
+    for owner, name in limits:
+        setattr(owner, name, getattr(owner, name) - 1)
 
 
 def has_room(crawler: Crawler, apart: AbstractSet[Request]) -> bool:
@@ -509,18 +510,3 @@ def _warn(path: str) -> None:
         "scrapy-rep to a version that supports this Scrapy",
         path,
     )
-
-
-@asynccontextmanager
-async def held(lock: DeferredLock | DeferredSemaphore) -> AsyncIterator[None]:
-    """Hold *lock* in the block. If it is free, nothing is awaited, which takes a task each time."""
-    got: list[object] = []
-    acquired = lock.acquire().addCallback(got.append)
-    try:
-        if not got:
-            await maybe_deferred_to_future(acquired)
-        yield
-    finally:
-        # A call that is cancelled may have got the lock in the same moment.
-        if got:
-            lock.release()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from scrapy import signals
-
 from scrapy_rep.base import stats
-from scrapy_rep.base.compat import HAS_ROBOTS_PARSED_SIGNAL, shared_component
+from scrapy_rep.base.compat import shared_component
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.record import (
     IN_DRY_RUN,
@@ -26,25 +23,20 @@ from scrapy_rep.base.record import (
 )
 from scrapy_rep.base.requests import origin_at
 from scrapy_rep.base.settings import RepSettings
-from scrapy_rep.crawl.fetching.robotparser import RobotParser
 from scrapy_rep.crawl.summary import Withheld
 from scrapy_rep.exceptions import RobotsDenied
-from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.reasons import REASONS
 from scrapy_rep.protocol.robotstxt.rules import Decision, Reason
-from scrapy_rep.signals import rep_decided, robotstxt_known
+from scrapy_rep.signals import rep_decided
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_rep.crawl.fetching.cache import SiteRules
     from scrapy_rep.protocol.access.overrides import Override
-    from scrapy_rep.protocol.access.results import CacheEntry
+    from scrapy_rep.protocol.access.results import CacheEntry, SiteRules
     from scrapy_rep.protocol.origins import Origin
-
-_NO_ENTRY = frozenset({401, 403})
 
 BY_USER = Decision(True, None, None, Reason.OVERRIDE)
 ROBOTS_TXT = Decision(True, None, None, Reason.ROBOTS_TXT)
@@ -161,11 +153,7 @@ class DecisionReporter:
         self._reports_all = self._has_ledger and settings.ledger_level == "all"
         self._overrides_in_use: set[str] = set()
         self._withheld = Withheld(crawler)
-        self._locked = 0
-        """The number of robots.txt that answered 401 or 403, and so allow everything."""
-
         self._is_dry_run = settings.dry_run
-        crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
     @classmethod
     def of(cls, crawler: Crawler) -> DecisionReporter:
@@ -269,77 +257,6 @@ class DecisionReporter:
                 origin=origin,
                 kind=override.kind,
                 note=override.note,
-            )
-
-    async def learned(
-        self, known: SiteRules, request: Request | None, is_new: bool
-    ) -> None:
-        """Report a robots.txt that was fetched (*is_new*) or read from the store."""
-        entry, url = known.entry, known.origin.robotstxt_url
-        result, access = entry.result, entry.result.access
-        self._send(
-            robotstxt_known,
-            origin=known.origin,
-            entry=entry,
-            is_new=is_new,
-            request=request,
-        )
-        if is_new:
-            self._crawler.stats.inc_value(stats.ACCESS.format(access=access))
-        else:
-            self._crawler.stats.inc_value(stats.FROM_STORE)
-        self._log_access(known)
-        if access is not Access.SUCCESSFUL:
-            return
-        if result.is_html:
-            self._logger.info(
-                "%(url)s is an HTML page; lines in it that have the form of rules are obeyed",
-                url=url,
-            )
-        if HAS_ROBOTS_PARSED_SIGNAL:
-            await self._crawler.signals.send_catch_log_async(
-                signals.robots_parsed,
-                robotparser=RobotParser(known.robots),
-                request=request,
-            )
-
-    def _log_access(self, known: SiteRules) -> None:
-        url, result = known.origin.robotstxt_url, known.entry.result
-        if result.has_too_many_redirects:
-            self._logger.warning(
-                "%(url)s: no robots.txt (%(result)s): everything is allowed. "
-                "Redirects: %(chain)s",
-                url=url,
-                result=result,
-                chain=" -> ".join(result.redirects),
-            )
-        elif result.access is Access.UNAVAILABLE:
-            is_denying = result.status in known.robots.dialect.denying_statuses
-            level = logging.DEBUG
-            if result.status in _NO_ENTRY and not is_denying:
-                # A site that means to keep crawlers out may answer so.
-                level = logging.DEBUG if self._locked else logging.INFO
-                self._locked += 1
-            self._logger.log(
-                level,
-                "%(url)s: no robots.txt (%(result)s): everything is %(verdict)s",
-                url=url,
-                result=result,
-                verdict="refused" if is_denying else "allowed (RFC 9309)",
-            )
-        else:  # Hosts logs more about an unreachable robots.txt.
-            is_read = result.access is Access.SUCCESSFUL
-            access = "fetched" if is_read else str(result.access)
-            message = "%(url)s is %(access)s (%(result)s)"
-            self._logger.debug(message, url=url, access=access, result=result)
-
-    def _spider_closed(self) -> None:
-        if self._locked:
-            self._logger.info(
-                "robots.txt that answered 401 or 403: %(count)s. Everything is allowed there "
-                "(RFC 9309); ask the owner if you are in doubt, and refuse such a host with "
-                "REP_OVERRIDES",
-                count=f"{self._locked:,}",
             )
 
     def _send(self, signal: object, **arguments: object) -> None:

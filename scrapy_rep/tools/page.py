@@ -11,7 +11,7 @@ from scrapy.http import Headers, HtmlResponse, Response
 from w3lib.encoding import http_content_type_encoding
 
 from scrapy_rep.crawl.fetching.cache import tdmrep_url
-from scrapy_rep.crawl.fetching.failures import in_words
+from scrapy_rep.crawl.fetching.fetcher import in_words
 from scrapy_rep.crawl.pages.effects import effects, has_document
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.indexing.rules import IndexingRules

@@ -20,8 +20,7 @@ from twisted.internet.defer import DeferredList
 
 from scrapy_rep.base import meta
 from scrapy_rep.crawl.fetching.fetcher import RobotsTxtFetcher
-from scrapy_rep.crawl.fetching.middleware import FetchMiddleware
-from scrapy_rep.crawl.fetching.request import FetchTemplates
+from scrapy_rep.crawl.fetching.request import FetchMiddleware, FetchTemplates
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scrapy_rep import CLASSIC, GOOGLE, RFC9309
-from scrapy_rep.crawl.fetching.entries import KEEP, MAX_SIZE, dumps, loads
+from scrapy_rep.crawl.fetching.memory import KEEP, MAX_SIZE, dumps, loads
 from scrapy_rep.crawl.fetching.store import Store
 from scrapy_rep.protocol.access.results import (
     AccessResult,

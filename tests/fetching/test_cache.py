@@ -13,21 +13,23 @@ from scrapy import Request
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
+from scrapy_rep.base.clock import Clock
 from scrapy_rep.base.settings import RepSettings
+from scrapy_rep.crawl.decisions import DecisionReporter
 from scrapy_rep.crawl.fetching import store as stores
 from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
-from scrapy_rep.crawl.fetching.entries import dumps
+from scrapy_rep.crawl.fetching.memory import dumps
 from scrapy_rep.crawl.fetching.request import FetchTemplates
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.protocol.access.results import AccessResult, CacheEntry, State
 from scrapy_rep.protocol.origins import Origin
+from scrapy_rep.signals import robotstxt_known
 from tests.fakes import coroutine_test, fake_crawler
 from tests.fetching.places import SharedMemory
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.crawl.fetching.cache import SiteRules
     from scrapy_rep.crawl.fetching.fetcher import Check
     from scrapy_rep.crawl.fetching.store import Store
 
@@ -72,8 +74,8 @@ class Fetcher:
         return found
 
 
-class Cached:
-    """A cache with its fetcher, and a store that others may use."""
+class Cached(Clock):
+    """A cache with its fetcher and its clock, and a store that others may use."""
 
     def __init__(self, store: Store | None = None, **settings: Any) -> None:
         self.set_forward = self.passed = 0.0
@@ -82,34 +84,31 @@ class Cached:
         self.fetcher: Any = Fetcher()
         self.reported: list[bool] = []
         """Whether each robots.txt that was reported was fetched, not read from the store."""
+        self.crawler.signals.connect(self._known, robotstxt_known)
         with patch.object(stores, "open_store", return_value=(store, 10_000_000)):
-            self.cache = self._cache()
+            self.cache = RobotsTxtCache(
+                self.crawler,
+                self.fetcher,
+                RepSettings.of(self.crawler),
+                DecisionReporter.of(self.crawler),
+                self,
+            )
 
-    def _cache(self) -> RobotsTxtCache:
-        return RobotsTxtCache(
-            self.crawler,
-            self.fetcher,
-            RepSettings.of(self.crawler),
-            now=lambda: time.time() + self.set_forward + self.passed,
-            monotonic=lambda: self.passed,
-            may_fetch=lambda robots, url: robots.is_allowed(url, ("mybot",)),
-            check=self.check,
-            delay_of=lambda robots: robots.crawl_delay(("mybot",)) or 0.0,
-            learned=self.learned,
-        )
+    # The clock of the cache.
 
-    async def learned(self, known: SiteRules, cause: Request, is_new: bool) -> None:
-        assert (known.origin, cause.url) == (ORIGIN, PAGE)
+    def time(self) -> float:
+        return time.time() + self.set_forward + self.passed
+
+    def monotonic(self) -> float:
+        return self.passed
+
+    def _known(self, origin: Origin, request: Request, is_new: bool) -> None:
+        assert (origin, request.url) == (ORIGIN, PAGE)
         self.reported.append(is_new)
-
-    async def check(
-        self, request: Request, origin: Origin, templates: FetchTemplates
-    ) -> None:
-        """Nothing is forbidden."""
 
     def keep(self, entry: CacheEntry) -> None:
         """Put *entry* into the memory of this process."""
-        self.cache._memory.put(ORIGIN, entry, 0.0)
+        self.cache._memory.put(self.cache._read(ORIGIN, entry, 0.0))
 
     async def learn(self, stale: CacheEntry | None = None) -> Any:
         return await self.cache.learn(ORIGIN, TEMPLATES, stale=stale)
@@ -462,7 +461,7 @@ async def test_a_robotstxt_that_is_needed_twice_is_fetched_once() -> None:
     cached.fetcher.answers[ROBOTS_URL] = landing
     waiting = [
         deferred_from_coro(ask(ORIGIN, TEMPLATES))
-        for ask in (cached.cache.robots, cached.cache.learn)
+        for ask in (cached.cache._obtain, cached.cache.learn)
     ]
     for _ in range(100):
         await asyncio.sleep(0)
@@ -484,8 +483,8 @@ async def test_a_stale_robotstxt_is_not_shared() -> None:
     landing: Deferred[AccessResult] = Deferred()
     cached.fetcher.answers[ROBOTS_URL] = landing
     templates = FetchTemplates(Request(PAGE))
-    first = asyncio.ensure_future(cached.cache.robots(ORIGIN, templates))
-    second = asyncio.ensure_future(cached.cache.robots(ORIGIN, TEMPLATES))
+    first = asyncio.ensure_future(cached.cache._obtain(ORIGIN, templates))
+    second = asyncio.ensure_future(cached.cache._obtain(ORIGIN, TEMPLATES))
     for _ in range(10):
         await asyncio.sleep(0)
     cached.fetcher.answers[ROBOTS_URL] = result(ROBOTS_URL, b"")

@@ -10,7 +10,7 @@ import zlib
 import pytest
 from scrapy.http import Response
 
-from scrapy_rep.crawl.fetching.decompression import UndecodableBody, decoded
+from scrapy_rep.crawl.fetching.request import UndecodableBody, decoded
 
 pytestmark = pytest.mark.newest
 

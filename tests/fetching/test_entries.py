@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from scrapy_rep.crawl.fetching.entries import KEEP, MAX_SIZE, dumps, loads
+from scrapy_rep.crawl.fetching.memory import KEEP, MAX_SIZE, dumps, loads
 from scrapy_rep.protocol.access.results import AccessResult, CacheEntry
 from scrapy_rep.protocol.usage.sites import PATH
 from tests.fetching.places import AT, START, URL, check_data, entry

@@ -14,7 +14,7 @@ from twisted.internet import error
 from twisted.python.failure import Failure
 from twisted.web._newclient import ParseError, ResponseFailed, ResponseNeverReceived
 
-from scrapy_rep.crawl.fetching.failures import in_words, kind_of
+from scrapy_rep.crawl.fetching.fetcher import in_words, kind_of
 from scrapy_rep.protocol.access.results import Failure as Whose
 
 

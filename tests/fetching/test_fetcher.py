@@ -11,8 +11,11 @@ from scrapy.exceptions import IgnoreRequest, StopDownload
 
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.fetching.fetcher import RobotsTxtFetcher
-from scrapy_rep.crawl.fetching.middleware import FetchMiddleware
-from scrapy_rep.crawl.fetching.request import FetchTemplates, RobotsTxtRequest
+from scrapy_rep.crawl.fetching.request import (
+    FetchMiddleware,
+    FetchTemplates,
+    RobotsTxtRequest,
+)
 from scrapy_rep.protocol.access.results import Failure
 from tests.fakes import ROBOTS, answer, coroutine_test, fake_crawler
 
@@ -34,7 +37,7 @@ async def fetch(
 ) -> tuple[AccessResult, FakeEngine]:
     crawler = fake_crawler(settings, answers)
     read = RepSettings.from_settings(crawler.settings)
-    templates = FetchTemplates(cause, meta_keys=read.request_meta_keys)
+    templates = FetchTemplates(cause)
     result = await RobotsTxtFetcher(crawler, read).fetch(URL, templates)
     return result, crawler.engine
 
@@ -205,7 +208,8 @@ async def test_the_request() -> None:
 @pytest.mark.parametrize(("asked", "timeout"), [(None, 30), (600, 30), (5, 5)])
 def test_the_longest_timeout(asked: float | None, timeout: float) -> None:
     """However long DOWNLOAD_TIMEOUT is, an attempt takes 30 seconds at most."""
-    request = RobotsTxtRequest.of(URL, Request(URL, meta={"download_timeout": asked}))
+    template = Request(URL, meta={"download_timeout": asked})
+    request = RobotsTxtRequest.of(URL, template, ["download_timeout"])
     FetchMiddleware(fake_crawler({})).process_request(request)
     assert request.meta["download_timeout"] == timeout
 
@@ -216,7 +220,8 @@ async def received(
     """Fetch a robots.txt that arrives in *chunks*. Return the result, what each chunk has caused,
     and the crawler.
     """
-    crawler, outcomes = fake_crawler(), []
+    keys = {"REP_REQUEST_META_KEYS": ["download_timeout"]}
+    crawler, outcomes = fake_crawler(keys), []
 
     async def download(request: Request) -> Any:
         for data in chunks:
@@ -235,7 +240,7 @@ async def received(
     crawler.engine.download_async = download
     fetcher = RobotsTxtFetcher(crawler, RepSettings.from_settings(crawler.settings))
     cause = Request(URL, meta={"download_timeout": timeout})
-    templates = FetchTemplates(cause, meta_keys=["download_timeout"])
+    templates = FetchTemplates(cause)
     return await fetcher.fetch(URL, templates), outcomes, crawler
 
 

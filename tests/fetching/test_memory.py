@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scrapy_rep import RFC9309
-from scrapy_rep.crawl.fetching.entries import MAX_SIZE
-from scrapy_rep.crawl.fetching.memory import LRU, Memory, parsed_size
-from scrapy_rep.protocol.access.results import AccessResult, robots_of
+from scrapy_rep.crawl.fetching.memory import LRU, MAX_SIZE, Memory, parsed_size
+from scrapy_rep.protocol.access.results import AccessResult, SiteRules, robots_of
 from scrapy_rep.protocol.origins import Origin
 from tests.fetching.places import START, entry
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol.access.results import CacheEntry
-    from scrapy_rep.protocol.robots import RobotsTxt
 
 HEADERS = (
     ("content-type", "text/plain; charset=utf-8"),
@@ -32,8 +30,9 @@ KIB_500 = 500 * 1024
 URL = "http://www.host-0.example/a"
 
 
-def parse(entry: CacheEntry) -> tuple[RobotsTxt, None]:
-    return robots_of(entry, RFC9309), None
+def read(key: Origin, entry: CacheEntry, learned: float) -> SiteRules:
+    state, robots = entry.state(RFC9309), robots_of(entry, RFC9309)
+    return SiteRules(key, entry, state, robots, learned=learned)
 
 
 def origin(number: int) -> Origin:
@@ -43,7 +42,7 @@ def origin(number: int) -> Origin:
 def put(memory: Memory, number: int, body: bytes = b"", **fields: object) -> None:
     key = origin(number)
     fields = {"body": body, "headers": HEADERS, **fields, "url": key.robotstxt_url}
-    memory.put(key, entry(**fields), float(number))
+    memory.put(read(key, entry(**fields), float(number)))
 
 
 def test_what_was_not_used_for_longest_goes() -> None:
@@ -87,7 +86,7 @@ def test_a_file_that_was_not_used_for_long(
     """Such a file is parsed again, and the same when it is used again, with the time since which it
     is known. It is forgotten if it is too long, or has a time that no entry of a store may have.
     """
-    memory = Memory(100_000, parse)
+    memory = Memory(100_000, read)
     put(memory, 0, body, **fields)
     first = memory.get(origin(0))
     assert first is not None
@@ -147,13 +146,13 @@ def test_bytes_are_true(
     what one file takes, whatever the files are: also once they have decided about pages.
     """
     most = max(map(parsed_size, bodies)) if len(bodies) > 1 else 0
-    memory = Memory(10**6, parse)
+    memory = Memory(10**6, read)
     put(memory, 0)
     memory.get(origin(0)).robots.usage(URL, "mybot")  # It imports what it needs.
     gc.collect()
     tracemalloc.start()
     try:
-        memory = Memory(limit, parse)
+        memory = Memory(limit, read)
         for number in range(count):
             put(memory, number, bodies[number % len(bodies)])
             robots = memory.get(origin(number)).robots

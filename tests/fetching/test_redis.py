@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scrapy_rep.crawl.fetching.entries import MAX_SIZE
+from scrapy_rep.crawl.fetching.memory import MAX_SIZE
 from scrapy_rep.crawl.fetching.redisstore import RedisStore
 from scrapy_rep.exceptions import StoreError
 from tests.fetching.places import ORIGIN

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scrapy_rep.crawl.fetching.entries import MAX_SIZE
+from scrapy_rep.crawl.fetching.memory import MAX_SIZE
 from scrapy_rep.crawl.fetching.sqlitestore import SCHEMA, SqliteStore
 from scrapy_rep.exceptions import StoreError
 from tests.fetching.places import ORIGIN

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from scrapy_rep import RFC9309, IndexingRules, RobotsTxt, UsagePreferences, lint
-from scrapy_rep.crawl.fetching.entries import MAX_SIZE, dumps
+from scrapy_rep.crawl.fetching.memory import MAX_SIZE, dumps
 from scrapy_rep.crawl.fetching.sqlitestore import SqliteStore
 from scrapy_rep.exceptions import StoreError
 from scrapy_rep.protocol.indexing import metatags

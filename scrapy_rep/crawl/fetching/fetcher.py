@@ -1,15 +1,24 @@
-"""Downloads one robots.txt through Scrapy's engine."""
+"""Downloads one robots.txt through Scrapy's engine, and tells why a download failed: whose failure it
+is, and in words.
+
+Download handlers raise the errors of several libraries, which need not be installed and have
+private modules. So an error is told by its number where it has one (errno, or the code of
+libcurl), and otherwise by words in the names of its classes.
+"""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import errno
+import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from socket import EAI_MEMORY, gaierror
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest, StopDownload
 from scrapy.http.cookies import CookieJar
+from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, DeferredSemaphore
 from w3lib.url import safe_url_string
 
@@ -17,21 +26,18 @@ from scrapy_rep.base import stats
 from scrapy_rep.base.compat import (
     download_once,
     has_room,
-    held,
-    room_in_downloader,
+    lower_limits,
+    raise_limits,
     status_received,
 )
 from scrapy_rep.base.log import CrawlLog
-from scrapy_rep.crawl.fetching.decompression import UndecodableBody
-from scrapy_rep.crawl.fetching.failures import NO_SERVER, in_words, kind_of
-from scrapy_rep.crawl.fetching.request import Fetch, RobotsTxtRequest
+from scrapy_rep.crawl.fetching.request import RobotsTxtRequest, UndecodableBody
 from scrapy_rep.exceptions import BackingOff, RobotsDenied, SpiderClosing
 from scrapy_rep.protocol.access.results import HEADERS, AccessResult, Failure
 from scrapy_rep.protocol.origins import origin_of, split_virtual_host
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
-    from contextlib import AbstractAsyncContextManager
     from typing import TypeAlias
 
     from scrapy.crawler import Crawler
@@ -44,10 +50,6 @@ if TYPE_CHECKING:
     # Raises RobotsDenied if the robots.txt of an origin, or an override, forbids a request of this
     # package, for the requests that wait for it.
     Check: TypeAlias = Callable[[Request, Origin, FetchTemplates], Awaitable[None]]
-
-    # Makes a request wait for its place at its host; other requests to the host wait until
-    # the context ends. Raises BackingOff if the host has asked for too long a pause.
-    Place: TypeAlias = Callable[[RobotsTxtRequest], AbstractAsyncContextManager[None]]
 
 
 MAX_ON_NETWORK = 256
@@ -76,6 +78,9 @@ _STOPPED = (
     "bytes_received); let requests for robots.txt and tdmrep.json pass there"
 )
 
+_FIELDS = {name.title().encode(): name for name in HEADERS}
+"""The names of header fields as Scrapy has them, with their names in a result."""
+
 
 class RobotsTxtFetcher:
     """Fetches robots.txt through Scrapy's downloader.
@@ -86,24 +91,29 @@ class RobotsTxtFetcher:
     would allow everything where a spider handles the status 301 itself, or switches redirects
     off. So the fetcher follows redirects, and retries.
 
-    Each request is sent when it has its *place* at its host. At most :data:`MAX_ON_NETWORK` are
-    on the network at once, in addition to ``CONCURRENT_REQUESTS`` others.
+    At most :data:`MAX_ON_NETWORK` of them are on the network at once, in addition to
+    ``CONCURRENT_REQUESTS`` others.
     """
 
     def __init__(
         self,
         crawler: Crawler,
         settings: RepSettings,
-        place: Place = lambda _: nullcontext(),
+        take_turn: Callable[[RobotsTxtRequest], Awaitable[object]] | None = None,
+        free: Callable[[RobotsTxtRequest], None] = lambda _: None,
         is_own_fault: Callable[[Failure], bool] = lambda _: False,
     ) -> None:
-        """*is_own_fault* says of a failure whether it tells nothing about the host. Then the request
-        is sent again, when it has its place.
+        """*take_turn* has a request wait for its places at its host, which *free* frees if it was not
+        sent. It raises BackingOff if the host has asked for too long a pause, and SpiderClosing.
+        *is_own_fault* says of a failure whether it tells nothing about the host. Then the request
+        is sent again, when it has its places.
         """
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
         self._dialect = settings.dialect
-        self._place = place
+        self._meta_keys = settings.request_meta_keys
+        self._take_turn = take_turn
+        self._free = free
         self._is_own_fault = is_own_fault
         self._permits = DeferredSemaphore(MAX_ON_NETWORK)
         self._on_network: set[Request] = set()
@@ -116,7 +126,7 @@ class RobotsTxtFetcher:
         Scrapy cannot tell: this class raises Scrapy's limit for each robots.txt request, and
         lowers it only a little after that request has left the downloader.
         """
-        return not self._on_network or has_room(self._crawler, self._on_network)
+        return has_room(self._crawler, self._on_network)
 
     async def fetch(
         self, url: str, templates: FetchTemplates, *, check: Check | None = None
@@ -126,27 +136,38 @@ class RobotsTxtFetcher:
         (RFC 9309, 2.3.1.2, exempts only the redirects of robots.txt), and Scrapy's stats about
         robots.txt do not count it.
 
-        *templates* are of the requests that wait for it. Errors of the server or the network are in
-        the result. Raises SpiderClosing if the spider closes while the request waits for its
-        place.
+        Without an answer, or if a proxy refuses, a request is sent again at once, each time with the
+        proxy of the next of *templates*. Errors of the server or the network are in the result.
+        Raises SpiderClosing if the spider closes while the request waits for its places.
         """
         current, virtual_host = split_virtual_host(url)
-        targets, cookies, error = list[str](), CookieJar(), ""
-        first = origin_of(current)
+        attempts, is_redirected, targets, error = 0, False, list[str](), ""
+        # Some sites redirect to the same URL until the client sends a cookie.
+        cookies: CookieJar | None = None
         is_counted = check is None
         self._count(stats.REQUEST_COUNT, is_counted)
         while True:
-            fetch = Fetch(is_counted=is_counted)
-            origin = origin_of(current) if targets else first
-            fetch.is_redirected = origin != first
-            if origin is not None and virtual_host and not fetch.is_redirected:
-                fetch.virtual_host = virtual_host
-                origin = origin.at_virtual_host(virtual_host)
+            request = RobotsTxtRequest.of(current, templates.next(), self._meta_keys)
+            request.fetch.is_counted = is_counted
+            request.fetch.is_redirected = is_redirected
+            request.fetch.virtual_host = "" if is_redirected else virtual_host
+            if cookies is not None:
+                cookies.add_cookie_header(request)
             answer: Response | AccessResult | None = None
-            if check is not None and origin is not None:
-                answer = await self._refusal(current, origin, templates, check)
+            if check is not None and not attempts:
+                answer = await self._refusal(request, templates, check)
             if answer is None:
-                answer = await self._ask(current, fetch, templates, cookies)
+                answer = await self._send(request)
+            if isinstance(answer, AccessResult):
+                if answer.failure is not None and self._is_own_fault(answer.failure):
+                    continue
+                is_final = answer.is_dropped
+            else:
+                is_final = answer.status != _PROXY_REFUSES
+            attempts += 1
+            # Templates with other proxies may have been added meanwhile.
+            if not is_final and attempts < max(_ATTEMPTS, len(templates)):
+                continue
             if isinstance(answer, AccessResult):
                 return replace(answer, url=url, redirects=tuple(targets))
             if answer.status not in _REDIRECTS:
@@ -159,7 +180,9 @@ class RobotsTxtFetcher:
                 error = f"redirected more than {len(targets)} times"
                 break
             targets.append(target)
-            current = target
+            cookies = _with_cookies(cookies, answer, request)
+            current, attempts = target, 0
+            is_redirected = origin_of(target) != origin_of(url)
         self._count(stats.RESPONSE_COUNT, is_counted)
         key = stats.RESPONSE_STATUS_COUNT.format(status=answer.status)
         self._count(key, is_counted)
@@ -172,12 +195,19 @@ class RobotsTxtFetcher:
             error=error,
         )
 
+    @staticmethod
     async def _refusal(
-        self, url: str, origin: Origin, templates: FetchTemplates, check: Check
+        request: RobotsTxtRequest, templates: FetchTemplates, check: Check
     ) -> AccessResult | None:
-        """The result if *check* refuses a request for *url*; None if it does not."""
+        """The result if *check* refuses *request*; None if it does not."""
+        url, virtual_host = request.url, request.fetch.virtual_host
+        origin = origin_of(url)
+        if origin is not None and virtual_host:
+            origin = origin.at_virtual_host(virtual_host)
+        if origin is None:
+            return None
         try:
-            await check(RobotsTxtRequest.of(url, templates[0]), origin, templates)
+            await check(request, origin, templates)
         except RobotsDenied as denied:
             return AccessResult(
                 url=url,
@@ -192,44 +222,14 @@ class RobotsTxtFetcher:
         if is_counted:
             self._crawler.stats.inc_value(key)
 
-    async def _ask(
-        self, url: str, fetch: Fetch, templates: FetchTemplates, cookies: CookieJar
-    ) -> Response | AccessResult:
-        """The response for *url*, or a result without one.
-
-        Without an answer, or if a proxy refuses, the request is sent again at once, each time
-        with the proxy of the next cause. *cookies* are those of this fetch: some sites redirect
-        to the same URL until the client sends a cookie.
-        """
-        attempt, is_final = 0, False
-        while not is_final:
-            request = RobotsTxtRequest.of(url, templates.next())
-            request.fetch = replace(fetch)
-            if len(cookies):
-                cookies.add_cookie_header(request)
-            answer = await self._send(request)
-            failure = answer.failure if isinstance(answer, AccessResult) else None
-            if failure is not None and self._is_own_fault(failure):
-                continue
-            attempt += 1
-            # Requests with other proxies may have been added to the templates meanwhile.
-            is_final = attempt >= max(_ATTEMPTS, len(templates))
-            if isinstance(answer, AccessResult):
-                is_final |= answer.is_dropped
-            elif answer.status != _PROXY_REFUSES:
-                is_final = True
-                fields = answer.headers.getlist("Set-Cookie")
-                if 0 < sum(map(len, fields)) <= _MAX_COOKIES:
-                    cookies.extract_cookies(answer, request)
-        return answer
-
     async def _send(self, request: RobotsTxtRequest) -> Response | AccessResult:
         """The response to *request*, or a result that says why there is none."""
         failure, is_permanent, is_dropped = None, False, False
         fetch = request.fetch
         try:
-            async with self._place(request):
-                response = await self._download(request)
+            if self._take_turn is not None:
+                await self._take_turn(request)
+            response = await self._download(request)
             # Without success, there is no body that could be incomplete.
             is_whole = fetch.is_stopped or response.status // 100 != 2
             if is_whole or "download_stopped" not in response.flags:
@@ -269,6 +269,10 @@ class RobotsTxtFetcher:
                         "without their traceback",
                         url=request.url,
                     )
+        finally:
+            # If it was sent, its places are free already. A request that is cancelled as it gets them
+            # must free them, too.
+            self._free(request)
         return AccessResult(
             url=request.url,
             status=None,
@@ -279,34 +283,40 @@ class RobotsTxtFetcher:
         )
 
     async def _download(self, request: RobotsTxtRequest) -> Response:
+        """The response to *request*, or to one that components have returned in place of it."""
         signals_of = self._crawler.signals
+        has_permit: list[object] = []
         # Last, so that a request that waits for its place does not block others.
-        async with held(self._permits):
+        permit = self._permits.acquire().addCallback(has_permit.append)
+        try:
+            if not has_permit:
+                await maybe_deferred_to_future(permit)
             self._on_network.add(request)
             if len(self._on_network) == 1:
                 # Connected only meanwhile: Scrapy sends them for each page, and its chunks.
                 signals_of.connect(self._headers_received, signals.headers_received)
                 signals_of.connect(self._received, signals.bytes_received)
+            # A slow robots.txt must not reduce the number of concurrent pages.
+            limits = raise_limits(self._crawler)
             try:
-                # A slow robots.txt must not reduce the number of concurrent pages.
-                with room_in_downloader(self._crawler):
-                    return await self._answer(request)
+                current: Request = request
+                for _ in range(1 + _MAX_REPLACED):
+                    answer = await download_once(self._crawler, current)
+                    if not isinstance(answer, Request):
+                        return answer
+                    current = request.continued(answer)
             finally:
+                lower_limits(limits)
                 self._on_network.discard(request)
                 if not self._on_network:
                     signals_of.disconnect(
                         self._headers_received, signals.headers_received
                     )
                     signals_of.disconnect(self._received, signals.bytes_received)
-
-    async def _answer(self, request: RobotsTxtRequest) -> Response:
-        """The response to *request*, or to one that components have returned in place of it."""
-        current: Request = request
-        for _ in range(1 + _MAX_REPLACED):
-            answer = await download_once(self._crawler, current)
-            if not isinstance(answer, Request):
-                return answer
-            current = request.continued(answer)
+        finally:
+            # A request that is cancelled may have got its permit in the same moment.
+            if has_permit:
+                self._permits.release()
         why = f"replaced by other requests {_MAX_REPLACED + 1} times, at last for {current.url}"
         raise IgnoreRequest(why)
 
@@ -344,13 +354,250 @@ def _redirect_target(url: str, response: Response) -> str | None:
     return urlunsplit((where.scheme, str(where).partition("://")[2], *parts[2:4], ""))
 
 
+def _with_cookies(
+    cookies: CookieJar | None, response: Response, request: Request
+) -> CookieJar | None:
+    """*cookies* with those that *response* to *request* sets; None if there are none."""
+    fields = response.headers.getlist("Set-Cookie")
+    if 0 < sum(map(len, fields)) <= _MAX_COOKIES:
+        cookies = cookies or CookieJar()
+        cookies.extract_cookies(response, request)
+    return cookies
+
+
 def headers_of(headers: Headers) -> Iterator[tuple[str, str]]:
     """The fields of *headers* that a result keeps."""
-    for name in sorted(HEADERS):
-        values = headers.getlist(name)
-        if name == "cache-control" and values:
+    for field in sorted(_FIELDS.keys() & headers.keys()):
+        name, values = _FIELDS[field], headers.getlist(field)
+        if name == "cache-control":
             # A list may be split over several fields (RFC 9110, 5.3).
             values = [b", ".join(values)]
         # All fields of a server that states several pauses.
         for text in values[: _MAX_PAUSES if name == "retry-after" else 1]:
             yield name, text.decode("latin-1")
+
+
+# Why a download failed.
+
+
+class _Kind(NamedTuple):
+    """A kind of error: how it is told, and what it means."""
+
+    words: str
+    failure: Failure
+
+    names: str = ""
+    """A regular expression for words in the names of its classes; empty if no name tells it."""
+
+    errnos: frozenset[int] = frozenset()
+
+    curl: frozenset[int] = frozenset()
+    """The codes of libcurl (https://curl.se/libcurl/c/libcurl-errors.html)."""
+
+
+_NO_HOST = "the host name could not be resolved"
+_REFUSED = "connection refused"
+
+_KINDS = (
+    _Kind(
+        _NO_HOST,
+        Failure.NETWORK,
+        "CannotResolveHost|DNSLookup|UnknownHost|gaierror",
+        curl=frozenset({6}),
+    ),
+    _Kind(
+        "the host name of the proxy could not be resolved",
+        Failure.NETWORK,
+        curl=frozenset({5}),
+    ),
+    # libcurl has one code for each failure of a connection but a time-out.
+    _Kind(_REFUSED, Failure.NETWORK, "ConnectionRefused", curl=frozenset({7})),
+    _Kind(
+        "the host is unreachable",
+        Failure.NETWORK,
+        errnos=frozenset({errno.EHOSTUNREACH, errno.EHOSTDOWN}),
+    ),
+    # Also of a host that has only an IPv6 address, where the machine has none.
+    _Kind(
+        "the network is unreachable",
+        Failure.NETWORK,
+        errnos=frozenset({errno.ENETDOWN, errno.ENETUNREACH}),
+    ),
+    _Kind(
+        "timed out",
+        Failure.NETWORK,
+        "TimedOut|Timeout",
+        errnos=frozenset({errno.ETIMEDOUT}),
+        curl=frozenset({28}),
+    ),
+    _Kind(
+        "the answer is not valid HTTP",
+        Failure.OTHER,
+        "BadHttpMessage|BadStatusLine|ParseError",
+        curl=frozenset({8}),
+    ),
+    _Kind(
+        "connection closed by the server",
+        Failure.OTHER,
+        "ConnectionDone|ConnectionLost|ServerDisconnected",
+        curl=frozenset({52}),
+    ),
+    _Kind(
+        "connection reset by the server",
+        Failure.OTHER,
+        "ConnectionReset",
+        curl=frozenset({55, 56}),
+    ),
+    _Kind("the answer is incomplete", Failure.OTHER, "DataLoss", curl=frozenset({18})),
+)
+
+NO_SERVER = frozenset({_NO_HOST, _REFUSED})
+"""The words for errors that mean that there is no server at the host."""
+
+_OWN_ERRNOS = frozenset(
+    {
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOBUFS,
+        errno.ENOMEM,
+        errno.EADDRNOTAVAIL,
+    }
+)
+
+# No memory, and no address of its own to connect from.
+_OWN_CURL = frozenset({27, 45})
+
+# The limits for chains of causes, which can be circular, and branch. Download handlers nest fewer
+# errors.
+_MAX_DEPTH = 5
+_MAX_ERRORS = 50
+
+
+def kind_of(error: BaseException) -> Failure:
+    """Whose failure *error* is, which ended a download."""
+    # Also what was handled when the error was raised, which says nothing about its words.
+    causes = _causes(error, with_context=True)
+    if any(map(_is_own, causes)):
+        return Failure.OWN
+    for cause in causes:
+        if (kind := _kind(cause)) is not None:
+            return kind.failure
+        if _is_of_tls(cause):
+            return Failure.OTHER
+    return Failure.OTHER
+
+
+def in_words(error: BaseException) -> str:
+    """The reason for *error*, which ended a download, for logs and reports."""
+    causes = _causes(error)
+    for cause in causes:
+        if _is_own(cause):
+            return f"an error of this machine: {_text(cause) or type(cause).__name__}"
+    for cause in causes:
+        if (kind := _kind(cause)) is not None:
+            return kind.words
+        if _is_of_tls(cause):
+            return f"TLS failed: {_reason_of_tls(cause)}"
+    text = next((text for cause in causes if (text := _text(cause))), "")
+    return f"{type(error).__name__}: {text}".rstrip(": ")
+
+
+def _causes(error: BaseException, *, with_context: bool = False) -> list[BaseException]:
+    """The causes of *error*, the first cause first, and *error* itself; *with_context* after each
+    the error during whose handling it was raised.
+    """
+    found: list[BaseException] = []
+    _collect(error, found, set(), _MAX_DEPTH, with_context)
+    return found
+
+
+def _collect(
+    error: BaseException,
+    found: list[BaseException],
+    seen: set[int],
+    depth: int,
+    with_context: bool,
+) -> None:
+    if id(error) in seen or len(seen) == _MAX_ERRORS:
+        return
+    seen.add(id(error))
+    # The latter is of Twisted's CannotListenError.
+    causes: list[object] = [error.__cause__, getattr(error, "socketError", None)]
+    # Twisted keeps causes in a list of failures, an exception group in a tuple, without
+    # ``raise ... from``.
+    for name in ("reasons", "exceptions"):
+        several = getattr(error, name, None)
+        if isinstance(several, (list, tuple)):
+            causes += [getattr(each, "value", each) for each in several[:_MAX_ERRORS]]
+    for cause in causes if depth else ():
+        if isinstance(cause, BaseException):
+            _collect(cause, found, seen, depth - 1, with_context)
+    found.append(error)
+    context = None if error.__suppress_context__ else error.__context__
+    if with_context and depth and context is not None:
+        _collect(context, found, seen, depth - 1, with_context)
+
+
+def _is_own(error: BaseException) -> bool:
+    if isinstance(error, gaierror):
+        return error.errno == EAI_MEMORY
+    return (
+        isinstance(error, MemoryError)
+        or _errno(error) in _OWN_ERRNOS
+        or _curl_code(error) in _OWN_CURL
+    )
+
+
+def _kind(error: BaseException) -> _Kind | None:
+    names = _names(error)
+    number, code = _errno(error), _curl_code(error)
+    for kind in _KINDS:
+        is_named = kind.names and re.search(kind.names, names)
+        if is_named or number in kind.errnos or code in kind.curl:
+            return kind
+    return None
+
+
+def _names(error: BaseException) -> str:
+    return " ".join(kind.__name__ for kind in type(error).__mro__)
+
+
+def _errno(error: BaseException) -> int | None:
+    """The errno of *error*, an OSError or of Twisted."""
+    numbers = (getattr(error, name, None) for name in ("errno", "osError"))
+    return next((each for each in numbers if isinstance(each, int)), None)
+
+
+def _curl_code(error: BaseException) -> int | None:
+    code = getattr(error, "code", None) if "CurlError" in _names(error) else None
+    return int(code) if isinstance(code, int) else None
+
+
+def _is_of_tls(error: BaseException) -> bool:
+    kinds = type(error).__mro__
+    return any(
+        kind.__name__ == "SSLError" or kind.__module__ == "OpenSSL.SSL"
+        for kind in kinds
+    )
+
+
+def _reason_of_tls(error: BaseException) -> str:
+    """OpenSSL's reason: the text of its error, or the last part of its error queue."""
+    reason = getattr(error, "reason", None)
+    if isinstance(reason, str):
+        return reason.lower().replace("_", " ")
+    queue = error.args[0] if error.args else None
+    if isinstance(queue, list) and queue and queue[-1]:
+        return str(queue[-1][-1])
+    return _text(error) or type(error).__name__
+
+
+def _text(error: BaseException) -> str:
+    """The message of *error*; empty if it is only the list of its causes."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if hasattr(error, "reasons"):
+        return ""
+    text = " ".join(str(error).split())
+    # libcurl's own text lies between a number, and the address of its documentation.
+    return text.partition("curl: ")[2].partition(". See https://")[0] or text

@@ -1,25 +1,49 @@
-"""The entries that this process has in memory, in a bounded number of bytes."""
+"""What this process knows of sites, in a bounded number of bytes: parsed, or packed as in a store.
+
+A packed entry is a line of JSON with the fields of the entry that differ from their defaults, and the
+bodies, compressed together by zlib, whose checksum finds damage. What a store returns may come from
+anybody who can write there: :func:`loads` bounds what it reads, and executes nothing.
+"""
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections import OrderedDict
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
+from dataclasses import fields, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from scrapy_rep.crawl.fetching.entries import dumps, loads
+from scrapy_rep.protocol.access.results import AccessResult, CacheEntry
+from scrapy_rep.protocol.usage.sites import PATH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from scrapy_rep.protocol.access.results import CacheEntry
+    from scrapy_rep.protocol.access.results import SiteRules
     from scrapy_rep.protocol.origins import Origin
-    from scrapy_rep.protocol.robots import RobotsTxt
-    from scrapy_rep.protocol.usage.sites import TdmRep
 
 V = TypeVar("V")
-Parsed: TypeAlias = "tuple[RobotsTxt, TdmRep | None]"
-"""The files of an origin: its robots.txt, and its tdmrep.json if the crawl needs that."""
+_T = TypeVar("_T")
+
+MAX_SIZE = 1024 * 1024
+"""The length limit for an entry with its body, in bytes, compressed or not; twice what any
+dialect parses."""
+
+KEEP = 30 * 24 * 3600.0
+"""The seconds for which a store keeps an expired entry: while a robots.txt is unreachable,
+the crawler may use its last good copy for 30 days (RFC 9309, 2.3.1.4). No entry is fresh for
+longer than this either."""
+
+_LAST_TIME = 2.0**37
+"""No time of an entry is later: about the year 6300."""
+
+_SIZE = "robotstxt"
+"""The length of the body of robots.txt, where that of tdmrep.json follows it."""
+
+_MAX_ITEMS = 16
+"""How many headers or redirects a result may have; both kinds have fewer."""
 
 _PARSED_SHARE = 4
 """The share of the memory that parsed files may take is one in this many."""
@@ -55,31 +79,19 @@ class LRU(Generic[V]):
         _, size = self._kept.pop(key, (None, 0))
         self.size -= size
 
-    def put(self, key: Hashable, value: V, size: int) -> None:
-        """Store *value* under *key*, in place of those that were not used for longest. *value*
-        itself stays, whatever its size.
+    def put(self, key: Hashable, value: V, size: int) -> list[V]:
+        """Store *value* under *key*, in place of those that were not used for longest, and return
+        these. *value* itself stays, whatever its size.
         """
         self.pop(key)
         self._kept[key] = value, size
         self.size += size
+        displaced = []
         while self.size > self._max_size and len(self._kept) > 1:
-            _, (_, old_size) = self._kept.popitem(last=False)
+            _, (old, old_size) = self._kept.popitem(last=False)
             self.size -= old_size
-
-
-@dataclass(slots=True)
-class File:
-    """The parsed files of an origin, with their entry."""
-
-    entry: CacheEntry
-    robots: RobotsTxt
-    tdmrep: TdmRep | None
-
-    arrived: float
-    """When it arrived. The requests that waited use it even if it has expired by then."""
-
-    learned: float
-    """The time of the monotonic clock since which this process knows the entry."""
+            displaced.append(old)
+        return displaced
 
 
 class _Packed(NamedTuple):
@@ -88,47 +100,53 @@ class _Packed(NamedTuple):
 
 
 class Memory:
-    """Entries by origin, packed as in a store, and the files that *parse* makes of those that were
-    used last: together in at most *max_bytes*, if a quarter of them is room for one file.
-
-    A file is parsed again when it is next used. Packed, it takes a tenth of the memory.
+    """What is known of each origin, together in at most *max_bytes*, if a quarter of them is room for
+    one file. Those that were used last are parsed. The others are packed, which takes a tenth of the
+    memory, until *read* parses them again.
     """
 
-    def __init__(self, max_bytes: int, parse: Callable[[CacheEntry], Parsed]) -> None:
+    def __init__(
+        self, max_bytes: int, read: Callable[[Origin, CacheEntry, float], SiteRules]
+    ) -> None:
         parsed_bytes = max_bytes // _PARSED_SHARE
         self._packed: LRU[_Packed] = LRU(max_bytes - parsed_bytes)
-        self._parsed: LRU[File] = LRU(parsed_bytes)
-        self._parse = parse
+        self._parsed: LRU[SiteRules] = LRU(parsed_bytes)
+        self._read = read
 
     @property
     def size(self) -> int:
-        """The bytes with which all entries and files count."""
+        """The bytes with which everything counts."""
         return self._packed.size + self._parsed.size
 
-    def get(self, key: Origin) -> File | None:
-        """The file of *key*, which counts as used now; None if it is not in memory."""
-        packed, file = self._packed.get(key), self._parsed.get(key)
-        if file is None and packed is not None:
+    def get(self, origin: Origin) -> SiteRules | None:
+        """What is known of *origin*, which counts as used now; None if it is not in memory."""
+        rules = self._parsed.get(origin)
+        if rules is None and (packed := self._packed.get(origin)) is not None:
             # An entry with times before 1970, by a clock that was set, is forgotten.
             with suppress(ValueError):
-                return self._keep(key, loads(packed.data, key), packed.learned)
-        return file
+                entry = loads(packed.data, origin)
+                rules = self._read(origin, entry, packed.learned)
+                self._keep(rules)
+        return rules
 
-    def put(self, key: Origin, entry: CacheEntry, learned: float) -> File:
-        """Keep *entry* as that of *key*, and parse it."""
-        try:
-            packed = _Packed(dumps(entry), learned)
-        except ValueError:
-            # It is too long, and forgotten when its file is.
-            self._packed.pop(key)
-        else:
-            self._packed.put(key, packed, len(packed.data) + _PACKED_OVERHEAD)
-        return self._keep(key, entry, learned)
+    def put(self, rules: SiteRules) -> None:
+        """Keep *rules* as what is known of their origin."""
+        self._packed.pop(rules.origin)
+        self._keep(rules)
 
-    def _keep(self, key: Origin, entry: CacheEntry, learned: float) -> File:
-        file = File(entry, *self._parse(entry), entry.fetched, learned)
-        self._parsed.put(key, file, _PARSED_OVERHEAD + _text_size(entry))
-        return file
+    def _keep(self, rules: SiteRules) -> None:
+        size = _PARSED_OVERHEAD + _text_size(rules.entry)
+        for displaced in self._parsed.put(rules.origin, rules, size):
+            self._pack(displaced)
+
+    def _pack(self, rules: SiteRules) -> None:
+        if self._packed.get(rules.origin) is not None:
+            return
+        # What is too long is forgotten.
+        with suppress(ValueError):
+            packed = _Packed(dumps(rules.entry), rules.learned)
+            size = len(packed.data) + _PACKED_OVERHEAD
+            self._packed.put(rules.origin, packed, size)
 
 
 def parsed_size(body: bytes) -> int:
@@ -156,3 +174,115 @@ def _text_size(entry: CacheEntry) -> int:
         ]
         size += len(result.body) + parsed_size(result.body) + sum(map(len, texts))
     return size
+
+
+# Packed entries.
+
+
+def dumps(entry: CacheEntry) -> bytes:
+    """Write *entry* without its URL. Raises ValueError if it is too long to be stored."""
+    head = _written(entry) | {"result": _written(entry.result)}
+    if entry.copy is not None:
+        head["copy"] = _written(entry.copy)
+    # Only a successful answer has a body, and only an unsuccessful one has a copy.
+    body = entry.result.body if entry.copy is None else entry.copy.body
+    if entry.tdmrep is not None:
+        head |= {"tdmrep": _written(entry.tdmrep), _SIZE: len(body)}
+        body += entry.tdmrep.body
+    written = json.dumps(head, separators=(",", ":")).encode() + b"\n" + body
+    data = zlib.compress(written)
+    if max(len(written), len(data)) >= MAX_SIZE:
+        raise ValueError(f"{len(written)} bytes are too long to be stored")
+    return data
+
+
+def loads(data: bytes, origin: Origin) -> CacheEntry:
+    """Read the entry of *origin*. Raises ValueError for data that :func:`dumps` has not written, or
+    that is damaged."""
+    inflater = zlib.decompressobj()
+    try:
+        written = inflater.decompress(data, MAX_SIZE)
+        if not inflater.eof:
+            raise ValueError("it is cut off, or too long")
+        head, _, body = written.partition(b"\n")
+        return _entry(_checked(dict, json.loads(head)), body, origin)
+    except (KeyError, OverflowError, RecursionError, TypeError, zlib.error) as error:
+        raise ValueError(f"{type(error).__name__}: {str(error)[:100]}") from None
+
+
+def _written(value: CacheEntry | AccessResult) -> dict[str, Any]:
+    found = {
+        each.name: (getattr(value, each.name), each.default) for each in fields(value)
+    }
+    for name in ("url", "body", "failure"):
+        found.pop(name, None)
+    return {name: field for name, (field, default) in found.items() if field != default}
+
+
+def _entry(head: dict[str, Any], body: bytes, origin: Origin) -> CacheEntry:
+    url, copy, tdmrep = origin.robotstxt_url, head.get("copy"), None
+    if "tdmrep" in head:
+        size = _integer(head[_SIZE])
+        tdmrep = _result(head["tdmrep"], body[size:], origin.url(PATH))
+        body = body[:size]
+    entry = CacheEntry(
+        result=_result(head["result"], body if copy is None else b"", url),
+        copy=None if copy is None else _result(copy, body, url),
+        tdmrep=tdmrep,
+        **{name: read(head[name]) for name, read in _OF_ENTRY.items() if name in head},
+    )
+    return replace(entry, expires=min(entry.expires, entry.fetched + KEEP))
+
+
+def _result(head: dict[str, Any], body: bytes, url: str) -> AccessResult:
+    read_fields = {
+        name: read(head[name]) for name, read in _OF_RESULT.items() if name in head
+    }
+    return AccessResult(url=url, body=body, **read_fields)
+
+
+def _checked(kind: type[_T], value: object) -> _T:
+    if not isinstance(value, kind):
+        raise TypeError(f"{kind.__name__} expected")
+    return value
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(_checked(str, each) for each in _checked(list, value)[:_MAX_ITEMS])
+
+
+def _headers(value: object) -> tuple[tuple[str, str], ...]:
+    pairs = map(_texts, _checked(list, value)[:_MAX_ITEMS])
+    return tuple((name, text) for name, text in pairs)
+
+
+def _integer(value: object) -> int:
+    if not 0 <= _checked(int, value) < 2**31:
+        raise ValueError("a number is out of range")
+    return _checked(int, value)
+
+
+def _time(value: object) -> float:
+    # This refuses NaN, too.
+    if not isinstance(value, (int, float)) or not 0 <= value <= _LAST_TIME:
+        raise ValueError("a time is out of range")
+    return float(value)
+
+
+_OF_ENTRY: dict[str, Callable[[object], Any]] = {
+    "fetched": _time,
+    "expires": _time,
+    "unreachable_since": _time,
+    "attempts": _integer,
+    "copy_fetched": _time,
+    "tdmrep_fetched": _time,
+}
+
+_OF_RESULT: dict[str, Callable[[object], Any]] = {
+    "status": lambda value: None if value is None else _integer(value),
+    "headers": _headers,
+    "redirects": _texts,
+    "error": partial(_checked, str),
+    "is_permanent": partial(_checked, bool),
+    "is_dropped": partial(_checked, bool),
+}

@@ -8,7 +8,7 @@ from contextlib import suppress
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.crawl.fetching.entries import MAX_SIZE
+from scrapy_rep.crawl.fetching.memory import MAX_SIZE
 from scrapy_rep.crawl.fetching.store import Store
 from scrapy_rep.exceptions import StoreError, StoreNotInstalled
 from scrapy_rep.protocol.display import address_without_credentials

@@ -1,24 +1,54 @@
-"""The request for a robots.txt, and the requests that wait for it."""
+"""The request for a robots.txt, the requests that wait for it, and what a downloader middleware does
+for it: it is asked for unencoded, and decoded if it comes encoded nevertheless.
+
+Scrapy returns what it could decode of a body whose end is missing. Then rules would be
+missing, and the crawler would fetch what they disallow.
+"""
 
 from __future__ import annotations
 
+import sys
 import time
+import zlib
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from scrapy import Request
+from scrapy import Request, signals
 from scrapy.exceptions import StopDownload
 from scrapy.http.request import NO_CALLBACK
 
 from scrapy_rep.base import meta
-from scrapy_rep.base.compat import PROXY_AUTH_META_KEY
+from scrapy_rep.base.compat import PROXY_AUTH_META_KEY, has_headers
+from scrapy_rep.base.settings import RepSettings
+from scrapy_rep.protocol.dialect import RFC9309
+from scrapy_rep.protocol.robotstxt.lines import decoded_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
     from typing_extensions import Self
 
-_MAX_CAUSES = 8
+_MAX_TEMPLATES = 8
+
+_META = {
+    meta.DONT_OBEY_ROBOTSTXT: True,
+    "allow_offsite": True,
+    "autothrottle_dont_adjust_delay": True,
+    "dont_cache": True,
+    "dont_merge_cookies": True,
+    "dont_redirect": True,
+    "dont_retry": True,
+    "download_fail_on_dataloss": True,
+    # A long file is cut (see RobotsTxtRequest.received) and must not fail.
+    "download_maxsize": 0,
+    "download_warnsize": 0,
+    "handle_httpstatus_all": True,
+}
+"""What keeps the components of Scrapy away from a request for robots.txt."""
 
 MAX_TIMEOUT = 30.0
 """The longest time-out, in seconds, of a request for robots.txt. The pages of its host wait for
@@ -87,30 +117,32 @@ class RobotsTxtRequest(Request):
         return found
 
     @classmethod
-    def of(cls, url: str, cause: Request) -> Self:
-        """A request for *url* with the proxy and connection settings of *cause*, a request
-        that waits for it.
+    def of(cls, url: str, template: Request, meta_keys: Iterable[str] = ()) -> Self:
+        """A request for *url* with the User-Agent and the proxy of *template*, and the values of its
+        *meta_keys*.
         """
+        before = template.meta
+        taken_over = {key: before[key] for key in meta_keys if key in before}
+        names = [b"User-Agent"]
+        if "proxy" in before:
+            taken_over["proxy"] = before["proxy"]
+            if PROXY_AUTH_META_KEY in before:
+                taken_over[PROXY_AUTH_META_KEY] = before[PROXY_AUTH_META_KEY]
+            # When Scrapy retries a request, the credentials for its proxy are in this header.
+            names.append(b"Proxy-Authorization")
+        headers = None
+        if has_headers(template):
+            headers = {
+                name: template.headers[name]
+                for name in names
+                if name in template.headers
+            }
         return cls(
             url,
-            headers=cause.headers,
+            headers=headers,
             callback=NO_CALLBACK,
             dont_filter=True,
-            meta={
-                **cause.meta,
-                meta.DONT_OBEY_ROBOTSTXT: True,
-                "allow_offsite": True,
-                "autothrottle_dont_adjust_delay": True,
-                "dont_cache": True,
-                "dont_merge_cookies": True,
-                "dont_redirect": True,
-                "dont_retry": True,
-                "download_fail_on_dataloss": True,
-                # A long file is cut (see :meth:`received`) and must not fail.
-                "download_maxsize": 0,
-                "download_warnsize": 0,
-                "handle_httpstatus_all": True,
-            },
+            meta=taken_over | _META,
         )
 
     @property
@@ -138,41 +170,174 @@ class RobotsTxtRequest(Request):
 
 
 class FetchTemplates(list[Request]):
-    """What the requests for one file take over from those that wait for it: the User-Agent, the
-    proxy, and the *meta_keys* of ``REP_REQUEST_META_KEYS``. There is one for each proxy, so that
-    the next attempt uses another proxy. More may be added during the fetch.
+    """Requests that wait for a file, from which the requests for it take over User-Agent, proxy and the
+    keys of ``REP_REQUEST_META_KEYS``. There is one for each proxy, so that the next attempt uses another
+    proxy. More may be added during the fetch.
     """
 
-    def __init__(self, *requests: Request, meta_keys: Iterable[str] = ()) -> None:
+    def __init__(self, *requests: Request) -> None:
         super().__init__()
-        self._meta_keys = meta_keys
         for request in requests:
             self.add(request)
 
     def add(self, request: Request) -> None:
-        """Let the next attempt use *request*, if no cause has its proxy."""
+        """Let the next attempt use *request*, if no template has its proxy."""
         proxy = request.meta.get("proxy")
         if all(each.meta.get("proxy") != proxy for each in self):
-            self.insert(0, self._taken_over(request))
-            del self[_MAX_CAUSES:]
+            self.insert(0, request)
+            del self[_MAX_TEMPLATES:]
 
     def next(self) -> Request:
         """The request for an attempt. The attempts use them in turn."""
         self.append(self.pop(0))
         return self[-1]
 
-    def _taken_over(self, request: Request) -> Request:
-        keys, headers = [*self._meta_keys], ["User-Agent"]
-        if "proxy" in request.meta:
-            keys += ["proxy", PROXY_AUTH_META_KEY]
-            # When Scrapy retries a request, the credentials for its proxy are in this header.
-            headers.append("Proxy-Authorization")
-        return Request(
-            request.url,
-            headers={
-                name: request.headers[name]
-                for name in headers
-                if name in request.headers
-            },
-            meta={key: request.meta[key] for key in keys if key in request.meta},
+
+class FetchMiddleware:
+    """Asks for robots.txt unencoded, at the right virtual host and with a time-out of its own,
+    decodes it if it is encoded nevertheless, and notes with which error its download has failed.
+    RobotsTxtMiddleware calls it in a crawl.
+    """
+
+    ORDER = 595
+    """Between HttpCompressionMiddleware (590), which then finds nothing to decode, and
+    RedirectMiddleware (600)."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        # One byte more tells the parser that the body was cut.
+        self._limit = RepSettings.of(crawler).dialect.size_limit + 1
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> FetchMiddleware:
+        """Called in commands. In a crawl, the frontier receives the signal."""
+        found = cls(crawler)
+        crawler.signals.connect(
+            found.reached_downloader, signals.request_reached_downloader
         )
+        return found
+
+    @staticmethod
+    def reached_downloader(request: Request) -> None:
+        """Note that *request* has passed all middlewares."""
+        if isinstance(request, RobotsTxtRequest):
+            request.fetch.is_sent = True
+
+    def process_request(self, request: Request) -> None:
+        if isinstance(request, RobotsTxtRequest):
+            # Without the header, a server may use any encoding (RFC 9110, 12.5.3).
+            request.headers["Accept-Encoding"] = "identity"
+            # That of DEFAULT_REQUEST_HEADERS, or of a middleware, names another site than the
+            # one whose file is asked for.
+            request.headers.pop("Host", None)
+            if request.fetch.virtual_host:
+                request.headers["Host"] = request.fetch.virtual_host
+            request.meta["download_timeout"] = request.timeout
+
+    def process_response(self, request: Request, response: Response) -> Response:
+        is_own = isinstance(request, RobotsTxtRequest)
+        return decoded(response, self._limit) if is_own else response
+
+    def process_exception(self, request: Request, exception: Exception) -> None:
+        if isinstance(request, RobotsTxtRequest) and request.fetch.is_sent:
+            request.fetch.error = exception
+
+
+# Encoded bodies.
+
+# The members of a gzip file, or the frames of Zstandard. Each takes time, also an empty one, and
+# 500 KiB can have 60,000 of them. Servers send one; tools that compress in parallel make one for
+# each 64 KiB or more.
+_MAX_MEMBERS = 1_000
+
+# The number of characters of an unknown encoding in an error message.
+_SHOWN = 80
+
+# A module of the standard library, or a package that Scrapy 2.19 requires.
+_ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+
+_DECODERS: dict[str, Callable[[bytes], Any]] = {
+    "gzip": lambda _: zlib.decompressobj(16 + zlib.MAX_WBITS),
+    "x-gzip": lambda _: zlib.decompressobj(16 + zlib.MAX_WBITS),
+    # With the zlib header or, as some servers send it, without.
+    "deflate": lambda body: zlib.decompressobj(15 if body[0] & 15 == 8 else -15),
+    "zstd": lambda _: import_module(_ZSTD).ZstdDecompressor(),
+}
+
+# Bytes that no text has. Half of the bytes of compressed data are above ASCII; a text that is
+# not UTF-8 has only a few of those.
+_NO_TEXT = bytes({*range(0x20), 0x7F} - {*b"\t\n\f\r"})
+_MAX_ABOVE_ASCII = 0.3
+
+
+class UndecodableBody(Exception):
+    """A body has an unknown encoding or several, is damaged, its end is missing, or it has too
+    many members."""
+
+
+def decoded(response: Response, limit: int) -> Response:
+    """*response* with a body that is not encoded, and without its ``Content-Encoding``. After
+    *limit* bytes the rest is not decoded, so that a decompression bomb takes no memory.
+
+    A body that is text was never encoded, or a service has decoded it, whatever the header
+    says: servers send names that are not encodings (``utf-8``), names meant for a proxy
+    (``aws-chunked``), and names of encodings that they did not apply. Only the body of a
+    successful response matters; others are removed.
+
+    Raises UndecodableBody. A body that was cut at the size limit may lack its end.
+    """
+    fields = b",".join(response.headers.getlist("Content-Encoding")).decode("latin-1")
+    names = [name.strip() for name in fields.lower().split(",")]
+    coding = ", ".join(name for name in names if name not in {"", "identity"})
+    response.headers.pop("Content-Encoding", None)
+    if response.status // 100 != 2:
+        return response.replace(body=b"")
+    if not coding or _is_text(response.body):
+        return response
+    try:
+        text, is_whole = _decode(coding, response.body, limit)
+    except (ImportError, KeyError):
+        raise UndecodableBody(f"unsupported encoding: {coding[:_SHOWN]}") from None
+    except Exception:  # noqa: BLE001  each library has its own errors
+        text, is_whole = b"", False
+    if not is_whole and not (text and "download_stopped" in response.flags):
+        raise UndecodableBody(
+            f"the {coding} body ends early, is damaged or has too many members"
+        )
+    return response.replace(body=text)
+
+
+def _decode(coding: str, body: bytes, limit: int) -> tuple[bytes, bool]:
+    """The first *limit* bytes of what *body* decodes to, with all members of a gzip file and all
+    frames of Zstandard; and whether nothing of it is missing.
+
+    Raises KeyError for an unknown or several *coding*, another error for a damaged body.
+    """
+    if coding == "br":
+        brotli = import_module("brotli").Decompressor()
+        text = brotli.process(body, output_buffer_limit=limit)
+        return text[:limit], len(text) >= limit or brotli.is_finished()
+    text = b""
+    for _ in range(_MAX_MEMBERS):
+        decoder = _DECODERS[coding](body)
+        text += decoder.decompress(body, limit)
+        # Zero bytes may fill up the last block of a gzip file.
+        body = decoder.unused_data.lstrip(b"\0")
+        if len(text) >= limit or not decoder.eof or not body:
+            return text[:limit], len(text) >= limit or decoder.eof
+    return b"", False
+
+
+def _is_text(body: bytes) -> bool:
+    """Whether *body* is text, not compressed data. It may be cut."""
+    text = body
+    if body.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
+        text = decoded_text(body, RFC9309)
+    if len(text.translate(None, _NO_TEXT)) < len(text):
+        return False
+    try:
+        # The last character may be cut.
+        getincrementaldecoder("utf-8")().decode(text)
+    except UnicodeDecodeError:
+        above = sum(byte > 0x7F for byte in text)
+        return above < _MAX_ABOVE_ASCII * len(text)
+    return True

@@ -16,7 +16,7 @@ from scrapy_rep.base.sqlitefile import (
     identity,
     prepare_file,
 )
-from scrapy_rep.crawl.fetching.entries import MAX_SIZE
+from scrapy_rep.crawl.fetching.memory import MAX_SIZE
 from scrapy_rep.crawl.fetching.store import Store
 from scrapy_rep.exceptions import StoreError
 

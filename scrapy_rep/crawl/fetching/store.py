@@ -25,7 +25,7 @@ from scrapy_rep.base import stats
 from scrapy_rep.base.compat import loop_caller
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.settings import displayed
-from scrapy_rep.crawl.fetching.entries import KEEP, dumps, loads
+from scrapy_rep.crawl.fetching.memory import KEEP, dumps, loads
 from scrapy_rep.exceptions import (
     SettingError,
     SpiderClosing,

@@ -44,9 +44,8 @@ from scrapy_rep.base.requests import (
 )
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.decisions import BACK_OFF, Case, DecisionReporter
-from scrapy_rep.crawl.fetching.failures import in_words, kind_of
-from scrapy_rep.crawl.fetching.middleware import FetchMiddleware
-from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
+from scrapy_rep.crawl.fetching.fetcher import in_words, kind_of
+from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
 from scrapy_rep.crawl.frontier.backlog import HostKey, NoTerms, Terms
 from scrapy_rep.crawl.frontier.core import Core, Hold, Line, Phase, Ticket, Where
 from scrapy_rep.crawl.frontier.measures import Measures
@@ -62,12 +61,12 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Headers, Response
 
-    from scrapy_rep.crawl.fetching.cache import SiteRules
     from scrapy_rep.crawl.frontier.backlog import Backlog
     from scrapy_rep.crawl.frontier.core import Host, Ready, Scope
     from scrapy_rep.crawl.frontier.jobdir import FileRequests
     from scrapy_rep.crawl.frontier.requests import MemoryRequests
     from scrapy_rep.crawl.frontier.rules import Hosts
+    from scrapy_rep.protocol.access.results import SiteRules
 
 # The seconds between two checks for what Scrapy has no signal: whether the spider is closing,
 # and whether requests have ended unseen.
@@ -368,7 +367,7 @@ class Frontier:
         """Return the host of requests with *key*, and whether they obey its delay."""
         if key.origin is None or self.hosts is None:
             return None, key.is_service and self._obeys_delays
-        override = self.hosts.override(key.origin)
+        override = self.hosts.cache.override(key.origin)
         if override is not None and override.robots is None and override.ends == inf:
             # A queue without a host never waits for a robots.txt. An override that ends leaves
             # the host to its robots.txt, so its queues have a host from the beginning.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import asynccontextmanager
 from math import inf
 from typing import TYPE_CHECKING
 
-from scrapy import Request, signals
+from scrapy import Request
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.job import job_dir
 from twisted.internet.defer import CancelledError
@@ -19,7 +18,6 @@ from scrapy_rep.base.compat import is_interactive, wake
 from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.requests import bare_host, request_origin
-from scrapy_rep.crawl.decisions import Case
 from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
 from scrapy_rep.crawl.fetching.fetcher import MAX_ON_NETWORK, RobotsTxtFetcher
 from scrapy_rep.crawl.fetching.request import FetchTemplates
@@ -27,25 +25,19 @@ from scrapy_rep.crawl.frontier.core import Phase
 from scrapy_rep.crawl.frontier.frontier import BackQueue, WantedRules
 from scrapy_rep.crawl.frontier.politeness import duration
 from scrapy_rep.exceptions import BackingOff, SpiderClosing
-from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.access.results import State, pause_asked
-from scrapy_rep.protocol.request_target import decide
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
 
     from scrapy_rep.base.settings import RepSettings
     from scrapy_rep.crawl.decisions import DecisionReporter
-    from scrapy_rep.crawl.fetching.cache import SiteRules
     from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
     from scrapy_rep.crawl.frontier.backlog import HostKey
     from scrapy_rep.crawl.frontier.core import Host, Scope
     from scrapy_rep.crawl.frontier.frontier import Frontier
-    from scrapy_rep.protocol.access.overrides import Override
-    from scrapy_rep.protocol.access.results import CacheEntry
+    from scrapy_rep.protocol.access.results import CacheEntry, SiteRules
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.pace import Pace
@@ -101,19 +93,13 @@ class Hosts:
         self._reporter = reporter
         self._identity = Identity.of(crawler)
         # In a dry run, the pages do not wait, so there might never be a place.
-        waits = () if settings.dry_run else (self._place, frontier.is_own_fault)
-        self.fetcher = RobotsTxtFetcher(crawler, settings, *waits)
-        self.cache = RobotsTxtCache(
-            crawler,
-            self.fetcher,
-            settings,
-            now=clock.time,
-            monotonic=clock.monotonic,
-            may_fetch=self._may_fetch,
-            check=self._check,
-            delay_of=self.delay_of,
-            learned=reporter.learned,
+        waits = (
+            ()
+            if settings.dry_run
+            else (self._take_turn, frontier.free, frontier.is_own_fault)
         )
+        self.fetcher = RobotsTxtFetcher(crawler, settings, *waits)
+        self.cache = RobotsTxtCache(crawler, self.fetcher, settings, reporter, clock)
         self._fetches: dict[Host, Deferred[None]] = {}
         self._max_fetching = _MAX_FETCHING
         at_once = crawler.settings.getint("CONCURRENT_REQUESTS")
@@ -126,10 +112,6 @@ class Hosts:
         self._is_beginning = False
         # The crawl that is resumed may have sent a request to any host just before it ended.
         self._resumed_at = clock.monotonic() if job_dir(crawler.settings) else -inf
-        self._overrides = settings.overrides
-        """Those that have not ended."""
-        self._next_end = min((each.ends for each in self._overrides), default=inf)
-        crawler.signals.connect(self._end_overrides, signals.spider_opened)
         self._download_delay = crawler.settings.getfloat("DOWNLOAD_DELAY")
         self._has_logged_delay = False
         self._delayed: set[int] = set()
@@ -140,29 +122,6 @@ class Hosts:
         return bool(self._fetches)
 
     # What is known.
-
-    def override_for(self, origin: Origin) -> Override | None:
-        """Return the override that decides for *origin* now, if there is one."""
-        if not self._overrides:
-            return None
-        now = self._clock.time()
-        if now >= self._next_end:
-            self._end_overrides()
-        return override_for(self._overrides, origin, now)
-
-    def override(self, origin: Origin) -> Override | None:
-        """Return the override that replaces the robots.txt of *origin*, if there is one."""
-        override = self.override_for(origin)
-        return None if override is None or override.kind == "obey" else override
-
-    def _end_overrides(self) -> None:
-        """Forget the overrides that have ended, and name each in the log."""
-        now = self._clock.time()
-        ended = [each for each in self._overrides if each.ends <= now]
-        self._overrides = tuple(each for each in self._overrides if now < each.ends)
-        self._next_end = min((each.ends for each in self._overrides), default=inf)
-        for each in ended:
-            self._logger.warning("%(notice)s", notice=each.end_notice)
 
     def cached(self, origin: Origin) -> SiteRules | None:
         """Return what is cached of *origin*; None if it is absent or stale. A robots.txt that is
@@ -177,7 +136,7 @@ class Hosts:
         """Return the rules for *origin*, and the seconds for which they hold. No rules hold until the
         override ends where it ignores robots.txt; and for 0 seconds where they are not known.
         """
-        override = self.override(origin)
+        override = self.cache.override(origin)
         if override is not None:
             return override.robots, self._left(override.ends)
         known = self.cached(origin)
@@ -191,7 +150,7 @@ class Hosts:
 
     def look_up(self, host: Host) -> None:
         """Tell the core at once what is known of *host*."""
-        override = self.override(host.origin)
+        override = self.cache.override(host.origin)
         if override is not None:
             self._open(host, override.robots, override.ends, fetched=-inf)
             return
@@ -266,10 +225,6 @@ class Hosts:
 
     # Fetches.
 
-    def templates(self, *requests: Request) -> FetchTemplates:
-        """What the requests for a file take over from *requests*, which wait for it."""
-        return FetchTemplates(*requests, meta_keys=self._settings.request_meta_keys)
-
     def note_proxy(self, origin: Origin, request: Request) -> None:
         """Remember the proxy of a pushed request if robots.txt is not known: the fetch tries
         the proxies in turn.
@@ -326,7 +281,7 @@ class Hosts:
     def add_template(self, host: Host, request: Request) -> None:
         """Remember a request that needs robots.txt, if no other has its proxy."""
         if host.templates is None:
-            host.templates = self.templates()
+            host.templates = FetchTemplates()
         host.templates.add(request)
 
     async def _fetch(self, host: Host, stale: CacheEntry | None) -> None:
@@ -358,55 +313,18 @@ class Hosts:
         self._frontier.flush()
         wake(self._crawler)
 
-    async def _check(
-        self, request: Request, origin: Origin, templates: FetchTemplates
-    ) -> None:
-        """Raise RobotsDenied if robots.txt, or an override, forbids a request of this package to
-        *origin*, as if it were of a spider.
-        """
-        if (used := self.override_for(origin)) is not None:
-            self._reporter.override_used(used, origin)
-        override, known = self.override(origin), None
-        if override is None:
-            known = await self.cache.robots(origin, templates)
-        robots = known.robots if known is not None else override and override.robots
-        if robots is None:
-            return
-        case = Case(request, origin, known, override)
-        tokens = self._identity.tokens(
-            request if "User-Agent" in request.headers else None
-        )
-        decision = decide(robots, request.url, tokens, self._settings.clients)
-        pace = robots.pace(tokens)
-        if decision.allowed and not self._settings.accepts(pace):
-            decision = pace.refusal(decision.agent)
-        if not decision.allowed:
-            raise self._reporter.refused(case, decision)
-
-    def _may_fetch(self, robots: RobotsTxt, url: str) -> bool:
-        """Return whether *robots* allows this package *url*, at a pace that the crawl accepts."""
-        is_accepted = self._settings.accepts(self._identity.pace(robots))
-        return is_accepted and self._identity.may_fetch(robots, url)
-
-    @asynccontextmanager
-    async def _place(self, request: RobotsTxtRequest) -> AsyncIterator[None]:
-        """Have the places of a request for robots.txt, to which delays and pauses apply too."""
+    async def _take_turn(self, request: RobotsTxtRequest) -> None:
+        """Wait for the places of a request for robots.txt, to which delays and pauses apply too."""
         if self._held_back >= _MAX_HELD_BACK:
             why = f"{self._held_back} others for robots.txt wait for hosts with a delay"
             raise BackingOff(why)
-        # A request that is cancelled as it gets its places must free them, too.
+        self._held_back += 1
         try:
-            self._held_back += 1
-            try:
-                trip = self._frontier.trip_of(request)
-                is_redirected = request.fetch.is_redirected
-                await self._frontier.take_turn(trip, is_redirected=is_redirected)
-            finally:
-                self._held_back -= 1
-            yield
+            trip = self._frontier.trip_of(request)
+            is_redirected = request.fetch.is_redirected
+            await self._frontier.take_turn(trip, is_redirected=is_redirected)
         finally:
-            # If it was sent, its places are free already.
-            self._frontier.free(request)
+            self._held_back -= 1
 
     # Unreachable.
 

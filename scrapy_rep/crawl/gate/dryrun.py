@@ -18,8 +18,11 @@ from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.requests import host_of, is_of_http
 from scrapy_rep.base.settings import OBEY, RepSettings
 from scrapy_rep.crawl.decisions import DecisionReporter
-from scrapy_rep.crawl.fetching.middleware import FetchMiddleware
-from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
+from scrapy_rep.crawl.fetching.request import (
+    FetchMiddleware,
+    FetchTemplates,
+    RobotsTxtRequest,
+)
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.politeness import duration
 from scrapy_rep.crawl.frontier.rules import Hosts
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_rep.crawl.fetching.cache import SiteRules
+    from scrapy_rep.protocol.access.results import SiteRules
     from scrapy_rep.protocol.origins import Origin
 
 # The number of hosts that the log names at the end.
@@ -138,7 +141,7 @@ class DryRun:
         """Return the files of *origin*, once they are known or unreachable."""
         # In a task of its own: if *request* is cancelled, others that wait go on.
         known: Deferred[SiteRules] = Deferred()
-        learn = self._hosts.cache.learn(origin, self._hosts.templates(request))
+        learn = self._hosts.cache.learn(origin, FetchTemplates(request))
         task = deferred_from_coro(learn)
         task.addCallbacks(known.callback, known.errback)
         return await maybe_deferred_to_future(known)

@@ -54,7 +54,7 @@ class Judge:
         if meta.PURPOSES in case.request.meta:
             self._usage.purposes_of(case.request)
         if self._has_overrides:
-            case.override = self._hosts.override(origin)
+            case.override = self._hosts.cache.override(origin)
             if case.override is not None:
                 return True
         case.known = self._hosts.cached(origin)
@@ -117,6 +117,6 @@ class Judge:
         """Count the override for *origin*, if there is one, as used for a decision."""
         if not self._has_overrides or origin is None:
             return
-        override = self._hosts.override_for(origin)
+        override = self._hosts.cache.override_for(origin)
         if override is not None:
             self._reporter.override_used(override, origin)

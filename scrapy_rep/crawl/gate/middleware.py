@@ -13,8 +13,7 @@ from scrapy_rep.base.browsers import is_for_browser
 from scrapy_rep.base.requests import is_of_http
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.decisions import BACK_OFF, ROBOTS_TXT, DecisionReporter
-from scrapy_rep.crawl.fetching.middleware import FetchMiddleware
-from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
+from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.rules import Hosts
 from scrapy_rep.crawl.gate.browsers import Browsers, register

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Headers
 
-    from scrapy_rep.crawl.fetching.cache import SiteRules
-    from scrapy_rep.protocol.access.results import CacheEntry
+    from scrapy_rep.protocol.access.results import CacheEntry, SiteRules
     from scrapy_rep.protocol.indexing.rules import IndexingRules
     from scrapy_rep.protocol.robots import RobotsTxt
 

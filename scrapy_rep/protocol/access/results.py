@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta, timezone
 from email.utils import parsedate_to_datetime
 from enum import Enum
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.protocol.robots import RobotsTxt
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.origins import Origin
+    from scrapy_rep.protocol.usage.sites import TdmRep
 
     Headers = Iterable[tuple[str, str]]
 
@@ -465,3 +468,26 @@ def robots_of(entry: CacheEntry, dialect: Dialect) -> RobotsTxt:
         reason=Reason.UNAVAILABLE,
         dialect=dialect,
     )
+
+
+@dataclass(slots=True, eq=False)
+class SiteRules:
+    """What is known of an origin: its files, parsed, with their cache entry."""
+
+    origin: Origin
+    entry: CacheEntry
+
+    state: State
+    """What the crawler follows until the next fetch."""
+
+    robots: RobotsTxt
+
+    tdmrep: TdmRep | None = None
+    """None if the crawl needs none, robots.txt forbids to fetch it, or it never could be fetched."""
+
+    learned: float = 0.0
+    """The time of the monotonic clock since which this process knows the entry."""
+
+    arrived: float = -inf
+    """When it arrived, in seconds since the epoch. The requests that waited for it use it even if it
+    has expired by then."""

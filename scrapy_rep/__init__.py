@@ -6,12 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from scrapy_rep.base.record import Record
     from scrapy_rep.crawl.addon import Addon
     from scrapy_rep.crawl.fetching.robotparser import RobotParser
+    from scrapy_rep.crawl.fetching.store import Store
     from scrapy_rep.crawl.frontier.backoff import back_off
     from scrapy_rep.crawl.frontier.jobdir import DupeFilter
     from scrapy_rep.crawl.frontier.queue import HostQueue
-    from scrapy_rep.exceptions import RobotsDenied
+    from scrapy_rep.exceptions import FileDenied, ItemDenied, RobotsDenied, UsageDenied
     from scrapy_rep.protocol.agents import product_tokens
     from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
     from scrapy_rep.protocol.indexing.rules import IndexingRules
@@ -29,14 +31,19 @@ __all__ = [
     "Decision",
     "Dialect",
     "DupeFilter",
+    "FileDenied",
     "Finding",
     "HostQueue",
     "IndexingRules",
+    "ItemDenied",
     "Reason",
+    "Record",
     "RobotParser",
     "RobotsDenied",
     "RobotsTxt",
     "Rule",
+    "Store",
+    "UsageDenied",
     "UsagePreferences",
     "back_off",
     "lint",
@@ -53,14 +60,19 @@ _MODULES = {
     "Decision": "protocol.robotstxt.rules",
     "Dialect": "protocol.dialect",
     "DupeFilter": "crawl.frontier.jobdir",
+    "FileDenied": "exceptions",
     "Finding": "tools.findings",
     "HostQueue": "crawl.frontier.queue",
     "IndexingRules": "protocol.indexing.rules",
+    "ItemDenied": "exceptions",
     "Reason": "protocol.robotstxt.rules",
+    "Record": "base.record",
     "RobotParser": "crawl.fetching.robotparser",
     "RobotsDenied": "exceptions",
     "RobotsTxt": "protocol.robots",
     "Rule": "protocol.robotstxt.rules",
+    "Store": "crawl.fetching.store",
+    "UsageDenied": "exceptions",
     "UsagePreferences": "protocol.usage.preferences",
     "back_off": "crawl.frontier.backoff",
     "lint": "tools.linter",

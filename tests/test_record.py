@@ -37,7 +37,7 @@ ENTRY = CacheEntry(
     expires=1_800_086_400.0,
 )
 USAGE = RobotsTxt.parse(ROBOTS).usage(URL, ("mybot",)).statements[0]
-NOINDEX = IndexingRules.parse([b"mybot: noindex"], agents=("mybot",)).statements[0]
+NOINDEX = IndexingRules.of_page([b"mybot: noindex"], agents=("mybot",)).statements[0]
 
 
 def test_a_request() -> None:

@@ -63,7 +63,7 @@ def _rate(rate: RequestRate | None) -> object:
 def _indexing(
     question: Mapping[str, Any], agents: tuple[str, ...], dialect: Dialect
 ) -> dict[str, Any]:
-    rules = IndexingRules.parse(
+    rules = IndexingRules.of_page(
         [value.encode("latin-1") for value in question.get("headers", ())],
         question.get("html", "").encode(),
         agents,

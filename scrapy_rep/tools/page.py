@@ -205,7 +205,7 @@ def _of_response(
         content_type = response.headers.get("Content-Type") or b""
         encoding = http_content_type_encoding(content_type.decode("latin-1"))
     in_dialects = {
-        name: IndexingRules.parse(tags, html, profile.agents, dialect, encoding)
+        name: IndexingRules.of_page(tags, html, profile.agents, dialect, encoding)
         for name, dialect in profile.dialects.items()
     }
     rules = in_dialects[profile.dialect.name]

@@ -96,7 +96,7 @@ def robotstag(data: bytes) -> None:
     values = _grown(data).split(b"\n")
     with _bounded(sum(map(len, values))):
         for dialect in DIALECTS:
-            check_written(IndexingRules.parse(values, (), AGENTS, dialect), dialect)
+            check_written(IndexingRules.of_page(values, (), AGENTS, dialect), dialect)
             if len(values) < 500:
                 check_headers(values, b"noindex", dialect)
 
@@ -126,7 +126,7 @@ def dates(data: bytes) -> None:
     written = _text(data)
     with _bounded(len(data)):
         date = read_date(written)
-        rules = IndexingRules.parse([f"unavailable_after: {written}".encode()])
+        rules = IndexingRules.of_page([f"unavailable_after: {written}".encode()])
         check_written(rules, RFC9309)
     if date is not None:
         assert (date.tzinfo, date.year >= 1900) == (timezone.utc, True)

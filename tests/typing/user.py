@@ -54,7 +54,9 @@ def library(body: bytes) -> None:
 
 
 def pages(html: bytes) -> None:
-    rules = IndexingRules.parse(headers=[b"noindex"], html=html, agents=("mybot",))
+    rules = IndexingRules.parse(
+        headers=[("X-Robots-Tag", b"noindex")], html=html, agents=("mybot",)
+    )
     assert_type(rules, IndexingRules)
     assert_type(rules.index, bool)
     assert_type(rules.max_snippet, int | None)

@@ -35,8 +35,10 @@ def back_off(
     requests of the host refused with the reason ``back-off``. Requests in flight are not stopped.
 
     Does nothing if ``REP_BACKOFF_MAX`` is 0, and in a dry run. Raises ValueError if *scopes*
-    names no host, or if *delay* or *cap* is not a finite number that is 0 or greater. The parameters are those of ``back_off`` in
-    Scrapy's pull request 6931.
+    names no host, or if *delay* or *cap* is not a finite number that is 0 or greater.
+
+    Provisional: the parameters are those of ``back_off`` in Scrapy's pull request 6931, which is not
+    merged, and follow it.
     """
     for name, value in (("delay", delay), ("cap", cap)):
         if value is not None and not 0 <= value < inf:

@@ -95,7 +95,7 @@ class IndexingMiddleware:
             if len(html) > MAX_PAGE:
                 self._crawler.stats.inc_value(stats.PAGE_TOO_LONG)
             encoding = _declared_encoding(*field_lines(headers, b"Content-Type")[-1:])
-        rules = IndexingRules.parse(
+        rules = IndexingRules.of_page(
             field_lines(headers, b"X-Robots-Tag"),
             html,
             self._identity.tokens(request),

@@ -83,7 +83,7 @@ class IndexingRules:
     @classmethod
     def parse(
         cls,
-        headers: Iterable[bytes] = (),
+        headers: Iterable[tuple[str, bytes]] = (),
         html: bytes = b"",
         agents: str | Sequence[str] = (),
         dialect: Dialect = RFC9309,
@@ -91,18 +91,31 @@ class IndexingRules:
     ) -> IndexingRules:
         """Read the indexing rules of a response. No content makes this raise.
 
-        :param headers: the value of each ``X-Robots-Tag`` field line
+        :param headers: the name and value of each field line; only ``X-Robots-Tag`` counts
         :param html: the body, if it is an HTML page
         :param agents: the crawler's product tokens; statements to any of them count
         :param dialect: the dialect whose vocabulary has an effect
         :param encoding: the page's encoding, if the transport declares one
         """
         if isinstance(headers, (bytes, str)):
-            raise TypeError("headers is not a list of field values")
+            raise TypeError("headers is not a list of pairs of a name and a value")
+        values = [value for name, value in headers if name.lower() == "x-robots-tag"]
+        return cls.of_page(values, html, agents, dialect, encoding)
+
+    @classmethod
+    def of_page(
+        cls,
+        values: Iterable[bytes],
+        html: bytes = b"",
+        agents: str | Sequence[str] = (),
+        dialect: Dialect = RFC9309,
+        encoding: str | None = None,
+    ) -> IndexingRules:
+        """As :meth:`parse`, with the value of each ``X-Robots-Tag`` field line."""
         listed = (agents,) if isinstance(agents, str) else agents
         names = tuple(map(str.lower, filter(None, listed)))
         reading = StatementReader(dialect.indexing_vocabulary)
-        read_headers(headers, names, reading)
+        read_headers(values, names, reading)
         if html:
             read_page(html, names, encoding, reading)
         if not (reading.statements or reading.findings or reading.tags):

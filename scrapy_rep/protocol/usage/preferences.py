@@ -141,12 +141,7 @@ class UsagePreferences:
         if isinstance(headers, (bytes, str)):
             raise TypeError("headers is not a list of pairs of a name and a value")
         fields = [(name.lower(), value) for name, value in headers]
-        rules = IndexingRules.parse(
-            [value for name, value in fields if name == "x-robots-tag"],
-            html,
-            agents,
-            encoding=encoding,
-        )
+        rules = IndexingRules.parse(fields, html, agents, encoding=encoding)
         return cls.of_page(fields, rules.statements, rules.tags, tdmrep)
 
     @classmethod

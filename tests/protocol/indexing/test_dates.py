@@ -55,7 +55,7 @@ def test_form(text: str, iso: str) -> None:
         assert read_date(written) == date
     html = f'<meta name=robots content="unavailable_after: {text}">'.encode()
     for rules in (
-        IndexingRules.parse([f"unavailable_after: {text}".encode()]),
+        IndexingRules.of_page([f"unavailable_after: {text}".encode()]),
         IndexingRules.parse(html=html),
     ):
         assert rules.unavailable_after == date
@@ -82,7 +82,7 @@ def test_not_a_date(text: str) -> None:
     """An invalid, absurd or incomplete date is a finding; it raises and warns of nothing."""
     assert read_date(text) is None
     header = f"unavailable_after: {text}".encode("latin-1", "replace")
-    rules = IndexingRules.parse([header])
+    rules = IndexingRules.of_page([header])
     assert rules == IndexingRules()
     assert "bad-date" in {finding.code for finding in rules.findings}
 

@@ -257,7 +257,7 @@ def test_bounds() -> None:
     rules = read(f"<meta name=robots content='{line}'>" * 2 + META)
     assert (rules.index, codes(rules)) == (True, ["too-many"])
     headers = [f"mybot: {line}".encode(), b"mybot: noindex, x"]
-    both = IndexingRules.parse(headers, META.encode(), ("mybot",))
+    both = IndexingRules.of_page(headers, META.encode(), ("mybot",))
     assert (len(both.statements), codes(both)) == (MAX_STATEMENTS, ["too-many"])
     tag = '<meta name="tdm-reservation" content="1">'
     tags = read("<meta name=tdm-reservation><link rel=license>" + tag * 500).tags

@@ -31,7 +31,8 @@ NOINDEX = {"index": False, "index_embedded": False}
 def read(
     *lines: str, dialect: Dialect = RFC9309, agents: str | tuple[str, ...] = ("mybot",)
 ) -> IndexingRules:
-    headers = [line.encode("latin-1") for line in lines]
+    headers = [("X-Robots-tag", line.encode("latin-1")) for line in lines]
+    headers.append(("Content-Usage", b"noindex"))
     return IndexingRules.parse(headers, b"", agents, dialect)
 
 
@@ -75,7 +76,7 @@ def test_one_rule(text: str, changes: dict[str, Any], value: Any, source: str) -
     """
     html = f'<html>\n<meta name="robots" content=" {text} ">'.encode()
     header, page = ([b"", text.encode()], b"") if source == "header" else ([], html)
-    rules = IndexingRules.parse(header, page)
+    rules = IndexingRules.of_page(header, page)
     assert rules == IndexingRules(**changes)
     name = text.partition(":")[0]
     assert rules.statements == ((source, None, 2, text, name, value, True),)
@@ -131,7 +132,7 @@ def test_the_most_restrictive_statement_wins(
         for found in (
             read(", ".join([first, *rest])),
             read(f"mybot: {first}", *rest),
-            IndexingRules.parse([", ".join(rest).encode()], own_meta, ("mybot",)),
+            IndexingRules.of_page([", ".join(rest).encode()], own_meta, ("mybot",)),
         ):
             assert found == IndexingRules(**changes)
 
@@ -343,7 +344,7 @@ def permissiveness(rules: IndexingRules) -> list[float]:
 def check_written(rules: IndexingRules, dialect: Dialect) -> None:
     """Check that the header written from *rules* parses back to equal rules, without findings."""
     header = rules.to_header()
-    again = IndexingRules.parse([header.encode()], dialect=dialect)
+    again = IndexingRules.of_page([header.encode()], dialect=dialect)
     assert (again, again.findings, again.to_header()) == (rules, (), header)
 
 
@@ -353,7 +354,7 @@ def check_headers(values: list[bytes], restriction: bytes, dialect: Dialect) -> 
     """
     agents = ("mybot", "mybot-image")
     rules, stricter, with_others = (
-        IndexingRules.parse(each, agents=agents, dialect=dialect)
+        IndexingRules.of_page(each, agents=agents, dialect=dialect)
         for each in (
             values,
             [restriction, *values],

@@ -174,7 +174,7 @@ class Leases(Backlog):
         self._worker.report_left(
             lease.number,
             lease.host,
-            fetched=lease.is_sent,
+            sent=lease.is_sent,
             pause=lease.succeeded_after,
             gap=self._gap_of(lease),
             delay=delay,

@@ -9,21 +9,19 @@
 -- apply to its host. A *place* at a host is the right to have one request to it in flight. A
 -- worker holds requests and places until its lease expires.
 --
+--   :state         hash         mark: tells this queue from another one with the same name; number:
+--                               the last one of a request that was pushed or set aside; count: how
+--                               many requests are not done, without those in :aside
 --   :ready         sorted set   queues whose robots.txt is known -> when to check them next
 --   :wanted        sorted set   queues whose robots.txt is wanted -> when to fetch it
 --   :queue:QUEUE   sorted set   requests, by priority; each begins with its number
---   :host:HOST     hash         state: see FIELDS; QUEUE: until when its robots.txt is known, and
---                               its crawl delay
+--   :host:HOST     hash         see FIELDS; QUEUE: until when its robots.txt is known, and its delay
 --   :pauses        sorted set   hosts -> a number that grows with each pause
 --   :parked:HOST   list         queues that wait until a request to their host ends
 --   :workers       sorted set   workers -> when their leases expire
---   :leases:WORKER hash         "=NUMBER" -> request that the worker has; "@NUMBER" -> host
---                               at which that request has a place
---   :fetching:WORKER set        queues whose robots.txt the worker fetches
+--   :leases:WORKER hash         "=NUMBER" -> request that the worker has; "@NUMBER" -> host at which
+--                               that has a place; "~QUEUE": the worker fetches its robots.txt
 --   :aside         sorted set   requests that some workers cannot read -> a number that grows
---   :mark                       tells this queue from another one with the same name
---   :number                     the last number: of a request that was pushed or set aside
---   :count                      how many requests are not done, without those in :aside
 --
 -- Moments and durations are in milliseconds, by the clock of the server.
 -- Every queue that is not empty is in :ready or in :wanted.
@@ -39,20 +37,19 @@ local worker, order = ARGV[1], cjson.decode(ARGV[2])
 if order.deadline > 0 and now > order.deadline then return { now } end
 
 -- The queue that the worker knows is gone: it must notice before anything changes.
-local MARK = prefix .. ':mark'
-local mark = call('GET', MARK)
+local STATE = prefix .. ':state'
+local mark = call('HGET', STATE, 'mark')
 if order.mark ~= '' and order.mark ~= mark then return { now, '' } end
 
 local ready, wanted, pauses = prefix .. ':ready', prefix .. ':wanted', prefix .. ':pauses'
 local workers, aside = prefix .. ':workers', prefix .. ':aside'
-local NUMBER, COUNT = prefix .. ':number', prefix .. ':count'
-local leases, fetching = prefix .. ':leases:' .. worker, prefix .. ':fetching:' .. worker
+local leases = prefix .. ':leases:' .. worker
 
 -- When to check a queue that waits for an event, in case that the event never comes.
 local RESCUE = 3600 * 1000
 
--- For how long the state of a host is kept, at least, if no robots.txt is known that says it.
-local DAY = 24 * RESCUE
+-- For how long what is known of a host is kept after a change, or a pause.
+local KEPT, KEPT_AFTER_PAUSE = 25 * RESCUE, 24 * RESCUE
 
 -- How many queues that are not ready one call checks, and how many requests it takes to refuse.
 local LOOKS = 32
@@ -66,14 +63,19 @@ local PATIENCE = 3000
 -- when it got the request. A request that was sent before the host's last pause says nothing.
 local SENT = 1
 
--- Call a command with many arguments, of which each *size* belong together.
-local function call_with(command, key, arguments, size)
-    local at_once = 1000 * size
-    for first = 1, #arguments, at_once do
-        local last = math.min(first + at_once - 1, #arguments)
-        call(command, key, unpack(arguments, first, last))
-    end
+-- How many requests are new, or came out of :aside, less those that are done.
+local change = 0
+
+-- Return the number before those of so many new requests.
+local function new_numbers(size)
+    return call('HINCRBY', STATE, 'number', size) - size
 end
+
+-- A request with its number, as it is stored.
+local function numbered(number, request)
+    return string.format('%014x', number) .. request
+end
+local IS_NUMBERED = '^' .. string.rep('%x', 14)
 
 -- Queues.
 
@@ -85,38 +87,15 @@ local function is_empty(queue)
     return call('EXISTS', key_of(queue)) == 0
 end
 
--- When to check ready queues, as far as it is not written yet; false for those that are not ready.
-local due = {}
-
 local function check_at(queue, moment)
-    due[queue] = moment
-end
-
-local function not_ready(queue)
-    due[queue] = false
+    call('ZADD', ready, moment, queue)
 end
 
 local function is_ready(queue)
-    if due[queue] ~= nil then return due[queue] end
     return call('ZSCORE', ready, queue)
 end
 
-local function write_due()
-    local moments, gone = {}, {}
-    for queue, moment in pairs(due) do
-        if moment then
-            moments[#moments + 1], moments[#moments + 2] = moment, queue
-        else
-            gone[#gone + 1] = queue
-        end
-    end
-    call_with('ZADD', ready, moments, 2)
-    call_with('ZREM', ready, gone, 1)
-    due = {}
-end
-
--- Hosts. The state of one is read once, and written once: its numbers, in this order, without the
--- zeros at the end.
+-- Hosts. What is known of one is read once, and what has changed is written once.
 
 local FIELDS = {
     'in_flight', -- the number of requests in flight
@@ -133,70 +112,59 @@ local FIELDS = {
     'own', -- the last pause that was doubled, 0 after a success
     'since', -- the first such answer since a success
 }
-local zeros, hosts = { __index = {} }, {}
-for _, field in ipairs(FIELDS) do zeros.__index[field] = 0 end
+local hosts = {}
 
--- Until when a robots.txt is known, and its delay, as they are stored.
-local function terms_of(text)
-    local known_until, delay = string.match(text or '', '^(%d+) ?(%d*)')
-    return tonumber(known_until) or 0, tonumber(delay) or 0
-end
-
--- Return the state of a host. If one of its queues is named, *known_until* has that.
-local function host_named(name, queue)
-    local host = hosts[name]
-    if not host then
-        local key = prefix .. ':host:' .. name
-        local found = call('HMGET', key, 'state', queue or '')
-        host = setmetatable({ name = name, key = key, known_until = {} }, zeros)
-        local index = 0
-        for value in string.gmatch(found[1] or '', '%S+') do
-            index = index + 1
-            host[FIELDS[index] or ''] = tonumber(value) or 0
-        end
-        if queue then host.known_until[queue] = terms_of(found[2]) end
+local function host_named(name)
+    if not hosts[name] then
+        local host = { name = name, key = prefix .. ':host:' .. name, changed = {} }
+        local found = call('HMGET', host.key, unpack(FIELDS))
+        for index, field in ipairs(FIELDS) do host[field] = tonumber(found[index] or 0) or 0 end
         hosts[name] = host
-    elseif queue and not host.known_until[queue] then
-        host.known_until[queue] = terms_of(call('HGET', host.key, queue))
     end
-    return host
+    return hosts[name]
 end
 
 local function host_of(queue)
-    return host_named(string.match(queue, '^[^\t]*'), queue)
+    return host_named(string.match(queue, '^[^\t]*'))
 end
 
 local function set(host, field, value)
-    host[field], host.is_changed = value, true
+    host[field], host.changed[field] = value, value
+end
+
+-- When a host may be forgotten: when nothing is in flight, known, paused or parked, and the next
+-- request may be sent; else long after this.
+local function ends_at(host)
+    if host.in_flight + host.known + host.paused + host.parked == 0 then
+        return math.max(host.next_at, host.asked)
+    end
+    return math.max(now + KEPT, host.paused + KEPT_AFTER_PAUSE)
+end
+
+local function write_hosts()
+    for _, host in pairs(hosts) do
+        local values = {}
+        for field, value in pairs(host.changed) do
+            values[#values + 1], values[#values + 2] = field, value
+        end
+        if #values > 0 then
+            call('HSET', host.key, unpack(values))
+            call('PEXPIREAT', host.key, ends_at(host))
+        end
+    end
+end
+
+-- Until when a robots.txt is known, and its delay, as they are stored.
+local function terms_of(text)
+    local known_until, delay = string.match(text or '', '^(%d+) (%d+)')
+    return tonumber(known_until) or 0, tonumber(delay) or 0
 end
 
 -- Whether requests of a queue may be sent, as far as robots.txt goes. It does not apply to a queue
 -- without an origin.
-local function is_known(queue, host)
-    return order.all_known or string.sub(queue, -1) == '\t'
-        or (host or host_of(queue)).known_until[queue] > now
-end
-
--- Write the state of a host. It expires when nothing is in flight, known, paused or parked, and the
--- next request may be sent.
-local function write(host)
-    local values, last = {}, #FIELDS
-    while last > 1 and host[FIELDS[last]] == 0 do last = last - 1 end
-    for index = 1, last do values[index] = host[FIELDS[index]] end
-    call('HSET', host.key, 'state', table.concat(values, ' '))
-    if host.in_flight + host.known + host.paused + host.parked == 0 then
-        call('PEXPIREAT', host.key, math.max(host.next_at, host.asked))
-    elseif host.known == 0 or host.kept_until then
-        local kept_until = host.kept_until or now + DAY
-        if call('PTTL', host.key) < kept_until - now then
-            call('PEXPIREAT', host.key, kept_until)
-        end
-    end
-end
-
--- Whether a host pauses, or has not answered well since.
-local function backs_off(host)
-    return host.paused > now or host.own > 0
+local function is_known(queue)
+    if order.all_known or string.sub(queue, -1) == '\t' then return true end
+    return terms_of(call('HGET', host_of(queue).key, queue)) > now
 end
 
 -- Whether the requests of a host in back-off are refused, as in ``core.py``, while so many of
@@ -215,8 +183,7 @@ local function pass_on(host, moment)
         if not queue then
             set(host, 'parked', 0)
         elseif is_ready(queue) then
-            check_at(queue, moment)
-            return
+            return check_at(queue, moment)
         end
     end
 end
@@ -234,7 +201,7 @@ end
 
 -- Free the place of a request, if a worker *had* it. If it was sent, the delay of the host begins.
 -- *delay* is the one that the worker knows, and *gap* that of its slot, if not the default.
-local function leave(had, name, fate, gap, delay)
+local function free(had, name, fate, gap, delay)
     local host = host_named(name)
     if had then set(host, 'in_flight', math.max(host.in_flight - 1, 0)) end
     if fate >= SENT then hold(host, now + math.max(host.delay, delay or 0)) end
@@ -246,58 +213,21 @@ local function leave(had, name, fate, gap, delay)
     if had then pass_on(host, math.max(host.next_at, now)) end
 end
 
--- The counters. If one was lost or garbled, it is set again, with a warning.
-
-local count, change, is_healed = redis.pcall('GET', COUNT), 0, 0
-count = type(count) == 'string' and tonumber(count)
-
--- Return the number before those of so many new requests. If the last number was lost or garbled,
--- they continue from the clock, after all earlier ones.
-local function new_numbers(number)
-    local last = redis.pcall('INCRBY', NUMBER, number)
-    if type(last) ~= 'number' or last <= number then
-        last = now * 1000 + number
-        call('SET', NUMBER, last)
-        if (count or 0) > 0 then is_healed = 1 end
-    end
-    return last - number
-end
-
--- A request with its number, as it is stored.
-local function numbered(number, request)
-    return string.format('%014x', number) .. request
-end
-local IS_NUMBERED = '^' .. string.rep('%x', 14)
-
 -- Leases.
-
-local new_leases = {}
-
-local function write_all()
-    call_with('HSET', leases, new_leases, 2)
-    new_leases = {}
-    write_due()
-    for _, host in pairs(hosts) do
-        if host.is_changed then write(host) end
-    end
-    hosts = {}
-end
 
 -- Take the best requests of a queue for the worker, with a place at their host if that is named.
 -- Returns whether there were any.
 local function take(queue, most, host, found)
     local items = call('ZPOPMIN', key_of(queue), most)
     for index = 1, #items, 2 do
-        local item, last = items[index], #new_leases
+        local item = items[index]
         -- One that this script has not written has no number.
         if not string.find(item, IS_NUMBERED) then item = numbered(new_numbers(1) + 1, item) end
         local number = string.sub(item, 1, 14)
         local lease = table.concat({ items[index + 1], queue, item }, '\n')
-        new_leases[last + 1], new_leases[last + 2] = '=' .. number, lease
-        if host then
-            new_leases[last + 3], new_leases[last + 4] = '@' .. number, host
-        end
-        found[#found + 1] = lease
+        call('HSET', leases, '=' .. number, lease)
+        if host then call('HSET', leases, '@' .. number, host) end
+        found[#found + 1] = { lease, host and 1 or 0, '' }
     end
     return #items > 0
 end
@@ -305,11 +235,7 @@ end
 -- Schedule a check, at once, of a queue that has got requests, unless one is scheduled already.
 local function arrive(queue)
     if is_ready(queue) or call('ZSCORE', wanted, queue) then return end
-    if is_known(queue) then
-        check_at(queue, now)
-    else
-        call('ZADD', wanted, now, queue)
-    end
+    call('ZADD', is_known(queue) and ready or wanted, now, queue)
 end
 
 -- Put a request back into its queue, before those that were pushed later. One that is garbled is
@@ -342,28 +268,24 @@ end
 -- Return to the queue all that a worker has, but what is in *kept*. Its hosts count as having got
 -- a request if *fate* says so. Returns the number of requests.
 local function return_all(name, fate, kept)
-    local key, count = prefix .. ':leases:' .. name, 0
+    local key, requests = prefix .. ':leases:' .. name, 0
     local all = call('HGETALL', key)
     for index = 1, #all, 2 do
         local field, value = all[index], all[index + 1]
+        local kind = string.sub(field, 1, 1)
         if not kept[field] then
             call('HDEL', key, field)
-            if string.sub(field, 1, 1) == '=' then
+            if kind == '=' then
                 put_back(value)
-                count = count + 1
+                requests = requests + 1
+            elseif kind == '@' then
+                free(true, value, fate)
             else
-                leave(true, value, fate)
+                want(string.sub(field, 2))
             end
         end
     end
-    local queues = prefix .. ':fetching:' .. name
-    for _, queue in ipairs(call('SMEMBERS', queues)) do
-        if not kept[queue] then
-            call('SREM', queues, queue)
-            want(queue)
-        end
-    end
-    return count
+    return requests
 end
 
 -- Renew the lease of the worker. If another worker's lease has expired, return all it has to the
@@ -377,62 +299,43 @@ local function renew()
     return is_new, return_all(dead, SENT, {})
 end
 
--- Count the requests, if their count was lost or garbled. Returns how many there are.
-local function count_all()
-    local total = 0
+-- Begin a queue. If only the state of one was lost, its requests are counted, and later ones get
+-- greater numbers, by the clock.
+local function begin()
+    local count = 0
     for _, key in ipairs({ ready, wanted }) do
         for _, queue in ipairs(call('ZRANGE', key, 0, -1)) do
-            total = total + call('ZCARD', key_of(queue))
+            count = count + call('ZCARD', key_of(queue))
         end
     end
     for _, name in ipairs(call('ZRANGE', workers, 0, -1)) do
         for _, field in ipairs(call('HKEYS', prefix .. ':leases:' .. name)) do
-            if string.sub(field, 1, 1) == '=' then total = total + 1 end
+            if string.sub(field, 1, 1) == '=' then count = count + 1 end
         end
     end
-    return total
-end
-
--- Return how many requests are not done.
-local function update_count()
-    local is_lost = not count or count + change < 0
-    local total = is_lost and count_all() or count + change
-    if change ~= 0 or is_lost and total > 0 then call('SET', COUNT, total) end
-    if is_lost and total ~= change then is_healed = 1 end
-    return total
+    mark = worker .. now
+    call('HSET', STATE, 'mark', mark, 'number', now * 1000, 'count', count)
 end
 
 -- What the worker has done.
 
--- Add new requests, unless their fingerprints are known. Returns the indexes of those. A server
--- without memory refuses the first of these writes, and then nothing of the call has happened.
+-- Add new requests, unless their fingerprints are known. Returns the indexes of those.
 local function push()
-    local seen, new, names, items = {}, {}, {}, {}
+    local seen, queues, size = {}, {}, (#ARGV - 2) / 4
+    if size == 0 then return seen end
+    local number = new_numbers(size)
     for index = 3, #ARGV, 4 do
-        local fingerprint = ARGV[index + 3]
+        local queue, fingerprint = ARGV[index], ARGV[index + 3]
         if fingerprint ~= '' and call('SADD', KEYS[2], fingerprint) == 0 then
             seen[#seen + 1] = (index - 3) / 4
         else
-            new[#new + 1] = index
+            number = number + 1
+            call('ZADD', key_of(queue), ARGV[index + 1], numbered(number, ARGV[index + 2]))
+            queues[queue] = true
         end
     end
-    if #new == 0 then return seen end
-    local number = new_numbers(#new)
-    for _, index in ipairs(new) do
-        local queue = ARGV[index]
-        if not items[queue] then
-            names[#names + 1], items[queue] = queue, {}
-        end
-        local item = items[queue]
-        number = number + 1
-        item[#item + 1] = ARGV[index + 1]
-        item[#item + 1] = numbered(number, ARGV[index + 2])
-    end
-    for _, queue in ipairs(names) do
-        call_with('ZADD', key_of(queue), items[queue], 2)
-        arrive(queue)
-    end
-    change = change + #new
+    for queue in pairs(queues) do arrive(queue) end
+    change = change + size - #seen
     return seen
 end
 
@@ -440,10 +343,11 @@ end
 local function longest_delay(host)
     local longest, fields = 0, call('HGETALL', host.key)
     for index = 1, #fields, 2 do
+        local is_queue = string.find(fields[index], '\t', 1, true)
         local known_until, delay = terms_of(fields[index + 1])
-        if fields[index] ~= 'state' and known_until + RESCUE <= now then
+        if is_queue and known_until + RESCUE <= now then
             call('HDEL', host.key, fields[index])
-        elseif fields[index] ~= 'state' then
+        elseif is_queue then
             longest = math.max(longest, delay)
         end
     end
@@ -456,11 +360,9 @@ local function note_known(queue, holds, delay)
     local host = host_of(queue)
     hold(host, now + delay)
     set(host, 'known', 1)
-    call('HSET', host.key, queue, now + holds .. (delay > 0 and ' ' .. delay or ''))
-    host.known_until[queue] = now + holds
-    host.kept_until = math.max(host.kept_until or 0, now + holds + RESCUE)
+    call('HSET', host.key, queue, now + holds .. ' ' .. delay)
     if delay > 0 or host.delay > 0 then set(host, 'delay', longest_delay(host)) end
-    call('SREM', fetching, queue)
+    call('HDEL', leases, '~' .. queue)
     call('ZREM', wanted, queue)
     if not is_empty(queue) then check_at(queue, now) end
 end
@@ -478,35 +380,21 @@ local function note_unknown(queue, number)
         end
     end
     -- A worker that was taken for dead has it no more: another one may fetch it.
-    if call('SREM', fetching, queue) == 1 then want(queue) end
+    if call('HDEL', leases, '~' .. queue) == 1 then want(queue) end
+end
+
+-- A request has left the downloader.
+local function leave(number, ...)
+    free(call('HDEL', leases, '@' .. number) == 1, ...)
 end
 
 -- The worker does not use a request. If it cannot read it, *tried* are those that could not before.
 local function give_back(number, tried)
-    local found = call('HMGET', leases, '=' .. number, '@' .. number)
-    if not found[1] then return end
-    call('HDEL', leases, '=' .. number, '@' .. number)
-    if tried then set_aside(found[1], tried) else put_back(found[1]) end
-    if found[2] then leave(true, found[2], 0) end
-end
-
--- Requests have left the downloader.
-local function leave_all()
-    local fields = {}
-    for index, each in ipairs(order.left) do fields[index] = '@' .. each[1] end
-    if #fields == 0 then return end
-    local places = call('HMGET', leases, unpack(fields))
-    call('HDEL', leases, unpack(fields))
-    for index, each in ipairs(order.left) do
-        leave(places[index], each[2], each[3], each[4], each[5])
-    end
-end
-
--- The callbacks of requests have ended.
-local function end_all()
-    local fields = {}
-    for index, number in ipairs(order.done) do fields[index] = '=' .. number end
-    if #fields > 0 then change = change - call('HDEL', leases, unpack(fields)) end
+    local lease, name = unpack(call('HMGET', leases, '=' .. number, '@' .. number))
+    if not lease then return end
+    call('HDEL', leases, '=' .. number)
+    if tried then set_aside(lease, tried) else put_back(lease) end
+    if name then leave(number, name, 0) end
 end
 
 -- A host has answered 429 or 503: no worker sends anything to it for a while.
@@ -517,24 +405,19 @@ local function back_off(name, pause, own)
     set(host, 'own', math.max(own, host.own, 1)) -- 0 after a success only.
     set(host, 'places', 1)
     set(host, 'next_at', math.max(host.paused, host.next_at))
-    host.kept_until = math.max(host.kept_until or 0, host.paused + DAY)
 
     -- Each worker reads the pauses that are newer than the last one that it has read.
     local last = tonumber(call('ZREVRANGE', pauses, 0, 0, 'WITHSCORES')[2]) or 0
     call('ZADD', pauses, math.max(last + 1, now), name)
-    if call('PTTL', pauses) < host.kept_until - now then
-        call('PEXPIREAT', pauses, host.kept_until)
-    end
+    if call('PTTL', pauses) < ends_at(host) - now then call('PEXPIREAT', pauses, ends_at(host)) end
     for _, each in ipairs(call('ZRANGE', pauses, 0, 7)) do
-        if not backs_off(host_named(each)) then call('ZREM', pauses, each) end
+        local other = host_named(each)
+        if other.paused <= now and other.own == 0 then call('ZREM', pauses, each) end
     end
 
-    if is_refused(host, host.in_flight) then
-        -- Its queues are checked now, for the requests to be refused.
-        for _, queue in ipairs(call('HKEYS', host.key)) do
-            call('ZADD', ready, 'XX', now, queue)
-        end
-        call('ZADD', ready, 'XX', now, name .. '\t')
+    -- Its queues are checked now, since their requests may be refused.
+    for _, queue in ipairs({ name .. '\t', unpack(call('HKEYS', host.key)) }) do
+        call('ZADD', ready, 'XX', now, queue)
     end
 end
 
@@ -548,7 +431,7 @@ local function newer_pauses()
     for index = 1, #newer, 2 do
         local host = host_named(newer[index])
         order.last_pause = tonumber(newer[index + 1])
-        if backs_off(host) then
+        if host.paused > now or host.own > 0 then
             found[#found + 1] = { host.name, host.paused - now, host.own, now - host.since }
         end
     end
@@ -572,11 +455,11 @@ local function acquire(number, name)
 end
 
 -- Hand out requests of a queue even if its host is not ready, because the worker refuses them.
-local function hand_out_refused(queue, refused)
-    take(queue, LOOKS, nil, refused)
+local function hand_out_refused(queue, found)
+    take(queue, LOOKS, nil, found)
     if is_empty(queue) then
-        not_ready(queue)
-        local had = call('SREM', fetching, queue) == 1
+        call('ZREM', ready, queue)
+        local had = call('HDEL', leases, '~' .. queue) == 1
         -- Unless another worker fetches its robots.txt, since this one was taken for dead.
         if had or (tonumber(call('ZSCORE', wanted, queue)) or 0) <= now then
             call('ZREM', wanted, queue)
@@ -587,7 +470,7 @@ end
 local turn = 0.001
 
 -- Hand out the best request of a queue, if its host is ready. If not, check the queue later.
-local function hand_out(queue, found, refused)
+local function hand_out(queue, found)
     local host = host_of(queue)
     local own = order.hosts[host.name]
     local gap = math.max(host.gap, own and own[2] or order.gap)
@@ -597,15 +480,14 @@ local function hand_out(queue, found, refused)
         for _, field in ipairs({ 'places', 'paused', 'own', 'since' }) do set(host, field, 0) end
     end
     if host.places > 0 then most = math.min(most, host.places) end
-    if not is_known(queue, host) then
-        not_ready(queue)
+    if not is_known(queue) then
+        call('ZREM', ready, queue)
         if not is_empty(queue) then call('ZADD', wanted, now, queue) end
         return pass_on(host, now)
     end
     if is_refused(host, host.in_flight) then -- It needs no place.
-        check_at(queue, now)
-        if not take(queue, 1, nil, refused) or is_empty(queue) then
-            not_ready(queue)
+        if not take(queue, 1, nil, found) or is_empty(queue) then
+            call('ZREM', ready, queue)
             call('LREM', prefix .. ':parked:' .. host.name, 0, queue)
         end
         return
@@ -614,14 +496,14 @@ local function hand_out(queue, found, refused)
     if host.next_at > now then return check_at(queue, host.next_at) end
     if host.asked > now then return park(queue, host, host.asked) end
     if not take(queue, 1, host.name, found) then
-        not_ready(queue)
+        call('ZREM', ready, queue)
         return pass_on(host, now)
     end
     local in_flight = host.in_flight + 1
     set(host, 'in_flight', in_flight)
     if gap > 0 then set(host, 'next_at', now + gap) end
     if is_empty(queue) then
-        not_ready(queue)
+        call('ZREM', ready, queue)
         if in_flight < most then pass_on(host, now + gap) end
     elseif is_refused(host, in_flight) then
         check_at(queue, now)
@@ -640,8 +522,7 @@ local function newer_aside(command, ...)
 end
 
 -- Hand out requests that other workers could not read, without a place.
-local function hand_out_aside()
-    local found = {}
+local function hand_out_aside(found)
     local newer = order.wanted > 0
         and newer_aside('ZRANGEBYSCORE', 'WITHSCORES', 'LIMIT', 0, order.wanted) or {}
     for index = 1, #newer, 2 do
@@ -652,27 +533,23 @@ local function hand_out_aside()
             call('ZREM', aside, newer[index])
             call('HSET', leases, '=' .. number, lease)
             change = change + 1
-            found[#found + 1] = { lease, tried }
+            found[#found + 1] = { lease, 0, tried }
         end
     end
-    return found
 end
 
 -- Hand out the requests that the worker wants. Returns after how long to ask again.
-local function hand_out_all(found, refused)
+local function hand_out_all(found)
     if order.wanted == 0 then return RESCUE end
     local looks = order.wanted + LOOKS
-    while looks > 0 do
-        local left = math.min(order.wanted - #found - #refused, looks)
-        if left <= 0 then break end
-        write_due()
-        local queues = call('ZRANGEBYSCORE', ready, '-inf', '(' .. now + 1, 'LIMIT', 0, left)
+    while looks > 0 and #found < order.wanted do
+        local most = math.min(order.wanted - #found, looks)
+        local queues = call('ZRANGEBYSCORE', ready, '-inf', '(' .. now + 1, 'LIMIT', 0, most)
         if #queues == 0 then break end
         looks = looks - #queues
         -- Queues that are not ready are rescheduled, so that each is checked once.
-        for _, queue in ipairs(queues) do hand_out(queue, found, refused) end
+        for _, queue in ipairs(queues) do hand_out(queue, found) end
     end
-    write_due()
     local first = call('ZRANGE', ready, 0, 0, 'WITHSCORES')[2]
     return first and math.max(first - now, 0) or RESCUE
 end
@@ -683,14 +560,14 @@ local function hand_out_wanted()
     local found = {}
     if order.quota <= 0 or call('ZCOUNT', ready, '-inf', now) >= order.enough then return found end
     for _, queue in ipairs(call('ZRANGEBYSCORE', wanted, '-inf', now, 'LIMIT', 0, order.quota)) do
-        local host, item = host_of(queue), call('ZRANGE', key_of(queue), 0, 0)[1]
+        local item = call('ZRANGE', key_of(queue), 0, 0)[1]
         if not item or is_known(queue) then
             call('ZREM', wanted, queue)
             if item then check_at(queue, now) end
         else
             call('ZADD', wanted, now + RESCUE, queue)
-            call('SADD', fetching, queue)
-            found[#found + 1] = { table.concat({ 0, queue, item }, '\n'), host.delay }
+            call('HSET', leases, '~' .. queue, '')
+            found[#found + 1] = { table.concat({ 0, queue, item }, '\n'), host_of(queue).delay }
         end
     end
     return found
@@ -702,13 +579,12 @@ end
 --              now, or none, the worker gets the time and "" alone
 --   lease      for how long its lease is renewed
 --   known, unknown  queues whose robots.txt is known or not, each with the arguments as above
---   left       requests that have left the downloader: number, host, and the arguments of *leave*
+--   left       requests that have left the downloader: number, host, and the arguments of *free*
 --   done       numbers of requests whose callbacks have ended
 --   back       requests that the worker does not use: number, and the workers that could not read
 --              it, if this one cannot either
 --   paused     hosts that have asked for a pause: host, the pause, the last one that was doubled
---   has        only after a lost answer: the fields of its leases, and the queues whose robots.txt
---              it fetches. Everything else returns to the queue
+--   has        only after a lost answer: the fields of its leases. All else returns to the queue
 --   retires    whether the worker ends: all it has returns to the queue
 --   refuses    the queue whose requests it refuses, or ""
 --   acquire    the number and the host of a request that is not from the queue, or nothing
@@ -721,48 +597,46 @@ end
 --   quota, enough  how many robots.txt the worker can fetch, and how many ready queues are enough
 --
 -- Returns the time; the mark of the queue; the indexes of new requests whose fingerprint is known; how
--- many requests are not done, with those that were set aside and that it may be able to read, and 1 if
--- a counter was set again; 1 if the worker is new, and how many requests returned from a dead one; 1
--- if it has acquired the place; after how long to ask again; the number of the last request that was
--- set aside, and how many are, if the worker ends; the number of the last pause, and the new ones:
--- host, the rest, the last one that was doubled, and for how long it has lasted; the requests that
--- may be sent, those that are to be refused, those that were set aside, with the workers that have
--- tried, and those whose robots.txt to fetch, with a delay. A request is
--- "SCORE<newline>QUEUE<newline>NUMBER", and what was pushed; like that it is also leased.
+-- many requests are not done, with those that were set aside and that it may be able to read; 1 if the
+-- worker is new, and how many requests returned from a dead one; 1 if it has acquired the place; after
+-- how long to ask again; the number of the last request that was set aside, and how many are, if the
+-- worker ends; the number of the last pause, and the new ones: host, the rest, the last one that was
+-- doubled, and for how long it has lasted; the requests that it gets: each with 1 if it has a place and
+-- may be sent, and with the workers that could not read it; and those whose robots.txt to fetch, with a
+-- delay. A request is "SCORE<newline>QUEUE<newline>NUMBER", and what was pushed; like that it is also
+-- leased.
 local function exchange()
-    local seen, found, refused = push(), {}, {}
-    -- A server that is out of memory refuses the writes of a script, unless the first one needs no
-    -- memory. Workers must still be able to take requests out.
-    call('DEL', prefix .. ':none')
-    if not mark and not order.retires then
-        mark = worker .. now
-        call('SET', MARK, mark)
-    end
+    -- A server that is out of memory refuses a script whose first write needs memory, such as that of
+    -- new requests: then nothing of the call has happened. All else must still work.
+    if #ARGV == 2 then call('DEL', prefix .. ':none') end
+    if not mark and not order.retires then begin() end
+    local seen, found = push(), {}
     local is_new, returned = renew()
     for _, each in ipairs(order.unknown) do note_unknown(unpack(each)) end
     for _, each in ipairs(order.known) do note_known(unpack(each)) end
-    leave_all()
+    for _, each in ipairs(order.left) do leave(unpack(each)) end
     for _, each in ipairs(order.back) do give_back(unpack(each)) end
-    end_all()
+    for _, each in ipairs(order.done) do change = change - call('HDEL', leases, '=' .. each) end
     for _, each in ipairs(order.paused) do back_off(unpack(each)) end
     local kept = {}
     for _, each in ipairs(not order.retires and order.has or {}) do kept[each] = true end
     if order.has or order.retires then return_all(worker, order.has and SENT or 0, kept) end
     if order.retires then call('ZREM', workers, worker) end
     local new = newer_pauses()
-    if order.refuses ~= '' then hand_out_refused(order.refuses, refused) end
+    if order.refuses ~= '' then hand_out_refused(order.refuses, found) end
     local has_place = #order.acquire > 0 and acquire(unpack(order.acquire)) or 0
-    local again, others = hand_out_all(found, refused), hand_out_aside()
+    local again = hand_out_all(found)
+    hand_out_aside(found)
     local to_fetch = hand_out_wanted()
-    write_all()
-    local set_aside_now = order.retires and call('ZCARD', aside) or 0
-    return { now, mark or '', seen, update_count() + newer_aside('ZCOUNT'), is_healed, is_new,
-        returned, has_place, again, order.last_aside, set_aside_now, order.last_pause, new, found,
-        refused, others, to_fetch }
+    write_hosts()
+    if change ~= 0 then call('HINCRBY', STATE, 'count', change) end
+    local count = (call('HGET', STATE, 'count') or 0) + newer_aside('ZCOUNT')
+    return { now, mark or '', seen, count, is_new, returned, has_place, again, order.last_aside,
+        order.retires and call('ZCARD', aside) or 0, order.last_pause, new, found, to_fetch }
 end
 
--- After an error too, what was taken from a queue must be leased.
+-- After an error too, a request that was taken is in flight.
 local is_done, answer = pcall(exchange)
-write_all()
 if is_done then return answer end
+write_hosts()
 return type(answer) == 'table' and answer or { err = answer }

@@ -141,7 +141,6 @@ class RedisHostQueue(Base):
         self._has_refused = False
         """Whether the last ones are refused."""
 
-        self._is_lost = False
         self._has_unreadable = False
         """Whether the log has named a request that this worker cannot read."""
 
@@ -170,7 +169,7 @@ class RedisHostQueue(Base):
         """The number of requests that are not done, including those that workers have taken. At
         least 1 before the spider closes for a reason of its own.
         """
-        return max(self._worker.count_all(), self._is_lost)
+        return max(self._worker.count_all(), self._worker.is_lost)
 
     def push(self, request: Request) -> None:
         """Add *request*.
@@ -319,15 +318,17 @@ class RedisHostQueue(Base):
         """Let other workers have requests that this one does not use."""
         for popped in unused:
             self._buffer.remove(popped)
-            self._worker.report_unused(popped.number)
+            self._worker.report_unused(popped)
 
     def clear(self) -> None:
         """Remove all requests, and the state of all hosts. Other workers on an empty queue need not
         know: for them it stays the same one.
         """
-        workers, mark = (f"{self._prefix}:{name}" for name in ("workers", "mark"))
+        workers, state = (f"{self._prefix}:{name}" for name in ("workers", "state"))
         is_empty = self._worker.count_all() == 0
-        kept = {workers, mark} if is_empty and self.server.zcard(workers) > 1 else set()
+        kept = (
+            {workers, state} if is_empty and self.server.zcard(workers) > 1 else set()
+        )
         escaped = "".join(f"\\{c}" if c in "*?[]\\" else c for c in self._prefix)
         for key in self.server.scan_iter(f"{escaped}:*", count=1_000):
             if (key if isinstance(key, str) else key.decode()) not in kept:
@@ -417,7 +418,6 @@ class RedisHostQueue(Base):
             if not (held or self._worker.unsent or self._worker.last_count):
                 return  # The queue was empty when the spider began to close.
         else:
-            self._is_lost = True
             self._frontier.stop("queue_lost")
         self._logger.error(
             "The queue %(key)s in Redis is lost: the server has another one, or none (FLUSHALL, a "
@@ -435,7 +435,7 @@ class RedisHostQueue(Base):
         requests = [*self._leases.requests, *numbers]
         # The server ignores the places of requests that have none.
         places = [*self._leases.places, *numbers]
-        return [*leases_of(requests, places), *self._fetching]
+        return leases_of(requests, places, self._fetching)
 
     # When to call the server.
 

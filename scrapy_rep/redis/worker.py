@@ -298,52 +298,53 @@ class Worker:
         name of the host, the seconds that are left (less than 0 after the pause), the last pause
         that was doubled, and for how long the host has asked for pauses. Requests that would wait
         longer than *wait_max* are handed out during a pause, to be refused. *has* is called after a
-        lost answer: it returns what this worker has, as :func:`leases_of` and the names of queues
-        whose robots.txt it fetches. Everything else that the server has recorded for it returns to
-        the queue. *on_lost* is called if the queue is gone, or another one has taken its place: it
-        pushes again what this worker has, and the worker gets nothing more.
+        lost answer: it returns what this worker has, as :func:`leases_of`. Everything else that the
+        server has recorded for it returns to the queue. *on_lost* is called if the queue is gone, or
+        another one has taken its place: it pushes again what this worker has, and the worker gets
+        nothing more.
         """
         self._link = link
         self._clock = clock
-        self._prefix = prefix
+        self._prefix = self._seen_key = prefix
         self._lease = round(lease * 1000)
         self._all_known = not obeys
+        self._wait_max = round(min(wait_max, _FOREVER) * 1000)
+        self._on_paused = on_paused
+        self._has = has
+        self._on_lost = on_lost
+        self._name = uuid.uuid4().hex
         self.renews_every = lease * _PART_OF_LEASE
         """The seconds after which the lease is renewed at the latest. Each call renews it."""
 
-        self._renewed_at = float("-inf")
+        self._renewed_at = self._counted_until = float("-inf")
         self._took = 0.0
         self.generation = 0
         """The number of times that the server has registered this worker: once at the start,
         and again after its lease had expired, and other workers got what it had."""
 
-        self._name = uuid.uuid4().hex
-        self._wait_max = round(min(wait_max, _FOREVER) * 1000)
-        self._on_paused = on_paused
-        self._has = has
-        self._on_lost = on_lost
-        self._is_lost = False
-        self._mark = ""
-        self.last_pause = 0
-        """The number of the last pause that this worker knows."""
+        self.last_count = 0
+        """The number of requests that were not done at the last call."""
 
-        self._last_aside = 0
+        self.again = 0.0
+        """The seconds after which a host may be ready, according to the server."""
 
-        self._paused: dict[str, tuple[float, float]] = {}
-        self._left: list[list[str | int]] = []
-        self._done: list[tuple[str, int]] = []
-        self._back: list[list[str]] = []
-        self._known: list[list[str | int]] = []
-        self._unknown: list[list[str]] = []
+        self.is_lost = False
+        """Whether the queue is gone."""
+
         self._unsent: deque[tuple[Any, ...]] = deque()
-        self._seen_key = prefix
         self.pushed = 0
         """The number of requests that were pushed so far."""
 
-        self._count = 0
-        self._counted_until = float("-inf")
-        self.again = 0.0
-        """The seconds after which a host may be ready, according to the server."""
+        self._done: list[tuple[str, int]] = []
+        self._paused: dict[str, tuple[float, float]] = {}
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Know nothing of the queue on the server."""
+        self._mark = ""
+        self.last_pause = self._last_aside = 0
+        self._done.clear()
+        self._reports = _no_reports()
 
     # What has happened.
 
@@ -352,20 +353,19 @@ class Worker:
         number: str,
         host: str,
         *,
-        fetched: bool,
+        sent: bool,
         pause: int = 0,
         gap: int = 0,
         delay: float = 0.0,
     ) -> None:
-        """Report that a request has left the downloader. *fetched* is whether it was sent to
+        """Report that a request has left the downloader. *sent* is whether it was sent to
         its host. If the host, which had asked for a pause, did not ask again, *pause* is the value
         of :attr:`last_pause` when the worker got the request. *gap* is the delay of its download
         slot in milliseconds, if not the default, and *delay* that of the host in seconds, if the
         server may not know it.
         """
-        fate = max(int(fetched), pause)
-        rest = [gap, round(delay * 1000)] if gap or delay else []
-        self._left.append([number, host, fate, *rest])
+        fate = max(int(sent), pause)
+        self._reports["left"].append([number, host, fate, gap, round(delay * 1000)])
 
     def report_done(self, number: str, pushed: int = 0) -> None:
         """Report that the callback of a request has ended. *pushed* is the value of
@@ -376,24 +376,25 @@ class Worker:
         """
         self._done.append((number, self.pushed if self.pushed > pushed else 0))
 
-    def report_unused(self, number: str) -> None:
+    def report_unused(self, popped: Popped) -> None:
         """Report that this worker does not use a request that was handed out."""
-        self._back.append([number])
+        self._reports["back"].append([popped.number])
 
     def report_unreadable(self, popped: Popped) -> None:
         """Report that this worker cannot read a request that was handed out: others may."""
-        self._back.append([popped.number, popped.tried])
+        self._reports["back"].append([popped.number, popped.tried])
 
     def report_known(self, queue: str, terms: Terms) -> None:
         """Report that the robots.txt of *queue* is known."""
         times = [round(min(each, _LONGEST) * 1000) for each in terms]
-        self._known.append([queue, *times])
+        self._reports["known"].append([queue, *times])
 
     def report_unknown(self, queue: str, unreadable: Popped | None = None) -> None:
         """Report that another worker must fetch the robots.txt of *queue*. A request that is
         *unreadable* is to be set aside.
         """
-        self._unknown.append([queue, *([unreadable.number] if unreadable else [])])
+        numbers = [] if unreadable is None else [unreadable.number]
+        self._reports["unknown"].append([queue, *numbers])
 
     def report_pause(self, host: str, pause: float, own: float) -> None:
         """Report at once that *host* has asked for a pause of *pause* seconds. *own* is the last
@@ -421,21 +422,19 @@ class Worker:
         self.pushed += 1
 
     @property
-    def has_ended(self) -> bool:
-        """Whether a request has ended, so that there may be room for another."""
-        return bool(self._left or self._done)
-
-    @property
     def just_left(self) -> int:
         """The number of requests that have left the downloader since the last call."""
-        return len(self._left)
+        return len(self._reports["left"])
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether a request has ended, so that there may be room for another."""
+        return bool(self._done or self._reports["left"])
 
     @property
     def has_reports(self) -> bool:
         """Whether there is something to report, or to push."""
-        return self.has_ended or any(
-            (self._unsent, self._known, self._unknown, self._back, self._paused)
-        )
+        return any((self._unsent, self._done, self._paused, *self._reports.values()))
 
     @property
     def is_alive(self) -> bool:
@@ -454,11 +453,6 @@ class Worker:
         return self._renewed_at + self.renews_every
 
     @property
-    def last_count(self) -> int:
-        """The number of requests that were not done at the last call."""
-        return self._count
-
-    @property
     def unsent(self) -> int:
         """The number of requests that the server has not taken yet."""
         return len(self._unsent)
@@ -469,22 +463,14 @@ class Worker:
         """
         is_new = self._clock.monotonic() < self._counted_until
         if is_new or self.exchange() is not None:
-            return self._count + self.unsent
-        return max(self._count + self.unsent, 1)  # Zero would end the crawl.
+            return self.last_count + self.unsent
+        return max(self.last_count + self.unsent, 1)  # Zero would end the crawl.
 
     def cleared(self) -> None:
         """Note that the queue was cleared: the next call begins a new one, or joins it."""
         self._unsent.clear()
-        self._begin_anew()
-
-    def _begin_anew(self) -> None:
-        """Forget the queue that the server had."""
-        self._mark, self.last_pause, self._last_aside = "", 0, 0
         self._counted_until = float("-inf")
-        for each in (
-            self._known, self._unknown, self._left, self._done, self._back
-        ):  # fmt: skip
-            each.clear()
+        self._begin_anew()
 
     # Calls.
 
@@ -507,7 +493,7 @@ class Worker:
             answer = self._send({}, 0)
             if answer is None or not (order or self.has_reports):
                 return answer
-        if len(self._unsent) >= MAX_UNSENT:
+        if self.is_lost or len(self._unsent) >= MAX_UNSENT:
             order = {"retires": order.get("retires", False)}
         while len(self._unsent) > MAX_UNSENT:
             if self._send({}, MAX_UNSENT) is None:
@@ -522,13 +508,13 @@ class Worker:
 
     def _send(self, order: Mapping[str, Any], most: int) -> Answer | None:
         """Send an order with all reports, and at most *most* of the collected requests."""
-        if self._is_lost:
-            order = {"retires": order.get("retires", False)}
         records = list(islice(self._unsent, most))
         taken = self.pushed - len(self._unsent) + len(records)
         later = [one for one in self._done if one[1] > taken]
+        now = self._clock.monotonic()
         whole = {
             **_NOTHING_WANTED,
+            **self._reports,
             "mark": self._mark,
             "lease": self._lease,
             "limit": self.limits.at_once,
@@ -538,66 +524,47 @@ class Worker:
             "wait_max": self._wait_max,
             "last_pause": self.last_pause,
             "last_aside": self._last_aside,
-            "known": self._known,
-            "unknown": self._unknown,
-            "left": self._left,
             "done": [number for number, last in self._done if last <= taken],
-            "back": self._back,
-            "paused": self._pauses(),
+            "paused": [
+                [host, round(max(until - now, 0.0) * 1000), round(own * 1000)]
+                for host, (until, own) in self._paused.items()
+            ],
             **order,
         }
         if self._link.has_lost_answer:
             whole["has"] = [*self._has(), *leases_of(number for number, _ in later)]
-        began = self._clock.monotonic()
+        words = [word for record in records for word in record[:4]]
         found = self._link.call(
-            [self._prefix, self._seen_key],
-            self._name,
-            whole,
-            [word for record in records for word in record[:4]],
+            [self._prefix, self._seen_key], self._name, whole, words
         )
         if found is None:
             return None
         mark, *found = found
         if not found:
+            self.is_lost = True
             self._on_lost()
             self._begin_anew()
-            self._is_lost = True
-            return self._send(order, most)
+            return self._send({"retires": order.get("retires", False)}, most)
         self._mark = mark.decode()
-        self._renewed_at, self._link.has_lost_answer = began, False
+        self._renewed_at, self._link.has_lost_answer = now, False
         # A number of requests is used for some time, so a distant server is seldom asked for it
         # alone.
-        now = self._clock.monotonic()
-        self._took = now - began
-        self._counted_until = now + _COUNT_HOLDS * self._took
-        seen, self._count, is_healed, is_new, *found = found
-        self.generation += is_new
-        if is_healed:
-            self._link.logger.warning(
-                "A counter of the queue in Redis was lost or garbled, and was set again: no "
-                "request is lost, and nothing needs to be done. If it happens again, check "
-                "whether the server evicts keys (maxmemory-policy)",
-            )
-        self._done = later
-        for each in (self._known, self._unknown, self._left, self._back):
-            each.clear()
+        answered = self._clock.monotonic()
+        self._took = answered - now
+        self._counted_until = answered + _COUNT_HOLDS * self._took
+        self._done, self._reports = later, _no_reports()
         self._paused.clear()
         for _ in records:
             self._unsent.popleft()
+        seen, *found = found
         for index in seen:
             records[index][-1]()
         return self._answer(found)
 
-    def _pauses(self) -> list[list[str | int]]:
-        now = self._clock.monotonic()
-        return [
-            [host, round(max(until - now, 0.0) * 1000), round(own * 1000)]
-            for host, (until, own) in self._paused.items()
-        ]
-
-    def _answer(self, parts: list[Any]) -> Answer:
-        returned, has_place, again, self._last_aside, set_aside, *parts = parts
-        self.last_pause, pauses, found, refused, others, wanted = parts
+    def _answer(self, parts: Sequence[Any]) -> Answer:
+        self.last_count, is_new, returned, has_place, again, *parts = parts
+        self._last_aside, set_aside, self.last_pause, pauses, found, wanted = parts
+        self.generation += is_new
         self.again = again / 1000
         if returned:
             self._link.logger.warning(
@@ -609,31 +576,33 @@ class Worker:
             name = host.decode(errors="replace")
             self._on_paused(name, *(each / 1000 for each in times))
         return Answer(
-            [
-                *(_popped(each, has_place=True) for each in found),
-                *(_popped(each, has_place=False) for each in refused),
-                *(
-                    _popped(each, has_place=False, tried=tried.decode())
-                    for each, tried in others
-                ),
-            ],
-            [(_popped(item, has_place=False), delay / 1000) for item, delay in wanted],
+            [_popped(*each) for each in found],
+            [(_popped(item), delay / 1000) for item, delay in wanted],
             has_place=bool(has_place),
             returned=returned,
             set_aside=set_aside,
         )
 
 
-def leases_of(requests: Iterable[str], places: Iterable[str] = ()) -> list[str]:
-    """Return the fields of the leases of *requests* and of *places* at hosts, by their numbers."""
+def _no_reports() -> dict[str, list[list[Any]]]:
+    return {"left": [], "back": [], "known": [], "unknown": []}
+
+
+def leases_of(
+    requests: Iterable[str], places: Iterable[str] = (), fetching: Iterable[str] = ()
+) -> list[str]:
+    """Return the fields of the leases of *requests* and of *places* at hosts, by their numbers,
+    and of queues whose robots.txt is fetched.
+    """
     return [
         *(f"={number}" for number in requests),
         *(f"@{number}" for number in places),
+        *(f"~{queue}" for queue in fetching),
     ]
 
 
-def _popped(found: bytes, *, has_place: bool, tried: str = "") -> Popped:
+def _popped(found: bytes, has_place: int = 0, tried: bytes = b"") -> Popped:
     score, queue, item = found.split(b"\n", 2)
     number, data = item[:_NUMBER].decode(), item[_NUMBER:]
     name = queue.decode(errors="replace")
-    return Popped(number, name, data, has_place, score, tried)
+    return Popped(number, name, data, bool(has_place), score, tried.decode())

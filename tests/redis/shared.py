@@ -5,7 +5,6 @@ The Lua scripts on the server read that clock too, and keys expire by it.
 
 from __future__ import annotations
 
-import re
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from itertools import count
@@ -207,7 +206,7 @@ class Shared:
         return {key.removeprefix(f"{PREFIX}:"): found[key] for key in found}
 
     def count(self) -> int:
-        return int(self.redis.get(self.key("count")) or 0)
+        return int(self.redis.hget(self.key("state"), "count") or 0)
 
     def ends_in(self, name: str) -> float | None:
         """Seconds until a key expires, or None if it never does."""
@@ -217,16 +216,9 @@ class Shared:
 
 def state_of(content: dict[str, Any], host: str) -> dict[str, int]:
     """The state of a host, without the fields that are 0."""
-    state = content.get(f"host:{host}", {}).get("state", "")
-    values = zip(_fields(), map(int, state.split()), strict=False)
-    return {field: value for field, value in values if value}
-
-
-@cache
-def _fields() -> list[str]:
-    """The names of the numbers in the state of a host."""
-    [names] = re.findall("(?s)local FIELDS = {(.*?)\\n}", _real_source())
-    return re.findall(r"'(\w+)',", names)
+    found = content.get(f"host:{host}", {}).items()
+    values = {field: int(value) for field, value in found if "\t" not in field}
+    return {field: value for field, value in values.items() if value}
 
 
 def push(
@@ -271,7 +263,7 @@ def end(
     worker: Worker, popped: Popped, *, fetched: bool = True, pushed: int = 0, **how: Any
 ) -> None:
     """End a request, with its callback. The server gets to know with the next call."""
-    worker.report_left(popped.number, popped.host, fetched=fetched, **how)
+    worker.report_left(popped.number, popped.host, sent=fetched, **how)
     worker.report_done(popped.number, pushed)
 
 
@@ -308,7 +300,7 @@ def release(
     worker: Worker, number: str, host: str, delay: float, *, fetched: bool
 ) -> None:
     """Free a place that was acquired."""
-    worker.report_left(number, host, fetched=fetched, delay=delay)
+    worker.report_left(number, host, sent=fetched, delay=delay)
     worker.exchange()
 
 

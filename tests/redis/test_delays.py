@@ -298,7 +298,7 @@ def test_an_image_beside_the_pages_of_two_workers(shared: Shared) -> None:
         "renewed its lease before others noticed",
     ],
 )
-def test_what_was_buffer_before(shared: Shared, fate: str) -> None:
+def test_what_was_handed_out_before(shared: Shared, fate: str) -> None:
     """A worker does not send what it was handed out before it stood still for longer than the pause
     of a host, heard of the pause, or lost its lease, whether it has renewed that or not; nor what it
     was about to send when it lost its lease. If no other worker has noticed, it may.

@@ -305,38 +305,24 @@ def test_answer_that_does_not_come_to_who_has_a_batch(shared: Shared) -> None:
     assert crawl.queue.pop() is not None
 
 
-@pytest.mark.parametrize("counter", ["number", "count"])
-@pytest.mark.parametrize("value", ["lost", "text", "list"])
-def test_counter_that_is_lost_or_garbled(
-    shared: Shared, caplog: pytest.LogCaptureFixture, counter: str, value: str
-) -> None:
-    """If a counter of the queue is lost or garbled, the requests are counted again, with
-    one warning. No request is lost or sent twice, and the crawl ends.
+def test_state_that_is_lost_alone(shared: Shared) -> None:
+    """If the mark of the queue is gone, and the counters with it, a worker that had seen it gets nothing
+    more. A new worker counts what is there, and its own requests come after those.
     """
-    worker, other = shared.worker(), shared.worker()
-    push(worker, EXEMPT, *"123456")
+    worker = shared.worker()
+    push(worker, EXEMPT, *"1234")
     found = take_some(worker, 2, at_once=9)
-    shared.advance(0.001)
-    key = shared.key(counter)
-    shared.redis.delete(key)
-    if value == "text":
-        shared.redis.set(key, "spam")
-    elif value == "list":
-        shared.redis.rpush(key, "spam")
-    assert other.count_all() == 6
-    push(worker, EXEMPT, *"789")
-    assert other.count_all() == 9
-    for popped in found:
-        end(worker, popped)
-    worker.exchange()
-    found += take_some(other, 9, at_once=9)
-    assert [popped.data.decode() for popped in found] == [*"123456789"]
-    for popped in found[2:]:
-        end(other, popped)
-    other.exchange()
-    assert worker.count_all() == other.count_all() == 0
-    warnings = messages(caplog, logging.WARNING)
-    assert [text[:30] for text in warnings] == ["A counter of the queue in Redi"]
+    shared.redis.delete(shared.key("state"))
+    other = shared.worker()
+    assert other.count_all() == 4
+    push(other, EXEMPT, *"567")
+    assert take(worker) is None
+    assert worker.is_lost
+    assert other.count_all() == 7
+    names = [each.data.decode() for each in take_some(other, 9, at_once=9)]
+    assert names == [*"34567"]
+    shared.advance(LEASE)
+    assert renew(other) == len(found)
 
 
 def test_worker_that_ends_after_a_lost_answer(shared: Shared) -> None:
@@ -420,7 +406,7 @@ def test_pauses_that_are_over(shared: Shared) -> None:
         shared.advance(11)
         assert acquire(worker, f"{number}", f"{number}.example")
         pause = worker.last_pause
-        worker.report_left(f"{number}", f"{number}.example", fetched=True, pause=pause)
+        worker.report_left(f"{number}", f"{number}.example", sent=True, pause=pause)
         worker.exchange()
     members = shared.content()["pauses"]
     assert "long.example" in members

@@ -47,15 +47,14 @@ HOST = "a.example"
 
 def test_best_first_then_oldest(shared: Shared) -> None:
     """Of one host, the request of the highest priority goes first, then the oldest, by its number
-    and not by the digits of it, also after the counter was lost. Any text comes back as it was.
+    and not by the digits of it. Any text comes back as it was.
     """
     worker = shared.worker()
     know(worker, PAGES)
-    shared.redis.set(shared.key("number"), 0xFFD)
+    shared.redis.hset(shared.key("state"), "number", 0xFFD)
     push(worker, PAGES, "", "\r\n\0", "2", "3")
     push(worker, PAGES, "best", "next", priority=1)
     push(worker, PAGES, "last", priority=-1)
-    shared.redis.delete(shared.key("number"))
     push(worker, PAGES, "4")
     assert pop_all(worker, 8) == ["best", "next", "", "\r\n\0", "2", "3", "4", "last"]
 
@@ -542,4 +541,4 @@ def test_what_is_known_of_hosts_expires(shared: Shared) -> None:
     assert shared.redis.hlen(shared.key("host:a.example")) <= 5
     shared.advance(25 * HOUR)
     retire(worker)
-    assert not shared.content().keys() - {"mark"}
+    assert not shared.content().keys() - {"state"}

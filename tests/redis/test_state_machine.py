@@ -130,10 +130,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
             member.fetching.remove(popped.queue)
         member.worker._link.has_lost_answer = True
         places = [*member.places, *member.acquired]
-        member.worker._has = lambda: [
-            *leases_of(member.had, places),
-            *member.fetching,
-        ]
+        member.worker._has = lambda: leases_of(member.had, places, member.fetching)
         self.call(member)
         self.model.resyncs(member)
 
@@ -189,10 +186,10 @@ class SharedQueueMachine(RuleBasedStateMachine):
             host = member.places.pop(place)
             pauses, pause = member.pauses.pop(place)
             if fetched and succeeds and self.model.hosts[host].places < inf:
-                member.worker.report_left(place, host, fetched=fetched, pause=pause)
+                member.worker.report_left(place, host, sent=fetched, pause=pause)
                 member.left.append((place, host, fetched, pauses))
             else:
-                member.worker.report_left(place, host, fetched=fetched)
+                member.worker.report_left(place, host, sent=fetched)
                 member.left.append((place, host, fetched, -1))
 
     @precondition(lambda self: any(member.had for member in self.members))
@@ -265,7 +262,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
     def release(self, number: int, delay: float) -> None:
         member = self.member(number)
         for name, host in list(member.acquired.items())[:1]:
-            member.worker.report_left(name, host, fetched=bool(delay), delay=delay)
+            member.worker.report_left(name, host, sent=bool(delay), delay=delay)
             self.call(member)
             self.model.releases(member, name, delay)
 
@@ -302,16 +299,20 @@ class SharedQueueMachine(RuleBasedStateMachine):
             names = [each[14:] for each in content.get(f"queue:{queue}", {})]
             assert names == [item.name for item in model.waiting(queue)]
             assert not names or queue in ready or queue in wanted
-        assert int(content.get("count", 0)) == len(model.items)
+        assert self.shared.count() == len(model.items)
         aside = {each.rpartition("\n")[2][14:] for each in content.get("aside", {})}
         assert aside == {item.name for item in model.aside}
         leases = [name for name in content if name.startswith("leases:")]
         assert {
             name.removeprefix("leases:"): sorted(content[name]) for name in leases
         } == {
-            member.name: sorted(leases_of(account.items, account.places))
+            member.name: fields
             for member, account in model.accounts.items()
-            if account.items or account.places
+            if (
+                fields := sorted(
+                    leases_of(account.items, account.places, account.fetching)
+                )
+            )
         }
         for host in HOSTS:
             in_flight = state_of(content, host).get("in_flight", 0)
@@ -366,10 +367,8 @@ class SharedQueueMachine(RuleBasedStateMachine):
             self.tell(0)
         names = self.shared.content().keys()
         names -= {
-            "number",
-            "count",
             "workers",
-            "mark",
+            "state",
             *["aside"] * bool(self.model.aside),
         }
         assert all(name.startswith(("host:", "pauses")) for name in names), names

@@ -213,9 +213,9 @@ def check_nothing_left(server: RedisServer, *, killed: int = 0) -> None:
     client = server.client()
     keys = {key.decode() for key in client.scan_iter("{worker:requests}:*")}
     kinds = {key.split(":")[2] for key in keys}
-    assert kinds <= {"number", "count", "mark", "host", "workers", "pauses"}
+    assert kinds <= {"state", "host", "workers", "pauses"}
     assert client.zcard("{worker:requests}:workers") <= killed
-    assert client.get("{worker:requests}:count") == b"0"
+    assert client.hget("{worker:requests}:state", "count") == b"0"
     assert all(client.ttl(key) > 0 for key in keys if ":host:" in key)
 
 
@@ -480,7 +480,7 @@ def test_a_queue_that_is_lost(site: Site, mode: str, server: RedisServer) -> Non
         assert result.stats["finish_reason"] == "queue_lost", result.log
         [line] = result.lines("ERROR")
         assert "The queue worker:requests in Redis is lost" in line
-    assert int(server.client().get("{worker:requests}:count")) > 0
+    assert int(server.client().hget("{worker:requests}:state", "count")) > 0
     [last] = finish([start(crowd.urls, settings, mode)])
     assert last.stats["scheduler/dequeued/redis"] > 0
     check_nothing_left(server)

@@ -313,6 +313,7 @@ def test_state_that_is_lost_alone(shared: Shared) -> None:
     push(worker, EXEMPT, *"1234")
     found = take_some(worker, 2, at_once=9)
     shared.redis.delete(shared.key("state"))
+    shared.advance(0.001)
     other = shared.worker()
     assert other.count_all() == 4
     push(other, EXEMPT, *"567")

@@ -11,12 +11,27 @@ from scrapy.exceptions import UsageError
 
 from scrapy_rep.tools import usage
 from scrapy_rep.tools.crawlers import CRAWLERS
-from scrapy_rep.tools.output import CLEAN, FOUND, UNKNOWN, WRONG_USAGE, Output, notify
-from scrapy_rep.tools.profile import decision_record, profile_of
-from scrapy_rep.tools.report.robotstxt import lines_of
-from scrapy_rep.tools.sources import Live, OneFile, of_file
-from scrapy_rep.tools.urls import UrlList, opened, parts
-from scrapy_rep.tools.web import ask
+from scrapy_rep.tools.inputs import (
+    PresentSources,
+    Source,
+    Sources,
+    UrlList,
+    opened,
+    parts,
+    read_file,
+)
+from scrapy_rep.tools.output import (
+    CLEAN,
+    EXCERPT,
+    FOUND,
+    UNKNOWN,
+    WRONG_USAGE,
+    Output,
+    notify,
+    progress,
+    worst,
+)
+from scrapy_rep.tools.profile import ask, decision_record, profile_of
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -24,14 +39,8 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-    from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.tools.profile import Profile
-    from scrapy_rep.tools.sources import LoadedRobotsTxt, Rules, Source
-    from scrapy_rep.tools.urls import Asked
-    from scrapy_rep.tools.web import Web
-
-EXCERPT = ("context", ("{line:blue>5}  {text}",))
-"""The rows for the lines of :func:`lines_around`."""
+    from scrapy_rep.tools.inputs import Asked
+    from scrapy_rep.tools.profile import Profile, Web
 
 _ROWS = (
     "{allowed:word<7}  {url:bold}",
@@ -53,7 +62,6 @@ _BRIEF_ROWS = (
     ("crawlers", ("{allowed:word}\t{url}\t{why}\t{token}",)),
 )
 _VERDICTS = {True: "allowed", False: "denied", None: "unknown"}
-_KEPT_OF_LINE = 200
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
@@ -61,7 +69,9 @@ def run(arguments: Namespace, settings: Settings) -> int:
     if is_list and (len(arguments.urls) > 1 or arguments.robots == "-"):
         raise UsageError("- reads all of standard input: give it once, as the only URL")
     profile = profile_of(arguments, settings)
-    given = None if arguments.robots is None else OneFile(of_file(arguments.robots))
+    given, path = None, arguments.robots
+    if path is not None:
+        given = Source.written(path, read_file(path))
     batches: Iterable[list[Asked]]
     if is_list:
         batches = urls = UrlList(opened("-"), "line")
@@ -78,61 +88,71 @@ def run(arguments: Namespace, settings: Settings) -> int:
 
     async def show(web: Web | None) -> None:
         """Show the verdict on each URL as soon as it is known."""
-        source: Source | None = given
-        if source is None:
-            assert web is not None
-            source = Live(profile, web, sites=arguments.agents)
+        sources = Sources(given)
+        if web is not None:
+            sources = PresentSources(profile, web, sites=arguments.agents)
         output = Output(arguments)
         rows = _BRIEF_ROWS if arguments.brief else _ROWS
         for batch in batches:
             for part in parts(batch):
-                await source.load(each.origin for each in part if each.origin)
+                await sources.load(each.origin for each in part if each.origin)
                 for each in part:
-                    record = _record(
-                        each.url, source.rules(each.origin), profile, arguments
-                    )
+                    source = sources.of(each.origin)
+                    assert source
+                    record = _record(each.url, source, profile, arguments)
                     verdict = _VERDICTS[record["allowed"]]
                     counts[verdict] += 1
-                    counts[f"{verdict}, use denied"] += record["usage"]["denied"]
+                    counts["unusable"] += bool(
+                        record["allowed"] and record["usage"]["denied"]
+                    )
                     output.show(record, rows, allowed=verdict)
+                progress.say(f"{counts.total() - counts['unusable']:,} URLs judged")
             output.flush()
 
     ask(profile, show, offline=given is not None)
-    allowed, denied, unknown = (counts[verdict] for verdict in _VERDICTS.values())
-    unusable = counts["allowed, use denied"]
     if is_list:
-        words = f"{allowed + denied + unknown:,} URLs: {allowed:,} allowed, {denied:,} denied"
-        if unknown:
-            words += f", {unknown:,} unknown"
-        if unusable:
-            words += f"; {unusable:,} of the allowed may not be used for a purpose of the crawl"
-        if urls.bad:
-            words += f"; lines that are not URLs: {urls.bad:,}"
-        notify(words)
-    if urls.bad:
-        return WRONG_USAGE
-    if denied or unusable:
-        return FOUND
-    return UNKNOWN if unknown else CLEAN
+        notify(_summary(counts, urls.bad))
+    return worst(
+        {
+            WRONG_USAGE if urls.bad else CLEAN,
+            FOUND if counts["denied"] or counts["unusable"] else CLEAN,
+            UNKNOWN if counts["unknown"] else CLEAN,
+        }
+    )
+
+
+def _summary(counts: Counter[str], bad: int) -> str:
+    allowed, denied, unknown = (counts[verdict] for verdict in _VERDICTS.values())
+    words = (
+        f"{allowed + denied + unknown:,} URLs: {allowed:,} allowed, {denied:,} denied"
+    )
+    if unknown:
+        words += f", {unknown:,} unknown"
+    if unusable := counts["unusable"]:
+        words += (
+            f"; {unusable:,} of the allowed may not be used for a purpose of the crawl"
+        )
+    if bad:
+        words += f"; lines that are not URLs: {bad:,}"
+    return words
 
 
 def _record(
-    url: str, rules: Rules, profile: Profile, arguments: Namespace
+    url: str, source: Source, profile: Profile, arguments: Namespace
 ) -> dict[str, Any]:
     """Return the verdict on a URL as a JSON object."""
-    loaded = rules.followed
-    assert loaded
-    robots = loaded.read_as(profile.dialect)
+
+    robots = source.read_as(profile.dialect)
     decision = profile.decide_as_crawl(robots, url)
     rate = robots.request_rate(profile.agents)
     preferences = usage.robotstxt_usage(robots, url, profile)
     record = {
         "url": url,
         **profile.record,
-        **_verdict(decision_record(decision, profile), loaded),
-        "context": lines_around(robots.body, robots.dialect, decision.line),
-        "robotstxt": loaded.result.url,
-        "access": loaded.access,
+        **decision_record(decision, profile, is_known=source.is_known),
+        "context": source.around(decision.line, profile.dialect),
+        "robotstxt": source.url,
+        "access": source.access,
         "crawl_delay": robots.crawl_delay(profile.agents),
         "request_rate": rate and f"{rate.requests}/{rate.seconds}s",
         "usage": usage.usage_record(preferences, profile),
@@ -140,51 +160,29 @@ def _record(
     }
     if arguments.dialects:
         decisions = {
-            name: profile.decide_as_crawl(loaded.read_as(dialect), url)
+            name: profile.decide_as_crawl(source.read_as(dialect), url)
             for name, dialect in profile.dialects.items()
         }
         record["dialects"] = {
-            name: _verdict(decision_record(each, profile), loaded)
+            name: decision_record(each, profile, is_known=source.is_known)
             for name, each in decisions.items()
         }
         record["agree"] = len({each.allowed for each in decisions.values()}) == 1
     if arguments.agents:
-        record["crawlers"] = _of_crawlers(url, rules.site or loaded)
-    return record
-
-
-def _verdict(record: dict[str, Any], loaded: LoadedRobotsTxt) -> dict[str, Any]:
-    """Return the record of a decision, in which nothing is allowed or denied if no server said so."""
-    return {**record, "allowed": None} if loaded.is_unknown else record
-
-
-def _of_crawlers(url: str, loaded: LoadedRobotsTxt) -> list[dict[str, Any]]:
-    """Return what the robots.txt of a site says to each well-known crawler."""
-    return [
-        {
-            "token": crawler.token,
-            "operator": crawler.operator,
-            "purpose": crawler.purpose,
-            "source": crawler.source,
-            "dialect": crawler.dialect.name,
-            **_verdict(
-                decision_record(
-                    loaded.read_as(crawler.dialect).decide(url, crawler.agents)
+        # The others follow the site, whatever the override of the user is.
+        site = source.site or source
+        record["crawlers"] = [
+            {
+                "token": each.token,
+                "operator": each.operator,
+                "purpose": each.purpose,
+                "source": each.source,
+                "dialect": each.dialect.name,
+                **decision_record(
+                    site.read_as(each.dialect).decide(url, each.agents),
+                    is_known=site.is_known,
                 ),
-                loaded,
-            ),
-        }
-        for crawler in CRAWLERS.values()
-    ]
-
-
-def lines_around(body: bytes, dialect: Dialect, line: int) -> list[dict[str, Any]]:
-    """Return a line of a robots.txt, with two before and two after it."""
-    if not line:
-        return []
-    first = max(line - 2, 1)
-    around = lines_of(body, dialect)[first - 1 : line + 2]
-    return [
-        {"line": number, "text": text[:_KEPT_OF_LINE]}
-        for number, text in enumerate(around, first)
-    ]
+            }
+            for each in CRAWLERS.values()
+        ]
+    return record

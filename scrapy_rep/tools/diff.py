@@ -13,21 +13,34 @@ from scrapy.exceptions import UsageError
 from scrapy_rep.protocol.agents import EVERYONE
 from scrapy_rep.protocol.origins import Origin, written_origin
 from scrapy_rep.protocol.robotstxt.rules import Reason
-from scrapy_rep.tools.ledgers import PastCrawls, ledger_of
+from scrapy_rep.tools.inputs import (
+    Asked,
+    LedgerSources,
+    PresentSources,
+    Sources,
+    UrlList,
+    is_url,
+    ledger_of,
+    open_sources,
+    opened,
+    parse_argument,
+    parts,
+    recorded,
+)
 from scrapy_rep.tools.output import (
     CLEAN,
     FOUND,
+    UNKNOWN,
     WRONG_USAGE,
     Output,
     notify,
     output_file,
+    progress,
+    worst,
 )
-from scrapy_rep.tools.profile import decision_record, profile_of
+from scrapy_rep.tools.profile import ask, decision_record, profile_of
 from scrapy_rep.tools.rulechanges import rule_changes, sample_paths
-from scrapy_rep.tools.sources import Live, OneFile, of_arguments
-from scrapy_rep.tools.urls import Asked, UrlList, is_url, opened, parse_argument, parts
 from scrapy_rep.tools.usage import usage_change
-from scrapy_rep.tools.web import ask
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -37,10 +50,8 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.robots import RobotsTxt
-    from scrapy_rep.tools.ledgers import Ledger
-    from scrapy_rep.tools.profile import Profile
-    from scrapy_rep.tools.sources import Source
-    from scrapy_rep.tools.web import Web
+    from scrapy_rep.tools.inputs import LedgerFile, Source
+    from scrapy_rep.tools.profile import Profile, Web
 
 LIVE = "live"
 """The name of the present robots.txt files."""
@@ -75,7 +86,7 @@ class Side(NamedTuple):
     """The old or the new rules."""
 
     name: str
-    source: Source
+    sources: Sources
 
     dialect: Dialect | None
     """The dialect to read them in, if this side names one."""
@@ -128,7 +139,7 @@ class Differences:
         self,
         arguments: Namespace,
         profile: Profile,
-        ledgers: dict[str, Ledger],
+        ledgers: dict[str, LedgerFile],
         purge: Callable[[str], None] | None,
     ) -> None:
         """*purge* writes to the purge list. Raises UsageError for a list that can't be read."""
@@ -161,69 +172,70 @@ class Differences:
             await self._load(each.origin for each in part)
             for each in part:
                 self._compare(each)
+            progress.say(f"{self._counts.total():,} URLs compared")
             self._output.flush()
         return self._end(crawls, have_rules_changed=have_rules_changed)
 
     async def _load_sides(self, web: Web | None) -> tuple[Side, Side]:
-        """Load the sources that the arguments name. Raises UsageError for those that can't be."""
+        """Open the sources that the arguments name. Raises UsageError for those that can't be."""
         names = self._arguments.old, [self._arguments.new]
-        old, new = [await self._source(each, web) for each in names]
+        old, new = [await self._open(each, web) for each in names]
         # A dialect reads the rules of the other side; two dialects read the present files.
-        common = old or new or await self._source([LIVE], web)
+        common = old or new or await self._open([LIVE], web)
         assert common is not None
         first, second = (
-            Side(", ".join(each), source or common, self._profile.dialects.get(each[0]))
-            for each, source in zip(names, (old, new), strict=True)
+            Side(", ".join(each), found or common, self._profile.dialects.get(each[0]))
+            for each, found in zip(names, (old, new), strict=True)
         )
         return first, second
 
-    async def _source(self, names: list[str], web: Web | None) -> Source | None:
-        """Load what *names* name; None for a dialect."""
+    async def _open(self, names: list[str], web: Web | None) -> Sources | None:
+        """Open what *names* name; None for a dialect."""
         if all(name in self._ledgers for name in names):
-            return PastCrawls([self._ledgers[name] for name in names])
+            return LedgerSources([self._ledgers[name] for name in names])
         if len(names) > 1:
             raise UsageError("of several OLD, each must be a ledger")
         if names[0] in self._profile.dialects:
             return None
         if names == [LIVE]:
             assert web is not None
-            return Live(self._profile, web, sites=True)
-        (loaded,) = await of_arguments(names, web)
-        if isinstance(loaded, UsageError):
-            raise loaded
-        return OneFile(loaded)
+            return PresentSources(self._profile, web, sites=True)
+        (found,) = await open_sources(names, web)
+        if isinstance(found, UsageError):
+            raise found
+        return Sources(found)
 
-    def _choose_urls(self) -> PastCrawls | None:
+    def _choose_urls(self) -> LedgerSources | None:
         """Return the ledgers that the URLs come from, if any. Choose the side whose recorded
         decisions count, and the origin.
         """
         self._recorded: Side | None = None
-        crawls = None
+        ledgers = None
         if self._arguments.urls in self._ledgers:
-            crawls = PastCrawls([self._ledgers[self._arguments.urls]])
+            ledgers = LedgerSources([self._ledgers[self._arguments.urls]])
         elif self._list is None:
             for side in self._sides[::-1]:
-                if isinstance(side.source, PastCrawls) and not side.dialect:
-                    self._recorded, crawls = side, side.source
+                if isinstance(side.sources, LedgerSources) and not side.dialect:
+                    self._recorded, ledgers = side, side.sources
         for side in self._sides[::-1]:
-            self._origin = self._origin or side.source.origin
+            self._origin = self._origin or side.sources.origin
         if self._origin is not None:
-            return crawls
-        are_files = [isinstance(side.source, OneFile) for side in self._sides]
-        if crawls and any(are_files) and crawls.has_origins:
+            return ledgers
+        are_files = [side.sources.is_one for side in self._sides]
+        if ledgers and any(are_files) and ledgers.has_origins:
             raise UsageError(
                 "the ledger has URLs of several hosts, and a robots.txt is for one; choose the "
                 "host with --origin"
             )
-        if not (crawls or self._list or all(are_files)):
+        if not (ledgers or self._list or all(are_files)):
             raise UsageError(
                 "name the URLs to compare with --urls, or a host with --origin"
             )
-        return crawls
+        return ledgers
 
-    def _urls(self, crawls: PastCrawls | None) -> Iterator[Asked]:
-        if crawls is not None:
-            yield from crawls.urls(self._origin)
+    def _urls(self, ledgers: LedgerSources | None) -> Iterator[Asked]:
+        if ledgers is not None:
+            yield from ledgers.urls(self._origin)
         elif self._list is not None:
             for each in chain.from_iterable(self._list):
                 if self._origin is None or each.origin in {None, self._origin}:
@@ -235,15 +247,15 @@ class Differences:
 
     async def _load(self, origins: Iterable[Origin | None]) -> None:
         wanted = dict.fromkeys(origin for origin in origins if origin)
-        for source in {side.source for side in self._sides}:
-            await source.load(wanted)
+        for sources in {side.sources for side in self._sides}:
+            await sources.load(wanted)
 
     def _one(self, side: Side) -> RobotsTxt | None:
         """Return the robots.txt of *side*, if it has only one and that is known."""
-        rules = side.source.rules(self._origin)
-        if rules.followed is None or rules.followed.is_unreachable:
+        source = side.sources.of(self._origin)
+        if source is None or not source.is_known:
             return None
-        return rules.followed.read_as(self._dialect(side, rules.crawl))
+        return source.read_as(self._dialect(side, source.crawl))
 
     def _dialect(self, side: Side, crawl: dict[str, Any] | None) -> Dialect:
         """Return the dialect of *side*; that of the *crawl*, unless an argument names another."""
@@ -273,13 +285,18 @@ class Differences:
         return bool(changes) or not is_all
 
     def _compare(self, asked: Asked) -> None:
-        past, profile = asked.past, self._profile
-        crawls = (side.source.rules(asked.origin).crawl for side in self._sides)
-        crawl = past.crawl if past and self._recorded else None
-        crawl = crawl or next(filter(None, crawls), None)
+        profile, row, ledger = self._profile, asked.row, asked.ledger
+        sources = [side.sources.of(asked.origin) for side in self._sides]
+        crawls = [source.crawl for source in sources if source]
+        if row is not None and ledger is not None and self._recorded:
+            crawls.insert(0, ledger.crawls.get(row["crawl"]))
+        crawl = next(filter(None, crawls), None)
         if crawl and not self._arguments.agent:  # Options go first.
             profile = replace(profile, agents=tuple(crawl["agents"]) or (EVERYONE,))
-        old, new = (self._judged(side, asked, profile, crawl) for side in self._sides)
+        old, new = (
+            self._judged(side, source, asked, profile, crawl)
+            for side, source in zip(self._sides, sources, strict=True)
+        )
         kind = _kind(old, new)
         changed: dict[str, Any] | None = {
             "old": old.record,
@@ -292,10 +309,10 @@ class Differences:
         self._counts[kind] += 1
         if not kind or changed is None:
             return
-        origin = str(asked.origin or (past and past.row["origin"]) or self._new.name)
+        origin = str(asked.origin or (row and row["origin"]) or self._new.name)
         if kind in {"delayed", "unknown"}:
-            side = old if new.is_known and kind == "unknown" else new
-            self._of_hosts[kind, origin, side.record["why"]] += 1
+            judged = old if new.is_known and kind == "unknown" else new
+            self._of_hosts[kind, origin, judged.record["why"]] += 1
             return
         agents = list(profile.agents)
         record = {"kind": kind, "url": asked.url, "origin": origin, "agents": agents}
@@ -304,41 +321,52 @@ class Differences:
             self._purge(asked.url + "\n")
 
     def _judged(
-        self, side: Side, asked: Asked, profile: Profile, crawl: dict[str, Any] | None
+        self,
+        side: Side,
+        source: Source | None,
+        asked: Asked,
+        profile: Profile,
+        crawl: dict[str, Any] | None,
     ) -> Judged:
         dialect = self._dialect(side, crawl)
-        if side is self._recorded and asked.past:
-            record, past = asked.past.record, asked.past.loaded
+        if side is self._recorded and asked.row is not None and asked.ledger:
+            record, past = (
+                recorded(asked.row),
+                asked.ledger.source(asked.row["snapshot"]),
+            )
             robots = past.read_as(dialect) if past else None
             return Judged(record, record["allowed"], robots)
-        rules = side.source.rules(asked.origin)
-        loaded = rules.followed
-        if loaded is None:
+        if source is None:
             why = "no robots.txt of this host is known"
             return Judged({"reason": "", "why": why}, is_known=False)
-        robots = loaded.read_as(dialect)
+        robots = source.read_as(dialect)
         decision = profile.decide_as_crawl(robots, asked.url)
         is_fetched = decision.allowed
-        site = rules.site if rules.override else None
-        if site and is_fetched and not site.is_unreachable:
+        site = source.site
+        if site and is_fetched and site.is_known:
             said = profile.decide(site.read_as(dialect), asked.url)
             decision = decision if said.allowed else said
         is_known = decision.reason is not Reason.UNREACHABLE
         record = decision_record(decision, profile)
-        record |= {"override": loaded.override and str(loaded.override), "time": None}
+        record |= {"override": source.override and str(source.override), "time": None}
         if not is_known:
-            record["why"] = f"robots.txt is {loaded.access['why']}"
-        elif loaded.override:
-            record["why"] += f" (overridden: {loaded.override})"
+            record["why"] = f"robots.txt is {source.access['why']}"
+        elif source.override:
+            record["why"] += f" (overridden: {source.override})"
         return Judged(record, is_fetched, robots, is_known)
 
-    def _end(self, ledgers: PastCrawls | None, *, have_rules_changed: bool) -> int:
+    def _end(self, ledgers: LedgerSources | None, *, have_rules_changed: bool) -> int:
         """Show what concerns whole hosts, and a summary. Return the exit status."""
         for (kind, origin, why), urls in self._of_hosts.items():
             record = {"kind": kind, "origin": origin, "urls": urls, "why": why}
             self._output.show(record, _HOST_ROWS, words=_WORDS[kind])
         counts = {kind: self._counts[kind] for kind in _WORDS}
-        has_changed = sum(counts.values()) > counts["overridden"] or have_rules_changed
+        unchanged = counts["overridden"] + counts["unknown"]
+        has_changed: bool | None = (
+            have_rules_changed or sum(counts.values()) > unchanged
+        )
+        if not has_changed and counts["unknown"]:
+            has_changed = None
         crawls = ledgers.crawls if ledgers else []
         complete = sum(each["every_decision"] for each in crawls)
         record = {
@@ -360,9 +388,8 @@ class Differences:
                 "overridden (REP_LEDGER_LEVEL was not 'all'): what becomes of the other URLs is "
                 "not known"
             )
-        if self._list is not None and self._list.bad:
-            return WRONG_USAGE
-        return FOUND if has_changed else CLEAN
+        status = {True: FOUND, False: CLEAN, None: UNKNOWN}[has_changed]
+        return worst({status, WRONG_USAGE if self._list and self._list.bad else CLEAN})
 
 
 def _kind(old: Judged, new: Judged) -> str:

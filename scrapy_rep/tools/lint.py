@@ -9,6 +9,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.tools.findings import KINDS, SEVERITIES, Finding
+from scrapy_rep.tools.inputs import is_url, open_sources, parse_url
 from scrapy_rep.tools.linter import explain, lint
 from scrapy_rep.tools.output import (
     CLEAN,
@@ -19,10 +20,7 @@ from scrapy_rep.tools.output import (
     notify,
     worst,
 )
-from scrapy_rep.tools.profile import profile_of
-from scrapy_rep.tools.sources import of_arguments
-from scrapy_rep.tools.urls import is_url, parse_url
-from scrapy_rep.tools.web import ask
+from scrapy_rep.tools.profile import ask, profile_of
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from scrapy.settings import Settings
 
     from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.tools.sources import LoadedRobotsTxt
+    from scrapy_rep.tools.inputs import Source
 
 _FINDINGS = (
     "findings",
@@ -65,7 +63,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     severities = SEVERITIES[: SEVERITIES.index(arguments.severity) + 1]
     offline = not any(is_url(each) and parse_url(each) for each in arguments.files)
     files = ask(
-        profile, lambda web: of_arguments(arguments.files, web), offline=offline
+        profile, lambda web: open_sources(arguments.files, web), offline=offline
     )
     statuses = set()
     for file in files:
@@ -80,12 +78,12 @@ def run(arguments: Namespace, settings: Settings) -> int:
         ]
         findings.sort(key=lambda each: SEVERITIES.index(each["severity"]))
         counts = Counter(each["severity"] for each in findings)
-        name = file.result.url
+        name = file.url
         record: dict[str, Any] = {
             "file": name,
             "dialect": profile.dialect.name,
             "access": file.access,
-            "clean": None if file.is_unreachable else not findings,
+            "clean": not findings if file.is_known else None,
             **{f"{each}s": counts[each] for each in SEVERITIES},
             "findings": findings,
         }
@@ -99,7 +97,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     return worst(statuses)
 
 
-def _findings(file: LoadedRobotsTxt, dialect: Dialect) -> Sequence[Finding]:
+def _findings(file: Source, dialect: Dialect) -> Sequence[Finding]:
     result = file.result
     if result.access is Access.SUCCESSFUL:
         return lint(result.body, dialect, result.url)

@@ -11,6 +11,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from string import Formatter
 from tempfile import NamedTemporaryFile
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from scrapy.exceptions import UsageError
@@ -53,8 +54,15 @@ _FORMAT = re.compile(r"([a-z]*)([<>]?\d*)").fullmatch
 _VERDICTS = {True: "allowed", False: "denied"}
 _SHOWN_OF_LIST = 5
 
+# The seconds after which a terminal shows how far a command is, and those until it is shown again.
+_PATIENCE, _EVERY = 2.0, 0.25
+_MAX_PROGRESS = 79
+
 Row: TypeAlias = "str | tuple[str, Rows]"
 Rows: TypeAlias = "Sequence[Row]"
+
+EXCERPT: Row = ("context", ("{line:blue>5}  {text}",))
+"""The rows for the lines of a robots.txt around one of them."""
 
 
 def worst(statuses: Collection[int]) -> int:
@@ -91,6 +99,7 @@ class Output(Formatter):
 
     def show(self, record: dict[str, Any], rows: Rows, **of_text: object) -> None:
         """Write *record*. The text takes the values *of_text* in place of those in the record."""
+        progress.clear()
         if self._as_json:
             # ensure_ascii escapes all control characters but DEL. Dates become text.
             written = json.dumps(record, default=str)
@@ -146,8 +155,57 @@ class Output(Formatter):
         return text
 
 
+class Progress:
+    """Says on standard error how far a command is, if that is a terminal and it takes long."""
+
+    def __init__(self) -> None:
+        self._said = ""
+        self._is_shown = False
+
+    def say(self, text: str) -> None:
+        """Note how far the command is."""
+        self._said = text
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show what is said during this block, in the last line of the terminal."""
+        self._said = ""
+        if not sys.stderr.isatty():
+            yield
+            return
+        has_ended = Event()
+        thread = Thread(target=self._show, args=(has_ended,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            has_ended.set()
+            thread.join()
+            self.clear()
+
+    def clear(self) -> None:
+        """Make room for other output."""
+        if self._is_shown:
+            self._is_shown = False
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def _show(self, has_ended: Event) -> None:
+        pause = _PATIENCE
+        while not has_ended.wait(pause):
+            pause = _EVERY
+            if self._said:
+                text = visible(self._said)[:_MAX_PROGRESS]
+                print(f"\r{text}\x1b[K", end="", file=sys.stderr, flush=True)
+                self._is_shown = True
+
+
+progress = Progress()
+"""That of the command that runs."""
+
+
 def notify(message: str) -> None:
     """Write a message to standard error."""
+    progress.clear()
     sys.stdout.flush()
     print(f"scrapy rep: {visible(message)}", file=sys.stderr)
 
@@ -167,8 +225,9 @@ def exit_status(
         try:
             if unknown:
                 raise UsageError(f"unrecognized arguments: {' '.join(unknown)}")
-            status = run(arguments, settings)
-            sys.stdout.flush()
+            with progress.shown():
+                status = run(arguments, settings)
+                sys.stdout.flush()
         except (UsageError, SettingError, LedgerError) as error:
             notify(str(error))
             return WRONG_USAGE

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 from scrapy.exceptions import UsageError
-from scrapy.http import Headers, HtmlResponse, Response
+from scrapy.http import Headers, HtmlResponse
 from w3lib.encoding import http_content_type_encoding
 
 from scrapy_rep.crawl.fetching.cache import tdmrep_url
@@ -23,24 +23,22 @@ from scrapy_rep.protocol.usage.preferences import (
 from scrapy_rep.protocol.usage.sites import TdmRep
 from scrapy_rep.protocol.usage.statements import MINING
 from scrapy_rep.tools import usage
-from scrapy_rep.tools.output import CLEAN, FOUND, Output
-from scrapy_rep.tools.profile import decision_record, profile_of
-from scrapy_rep.tools.sources import Live
-from scrapy_rep.tools.urls import is_url, parse_argument, read_file
-from scrapy_rep.tools.web import ask
+from scrapy_rep.tools.inputs import PresentSources, is_url, parse_argument, read_file
+from scrapy_rep.tools.output import CLEAN, FOUND, UNKNOWN, Output
+from scrapy_rep.tools.profile import ask, decision_record, profile_of
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
 
+    from scrapy.http import Response
     from scrapy.settings import Settings
 
     from scrapy_rep.base.settings import RepSettings
     from scrapy_rep.crawl.pages.effects import Effects
     from scrapy_rep.protocol.indexing.statements import Statement
-    from scrapy_rep.tools.profile import Profile
-    from scrapy_rep.tools.urls import Asked
-    from scrapy_rep.tools.web import Web
+    from scrapy_rep.tools.inputs import Asked
+    from scrapy_rep.tools.profile import Profile, Web
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS = 20
@@ -80,31 +78,35 @@ def run(arguments: Namespace, settings: Settings) -> int:
         "decision": None,
         "indexable": False,
     }
-    response: Response | None
-    robots, tdmrep = NOTHING_STATED, NOTHING_STATED
     if not is_url(arguments.page):
         response = _response_of_file(arguments.page, arguments.header)
+        record |= _of_response(response, NOTHING_STATED, profile, record)
     elif arguments.header:
         raise UsageError(
             "--header is only for a page from a file; a URL has its own header fields"
         )
     else:
         asked = parse_argument(arguments.page)
+
+        async def fetch(web: Web | None) -> None:
+            assert web
+            await _fetch(asked, profile, web, record, force=arguments.force)
+
         try:
-            response, robots, tdmrep = ask(
-                profile,
-                lambda web: _fetched(
-                    asked, profile, web, record, force=arguments.force
-                ),
-            )
+            ask(profile, fetch)
         except _NotFetchedError as error:
-            response, record["error"] = None, str(error)
-    is_allowed = record["decision"] is None or record["decision"]["allowed"]
-    if response is not None:
-        record |= _of_response(response, robots, tdmrep, profile, is_allowed=is_allowed)
+            record["error"] = str(error)
     Output(arguments).show(record, _ROWS)
-    may_be_indexed = is_allowed and record["indexable"]
-    return CLEAN if may_be_indexed and not record["usage"]["denied"] else FOUND
+    is_denied = (
+        record["decision"] is not None and record["decision"]["allowed"] is False
+    )
+    if (
+        is_denied
+        or record["indexable"] is False
+        or record.get("usage", {}).get("denied")
+    ):
+        return FOUND
+    return UNKNOWN if record["indexable"] is None else CLEAN
 
 
 def _response_of_file(path: str, written: Sequence[str]) -> Response:
@@ -128,42 +130,40 @@ class _NotFetchedError(Exception):
     """Says why a page was not fetched."""
 
 
-async def _fetched(
-    asked: Asked,
-    profile: Profile,
-    web: Web | None,
-    record: dict[str, Any],
-    *,
-    force: bool,
-) -> tuple[Response, UsagePreferences, UsagePreferences]:
-    """Fetch a page, and follow its redirects. Return the response, and what robots.txt and
-    tdmrep.json state about its use. Note the rest in *record*. Raises _NotFetchedError.
+async def _fetch(
+    asked: Asked, profile: Profile, web: Web, record: dict[str, Any], *, force: bool
+) -> None:
+    """Fetch a page, and follow its redirects. Note what is found in *record*. Raises
+    _NotFetchedError.
 
     Without *force*, a page or redirect target that robots.txt forbids is not fetched.
     """
-    assert web
-    present = Live(profile, web)
+    present = PresentSources(profile, web)
     for _ in range(_MAX_REDIRECTS + 1):
         url, origin = asked.url, asked.origin
         assert origin
         await present.load([origin])
-        loaded = present.rules(origin).followed
-        assert loaded
-        robots = loaded.read_as(profile.dialect)
+        source = present.of(origin)
+        assert source
+        robots = source.read_as(profile.dialect)
         decision = profile.decide(robots, url)
         record |= {
             "page": url,
-            "robotstxt": loaded.result.url,
-            "access": loaded.access,
-            "decision": decision_record(decision, profile),
+            "robotstxt": source.url,
+            "access": source.access,
+            "decision": decision_record(decision, profile, is_known=source.is_known),
         }
         if not (decision.allowed or force):
+            if not source.is_known:
+                record |= _NOT_KNOWN
+                raise _NotFetchedError("robots.txt is unreachable; try again later")
             raise _NotFetchedError(
                 "robots.txt does not allow it, so its rules are unknown"
             )
         try:
             response = await web.page(url)
         except Exception as error:  # noqa: BLE001  download handlers raise anything
+            record |= _NOT_KNOWN
             raise _NotFetchedError(in_words(error)) from None
         location = response.headers.get("Location")
         if response.status not in _REDIRECTS or not location:
@@ -182,18 +182,24 @@ async def _fetched(
         (result,) = await web.robotstxts([tdmrep_url(origin)])
         if result.access is Access.SUCCESSFUL:
             tdmrep = TdmRep.parse(result.body).usage(url)
-    return response, usage.robotstxt_usage(robots, url, profile), tdmrep
+    stated = usage.robotstxt_usage(robots, url, profile)
+    record |= _of_response(response, stated, profile, record, tdmrep)
+
+
+_NOT_KNOWN = {"verdict": "unknown", "indexable": None}
+"""Of a page whose server sends no answer, or an error."""
 
 
 def _of_response(
     response: Response,
     robots: UsagePreferences,
-    tdmrep: UsagePreferences,
     profile: Profile,
-    *,
-    is_allowed: bool,
+    record: dict[str, Any],
+    tdmrep: UsagePreferences = NOTHING_STATED,
 ) -> dict[str, Any]:
-    """Return the rules of a page as a part of a JSON object."""
+    """Return the rules of a page as a part of a JSON object, of which *record* is the rest. *robots*
+    and *tdmrep* are what these files state about its use.
+    """
     now = datetime.now(timezone.utc)
     tags = response.headers.getlist(_TAG)
     others = [
@@ -211,19 +217,20 @@ def _of_response(
     rules = in_dialects[profile.dialect.name]
     stated = UsagePreferences.of_page(others, rules.statements, rules.tags, tdmrep)
     stated = robots | stated
-    is_error = response.status // 100 != 2
+    is_page = response.status // 100 == 2
     dialects = {}
     for name, each in in_dialects.items():
         verdict = each.why_not_indexable(now) or "indexable"
-        verdict = "no page" if is_error else verdict
-        is_indexable = verdict == "indexable"
+        if not is_page:
+            verdict = "no page" if response.status < 500 else "unknown"
+        is_indexable = None if verdict == "unknown" else verdict == "indexable"
         dialects[name] = {
             "verdict": verdict, "indexable": is_indexable, "header": each.to_header()
         }  # fmt: skip
     own, said = dialects[profile.dialect.name], rules.to_dict()
     is_document = has_document(response)
-    crawl = None
-    if (is_allowed or profile.is_off) and not is_error:
+    decision, crawl = record["decision"], None
+    if is_page and (profile.is_off or decision is None or decision["allowed"]):
         rep, is_data = profile.rep, bool(rules.statements) and not is_document
         found = effects(rep, response, rules, stated, rep.purposes)
         crawl = _effects(found, rep, is_data=is_data)

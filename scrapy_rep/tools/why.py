@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -11,15 +12,11 @@ from scrapy.exceptions import UsageError
 
 from scrapy_rep.base.record import url_text
 from scrapy_rep.crawl.ledger.reader import read_json, read_texts, reading
-from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.origins import origin_of, written_origin
-from scrapy_rep.protocol.reasons import outcome
-from scrapy_rep.tools.check import EXCERPT, lines_around
-from scrapy_rep.tools.ledgers import Ledger, why
-from scrapy_rep.tools.output import CLEAN, FOUND, Output
+from scrapy_rep.tools.inputs import LedgerFile, is_url, parse_url, why
+from scrapy_rep.tools.output import CLEAN, EXCERPT, FOUND, UNKNOWN, Output
 from scrapy_rep.tools.report.shown import iso_time
-from scrapy_rep.tools.urls import is_url, parse_url
 
 if TYPE_CHECKING:
     import sqlite3
@@ -36,8 +33,8 @@ _SHOWN = (
     "statement", "form", "source", "via",
 )  # fmt: skip
 
-_OF_ROBOTSTXT = ("crawl", "origin", "url", "access", "status", "error", "sha256")
-_TIMES_OF_ROBOTSTXT = ("fetched", "expires", "copy_of")
+_WITHHELD = ("refused", "dropped", "would-refuse", "would-drop")
+"""The verdicts that withhold something."""
 
 # Decisions that are alike in these columns are shown as one: on a host, and on a URL.
 _ALIKE = "crawl, origin, snapshot, line, verdict, reason, layer, subject, agent, statement, source"
@@ -85,8 +82,7 @@ _ROWS = (
         (
             "",
             "robots.txt {number}: {url:bold}",
-            "  fetched {fetched}: {why}",
-            "  redirected to {redirects}",
+            "  fetched {access[fetched]}: {access[why]}",
             "  in its place, the copy of {copy_of} was followed",
             ("headers", ("  {item[0]}: {item[1]}",)),
             "  {bytes} bytes, sha256 {sha256}",
@@ -108,12 +104,15 @@ def run(arguments: Namespace, settings: Settings) -> int:
     asked = asked_about(arguments.asked)
     with ExitStack() as opened:
         ledgers = [
-            opened.enter_context(closing(Ledger(path)))
+            opened.enter_context(closing(LedgerFile(path)))
             for path in dict.fromkeys(arguments.ledgers)
         ]
         record = _Answer(asked, ledgers, arguments.limit).record
     Output(arguments).show(record, _ROWS)
-    return CLEAN if record["decisions"] or record["robotstxts"] else FOUND
+    verdicts = {each["verdict"] for each in record["decisions"]}
+    if not verdicts.isdisjoint(_WITHHELD):
+        return FOUND
+    return CLEAN if verdicts or record["robotstxts"] else UNKNOWN
 
 
 class Asked(NamedTuple):
@@ -177,18 +176,15 @@ def _path(url: str) -> str:
 class _Answer:
     """What several ledgers have, as a JSON object."""
 
-    def __init__(self, asked: Asked, ledgers: Sequence[Ledger], limit: int) -> None:
-        self._bodies: dict[int, bytes] = {}
-        """The robots.txt files, by their numbers in this answer."""
-
+    def __init__(self, asked: Asked, ledgers: Sequence[LedgerFile], limit: int) -> None:
         self._crawls: dict[tuple[str, int], dict[str, Any]] = {}
         self._robotstxts: dict[tuple[str, int], dict[str, Any]] = {}
         values = {
             "text": asked.text, "host": asked.host, "is_url": asked.is_url, "limit": limit
         }  # fmt: skip
         sql = _FOUND.format(alike=_ALIKE_ON_URL if asked.is_url else _ALIKE)
-        found: list[tuple[Ledger, sqlite3.Row]] = []
-        newest: list[tuple[Ledger, sqlite3.Row]] = []
+        found: list[tuple[LedgerFile, sqlite3.Row]] = []
+        newest: list[tuple[LedgerFile, sqlite3.Row]] = []
         for ledger in ledgers:
             ledger.connection.create_function("is_asked", 2, asked.matches)
             found += [(ledger, row) for row in ledger.rows(sql, **values)]
@@ -222,17 +218,16 @@ class _Answer:
             ],
         }
 
-    def _decision(self, ledger: Ledger, group: sqlite3.Row) -> dict[str, Any]:
+    def _decision(self, ledger: LedgerFile, group: sqlite3.Row) -> dict[str, Any]:
         """Return like decisions, with the values of the first of them."""
         [row] = ledger.rows(_ROW, id=group["id"])
         crawl = self._crawl(ledger, row["crawl"])
-        robotstxt = self._robotstxt(ledger, row["snapshot"])
-        body = self._bodies.get(robotstxt["number"]) if robotstxt else None
+        source = ledger.source(row["snapshot"])
         context: list[dict[str, Any]] = []
         # The line of an override is one of the user's text.
-        if body is not None and row["line"] and row["layer"] != "override":
+        if source is not None and row["layer"] != "override":
             dialect = DIALECTS.get(crawl["dialect"], RFC9309) if crawl else RFC9309
-            context = lines_around(body, dialect, row["line"])
+            context = source.around(row["line"], dialect)
         return {
             "ledger": ledger.path,
             "crawl": row["crawl"],
@@ -241,48 +236,45 @@ class _Answer:
             "times": group["times"],
             **{name: row[name] for name in _SHOWN},
             "why": why(row),
-            "robotstxt": robotstxt and robotstxt["number"],
+            "robotstxt": self._robotstxt(ledger, row["snapshot"]),
             "context": context,
         }
 
-    def _crawl(self, ledger: Ledger, crawl: int) -> dict[str, Any] | None:
+    def _crawl(self, ledger: LedgerFile, crawl: int) -> dict[str, Any] | None:
         found = ledger.crawls.get(crawl)
         if found is not None:
             self._crawls[ledger.path, crawl] = found
         return found
 
-    def _robotstxt(self, ledger: Ledger, snapshot: int | None) -> dict[str, Any] | None:
-        """Return a robots.txt, with its number in this answer."""
+    def _robotstxt(self, ledger: LedgerFile, snapshot: int | None) -> int | None:
+        """Add a robots.txt. Return its number in this answer; None if there is none."""
         key = ledger.path, snapshot or 0
-        row = None if key in self._robotstxts else ledger.snapshot(snapshot)
-        if row is None:
-            return self._robotstxts.get(key)
-        number, body = len(self._robotstxts) + 1, row["body"]
-        if body is not None:
-            self._bodies[number] = body
-        status, error = row["status"], row["error"] or ""
-        result = AccessResult(url=row["url"], status=status, error=error)
-        with reading(ledger.path):
-            redirects = read_texts(row["redirects"])
-            headers = [
-                list(map(str, each))
-                for each in read_json(row["headers"], list)
-                if isinstance(each, list) and len(each) == 2
-            ]
-        self._robotstxts[key] = {
-            "number": number,
-            "ledger": ledger.path,
-            **{name: row[name] for name in _OF_ROBOTSTXT},
-            "why": f"{outcome(row['access'])} ({result})",
-            "redirects": list(redirects),
-            "headers": headers,
-            **{name: iso_time(row[name]) for name in _TIMES_OF_ROBOTSTXT},
-            "bytes": None if body is None else len(body),
-        }
-        self._crawl(ledger, row["crawl"])
-        return self._robotstxts[key]
+        row, source = ledger.snapshot(snapshot), ledger.source(snapshot)
+        if row is None or source is None:
+            return None
+        if key not in self._robotstxts:
+            with reading(ledger.path):
+                redirects = read_texts(row["redirects"])
+                headers = [
+                    list(map(str, each))
+                    for each in read_json(row["headers"], list)
+                    if isinstance(each, list) and len(each) == 2
+                ]
+            result = replace(source.result, redirects=redirects)
+            self._robotstxts[key] = {
+                "number": len(self._robotstxts) + 1,
+                "ledger": ledger.path,
+                **{name: row[name] for name in ("crawl", "origin", "url", "sha256")},
+                "access": replace(source, result=result).access,
+                "headers": headers,
+                **{name: iso_time(row[name]) for name in ("expires", "copy_of")},
+                "bytes": None if source.body is None else len(source.body),
+            }
+            self._crawl(ledger, row["crawl"])
+        number: int = self._robotstxts[key]["number"]
+        return number
 
 
-def _sum(rows: list[tuple[Ledger, sqlite3.Row]], column: str) -> int:
+def _sum(rows: list[tuple[LedgerFile, sqlite3.Row]], column: str) -> int:
     """Return the sum of a *column* in which all rows of a ledger have its number."""
     return sum({ledger: row[column] for ledger, row in rows}.values())

@@ -22,8 +22,7 @@ from scrapy.settings import Settings, default_settings
 from scrapy_rep import UsagePreferences
 from scrapy_rep.base import stats
 from scrapy_rep.base.settings import DEFAULTS, RepSettings
-from scrapy_rep.tools.arguments import SUBCOMMANDS
-from scrapy_rep.tools.command import RepCommand
+from scrapy_rep.tools.command import SUBCOMMANDS, RepCommand
 from tests import forks
 from tests.browser import CHROMIUM, FLAGS, PATIENCE
 from tests.crawl import own_store

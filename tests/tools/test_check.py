@@ -37,7 +37,7 @@ def test_json(rep: Rep) -> None:
     assert record["rule"] == {"kind": "disallow", "pattern": "/basket/", "line": 5}
     assert record["access"] == {
         "outcome": "file", "status": None, "redirects": [], "error": "", "html": False,
-        "why": "a file",
+        "fetched": None, "why": "a file",
     }  # fmt: skip
     assert record["usage"] == {
         "purposes": {key: {"allowed": None, "because": None, "why": ""} for key in CATEGORIES},
@@ -330,12 +330,12 @@ def test_live(site: Site, tmp_path: Path, mode: tuple[str, ...]) -> None:
     assert ended.status == 1
     # Scrapy warns of features that need a reactor.
     said = [line for line in ended.err.splitlines() if "experimental" not in line]
-    assert said == ["scrapy rep: 7 URLs: 2 allowed, 5 denied"]
+    assert said == ["scrapy rep: 7 URLs: 2 allowed, 3 denied, 2 unknown"]
     records = ended.records("check")
     assert [record["url"] for record in records] == urls
     assert [(record["access"]["outcome"], record["allowed"]) for record in records] == [
-        *[("successful", False)] * 3, ("unavailable", True), ("unreachable", False),
-        ("successful", True), ("unreachable", False),
+        *[("successful", False)] * 3, ("unavailable", True), ("unreachable", None),
+        ("successful", True), ("unreachable", None),
     ]  # fmt: skip
     assert records[2]["access"]["redirects"] == [shop.robotstxt]
     assert records[4]["access"]["status"] == 503
@@ -347,25 +347,26 @@ def test_live(site: Site, tmp_path: Path, mode: tuple[str, ...]) -> None:
 
 
 def test_nothing_answers(site: Site, tmp_path: Path) -> None:
-    """What a crawl may fetch of a host that does not resolve, or refuses connections, is unknown,
-    with the exit status 3; in a list, a denied URL goes first.
+    """What a crawl may fetch of a host that does not resolve, refuses connections or answers with an
+    error of the server is unknown, with the exit status 3; in a list, a denied URL goes first.
     """
     refused, down = site.refusing(), site.add(Answer(status=503))
+    closed = site.add("User-agent: *\nDisallow: /")
     resolver = 'DOWNLOADER_MIDDLEWARES={"tests.crawl.names.KnowsNoName": 1}'
     asked = ("check", "-", "--agent", "mybot", "-s", resolver, "-s", "RETRY_TIMES=0")
-    unknown = ["http://nowhere.test/", refused.url("/")]
+    unknown = ["http://nowhere.test/", refused.url("/"), down.url("/")]
     ended = scrapy_rep(*asked, "--brief", stdin="\n".join(unknown), cwd=tmp_path)
     assert ended.status == 3
     assert ended.out == "".join(
         f"unknown\t{url}\trobots.txt is unreachable\n" for url in unknown
     )
-    assert ended.err == "scrapy rep: 2 URLs: 0 allowed, 0 denied, 2 unknown\n"
+    assert ended.err == "scrapy rep: 3 URLs: 0 allowed, 0 denied, 3 unknown\n"
     more = ("--dialects", "--agents", "--json")
-    urls = "\n".join([*unknown, down.url("/")])
+    urls = "\n".join([*unknown, closed.url("/")])
     ended = scrapy_rep(*asked, *more, stdin=urls, cwd=tmp_path)
     assert ended.status == 1
     for record, allowed in zip(
-        ended.records("check"), (None, None, False), strict=True
+        ended.records("check"), (None, None, None, False), strict=True
     ):
         others = [*record["dialects"].values(), *record["crawlers"]]
         assert {each["allowed"] for each in (record, *others)} == {allowed}

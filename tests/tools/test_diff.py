@@ -490,7 +490,7 @@ def test_two_servers(site: Site, tmp_path: Path) -> None:
     assert records[-1]["urls"] == 3
     new.answers["/robots.txt"] = Answer(status=503)
     ended = scrapy_rep(*asked, stdin=urls, cwd=tmp_path)
-    assert ended.status == 1
+    assert ended.status == 3
     assert ended.out == (
         f"unknown\t{new.origin}\t3 URLs: robots.txt is unreachable (status 503)\n"
         "3 URLs compared\n  unknown: 3\n"

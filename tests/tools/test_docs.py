@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scrapy_rep.tools.arguments import SUBCOMMANDS
+from scrapy_rep.tools.command import SUBCOMMANDS
 from tests.tools.rep import ROBOTS, ROOT, SCHEMAS, Rep
 
 PAGE = (ROOT / "docs" / "commands.md").read_text()

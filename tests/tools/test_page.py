@@ -190,27 +190,43 @@ BUSY = Answer(PAGE, status=503, headers={"X-Robots-Tag": "index"})
 
 
 @pytest.mark.parametrize(
-    ("answer", "shown"),
+    ("answer", "shown", "status"),
     [
-        (redirect("/"), "The page was not fetched: redirected more than 20 times"),
-        (redirect("gopher://\x80["), "not fetched: redirected to what is not a URL"),
-        (redirect("http://["), "redirected to http://[\n"),
+        (redirect("/"), "The page was not fetched: redirected more than 20 times", 1),
+        (redirect("gopher://\x80["), "not fetched: redirected to what is not a URL", 1),
+        (redirect("http://["), "redirected to http://[\n", 1),
         (
             stages(Then.RESET)["in the body"],
             "not fetched: connection closed by the server",
+            3,
         ),
-        (BUSY, "  google     no page "),
+        (BUSY, "  google     unknown ", 3),
     ],
     ids=["a loop", "a foreign scheme", "no URL", "a broken answer", "an error"],
 )
 def test_what_the_server_cannot_send(
-    site: Site, tmp_path: Path, answer: Answer, shown: str
+    site: Site, tmp_path: Path, answer: Answer, shown: str, status: int
 ) -> None:
-    """Without a page, nothing may be indexed, in any dialect, and the output says why."""
+    """Without a page, nothing may be indexed, in any dialect, and the output says why. If the server
+    does not answer, or with an error, nothing is known.
+    """
     host = site.add()
     host.answers["/"] = answer
     asked = ("page", host.url("/"), "-s", "RETRY_ENABLED=False")
     ended = scrapy_rep(*asked, cwd=tmp_path)
-    assert ended.status == 1
+    assert ended.status == status
     assert shown in ended.out
     assert "in a crawl" not in ended.out
+
+
+def test_a_robots_txt_that_is_unreachable(site: Site, tmp_path: Path) -> None:
+    """A page is not fetched while its robots.txt is unreachable, and nothing is known of it."""
+    down = site.add(Answer(status=503))
+    asked = ("page", down.url("/"), "--json", "-s", "RETRY_ENABLED=False")
+    ended = scrapy_rep(*asked, cwd=tmp_path)
+    (record,) = ended.records("page")
+    assert ended.status == 3
+    assert (record["verdict"], record["indexable"]) == ("unknown", None)
+    assert record["decision"]["allowed"] is None
+    assert "unreachable" in record["error"]
+    assert down.pages == []

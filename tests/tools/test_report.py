@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from scrapy.exceptions import UsageError
 
+from scrapy_rep.tools.inputs import read_file
 from scrapy_rep.tools.output import output_file
 from scrapy_rep.tools.report import tables
 from scrapy_rep.tools.report.ledgers import NO_LIMITS, Ledgers
-from scrapy_rep.tools.urls import read_file
 from tests.tools.rep import SCHEMAS, Rep
 from tests.tools.report.ledgers import Ledger, eventful, hostile, measured
 

@@ -42,7 +42,7 @@ def test_a_refused_url(rep: Rep) -> None:
     """The decision is shown with the robots.txt of that time, and the lines around its rule."""
     written(FETCHED, on("/basket/1", **REFUSED), on("/other", number=11))
     ended = rep("why", f"{ORIGIN}/basket/1", "ledger")
-    assert ended.status == 0
+    assert ended.status == 1
     assert ended.out == (
         "http://example.com/basket/1: 1 decision\n"
         "\n"
@@ -96,10 +96,10 @@ def test_a_url_in_other_words(rep: Rep, asked: str, recorded: str) -> None:
 
 
 def test_what_is_not_found(rep: Rep) -> None:
-    """For a URL that no ledger has, the status is 1."""
+    """Of a URL that no ledger has, nothing is known: the status is 3."""
     written(FETCHED, on("/1"), level="denied")
     ended = rep("why", f"{ORIGIN}/2", "ledger")
-    assert (ended.status, ended.err) == (1, "")
+    assert (ended.status, ended.err) == (3, "")
     assert ended.out == (
         "http://example.com/2: 0 decisions\n"
         "Recorded only what was refused (REP_LEDGER_LEVEL): ledger\n"
@@ -140,6 +140,15 @@ def test_everything_of_a_url(rep: Rep) -> None:
         "  crawl 1 of second\n",
     ):
         assert words in out
+
+
+@pytest.mark.parametrize(
+    ("verdict", "status"), [("allowed", 0), ("noted", 0), ("would-drop", 1)]
+)
+def test_status(rep: Rep, verdict: str, status: int) -> None:
+    """The exit status is 1 if something was withheld, else 0."""
+    written(FETCHED, on("/1", verdict=verdict))
+    assert rep("why", f"{ORIGIN}/1", "ledger").status == status
 
 
 def test_what_was_decided_on_a_page(rep: Rep) -> None:
@@ -187,7 +196,10 @@ def test_a_host(rep: Rep) -> None:
     sizes = [(each["times"], each["origin"]) for each in record["decisions"]]
     assert sizes[:3] == [(1, "https://example.com"), (1, virtual), (40, ORIGIN)]
     assert record["decisions"][2]["last"] == "1970-01-01T00:00:49Z"
-    assert [each["fetched"][-3:] for each in record["robotstxts"]] == ["05Z", "01Z"]
+    assert [each["access"]["fetched"][-3:] for each in record["robotstxts"]] == [
+        "05Z",
+        "01Z",
+    ]
     assert record["left_out"] == {"groups": 0, "decisions": 0, "robotstxts": 0}
     assert found(rep, "http://example.com", "ledger")["found"] == 46
     assert found(rep, "example.com:443", "ledger")["found"] == 1
@@ -206,7 +218,7 @@ def test_a_host(rep: Rep) -> None:
         ("unavailable", {"status": 404}, "Z: no robots.txt (status 404)\n"),
         ("unreachable",
          {"status": None, "error": "no route", "redirects": ("http://c.example/",)},
-         "Z: unreachable (no answer: no route)\n  redirected to http://c.example/\n"),
+         "Z: unreachable (no answer: no route), redirected to http://c.example/\n"),
     ],
 )  # fmt: skip
 def test_without_a_file(
@@ -223,6 +235,6 @@ def test_hostile_text(rep: Rep) -> None:
     statement = "Disallow: /\x1b[2J\u202e"
     written(snapshot(rules), on("/%1B\u202e", line=2, statement=statement))
     ended = rep("why", "example.com", "ledger")
-    assert ended.status == 0
+    assert ended.status == 1
     assert not {"\x1b", "\u202e"} & {*ended.out}
     assert "\\x1b[2J\\u202e" in ended.out

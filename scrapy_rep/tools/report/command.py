@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from scrapy.exceptions import UsageError
 
 from scrapy_rep.crawl.ledger.reader import reading
-from scrapy_rep.tools.output import CLEAN, Output, notify, output_file
+from scrapy_rep.tools.output import CLEAN, Output, notify, output_file, progress
 from scrapy_rep.tools.report import tables
 from scrapy_rep.tools.report.ledgers import NO_LIMITS, Ledgers, Limits
 
@@ -49,8 +49,9 @@ def _write_page(arguments: Namespace, output: str) -> None:
     def write_parts(write: Callable[[str], object]) -> None:
         limits = Limits(hosts=arguments.hosts, files=arguments.robotstxt)
         with _opened(arguments, limits) as ledgers:
-            for part in render(ledgers, time.time()):
+            for number, part in enumerate(render(ledgers, time.time()), 1):
                 write(part)
+                progress.say(f"writing {output}: {number:,} parts")
 
     if output == "-":
         write_parts(lambda part: sys.stdout.buffer.write(part.encode()))
@@ -64,5 +65,6 @@ def _write_page(arguments: Namespace, output: str) -> None:
 @contextmanager
 def _opened(arguments: Namespace, limits: Limits) -> Iterator[Ledgers]:
     paths = arguments.ledgers
+    progress.say(f"reading {', '.join(paths)}")
     with reading(", ".join(paths)), closing(Ledgers(paths, limits)) as ledgers:
         yield ledgers

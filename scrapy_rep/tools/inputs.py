@@ -1,0 +1,578 @@
+"""What commands read: URLs, and robots.txt files from wherever they come.
+
+A :class:`Source` is a robots.txt, and the same thing for every command: its rules, where they come
+from, and when they were fetched. :class:`Sources` have one for each origin: a file or a URL, the
+present files of all hosts, or those in ledgers.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import sys
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import cache, lru_cache
+from itertools import count, groupby, repeat
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from scrapy.exceptions import UsageError
+from w3lib.url import safe_url_string
+
+from scrapy_rep.crawl.fetching.memory import LRU, parsed_size
+from scrapy_rep.crawl.ledger.reader import crawls_of, open_ledger, reading
+from scrapy_rep.protocol.access.overrides import override_for
+from scrapy_rep.protocol.access.results import Access, AccessResult, renew, robots_of
+from scrapy_rep.protocol.origins import Origin, origin_of, written_origin
+from scrapy_rep.protocol.reasons import evidence, outcome, words_of
+from scrapy_rep.protocol.robots import RobotsTxt
+from scrapy_rep.protocol.robotstxt.rules import Reason
+from scrapy_rep.tools.output import notify, progress
+from scrapy_rep.tools.report.robotstxt import lines_of
+from scrapy_rep.tools.report.shown import iso_time
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from typing import BinaryIO
+
+    from scrapy_rep.protocol.access.overrides import Override
+    from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.tools.profile import Profile, Web
+
+# URLs, in arguments and lists.
+
+_CHUNK = 64 * 1024
+
+# The most bytes of a line to keep; a longer line is not a URL.
+_MAX_LINE = 256 * 1024
+
+# The most robots.txt files to fetch before judging the URLs of their origins, and the most URLs.
+_ORIGINS_AT_ONCE = 128
+_URLS_AT_ONCE = 1_000
+
+# The most bytes to read from a file or standard input. No dialect reads as much.
+_MAX_READ = 16 * 1024 * 1024
+
+
+class Asked(NamedTuple):
+    """A URL to judge."""
+
+    url: str
+    """As a crawl would request it; or a path."""
+
+    origin: Origin | None
+    """None for a path, or for an origin in a ledger that is none."""
+
+    ledger: LedgerFile | None = None
+    """The ledger that has the URL, if one does."""
+
+    row: sqlite3.Row | None = None
+    """The last decision on it in this ledger."""
+
+
+def parse_url(text: str) -> Asked | None:
+    """Return *text* as a URL, encoded as a Request encodes it, or None if it is no URL."""
+    try:
+        url = safe_url_string(text.strip())
+    except ValueError:
+        return None
+    origin = origin_of(url)
+    return origin and Asked(url, origin)
+
+
+def is_url(argument: str) -> bool:
+    """Whether an argument is a URL, and not a path."""
+    return "://" in argument
+
+
+def parse_argument(text: str) -> Asked:
+    """Return an argument of the command as a URL. Raises UsageError if it is no URL."""
+    found = parse_url(text)
+    if found is None:
+        raise UsageError(
+            f"{text[:200]!r} is not a URL of http, https or ftp; a URL begins with https://"
+        )
+    return found
+
+
+class UrlList:
+    """The URLs in a file, one on each line. Lines that are no URLs are reported on standard error.
+
+    Iterating yields batches of the lines that can be read without waiting, so that results are
+    shown while another program still writes the list.
+    """
+
+    def __init__(
+        self, file: AbstractContextManager[BinaryIO], line: str, *, paths: bool = False
+    ) -> None:
+        """*line* is the name of a line, to which its number is added. *paths* says whether a line
+        may be a path.
+        """
+        self._file = file
+        self._line = line
+        self._paths = paths
+        self.bad = 0
+        """The number of lines that are no URLs."""
+
+    def __iter__(self) -> Iterator[list[Asked]]:
+        with self._file as file:
+            numbers, rest = count(1), b""
+            read = getattr(file, "read1", file.read)
+            while chunk := read(_CHUNK):
+                *lines, rest = (rest + chunk).split(b"\n")
+                yield list(self._parsed(lines, numbers))
+                # The rest of a line that is too long is dropped.
+                rest = rest[: _MAX_LINE + 1]
+            yield list(self._parsed([rest], numbers))
+
+    def _parsed(self, lines: list[bytes], numbers: Iterator[int]) -> Iterator[Asked]:
+        for line in lines:
+            text, number = line.decode("utf-8", "replace").strip(), next(numbers)
+            try:
+                if len(line) > _MAX_LINE:
+                    raise UsageError(
+                        f"a line of more than {_MAX_LINE:,} bytes is not a URL"
+                    )
+                if self._paths and text.startswith("/"):
+                    yield Asked(text, None)
+                elif text:
+                    yield parse_argument(text)
+            except UsageError as error:
+                self.bad += 1
+                notify(f"{self._line} {number}: {error}")
+
+
+def parts(urls: Iterable[Asked]) -> Iterator[list[Asked]]:
+    """Split URLs into parts with few enough origins to fetch the robots.txt files concurrently."""
+    part: list[Asked] = []
+    origins: set[Origin | None] = set()
+    for each in urls:
+        origins.add(each.origin)
+        if len(origins) > _ORIGINS_AT_ONCE or len(part) == _URLS_AT_ONCE:
+            yield part
+            part, origins = [], {each.origin}
+        part.append(each)
+    if part:
+        yield part
+
+
+def opened(path: str) -> AbstractContextManager[BinaryIO]:
+    """Open a file for reading bytes; ``-`` is standard input. Raises UsageError."""
+    if path == "-":
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return Path(path).open("rb")
+    except OSError as error:
+        raise UsageError(
+            f"{path}: {error.strerror}; a URL begins with https://"
+        ) from None
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def read_file(path: str) -> bytes:
+    """Return the bytes of a file; ``-`` is standard input. Raises UsageError."""
+    with opened(path) as file:
+        try:
+            return file.read(_MAX_READ)
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}") from None
+
+
+# robots.txt files.
+
+_AROUND = 2
+_KEPT_OF_LINE = 200
+
+# The limit of the cache of fetched files. A file that is dropped is fetched again.
+_MAX_BYTES_KEPT = 64 * 1024 * 1024
+
+
+@dataclass(eq=False)
+class Source:
+    """A robots.txt, or what a crawl follows in its place."""
+
+    result: AccessResult
+    """The result of the fetch, as if a file or an override had been fetched."""
+
+    body: bytes | None
+    """The rules, which may be those of an older copy; None if there are none."""
+
+    fetched: float | None = None
+    """When it was fetched, in seconds since the epoch; None for a file or an override."""
+
+    override: Override | None = None
+    """The override that it comes from, if one decides."""
+
+    site: Source | None = None
+    """What the site itself has, if an override decides, and that is known."""
+
+    crawl: dict[str, Any] | None = None
+    """The crawl whose ledger has it."""
+
+    def __post_init__(self) -> None:
+        self.read_as = cache(self._read_as)
+
+    @classmethod
+    def written(cls, where: str, body: bytes) -> Source:
+        """Return the source that a file has, or a setting."""
+        return cls(AccessResult(url=where, status=200, body=body), body)
+
+    @classmethod
+    def answered(cls, result: AccessResult) -> Source:
+        """Return the source that was fetched just now."""
+        body = result.body if result.access is Access.SUCCESSFUL else None
+        return cls(result, body, time.time())
+
+    @property
+    def url(self) -> str:
+        return self.result.url
+
+    @property
+    def origin(self) -> Origin | None:
+        """The origin whose rules these are; None if they come from a file or an override."""
+        return origin_of(self.url)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it says what is allowed: there is an answer, and it is no error of the server."""
+        return self.body is not None or self.result.access is not Access.UNREACHABLE
+
+    def _read_as(self, dialect: Dialect) -> RobotsTxt:
+        if self.override is not None and self.override.robots is None:
+            reason = Reason.OVERRIDE
+            return RobotsTxt.blanket(allowed=True, reason=reason, dialect=dialect)
+        if self.body is not None:
+            return RobotsTxt.parse(
+                self.body, dialect, self.url if self.origin else None
+            )
+        entry = renew(self.result, None, dialect=dialect, now=time.time())
+        return robots_of(entry, dialect)
+
+    @property
+    def access(self) -> dict[str, Any]:
+        """Where it comes from, as a JSON object."""
+        result, status = self.result, None
+        if self.override is not None:
+            found, why = "override", "set in the settings"
+        elif self.origin is None:
+            found, why = "file", "a file"
+        else:
+            found, status = str(result.access), result.status
+            why = f"{outcome(found)} ({result})"
+            if result.redirects:
+                why += f", redirected to {result.redirects[-1]}"
+            if result.is_html:
+                why += "; an HTML page, whose lines that look like rules are followed"
+        return {
+            "outcome": found,
+            "status": status,
+            "redirects": list(result.redirects),
+            "error": result.error,
+            "html": result.is_html,
+            "fetched": iso_time(self.fetched),
+            "why": why,
+        }
+
+    def around(self, line: int | None, dialect: Dialect) -> list[dict[str, Any]]:
+        """Return a line, with two before and two after it, as JSON objects."""
+        if not line or not self.body:
+            return []
+        first = max(line - _AROUND, 1)
+        lines = lines_of(self.body, dialect)[first - 1 : line + _AROUND]
+        return [
+            {"line": number, "text": text[:_KEPT_OF_LINE]}
+            for number, text in enumerate(lines, first)
+        ]
+
+
+class Sources:
+    """A source for each origin. This one has the same for all."""
+
+    def __init__(self, source: Source | None = None) -> None:
+        self._source = source
+        self.is_one = source is not None
+        """Whether there is only one source, for all origins."""
+        self.origin = None if source is None else source.origin
+        """The only origin that it has rules for; None for any."""
+
+    async def load(self, origins: Iterable[Origin]) -> None:
+        """Get what :meth:`of` needs for these *origins*."""
+
+    def of(self, origin: Origin | None) -> Source | None:
+        """Return what a crawl follows at *origin*; None if that is not known."""
+        return self._source
+
+
+class PresentSources(Sources):
+    """The present robots.txt of each origin, or what REP_OVERRIDES say instead."""
+
+    def __init__(self, profile: Profile, web: Web, *, sites: bool = False) -> None:
+        """*sites* says whether to fetch the robots.txt of an overridden site too."""
+        super().__init__()
+        self._overrides = profile.rep.overrides
+        self._web = web
+        self._with_sites = sites
+        self._kept: LRU[Source] = LRU(_MAX_BYTES_KEPT)
+        self._loaded: dict[Origin, Source] = {}
+        self._now = time.time()
+        for each in self._overrides:
+            if each.ends <= self._now:
+                notify(each.end_notice)
+
+    async def load(self, origins: Iterable[Origin]) -> None:
+        """Fetch the robots.txt files of *origins* concurrently, unless they are known. After that,
+        :meth:`of` has those of these origins alone.
+        """
+        overrides = {origin: self._override(origin) for origin in origins}
+        sites = {origin: self._kept.get(origin) for origin in overrides}
+        missing = [
+            origin
+            for origin, override in overrides.items()
+            if not sites[origin] and (self._with_sites or not override)
+        ]
+        results = await self._web.robotstxts([each.robotstxt_url for each in missing])
+        for origin, result in zip(missing, results, strict=True):
+            sites[origin] = source = Source.answered(result)
+            self._kept.put(origin, source, parsed_size(result.body))
+        self._loaded = {}
+        for origin, override in overrides.items():
+            site = sites[origin]
+            if override is not None:
+                override.site = site
+            if found := override or site:
+                self._loaded[origin] = found
+
+    def of(self, origin: Origin | None) -> Source | None:
+        return self._loaded.get(origin) if origin else None
+
+    def _override(self, origin: Origin) -> Source | None:
+        found = override_for(self._overrides, origin, self._now)
+        if found is None or found.kind == "obey":
+            return None
+        body = found.robots.body if found.robots else b""
+        source = Source.written(f"REP_OVERRIDES[{found.pattern!r}]{found.note}", body)
+        source.override = found
+        return source
+
+
+async def open_sources(
+    arguments: Sequence[str], web: Web | None
+) -> list[Source | UsageError]:
+    """Read the files and fetch the URLs that *arguments* name. Return them in order, with a UsageError
+    in place of each that can't be read. A URL without a path stands for the robots.txt of its host.
+    """
+    found: dict[str, Source | UsageError] = {}
+    urls: dict[str, str] = {}
+    for each in dict.fromkeys(arguments):
+        try:
+            if is_url(each):
+                urls[each] = _robotstxt_url(each)
+            else:
+                found[each] = Source.written(each, read_file(each))
+        except UsageError as error:
+            found[each] = error
+    if urls and web is not None:
+        results = await web.robotstxts(urls.values())
+        found |= zip(urls, map(Source.answered, results), strict=True)
+    return [found[each] for each in arguments]
+
+
+def _robotstxt_url(argument: str) -> str:
+    """Return the URL *argument*; for a URL without a path, the URL of robots.txt on its host.
+    Raises UsageError if *argument* is not a URL.
+    """
+    asked = parse_argument(argument)
+    parts = urlsplit(asked.url)
+    if asked.origin and parts.path in {"", "/"} and not parts.query:
+        return asked.origin.robotstxt_url
+    return asked.url
+
+
+# Ledgers.
+
+_SQLITE = b"SQLite format 3\0"
+
+# A decision about a request has no page.
+_DECIDED = """
+    FROM decision WHERE layer IN ('robots.txt', 'override', 'delay') AND page IS NULL
+    AND verdict IN ('allowed', 'refused', 'would-refuse', 'would-allow') AND time <= :until
+    AND (:crawl IS NULL OR crawl = :crawl) AND (:origin IS NULL OR origin = :origin)
+"""
+# The last decision on a URL counts: SQLite takes the other columns from the row with the
+# maximum. It sorts on disk what does not fit into memory.
+_DECISIONS = f"""
+    SELECT *, max(time) AS time {_DECIDED} GROUP BY origin, url ORDER BY origin, url
+"""
+_SNAPSHOT = "SELECT * FROM snapshot LEFT JOIN body USING (sha256) WHERE id = :id"
+_LAST = """
+    SELECT id, fetched FROM snapshot WHERE origin = :of AND fetched <= :until
+    AND crawl IN (SELECT id FROM crawl WHERE :crawl IS NULL OR id = :crawl)
+    ORDER BY fetched DESC LIMIT 1
+"""
+
+
+class LedgerFile:
+    """A ledger: all of it, one of its crawls, or its state at a time.
+
+    Raises LedgerError for a file that is damaged, and UsageError for a crawl that is not in it.
+    """
+
+    def __init__(
+        self, path: str, crawl: int | None = None, until: float = math.inf
+    ) -> None:
+        progress.say(f"reading {path}")
+        self.path = path
+        self._asked = {"crawl": crawl, "until": until, "origin": None}
+        self.connection = open_ledger(path)
+        self.close = self.connection.close
+        self.source = lru_cache(maxsize=8)(self._source)
+        try:
+            with reading(path):
+                self.crawls = {
+                    each["id"]: _crawl(each)
+                    for each in crawls_of(self.connection, path)
+                    if crawl in {None, each["id"]}
+                }
+            if crawl is not None and not self.crawls:
+                raise UsageError(f"{path} has no crawl {crawl}")
+        except BaseException:
+            self.close()
+            raise
+
+    def rows(self, sql: str, **values: Any) -> Iterator[sqlite3.Row]:
+        """Yield the rows of a query."""
+        with reading(self.path):
+            yield from self.connection.execute(sql, self._asked | values)
+
+    def snapshot(self, number: int | None) -> sqlite3.Row | None:
+        """Return the row of a robots.txt, with its body; None if there is none."""
+        return next(self.rows(_SNAPSHOT, id=number), None)
+
+    def _source(self, snapshot: int | None) -> Source | None:
+        """Return a robots.txt that a crawl used; None if there is none."""
+        row = self.snapshot(snapshot)
+        if row is None:
+            return None
+        body, error = row["body"], row["error"] or ""
+        result = AccessResult(
+            url=row["url"], status=row["status"], error=error, body=body or b""
+        )
+        crawl = self.crawls.get(row["crawl"])
+        return Source(result, body, row["fetched"], crawl=crawl)
+
+
+class LedgerSources(Sources):
+    """What several ledgers have, read as one."""
+
+    def __init__(self, ledgers: Sequence[LedgerFile]) -> None:
+        super().__init__()
+        self._ledgers = ledgers
+        self.crawls = [one for each in ledgers for one in each.crawls.values()]
+        sql = f"SELECT DISTINCT origin {_DECIDED} AND origin != '' LIMIT 2"
+        origins = {row["origin"] for each in ledgers for row in each.rows(sql)}
+        self.has_origins = len(origins) > 1
+        """Whether the URLs have several origins."""
+        self.origin = None if self.has_origins else written_origin("".join(origins))
+
+    def urls(self, origin: Origin | None) -> Iterator[Asked]:
+        """Yield each URL with the last decision on it, sorted by origin."""
+        of = origin and str(origin)
+        streams = [
+            zip(each.rows(_DECISIONS, origin=of), repeat(each), strict=False)
+            for each in self._ledgers
+        ]
+        for (written, url), same in groupby(heapq.merge(*streams, key=_place), _place):
+            row, ledger = max(same, key=lambda each: each[0]["time"])
+            yield Asked(url, written_origin(written), ledger, row)
+
+    def of(self, origin: Origin | None) -> Source | None:
+        """Return the last robots.txt of *origin*."""
+        lasts = (
+            (row["fetched"], row["id"], each)
+            for each in self._ledgers
+            for row in each.rows(_LAST, of=origin and str(origin))
+        )
+        _, number, ledger = max(lasts, key=itemgetter(0), default=(0, None, None))
+        return ledger.source(number) if ledger else None
+
+
+def _place(found: tuple[sqlite3.Row, LedgerFile]) -> tuple[str, str]:
+    return found[0]["origin"], found[0]["url"]
+
+
+def _crawl(crawl: dict[str, Any]) -> dict[str, Any]:
+    """Return a crawl as a JSON object."""
+    same = ("spider", "user_agent", "dialect", "every_decision")
+    return {
+        "ledger": crawl["path"],
+        "crawl": crawl["id"],
+        **{name: crawl[name] for name in same},
+        "agents": list(crawl["agents"]),
+        "started": iso_time(crawl["started"]),
+        "ended": iso_time(crawl["ended"]),
+    }
+
+
+def recorded(row: sqlite3.Row) -> dict[str, Any]:
+    """Return a decision of the past on a request, as a JSON object."""
+    is_override = row["layer"] == "override"
+    return {
+        "allowed": row["verdict"] == "allowed",
+        **{name: row[name] for name in ("reason", "agent", "form")},
+        "why": why(row),
+        "override": (row["statement"] or row["reason"]) if is_override else None,
+        "time": iso_time(row["time"]),
+    }
+
+
+def why(row: sqlite3.Row) -> str:
+    """Return the reason of a decision in words."""
+    layer, line = row["layer"], row["line"]
+    words = words_of(row["reason"], layer, row["verdict"]).text
+    if layer == "robots.txt" and line and row["statement"]:
+        words = ""
+    elif layer != "delay":
+        # Of the text of an override, or of a statement that names its place.
+        line = None
+    return evidence(words, row["statement"], line, row["form"])
+
+
+def ledger_of(argument: str) -> LedgerFile | None:
+    """Return the ledger that an argument names: ``PATH``, ``PATH#CRAWL`` or ``PATH@TIME``; None if
+    that is no SQLite file. Raises UsageError for a time that can't be read.
+    """
+    if _is_sqlite(argument):
+        return LedgerFile(argument)
+    path, _, crawl = argument.rpartition("#")
+    if crawl.isdecimal() and _is_sqlite(path):
+        return LedgerFile(path, int(crawl[:18]))
+    path, _, moment = argument.rpartition("@")
+    if not _is_sqlite(path):
+        return None
+    try:
+        until = datetime.fromisoformat(moment.replace("Z", "+00:00"))
+    except ValueError:
+        raise UsageError(
+            f"{argument}: {moment!r} is not a time such as 2026-11-30 or 2026-11-30T12:00 (UTC)"
+        ) from None
+    if until.tzinfo is None:
+        until = until.replace(tzinfo=timezone.utc)
+    return LedgerFile(path, until=until.timestamp())
+
+
+def _is_sqlite(path: str) -> bool:
+    try:
+        if not Path(path).is_file():
+            return False
+        with Path(path).open("rb") as file:
+            return file.read(len(_SQLITE)) == _SQLITE
+    except (OSError, ValueError):
+        return False

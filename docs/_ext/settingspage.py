@@ -46,14 +46,6 @@ def page() -> str:
 def _generated() -> Iterator[str]:
     texts = _texts()
     rows = [(row, texts[field]) for field, row in settings.ROWS.items()]
-    yield "\n| setting and default | meaning |"
-    yield "|---|---|"
-    for row, text in rows:
-        if row.name in GROUPS:
-            yield f"| **{GROUPS[row.name]}** | |"
-        meaning = text.partition("\n\n")[0].replace("\n", " ").removesuffix(".")
-        link = f"[`{row.name}`](#{row.name.lower()})"
-        yield f"| {link} `{_shown(row.default)}` | {meaning} |"
     for row, text in rows:
         if row.name in GROUPS:
             yield f"\n## {GROUPS[row.name]}"

@@ -20,15 +20,14 @@ logger = get_logger(__name__)
 
 
 class Clock:
-    """The clocks of this process. Tests replace it."""
+    """The clocks of this process. Tests replace it.
 
-    def monotonic(self) -> float:
-        """Return the seconds on the monotonic clock, for waiting."""
-        return time.monotonic()
+    ``monotonic()`` returns the seconds on the monotonic clock, for waiting, and ``time()`` those since
+    the epoch, for values that are stored.
+    """
 
-    def time(self) -> float:
-        """Return the seconds since the epoch, for values that are stored."""
-        return time.time()
+    monotonic = staticmethod(time.monotonic)
+    time = staticmethod(time.time)
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> Any:
         """Call *function* in *seconds*. Return an object with a method ``cancel``."""

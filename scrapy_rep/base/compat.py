@@ -266,9 +266,14 @@ def _reactor_is_installed() -> bool:
 
 
 def download_slot(crawler: Crawler, request: Request) -> str:
-    """The key of the download slot of *request*, which is nearly always its host."""
+    """The key of the download slot of *request*, which is nearly always its host; empty if its
+    host cannot be read.
+    """
     get_slot_key = _find(crawler.engine, "downloader.get_slot_key")
-    return str(get_slot_key(request) if get_slot_key else origin_of(request.url))
+    try:
+        return str(get_slot_key(request) if get_slot_key else origin_of(request.url))
+    except ValueError:  # "http://[::/"
+        return ""
 
 
 def slot_state(crawler: Crawler, key: str) -> SlotState | None:

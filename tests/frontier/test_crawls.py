@@ -42,6 +42,20 @@ def test_names_of_one_host() -> None:
         assert crawl.on_network == ["http://a.example/1"]
 
 
+def test_a_host_that_cannot_be_read() -> None:
+    """The request is refused, and no error, wherever it comes from."""
+    crawl = Crawl()
+    requests = [page("http://a.example/"), page("http://a.example/")]
+    for request in requests:
+        request._url = "http://[::/"  # As of a component, or of an older Scrapy.
+    crawl.push(requests[0])
+    crawl.start(requests[1])
+    crawl.run()
+    for request in requests:
+        assert isinstance(crawl.ended[request], RobotsDenied)
+    assert not crawl.on_network
+
+
 def test_a_clock_that_is_set_back() -> None:
     """If the clock is set back after robots.txt was fetched, no request waits longer than the
     delay.

@@ -420,7 +420,12 @@ class Frontier:
         self.core.add(queue, self.clock.monotonic())
 
     def next(self, ready: Ready) -> BackQueue | None:
-        """Return a queue of *ready* whose next request may go, with its places, or is refused."""
+        """Return a queue of *ready* whose next request may go, with its places, or is refused; None
+        if there is none, or if nothing more may be sent now.
+        """
+        self.settle()
+        if self.is_stopped or not self.has_room:
+            return None
         queue = self.core.next(ready, self.clock.monotonic())
         assert queue is None or isinstance(queue, BackQueue)
         return queue
@@ -436,39 +441,41 @@ class Frontier:
 
     def popped(self, queue: BackQueue, request: Request | None) -> None:
         """Note that *request*, for which *queue* has its places, goes to the downloader; None if
-        there is none after all. If it is refused, it has no places: the middleware refuses it.
+        there is none after all. If it is refused, it has no places: the middleware refuses it. If
+        *queue* has more, it waits for its next turn.
         """
-        if queue.where is Where.REFUSED:
-            return
-        if request is None:
-            self.core.leave(queue, self.clock.monotonic(), fetched=False)
-        else:
-            self._send_off(request, queue.key, queue)
+        now = self.clock.monotonic()
+        if queue.where is not Where.REFUSED:
+            if request is None:
+                self.core.leave(queue, now, fetched=False)
+            else:
+                trip = self._trips.get(request)
+                if trip is None:
+                    key = queue.key
+                    trip = Trip(request, key.origin, key=key, is_from_queue=True)
+                self._take_places(trip, queue)
+                self._popped += 1
+                if not self._is_watching:
+                    self.watch()
+        if queue.requests.count:
+            self.core.add(queue, now)
 
     def started(self, key: HostKey, request: Request) -> None:
         """Note that *request*, for which another queue has found places, goes to the downloader."""
-        self._send_off(request, key, None)
-
-    def _send_off(self, request: Request, key: HostKey, ticket: Ticket | None) -> None:
         trip = self._trips.get(request)
         if trip is None:
             trip = Trip(request, key.origin, key=key, is_from_queue=True)
-        if ticket is None:
-            self._take_any_places(trip)
-        else:
-            self._take_places(trip, ticket)
+        self._take_any_places(trip)
         self._popped += 1
-        if not self._is_watching:
-            self.watch()
+        self.watch()
 
     # Requests on their way.
 
     def trip_of(self, request: Request) -> Trip:
         """Return what is known of *request*, which is in the downloader, with its key of now."""
         trip = self._trips.get(request) or Trip(request, None)
-        key = self.key_of(request)
-        if key is not trip.key:
-            trip.key, trip.origin = key, key.origin
+        trip.key = key = self.key_of(request)
+        trip.origin = key.origin
         if key.origin is None:
             trip.origin, trip.is_exempt = request_origin(request), is_exempt(request)
         return trip

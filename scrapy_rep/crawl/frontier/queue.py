@@ -100,7 +100,6 @@ class HostQueue(Backlog):
         frontier = self._frontier
         if frontier.is_stopped:
             return None
-        frontier.settle()
         if self._job is not None:
             self._job.settle()
             if self._job.is_behind:
@@ -111,18 +110,13 @@ class HostQueue(Backlog):
             for queue in resumed:
                 frontier.add(queue)
         request = None
-        while request is None and frontier.has_room and not frontier.is_stopped:
-            found = frontier.next(self.ready)
-            if found is None:
-                break
+        while request is None and (found := frontier.next(self.ready)) is not None:
             try:
                 request = self._take(found)
             finally:
                 # There is no request, or an error, if it cannot be read.
                 frontier.popped(found, request)
-                if found.requests.count:
-                    frontier.add(found)
-                else:
+                if not found.requests.count:
                     self._drop(found)
         frontier.flush()
         return request

@@ -72,11 +72,11 @@ class RobotsTxtMiddleware:
         if isinstance(request, RobotsTxtRequest):
             self._own.process_request(request)
             return None
-        if not is_of_http(request):
+        case = self._frontier.trip_of(request)
+        if case.key.origin is None and not is_of_http(request):
             return None
         if is_for_browser(request):
             self._browsers.begin(request)
-        case = self._frontier.trip_of(request)
         if case.is_exempt:
             request.meta.setdefault(meta.EXEMPT_ORIGIN, str(case.origin))
         if not self._judge.look_up(case) or not self._frontier.has_turn(request):

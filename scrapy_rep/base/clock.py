@@ -20,14 +20,14 @@ logger = get_logger(__name__)
 
 
 class Clock:
-    """The clocks of this process. Tests replace it.
-
-    ``monotonic()`` returns the seconds on the monotonic clock, for waiting, and ``time()`` those since
-    the epoch, for values that are stored.
-    """
+    """The clocks of this process. Tests replace it."""
 
     monotonic = staticmethod(time.monotonic)
-    time = staticmethod(time.time)
+    """Returns the seconds on the monotonic clock, for waiting."""
+
+    def time(self) -> float:
+        """Return the seconds since the epoch, for values that are stored."""
+        return time.time()
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> Any:
         """Call *function* in *seconds*. Return an object with a method ``cancel``."""

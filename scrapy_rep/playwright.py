@@ -9,20 +9,28 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+import scrapy
+from scrapy import signals
 from scrapy.utils.misc import load_object
 
-from scrapy_rep.base.log import get_logger
+from scrapy_rep.base.browsers import (
+    ABORT_FORBIDDEN,
+    PAGE_INIT_META,
+    abort_setting,
+    is_for_browser,
+    is_from_browser,
+)
+from scrapy_rep.base.log import CrawlLog, get_logger
 from scrapy_rep.base.meta import PAGE_INIT
-from scrapy_rep.crawl.gate.browsers import Browsers, browsers_of, open_crawls
+from scrapy_rep.base.requests import is_of_http
+from scrapy_rep.crawl.gate.middleware import gate_of
+from scrapy_rep.exceptions import RobotsDenied
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    import scrapy
     from playwright.async_api import (
         Browser,
         BrowserContext,
@@ -31,8 +39,14 @@ if TYPE_CHECKING:
         Request,
         Route,
     )
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+    from scrapy_rep.crawl.gate.middleware import BrowserGate
 
 logger = get_logger(__name__)
+
+WATCH_PAGE = "scrapy_rep.playwright.watch_page"
 
 # The error reason that Chromium gets for a refused request. scrapy-playwright would take a
 # navigation that fails with "Aborted" for the download of a file.
@@ -72,14 +86,13 @@ async def abort_forbidden(request: Request) -> bool:
         page = _PAGES.get(request.frame.page)
     if page is not None:
         return not await page.may_send(request)
-    crawls = open_crawls()
-    if crawls and not any(crawls):  # No crawl in this process obeys robots.txt.
-        return False
-    browsers = crawls[0] if len(crawls) == 1 else None
-    if browsers is None:
+    guards = list(_GUARDS.values())
+    if guards and all(guard.gate is None for guard in guards):
+        return False  # No crawl of this process that has a browser obeys robots.txt.
+    if len(guards) != 1:
         _warn_of_unknown_crawl()
         return True
-    return not await _in_crawl_loop(browsers, browsers.may_fetch(request.url, ""))
+    return not await guards[0].may_fetch(request.url)
 
 
 async def watch_page(page: Page, request: scrapy.Request) -> None:
@@ -90,23 +103,14 @@ async def watch_page(page: Page, request: scrapy.Request) -> None:
     as the ``playwright_page_init_callback`` of its requests. It calls the spider's own
     callback, if there is one, at its end.
     """
-    browsers = browsers_of(request)
-    if browsers is not None:
+    guard = _BY_REQUEST.get(request)
+    if guard is not None:
         if page not in _PAGES:
-            _PAGES[page] = await _Page.open(page, browsers)
+            _PAGES[page] = await _Page.open(page, guard)
         _PAGES[page].cause = request
     callback = request.meta.get(PAGE_INIT)
     if callback is not None:
         await load_object(callback)(page, request)
-
-
-async def _in_crawl_loop(browsers: Browsers, check: Coroutine[Any, Any, bool]) -> bool:
-    """Run *check* in the event loop of the crawl, and return its result."""
-    loop = browsers.loop
-    if loop is None or loop is asyncio.get_running_loop():
-        return await check
-    # scrapy-playwright may run its browser in the event loop of another thread.
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(check, loop))
 
 
 @cache
@@ -115,6 +119,130 @@ def _warn_of_unknown_crawl() -> None:
         "scrapy-rep aborts requests of a browser, because it does not know which crawl "
         "they belong to. Is scrapy_rep.Addon in ADDONS?"
     )
+
+
+class PlaywrightMiddleware:
+    """Lets the browser of scrapy-playwright ask whether robots.txt allows what it fetches.
+
+    Only the requests of the spider pass through the middlewares. The browser sends more: it
+    follows redirects, runs scripts, and loads images and frames.
+    """
+
+    ORDER = 594
+    """Before RobotsTxtMiddleware, so that it sees a response or an error after that."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._logger = CrawlLog(__name__, crawler)
+        self._denied: WeakKeyDictionary[scrapy.Request, RobotsDenied] = (
+            WeakKeyDictionary()
+        )
+        """The refusals of pages, by the request of the spider."""
+
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The event loop of the crawl; None before the first request for a browser."""
+
+        self._is_asked = False
+        self._has_warned = False
+        _GUARDS[crawler] = self
+        crawler.signals.connect(self._spider_closed, signals.spider_closed)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> PlaywrightMiddleware:
+        return cls(crawler)
+
+    def _spider_closed(self) -> None:
+        _GUARDS.pop(self._crawler, None)
+
+    @cached_property
+    def gate(self) -> BrowserGate | None:
+        """What decides; None if the crawl ignores robots.txt."""
+        return gate_of(self._crawler)
+
+    def process_request(self, request: scrapy.Request) -> None:
+        """Set ``watch_page`` for *request* of a browser, if ``abort_forbidden`` is used."""
+        if not is_for_browser(request) or self.gate is None:
+            return
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        if self._is_asked or _is_ours(abort_setting(self._crawler.settings)):
+            _BY_REQUEST[request] = self
+            own = request.meta.get(PAGE_INIT_META)
+            if own not in {None, WATCH_PAGE}:
+                request.meta[PAGE_INIT] = own
+            request.meta[PAGE_INIT_META] = WATCH_PAGE
+
+    def process_response(self, request: scrapy.Request, response: Response) -> Response:
+        """Raise RobotsDenied if robots.txt forbade the page, so that this is an error page."""
+        denied = self._denied.pop(request, None)
+        if denied is not None and not is_of_http(response):
+            raise denied
+        if is_from_browser(response) and self.gate is not None:
+            self._warn_of_own_predicate()
+        return response
+
+    def process_exception(self, request: scrapy.Request, exception: Exception) -> None:
+        """Raise RobotsDenied if robots.txt forbade the page, so that the browser has failed."""
+        denied = self._denied.pop(request, None)
+        if denied is not None:
+            raise denied
+
+    def _warn_of_own_predicate(self) -> None:
+        """Warn once if the user's own predicate does not call ``abort_forbidden``."""
+        own = abort_setting(self._crawler.settings)
+        if self._is_asked or self._has_warned or own is None:
+            return
+        self._has_warned = True
+        self._logger.warning(
+            "PLAYWRIGHT_ABORT_REQUEST is %(value)r, which does not await %(ours)s: the "
+            "browser may fetch URLs that robots.txt forbids. Await that function in yours, "
+            "or set it in its place.",
+            value=own,
+            ours=ABORT_FORBIDDEN,
+        )
+
+    async def may_fetch(
+        self,
+        url: str,
+        cause: scrapy.Request | None = None,
+        page: str = "",
+        *,
+        is_top: bool = False,
+    ) -> bool:
+        """Return True if the browser may fetch *url* for the page at the URL *page*, which the
+        spider's request *cause* is for. If *url* is the page itself (*is_top*), the errback of *cause*
+        gets the refusal.
+        """
+        self._is_asked = True
+        if self.gate is None:
+            return True
+        check = self._check(self.gate, url, cause, page, is_top=is_top)
+        loop = self._loop
+        if loop is None or loop is asyncio.get_running_loop():
+            return await check
+        # scrapy-playwright may run its browser in the event loop of another thread.
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(check, loop))
+
+    async def _check(
+        self,
+        gate: BrowserGate,
+        url: str,
+        cause: scrapy.Request | None,
+        page: str,
+        *,
+        is_top: bool,
+    ) -> bool:
+        refusal = await gate.refusal_of(url, cause, page)
+        if is_top and cause is not None and isinstance(refusal, RobotsDenied):
+            self._denied[cause] = refusal
+        return refusal is None
+
+
+def _is_ours(predicate: object) -> bool:
+    if isinstance(predicate, str):
+        return predicate == ABORT_FORBIDDEN
+    name = getattr(predicate, "__qualname__", "")
+    return f"{getattr(predicate, '__module__', '')}.{name}" == ABORT_FORBIDDEN
 
 
 class _Browser:
@@ -126,8 +254,8 @@ class _Browser:
     no such session.
     """
 
-    def __init__(self, browsers: Browsers) -> None:
-        self._browsers = browsers
+    def __init__(self, guard: PlaywrightMiddleware) -> None:
+        self._guard = guard
         self.has_session = False
         self.frames: dict[str, _Page] = {}
         """The page of each frame, by the ID that Chromium gave the frame."""
@@ -138,11 +266,11 @@ class _Browser:
         self._answers: set[asyncio.Future[None]] = set()
 
     @classmethod
-    async def of(cls, browsers: Browsers, context: BrowserContext) -> _Browser:
+    async def of(cls, guard: PlaywrightMiddleware, context: BrowserContext) -> _Browser:
         """Return the _Browser for *context*, which is prepared for the load of a page."""
         key = context.browser or context
         if key not in _BROWSERS:
-            _BROWSERS[key] = asyncio.ensure_future(cls(browsers)._open(context.browser))
+            _BROWSERS[key] = asyncio.ensure_future(cls(guard)._open(context.browser))
         browser = await _BROWSERS[key]
         if context not in _CONTEXTS:
             _CONTEXTS[context] = asyncio.ensure_future(
@@ -171,8 +299,8 @@ class _Browser:
         it. Return False if the page closes first.
         """
         page_url, cause = ("", None) if page is None else (page.url, page.cause)
-        check = self._browsers.may_fetch(url, page_url, cause, is_top=is_top)
-        task = asyncio.ensure_future(_in_crawl_loop(self._browsers, check))
+        check = self._guard.may_fetch(url, cause, page_url, is_top=is_top)
+        task = asyncio.ensure_future(check)
         self._checks[task] = set(self.frames.values()) if page is None else {page}
         try:
             await asyncio.wait([task])
@@ -236,11 +364,11 @@ class _Page:
         self.main_frame = ""
 
     @classmethod
-    async def open(cls, page: Page, browsers: Browsers) -> _Page:
+    async def open(cls, page: Page, guard: PlaywrightMiddleware) -> _Page:
         """Prepare for the loads of *page*: Chromium does not report requests that are already
         in flight.
         """
-        self = cls(page, await _Browser.of(browsers, page.context))
+        self = cls(page, await _Browser.of(guard, page.context))
         page.once("close", self._forget)
         # This fails in Firefox and WebKit.
         with suppress(Exception):
@@ -279,6 +407,14 @@ class _Page:
         _PAGES.pop(page, None)
         self._browser.forget(self)
 
+
+_GUARDS: WeakKeyDictionary[Crawler, PlaywrightMiddleware] = WeakKeyDictionary()
+"""Those of the crawls in this process."""
+
+_BY_REQUEST: WeakKeyDictionary[scrapy.Request, PlaywrightMiddleware] = (
+    WeakKeyDictionary()
+)
+"""That of the crawl which a request for a browser belongs to."""
 
 _PAGES: dict[Page, _Page] = {}
 

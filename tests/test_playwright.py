@@ -18,11 +18,10 @@ from twisted.internet.defer import Deferred
 
 from scrapy_rep import playwright
 from scrapy_rep.crawl.frontier.frontier import Frontier
-from scrapy_rep.crawl.gate import browsers
-from scrapy_rep.crawl.gate.middleware import RobotsTxtMiddleware
+from scrapy_rep.crawl.gate.middleware import BrowserGate, RobotsTxtMiddleware
 from scrapy_rep.crawl.pages.responses import IndexingMiddleware
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
-from scrapy_rep.playwright import abort_forbidden, watch_page
+from scrapy_rep.playwright import PlaywrightMiddleware, abort_forbidden, watch_page
 from scrapy_rep.protocol.robots import RobotsTxt
 from tests.fakes import answer, coroutine_test, fake_crawler
 
@@ -36,19 +35,47 @@ ROBOTS_URL = f"{SITE}/robots.txt"
 PUBLIC, PRIVATE = f"{SITE}/public", f"{SITE}/private/1"
 ROBOTS = b"User-agent: *\nDisallow: /private/\nContent-Usage: /used/ train-ai=n\n"
 PAGE_INIT = "playwright_page_init_callback"
+ABORTS = {"PLAYWRIGHT_ABORT_REQUEST": "scrapy_rep.playwright.abort_forbidden"}
 
 
 @pytest.fixture(autouse=True)
 def _no_other_crawls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(browsers, "_BY_CRAWLER", WeakKeyDictionary())
+    monkeypatch.setattr(playwright, "_GUARDS", WeakKeyDictionary())
     playwright._warn_of_unknown_crawl.cache_clear()  # It comes once.
 
 
-def crawl(**settings: Any) -> tuple[RobotsTxtMiddleware, Crawler]:
-    ours = {"PLAYWRIGHT_ABORT_REQUEST": browsers.ABORT_FORBIDDEN}
-    settings = {"USER_AGENT": "mybot", "REP_WAIT_MAX": 0, **ours, **settings}
+class FakeGate(BrowserGate):
+    """Forbids the URLs of /private/, and notes about which it was asked, with their page."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    async def refusal_of(
+        self, url: str, cause: Request | None, page: str = ""
+    ) -> Exception | None:
+        self.asked.append((url, page))
+        return DENIED if "/private/" in url else None
+
+
+DENIED = RobotsDenied("forbidden", Mock())
+
+
+def guarded(**settings: Any) -> PlaywrightMiddleware:
+    """Return the middleware of a crawl whose gate is a fake."""
+    return guard_of(fake_crawler({**ABORTS, **settings}), FakeGate())
+
+
+def guard_of(crawler: Crawler, gate: BrowserGate | None) -> PlaywrightMiddleware:
+    guard = PlaywrightMiddleware.from_crawler(crawler)
+    guard.gate = gate
+    return guard
+
+
+def crawl(**settings: Any) -> tuple[PlaywrightMiddleware, Crawler]:
+    """Return the middleware of a crawl with its gate."""
+    settings = {"USER_AGENT": "mybot", "REP_WAIT_MAX": 0, **ABORTS, **settings}
     crawler = fake_crawler(settings, {ROBOTS_URL: answer(ROBOTS_URL, ROBOTS)})
-    return RobotsTxtMiddleware.from_crawler(crawler), crawler
+    return guard_of(crawler, RobotsTxtMiddleware.from_crawler(crawler)), crawler
 
 
 async def is_aborted(url: str, page: Any = None, *, is_page: bool = True) -> bool:
@@ -85,10 +112,10 @@ def new_page(context: Any) -> Any:
     return page
 
 
-async def watched(mw: RobotsTxtMiddleware, page: Any) -> Request:
+async def watched(guard: PlaywrightMiddleware, page: Any) -> Request:
     """Let scrapy-playwright open *page*. Return the request of the spider."""
     request = Request(PUBLIC, meta={"playwright": True})
-    await ensure_awaitable(mw.process_request(request))
+    guard.process_request(request)
     await watch_page(page, request)
     return request
 
@@ -125,9 +152,11 @@ async def test_requests_without_a_page(
     crawl they belong to, they are aborted, with one log message; if no crawl obeys, they pass.
     """
     running = [crawl()[1] if obeys else fake_crawler() for obeys in obey]
-    for crawler, obeys in zip(running, obey, strict=True):
-        if not obeys:
-            browsers.register(crawler, None)
+    _kept = [
+        guard_of(crawler, None)
+        for crawler, obeys in zip(running, obey, strict=True)
+        if not obeys
+    ]
     for _ in range(2):
         assert await is_aborted(url) is aborted
     is_unknown = aborted and len(running) != 1
@@ -158,10 +187,8 @@ async def test_what_cannot_be_decided(
 @coroutine_test
 async def test_a_browser_on_a_thread() -> None:
     """A browser on another thread has robots.txt checked on the event loop of the crawl."""
-    mw, crawler = crawl()
-    await ensure_awaitable(
-        mw.process_request(Request(PUBLIC, meta={"playwright": True}))
-    )
+    guard, crawler = crawl()
+    guard.process_request(Request(PUBLIC, meta={"playwright": True}))
 
     async def ask() -> list[bool]:
         return [await is_aborted(url) for url in (PRIVATE, PUBLIC)]
@@ -178,25 +205,32 @@ async def test_a_browser_with_a_session() -> None:
     Playwright about none. If the page itself is refused, and not only an image of it, the errback
     gets the refusal.
     """
-    mw, crawler = crawl()
+    guard = guarded()
     session = new_session()
     context = new_context(session)
     pages = [new_page(context), new_page(context)]
     for page in (pages[1], *pages[:1] * 2):  # A page can be used again.
-        request = await watched(mw, page)
+        request = await watched(guard, page)
     assert not await is_aborted(PRIVATE, pages[0])
     context.browser.new_browser_cdp_session.assert_called_once_with()
     context.add_init_script.assert_called_once()
     assert await answer_of(session, PUBLIC) == "Fetch.continueRequest"
     image = {"resourceType": "Image"}
     assert await answer_of(session, PRIVATE, **image) == "Fetch.failRequest"
-    mw.process_exception(request, RuntimeError("net::ERR_TIMED_OUT"))
+    guard.process_exception(request, RuntimeError("net::ERR_TIMED_OUT"))
     assert await answer_of(session, PRIVATE, frameId="?") == "Fetch.failRequest"
-    mw.process_exception(request, RuntimeError("net::ERR_TIMED_OUT"))
+    guard.process_exception(request, RuntimeError("net::ERR_TIMED_OUT"))
     assert await answer_of(session, PRIVATE) == "Fetch.failRequest"
-    with pytest.raises(RobotsDenied, match=f"by a browser from {PUBLIC}$"):
-        mw.process_exception(request, RuntimeError("net::ERR_BLOCKED_BY_CLIENT"))
-    assert crawler.stats.get_value("rep/browser/aborted") == 3
+    with pytest.raises(RobotsDenied, match="forbidden"):
+        guard.process_exception(request, RuntimeError("net::ERR_BLOCKED_BY_CLIENT"))
+    assert isinstance(guard.gate, FakeGate)
+    pages_asked = [
+        (PUBLIC, PUBLIC),
+        (PRIVATE, PUBLIC),
+        (PRIVATE, ""),
+        (PRIVATE, PUBLIC),
+    ]
+    assert guard.gate.asked == pages_asked
 
 
 @pytest.mark.parametrize(("reason", "is_known"), [("swap", True), ("remove", False)])
@@ -205,14 +239,14 @@ async def test_a_frame_that_is_detached(reason: str, is_known: bool) -> None:
     """A frame that moves to another process of Chromium still belongs to its page, so the
     errback gets the refusal of the page. A frame that is removed belongs to no page.
     """
-    mw, _ = crawl()
+    guard = guarded()
     session = new_session()
-    request = await watched(mw, new_page(new_context(session)))
+    request = await watched(guard, new_page(new_context(session)))
     receivers = dict(call.args for call in session.on.call_args_list)
     receivers["Page.frameDetached"]({"frameId": "main", "reason": reason})
     assert await answer_of(session, PRIVATE) == "Fetch.failRequest"
     with pytest.raises(RobotsDenied) if is_known else nullcontext():
-        mw.process_exception(request, RuntimeError("net::ERR_BLOCKED_BY_CLIENT"))
+        guard.process_exception(request, RuntimeError("net::ERR_BLOCKED_BY_CLIENT"))
 
 
 @pytest.mark.parametrize(
@@ -229,9 +263,9 @@ async def test_a_file_of_speculation_rules(
     headers: dict[str, str], method: str
 ) -> None:
     """Chromium gets no file of speculation rules, and other files as they are."""
-    mw, _ = crawl()
+    guard = guarded()
     session = new_session()
-    await watched(mw, new_page(new_context(session)))
+    await watched(guard, new_page(new_context(session)))
     fields = [{"name": name, "value": value} for name, value in headers.items()]
     response = {"responseStatusCode": 200, "responseHeaders": fields}
     assert await answer_of(session, PUBLIC, **response) == f"Fetch.{method}"
@@ -242,15 +276,15 @@ async def test_a_browser_without_a_session() -> None:
     """In Firefox and WebKit, what Playwright reports is checked, with the first request of a
     popup.
     """
-    mw, _ = crawl()
+    guard = guarded()
     page = new_page(new_context())
-    request = await watched(mw, page)
+    request = await watched(guard, page)
     assert not await is_aborted(PUBLIC, page)
     assert await is_aborted(PRIVATE, page, is_page=False)
-    mw.process_exception(request, RuntimeError("timed out"))
+    guard.process_exception(request, RuntimeError("timed out"))
     assert await is_aborted(PRIVATE, page)
     with pytest.raises(RobotsDenied):
-        mw.process_exception(request, RuntimeError("aborted"))
+        guard.process_exception(request, RuntimeError("aborted"))
     ((_, handler),) = (call.args for call in page.context.route.call_args_list)
     route = AsyncMock()
     for url in (PUBLIC, PRIVATE):
@@ -264,7 +298,7 @@ async def test_a_page_that_closes(session: Any) -> None:
     """When a page closes, its requests no longer wait for a robots.txt, and the fetch of that
     file ends unless another page needs it.
     """
-    mw, crawler = crawl()
+    guard, crawler = crawl()
     fetches: list[Deferred[Any]] = []
     began: Deferred[None] = Deferred()
     ended: Deferred[None] = Deferred()
@@ -280,8 +314,8 @@ async def test_a_page_that_closes(session: Any) -> None:
         crawler.engine.answers[f"{each}robots.txt"] = hang
     context = new_context(session)
     one, other = new_page(context), new_page(context)
-    await watched(mw, one)
-    await watched(mw, other)
+    await watched(guard, one)
+    await watched(guard, other)
     tasks = []
     for url, page in ((silent, one), (busy, one), (busy, other)):
         watcher = playwright._PAGES[page]
@@ -314,21 +348,21 @@ async def test_a_callback_of_the_spider_for_its_page() -> None:
     """The page init callback of a request is called after that of the package, even if the
     crawl of the page is unknown.
     """
-    mw, _ = crawl()
+    guard = guarded()
     meta = {"playwright": True, PAGE_INIT: f"{__name__}.own_callback"}
     request = Request(PUBLIC, meta=meta)
-    await ensure_awaitable(mw.process_request(request))
-    assert request.meta[PAGE_INIT] == browsers.WATCH_PAGE
+    guard.process_request(request)
+    assert request.meta[PAGE_INIT] == playwright.WATCH_PAGE
     page, unknown = new_page(new_context()), new_page(new_context())
     await watch_page(page, request)
     page.context.route.assert_called_once()
     again = request.replace(dont_filter=True)  # A retry copies the request.
     await watch_page(unknown, again)
     unknown.context.route.assert_not_called()
-    await ensure_awaitable(mw.process_request(again))
+    guard.process_request(again)
     called = [call.args for call in own_callback.call_args_list]
     assert called == [(page, request), (unknown, again)]
-    assert again.meta[PAGE_INIT] == browsers.WATCH_PAGE
+    assert again.meta[PAGE_INIT] == playwright.WATCH_PAGE
 
 
 @pytest.mark.parametrize("asks", [False, True])
@@ -339,15 +373,15 @@ async def test_a_predicate_of_the_project(
     """If the project has its own predicate and that does not check robots.txt, one warning
     says so.
     """
-    mw, _ = crawl(PLAYWRIGHT_ABORT_REQUEST="project.abort")
+    guard = guarded(PLAYWRIGHT_ABORT_REQUEST="project.abort")
     for _ in range(2):
         request = Request(PUBLIC, meta={"playwright": True})
         if asks:
             assert await is_aborted(PRIVATE)
-        await ensure_awaitable(mw.process_request(request))
+        guard.process_request(request)
         assert (PAGE_INIT in request.meta) is asks
         response = HtmlResponse(PUBLIC, flags=["playwright"], request=request)
-        await ensure_awaitable(mw.process_response(request, response))
+        guard.process_response(request, response)
     assert caplog.text.count("project.abort") == (not asks)
 
 
@@ -359,11 +393,13 @@ async def test_what_the_site_states_of_where_it_arrives(
     """After a redirect in the browser, the usage preferences for the URL of the response
     count, not those for the URL of the request.
     """
-    mw, crawler = crawl(REP_PURPOSES=["train-ai"])
+    guard, crawler = crawl(REP_PURPOSES=["train-ai"])
+    mw = guard.gate
+    assert isinstance(mw, RobotsTxtMiddleware)
     reader = IndexingMiddleware.from_crawler(crawler)
     other = "/free/a" if path == "/used/a" else "/used/a"
     request = Request(f"{SITE}{other}", meta={"playwright": True})
-    mw._browsers._usage.note(request, RobotsTxt.parse(ROBOTS), None)
+    mw._usage.note(request, RobotsTxt.parse(ROBOTS), None)
     response = HtmlResponse(f"{SITE}{path}", flags=["playwright"], request=request)
     await ensure_awaitable(mw.process_response(request, response))
     reader.process_response(request, response)

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
+ABORT_FORBIDDEN = "scrapy_rep.playwright.abort_forbidden"
+"""The import path of the function for the setting PLAYWRIGHT_ABORT_REQUEST."""
+
 PAGE_INIT_META = "playwright_page_init_callback"
 """The meta key of the function that scrapy-playwright calls with a new page, before the page
 opens the URL of the request."""
@@ -55,6 +58,13 @@ def browser_handler(settings: BaseSettings) -> tuple[str, bool] | None:
         if is_playwright or any(map(_NAMES, paths)):
             return paths[0], is_playwright
     return None
+
+
+def uses_playwright(settings: BaseSettings) -> bool:
+    """Whether scrapy-playwright may download for a crawl."""
+    handler = browser_handler(settings)
+    is_playwright = handler is not None and handler[1]
+    return is_playwright or abort_setting(settings) is not None
 
 
 def abort_setting(settings: BaseSettings) -> Any:

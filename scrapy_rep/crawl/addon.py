@@ -9,6 +9,7 @@ from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.misc import load_object
 from scrapy.utils.python import global_object_name
 
+from scrapy_rep.base.browsers import uses_playwright
 from scrapy_rep.base.compat import package_version
 from scrapy_rep.base.log import get_logger
 from scrapy_rep.base.settings import OBEY, RepSettings, is_dry_run
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
 logger = get_logger(__name__)
+
+_PLAYWRIGHT = "scrapy_rep.playwright.PlaywrightMiddleware"
 
 _SCRAPYS_OWN = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
 
@@ -53,6 +56,11 @@ class Addon:
         ):
             settings.setdefault_in_component_priority_dict(
                 name, component, component.ORDER
+            )
+        if uses_playwright(settings):
+            guard = load_object(_PLAYWRIGHT)
+            settings.setdefault_in_component_priority_dict(
+                "DOWNLOADER_MIDDLEWARES", guard, guard.ORDER
             )
         # An invalid setting stops Scrapy at the start, not at the first request.
         RepSettings.from_settings(settings)

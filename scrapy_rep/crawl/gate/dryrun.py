@@ -26,7 +26,6 @@ from scrapy_rep.crawl.fetching.request import (
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.politeness import duration
 from scrapy_rep.crawl.frontier.rules import Hosts
-from scrapy_rep.crawl.gate.browsers import register
 from scrapy_rep.crawl.gate.judge import Judge
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
 from scrapy_rep.protocol.request_target import is_robotstxt
@@ -67,7 +66,6 @@ class DryRun:
     """
 
     def __init__(self, crawler: Crawler) -> None:
-        register(crawler, None)
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
         self._settings = settings = RepSettings.of(crawler)

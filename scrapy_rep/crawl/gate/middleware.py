@@ -2,39 +2,65 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from scrapy import Request, signals
 from scrapy.exceptions import NotConfigured
 from scrapy.http import Headers
 from scrapy.responsetypes import responsetypes
 
 from scrapy_rep.base import meta, stats
-from scrapy_rep.base.browsers import is_for_browser
-from scrapy_rep.base.requests import is_of_http
+from scrapy_rep.base.browsers import ABORT_FORBIDDEN, abort_setting, browser_handler
+from scrapy_rep.base.identity import default_header
+from scrapy_rep.base.log import CrawlLog
+from scrapy_rep.base.requests import is_of_http, request_origin
 from scrapy_rep.base.settings import RepSettings
-from scrapy_rep.crawl.decisions import BACK_OFF, ROBOTS_TXT, DecisionReporter
+from scrapy_rep.crawl.decisions import BACK_OFF, ROBOTS_TXT, Case, DecisionReporter, Via
 from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.rules import Hosts
-from scrapy_rep.crawl.gate.browsers import Browsers, register
 from scrapy_rep.crawl.gate.dryrun import DryRun
 from scrapy_rep.crawl.gate.judge import Judge
-from scrapy_rep.exceptions import BackingOff
+from scrapy_rep.crawl.pages.usage import SiteUsage
+from scrapy_rep.exceptions import BackingOff, RobotsDenied, SpiderClosing
 from scrapy_rep.protocol.access import results as access
+from scrapy_rep.protocol.origins import origin_of
+from scrapy_rep.protocol.request_target import have_same_target
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_rep.crawl.decisions import Case
     from scrapy_rep.crawl.frontier.frontier import Trip
     from scrapy_rep.protocol.robotstxt.pace import Pace
 
 
-class RobotsTxtMiddleware:
+class BrowserGate(Protocol):
+    """Decides about what a browser fetches on its own: redirects, scripts, images, frames."""
+
+    async def refusal_of(
+        self, url: str, cause: Request | None, page: str = ""
+    ) -> Exception | None:
+        """Return why a browser must not fetch *url* for the page at the URL *page*; None if it may.
+        Waits until robots.txt is known.
+
+        *cause* is the spider's request for the page: what exempts that exempts its origin. The result
+        is RobotsDenied if robots.txt or an override forbids the URL; SpiderClosing; or any other
+        error, which has been logged.
+        """
+        ...
+
+
+def gate_of(crawler: Crawler) -> BrowserGate | None:
+    """Return the gate of *crawler*, when its engine exists; None if it lets everything pass: the
+    crawl ignores robots.txt, or is a dry run.
+    """
+    return crawler.get_downloader_middleware(RobotsTxtMiddleware)
+
+
+class RobotsTxtMiddleware(BrowserGate):
     """Makes a crawl follow the robots.txt of each origin.
 
     It replaces Scrapy's own RobotsTxtMiddleware, at :attr:`ORDER`.
@@ -48,16 +74,17 @@ class RobotsTxtMiddleware:
     def __init__(self, crawler: Crawler) -> None:
         settings = RepSettings.of(crawler)
         if not settings.obey:
-            register(crawler, None)
             raise NotConfigured
         self._crawler = crawler
+        self._logger = CrawlLog(__name__, crawler)
         self._obeys_delays = settings.crawl_delay
         self._own = FetchMiddleware(crawler)
         self._frontier = frontier = Frontier.of(crawler)
         reporter = DecisionReporter.of(crawler)
         self._hosts = frontier.hosts = Hosts(crawler, frontier, settings, reporter)
         self._judge = Judge(crawler, settings, frontier, self._hosts, reporter)
-        self._browsers = Browsers(crawler, frontier, self._judge)
+        self._usage = SiteUsage.of(crawler)
+        crawler.signals.connect(self._spider_opened, signals.spider_opened)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RobotsTxtMiddleware | DryRun:
@@ -75,8 +102,6 @@ class RobotsTxtMiddleware:
         case = self._frontier.trip_of(request)
         if case.key.origin is None and not is_of_http(request):
             return None
-        if is_for_browser(request):
-            self._browsers.begin(request)
         if case.is_exempt:
             request.meta.setdefault(meta.EXEMPT_ORIGIN, str(case.origin))
         if not self._judge.look_up(case) or not self._frontier.has_turn(request):
@@ -136,11 +161,8 @@ class RobotsTxtMiddleware:
         self._frontier.free(request)
         if isinstance(request, RobotsTxtRequest):
             return self._own.process_response(request, response)
-        if is_for_browser(request):
-            self._browsers.end(request, response)
-        if response.url != request.url and self._browsers.has_moved(request, response):
-            # It was already sent to the host, so it does not wait for its turn.
-            return self._browsers.check_arrival(request, response)
+        if response.url != request.url and _has_moved(request, response):
+            return self._check_arrival(request, response)
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> None:
@@ -148,8 +170,6 @@ class RobotsTxtMiddleware:
         # The places of a request with a response are free already.
         self._frontier.free(request)
         self._own.process_exception(request, exception)
-        if is_for_browser(request):
-            self._browsers.end(request)
 
     def _copy(self, case: Case) -> Response | None:
         """Return the cached response to a spider's own request for a robots.txt; None if there
@@ -176,3 +196,100 @@ class RobotsTxtMiddleware:
             flags=[meta.COPIED_FLAG],
             request=request,
         )
+
+    # Browsers behind download handlers.
+
+    def _spider_opened(self) -> None:
+        """Warn if no setting makes the browser of the download handler ask scrapy-rep."""
+        settings = self._crawler.settings
+        handler = browser_handler(settings)
+        if handler is None or (handler[1] and abort_setting(settings) is not None):
+            return
+        message = (
+            "The browser of %(handler)s may fetch URLs that robots.txt forbids: it follows "
+            "redirects, runs scripts, and loads images and frames. scrapy-rep checks only "
+            "the URL of each Scrapy request and the URL that its response comes from. "
+        )
+        message += (
+            "To check the rest, set PLAYWRIGHT_ABORT_REQUEST = %(ours)r."
+            if handler[1]
+            else "It can check the rest only with scrapy-playwright."
+        )
+        self._logger.warning(message, handler=handler[0], ours=ABORT_FORBIDDEN)
+
+    async def _check_arrival(self, request: Request, response: Response) -> Response:
+        """Return *response*, which comes from another URL than that of *request*, if robots.txt
+        allows that. It was sent to the host already, so it does not wait for its turn. Raises
+        RobotsDenied or SpiderClosing.
+        """
+        arrived = Request(
+            response.url,
+            headers=request.headers,
+            callback=request.callback,
+            meta={
+                key: value
+                for key, value in request.meta.items()
+                if key not in {meta.DONT_OBEY_ROBOTSTXT, "redirect_urls"}
+            },
+        )
+        try:
+            await self._check(arrived, Via("redirect", request.url), request)
+        except RobotsDenied:
+            self._crawler.stats.inc_value(stats.ARRIVED)
+            raise
+        self._usage.take_over(request, arrived)
+        return response
+
+    async def refusal_of(
+        self, url: str, cause: Request | None, page: str = ""
+    ) -> Exception | None:
+        header = default_header(self._crawler.settings, self._crawler.spider)
+        request = Request(url, headers={"User-Agent": header})
+        if not is_of_http(request):
+            return None
+        try:
+            await self._check(request, Via("browser", page), cause)
+        except RobotsDenied as denied:
+            self._crawler.stats.inc_value(stats.ABORTED)
+            return denied
+        except SpiderClosing as closing:
+            return closing
+        except Exception as error:
+            self._logger.exception(
+                "Error while checking a browser's request for %(url)s against robots.txt: "
+                "the request is aborted",
+                url=url,
+            )
+            return error
+        return None
+
+    async def _check(self, request: Request, via: Via, cause: Request | None) -> None:
+        """Apply the robots.txt of the origin of *request*, or the override for it, unless *cause*,
+        the request of the spider, is exempt. Raises RobotsDenied or SpiderClosing.
+        """
+        is_exempt = cause is not None and _is_exempted_by(cause, request)
+        case = Case(request, request_origin(request), via=via, is_exempt=is_exempt)
+        if not self._judge.look_up(case):
+            case.known = await self._frontier.wait_for_rules(case, is_patient=False)
+        decision, _ = self._judge.judge(case)
+        self._judge.allow(case, decision)
+
+
+def _has_moved(request: Request, response: Response) -> bool:
+    """Whether the URLs of *request* and *response* differ in more than spelling: the
+    download handler has followed a redirect that Scrapy has not seen.
+    """
+    if not is_of_http(response):
+        return False
+    is_same_origin = origin_of(request.url) == origin_of(response.url)
+    return not (is_same_origin and have_same_target(request.url, response.url))
+
+
+def _is_exempted_by(cause: Request, request: Request) -> bool:
+    """Whether ``dont_obey_robotstxt`` of *cause* exempts the origin of *request*: it is that of
+    *cause*, or was before a middleware replaced the URL of *cause* with that of a service.
+    """
+    if not cause.meta.get(meta.DONT_OBEY_ROBOTSTXT):
+        return False
+    exempt = str(request_origin(cause)), cause.meta.get(meta.EXEMPT_ORIGIN)
+    return str(request_origin(request)) in exempt

@@ -19,6 +19,7 @@ from scrapy_redis.scheduler import Scheduler
 import scrapy_rep
 from scrapy_rep.crawl.gate.middleware import RobotsTxtMiddleware
 from scrapy_rep.exceptions import SettingError
+from scrapy_rep.playwright import PlaywrightMiddleware
 from scrapy_rep.redis import RedisDupeFilter, RedisHostQueue
 
 if TYPE_CHECKING:
@@ -84,6 +85,20 @@ def test_the_middleware(
     loaded = {load_object(key): order for key, order in found.items()}
     assert (loaded[RobotsTxtMiddleware], loaded[ScrapysOwn]) == (ours, theirs)
     assert settings.getbool("ROBOTSTXT_OBEY")
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_used"),
+    [
+        ({}, False),
+        ({"PLAYWRIGHT_ABORT_REQUEST": "project.abort"}, True),
+        ({"DOWNLOAD_HANDLERS": {"https": "tests.browser.Handler"}}, False),
+    ],
+)
+def test_a_browser(settings: dict[str, Any], is_used: bool) -> None:
+    """Only a crawl with scrapy-playwright has a middleware for its browser."""
+    found = settings_of(**settings).getwithbase("DOWNLOADER_MIDDLEWARES")
+    assert (PlaywrightMiddleware in found) is is_used
 
 
 def test_what_the_log_calls_it() -> None:

@@ -64,6 +64,6 @@ def test_the_figures() -> None:
 def test_the_queries(ledger: sqlite3.Connection) -> None:
     """Each query of the docs runs."""
     queries = re.findall(r'sqlite3 [^"]*"(.*?)"', TEXT, re.DOTALL)
-    assert len(queries) == 2
+    assert len(queries) == 3
     for query in queries:
         ledger.execute(query)

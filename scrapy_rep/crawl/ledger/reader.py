@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import stat
 import sys
@@ -45,6 +46,11 @@ _MAX_VALUE = 16 * 1024 * 1024
 _STEPS_A_BYTE = 50
 _STEPS = 100_000_000
 _STEPS_AT_ONCE = 100_000
+
+MAX_ID = 2**40
+"""The greatest number of a crawl, a snapshot or a decision."""
+
+_IDS = frozenset({"id", "crawl", "snapshot"})
 
 # The condition on a value of each declared type, which SQLite does not enforce. Integers are
 # exact as floats too; times are in the range of datetime.
@@ -168,6 +174,8 @@ def _check(connection: sqlite3.Connection) -> None:
             if name not in there:
                 raise ValueError(f"its table {table!r} has no column {name!r}")
             stored = _STORED[kind].format(name)
+            if name in _IDS:
+                stored += f" AND {name} <= {MAX_ID}"
             none = "" if is_required else f"{name} IS NULL OR "
             cases.append(f"WHEN NOT ({none}{stored}) THEN '{name}'")
         query = (
@@ -178,10 +186,18 @@ def _check(connection: sqlite3.Connection) -> None:
             raise ValueError(f"its table {table!r} has a bad value in {row[0]!r}")
 
 
-def select(table: str, file: str = "main") -> str:
-    """Return a SELECT for the rows of a table in a *file*, as SQL names it."""
-    columns = ", ".join(name for name, *_ in _tables()[table])
-    return f"SELECT {columns} FROM {file}.{table}"  # noqa: S608
+def columns_of(table: str) -> list[str]:
+    """Return the names of the columns of a table."""
+    return [name for name, *_ in _tables()[table]]
+
+
+def definition(name: str, kind: str) -> str:
+    """Return the SQL that makes a table or a view of a ledger, as another *kind* of it, such as
+    ``TEMPORARY TABLE``.
+    """
+    made = re.search(rf"^CREATE \w+ {name} .*?;\n", TABLES, re.DOTALL | re.MULTILINE)
+    assert made is not None
+    return re.sub(r"^CREATE \w+", f"CREATE {kind}", made[0])
 
 
 @cache

@@ -88,7 +88,7 @@ CREATE TABLE progress (         -- of a crawl, in one minute
     PRIMARY KEY (crawl, minute)
 );
 
--- Views for queries by hand.
+-- Views, for queries by hand. `scrapy rep report` reads them too.
 
 CREATE VIEW withheld AS         -- what was refused, dropped or annotated, and why
 SELECT datetime(decision.time, 'unixepoch') AS time, verdict, subject, decision.url AS url, page,
@@ -97,10 +97,52 @@ SELECT datetime(decision.time, 'unixepoch') AS time, verdict, subject, decision.
 FROM decision LEFT JOIN snapshot ON snapshot.id = decision.snapshot
 WHERE verdict NOT IN ('allowed', 'noted');
 
+CREATE VIEW tally AS            -- decisions that are alike, counted
+SELECT decision.crawl AS crawl, decision.origin AS origin, subject, verdict, layer, reason, line,
+       statement, source, sha256, count(*) AS times, min(decision.url) AS example,
+       max(decision.time - coalesce(copy_of, fetched)) AS age,  -- of the robots.txt
+       sum(via LIKE 'redirect %') AS arrived    -- refused when a browser had fetched it
+FROM decision LEFT JOIN snapshot ON snapshot.id = decision.snapshot
+GROUP BY decision.origin, decision.crawl, subject, verdict, layer, reason, line, statement, source,
+         sha256;
+
+CREATE VIEW latest_robotstxt AS -- of each origin
+SELECT origin, crawl, access, status, error, copy_of, sha256, max(fetched) AS fetched
+FROM snapshot GROUP BY origin;
+
+CREATE VIEW hosts AS            -- what came from each origin, and what was decided there. That of
+                                -- a URL with an invalid host is empty, and not here
+SELECT origin, pages, bytes, coalesce(refused, 0) AS refused, coalesce(dropped, 0) AS dropped,
+       coalesce(decided, 0) AS decided, age, access, status, error, copy_of, sha256
+FROM (
+    SELECT origin FROM tally UNION SELECT origin FROM snapshot
+    UNION SELECT origin FROM traffic WHERE pages > 0
+) LEFT JOIN (
+    SELECT origin, sum(times * (verdict = 'refused')) AS refused,
+           sum(times * (verdict = 'dropped')) AS dropped, sum(times) AS decided, max(age) AS age
+    FROM tally GROUP BY origin
+) USING (origin) LEFT JOIN (
+    SELECT origin, sum(pages) AS pages, sum(bytes) AS bytes FROM traffic GROUP BY origin
+) USING (origin) LEFT JOIN latest_robotstxt USING (origin)
+WHERE origin != '';
+
 CREATE VIEW pages_by_day AS
 SELECT date(hour, 'unixepoch') AS day, origin, sum(pages) AS pages, sum(bytes) AS bytes
 FROM traffic GROUP BY day, origin HAVING sum(pages) > 0;
 
+CREATE VIEW minutes AS          -- what happened when
+SELECT crawl, minute, sum(pages) AS pages, sum(refused) AS refused, max(waiting) AS waiting
+FROM (
+    SELECT crawl, minute, pages, 0 AS refused, waiting FROM progress
+    UNION ALL
+    SELECT crawl, CAST(time / 60 AS INTEGER) * 60, 0, count(*), NULL
+    FROM decision WHERE verdict = 'refused' GROUP BY 1, 2
+)
+GROUP BY crawl, minute;
+
 CREATE VIEW shortest_gaps AS    -- that of each origin and kind, by what was asked for
 SELECT origin, kind, asked, gap, gap / asked AS ratio
-FROM (SELECT *, min(coalesce(gap / asked, 9e99)) FROM gap GROUP BY origin, kind);
+FROM (
+    SELECT *, min(coalesce(gap / asked, 9e99)) FROM gap WHERE asked >= 0.001
+    GROUP BY origin, kind
+);

@@ -27,7 +27,7 @@ Said: TypeAlias = "tuple[list[str], bool]"
 """The sentences of an answer, and whether the crawl has kept to what sites ask for."""
 
 
-def headline(total: Row, check: dict[str, Any]) -> dict[str, Any]:
+def headline(total: dict[str, int], check: dict[str, Any]) -> dict[str, Any]:
     """Say in one sentence what the crawls fetched and what they refused, as far as the ledgers show
     it, and in notes what else a reader has to know for that.
     """
@@ -39,7 +39,7 @@ def headline(total: Row, check: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _sentence(total: Row, check: dict[str, Any], forbidden: int) -> str:
+def _sentence(total: dict[str, int], check: dict[str, Any], forbidden: int) -> str:
     crawls, pages, refused = total["crawls"], total["pages"], total["refused"]
     if not crawls:
         return "No crawl has written to this ledger"
@@ -73,7 +73,7 @@ def _was(number: int) -> str:
     return "were" if number > 1 else "was"
 
 
-def _notes(total: Row, check: dict[str, Any]) -> list[str]:
+def _notes(total: dict[str, int], check: dict[str, Any]) -> list[str]:
     crawls, notes = total["crawls"], []
     if total["dry_runs"]:
         notes.append(_DRY_RUN)
@@ -113,7 +113,7 @@ def _notes(total: Row, check: dict[str, Any]) -> list[str]:
     return notes
 
 
-def answers(ledgers: Ledgers, total: Row) -> list[dict[str, Any]]:
+def answers(ledgers: Ledgers, total: dict[str, int]) -> list[dict[str, Any]]:
     """Answer what people ask about a crawl."""
     found: dict[str, Said] = {
         "What was fetched?": _fetched(ledgers),
@@ -135,7 +135,7 @@ def _fetched(ledgers: Ledgers) -> Said:
     return [f"{pages} ({octets(all_['bytes'])}) from {hosts}{on}."], True
 
 
-def _refused(ledgers: Ledgers, total: Row) -> Said:
+def _refused(ledgers: Ledgers, total: dict[str, int]) -> Said:
     rows = ledgers.view("outcome", verdict="refused").fetchall()
     rows.sort(key=itemgetter("times"), reverse=True)
     # Of one reason, no number is needed.

@@ -1,11 +1,11 @@
-"""Opens ledgers for a report, and makes its views over them."""
+"""Opens ledgers for a report, as if they were one."""
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from contextlib import ExitStack, closing
 from functools import partial
+from hashlib import sha256
 from importlib.resources import files
 from operator import itemgetter
 from pathlib import Path
@@ -13,50 +13,52 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_rep.base.settings import DRY_RUN, OBEY
 from scrapy_rep.crawl.ledger.reader import (
+    MAX_ID,
     bound,
+    columns_of,
     crawls_of,
+    definition,
     open_ledger,
     reading,
-    select,
 )
-from scrapy_rep.protocol.agents import product_tokens
+from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.tools.report.robotstxt import note_facts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from scrapy_rep.protocol.dialect import Dialect
+
 IN_PLACE = 9
-"""The most ledgers that are read in place. SQLite attaches ten files at most; each further
+"""The most ledgers whose decisions are read in place. SQLite attaches ten files at most; each further
 ledger is attached as the tenth one, and copied into a temporary file.
 """
 
 TEXT_LIMIT = 2**18
 """The most bytes of a text that the views return. A crawl writes shorter ones."""
 
-_VIEWS = files("scrapy_rep").joinpath("tools/report/views.sql")
+_SHOWN = files("scrapy_rep").joinpath("tools/report/views.sql")
 
-# The rows of one ledger that the views read, made from all "rows" of a table in it. "file" is its
-# name in SQL. What a dry run would have refused or dropped counts as if it had; the headline says so.
-_ALL = "SELECT {ledger} AS ledger, * FROM ({rows})"
-_ROWS = {
-    "body": _ALL,
-    "snapshot": _ALL,
-    "decision": """
-SELECT {ledger} AS ledger, t.id AS id, t.crawl AS crawl, t.time AS time, t.origin AS origin,
-       t.url AS url, t.page AS page, t.agent AS agent, t.layer AS layer,
-       replace(replace(t.verdict, 'would-refuse', 'refused'), 'would-drop', 'dropped')
-       AS verdict, t.reason AS reason, t.snapshot AS snapshot, t.line AS line,
-       t.statement AS statement, t.source AS source, t.via AS via, s.sha256 AS sha256,
-       t.time - coalesce(s.copy_of, s.fetched) AS age
-FROM ({rows}) AS t LEFT JOIN {file}.snapshot AS s ON s.id = t.snapshot
-""",
-    "traffic": _ALL,
-    "progress": _ALL,
-    "gap": _ALL,
+# The tables that are read in place, and by which single rows of them are looked up; those that are
+# small enough to be copied; and the views of a ledger, those first that others are made from.
+_LARGE = {"decision": "id", "body": "sha256"}
+_COPIED = ("snapshot", "traffic", "gap", "progress")
+_VIEWS = {
+    "tally": "TEMPORARY TABLE",
+    "latest_robotstxt": "TEMPORARY TABLE",
+    "hosts": "TEMPORARY TABLE",
+    "minutes": "TEMPORARY TABLE",
+    "shortest_gaps": "TEMPORARY TABLE",
+    "pages_by_day": "TEMPORARY VIEW",
 }
 
-# The columns by which the views look up single rows.
-_KEYS = {"body": "ledger, sha256", "decision": "ledger, id"}
+# These number the rows of a ledger. In a report, they are of no other ledger.
+_NUMBERS = frozenset({"id", "crawl", "snapshot"})
+
+# What a dry run would have refused or dropped counts as if it had; the headline says so.
+_VERDICT = (
+    "replace(replace(verdict, 'would-refuse', 'refused'), 'would-drop', 'dropped')"
+)
 
 
 class Limits(NamedTuple):
@@ -77,6 +79,13 @@ class Limits(NamedTuple):
 
 NO_LIMITS = Limits(*[2**62] * 4)
 
+_LIMITED = {
+    "host": "hosts",
+    "slow": "urls",
+    **dict.fromkeys(("fetched", "delay", "pause", "purpose", "outage", "overridden"), "others"),
+}  # fmt: skip
+"""The views that are cut, and the limit of each. Their column ``of_all`` counts all rows."""
+
 
 class Ledgers:
     """Open ledgers, read as one. The caller must close it."""
@@ -85,34 +94,38 @@ class Ledgers:
         """Raises LedgerError for a file that is damaged or is not a ledger."""
         self.limits = limits
         found: list[dict[str, Any]] = []
-        for number, path in enumerate(paths):
-            with closing(open_ledger(path)) as ledger, reading(path):
-                ledger.text_factory = partial(str, encoding="utf-8", errors="replace")
-                of_path = crawls_of(ledger, path)
-                found += [{**crawl, "ledger": number} for crawl in of_path]
+        for ledger, path in enumerate(paths):
+            with closing(open_ledger(path)) as connection, reading(path):
+                connection.text_factory = partial(
+                    str, encoding="utf-8", errors="replace"
+                )
+                for crawl in crawls_of(connection, path):
+                    number = crawl["id"] + ledger * MAX_ID
+                    found.append({**crawl, **_modes(crawl), "number": number})
         found.sort(key=_state)
         latest = {crawl["uuid"]: crawl for crawl in found}
         self.crawls = sorted(latest.values(), key=itemgetter("started"))
-        """What :func:`crawls_of` yields, the earliest first, with the number of the ``ledger``. A
+        """What :func:`crawls_of` yields, the earliest first, with the ``number`` of each in this report. A
         crawl that is in a ledger and in a copy of it counts once."""
-        self._copies: dict[int, list[int]] = {}
-        for crawl in found:
-            if latest[crawl["uuid"]] is not crawl:
-                self._copies.setdefault(crawl["ledger"], []).append(crawl["id"])
+        self.by_number = {crawl["number"]: crawl for crawl in self.crawls}
+        copies = [
+            each["number"] for each in found if each["number"] not in self.by_number
+        ]
         with ExitStack() as opened, reading(", ".join(paths)):
             connection = sqlite3.connect("", uri=True, isolation_level=None)
             self.database = opened.enter_context(closing(connection))
             self.database.row_factory = sqlite3.Row
             self.database.text_factory = _text
             bound(self.database, sum(Path(path).stat().st_size for path in paths))
-            self._unite(paths)
-            self._fill("limits (hosts, files, others, urls)", [limits])
-            self._fill(
-                "crawl (ledger, crawl, dialect, agents, every_decision, is_dry_run, ignores)",
-                list(map(_row, self.crawls)),
+            self._unite(paths, copies)
+            script = [definition(name, kind) for name, kind in _VIEWS.items()]
+            script.append(_SHOWN.read_text("utf-8"))
+            self.database.execute(
+                "CREATE TEMPORARY TABLE limits (hosts, files, others, urls)"
             )
+            self.database.execute("INSERT INTO limits VALUES (?, ?, ?, ?)", limits)
             # Crawls may be writing the ledgers; a transaction reads a consistent state.
-            self.database.executescript(f"BEGIN; {_VIEWS.read_text('utf-8')}")
+            self.database.executescript(f"BEGIN; {''.join(script)}")
             note_facts(self)
             self.close = opened.pop_all().close
 
@@ -120,60 +133,71 @@ class Ledgers:
         """Return the rows of a view, all of them or those with the given values."""
         where = "".join(f" AND {column} = :{column}" for column in columns)
         query = f"SELECT * FROM {name} WHERE true{where}"  # noqa: S608
+        if limit := _LIMITED.get(name):
+            query = (
+                f"SELECT *, count(*) OVER () AS of_all FROM ({query})"  # noqa: S608
+                f" LIMIT (SELECT {limit} FROM limits)"
+            )
         return self.database.execute(query, columns)
 
-    def body(self, ledger: int, sha256: str) -> bytes | None:
-        """Return the bytes of a robots.txt; None if the ledger does not have it."""
-        row = self.view("body", ledger=ledger, sha256=sha256).fetchone()
-        return row["body"] if row else None
+    def body(self, digest: str) -> bytes:
+        """Return the bytes of a robots.txt; none if no ledger has it. A body with another digest is
+        none of it.
+        """
+        found = (row["body"] for row in self.view("body", sha256=digest))
+        return next((each for each in found if sha256(each).hexdigest() == digest), b"")
 
-    def example(self, row: sqlite3.Row) -> str:
-        """Return the URL of the first decision of those that *row* counts."""
-        found = self.view("decision", ledger=row["ledger"], id=row["first"])
-        url: str = found.fetchone()["url"]
-        return url
+    def dialect_of(self, crawl: int) -> Dialect | None:
+        """Return the dialect of a crawl, by its number; None for one of the user's own."""
+        found = self.by_number.get(crawl)
+        return DIALECTS.get(found["dialect"]) if found else None
 
-    def _fill(self, table: str, rows: Sequence[tuple[object, ...]]) -> None:
-        self.database.execute(f"CREATE TEMPORARY TABLE {table}")
-        name, places = table.partition(" ")[0], ", ".join("?" * (table.count(",") + 1))
-        self.database.executemany(f"INSERT INTO {name} VALUES ({places})", rows)  # noqa: S608
-
-    def _unite(self, paths: Sequence[str]) -> None:
-        """Make one view of each table, with the rows of all ledgers."""
-        unions: dict[str, list[str]] = {table: [] for table in _ROWS}
-        for number, path in enumerate(paths):
-            selects = self._attach(number, path)
-            if number < IN_PLACE:
-                for table, select in selects.items():
+    def _unite(self, paths: Sequence[str], copies: Sequence[int]) -> None:
+        """Make one table or view of each table, with the rows of all ledgers, but not those of
+        crawls that are *copies* of others.
+        """
+        execute = self.database.execute
+        for table in _COPIED:
+            execute(definition(table, "TEMPORARY TABLE"))
+        unions: dict[str, list[str]] = {table: [] for table in _LARGE}
+        for ledger, path in enumerate(paths):
+            file = f"ledger{min(ledger, IN_PLACE)}"
+            execute(
+                f"ATTACH ? AS {file}", (f"{Path(path).resolve().as_uri()}?mode=ro",)
+            )
+            for table in _COPIED:
+                execute(f"INSERT INTO {table} {_select(table, file, ledger, copies)}")
+            for table, key in _LARGE.items():
+                select = _select(table, file, ledger, copies)
+                if ledger < IN_PLACE:
                     unions[table].append(select)
-                continue
-            for table, select in selects.items():
-                if number == IN_PLACE:
-                    copy = f"copy_of_{table} AS {select} LIMIT 0"
-                    self.database.execute(f"CREATE TEMPORARY TABLE {copy}")
-                    unions[table].append(f"SELECT * FROM copy_of_{table}")  # noqa: S608
-                self.database.execute(f"INSERT INTO copy_of_{table} {select}")
-            self.database.execute(f"DETACH ledger{IN_PLACE}")
-        for table, each in unions.items():
-            union = " UNION ALL ".join(each)
-            self.database.execute(f"CREATE TEMPORARY VIEW {table} AS {union}")
-            if table in _KEYS and len(paths) > IN_PLACE:
-                key = f"key_of_{table} ON copy_of_{table} ({_KEYS[table]})"
-                self.database.execute(f"CREATE INDEX {key}")
+                    continue
+                if ledger == IN_PLACE:
+                    copy = f"copy_of_{table}"
+                    execute(f"CREATE TEMPORARY TABLE {copy} AS {select} LIMIT 0")
+                    execute(f"CREATE INDEX temp.key_of_{table} ON {copy} ({key})")
+                    unions[table].append(f"SELECT * FROM {copy}")  # noqa: S608
+                execute(f"INSERT INTO copy_of_{table} {select}")
+            if ledger >= IN_PLACE:
+                execute(f"DETACH {file}")
+        for table, selects in unions.items():
+            union = " UNION ALL ".join(selects)
+            execute(f"CREATE TEMPORARY VIEW {table} AS {union}")
 
-    def _attach(self, number: int, path: str) -> dict[str, str]:
-        """Attach a ledger, and return a SELECT for its rows of each table."""
-        file = f"ledger{min(number, IN_PLACE)}"
-        address = Path(path).resolve().as_uri() + "?mode=ro"
-        self.database.execute(f"ATTACH ? AS {file}", (address,))
-        copies = ", ".join(map(str, self._copies.get(number, ())))
-        selects = {}
-        for table, template in _ROWS.items():
-            rows = select(table, file)
-            if table != "body":
-                rows += f" WHERE crawl NOT IN ({copies})"
-            selects[table] = template.format(ledger=number, file=file, rows=rows)
-        return selects
+
+def _select(table: str, file: str, ledger: int, copies: Sequence[int]) -> str:
+    """Return a SELECT for the rows of a table in the *file* of a *ledger*, as SQL names it."""
+    columns = []
+    for name in columns_of(table):
+        value = _VERDICT if name == "verdict" else name
+        if name in _NUMBERS:
+            value = f"{name} + {ledger * MAX_ID}"
+        columns.append(f"{value} AS {name}")
+    select = f"SELECT {', '.join(columns)} FROM {file}.{table}"  # noqa: S608
+    skipped = [each - ledger * MAX_ID for each in copies if each // MAX_ID == ledger]
+    if skipped and table != "body":
+        select += f" WHERE crawl NOT IN ({', '.join(map(str, skipped))})"
+    return select
 
 
 def _text(octets: bytes) -> str:
@@ -185,18 +209,11 @@ def _state(crawl: dict[str, Any]) -> tuple[bool, int]:
     return crawl["ended"] is not None, Path(crawl["path"]).stat().st_size
 
 
-def _row(crawl: dict[str, Any]) -> tuple[object, ...]:
-    """Return a crawl as the views have it."""
+def _modes(crawl: dict[str, Any]) -> dict[str, bool]:
+    """Return whether a crawl withholds nothing, or ignores robots.txt."""
     is_dry_run = _is_on(crawl["settings"].get(DRY_RUN))
-    return (
-        crawl["ledger"],
-        crawl["id"],
-        crawl["dialect"],
-        json.dumps(crawl["agents"] or product_tokens(crawl["user_agent"])),
-        crawl["every_decision"],
-        is_dry_run,
-        not is_dry_run and not _is_on(crawl["settings"].get(OBEY, True)),
-    )
+    obeys = _is_on(crawl["settings"].get(OBEY, True))
+    return {"is_dry_run": is_dry_run, "ignores": not (is_dry_run or obeys)}
 
 
 def _is_on(setting: object) -> bool:

@@ -70,7 +70,7 @@ def render(ledgers: Ledgers, now: float) -> Iterator[str]:
         "crawls": ledgers.crawls,
         "limits": ledgers.limits,
         "view": ledgers.view,
-        "example": ledgers.example,
+        "body": ledgers.body,
         "excerpt": partial(excerpt, ledgers),
         "now": now,
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from functools import lru_cache
 from itertools import groupby
@@ -10,6 +9,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.base.record import CUT
+from scrapy_rep.protocol.agents import product_tokens
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.request_target import is_allowed
 from scrapy_rep.protocol.robots import RobotsTxt
@@ -32,8 +32,6 @@ _MAY_SLOW = re.compile(rb"crawl-delay|request-rate", re.IGNORECASE).search
 _EVERYTHING = frozenset({"/", "*", "/*"})
 """Patterns that match each path."""
 
-_FILE = itemgetter("ledger", "sha256")
-
 EXAMPLES = 10
 
 WHOLE = 16_000
@@ -50,28 +48,29 @@ def note_facts(ledgers: Ledgers) -> None:
     """Fill the tables ``asked`` and ``named`` from the latest robots.txt of each host."""
     execute = ledgers.database.execute
     # Many hosts have the same file.
-    for file, hosts in groupby(ledgers.view("latest_file"), _FILE):
-        body = ledgers.body(*file) or b""
+    for digest, hosts in groupby(ledgers.view("latest_file"), itemgetter("sha256")):
+        body = ledgers.body(digest)
         named = list(_named(body))
-        delays: dict[tuple[str, str], float | None] = {}
+        delays: dict[int, float | None] = {}
         for host in hosts:
-            reader = host["dialect"], host["agents"]
-            if reader not in delays:
-                delays[reader] = _delay(body, *reader)
-            if delays[reader]:
-                row = host["origin"], delays[reader]
+            number = host["crawl"]
+            if number not in delays:
+                delays[number] = _delay(body, ledgers.by_number.get(number))
+            if delays[number]:
+                row = host["origin"], delays[number]
                 execute("INSERT INTO asked VALUES (?, ?)", row)
             for crawler, forbids, line in named:
                 name = host["origin"], *crawler[:3], forbids, line
                 execute("INSERT INTO named VALUES (?, ?, ?, ?, ?, ?)", name)
 
 
-def _delay(body: bytes, dialect_name: str, agents: str | None) -> float | None:
-    """Return the delay that a robots.txt asks a crawl for, in seconds. *agents* are in JSON."""
-    if agents is None or not _MAY_SLOW(body):
+def _delay(body: bytes, crawl: dict[str, Any] | None) -> float | None:
+    """Return the delay that a robots.txt asks a crawl for, in seconds."""
+    if crawl is None or not _MAY_SLOW(body):
         return None
-    dialect = DIALECTS.get(dialect_name, RFC9309)
-    robots, tokens = RobotsTxt.parse(body, dialect), json.loads(agents)
+    dialect = DIALECTS.get(crawl["dialect"], RFC9309)
+    robots = RobotsTxt.parse(body, dialect)
+    tokens = crawl["agents"] or product_tokens(crawl["user_agent"])
     delays = [robots.crawl_delay(tokens)]
     rate = robots.request_rate(tokens) if dialect.crawl_delay else None
     if rate:
@@ -116,17 +115,16 @@ def check(ledgers: Ledgers) -> dict[str, Any]:
     """
     counts = {"checked": 0, "forbidden": 0, "unchecked": 0}
     examples: list[str] = []
-    dialects = {(one["ledger"], one["id"]): one["dialect"] for one in ledgers.crawls}
 
     # Several crawls may have used the same file.
     @lru_cache(maxsize=10)
-    def parsed(ledger: int, sha256: str, name: str | None) -> RobotsTxt | None:
-        body, dialect = ledgers.body(ledger, sha256), DIALECTS.get(name or "")
-        return RobotsTxt.parse(body, dialect) if dialect and body is not None else None
+    def parsed(digest: str, dialect: Dialect) -> RobotsTxt:
+        return RobotsTxt.parse(ledgers.body(digest), dialect)
 
-    of_crawl = itemgetter("ledger", "sha256", "crawl")
-    for (*file, crawl), requests in groupby(ledgers.view("to_check"), of_crawl):
-        robots = parsed(*file, dialects.get((file[0], crawl)))
+    of_crawl = itemgetter("sha256", "crawl")
+    for (digest, number), requests in groupby(ledgers.view("to_check"), of_crawl):
+        dialect = ledgers.dialect_of(number)
+        robots = parsed(digest, dialect) if dialect else None
         for row in requests:
             url = row["url"]
             if robots is None or url.endswith(CUT):
@@ -156,9 +154,8 @@ def excerpt(
     Of a long file, the lines are those at the beginning, and some around those that decided most.
     """
     # The dialect of the crawl decides where a line ends.
-    dialect = DIALECTS.get(version["dialect"], RFC9309)
-    body = ledgers.body(*_FILE(version)) or b""
-    lines = lines_of(body, dialect)
+    dialect = ledgers.dialect_of(version["crawl"]) or RFC9309
+    lines = lines_of(ledgers.body(version["sha256"]), dialect)
     numbers: Sequence[int] = range(1, len(lines) + 1)
     if sum(map(len, lines)) > WHOLE or len(lines) > WHOLE // 16:
         chosen = set(numbers[:_BEGINNING])

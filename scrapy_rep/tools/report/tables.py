@@ -36,7 +36,7 @@ TABLES = {
 
 # The columns that only make or limit the page; so do those that end with "_of_host".
 _OF_PAGE = frozenset({
-    "ledger", "crawl", "first", "file", "number", "judged", "place", "of_all",
+    "crawl", "example", "first", "file", "number", "judged", "place", "of_all",
 })  # fmt: skip
 
 
@@ -50,13 +50,13 @@ def as_dict(ledgers: Ledgers, now: float) -> dict[str, Any]:
 
 def overall(ledgers: Ledgers, now: float) -> dict[str, Any]:
     """Return what a report says of the crawls as a whole."""
-    (total,), checked = ledgers.view("total"), check(ledgers)
+    total, checked = figures(ledgers), check(ledgers)
     same = "spider", "user_agent", "agents", "dialect", "versions", "path"
     return {
         "made_at": iso_time(now),
         **headline(total, checked),
         "answers": answers(ledgers, total),
-        "figures": dict(total),
+        "figures": total,
         "checked_again": checked,
         "crawls": [
             {
@@ -69,6 +69,27 @@ def overall(ledgers: Ledgers, now: float) -> dict[str, Any]:
             for crawl in ledgers.crawls
         ],
         "settings": _changed_settings(ledgers),
+    }
+
+
+def figures(ledgers: Ledgers) -> dict[str, int]:
+    """Return the figures of the whole. Requests that were let through are those of crawls whose
+    ledger has every decision.
+    """
+    crawls, through = ledgers.crawls, [0, 0]
+    for row in ledgers.view("let_through"):
+        crawl = ledgers.by_number.get(row["crawl"])
+        if crawl and crawl["every_decision"]:
+            through[row["by_override"]] += row["times"]
+    (total,) = ledgers.view("total")
+    return {
+        "crawls": len(crawls),
+        "complete": sum(each["every_decision"] for each in crawls),
+        "dry_runs": sum(each["is_dry_run"] for each in crawls),
+        "ignoring": sum(each["ignores"] for each in crawls),
+        "let_through": through[0],
+        "let_through_by_override": through[1],
+        **dict(total),
     }
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from scrapy_rep.tools.report import shown
-from scrapy_rep.tools.report.answers import answers
 from scrapy_rep.tools.report.ledgers import IN_PLACE, Ledgers, Limits
 from scrapy_rep.tools.report.render import render
 from scrapy_rep.tools.report.robotstxt import excerpt
@@ -56,8 +55,7 @@ def rows(
 def answered(*paths: str) -> list[str]:
     """Return the answers, in order: fetched, refused, delays, pauses, crawlers."""
     with closing(Ledgers(paths, DEFAULT)) as ledgers:
-        (total,) = ledgers.view("total")
-        return [one["answer"] for one in answers(ledgers, total)]
+        return [one["answer"] for one in overall(ledgers, START)["answers"]]
 
 
 def report(*paths: str) -> dict[str, Any]:
@@ -471,8 +469,9 @@ def test_versions_of_a_robots_txt(tmp_path: Path) -> None:
         later, earlier, *_ = ledgers.view("version")
         marks = ledgers.view("mark", origin=earlier["origin"], sha256=earlier["sha256"])
         lines = excerpt(ledgers, earlier, marks.fetchall())
-        examples = list(map(ledgers.example, ledgers.view("purpose")))
-    assert (later["size"], earlier["size"]) == (len(PRESS) + 20, len(PRESS))
+        examples = [row["example"] for row in ledgers.view("purpose")]
+        sizes = [len(ledgers.body(each["sha256"])) for each in (later, earlier)]
+    assert sizes == [len(PRESS) + 20, len(PRESS)]
     marked = [
         (number, text, mark["refused"], mark["allowed"])
         for number, text, mark in lines
@@ -526,10 +525,13 @@ def test_excerpt(text: str, times: dict[int, int], numbers: list[int]) -> None:
     """A long file shows its beginning and the deciding lines; omitted lines are counted."""
 
     class Body:
-        def body(self, ledger: int, sha256: str) -> bytes:
+        def dialect_of(self, crawl: int) -> None:
+            """It is not known."""
+
+        def body(self, digest: str) -> bytes:
             return text.encode()
 
-    version: Any = {"ledger": 0, "sha256": "", "dialect": "rfc9309"}
+    version: Any = {"crawl": 0, "sha256": ""}
     marks: Any = [{"line": line, "times": number} for line, number in times.items()]
     found = list(excerpt(cast("Ledgers", Body()), version, marks))
     all_lines = text.splitlines()

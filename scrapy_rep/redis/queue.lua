@@ -103,7 +103,6 @@ local FIELDS = {
     'next_at', -- when the next request may be sent
     'gap', -- between the starts of two requests
     'delay', -- from the end of one request to the start of the next
-    'parked', -- 1 if queues are parked
     'asked', -- until when the place is reserved for a request that did not come from a queue
 
     -- Only during the back-off of a host that answered 429 or 503:
@@ -132,10 +131,10 @@ local function set(host, field, value)
     host[field], host.changed[field] = value, value
 end
 
--- When a host may be forgotten: when nothing is in flight, known, paused or parked, and the next
--- request may be sent; else long after this.
+-- When a host may be forgotten: when nothing is in flight, known or paused, and the next request may
+-- be sent; else long after this.
 local function ends_at(host)
-    if host.in_flight + host.known + host.paused + host.parked == 0 then
+    if host.in_flight + host.known + host.paused == 0 then
         return math.max(host.next_at, host.asked)
     end
     return math.max(now + KEPT, host.paused + KEPT_AFTER_PAUSE)
@@ -178,18 +177,14 @@ end
 
 -- A place at the host has become free, or was not used: check the next parked queue at *moment*.
 local function pass_on(host, moment)
-    while host.parked > 0 do
-        local queue = call('LPOP', prefix .. ':parked:' .. host.name)
-        if not queue then
-            set(host, 'parked', 0)
-        elseif is_ready(queue) then
-            return check_at(queue, moment)
-        end
-    end
+    local queue
+    repeat
+        queue = call('LPOP', prefix .. ':parked:' .. host.name)
+    until not queue or is_ready(queue)
+    if queue then check_at(queue, moment) end
 end
 
 local function park(queue, host, moment)
-    set(host, 'parked', 1)
     call('RPUSH', prefix .. ':parked:' .. host.name, queue)
     check_at(queue, moment)
 end
@@ -605,38 +600,31 @@ end
 -- may be sent, and with the workers that could not read it; and those whose robots.txt to fetch, with a
 -- delay. A request is "SCORE<newline>QUEUE<newline>NUMBER", and what was pushed; like that it is also
 -- leased.
-local function exchange()
-    -- A server that is out of memory refuses a script whose first write needs memory, such as that of
-    -- new requests: then nothing of the call has happened. All else must still work.
-    if #ARGV == 2 then call('DEL', prefix .. ':none') end
-    if not mark and not order.retires then begin() end
-    local seen, found = push(), {}
-    local is_new, returned = renew()
-    for _, each in ipairs(order.unknown) do note_unknown(unpack(each)) end
-    for _, each in ipairs(order.known) do note_known(unpack(each)) end
-    for _, each in ipairs(order.left) do leave(unpack(each)) end
-    for _, each in ipairs(order.back) do give_back(unpack(each)) end
-    for _, each in ipairs(order.done) do change = change - call('HDEL', leases, '=' .. each) end
-    for _, each in ipairs(order.paused) do back_off(unpack(each)) end
-    local kept = {}
-    for _, each in ipairs(not order.retires and order.has or {}) do kept[each] = true end
-    if order.has or order.retires then return_all(worker, order.has and SENT or 0, kept) end
-    if order.retires then call('ZREM', workers, worker) end
-    local new = newer_pauses()
-    if order.refuses ~= '' then hand_out_refused(order.refuses, found) end
-    local has_place = #order.acquire > 0 and acquire(unpack(order.acquire)) or 0
-    local again = hand_out_all(found)
-    hand_out_aside(found)
-    local to_fetch = hand_out_wanted()
-    write_hosts()
-    if change ~= 0 then call('HINCRBY', STATE, 'count', change) end
-    local count = (call('HGET', STATE, 'count') or 0) + newer_aside('ZCOUNT')
-    return { now, mark or '', seen, count, is_new, returned, has_place, again, order.last_aside,
-        order.retires and call('ZCARD', aside) or 0, order.last_pause, new, found, to_fetch }
-end
 
--- After an error too, a request that was taken is in flight.
-local is_done, answer = pcall(exchange)
-if is_done then return answer end
+-- A server that is out of memory refuses a script whose first write needs memory, such as that of
+-- new requests: then nothing of the call has happened. All else must still work.
+if #ARGV == 2 then call('DEL', prefix .. ':none') end
+if not mark and not order.retires then begin() end
+local seen, found = push(), {}
+local is_new, returned = renew()
+for _, each in ipairs(order.unknown) do note_unknown(unpack(each)) end
+for _, each in ipairs(order.known) do note_known(unpack(each)) end
+for _, each in ipairs(order.left) do leave(unpack(each)) end
+for _, each in ipairs(order.back) do give_back(unpack(each)) end
+for _, each in ipairs(order.done) do change = change - call('HDEL', leases, '=' .. each) end
+for _, each in ipairs(order.paused) do back_off(unpack(each)) end
+local kept = {}
+for _, each in ipairs(not order.retires and order.has or {}) do kept[each] = true end
+if order.has or order.retires then return_all(worker, order.has and SENT or 0, kept) end
+if order.retires then call('ZREM', workers, worker) end
+local new = newer_pauses()
+if order.refuses ~= '' then hand_out_refused(order.refuses, found) end
+local has_place = #order.acquire > 0 and acquire(unpack(order.acquire)) or 0
+local again = hand_out_all(found)
+hand_out_aside(found)
+local to_fetch = hand_out_wanted()
 write_hosts()
-return type(answer) == 'table' and answer or { err = answer }
+if change ~= 0 then call('HINCRBY', STATE, 'count', change) end
+local count = (call('HGET', STATE, 'count') or 0) + newer_aside('ZCOUNT')
+return { now, mark or '', seen, count, is_new, returned, has_place, again, order.last_aside,
+    order.retires and call('ZCARD', aside) or 0, order.last_pause, new, found, to_fetch }

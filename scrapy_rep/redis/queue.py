@@ -13,7 +13,7 @@ from scrapy.exceptions import DontCloseSpider
 from scrapy_redis.dupefilter import RFPDupeFilter
 from scrapy_redis.queue import Base
 
-from scrapy_rep.base.compat import is_closing, is_scraper_full, shared_component, wake
+from scrapy_rep.base.compat import is_closing, is_scraper_full, wake
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.frontier.backlog import HostKey, KnownMethods, NoTerms, Terms
@@ -107,8 +107,7 @@ class RedisHostQueue(Base):
         self._logger = CrawlLog(__name__, crawler)
         self._frontier: Turns = Frontier.of(crawler)
         self._clock, self._alarms = self._frontier.clock, self._frontier.alarms
-        self._link = link = shared_component(crawler, Link)
-        link.connect(server)
+        self._link = link = Link(server, self._clock, self._logger)
         self._prefix = f"{{{self.key}}}"
         self._worker = Worker(
             link,

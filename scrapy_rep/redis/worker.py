@@ -15,16 +15,13 @@ from redis.backoff import NoBackoff
 from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
 from redis.retry import Retry
 
-from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.crawl.fetching.redisstore import without_handshake
-from scrapy_rep.crawl.frontier.frontier import Frontier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from scrapy.crawler import Crawler
-
     from scrapy_rep.base.clock import Clock
+    from scrapy_rep.base.log import CrawlLog
     from scrapy_rep.crawl.frontier.backlog import Terms
 
 # In seconds. Like all of scrapy-redis, calls of the queue block the event loop.
@@ -131,17 +128,17 @@ class Answer(NamedTuple):
 
 
 class Link:
-    """Runs the script on the Redis server, and logs when it fails and when it works again.
+    """Runs the script on the Redis server, and logs when it fails and when it works again."""
 
-    Each crawler has one, with a connection of its own: the client of scrapy-redis would
-    block the event loop for too long, and repeat calls that the server may have run already.
-    """
-
-    def __init__(self, crawler: Crawler) -> None:
-        self.logger = CrawlLog(__name__, crawler)
-        self._clock = Frontier.of(crawler).clock
-        self._client: Any = None
-        self._script: Any = None
+    def __init__(self, client: Any, clock: Clock, logger: CrawlLog) -> None:
+        """Use the server of *client*, with a connection of its own unless that is a cluster: the
+        client of scrapy-redis would block the event loop for too long, and repeat calls that the
+        server may have run already.
+        """
+        self.logger = logger
+        self._clock = clock
+        self._client = _with_connection_of_its_own(client)
+        self._script = self._client.register_script(source())
         self._offset: float | None = None
         self._failed_at: float | None = None
         self.is_failing = False
@@ -152,30 +149,6 @@ class Link:
 
         self.has_lost_answer = False
         """Whether the server may have run a call whose answer did not arrive."""
-
-    def connect(self, client: Any) -> None:
-        """Use the server of *client*, with a connection of its own unless that is a cluster."""
-        if self._client is not None:
-            return
-        self._client = client
-        if isinstance(client, Redis):
-            pool = client.connection_pool
-            options = {
-                **{
-                    k: v
-                    for k, v in pool.connection_kwargs.items()
-                    if k not in {*_OF_POOLS, "lib_name", "lib_version"}
-                },
-                "socket_timeout": _TIMEOUT,
-                "socket_connect_timeout": _TIMEOUT,
-                "retry": Retry(NoBackoff(), 0),
-                "retry_on_timeout": False,
-                "decode_responses": False,
-                **without_handshake(),
-            }
-            own = ConnectionPool(connection_class=pool.connection_class, **options)
-            self._client = Redis(connection_pool=own)
-        self._script = self._client.register_script(source())
 
     def close(self) -> None:
         """Close the connection; a later call opens it again."""
@@ -255,6 +228,23 @@ class Link:
                 "memory, and takes requests again when the server works again",
                 error=f"{type(error).__name__}: {error}",
             )
+
+
+def _with_connection_of_its_own(client: Any) -> Any:
+    if not isinstance(client, Redis):
+        return client
+    pool = client.connection_pool
+    names = pool.connection_kwargs.keys() - {*_OF_POOLS, "lib_name", "lib_version"}
+    options = {name: pool.connection_kwargs[name] for name in names} | {
+        "socket_timeout": _TIMEOUT,
+        "socket_connect_timeout": _TIMEOUT,
+        "retry": Retry(NoBackoff(), 0),
+        "retry_on_timeout": False,
+        "decode_responses": False,
+        **without_handshake(),
+    }
+    own = ConnectionPool(connection_class=pool.connection_class, **options)
+    return Redis(connection_pool=own)
 
 
 @cache

@@ -12,15 +12,14 @@ pytest.importorskip("scrapy_redis")
 
 from scrapy import Request, Spider
 
-from scrapy_rep.base.compat import shared_component
 from scrapy_rep.redis import RedisDupeFilter, RedisHostQueue
-from scrapy_rep.redis.worker import Link
 from tests.frontier.fakes import Crawl, FakeClock, FakeStoreClient, is_robotstxt
 from tests.redis.shared import PREFIX, SEEN
 
 if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
+    from scrapy_rep.redis.worker import Link
     from tests.redis.shared import Shared
 
 A = "http://a.example"
@@ -91,7 +90,7 @@ class WorkerCrawl(Crawl):
 
     @property
     def link(self) -> Link:
-        return shared_component(self.crawler, Link)
+        return self.queue._link
 
     def push(self, request: Request | str, queue: int = 0, **meta: Any) -> Request:
         if isinstance(request, str):

@@ -16,8 +16,8 @@ import pytest
 
 pytest.importorskip("scrapy_redis")
 
+from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.crawl.frontier.backlog import Terms
-from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.redis import worker as worker_module
 from scrapy_rep.redis.worker import Limits, Popped, Worker
 from tests.frontier.fakes import FakeClock
@@ -156,12 +156,8 @@ class Shared:
         self._patches.close()
 
     def worker(self, lease: float = LEASE, *, lives: bool = True, **how: Any) -> Worker:
-        crawler: Any = SimpleNamespace(spider=None)
-        vars(crawler)["_scrapy_rep_components"] = {
-            Frontier: SimpleNamespace(clock=self.clock)
-        }
-        connection = worker_module.Link(crawler)
-        connection.connect(self.redis)
+        logger = CrawlLog(worker_module.__name__, SimpleNamespace(spider=None))
+        connection = worker_module.Link(self.redis, self.clock, logger)
         self._patches.callback(connection.close)
         worker = Worker(connection, self.clock, PREFIX, lease, **how)
         # The server looks for dead workers in the order of names: make that predictable.

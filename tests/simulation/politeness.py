@@ -19,6 +19,9 @@ _SLACK = 0.01
 _HEARD_AFTER = 0.1
 """After so many seconds, other workers and a JOBDIR know of a pause."""
 
+_FORGOTTEN = 30.0
+"""After so many seconds, the delay of a host to which nothing is sent need not be known any more."""
+
 _SHORTEST_LIFETIME = 300.0
 """For so many seconds, a robots.txt is used even if its Cache-Control says less."""
 
@@ -157,7 +160,9 @@ def _rules(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, st
         until = last.at + last.lifetime
         if failures:
             until = max(until, (failures[-1].ended or 0.0) + _lifetime_after(failures))
-        late = sent.at - until - last.delay - in_slot
+        # If the clock is set back, an age seems to be less, while it is more than that.
+        set_back = max((-by for _, by in story.world.clock_sets), default=0.0)
+        late = sent.at - until - last.delay - in_slot - max(set_back, 0.0)
         is_gone = any(a <= sent.at < b for a, b in story.world.outages)
         if late > 0 and not is_gone:
             yield sent, f"sent {late:.1f} s after its robots.txt was stale"
@@ -174,19 +179,24 @@ def _delays(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
     delay, busy_until = 0.0, -inf
     if said.override is not None:
         delay = max((text.delay for text in said.texts(until=inf)), default=0.0)
-    for sent, after in pairwise(log):
+    # What is sent into an outage reaches no host.
+    for sent, after in pairwise(s for s in log if s.answer.error != "unresolved"):
         if sent.answer.status == 200 and sent.is_robots and said.override is None:
             delay = Text(0.0, 0, sent.answer.body, 0.0).delay
         if sent.ended is not None:
             busy_until = max(busy_until, sent.ended)
-        # A new process may not know it yet.
-        is_new = after.is_robots and not said.texts(
-            until=after.at, process=after.process
-        )
+        # A new process may not know it yet, nor one that has forgotten the host for a while.
+        texts = said.texts(until=after.at, process=after.process)
+        is_redirected = after.path == "/moved.txt"
+        is_new = not texts or (is_redirected and texts[-1].at < after.at - _FORGOTTEN)
         if delay > story.world.settings["REP_CRAWL_DELAY_MAX"]:
             if not after.is_robots:
                 yield after, "sent although the host's delay is too long"
-        elif delay and after.at - busy_until < delay - _SLACK and not is_new:
+        elif (
+            delay
+            and after.at - busy_until < delay - _SLACK
+            and not (is_new and after.is_robots)
+        ):
             yield (
                 after,
                 f"a gap of {after.at - busy_until:.2f} s instead of {delay:g} s",

@@ -179,28 +179,24 @@ def _delays(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
     delay, busy_until = 0.0, -inf
     if said.override is not None:
         delay = max((text.delay for text in said.texts(until=inf)), default=0.0)
+    is_forgotten = False
     # What is sent into an outage reaches no host.
     for sent, after in pairwise(s for s in log if s.answer.error != "unresolved"):
         if sent.answer.status == 200 and sent.is_robots and said.override is None:
             delay = Text(0.0, 0, sent.answer.body, 0.0).delay
         if sent.ended is not None:
             busy_until = max(busy_until, sent.ended)
-        # A new process may not know it yet, nor one that has forgotten the host for a while.
-        texts = said.texts(until=after.at, process=after.process)
-        is_redirected = after.path == "/moved.txt"
-        is_new = not texts or (is_redirected and texts[-1].at < after.at - _FORGOTTEN)
+        gap = after.at - busy_until
+        # A new process does not know the delay before it has the robots.txt; nor does one that has
+        # forgotten the host.
+        is_forgotten = (is_forgotten and sent.is_robots) or gap > delay + _FORGOTTEN
+        is_new = not said.texts(until=after.at, process=after.process)
+        is_known = not (after.is_robots and (is_forgotten or is_new))
         if delay > story.world.settings["REP_CRAWL_DELAY_MAX"]:
             if not after.is_robots:
                 yield after, "sent although the host's delay is too long"
-        elif (
-            delay
-            and after.at - busy_until < delay - _SLACK
-            and not (is_new and after.is_robots)
-        ):
-            yield (
-                after,
-                f"a gap of {after.at - busy_until:.2f} s instead of {delay:g} s",
-            )
+        elif delay and gap < delay - _SLACK and is_known:
+            yield after, f"a gap of {gap:.2f} s instead of {delay:g} s"
 
 
 def _pauses(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, str]]:
@@ -236,17 +232,16 @@ def _pauses(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
 def _places(story: Story) -> Iterator[Violation]:
     """No more pages are on their way than there are places."""
     settings = story.world.settings
-    pages = [sent for sent in story.world.log if not sent.is_robots]
+    # What a callback or a pipeline downloads itself does not wait for a place of all, and Scrapy may
+    # begin two of a download slot at the same moment.
+    pages = [s for s in story.world.log if not (s.is_robots or s.is_leaf)]
     events = [(sent.at, 1, sent) for sent in pages]
     events += [(_end(sent, story), 0, sent) for sent in pages]
     by_host: Counter[str] = Counter()
     by_process: Counter[int] = Counter()
     for at, change, sent in sorted(events, key=lambda each: each[:2]):
-        # Workers do not count together what a callback or a pipeline downloads itself.
-        is_counted = story.world.kind != "workers" or not sent.is_leaf
-        by_host[sent.host] += (1 if change else -1) * is_counted
-        # Nor does it wait for one of CONCURRENT_REQUESTS.
-        by_process[sent.process] += (1 if change else -1) * (not sent.is_leaf)
+        by_host[sent.host] += 1 if change else -1
+        by_process[sent.process] += 1 if change else -1
         if change and by_host[sent.host] > settings["CONCURRENT_REQUESTS_PER_DOMAIN"]:
             yield Violation(at, sent.host, f"too many requests to one host: {sent}")
         if change and by_process[sent.process] > settings["CONCURRENT_REQUESTS"]:

@@ -9,6 +9,7 @@ stands between two marks; what is around it is written by hand.
 from __future__ import annotations
 
 import re
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ from scrapy_rep.tools.linter import explain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from scrapy_rep.tools.crawlers import Crawler
 
 DOCS = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- {}: `python3 dev.py docs` writes this. -->\n", "<!-- end -->\n"
@@ -47,13 +50,15 @@ def _codes() -> Iterator[str]:
 
 
 def _crawlers() -> Iterator[str]:
-    yield f"| product token | operator | purpose | dialect | source ({CHECKED}) |\n"
-    yield "|---|---|---|---|---|\n"
-    for each in CRAWLERS.values():
-        tokens = ", else ".join(f"`{agent}`" for agent in each.agents)
-        source = f"[page]({each.source})"
-        cells = tokens, each.operator, each.purpose, each.dialect.name, source
-        yield f"| {' | '.join(cells)} |\n"
+    yield f"By operator, as their pages say ({CHECKED}); Google's read the dialect `google`:\n\n"
+    for operator, group in groupby(CRAWLERS.values(), lambda each: each.operator):
+        named = ", ".join(f"{_token(each)} ({each.purpose})" for each in group)
+        yield f"- {operator}: {named}\n"
+
+
+def _token(crawler: Crawler) -> str:
+    first, *others = (f"`{agent}`" for agent in crawler.agents)
+    return ", else ".join([f"[{first}]({crawler.source})", *others])
 
 
 def _escaped(text: str) -> str:

@@ -102,10 +102,10 @@ def _stop_frontier(crawler: Crawler) -> None:
 
     def nothing(*_: object) -> None: ...
 
-    frontier.hosts = SimpleNamespace(
+    frontier.rules = SimpleNamespace(
         fetcher=SimpleNamespace(leaves_room=True), is_fetching=False,
-        begin_fetches=nothing, close=nothing,
-        look_up=nothing, note_proxy=nothing, override=nothing,
+        begin_fetches=nothing, close=nothing, tell=nothing, note_proxy=nothing,
+        cache=SimpleNamespace(override=nothing),
     )  # fmt: skip
 
 

@@ -259,8 +259,8 @@ class Crawl:
         """
         for crawl in cls._all:
             crawl.engine.close()
-            if crawl.frontier.hosts is not None:
-                crawl.frontier.hosts.close()
+            if crawl.frontier.rules is not None:
+                crawl.frontier.rules.close()
         cls._all.clear()
 
     def __init__(

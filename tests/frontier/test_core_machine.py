@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,20 +21,31 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from scrapy_rep.crawl.frontier.core import Core, Hold, Phase, Ticket, Where
+from scrapy_rep.crawl.frontier.core import (
+    Core,
+    Granted,
+    NetworkBack,
+    Phase,
+    Probe,
+    Refused,
+    Slot,
+    Ticket,
+    WaitReason,
+    Where,
+)
 from scrapy_rep.protocol.origins import Origin
 from tests import effort
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scrapy_rep.crawl.frontier.core import Host, Line, Scope
+    from scrapy_rep.crawl.frontier.core import Host, Outlet, Said, Scope
 
 pytestmark = pytest.mark.newest
 
 WAIT_MAX = 100.0
 MAX_OWN_PAUSE = 8.0
-DELAYS_PER_STRANGER = 4
+DELAYS_PER_REDIRECTED = 4
 REMEMBERED = 600.0
 ANSWER_REMEMBERED = 30.0
 
@@ -42,18 +53,14 @@ NAMES = "abc"
 ORIGINS = [Origin("http", name, 80) for name in NAMES] + [Origin("https", "a", 443)]
 
 
-class Slot(NamedTuple):
-    """A download slot: its places, and the time between two requests."""
-
-    places: float
-    pause: float
-
-
 origins = st.sampled_from([ORIGINS[0], *ORIGINS])
 which = st.integers(0, 30)
 lines = st.integers(0, 1)
 slots = st.builds(
-    Slot, st.sampled_from([1, 2, 3, inf]), st.sampled_from([0.0, 0.0, 0.5])
+    Slot,
+    st.sampled_from([1, 2, 3, inf]),
+    st.sampled_from([0.0, 0.0, 0.5]),
+    st.just(-inf),
 )
 
 
@@ -84,9 +91,9 @@ class ScopeModel:
 
     pause: Pause | None = None
     taken_at: float = -inf
-    stranger_at: float = -inf
+    redirected_at: float = -inf
     pages: int = 0
-    """The tickets that belong to it, those of redirected aside."""
+    """The tickets that belong to it, except those for the robots.txt of another host."""
 
     redirected: int = 0
 
@@ -98,7 +105,7 @@ class ScopeModel:
         """The time from which *item* may go if nothing else happens; never: ``inf``."""
         limits, times = [inf], [-inf]
         if is_slot:
-            limits.append(self.slot.places + item.line.is_direct * self.unsent)
+            limits.append(self.slot.places + item.outlet.is_direct * self.unsent)
             times.append(self.taken_at + self.slot.pause)
         if item.obeys:
             limits.append(1 if self.delay else inf)
@@ -107,7 +114,7 @@ class ScopeModel:
             limits.append(self.pause.places)
             times.append(self.pause.until)
         if item.is_redirected and self.pages:
-            times.append(self.stranger_at)
+            times.append(self.redirected_at)
         return inf if self.in_flight >= min(limits) else max(times)
 
     def is_too_long(self, now: float) -> bool:
@@ -125,7 +132,7 @@ class ScopeModel:
         self.in_flight -= 1
         assert self.in_flight >= 0
         if is_redirected:
-            self.stranger_at = now + DELAYS_PER_STRANGER * self.delay
+            self.redirected_at = now + DELAYS_PER_REDIRECTED * self.delay
         if fetched and self.delay:
             self.not_before = max(self.not_before, now + self.delay)
 
@@ -199,25 +206,30 @@ class HostModel:
 class Item(Ticket):
     """A ticket with a number of requests."""
 
-    __slots__ = ("size",)
+    __slots__ = ("crawl", "is_for_robotstxt", "is_patient", "size")
 
     def __init__(
-        self, line: Line, host: Host | None, *args: Any, **kwargs: Any
+        self,
+        crawl: Crawl,
+        outlet: Outlet,
+        host: Host | None,
+        scopes: tuple[Scope, ...],
+        *,
+        obeys: bool,
+        is_patient: bool,
+        is_for_robotstxt: bool,
+        size: int,
     ) -> None:
-        self.size = kwargs.pop("size")
-        super().__init__(line, host, *args, **kwargs)
+        super().__init__(outlet, host, scopes, obeys=obeys)
+        self.crawl, self.is_patient, self.size = crawl, is_patient, size
+        self.is_for_robotstxt = is_for_robotstxt
 
     def __len__(self) -> int:
         return self.size
 
     @property
-    def crawl(self) -> Crawl:
-        assert isinstance(self.line.core, Crawl)
-        return self.line.core
-
-    @property
     def is_redirected(self) -> bool:
-        return self.line is self.line.core.redirected
+        return self.outlet.is_redirected
 
 
 @dataclass(eq=False)
@@ -231,11 +243,7 @@ class Crawl(Core):
     """A core that tells the machine of each place when it is taken."""
 
     def __init__(self, machine: CoreMachine) -> None:
-        super().__init__(
-            slot=machine.slot,
-            wait_max=WAIT_MAX,
-            look_up=self.look_up,
-        )
+        super().__init__(WAIT_MAX)
         self.machine = machine
         self.lines = [self.ready(), self.ready()]
         self.elsewhere: dict[Origin, float] = {}
@@ -252,8 +260,20 @@ class Crawl(Core):
         self.machine.taken(ticket)
         super().take(ticket, now)
 
-    def look_up(self, host: Host) -> None:
-        assert host.phase in {Phase.UNKNOWN, Phase.REFUSED}
+    def scope(self, key: str) -> Scope:
+        scope = super().scope(key)
+        self.set_slot(scope, self.machine.slots[key])
+        return scope
+
+    def tell(self, host: Host | None) -> None:
+        """Give the core what is known of *host*, as it does not ask."""
+        now = self.machine.now
+        if (
+            host is None
+            or host.is_open(now)
+            or host.phase in {Phase.WANTED, Phase.DOWN}
+        ):
+            return
         expires = self.elsewhere.get(host.origin, -inf)
         if expires > self.machine.now:
             self.machine.learn(host, expires)
@@ -266,6 +286,8 @@ class CoreMachine(RuleBasedStateMachine):
         self.crawl = Crawl(self)
         self.in_flight: list[InFlight] = []
         self.models: dict[str, ScopeModel] = {}
+        self.probe: InFlight | None = None
+        """The last request that was sent while the network was gone."""
 
     @initialize(
         found=st.lists(slots, min_size=3, max_size=3),
@@ -278,10 +300,6 @@ class CoreMachine(RuleBasedStateMachine):
         self.delays = dict(zip(ORIGINS, delays, strict=True))
         if are_known:
             self.crawl.elsewhere = dict.fromkeys(ORIGINS, self.now + 1000)
-
-    def slot(self, scope: Scope) -> tuple[float, float]:
-        slot = self.slots[scope.key]
-        return slot.places, scope.taken_at + slot.pause if slot.pause else -inf
 
     def model(self, name: str) -> ScopeModel:
         return self.models.setdefault(name, ScopeModel(self.slots[name]))
@@ -297,12 +315,13 @@ class CoreMachine(RuleBasedStateMachine):
 
     def add(
         self,
-        line: Line,
+        outlet: Outlet,
         origin: Origin | None,
         names: str,
         *,
         obeys: bool = True,
         is_patient: bool = True,
+        is_for_robotstxt: bool = False,
         size: int = 1,
     ) -> None:
         crawl, host = self.crawl, None
@@ -311,11 +330,21 @@ class CoreMachine(RuleBasedStateMachine):
             if crawl.rules[host].is_down and host not in crawl.fetching:
                 crawl.needed.add(host)
         scopes = tuple(map(crawl.scope, names))
-        item = Item(line, host, scopes, obeys=obeys, is_patient=is_patient, size=size)
+        item = Item(
+            crawl,
+            outlet,
+            host,
+            scopes,
+            obeys=obeys,
+            is_patient=is_patient,
+            is_for_robotstxt=is_for_robotstxt,
+            size=size,
+        )
         for model in self.models_of(item):
             model.redirected += item.is_redirected
             model.pages += not item.is_redirected
         crawl.items.append(item)
+        crawl.tell(host)
         crawl.add(item, self.now)
         self.settle()
 
@@ -339,12 +368,21 @@ class CoreMachine(RuleBasedStateMachine):
         names=st.sampled_from(["a", "a", "b", "ab", "ca"]),
         obeys=st.booleans(),
         is_redirected=st.booleans(),
+        is_for_robotstxt=st.booleans(),
     )
-    def send(self, names: str, obeys: bool, is_redirected: bool) -> None:
+    def send(
+        self, names: str, obeys: bool, is_redirected: bool, is_for_robotstxt: bool
+    ) -> None:
         """A request in the downloader needs places."""
         crawl = self.crawl
         line = crawl.redirected if is_redirected else crawl.direct
-        self.add(line, None, names, obeys=obeys or is_redirected)
+        self.add(
+            line,
+            None,
+            names,
+            obeys=obeys or is_redirected,
+            is_for_robotstxt=is_for_robotstxt or is_redirected,
+        )
 
     @rule(origin=origins, is_patient=st.booleans())
     def ask(self, origin: Origin, is_patient: bool) -> None:
@@ -363,7 +401,9 @@ class CoreMachine(RuleBasedStateMachine):
         ready = crawl.lines[line]
         before = {name: self.model(name).in_flight for name in NAMES}
         were_ready = set(ready._by_slot)
-        item = crawl.next(ready, self.now)
+        item = None
+        while item is None and crawl.network.is_up and (first := ready.first()):
+            item = first if crawl.go(first, self.now) else None
         if item is None:
             assert not (len(ready) and crawl.network.is_up)
         else:
@@ -377,6 +417,7 @@ class CoreMachine(RuleBasedStateMachine):
                     assert before[scope.key] >= before[item.scopes[-1].key]
             item.size -= 1
             if item.size:
+                crawl.tell(item.host)
                 crawl.add(item, self.now)
             else:
                 self.end(item)
@@ -385,16 +426,22 @@ class CoreMachine(RuleBasedStateMachine):
 
     def taken(self, item: Item) -> None:
         """Check that *item* may go, and note that it has its places."""
-        assert self.crawl.network.is_up, "It is sent while the network is gone"
+        is_probe = not self.crawl.network.is_up and item.outlet.is_direct
+        if is_probe:
+            assert item.is_for_robotstxt, "It is sent while the network is gone"
+            is_one = self.probe is None or self.probe not in self.in_flight
+            assert is_one, "Two probes at once"
         for scope in item.scopes:
             at = self.free_at(scope, item)
             assert at <= self.now, f"{scope.key} is not free before {at}"
         if item.host is not None:
             assert item.crawl.rules[item.host].is_open(self.now)
         for model in self.models_of(item):
-            model.take(self.now, is_direct=item.line.is_direct)
+            model.take(self.now, is_direct=item.outlet.is_direct)
         if item.scopes:
             self.in_flight.append(InFlight(item, self.now))
+            if is_probe:
+                self.probe = self.in_flight[-1]
 
     def free_at(self, scope: Scope, item: Item) -> float:
         is_slot = scope is item.scopes[-1]
@@ -423,25 +470,31 @@ class CoreMachine(RuleBasedStateMachine):
         self.settle()
 
     def settle(self) -> None:
-        """Do what the core has decided."""
-        crawl, is_due = self.crawl, True
-        while is_due:
-            while crawl.granted:
-                item, _ = crawl.granted.popitem(last=False)
-                assert isinstance(item, Item)
-                self.end(item)
-            while crawl.refused:
-                item, _ = crawl.refused.popitem(last=False)
-                assert isinstance(item, Item)
-                assert self.is_refused(item), "A ticket is refused that need not be"
-                assert item.where is Where.REFUSED
-                self.end(item)
+        """Do what the core says."""
+        crawl = self.crawl
+        while True:
+            said = crawl.drain()
+            for each in said:
+                self.hear(each)
             if crawl.wake_at() <= self.now:
                 crawl.tick(self.now)
-                if crawl.next_probe(self.now) is not None:
-                    self.network_is_back(crawl.network.probed(self.now))
                 assert crawl.wake_at() > self.now
-            is_due = bool(crawl.granted or crawl.refused)
+            elif not said:
+                break
+
+    def hear(self, said: Said) -> None:
+        match said:
+            case Granted(Item() as item):
+                self.end(item)
+            case Refused(Item() as item):
+                assert self.is_refused(item), "A ticket is refused that need not be"
+                self.end(item)
+            case Probe(name):
+                if name in NAMES:
+                    direct = self.crawl.direct
+                    self.add(direct, None, name, is_for_robotstxt=True)
+            case NetworkBack(seconds):
+                self.network_was_gone(seconds)
 
     # Requests in flight.
 
@@ -486,16 +539,16 @@ class CoreMachine(RuleBasedStateMachine):
         if not found.is_sent:
             found.is_sent = True
             for model in self.models_of(found.item):
-                model.unsent -= not found.item.line.is_direct
+                model.unsent -= not found.item.outlet.is_direct
             found.item.crawl.sent(found.item)
 
     def leave_one(self, found: InFlight) -> None:
         item, is_sent = found.item, found.is_sent
         self.in_flight.remove(found)
         for model in self.models_of(item):
-            model.unsent -= not (is_sent or item.line.is_direct)
+            model.unsent -= not (is_sent or item.outlet.is_direct)
             model.leave(self.now, fetched=is_sent, is_redirected=item.is_redirected)
-        item.crawl.leave(item, self.now, fetched=is_sent)
+        item.crawl.free(item, self.now, sent=is_sent)
         self.settle()
 
     # Hosts.
@@ -530,7 +583,8 @@ class CoreMachine(RuleBasedStateMachine):
         crawl = self.crawl
         host = crawl.fetching.pop(number % len(crawl.fetching))
         if not is_lost:
-            self.answer_anything()
+            self.crawl.answered("x", "x", self.now)
+            self.settle()
         if is_lost:
             crawl.unknown(host, self.now)
         elif retry:
@@ -584,7 +638,7 @@ class CoreMachine(RuleBasedStateMachine):
         if scope is not None:
             model = self.model(name)
             model.not_before = max(model.not_before, self.now + seconds)
-            scope.hold(self.now + seconds, Hold.OTHER_WORKER)
+            scope.wait_until(self.now + seconds, WaitReason.OTHER_WORKER)
 
     @rule(name=st.sampled_from(NAMES), seconds=st.sampled_from([1.0, 30.0]))
     def slow_down(self, name: str, seconds: float) -> None:
@@ -601,28 +655,24 @@ class CoreMachine(RuleBasedStateMachine):
 
     @rule(is_exhausted=st.booleans())
     def lose_the_network(self, is_exhausted: bool) -> None:
-        network = self.crawl.network
         if is_exhausted:
-            network.exhausted(self.now)
+            self.crawl.exhausted(self.now)
         else:
-            for host in "vwxyz":
-                network.failed(host, host, self.now)
+            for host in [*NAMES, "x", "y"]:
+                self.crawl.failed(host, host, self.now)
         self.settle()
 
-    @rule()
-    def answer_anything(self) -> None:
-        self.network_is_back(self.crawl.network.answered("v", "v"))
+    @rule(host=st.sampled_from(["x", *NAMES]))
+    def answer_anything(self, host: str) -> None:
+        self.crawl.answered(host, host, self.now)
         self.settle()
 
-    def network_is_back(self, since: float | None) -> None:
-        if since is None:
-            return
+    def network_was_gone(self, seconds: float) -> None:
         for model in self.models.values():
             if model.pause is not None:
-                model.pause.since += self.now - since
+                model.pause.since += seconds
         for rules in self.crawl.rules.values():
-            rules.network_was_gone(since, self.now)
-        self.crawl.network_is_back(self.now, since)
+            rules.network_was_gone(self.now - seconds, self.now)
 
     @rule(seconds=st.sampled_from([0.01, 0.5, 1.0, 2.5, 10.0, 61.0, 700.0]))
     def pass_time(self, seconds: float) -> None:
@@ -648,7 +698,7 @@ class CoreMachine(RuleBasedStateMachine):
             for lane in (scope.parked or {}).values():
                 parked += lane
                 first = next(iter(lane), None)
-                if first is None or first.line.has(scope):
+                if first is None or first.outlet.has(scope):
                     continue
                 assert isinstance(first, Item)
                 at = self.free_at(scope, first)
@@ -688,7 +738,8 @@ class CoreMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Everything that waits goes in the end, and nothing is left."""
-        self.answer_anything()
+        self.crawl.answered("x", "x", self.now)
+        self.settle()
         for _ in range(2000):
             crawl = self.crawl
             if not self.in_flight and not crawl.items:

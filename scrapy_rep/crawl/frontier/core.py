@@ -1,9 +1,15 @@
 """When a request may be sent: a state machine without Scrapy, timers, I/O or a clock.
 
-Events come in as calls, with the time ``now`` in seconds on any clock that only goes forward. Answers
-are which ticket may go (:meth:`Core.next`, :attr:`Core.granted`), which requests are refused
-(:meth:`Core.next`, :attr:`Core.refused`), which robots.txt to fetch (:meth:`Core.next_wanted`), and
-when to call :meth:`Core.tick` (:meth:`Core.wake_at`).
+Two rules:
+
+1. The core decides, and calls nobody. Events come in as calls, with the time ``now`` in seconds on any
+   clock that only goes forward. What follows from them is a list of small values (:data:`Said`) that
+   its owner takes with :meth:`Core.drain` and acts on. When to call :meth:`Core.tick` is one number,
+   :meth:`Core.wake_at`. Two things the owner asks for when it has room: the next request of its
+   queues (:meth:`Core.go`), and the next robots.txt to fetch (:meth:`Core.next_wanted`).
+2. The core knows what it was told, and asks nobody. What is known of a host (:meth:`Core.known`,
+   :meth:`Core.unreachable`) or of a download slot (:attr:`Scope.slot`) is told before a ticket is added
+   that depends on it.
 
 A *scope* is what requests share: a host name, or a download slot of another name. A request may go
 when each of its scopes has a place for it and the time is past its ``next_at``. Whatever holds a host
@@ -12,20 +18,8 @@ back is this one number, with the reason beside it.
 A *ticket* is what waits: the queue of a host in the scheduler, or one request that is in the
 downloader already.
 
-A *host* is an origin whose robots.txt decides about tickets. Its phases:
-
-========= ================================= ==================================================
-phase     meaning                           what comes next
-========= ================================= ==================================================
-UNKNOWN   no rules, or stale ones           a ticket comes: WANTED
-WANTED    robots.txt is (to be) fetched     known: OPEN; unreachable: DOWN, or REFUSED
-OPEN      the rules are known               stale: UNKNOWN; meanwhile its tickets go as their
-                                            scopes allow
-DOWN      unreachable; its tickets wait     known: OPEN; at ``retry_at``: fetched again;
-                                            unreachable after ``until``: REFUSED
-REFUSED   unreachable for too long; its     a ticket comes after ``retry_at``: fetched again;
-          tickets are refused               known: OPEN
-========= ================================= ==================================================
+A *host* is an origin whose robots.txt decides about tickets. Its phases are those of :class:`Phase`;
+:data:`PHASES` says what leads from one to another.
 
 Above the hosts stands the *network* of the crawler itself (:mod:`scrapy_rep.crawl.frontier.network`).
 While it is gone, nothing is sent but one probe at a time, and no time runs out.
@@ -44,7 +38,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 from scrapy_rep.crawl.frontier.network import Network
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Collection, Iterator
 
     from scrapy_rep.protocol.origins import Origin
 
@@ -52,8 +46,8 @@ if TYPE_CHECKING:
 _MAX_REFUSED = 20_000
 
 # A robots.txt that another host redirects to a host with a delay waits for this many delays
-# after the one before it, while pages wait. Else redirects could take all of its time.
-_DELAYS_PER_STRANGER = 4
+# after the one before it, while pages wait. Else other hosts could take all of its time.
+_DELAYS_PER_REDIRECTED = 4
 
 # The first pause, in seconds, of a host that does not say how long it wants, and the pause after
 # a fetch of robots.txt that has ended without a result.
@@ -67,11 +61,156 @@ _SAME_PAUSE = 0.05
 _REMEMBERED = 600.0
 _ANSWER_REMEMBERED = 30.0
 
-# Beyond this number, the hosts that have held up the crawl least are forgotten.
-_MAX_HELD_UP = 1_000
+# Beyond this number, the hosts that have slowed down the crawl least are forgotten.
+_MAX_SLOWDOWNS = 1_000
 
 
-class Hold(Enum):
+# The phases of a host.
+
+
+class Phase(Enum):
+    """The phase of a host."""
+
+    UNKNOWN = "nobody has asked yet, or its rules are stale"
+    WANTED = "its robots.txt is to be fetched, or is being fetched; its tickets wait"
+    OPEN = "its rules are known; its tickets go as their scopes allow"
+    DOWN = "unreachable; its tickets wait, and robots.txt is fetched again at retry_at"
+    REFUSED = "unreachable for too long; its tickets are refused; after retry_at, one has it fetched"
+
+
+class Event(Enum):
+    """What happens to a host."""
+
+    TICKET = "a ticket comes, and the rules are not known, or stale"
+    KNOWN = "the rules are known"
+    UNREACHABLE = "robots.txt is unreachable, and its tickets may wait longer"
+    GIVEN_UP = "robots.txt is unreachable, and its tickets may not wait longer"
+    NO_RESULT = "a fetch has ended without a result, and no ticket waits for it"
+    FORGOTTEN = "too many other hosts are refused"
+
+
+PHASES = {
+    Phase.UNKNOWN: {
+        Event.TICKET: Phase.WANTED,
+        Event.KNOWN: Phase.OPEN,
+        Event.UNREACHABLE: Phase.DOWN,
+        Event.GIVEN_UP: Phase.REFUSED,
+        Event.NO_RESULT: Phase.UNKNOWN,
+    },
+    Phase.WANTED: {
+        Event.TICKET: Phase.WANTED,
+        Event.KNOWN: Phase.OPEN,
+        Event.UNREACHABLE: Phase.DOWN,
+        Event.GIVEN_UP: Phase.REFUSED,
+        Event.NO_RESULT: Phase.UNKNOWN,
+    },
+    Phase.OPEN: {
+        Event.TICKET: Phase.WANTED,
+        Event.KNOWN: Phase.OPEN,
+        Event.UNREACHABLE: Phase.DOWN,
+        Event.GIVEN_UP: Phase.REFUSED,
+        Event.NO_RESULT: Phase.OPEN,
+    },
+    Phase.DOWN: {
+        Event.TICKET: Phase.DOWN,
+        Event.KNOWN: Phase.OPEN,
+        Event.UNREACHABLE: Phase.DOWN,
+        Event.GIVEN_UP: Phase.REFUSED,
+        Event.NO_RESULT: Phase.DOWN,
+    },
+    Phase.REFUSED: {
+        Event.TICKET: Phase.REFUSED,
+        Event.KNOWN: Phase.OPEN,
+        Event.UNREACHABLE: Phase.REFUSED,
+        Event.GIVEN_UP: Phase.REFUSED,
+        Event.NO_RESULT: Phase.REFUSED,
+        Event.FORGOTTEN: Phase.UNKNOWN,
+    },
+}
+"""What each event makes of a host in each phase. What is not here is an error of this package."""
+
+
+@dataclass(slots=True, eq=False)
+class Outage:
+    """What is known of a host whose robots.txt is unreachable."""
+
+    since: float
+    until: float
+    """How long its tickets wait."""
+
+    retry_at: float = -inf
+    """The time from which robots.txt may be fetched again."""
+
+    known: Any = None
+    """For the owner of the core: the last result."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Host:
+    """An origin whose robots.txt decides."""
+
+    origin: Origin
+    phase: Phase = Phase.UNKNOWN
+
+    waiting: dict[Ticket, None] | tuple[Ticket, ...] = ()
+    """The tickets that wait for robots.txt; for one or none, a tuple takes less memory."""
+
+    tickets: int = 0
+    """How many tickets belong to it, waiting or not."""
+
+    expires: float = -inf
+    """When the rules are stale."""
+
+    is_wanted: bool = False
+    is_fetching: bool = False
+
+    outage: Outage | None = None
+    """While DOWN or REFUSED."""
+
+    alarm_at: float = inf
+    """The time of its entry in the heap of alarms."""
+
+    templates: Any = None
+    """For the owner of the core: what a fetch of robots.txt takes over from the tickets."""
+
+    def __repr__(self) -> str:
+        words = [self.phase.name]
+        if self.outage is not None:
+            words.append(f"fetched again at {self.outage.retry_at:g}")
+        if self.is_fetching or self.is_wanted:
+            words.append("fetching" if self.is_fetching else "to be fetched")
+        words.append(f"{len(self.waiting)} of {self.tickets} tickets wait")
+        return f"<Host {self.origin}: {', '.join(words)}>"
+
+    @property
+    def is_down(self) -> bool:
+        return self.outage is not None
+
+    def is_open(self, now: float) -> bool:
+        """Whether its rules are known, and not stale."""
+        return self.phase is Phase.OPEN and now < self.expires
+
+    def add(self, ticket: Ticket) -> None:
+        """Have *ticket* wait for robots.txt."""
+        if not self.waiting:
+            self.waiting = (ticket,)
+            return
+        if isinstance(self.waiting, tuple):
+            self.waiting = dict.fromkeys(self.waiting)
+        self.waiting[ticket] = None
+
+    def discard(self, ticket: Ticket) -> None:
+        """Note that *ticket*, which waits, does so no more."""
+        if isinstance(self.waiting, tuple):
+            self.waiting = ()
+        else:
+            del self.waiting[ticket]
+
+
+# Scopes.
+
+
+class WaitReason(Enum):
     """Why nothing is sent in a scope before its ``next_at``."""
 
     DELAY = "delay"
@@ -79,35 +218,19 @@ class Hold(Enum):
     OTHER_WORKER = "another worker"
 
 
-class Phase(Enum):
-    """The phase of a host: see the table above."""
+class Slot(NamedTuple):
+    """A download slot of Scrapy, as its owner has last seen it."""
 
-    UNKNOWN = auto()
-    WANTED = auto()
-    OPEN = auto()
-    DOWN = auto()
-    REFUSED = auto()
+    places: float
+    pause: float = 0.0
+    """The seconds from the time at which a place is taken to the next."""
+
+    free_at: float = -inf
+    """Before this time, the last request waits in the slot."""
 
 
-class Where(Enum):
-    """Where a ticket is. It is in one place at a time."""
-
-    NOWHERE = auto()
-    """It has nothing to send, or is done."""
-
-    AT_HOST = auto()
-    """It waits for robots.txt."""
-
-    AT_SCOPE = auto()
-    """It waits for a place, or for the ``next_at`` of a scope."""
-
-    AT_NETWORK = auto()
-    """A request in the downloader that waits until the crawler's own network is back."""
-
-    READY = auto()
-    """A queue whose next request may go, or is refused."""
-
-    REFUSED = auto()
+_NO_SLOT = Slot(inf)
+"""That of a scope without requests in the downloader."""
 
 
 @dataclass(slots=True, eq=False)
@@ -128,32 +251,35 @@ class BackOff:
     places: int = 1
     """The requests that may be in flight now."""
 
+    asked_at: float = -inf
+    """When the last pause was asked for, or when this process learned of it."""
+
     # For the log.
     is_long: bool = False
     """Whether requests were refused for it."""
 
-    was_over: bool = False
+    has_answered: bool = False
     """Whether a request has succeeded since the first pause."""
-
-    asked_at: float = -inf
-    """When the last pause was asked for, or when this process learned of it."""
 
     # For the ledger.
     asked: float = 0.0
     """The seconds of the pause after which no request was sent yet; 0 if there is none."""
 
     @property
-    def is_over(self) -> bool:
+    def has_recovered(self) -> bool:
         """Whether a request has succeeded since the last pause."""
         return self.places > 1
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Scope:
     """What requests share: places, a delay, and a time before which nothing is sent."""
 
     key: str
     """A host name or the key of a download slot."""
+
+    slot: Slot = _NO_SLOT
+    """The download slot of this name."""
 
     in_flight: int = 0
     unsent: int = 0
@@ -166,11 +292,20 @@ class Scope:
     """When the last one that was sent has ended."""
 
     next_at: float = -inf
-    reason: Hold = Hold.DELAY
+    reason: WaitReason = WaitReason.DELAY
     """Why ``next_at`` is what it is."""
 
     taken_at: float = -inf
     """When a place was last taken."""
+
+    tickets: int = 0
+    """How many tickets belong to it."""
+
+    redirected: int = 0
+    """How many of them are for the robots.txt of another host."""
+
+    alarm_at: float = inf
+    """The time of its entry in the heap of alarms."""
 
     # Most scopes have none of these.
     delays: dict[Origin, float] | None = None
@@ -180,139 +315,116 @@ class Scope:
     parked: dict[Lane, OrderedDict[Ticket, None]] | None = None
     """The tickets that wait here, the first of each lane first."""
 
-    stranger_at: float = -inf
+    redirected_at: float = -inf
     """When the next robots.txt of another host may be sent while pages wait."""
 
     waiting_since: float | None = None
     """Since when tickets wait while nothing is in flight; None if they do not."""
 
-    alarm_at: float = inf
-    """The time of its entry in the heap of alarms."""
-
-    tickets: int = 0
-    """How many tickets belong to it."""
-
-    redirected: int = 0
-    """How many of them are for the robots.txt of another host."""
+    def __repr__(self) -> str:
+        words = [f"{self.in_flight} in flight"]
+        if self.delays:
+            words.append(f"delay {self.delay:g}")
+        if self.back_off is not None:
+            words.append(f"{self.back_off.places} after {self.back_off.pauses} pauses")
+        if self.next_at > -inf:
+            words.append(f"next at {self.next_at:g} ({self.reason.value})")
+        waiting = sum(map(len, (self.parked or {}).values()))
+        words.append(f"{waiting} of {self.tickets} tickets wait")
+        return f"<Scope {self.key}: {', '.join(words)}>"
 
     @property
     def delay(self) -> float:
         """The longest delay of its origins, in seconds."""
         return max(self.delays.values()) if self.delays else 0.0
 
-    def hold(self, until: float, reason: Hold) -> None:
-        """Send nothing before *until*."""
-        if until > self.next_at:
-            self.next_at, self.reason = until, reason
+    def wait_until(self, moment: float, reason: WaitReason) -> None:
+        """Send nothing before this *moment*."""
+        if moment > self.next_at:
+            self.next_at, self.reason = moment, reason
 
 
-@dataclass(slots=True, eq=False)
-class Host:
-    """An origin whose robots.txt decides."""
+# Tickets.
 
-    origin: Origin
-    phase: Phase = Phase.UNKNOWN
 
-    waiting: dict[Ticket, None] | tuple[Ticket, ...] = ()
-    """The tickets that wait for robots.txt; for one or none, a tuple takes less memory."""
+class Where(Enum):
+    """Where a ticket is. It is in one place at a time."""
 
-    tickets: int = 0
-    """How many tickets belong to it, waiting or not."""
+    NOWHERE = auto()
+    """It has nothing to send, or is done."""
 
-    expires: float = -inf
-    """When the rules are stale."""
+    AT_HOST = auto()
+    """It waits for robots.txt."""
 
-    is_wanted: bool = False
-    is_fetching: bool = False
+    AT_SCOPE = auto()
+    """It waits for a place, or for the ``next_at`` of a scope."""
 
-    # DOWN and REFUSED.
-    since: float = -inf
-    until: float = -inf
-    retry_at: float = -inf
-    """The time from which robots.txt may be fetched."""
+    AT_NETWORK = auto()
+    """A request in the downloader that waits until the crawler's own network is back."""
 
-    alarm_at: float = inf
-    """The time of its entry in the heap of alarms."""
+    READY = auto()
+    """A queue whose next request may go, or is refused."""
 
-    # For the owner of the core.
-    templates: Any = None
-    """What a fetch of robots.txt needs."""
+    GRANTED = auto()
+    """A request in the downloader that may go, as the owner is about to hear."""
 
-    known: Any = None
-    """The last result, while DOWN or REFUSED."""
-
-    @property
-    def is_down(self) -> bool:
-        return self.phase is Phase.DOWN or self.phase is Phase.REFUSED
-
-    def add(self, ticket: Ticket) -> None:
-        """Have *ticket* wait for robots.txt."""
-        if not self.waiting:
-            self.waiting = (ticket,)
-            return
-        if isinstance(self.waiting, tuple):
-            self.waiting = dict.fromkeys(self.waiting)
-        self.waiting[ticket] = None
-
-    def discard(self, ticket: Ticket) -> None:
-        """Note that *ticket*, which waits, does so no more."""
-        if isinstance(self.waiting, tuple):
-            self.waiting = ()
-        else:
-            del self.waiting[ticket]
-
-    def is_open(self, now: float) -> bool:
-        """Whether its rules are known, and not stale."""
-        return self.phase is Phase.OPEN and now < self.expires
+    REFUSED = auto()
 
 
 class Ticket:
-    """What waits. :meth:`__len__` is the number of its requests; a queue may be empty."""
+    """A host's queue, or one request already in the downloader, that waits to be sent.
 
-    __slots__ = ("host", "is_patient", "line", "obeys", "scopes", "where")
+    :meth:`__len__` is the number of its requests; a queue may be empty.
+    """
+
+    __slots__ = ("host", "obeys", "outlet", "scopes", "where")
+
+    is_patient = True
+    """Whether it waits while robots.txt is unreachable. Else, it is refused."""
 
     is_for_robotstxt = False
     """Whether it is one request for a robots.txt."""
 
     def __init__(
         self,
-        line: Line,
+        outlet: Outlet,
         host: Host | None,
         scopes: tuple[Scope, ...],
         *,
         obeys: bool = True,
-        is_patient: bool = True,
     ) -> None:
-        """*line* is where it stands when it may go. *host* is None if no robots.txt decides. The
+        """*outlet* is where it comes when it may go. *host* is None if no robots.txt decides. The
         last of *scopes* is its download slot. A ticket that does not obey robots.txt (*obeys*)
-        keeps to places and to back-off only. One that is not *is_patient* is refused while
-        robots.txt is unreachable.
+        keeps to places and to back-off only.
         """
-        self.line = line
+        self.outlet = outlet
         self.host = host
         self.scopes = scopes
         self.obeys = obeys
-        self.is_patient = is_patient
         self.where = Where.NOWHERE
         if host is not None:
             host.tickets += 1
         for scope in scopes:
             scope.tickets += 1
-            if line is line.core.redirected:
-                scope.redirected += 1
+            scope.redirected += outlet.is_redirected
 
     def __len__(self) -> int:
         return 1
 
+    def peek(self) -> Any:
+        """Return a request that waits here, from which a fetch of robots.txt takes over proxy and
+        headers; None if there is none.
+        """
 
-class Line:
-    """Where tickets of one kind come that may go now."""
+
+class Outlet:
+    """Exit for tickets that may be sent."""
 
     is_direct = False
     """Whether its tickets go at once: each is one request, which is in the downloader."""
 
-    def __init__(self, core: Core) -> None:
-        self.core = core
+    is_redirected = False
+    """Whether its tickets are for the robots.txt of another host, which has redirected it."""
 
     def add(self, ticket: Ticket) -> None:
         raise NotImplementedError
@@ -322,27 +434,30 @@ class Line:
         return False
 
 
-Lane: TypeAlias = "tuple[Line, bool]"
-"""A line, and whether its tickets obey robots.txt: the others need not wait for a delay."""
+Lane: TypeAlias = "tuple[Outlet, bool]"
+"""An outlet, and whether its tickets obey robots.txt: the others need not wait for a delay."""
 
 
-class Direct(Line):
-    """The line of requests that are in the downloader already: they go at once."""
+class Direct(Outlet):
+    """The outlet of requests that are in the downloader already: they go at once."""
 
     is_direct = True
 
+    def __init__(self, said: deque[Said], *, is_redirected: bool = False) -> None:
+        self._said = said
+        self.is_redirected = is_redirected
+
     def add(self, ticket: Ticket) -> None:
-        ticket.where = Where.NOWHERE
-        self.core.granted[ticket] = None
+        ticket.where = Where.GRANTED
+        self._said.append(Granted(ticket))
 
 
-class Ready(Line):
+class Ready(Outlet):
     """The queues whose next request may go. The download slot with the fewest requests in flight
     comes first; of several, the one that has waited longest. Each operation costs O(1).
     """
 
-    def __init__(self, core: Core) -> None:
-        super().__init__(core)
+    def __init__(self) -> None:
         self._by_slot: dict[Scope, deque[Ticket]] = {}
         self._rows: list[OrderedDict[Scope, None]] = []
         """These slots by the number of requests in flight."""
@@ -393,21 +508,93 @@ class Ready(Line):
             del self._rows[slot.in_flight][slot]
 
     def first(self) -> Ticket | None:
+        """Return the next ticket, if there is one."""
         row = next(filter(None, self._rows), None)
         return None if row is None else self._by_slot[next(iter(row))][0]
-
-    def pop(self) -> Ticket | None:
-        """Remove and return the next ticket, if there is one."""
-        ticket = self.first()
-        if ticket is not None:
-            self.discard(ticket)
-        return ticket
 
     def _enter(self, slot: Scope) -> None:
         number = slot.in_flight
         while len(self._rows) <= number:
             self._rows.append(OrderedDict())
         self._rows[number][slot] = None
+
+
+# What the core says.
+
+
+class Granted(NamedTuple):
+    """A request in the downloader has its places, and may go."""
+
+    ticket: Ticket
+
+
+class Refused(NamedTuple):
+    """A request in the downloader is refused."""
+
+    ticket: Ticket
+
+
+class Wake(NamedTuple):
+    """A queue that has waited has a request that may go, or is refused."""
+
+
+class Paused(NamedTuple):
+    """Requests of a scope that wait in their download slots are to wait for a pause."""
+
+    scope: Scope
+
+
+class Probe(NamedTuple):
+    """The robots.txt of the host of a request is to be fetched, to find out whether the network is
+    back.
+    """
+
+    request: Any
+
+
+class NetworkGone(NamedTuple):
+    """The network of the crawler seems to be gone. Requests in their download slots are to wait."""
+
+    is_certain: bool
+    """Whether a probe has failed, too."""
+
+
+class NetworkBack(NamedTuple):
+    """The network of the crawler is back."""
+
+    after: float
+    """For how many seconds it was gone."""
+
+    was_certain: bool
+
+
+Said: TypeAlias = (
+    "Granted | Refused | Wake | Paused | Probe | NetworkGone | NetworkBack"
+)
+"""What the core may say."""
+
+
+class Slowdown(NamedTuple):
+    """How long a scope has held up the crawl."""
+
+    seconds: float
+    """The time in which requests waited and none was in flight."""
+
+    key: str
+    requests: int
+    delay: float
+
+
+class Waiting(NamedTuple):
+    """What waits for robots.txt, a delay or a pause."""
+
+    requests: int
+    hosts: int
+    first: Scope | None
+    """The scope of those that may be sent first, if a scope holds them back."""
+
+
+# Alarms.
 
 
 _T = TypeVar("_T", Scope, Host)
@@ -442,79 +629,82 @@ class _Alarms(Generic[_T]):
             yield owner
 
 
-class HeldUp(NamedTuple):
-    """How long a scope has held up the crawl."""
-
-    seconds: float
-    """The time in which requests waited and none was in flight."""
-
-    key: str
-    requests: int
-    delay: float
+# The core.
 
 
 class Core:
     """The hosts, scopes and tickets of a crawl."""
 
-    def __init__(
-        self,
-        *,
-        slot: Callable[[Scope], tuple[float, float]],
-        wait_max: float,
-        look_up: Callable[[Host], None] = lambda _: None,
-        changed: Callable[[], None] = lambda: None,
-    ) -> None:
-        """*slot* returns the places of a download slot and the time before which none may be
-        taken. Tickets wait for a host that asks for a pause for at most *wait_max* seconds.
-        *look_up* may call :meth:`known` or :meth:`unreachable` at once for a host whose phase is
-        UNKNOWN or REFUSED. *changed* is called when a ticket that has waited for a scope may go
-        or is refused.
-        """
-        self._slot = slot
+    def __init__(self, wait_max: float) -> None:
+        """Tickets wait for a host that asks for a pause for at most *wait_max* seconds."""
         self._wait_max = wait_max
-        self._look_up = look_up
-        self.changed = changed
+        self._said: deque[Said] = deque()
         self.network = Network(wait_max)
         self.hosts: dict[Origin, Host] = {}
-        self.direct = Direct(self)
-        self.redirected = Direct(self)
+        self.scopes: dict[str, Scope] = {}
+        self.direct = Direct(self._said)
+        self.redirected = Direct(self._said, is_redirected=True)
         """For a robots.txt of another host, which has redirected it."""
 
-        self.granted: OrderedDict[Ticket, None] = OrderedDict()
-        """The tickets of requests in the downloader that may go now, with their places."""
-
-        self.refused: OrderedDict[Ticket, None] = OrderedDict()
-        """The tickets of requests in the downloader that are refused."""
-
+        self._ready: list[Ready] = []
         self._urgent: deque[Host] = deque()
         self._wanted: deque[Host] = deque()
-        self._refused_hosts: dict[Host, None] = {}
+        self._refused: dict[Host, None] = {}
+        """The hosts that are REFUSED."""
+
         self._host_alarms: _Alarms[Host] = _Alarms()
-        self.scopes: dict[str, Scope] = {}
         self._scope_alarms: _Alarms[Scope] = _Alarms()
-        self._ready: list[Ready] = []
-        self._held_up: dict[str, HeldUp] = {}
+        self._slowdowns: dict[str, Slowdown] = {}
         self._at_network: dict[Ticket, None] = {}
         self._probe: Ticket | None = None
         """That of the request which finds out whether the network is back."""
 
+    def __repr__(self) -> str:
+        phases = Counter(host.phase.name for host in self.hosts.values())
+        words = [f"{number} hosts {name}" for name, number in sorted(phases.items())]
+        words += [
+            f"{len(self.scopes)} scopes",
+            f"{sum(each.in_flight for each in self.scopes.values())} places taken",
+            f"{self.waiting().requests + len(self._at_network)} requests wait",
+            f"{sum(map(len, self._ready))} queues ready",
+        ]
+        if not self.network.is_up:
+            words.append("network gone")
+        return f"<Core: {', '.join(words)}>"
+
     def host(self, origin: Origin) -> Host:
+        """Return the host of *origin*, a new one if it is not known."""
         host = self.hosts.get(origin)
         if host is None:
             host = self.hosts[origin] = Host(origin)
         return host
 
     def scope(self, key: str) -> Scope:
+        """Return the scope of *key*, a new one if it is not known."""
         scope = self.scopes.get(key)
         if scope is None:
             scope = self.scopes[key] = Scope(key)
         return scope
 
     def ready(self) -> Ready:
-        """Return a new line for the queues of a scheduler."""
-        ready = Ready(self)
+        """Return a new outlet for the queues of a scheduler."""
+        ready = Ready()
         self._ready.append(ready)
         return ready
+
+    def set_slot(self, scope: Scope, slot: Slot) -> None:
+        """Note what the download slot of *scope* is like now."""
+        scope.slot = slot
+
+    def drain(self) -> list[Said]:
+        """Return what the core has to say, in order, and forget it. Call :meth:`end` for each ticket that
+        is granted or refused.
+        """
+        if not self._said:
+            return []
+        said = list(self._said)
+        self._said.clear()
+        return [each for each in said if _is_heard(each)]
 
     # Tickets.
 
@@ -522,109 +712,99 @@ class Core:
         """Note that *ticket*, which is nowhere, has something to send."""
         host = ticket.host
         if host is None or host.is_open(now):
-            self.place(ticket, now)
+            self._seek_places(ticket, now)
             return
-        if host.phase is Phase.OPEN:
-            host.phase = Phase.UNKNOWN
-        if host.phase in {Phase.UNKNOWN, Phase.REFUSED}:
-            self._look_up(host)
-        if host.phase is Phase.OPEN:
-            self.place(ticket, now)
-            return
-        if host.phase is Phase.UNKNOWN:
-            host.phase = Phase.WANTED
-        if host.phase is Phase.REFUSED or (host.is_down and not ticket.is_patient):
+        self._happens(host, Event.TICKET)
+        is_refused = host.phase is Phase.REFUSED
+        if is_refused or (host.phase is Phase.DOWN and not ticket.is_patient):
             self._refuse(ticket)
         else:
             ticket.where = Where.AT_HOST
             host.add(ticket)
-        if now >= host.retry_at:
-            self._want(host, is_urgent=ticket.line.is_direct)
+        retry_at = -inf if host.outage is None else host.outage.retry_at
+        if now >= retry_at:
+            self._want(host, is_urgent=ticket.outlet.is_direct)
         else:
-            self._host_alarms.set(host, host.retry_at)
+            self._host_alarms.set(host, retry_at)
 
-    def next(self, ready: Ready, now: float) -> Ticket | None:
-        """Return a ticket of *ready* whose next request may go, with its places, or is refused, without
-        places, if the ticket is at ``Where.REFUSED``; None if there is none. If it has more requests,
-        it must be added again.
+    def go(self, ticket: Ticket, now: float) -> bool:
+        """Return whether the next request of *ticket*, which is ready, goes now, with its places, or is
+        refused, without places, if the ticket is at ``Where.REFUSED``. If it has more requests, it
+        must be added again. If it does not go, it waits elsewhere.
         """
-        if not self.network.is_up:
-            return None
-        while (ticket := ready.pop()) is not None:
-            ticket.where = Where.NOWHERE
-            host = ticket.host
-            is_open = host is None or host.is_open(now)
-            if is_open and self._is_free(ticket, now):
-                self.take(ticket, now)
-            elif self._is_refused(ticket, now):
-                ticket.where, slot = Where.REFUSED, ticket.scopes[-1]
-                ready.moved(slot, slot.in_flight)
-            else:
-                self.add(ticket, now)
-            for scope in ticket.scopes:
-                if scope.parked is not None:
-                    self._release(scope, now)
-            if ticket.where is Where.NOWHERE or ticket.where is Where.REFUSED:
-                return ticket
-        return None
+        assert isinstance(ticket.outlet, Ready)
+        ticket.outlet.discard(ticket)
+        ticket.where = Where.NOWHERE
+        host = ticket.host
+        goes = True
+        if (host is None or host.is_open(now)) and self._is_free(ticket, now):
+            self.take(ticket, now)
+        elif self._is_refused(ticket, now):
+            ticket.where, slot = Where.REFUSED, ticket.scopes[-1]
+            ticket.outlet.moved(slot, slot.in_flight)
+        else:
+            self.add(ticket, now)
+            goes = ticket.where is Where.NOWHERE
+        for scope in ticket.scopes:
+            if scope.parked is not None:
+                self._admit(scope, now)
+        return goes
 
     def take(self, ticket: Ticket, now: float) -> None:
         """Take a place of each scope of *ticket*, even if there is none."""
         for scope in ticket.scopes:
             if scope.delays:
-                self._note_held_up(scope, now)
+                self._note_slowdown(scope, now)
             scope.waiting_since = None
             self._count(scope, 1)
-            scope.unsent += not ticket.line.is_direct
+            scope.unsent += not ticket.outlet.is_direct
             scope.taken_at = now
 
     def sent(self, ticket: Ticket) -> None:
         """Note that a request of *ticket*, with its places, has reached the downloader."""
         for scope in ticket.scopes:
-            scope.unsent -= not ticket.line.is_direct
+            scope.unsent -= not ticket.outlet.is_direct
             scope.sent += 1
 
-    def leave(self, ticket: Ticket, now: float, *, fetched: bool) -> bool:
-        """Free the places of a request of *ticket*. Delays begin if it was sent (*fetched*). Return
-        whether it was the probe of the network.
-        """
+    def free(self, ticket: Ticket, now: float, *, sent: bool) -> None:
+        """Free the places of a request of *ticket*. Delays begin if it was *sent*."""
         for scope in ticket.scopes:
-            if not fetched:
-                scope.unsent -= not ticket.line.is_direct
-            if ticket.line is self.redirected:
-                scope.stranger_at = now + _DELAYS_PER_STRANGER * scope.delay
-            self._leave(scope, now, fetched=fetched)
+            self._count(scope, -1)
+            if ticket.outlet.is_redirected:
+                scope.redirected_at = now + _DELAYS_PER_REDIRECTED * scope.delay
+            if not sent:
+                scope.unsent -= not ticket.outlet.is_direct
+                continue
+            scope.sent -= 1
+            scope.answered_at = now
+            if scope.delays:
+                scope.wait_until(now + scope.delay, WaitReason.DELAY)
         # Only now: a ticket may need a place of each.
         for scope in ticket.scopes:
             if scope.parked is not None:
-                self._release(scope, now)
+                self._admit(scope, now)
             if not (scope.in_flight or scope.tickets):
                 self._forget_scope(scope, now)
-        was_probe = ticket is self._probe
-        if was_probe:
+        if ticket is self._probe:
             self._probe = None
-            if not fetched:
-                self.network.not_asked(now)
-        return was_probe and fetched
+            self._probed(now, sent=sent)
 
     def end(self, ticket: Ticket, now: float) -> None:
         """Note that *ticket* will send nothing more, wherever it is."""
         host, was = ticket.host, ticket.where
         ticket.where = Where.NOWHERE
-        self._at_network.pop(ticket, None)
         if was is Where.READY:
-            assert isinstance(ticket.line, Ready)
-            ticket.line.discard(ticket)
+            assert isinstance(ticket.outlet, Ready)
+            ticket.outlet.discard(ticket)
         elif was is Where.AT_SCOPE:
-            lane = ticket.line, ticket.obeys
+            lane = ticket.outlet, ticket.obeys
             for parked in [each.parked for each in ticket.scopes if each.parked]:
                 if lane in parked:
                     parked[lane].pop(ticket, None)
-        elif ticket in self.refused:
-            del self.refused[ticket]
-        elif ticket in self.granted:
-            del self.granted[ticket]
-            self.leave(ticket, now, fetched=False)
+        elif was is Where.AT_NETWORK:
+            del self._at_network[ticket]
+        elif was is Where.GRANTED:
+            self.free(ticket, now, sent=False)
         if host is not None:
             host.tickets -= 1
             if was is Where.AT_HOST:
@@ -632,24 +812,24 @@ class Core:
             self._forget(host)
         for scope in ticket.scopes:
             scope.tickets -= 1
-            if ticket.line is self.redirected:
-                scope.redirected -= 1
+            scope.redirected -= ticket.outlet.is_redirected
             if not scope.tickets:
                 scope.waiting_since = None
             if scope.parked is not None:
-                self._release(scope, now)  # Strangers may have waited for it.
+                # What another host has redirected here may have waited for it.
+                self._admit(scope, now)
             self._forget_scope(scope, now)
 
-    def place(self, ticket: Ticket, now: float) -> None:
+    def _seek_places(self, ticket: Ticket, now: float) -> None:
         """Put *ticket*, whose host is known, where it belongs now."""
-        line = ticket.line
-        is_up = not line.is_direct or self.network.is_up
+        outlet = ticket.outlet
+        is_up = not outlet.is_direct or self.network.is_up
         if not is_up and not self._is_next_probe(ticket):
             ticket.where = Where.AT_NETWORK
             self._at_network[ticket] = None
             return
         for scope in ticket.scopes:
-            if scope.back_off is not None and self.is_backing_off_too_long(scope, now):
+            if scope.back_off is not None and self.refuses(scope, now):
                 self._refuse(ticket)
                 return
             at = self.free_at(scope, ticket)
@@ -658,12 +838,12 @@ class Core:
                 if at < inf:
                     self._scope_alarms.set(scope, at)
                 return
-        if line.is_direct:
+        if outlet.is_direct:
             self.take(ticket, now)
         if not is_up:
             self._probe = ticket
             self.network.asks()
-        line.add(ticket)
+        outlet.add(ticket)
 
     def _is_free(self, ticket: Ticket, now: float) -> bool:
         """Whether *ticket* may take its places now."""
@@ -675,10 +855,11 @@ class Core:
     def free_at(self, scope: Scope, ticket: Ticket) -> float:
         """Return from when *ticket* may take a place of *scope*; ``inf`` while all are taken."""
         places, at = inf, -inf
-        line = ticket.line
         if scope is ticket.scopes[-1]:
-            places, at = self._slot(scope)
-            if line.is_direct:
+            places, pause, at = scope.slot
+            if pause:
+                at = max(at, scope.taken_at + pause)
+            if ticket.outlet.is_direct:
                 # A component that holds a request back may wait for this one.
                 places += scope.unsent
         if scope.back_off is not None:
@@ -690,9 +871,26 @@ class Core:
             return inf
         if ticket.obeys and scope.next_at > at:
             at = scope.next_at
-        if line is self.redirected and scope.tickets > scope.redirected:
-            at = max(at, scope.stranger_at)
+        if ticket.outlet.is_redirected and scope.tickets > scope.redirected:
+            at = max(at, scope.redirected_at)
         return at
+
+    def _is_refused(self, ticket: Ticket, now: float) -> bool:
+        """Whether the requests of *ticket* are refused."""
+        if ticket.host is not None and ticket.host.phase is Phase.REFUSED:
+            return True
+        return self.refusing(ticket, now) is not None
+
+    def _refuse(self, ticket: Ticket) -> None:
+        if ticket.outlet.is_direct:
+            ticket.where = Where.REFUSED
+            self._said.append(Refused(ticket))
+        else:
+            ticket.outlet.add(ticket)
+
+    def _say_wake(self) -> None:
+        if not self._said or not isinstance(self._said[-1], Wake):
+            self._said.append(Wake())
 
     # Scopes.
 
@@ -702,33 +900,25 @@ class Core:
         for ready in self._ready:
             ready.moved(scope, scope.in_flight - number)
 
-    def _leave(self, scope: Scope, now: float, *, fetched: bool) -> None:
-        self._count(scope, -1)
-        if fetched:
-            scope.sent -= 1
-            scope.answered_at = now
-            if scope.delays:
-                scope.hold(now + scope.delay, Hold.DELAY)
-
     def _park(self, ticket: Ticket, scope: Scope, now: float) -> None:
         """Have *ticket* wait for *scope*."""
         ticket.where = Where.AT_SCOPE
         if scope.parked is None:
             scope.parked = {}
-        lane = (ticket.line, ticket.obeys)
+        lane = (ticket.outlet, ticket.obeys)
         scope.parked.setdefault(lane, OrderedDict())[ticket] = None
         if not scope.in_flight and scope.waiting_since is None:
             scope.waiting_since = now
 
-    def _release(self, scope: Scope, now: float) -> None:
+    def _admit(self, scope: Scope, now: float) -> None:
         """Let tickets that wait for *scope* continue, as far as it is free: those that go at
-        once, and one of each other line, since :meth:`Core.next` releases the next one.
+        once, and one of each other lane, since :meth:`go` admits the next one.
         """
         if scope.parked is None:
             return
         for lane, waiting in list(scope.parked.items()):
-            line = lane[0]
-            while waiting and not line.has(scope):
+            outlet = lane[0]
+            while waiting and not outlet.has(scope):
                 ticket = next(iter(waiting))
                 at = self.free_at(scope, ticket)
                 if at > now:
@@ -736,8 +926,8 @@ class Core:
                         self._scope_alarms.set(scope, at)
                     break
                 del waiting[ticket]
-                self.place(ticket, now)
-                self.changed()
+                self._seek_places(ticket, now)
+                self._say_wake()
             if not waiting and scope.parked is not None:
                 scope.parked.pop(lane, None)
         if not scope.parked:
@@ -747,7 +937,7 @@ class Core:
 
     def _changed(self, scope: Scope, now: float) -> None:
         """Note that a delay or a pause of *scope* has changed."""
-        self._release(scope, now)
+        self._admit(scope, now)
         if not (scope.tickets or scope.in_flight):
             # It is forgotten soon, unless a ticket comes first.
             self._scope_alarms.set(scope, max(scope.next_at, now))
@@ -794,37 +984,43 @@ class Core:
     def known(self, host: Host, now: float, expires: float) -> None:
         """Note that the rules of *host* are known until the time *expires*."""
         host.is_fetching = False
-        host.phase, host.expires, host.retry_at = Phase.OPEN, expires, -inf
-        self._refused_hosts.pop(host, None)
+        self._happens(host, Event.KNOWN)
+        host.expires, host.outage, host.templates = expires, None, None
+        self._refused.pop(host, None)
         self._empty(host, now)
 
     def unreachable(
-        self, host: Host, now: float, retry_at: float, *, wait: float, is_asked: bool
+        self,
+        host: Host,
+        now: float,
+        retry_at: float,
+        *,
+        wait: float,
+        is_asked: bool,
+        known: Any = None,
     ) -> None:
         """Note that robots.txt of *host* is unreachable, and is fetched again at *retry_at*, or,
         unless the host has asked for that time (*is_asked*), earlier, once more before its tickets
-        are refused. From the first time on, they wait for *wait* seconds.
+        are refused. From the first time on, they wait for *wait* seconds. *known* is for the owner.
         """
         host.is_fetching = False
         if self.hosts.get(host.origin) is not host:
             return  # Nothing waits for it any more.
-        if not host.is_down:
-            host.since, host.until = now, now + wait
-        if not is_asked and now < host.until:
-            retry_at = min(retry_at, host.until)
-        host.retry_at = retry_at
-        if host.phase is Phase.REFUSED or now >= host.until or retry_at > host.until:
-            host.phase = Phase.REFUSED
-            self._refused_hosts.pop(host, None)
-            self._refused_hosts[host] = None
-            if len(self._refused_hosts) > _MAX_REFUSED:
-                oldest = next(iter(self._refused_hosts))
-                del self._refused_hosts[oldest]
-                oldest.phase = Phase.UNKNOWN
-                self._forget(oldest)
+        if host.outage is None:
+            host.outage = Outage(now, now + wait)
+        outage = host.outage
+        if not is_asked and now < outage.until:
+            retry_at = min(retry_at, outage.until)
+        outage.retry_at, outage.known = retry_at, known
+        is_too_long = now >= outage.until or retry_at > outage.until
+        self._happens(host, Event.GIVEN_UP if is_too_long else Event.UNREACHABLE)
+        if host.phase is Phase.REFUSED:
+            self._refused.pop(host, None)
+            self._refused[host] = None
+            if len(self._refused) > _MAX_REFUSED:
+                self._forget_refused(next(iter(self._refused)))
             self._empty(host, now)
         else:
-            host.phase = Phase.DOWN
             self._host_alarms.set(host, retry_at)
             for ticket in [each for each in host.waiting if not each.is_patient]:
                 host.discard(ticket)
@@ -837,15 +1033,21 @@ class Core:
         host.is_fetching = False
         if host.waiting:
             self._host_alarms.set(host, now + _FIRST_PAUSE)
-        elif host.phase is Phase.WANTED:
-            host.phase = Phase.UNKNOWN
+        else:
+            self._happens(host, Event.NO_RESULT)
         self._forget(host)
 
-    def _is_refused(self, ticket: Ticket, now: float) -> bool:
-        """Whether the requests of *ticket* are refused."""
-        if ticket.host is not None and ticket.host.phase is Phase.REFUSED:
-            return True
-        return self.backs_off_too_long(ticket, now) is not None
+    def expire(self, host: Host) -> None:
+        """Note that the rules of *host* are not known any more."""
+        host.expires = -inf
+
+    def retry(self, host: Host) -> None:
+        """Let the next ticket have the robots.txt of *host* fetched, if that is unreachable."""
+        if host.outage is not None:
+            host.outage.retry_at = -inf
+
+    def _happens(self, host: Host, event: Event) -> None:
+        host.phase = PHASES[host.phase][event]
 
     def _empty(self, host: Host, now: float) -> None:
         """Let the tickets that wait for robots.txt of *host* continue."""
@@ -855,15 +1057,10 @@ class Core:
             if host.phase is Phase.REFUSED:
                 self._refuse(ticket)
             else:
-                self.place(ticket, now)
+                self._seek_places(ticket, now)
+        if waiting:
+            self._say_wake()
         self._forget(host)
-
-    def _refuse(self, ticket: Ticket) -> None:
-        if ticket.line.is_direct:
-            ticket.where = Where.REFUSED
-            self.refused[ticket] = None
-        else:
-            ticket.line.add(ticket)
 
     def _want(self, host: Host, *, is_urgent: bool) -> None:
         if host.is_fetching:
@@ -882,6 +1079,12 @@ class Core:
         if self.hosts.get(host.origin) is host:
             del self.hosts[host.origin]
 
+    def _forget_refused(self, host: Host) -> None:
+        del self._refused[host]
+        self._happens(host, Event.FORGOTTEN)
+        host.outage = None
+        self._forget(host)
+
     # Delays and pauses.
 
     def set_delay(
@@ -893,7 +1096,8 @@ class Core:
         delays = scope.delays or {}
         if delay:
             if origin not in delays:
-                scope.hold(max(since, scope.answered_at) + delay, Hold.DELAY)
+                begins = max(since, scope.answered_at)
+                scope.wait_until(begins + delay, WaitReason.DELAY)
             delays[origin] = delay
         else:
             delays.pop(origin, None)
@@ -918,7 +1122,7 @@ class Core:
         found = scope.back_off
         if found is None:
             found = scope.back_off = BackOff(since=now)
-        elif found.is_over:
+        elif found.has_recovered:
             found.since = now
         is_new = sent_at >= found.until
         if is_new:
@@ -948,81 +1152,99 @@ class Core:
             found.asked, found.asked_at = round(max(until - now, 0.0), 3), now
             found.until = until
         found.places = 1
-        scope.hold(found.until, Hold.BACK_OFF)
-        if self.is_backing_off_too_long(scope, now):
+        scope.wait_until(found.until, WaitReason.BACK_OFF)
+        self._said.append(Paused(scope))
+        if self.refuses(scope, now):
             for waiting in (scope.parked or {}).values():
                 for ticket in waiting:
                     self._refuse(ticket)
                 waiting.clear()
-                self.changed()
+                self._say_wake()
         self._changed(scope, now)
 
-    def succeeded(self, scope: Scope, now: float, *, sent_at: float) -> None:
+    def succeeded(self, scope: Scope, now: float, *, sent_at: float) -> bool:
         """Note that a host of *scope* has answered a request, sent at *sent_at*, without asking
-        for a pause. After enough successes, ``scope.back_off`` is None again.
+        for a pause. After enough successes, ``scope.back_off`` is None again. Return whether this is
+        the first since the host began to ask for pauses.
         """
         found = scope.back_off
         if found is None or sent_at < found.until:
-            return
+            return False
+        is_first, found.has_answered = not found.has_answered, True
         found.own = 0.0
         found.places += 1
-        places, _ = self._slot(scope)
-        if found.places >= places:
+        if found.places >= scope.slot.places:
             scope.back_off = None
-        self._release(scope, now)
+        self._admit(scope, now)
+        return is_first
 
-    def backs_off_too_long(self, ticket: Ticket, now: float) -> Scope | None:
+    def refusing(self, ticket: Ticket, now: float) -> Scope | None:
         """Return the scope for whose back-off the requests of *ticket* are refused, if any."""
         for scope in ticket.scopes:
-            if self.is_backing_off_too_long(scope, now):
+            if self.refuses(scope, now):
                 return scope
         return None
 
-    def is_backing_off_too_long(self, scope: Scope, now: float) -> bool:
+    def refuses(self, scope: Scope, now: float) -> bool:
         """Whether requests are refused for the back-off of *scope*."""
         found = scope.back_off
         if found is None or found.until <= now:
             return False  # One request finds out whether the host is back, others wait for it.
         is_long = found.until - now > self._wait_max
-        return is_long or (not found.is_over and now - found.since >= self._wait_max)
+        has_lasted = now - found.since >= self._wait_max
+        return is_long or (has_lasted and not found.has_recovered)
 
     # The network of the crawler itself.
 
-    def next_probe(self, now: float) -> Any:
-        """Return a request to a host whose robots.txt is to be fetched now, to find out whether
-        the network is back; None if there is none, or if a request for it waits already: that may go.
+    def answered(self, key: str, request: Any, now: float) -> None:
+        """Note that the host of the scope *key* has answered a *request*, with anything."""
+        was_certain = self.network.is_certain
+        gone_since = self.network.answered(key, request)
+        if gone_since is not None:
+            self._network_is_back(now, gone_since, was_certain)
+
+    def failed(self, key: str, request: Any, now: float) -> None:
+        """Note that a *request* to the host of the scope *key* has failed at the level of the
+        network.
         """
-        request = self.network.next_probe(now, lambda key: self._has_turn(key, now))
-        if request is None:
-            return None
-        for ticket in self._at_network:
-            if self._is_next_probe(ticket):
-                del self._at_network[ticket]
-                self.place(ticket, now)
-                self.changed()
-                return None
-        return request
+        if self.network.failed(key, request, now):
+            self._said.append(NetworkGone(is_certain=False))
 
-    def _is_next_probe(self, ticket: Ticket) -> bool:
-        return (
-            ticket.is_for_robotstxt
-            and self._probe is None
-            and ticket.scopes[0].key == self.network.probed_host
-        )
+    def exhausted(self, now: float) -> bool:
+        """Note that the machine had no more files, ports or memory for a connection: nothing is sent
+        for a second. Return whether such a pause begins.
+        """
+        return self.network.exhausted(now)
 
-    def network_is_back(self, now: float, gone_since: float) -> None:
+    def _probed(self, now: float, *, sent: bool) -> None:
+        """Note that the probe has its end, if it was *sent*."""
+        network = self.network
+        if not sent:
+            network.not_asked(now)
+            return
+        was_certain = network.is_certain
+        gone_since = network.probed(now)
+        if gone_since is not None:
+            self._network_is_back(now, gone_since, was_certain)
+        elif network.is_certain and not was_certain:
+            self._said.append(NetworkGone(is_certain=True))
+
+    def _network_is_back(
+        self, now: float, gone_since: float, was_certain: bool
+    ) -> None:
         """Let all continue after the network was gone since then, which counts for no host."""
         gone = now - gone_since
         for host in self.hosts.values():
-            if host.is_down:
-                if host.since >= gone_since:
-                    host.retry_at = now
+            if host.outage is not None:
+                if host.outage.since >= gone_since:
+                    host.outage.retry_at = now
                     self._host_alarms.set(host, now)
-                host.since += gone
-                host.until += gone
+                host.outage.since += gone
+                host.outage.until += gone
         for scope in self.scopes.values():
             if scope.back_off is not None:
                 scope.back_off.since += gone
+        self._said.append(NetworkBack(gone, was_certain))
         self._resume(now)
 
     def _resume(self, now: float) -> None:
@@ -1030,7 +1252,26 @@ class Core:
         for ticket in waiting:
             ticket.where = Where.NOWHERE
             self.add(ticket, now)  # Its rules may be stale by now.
-        self.changed()
+        self._say_wake()
+
+    def _ask(self, now: float) -> None:
+        """Let a robots.txt be sent that finds out whether the network is back, if it is time."""
+        request = self.network.next_probe(now, lambda key: self._has_turn(key, now))
+        if request is None:
+            return
+        for ticket in self._at_network:
+            if self._is_next_probe(ticket):
+                del self._at_network[ticket]
+                self._seek_places(ticket, now)
+                return
+        self._said.append(Probe(request))
+
+    def _is_next_probe(self, ticket: Ticket) -> bool:
+        return (
+            ticket.is_for_robotstxt
+            and self._probe is None
+            and ticket.scopes[0].key == self.network.probed_host
+        )
 
     def _has_turn(self, key: str, now: float) -> bool:
         scope = self.scopes.get(key)
@@ -1055,23 +1296,21 @@ class Core:
         self.network.tick(now)
         if self.network.is_up and not was_up:
             self._resume(now)
+        self._ask(now)
         for scope in self._scope_alarms.due(now):
-            self._release(scope, now)
+            self._admit(scope, now)
             self._forget_scope(scope, now)
         for host in self._host_alarms.due(now):
-            if now < host.retry_at:
-                self._host_alarms.set(host, host.retry_at)
+            if host.outage is not None and now < host.outage.retry_at:
+                self._host_alarms.set(host, host.outage.retry_at)
             elif host.waiting or host.is_down:
-                self._want(
-                    host, is_urgent=any(each.line.is_direct for each in host.waiting)
-                )
+                is_urgent = any(each.outlet.is_direct for each in host.waiting)
+                self._want(host, is_urgent=is_urgent)
 
     # What the log says.
 
-    def waiting(self) -> tuple[int, int, Scope | None]:
-        """Return how many requests wait, for how many hosts, and the scope of those that may be
-        sent first.
-        """
+    def waiting(self) -> Waiting:
+        """Return what waits for robots.txt, a delay or a pause."""
         lists: list[Collection[Ticket]] = [
             host.waiting for host in self.hosts.values() if host.waiting
         ]
@@ -1082,20 +1321,33 @@ class Core:
                 if first is None or scope.next_at < first.next_at:
                     first = scope
         requests = sum(len(ticket) for tickets in lists for ticket in tickets)
-        return requests, len(lists), first
+        return Waiting(requests, len(lists), first)
 
-    def held_up(self) -> list[HeldUp]:
+    def slowdowns(self) -> list[Slowdown]:
         """Return what has held up the crawl, the longest first."""
-        return sorted(self._held_up.values(), reverse=True)
+        return sorted(self._slowdowns.values(), reverse=True)
 
-    def _note_held_up(self, scope: Scope, now: float) -> None:
+    def _note_slowdown(self, scope: Scope, now: float) -> None:
         since = scope.waiting_since
         seconds = 0.0 if since is None else now - since
-        before = self._held_up.get(scope.key, HeldUp(0.0, scope.key, 0, 0.0))
-        self._held_up[scope.key] = HeldUp(
+        before = self._slowdowns.get(scope.key, Slowdown(0.0, scope.key, 0, 0.0))
+        self._slowdowns[scope.key] = Slowdown(
             before.seconds + seconds, scope.key, before.requests + 1, scope.delay
         )
-        if len(self._held_up) > _MAX_HELD_UP:
-            self._held_up = {
-                each.key: each for each in self.held_up()[: _MAX_HELD_UP // 2]
+        if len(self._slowdowns) > _MAX_SLOWDOWNS:
+            self._slowdowns = {
+                each.key: each for each in self.slowdowns()[: _MAX_SLOWDOWNS // 2]
             }
+
+
+def _is_heard(said: Said) -> bool:
+    """Whether the owner is to hear this: a ticket may have ended since. Note that it has heard it."""
+    if isinstance(said, Granted):
+        is_heard = said.ticket.where is Where.GRANTED
+    elif isinstance(said, Refused):
+        is_heard = said.ticket.where is Where.REFUSED
+    else:
+        return True
+    if is_heard:
+        said.ticket.where = Where.NOWHERE
+    return is_heard

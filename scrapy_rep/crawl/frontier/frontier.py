@@ -16,7 +16,7 @@ from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
-from scrapy_rep.base import meta, stats
+from scrapy_rep.base import meta
 from scrapy_rep.base.browsers import is_for_browser
 from scrapy_rep.base.clock import Alarms, Clock
 from scrapy_rep.base.compat import (
@@ -47,10 +47,24 @@ from scrapy_rep.crawl.decisions import BACK_OFF, Case, DecisionReporter
 from scrapy_rep.crawl.fetching.fetcher import in_words, kind_of
 from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
 from scrapy_rep.crawl.frontier.backlog import HostKey, NoTerms, Terms
-from scrapy_rep.crawl.frontier.core import Core, Hold, Line, Phase, Ticket, Where
-from scrapy_rep.crawl.frontier.measures import Measures
-from scrapy_rep.crawl.frontier.politeness import ASKS_FOR_PAUSE, Pauses, duration
-from scrapy_rep.crawl.ledger.traffic import Traffic
+from scrapy_rep.crawl.frontier.core import (
+    Core,
+    Granted,
+    NetworkBack,
+    NetworkGone,
+    Outlet,
+    Paused,
+    Phase,
+    Probe,
+    Refused,
+    Slot,
+    Ticket,
+    WaitReason,
+    Wake,
+    Where,
+)
+from scrapy_rep.crawl.frontier.politeness import ASKS_FOR_PAUSE, Politeness, duration
+from scrapy_rep.crawl.frontier.rules import HostRules
 from scrapy_rep.exceptions import BackingOff, SpiderClosing
 from scrapy_rep.protocol.access.results import Failure
 
@@ -62,11 +76,12 @@ if TYPE_CHECKING:
     from scrapy.http import Headers, Response
 
     from scrapy_rep.crawl.frontier.backlog import Backlog
-    from scrapy_rep.crawl.frontier.core import Host, Ready, Scope
+    from scrapy_rep.crawl.frontier.core import Host, Ready, Said, Scope
     from scrapy_rep.crawl.frontier.jobdir import FileRequests
     from scrapy_rep.crawl.frontier.requests import MemoryRequests
-    from scrapy_rep.crawl.frontier.rules import Hosts
     from scrapy_rep.protocol.access.results import SiteRules
+    from scrapy_rep.protocol.origins import Origin
+    from scrapy_rep.protocol.robotstxt.pace import Pace
 
 # The seconds between two checks for what Scrapy has no signal: whether the spider is closing,
 # and whether requests have ended unseen.
@@ -102,9 +117,6 @@ _MAX_KEYS = 10_000
 _MAX_WANTED = 256
 _WANTED_AT_ONCE = 32
 
-# The number of hosts that the log names at the end.
-_SLOWEST_NAMED = 5
-
 
 class BackQueue(Ticket):
     """The requests of one backlog to one host."""
@@ -115,11 +127,11 @@ class BackQueue(Ticket):
         self,
         frontier: Frontier,
         key: HostKey,
-        line: Line,
+        outlet: Outlet,
         requests: MemoryRequests | FileRequests,
     ) -> None:
         host, obeys = frontier.host_of(key)
-        super().__init__(line, host, frontier.scopes_of(key), obeys=obeys)
+        super().__init__(outlet, host, frontier.scopes_of(key), obeys=obeys)
         self.key = key
         self.requests = requests
 
@@ -141,13 +153,13 @@ class WantedRules(Ticket):
 
     def __init__(
         self,
-        line: Told,
+        outlet: Told,
         host: Host | None,
         key: HostKey,
         first: Request,
         told: Callable[[Terms | NoTerms], None],
     ) -> None:
-        super().__init__(line, host, ())
+        super().__init__(outlet, host, ())
         self.key = key
         self.first = first
         self.told = told
@@ -157,11 +169,10 @@ class WantedRules(Ticket):
         return self.first
 
 
-class Told(Line):
+class Told(Outlet):
     """Where the tickets come whose rules are known now, or which are refused."""
 
-    def __init__(self, core: Core) -> None:
-        super().__init__(core)
+    def __init__(self) -> None:
         self.tickets: deque[WantedRules] = deque()
 
     def add(self, ticket: Ticket) -> None:
@@ -173,11 +184,11 @@ class Told(Line):
 class Waiter(Ticket):
     """A request that is in the downloader already."""
 
-    __slots__ = ("call", "case", "is_for_robotstxt", "is_granted")
+    __slots__ = ("call", "case", "is_for_robotstxt", "is_granted", "is_patient")
 
     def __init__(
         self,
-        line: Line,
+        outlet: Outlet,
         host: Host | None,
         scopes: tuple[Scope, ...],
         case: Case,
@@ -186,8 +197,9 @@ class Waiter(Ticket):
         is_patient: bool = True,
     ) -> None:
         """*case* is a Trip if it waits for places."""
-        super().__init__(line, host, scopes, obeys=obeys, is_patient=is_patient)
+        super().__init__(outlet, host, scopes, obeys=obeys)
         self.case = case
+        self.is_patient = is_patient
         self.is_for_robotstxt = isinstance(case.request, RobotsTxtRequest)
         self.is_granted: bool | None = None
         """Whether it may go, or is refused; None while it waits."""
@@ -235,8 +247,8 @@ class Trip(Case):
 class Frontier:
     """The requests of a crawl that wait or are in flight.
 
-    The queues of the scheduler and the downloader middleware share one frontier. If the crawl
-    obeys robots.txt, :attr:`hosts` knows the rules of hosts.
+    The queues of the scheduler and the downloader middleware share one frontier. It owns the core,
+    does what that says, and hands down to :attr:`politeness` and :attr:`rules` what they need of it.
     """
 
     def __init__(self, crawler: Crawler, clock: Clock | None = None) -> None:
@@ -247,23 +259,26 @@ class Frontier:
         self._obeys_delays = settings.crawl_delay
         self.clock = clock or Clock()
         self.alarms = Alarms(self.clock)
-        self.core = Core(
-            slot=self._slot,
-            wait_max=settings.wait_max,
-            look_up=self._look_up,
-            changed=self._changed,
+        self.core = Core(settings.wait_max)
+        self._reporter = DecisionReporter.of(crawler)
+        self.politeness = Politeness(
+            crawler,
+            self.core,
+            self.alarms,
+            paused=self._tell_of_pause,
+            recovered=self._tell_of_recovery,
         )
-        self._reporter = reporter = DecisionReporter.of(crawler)
-        self.pauses = Pauses(crawler, self, settings, reporter)
-        self.measures = Measures(self.clock, Traffic.of(crawler))
-        self.hosts: Hosts | None = None
-        """Knows the rules of hosts; None if the crawl ignores robots.txt."""
+        self.rules: HostRules | None = None
+        """The rules of hosts; None if the crawl ignores robots.txt."""
 
         self._backlogs: list[Backlog] = []
         self._shared: Backlog | None = None
         """The queue that several workers share, if there is one."""
 
-        self._told = Told(self.core)
+        self._told = Told()
+        self._usual_slots: dict[float, Slot] = {}
+        """Those without a delay, by the number of places."""
+
         self._wanted: dict[WantedRules, None] = {}
         self.closed_unsent: WeakSet[Request] = WeakSet()
         """The requests that failed only because the spider closed."""
@@ -295,14 +310,32 @@ class Frontier:
         connect(self._spider_closed, signals.spider_closed)
 
     @classmethod
-    def of(cls, crawler: Crawler) -> Frontier:
-        """Return the instance that the components of a crawl share."""
-        return shared_component(crawler, cls)
+    def of(cls, crawler: Crawler, *, obeys: bool = False) -> Frontier:
+        """Return the instance that the components of a crawl share. The middleware, which Scrapy makes
+        before the scheduler, says that the crawl *obeys* robots.txt.
+        """
+        found = shared_component(crawler, cls)
+        if obeys:
+            found.obey()
+        return found
+
+    def obey(self) -> None:
+        """Obey robots.txt from now on."""
+        if self.rules is None:
+            self.rules = HostRules(
+                self._crawler,
+                self.core,
+                self.politeness,
+                self.clock,
+                take_turn=self._take_own_turn,
+                free=self.free,
+                act=self.flush,
+            )
 
     @property
     def obeys(self) -> bool:
         """Whether the crawl obeys robots.txt."""
-        return self.hosts is not None
+        return self.rules is not None
 
     def attach(self, backlog: Backlog) -> None:
         """Note that the scheduler has *backlog*."""
@@ -342,7 +375,7 @@ class Frontier:
 
     def _own_key_of(self, request: Request) -> HostKey:
         slot = download_slot(self._crawler, request)
-        if self.hosts is None or not is_of_http(request):
+        if self.rules is None or not is_of_http(request):
             return HostKey(slot, None)
         if "redirect_urls" in request.meta:
             host = host_of(request)
@@ -359,52 +392,57 @@ class Frontier:
     def scopes_of(self, key: HostKey) -> tuple[Scope, ...]:
         """Return the scopes of requests with *key*, that of the download slot last."""
         slot = self.core.scope(key.slot)
+        self._look_at_slot(slot)
         if not key.host or key.host == key.slot:
             return (slot,)
         return self.core.scope(key.host), slot
 
     def host_of(self, key: HostKey) -> tuple[Host | None, bool]:
         """Return the host of requests with *key*, and whether they obey its delay."""
-        if key.origin is None or self.hosts is None:
+        if key.origin is None or self.rules is None:
             return None, key.is_service and self._obeys_delays
-        override = self.hosts.cache.override(key.origin)
+        override = self.rules.cache.override(key.origin)
         if override is not None and override.robots is None and override.ends == inf:
             # A queue without a host never waits for a robots.txt. An override that ends leaves
             # the host to its robots.txt, so its queues have a host from the beginning.
             return None, False
         return self.core.host(key.origin), self._obeys_delays
 
-    def _slot(self, scope: Scope) -> tuple[float, float]:
-        """Return the places in Scrapy's download slot, and when to look at it again."""
+    def _look_at_slot(self, scope: Scope) -> None:
+        """Tell the core what Scrapy's download slot of *scope* is like now."""
         slot = self._downloader.slots.get(scope.key)
         if slot is not None and not slot.delay:
-            return slot.concurrency, -inf
-        state = slot_state(self._crawler, scope.key)
-        if state is None:
-            return inf, -inf
-        if not state.delay:
-            return state.concurrency, -inf
-        # One request that waits in the slot is enough. The next request may follow a little
-        # after that request was sent.
-        pause = state.delay * _PART_OF_DELAY
-        if state.is_queueing:
-            soonest = self.clock.monotonic() + pause
-            return state.concurrency, max(state.last_seen + state.delay, soonest)
-        return state.concurrency, scope.taken_at + pause
-
-    def _changed(self) -> None:
-        """Note that a ticket may go."""
-        wake(self._crawler)
-        self._flush_soon()
+            places, found = slot.concurrency, None
+        else:
+            places, found = inf, slot_state(self._crawler, scope.key)
+        if found is not None and found.delay:
+            # One request that waits in the slot is enough. The next request may follow a little
+            # after that request was sent.
+            pause, free_at = found.delay * _PART_OF_DELAY, -inf
+            if found.is_queueing:
+                soonest = self.clock.monotonic() + pause
+                free_at = max(found.last_seen + found.delay, soonest)
+            self.core.set_slot(scope, Slot(found.concurrency, pause, free_at))
+            return
+        places = places if found is None else found.concurrency
+        if scope.slot.places != places or scope.slot.pause:
+            usual = self._usual_slots.setdefault(places, Slot(places))
+            self.core.set_slot(scope, usual)
 
     def _flush_soon(self) -> None:
         if not self._will_flush:
             self._will_flush = True
             self.alarms.at(self.clock.monotonic(), self.flush)
 
-    def _look_up(self, host: Host) -> None:
-        if self.hosts is not None:
-            self.hosts.look_up(host)
+    def keep_pace(
+        self, request: Request, origin: Origin, pace: Pace, fetched: float
+    ) -> None:
+        """Have the host of *request* keep to the *pace* of *origin*, by a robots.txt that was
+        *fetched* at this time.
+        """
+        if self._obeys_delays:
+            scope = self.scopes_of(self.key_of(request))[0]
+            self.politeness.keep_pace(scope, origin, pace, fetched)
 
     # For the queues.
 
@@ -413,22 +451,29 @@ class Frontier:
         """Whether the downloader has room for another request from a queue."""
         if not self.core.network.is_up:
             return False
-        return self.hosts is None or self.hosts.fetcher.leaves_room
+        return self.rules is None or self.rules.fetcher.leaves_room
 
-    def add(self, queue: BackQueue) -> None:
-        """Note that *queue* has requests."""
-        self.core.add(queue, self.clock.monotonic())
+    def add(self, ticket: Ticket) -> None:
+        """Note that *ticket*, a queue with requests or another, has something to send."""
+        now = self.clock.monotonic()
+        if ticket.host is not None and self.rules is not None:
+            self.rules.tell(ticket.host, now)
+        self.core.add(ticket, now)
 
     def next(self, ready: Ready) -> BackQueue | None:
-        """Return a queue of *ready* whose next request may go, with its places, or is refused; None
-        if there is none, or if nothing more may be sent now.
+        """Return the next queue of *ready*: its request has its places, or the queue is at
+        ``Where.REFUSED``, and has none. None if there is none, or if nothing more may be sent now.
         """
         self.settle()
         if self.is_stopped or not self.has_room:
             return None
-        queue = self.core.next(ready, self.clock.monotonic())
-        assert queue is None or isinstance(queue, BackQueue)
-        return queue
+        now = self.clock.monotonic()
+        while (queue := ready.first()) is not None:
+            self._look_at_slot(queue.scopes[-1])
+            if self.core.go(queue, now):
+                assert isinstance(queue, BackQueue)
+                return queue
+        return None
 
     def end(self, queue: BackQueue) -> None:
         """Note that *queue* is empty, or closed."""
@@ -436,8 +481,8 @@ class Frontier:
 
     def note_proxy(self, key: HostKey, request: Request) -> None:
         """Note the proxy of *request*, which was pushed, if it has one."""
-        if "proxy" in request.meta and self.hosts and key.origin is not None:
-            self.hosts.note_proxy(key.origin, request)
+        if "proxy" in request.meta and self.rules and key.origin is not None:
+            self.rules.note_proxy(key.origin, request)
 
     def popped(self, queue: BackQueue, request: Request | None) -> None:
         """Note that *request*, for which *queue* has its places, goes to the downloader; None if
@@ -447,7 +492,7 @@ class Frontier:
         now = self.clock.monotonic()
         if queue.where is not Where.REFUSED:
             if request is None:
-                self.core.leave(queue, now, fetched=False)
+                self.core.free(queue, now, sent=False)
             else:
                 trip = self._trips.get(request)
                 if trip is None:
@@ -458,7 +503,7 @@ class Frontier:
                 if not self._is_watching:
                     self.watch()
         if queue.requests.count:
-            self.core.add(queue, now)
+            self.add(queue)
 
     def started(self, key: HostKey, request: Request) -> None:
         """Note that *request*, for which another queue has found places, goes to the downloader."""
@@ -485,7 +530,7 @@ class Frontier:
         now, has = self.clock.monotonic(), self._trips.get(trip.request)
         if has is not None and has.ticket is not None:
             # The same object may be sent twice: it has its places once.
-            self.core.leave(ticket, now, fetched=False)
+            self.core.free(ticket, now, sent=False)
             return
         trip.ticket, trip.since = ticket, now
         trip.is_sent = trip.has_asked = trip.has_acquired = trip.has_given_way = False
@@ -510,9 +555,8 @@ class Frontier:
     def _free(self, trip: Trip, ticket: Ticket) -> None:
         """Free the places of a trip, which are those of *ticket*."""
         trip.ticket = None
-        now, was_sent = self.clock.monotonic(), trip.is_sent
-        if self.core.leave(ticket, now, fetched=was_sent):
-            self._probed(now)
+        was_sent = trip.is_sent
+        self.core.free(ticket, self.clock.monotonic(), sent=was_sent)
         if trip.has_acquired and self._shared is not None:
             scope = ticket.scopes[0]
             self._shared.release(trip.request, scope.key, scope.delay, sent=was_sent)
@@ -551,10 +595,11 @@ class Frontier:
         host, _ = self.host_of(key)
         ticket = WantedRules(self._told, host, key, first, told)
         self._wanted[ticket] = None
-        if delay and self.hosts is not None and key.origin is not None:
+        if delay and self.rules is not None and key.origin is not None:
             # The request for robots.txt waits for it too.
-            self.hosts.set_delay(key, delay)
-        self.core.add(ticket, self.clock.monotonic())
+            scope, now = self.core.scope(key.host), self.clock.monotonic()
+            self.core.set_delay(scope, key.origin, delay, now, since=-inf)
+        self.add(ticket)
         self.note_proxy(key, first)
         self._flush_soon()
 
@@ -566,18 +611,18 @@ class Frontier:
         ticket.told(terms or (NoTerms.REFUSED if is_refused else NoTerms.UNKNOWN))
 
     def _terms(self, key: HostKey) -> Terms | None:
-        if self.hosts is None or key.origin is None:
+        if self.rules is None or key.origin is None:
             return None
-        robots, holds = self.hosts.rules(key.origin)
+        robots, holds = self.rules.rules(key.origin)
         if robots is None:
             return Terms(holds) if holds else None
-        return Terms(holds, self.hosts.delay_of(robots))
+        return Terms(holds, self.politeness.delay_of(robots))
 
     def paused_elsewhere(
         self, host: str, left: float, own: float, lasted: float
     ) -> None:
         """Note a pause that another worker, or an earlier run, was asked for."""
-        self.pauses.paused_elsewhere(host, left, own, lasted)
+        self.politeness.paused_elsewhere(host, left, own, lasted)
         self._flush_soon()
 
     # What ends, and what is due.
@@ -609,20 +654,22 @@ class Frontier:
                         self._free(trip, trip.ticket)
 
     def flush(self) -> None:
-        """Do what the core has decided."""
+        """Do what the core says, and what follows from it."""
         core, self._will_flush = self.core, False
-        ended = self._end_waiters() if core.granted or core.refused else ()
-        if self.hosts is not None and core.network.gone_since is not None:
-            request = core.next_probe(self.clock.monotonic())
-            if request is not None:
-                self.hosts.probe(request)
+        ended: list[Waiter] = []
+        while said := core.drain():
+            for each in said:
+                self._act_on(each, ended)
         at = core.wake_at()
         if at < self._alarm_at:
             self._alarm_at = at
             self.alarms.at(at, self._on_alarm, at)
-        if self.hosts is not None and core.has_wanted:
-            ready = sum(each.count_ready() for each in self._backlogs)
-            self.hosts.begin_fetches(ready)
+        if self.rules is not None:
+            if core.has_wanted:
+                ready = sum(each.count_ready() for each in self._backlogs)
+                self.rules.begin_fetches(ready)
+            if self.rules.is_fetching:
+                self.watch()
         while self._told.tickets:
             self._tell_rules(self._told.tickets.popleft())
         # Last, and not one inside another: without asyncio, each continues at once, and calls
@@ -630,24 +677,31 @@ class Frontier:
         for ticket in ended:
             ticket.wake()
 
-    def _end_waiters(self) -> list[Waiter]:
-        """Return the requests in the downloader that may go now, with their places, or are
-        refused.
-        """
-        core, ended = self.core, list[Waiter]()
-        while core.granted:
-            ticket, _ = core.granted.popitem(last=False)
-            assert isinstance(ticket, Waiter)
-            if isinstance(ticket.case, Trip) and ticket.scopes:
-                self._take_places(ticket.case, ticket)
-            self._end(ticket, is_granted=True)
-            ended.append(ticket)
-        while core.refused:
-            refused, _ = core.refused.popitem(last=False)
-            assert isinstance(refused, Waiter)
-            self._end(refused, is_granted=False)
-            ended.append(refused)
-        return ended
+    def _act_on(self, said: Said, ended: list[Waiter]) -> None:
+        """Do one thing that the core says, and add to *ended* what need not wait any more."""
+        match said:
+            case Granted(ticket) | Refused(ticket):
+                assert isinstance(ticket, Waiter)
+                is_granted = isinstance(said, Granted)
+                if is_granted and isinstance(ticket.case, Trip) and ticket.scopes:
+                    self._take_places(ticket.case, ticket)
+                self._end(ticket, is_granted=is_granted)
+                ended.append(ticket)
+            case Wake():
+                wake(self._crawler)
+            case Paused(scope):
+                self._withdraw(scope)
+            case Probe(request):
+                if self.rules is not None:
+                    self.rules.probe(request)
+            case NetworkGone():
+                self._note_network_gone(said)
+            case NetworkBack(after, was_certain):
+                if was_certain:
+                    self._logger.info(
+                        "The network of the crawler is back after %(time)s: requests continue",
+                        time=duration(after),
+                    )
 
     def _on_alarm(self, at: float) -> None:
         if at != self._alarm_at:
@@ -681,15 +735,11 @@ class Frontier:
             return False
         for scope in trip.ticket.scopes:
             if scope.back_off is not None:
-                return not self.pauses.hold(trip.ticket, trip.since)
+                return not self.politeness.must_wait(trip.ticket, trip.since)
         return True
 
-    async def take_turn(
-        self, trip: Trip, *, obeys: bool = True, is_redirected: bool = False
-    ) -> bool:
-        """Wait until the request of *trip* may be sent. Return whether it has waited.
-
-        *is_redirected*: it is for the robots.txt of another host, which redirects it. Raises
+    async def take_turn(self, trip: Trip, *, obeys: bool = True) -> bool:
+        """Wait until the request of *trip* may be sent. Return whether it has waited. Raises
         SpiderClosing, or BackingOff if its host has asked for too long a pause.
         """
         request = trip.request
@@ -702,17 +752,18 @@ class Frontier:
             if self._shared is not None:
                 self._shared.release(request, host, 0.0, sent=False)
         core, has_waited = self.core, False
-        line = core.redirected if is_redirected else core.direct
-        scopes = self.scopes_of(trip.key)
+        outlet, scopes = core.direct, self.scopes_of(trip.key)
+        if isinstance(request, RobotsTxtRequest) and request.fetch.is_redirected:
+            outlet = core.redirected
         if isinstance(request, RobotsTxtRequest) and self._are_held_by_browser(scopes):
             # Its page may wait for this robots.txt.
             self._take_any_places(trip)
             return False
         while True:
-            ticket = Waiter(line, None, scopes, trip, obeys=obeys)
+            ticket = Waiter(outlet, None, scopes, trip, obeys=obeys)
             has_waited |= await self._wait(ticket)
             if not ticket.is_granted:
-                raise BackingOff(self.pauses.why_refused(ticket))
+                raise BackingOff(self.politeness.why_refused(ticket))
             if self._acquire(trip, ticket):
                 return has_waited
 
@@ -724,32 +775,36 @@ class Frontier:
         if the spider closes meanwhile.
         """
         assert case.origin is not None
-        assert self.hosts is not None
+        assert self.rules is not None
         # The request for robots.txt needs the places first.
         self.free(case.request)
         while True:
-            known = self.hosts.cached(case.origin)
+            known = self.rules.cached(case.origin)
             if known is not None:
                 return known
             host = self.core.host(case.origin)
-            host.expires = -inf
+            self.core.expire(host)
             ticket = Waiter(self.core.direct, host, (), case, is_patient=is_patient)
-            self.hosts.add_template(host, case.request)
+            self.rules.add_template(host, case.request)
             try:
                 await self._wait(ticket)
             except (CancelledError, asyncio.CancelledError):
-                self.hosts.cancel_if_alone(host)
+                self.rules.cancel_if_alone(host)
                 raise
-            if not ticket.is_granted:
-                found: SiteRules = host.known
+            if not ticket.is_granted and host.outage is not None:
+                found: SiteRules = host.outage.known
                 return found
+
+    async def _take_own_turn(self, request: Request) -> None:
+        """Wait until *request*, for a robots.txt, may be sent. Raises as :meth:`take_turn` does."""
+        await self.take_turn(self.trip_of(request))
 
     async def _wait(self, ticket: Waiter) -> bool:
         """Wait until *ticket* may go, or is refused. Return whether it has waited. Raises
         SpiderClosing if the spider closes meanwhile.
         """
         self._waiters[ticket] = None
-        self.core.add(ticket, self.clock.monotonic())
+        self.add(ticket)
         self.flush()
         if ticket.is_granted is not None:
             return False
@@ -795,7 +850,8 @@ class Frontier:
             self._trips[request].has_acquired = True
             return True
         pause = min(max(scope.delay * _PART_OF_DELAY_ELSEWHERE, _MIN_PAUSE), _MAX_PAUSE)
-        scope.hold(self.clock.monotonic() + pause, Hold.OTHER_WORKER)
+        until = self.clock.monotonic() + pause
+        scope.wait_until(until, WaitReason.OTHER_WORKER)
         self.free(request)
         return False
 
@@ -830,9 +886,9 @@ class Frontier:
     def _note_sent(self, trip: Trip) -> None:
         if trip.ticket is not None and not trip.is_sent:
             trip.is_sent = True
-            if self.measures.is_on:
-                self.measures.sent(trip.request, trip.ticket)
-                self.measures.waiting(self._backlogs, len(self._waiters))
+            if self.politeness.measures:
+                self.politeness.measure_sent(trip.request, trip.ticket)
+                self.politeness.measure_waiting(self._backlogs, len(self._waiters))
             self.core.sent(trip.ticket)
 
     def _give_way(self) -> None:
@@ -844,18 +900,18 @@ class Frontier:
             if trip.ticket is None or trip.is_sent or trip.since > before:
                 continue
             lanes = [one for each in trip.ticket.scopes for one in each.parked or ()]
-            if any(line is self.core.direct for line, _ in lanes):
+            if any(outlet is self.core.direct for outlet, _ in lanes):
                 trip.has_given_way = True
                 self._free(trip, trip.ticket)
 
     # Back-off.
 
-    def tell_of_pause(self, host: str, seconds: float, own: float) -> None:
+    def _tell_of_pause(self, host: str, seconds: float, own: float) -> None:
         """Tell the queues that *host* has asked for a pause."""
         for backlog in self._backlogs:
             backlog.paused(host, seconds, own)
 
-    def tell_of_recovery(self, request: Request) -> None:
+    def _tell_of_recovery(self, request: Request) -> None:
         """Tell other workers that a host has answered *request*, which was sent after a pause."""
         if self._shared is not None:
             self._shared.recovered(request)
@@ -875,9 +931,7 @@ class Frontier:
         if trip is None or trip.ticket is None:
             return
         scope = trip.ticket.scopes[0]
-        gone_since = self.core.network.answered(scope.key, request)
-        if gone_since is not None:
-            self._network_is_back(gone_since)
+        self.core.answered(scope.key, request, self.clock.monotonic())
         if scope.back_off is not None or response.status in ASKS_FOR_PAUSE:
             self._answered(trip, scope, response.status, response.headers)
         self.free(request)
@@ -888,78 +942,52 @@ class Frontier:
         if trip.has_asked:
             return
         trip.has_asked = status in ASKS_FOR_PAUSE
-        before = scope.back_off.until if scope.back_off else -inf
-        self.pauses.answered(status, headers, trip.request, scope, trip.since)
-        if self.measures.is_on:
-            self.measures.asked(trip.request, scope, before)
+        self.politeness.answered(status, headers, trip.request, scope, trip.since)
 
     def back_off(
         self, keys: Iterable[str], delay: float | None, cap: float | None
     ) -> None:
         """Pause the scopes of *keys*: see :func:`scrapy_rep.back_off`."""
         for key in keys:
-            scope = self.core.scope(key)
-            now = self.clock.monotonic()
-            self.pauses.back_off(scope, delay, cap, now, "is paused by the spider")
+            self.politeness.back_off(key, delay, cap)
         self.flush()
 
     # The network of the crawler itself.
 
     def failed(self, request: Request, error: Exception) -> None:
         """Note that the download of *request* has failed, if it has its places."""
-        trip, network = self._trips.get(request), self.core.network
-        if trip is None or trip.ticket is None or self.hosts is None:
+        trip = self._trips.get(request)
+        if trip is None or trip.ticket is None or self.rules is None:
             return
         scope, refused = trip.ticket.scopes[0], response_refused(error)
         if refused is not None and refused[0] in ASKS_FOR_PAUSE:
             self._answered(trip, scope, *refused)
         now, kind = self.clock.monotonic(), kind_of(error)
         if kind is Failure.OWN:
-            if network.exhausted(now):
+            if self.core.exhausted(now):
                 self._note_exhausted(error)
         elif kind is Failure.NETWORK:
             if not isinstance(request, RobotsTxtRequest):
                 # Scrapy repeats it at once, and only twice: an outage would cost it before the last
                 # answers of other hosts are there.
-                scope.hold(now + _AFTER_FAILURE, Hold.BACK_OFF)
-            if network.failed(scope.key, request, now):
-                self.hold_back()
+                scope.wait_until(now + _AFTER_FAILURE, WaitReason.BACK_OFF)
+            self.core.failed(scope.key, request, now)
 
-    def is_own_fault(self, failure: Failure) -> bool:
-        """Whether *failure* says nothing about the host: the machine had no more files or ports,
-        or the network of the crawler itself is gone.
-        """
-        is_gone = self.core.network.gone_since is not None
-        return failure is Failure.OWN or (failure is Failure.NETWORK and is_gone)
-
-    def _probed(self, now: float) -> None:
-        """Note that a probe of the network has ended."""
-        network = self.core.network
-        was_certain = network.is_certain
-        gone_since = network.probed(now)
-        if gone_since is not None:
-            self._network_is_back(gone_since)
-        elif network.gone_since is not None and not was_certain:
-            self._logger.warning(
-                "The network of the crawler is gone: the last requests to several hosts failed, "
-                "and none was answered. No requests are sent until a host answers; the "
-                "robots.txt of one is tried after 1, 2, 4, ... 30 s. Check the network, the "
-                "resolver and the proxy of this machine"
-            )
-
-    def _network_is_back(self, gone_since: float) -> None:
-        now = self.clock.monotonic()
-        if self.core.network.is_certain:
-            self._logger.info(
-                "The network of the crawler is back after %(time)s: requests continue",
-                time=duration(now - gone_since),
-            )
-        self.core.network_is_back(now, gone_since)
+    def _note_network_gone(self, said: NetworkGone) -> None:
+        if not said.is_certain:
+            self._withdraw()
+            return
+        self._logger.warning(
+            "The network of the crawler is gone: the last requests to several hosts failed, "
+            "and none was answered. No requests are sent until a host answers; the "
+            "robots.txt of one is tried after 1, 2, 4, ... 30 s. Check the network, the "
+            "resolver and the proxy of this machine"
+        )
 
     def _note_exhausted(self, error: Exception) -> None:
         close_idle_connections(self._crawler)
-        if self.hosts is not None:
-            self.hosts.fetch_fewer()
+        if self.rules is not None:
+            self.rules.fetch_fewer()
         if not self._was_exhausted:
             self._was_exhausted = True
             self._logger.warning(
@@ -969,7 +997,7 @@ class Frontier:
                 error=in_words(error),
             )
 
-    def hold_back(self, scope: Scope | None = None) -> None:
+    def _withdraw(self, scope: Scope | None = None) -> None:
         """Let the requests that wait in their download slots wait until the pause of *scope* is
         over, if they are to its hosts; without a scope, until the network is back.
         """
@@ -985,9 +1013,8 @@ class Frontier:
     async def _wait_again(
         self, trip: Trip, ticket: Ticket, go_on: Callable[[Exception | None], None]
     ) -> None:
-        is_redirected = ticket.line is self.core.redirected
         try:
-            await self.take_turn(trip, obeys=ticket.obeys, is_redirected=is_redirected)
+            await self.take_turn(trip, obeys=ticket.obeys)
         except SpiderClosing as error:
             go_on(error)
         except BackingOff as error:
@@ -1010,7 +1037,7 @@ class Frontier:
 
     def _check(self) -> None:
         self._is_watching = False
-        is_fetching = self.hosts is not None and self.hosts.is_fetching
+        is_fetching = self.rules is not None and self.rules.is_fetching
         if self._waiters or is_fetching or self._trips:
             if is_closing(self._crawler):
                 self._close()
@@ -1036,8 +1063,8 @@ class Frontier:
                 ticket.call.errback(
                     SpiderClosing(f"The spider closed while {request} waited")
                 )
-        if self.hosts is not None:
-            self.hosts.close()
+        if self.rules is not None:
+            self.rules.close()
 
     # The log.
 
@@ -1078,7 +1105,7 @@ class Frontier:
                 else "",
             )
         self._popped = 0
-        self.measures.waiting(self._backlogs, len(self._waiters))
+        self.politeness.measure_waiting(self._backlogs, len(self._waiters))
         self.alarms.at(self.clock.monotonic() + _LOG_EVERY, self._log_waiting)
 
     def _engine_started(self) -> None:
@@ -1094,20 +1121,7 @@ class Frontier:
         self.alarms.stop()
         for request in list(self._trips):
             self.free(request)
-        held_up = self.core.held_up()
-        if held_up:
-            waited = sum(each.seconds for each in held_up)
-            self._crawler.stats.set_value(stats.WAITED, round(waited, 3))
-        for each in held_up[:_SLOWEST_NAMED]:
-            if each.seconds:
-                self._logger.info(
-                    "%(host)s held up the crawl for %(time)s, with a delay of %(delay)g s "
-                    "(requests: %(requests)d). REP_CRAWL_DELAY_MAX skips hosts with a longer one",
-                    host=each.key,
-                    time=duration(each.seconds),
-                    requests=each.requests,
-                    delay=each.delay,
-                )
+        self.politeness.report_slowdowns()
 
 
 def _is_ours(request: Request) -> bool:

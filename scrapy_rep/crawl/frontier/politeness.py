@@ -1,53 +1,164 @@
-"""Back-off: the pauses that hosts ask for with status 429 or 503."""
+"""Delays and pauses that hosts ask for: told to the core, said to the user, measured for the ledger."""
 
 from __future__ import annotations
 
 from datetime import timedelta
+from math import inf
 from typing import TYPE_CHECKING
 
+from scrapy.utils.job import job_dir
+
 from scrapy_rep.base import stats
+from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.requests import origin_at
+from scrapy_rep.base.settings import RepSettings
+from scrapy_rep.crawl.decisions import DecisionReporter
 from scrapy_rep.crawl.fetching.fetcher import headers_of
+from scrapy_rep.crawl.ledger.traffic import Traffic
 from scrapy_rep.protocol.access.results import pause_asked
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Headers
 
-    from scrapy_rep.base.settings import RepSettings
-    from scrapy_rep.crawl.decisions import DecisionReporter
-    from scrapy_rep.crawl.frontier.core import Scope, Ticket
-    from scrapy_rep.crawl.frontier.frontier import Frontier
+    from scrapy_rep.base.clock import Alarms
+    from scrapy_rep.crawl.frontier.backlog import Backlog
+    from scrapy_rep.crawl.frontier.core import Core, Scope, Ticket
+    from scrapy_rep.protocol.origins import Origin
+    from scrapy_rep.protocol.robots import RobotsTxt
+    from scrapy_rep.protocol.robotstxt.pace import Pace
 
 # The shortest pause, in seconds, that a host can ask for.
 _MIN_ASKED = 1.0
 
 ASKS_FOR_PAUSE = frozenset({429, 503})
 
+# The log says how long a host will take if its delay in seconds is longer than _LONG_DELAY and
+# at least _MANY requests wait, after some seconds in which they may come.
+_LONG_DELAY = 10
+_MANY = 20
+_LOG_AFTER = 3.0
 
-class Pauses:
-    """Tells the core and the queues of each pause, and the user when a host begins to ask for pauses
-    and when it is back.
+# The number of hosts that the log names at the end.
+_SLOWEST_NAMED = 5
+
+
+class Politeness:
+    """Tells the core and the queues of each delay and pause, and the user when a host begins to ask
+    for them, and when it is back.
     """
 
     def __init__(
         self,
         crawler: Crawler,
-        frontier: Frontier,
-        settings: RepSettings,
-        reporter: DecisionReporter,
+        core: Core,
+        alarms: Alarms,
+        *,
+        paused: Callable[[str, float, float], None],
+        recovered: Callable[[Request], None],
     ) -> None:
+        """*paused* and *recovered* tell the queues: see :class:`Backlog`."""
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
-        self._frontier = frontier
-        self._core = frontier.core
-        self._clock = frontier.clock
-        self._settings = settings
-        self._reporter = reporter
+        self._core = core
+        self._alarms = alarms
+        self._clock = clock = alarms.clock
+        self._tell_of_pause = paused
+        self._tell_of_recovery = recovered
+        self._settings = settings = RepSettings.of(crawler)
+        self._backs_off = bool(settings.backoff_max) and not settings.dry_run
+        self._identity = Identity.of(crawler)
+        self._reporter = DecisionReporter.of(crawler)
+        self._traffic = Traffic.of(crawler)
+        # The crawl that is resumed may have sent a request to any host just before it ended.
+        self._resumed_at = clock.monotonic() if job_dir(crawler.settings) else -inf
+        self._download_delay = crawler.settings.getfloat("DOWNLOAD_DELAY")
+        self._has_logged_delay = False
+        self._delayed: set[int] = set()
+        self._skipped: set[int] = set()
         self._paused: set[str] = set()
         """The scopes that the stats have counted."""
+
+    # Delays.
+
+    def delay_of(self, robots: RobotsTxt) -> float:
+        """Return the delay that the crawl keeps to by *robots*, in seconds."""
+        return self._settings.delay(self._identity.pace(robots))
+
+    def keep_pace(
+        self, scope: Scope, origin: Origin, pace: Pace, fetched: float
+    ) -> None:
+        """Have *scope* keep to the *pace* of *origin*, by a robots.txt that was *fetched* at this
+        time, unless the middleware refuses its requests for it.
+        """
+        delay = self._settings.delay(pace)
+        if not delay and not scope.delays:
+            return
+        now = self._clock.monotonic()
+        # *ago* is negative if a clock is wrong.
+        ago = max(self._clock.time() - fetched, 0.0)
+        since = max(now - ago, self._resumed_at)
+        self._core.set_delay(scope, origin, delay, now, since=since)
+        if delay and self.report_delay(origin, pace):
+            self._log_first_delay(origin, delay)
+            if delay > _LONG_DELAY:
+                self._alarms.at(now + _LOG_AFTER, self._log_long_delay, scope)
+
+    def report_delay(self, origin: Origin, pace: Pace) -> bool:
+        """Report once that *origin* asks for a delay. Return whether that is new."""
+        is_new = _is_new(origin, self._delayed)
+        if is_new:
+            self._crawler.stats.inc_value(stats.DELAYED_HOSTS)
+            record = pace.record
+            assert record is not None
+            said = f"{record.field.capitalize()}: {record.value}"
+            self._reporter.slowed("delay", said, origin, origin.robotstxt_url)
+        return is_new
+
+    def warn_of_delay(self, origin: Origin, delay: float) -> None:
+        """Warn once that requests to *origin* are refused for its *delay*, in seconds."""
+        if self._settings.dry_run or not _is_new(origin, self._skipped):
+            return
+        self._crawler.stats.inc_value(stats.SKIPPED_HOSTS)
+        self._logger.warning(
+            "%(origin)s is skipped: it asks for %(delay)g s between requests, more "
+            "than REP_CRAWL_DELAY_MAX (%(most)g). Requests to it are refused; to "
+            "crawl it, raise the setting, or add the host to REP_OVERRIDES",
+            origin=origin,
+            delay=delay,
+            most=self._settings.crawl_delay_max,
+        )
+
+    def _log_first_delay(self, origin: Origin, delay: float) -> None:
+        """Say of the first host that slows the crawl down that it does."""
+        if self._has_logged_delay or delay <= self._download_delay:
+            return
+        self._has_logged_delay = True
+        self._logger.info(
+            "%(origin)s asks for %(delay)g s between requests: requests to it wait for that. Further "
+            "hosts with a delay are named only if they hold up the crawl (REP_CRAWL_DELAY)",
+            origin=origin,
+            delay=delay,
+        )
+
+    def _log_long_delay(self, scope: Scope) -> None:
+        waiting = (scope.parked or {}).values()
+        count = sum(len(each) for tickets in waiting for each in tickets)
+        if count >= _MANY and scope.delays:
+            self._logger.info(
+                "%(host)s asks for %(delay)g s between requests: the %(count)d requests that "
+                "wait for it will take %(time)s",
+                host=scope.key,
+                delay=scope.delay,
+                count=count,
+                time=duration(count * scope.delay),
+            )
+
+    # Pauses.
 
     def answered(
         self,
@@ -57,22 +168,37 @@ class Pauses:
         scope: Scope,
         sent_at: float,
     ) -> None:
-        """Note that an answer with *status* and *headers* has come to *request*, which was sent at
-        *sent_at*.
+        """Note that an answer of *scope* with *status* and *headers* has come to *request*, which was
+        sent at *sent_at*.
         """
-        if self._settings.dry_run or not self._settings.backoff_max:
+        found = scope.back_off
+        if not self._backs_off:
             return
         if status in ASKS_FOR_PAUSE:
+            before = found.until if found is not None else -inf
             asked, said = pause_in(status, headers, self._clock.time())
-            if self.back_off(scope, asked, None, sent_at, f"answered {said}"):
+            if self._back_off(scope, asked, None, sent_at, f"answered {said}"):
                 where = origin_at(request.url, request)
                 self._reporter.slowed("back-off", said, where, request.url)
-        elif scope.back_off is not None:
-            if sent_at >= scope.back_off.until:
-                self._frontier.tell_of_recovery(request)
-            self._note_success(scope, sent_at)
+            self._measure_pause(request, scope, before)
+        elif found is not None and sent_at >= found.until:
+            self._tell_of_recovery(request)
+            now = self._clock.monotonic()
+            if self._core.succeeded(scope, now, sent_at=sent_at):
+                self._logger.info(
+                    "%(host)s answers again: requests to it continue, one more at a time after "
+                    "each success (pauses so far: %(pauses)d)",
+                    host=scope.key,
+                    pauses=found.pauses,
+                )
 
-    def back_off(
+    def back_off(self, key: str, delay: float | None, cap: float | None) -> None:
+        """Pause the scope of *key*: see :func:`scrapy_rep.back_off`."""
+        if self._backs_off:
+            scope, now = self._core.scope(key), self._clock.monotonic()
+            self._back_off(scope, delay, cap, now, "is paused by the spider")
+
+    def _back_off(
         self,
         scope: Scope,
         delay: float | None,
@@ -89,11 +215,10 @@ class Pauses:
         until = max(scope.back_off.until, now) if scope.back_off else now
         most = self._settings.backoff_max if cap is None else cap
         is_new = self._core.back_off(scope, now, delay=delay, cap=most, sent_at=sent_at)
-        self._frontier.hold_back(scope)
-        assert scope.back_off is not None
-        pause = max(scope.back_off.until - until, 0.0)
-        left = scope.back_off.until - now
-        self._frontier.tell_of_pause(scope.key, left, scope.back_off.own)
+        found = scope.back_off
+        assert found is not None
+        pause = max(found.until - until, 0.0)
+        self._tell_of_pause(scope.key, found.until - now, found.own)
         collected = self._crawler.stats
         paused = collected.get_value(stats.PAUSED, 0.0) + pause
         collected.set_value(stats.PAUSED, round(paused, 3))
@@ -106,22 +231,21 @@ class Pauses:
         return is_new
 
     def paused_elsewhere(
-        self, key: str, pause: float, own: float, lasted: float
+        self, key: str, left: float, own: float, lasted: float
     ) -> None:
         """Note that another worker, or an earlier run, has seen a host ask for a pause, of which
-        *pause* seconds are left (less than 0 after it). Its back-off has *lasted* so long, and *own*
+        *left* seconds are left (less than 0 after it). Its back-off has *lasted* so long, and *own*
         is the last pause that was doubled.
         """
         if not self._settings.backoff_max:
             return
         now, scope = self._clock.monotonic(), self._core.scope(key)
-        until, since = now + pause, now - lasted
+        until, since = now + left, now - lasted
         self._core.paused_elsewhere(scope, now, until=until, own=own, since=since)
-        self._frontier.hold_back(scope)
 
-    def hold(self, ticket: Ticket, since: float) -> bool:
-        """Whether a pause holds the request back that has had the places of *ticket* *since* then:
-        it is not over, or began later. After a pause there are fewer places.
+    def must_wait(self, ticket: Ticket, since: float) -> bool:
+        """Whether a request must wait that has had the places of *ticket* *since* then: a pause is
+        not over, or began later. After a pause there are fewer places.
         """
         for scope in ticket.scopes:
             found = scope.back_off
@@ -134,7 +258,7 @@ class Pauses:
     def why_refused(self, ticket: Ticket) -> str:
         """Return why the requests of *ticket* are refused, for a message."""
         now = self._clock.monotonic()
-        scope = self._core.backs_off_too_long(ticket, now) or ticket.scopes[0]
+        scope = self._core.refusing(ticket, now) or ticket.scopes[0]
         if scope.back_off is None:
             return f"{scope.key} asked for a pause"
         left = duration(scope.back_off.until - now)
@@ -144,24 +268,12 @@ class Pauses:
             f"({self._settings.wait_max:g} s), and is asked again in {left} at the earliest"
         )
 
-    def _note_success(self, scope: Scope, sent_at: float) -> None:
-        found, now = scope.back_off, self._clock.monotonic()
-        self._core.succeeded(scope, now, sent_at=sent_at)
-        if found is not None and found.is_over and not found.was_over:
-            found.was_over = True
-            self._logger.info(
-                "%(host)s answers again: requests to it continue, one more at a time after each "
-                "success (pauses so far: %(pauses)d)",
-                host=scope.key,
-                pauses=found.pauses,
-            )
-
     def _log_pause(
         self, scope: Scope, pause: float, why: str, *, is_first: bool
     ) -> None:
         found, now = scope.back_off, self._clock.monotonic()
         assert found is not None
-        if self._core.is_backing_off_too_long(scope, now) and not found.is_long:
+        if self._core.refuses(scope, now) and not found.is_long:
             found.is_long = True
             self._logger.warning(
                 "%(host)s %(why)s, and wants %(time)s of pauses in all, over REP_WAIT_MAX "
@@ -180,6 +292,70 @@ class Pauses:
                 why=why,
                 pause=duration(pause),
             )
+
+    # What is measured, for the ledger and at the end: when requests are sent, not when it is planned.
+
+    @property
+    def measures(self) -> bool:
+        """Whether there is a ledger, so that anything is measured."""
+        return self._traffic is not None
+
+    def measure_sent(self, request: Request, ticket: Ticket) -> None:
+        """Note how long after the last answer *request* is sent, if its host has a delay or has
+        asked for a pause. It may have to wait in its download slot as well, so it is sent now at
+        the earliest.
+        """
+        traffic = self._traffic
+        if traffic is None:
+            return
+        now, time = self._clock.monotonic(), self._clock.time()
+        for scope in ticket.scopes:
+            if scope.delays and ticket.obeys:
+                gap = 0.0 if scope.sent else now - scope.answered_at
+                known = gap if gap < inf else None
+                traffic.note_delay(_origin_text(request), scope.delay, known, time)
+            found = scope.back_off
+            if found is not None and found.asked:
+                resumed = now - found.asked_at
+                traffic.note_pause(_origin_text(request), found.asked, resumed, time)
+                found.asked = 0.0
+
+    def measure_waiting(self, backlogs: Iterable[Backlog], in_downloader: int) -> None:
+        """Note how many requests wait in *backlogs* and in the downloader, if that is known."""
+        traffic = self._traffic
+        if traffic is None or not traffic.wants_waiting:
+            return
+        counts = [each.count_waiting() for each in backlogs]
+        known = [count for count in counts if count is not None]
+        if known and len(known) == len(counts):
+            traffic.note_waiting(sum(known) + in_downloader)
+
+    def _measure_pause(
+        self, request: Request, scope: Scope, until_before: float
+    ) -> None:
+        """Note how long a pause *request* was asked for, if it ends later than that before it."""
+        traffic, found = self._traffic, scope.back_off
+        if traffic is None or found is None or found.until <= until_before:
+            return
+        now = self._clock.time()
+        traffic.note_pause(_origin_text(request), found.asked, None, now)
+
+    def report_slowdowns(self) -> None:
+        """Say at the end which hosts have held up the crawl the longest."""
+        slowdowns = self._core.slowdowns()
+        if slowdowns:
+            waited = sum(each.seconds for each in slowdowns)
+            self._crawler.stats.set_value(stats.WAITED, round(waited, 3))
+        for each in slowdowns[:_SLOWEST_NAMED]:
+            if each.seconds:
+                self._logger.info(
+                    "%(host)s held up the crawl for %(time)s, with a delay of %(delay)g s "
+                    "(requests: %(requests)d). REP_CRAWL_DELAY_MAX skips hosts with a longer one",
+                    host=each.key,
+                    time=duration(each.seconds),
+                    requests=each.requests,
+                    delay=each.delay,
+                )
 
 
 def pause_in(status: int, headers: Headers, now: float) -> tuple[float | None, str]:
@@ -200,3 +376,17 @@ def pause_in(status: int, headers: Headers, now: float) -> tuple[float | None, s
 def duration(seconds: float) -> str:
     """Format a duration, as ``0:00:30`` or ``12 days, 0:00:00``."""
     return str(timedelta(seconds=round(max(seconds, 0.0))))
+
+
+def _origin_text(request: Request) -> str:
+    """Return the origin of *request* as a ledger has it."""
+    origin = origin_at(request.url, request)
+    return "" if origin is None else str(origin)
+
+
+def _is_new(origin: Origin, seen: set[int]) -> bool:
+    """Add the hash of *origin* to *seen*, which saves memory. Return whether it is new."""
+    number = hash(origin)
+    is_new = number not in seen
+    seen.add(number)
+    return is_new

@@ -25,7 +25,7 @@ from scrapy_rep.crawl.fetching.request import (
 )
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.politeness import duration
-from scrapy_rep.crawl.frontier.rules import Hosts
+from scrapy_rep.crawl.frontier.rules import HostRules
 from scrapy_rep.crawl.gate.judge import Judge
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
 from scrapy_rep.protocol.request_target import is_robotstxt
@@ -72,8 +72,11 @@ class DryRun:
         self._own = FetchMiddleware(crawler)
         frontier, reporter = Frontier.of(crawler), DecisionReporter.of(crawler)
         self._frontier, self._clock = frontier, frontier.clock
-        self._hosts = Hosts(crawler, frontier, settings, reporter)
-        self._judge = Judge(crawler, settings, frontier, self._hosts, reporter)
+        self._politeness = frontier.politeness
+        self._rules = HostRules(
+            crawler, frontier.core, frontier.politeness, frontier.clock
+        )
+        self._judge = Judge(crawler, settings, frontier, self._rules, reporter)
         self._times: dict[str, _HostTime] = {}
         self._began = self._clock.monotonic()
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
@@ -132,14 +135,14 @@ class DryRun:
         if delay:
             assert pace is not None
             assert case.origin is not None
-            self._hosts.report_delay(case.origin, pace)
+            self._politeness.report_delay(case.origin, pace)
             self._note_delay(request, delay)
 
     async def _known(self, origin: Origin, request: Request) -> SiteRules:
         """Return the files of *origin*, once they are known or unreachable."""
         # In a task of its own: if *request* is cancelled, others that wait go on.
         known: Deferred[SiteRules] = Deferred()
-        learn = self._hosts.cache.learn(origin, FetchTemplates(request))
+        learn = self._rules.cache.learn(origin, FetchTemplates(request))
         task = deferred_from_coro(learn)
         task.addCallbacks(known.callback, known.errback)
         return await maybe_deferred_to_future(known)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scrapy_rep.base.settings import RepSettings
     from scrapy_rep.crawl.decisions import DecisionReporter
     from scrapy_rep.crawl.frontier.frontier import Frontier
-    from scrapy_rep.crawl.frontier.rules import Hosts
+    from scrapy_rep.crawl.frontier.rules import HostRules
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.pace import Pace
@@ -31,13 +31,13 @@ class Judge:
         crawler: Crawler,
         settings: RepSettings,
         frontier: Frontier,
-        hosts: Hosts,
+        rules: HostRules,
         reporter: DecisionReporter,
     ) -> None:
         self._identity = Identity.of(crawler)
         self._usage = SiteUsage.of(crawler)
         self._frontier = frontier
-        self._hosts = hosts
+        self._rules = rules
         self._reporter = reporter
         self._settings = settings
         self._clients = settings.clients
@@ -54,10 +54,10 @@ class Judge:
         if meta.PURPOSES in case.request.meta:
             self._usage.purposes_of(case.request)
         if self._has_overrides:
-            case.override = self._hosts.cache.override(origin)
+            case.override = self._rules.cache.override(origin)
             if case.override is not None:
                 return True
-        case.known = self._hosts.cached(origin)
+        case.known = self._rules.cached(origin)
         return case.known is not None
 
     def judge(self, case: Case) -> tuple[Decision | None, Pace | None]:
@@ -109,7 +109,7 @@ class Judge:
         pace = robots.pace(tokens)
         if pace.delay and not self._settings.accepts(pace):
             assert case.origin is not None
-            self._hosts.warn_of_delay(case.origin, pace.delay)
+            self._frontier.politeness.warn_of_delay(case.origin, pace.delay)
             self.refuse(case, pace.refusal(robots.decide(url, tokens).agent))
         return decision, pace
 
@@ -117,6 +117,6 @@ class Judge:
         """Count the override for *origin*, if there is one, as used for a decision."""
         if not self._has_overrides or origin is None:
             return
-        override = self._hosts.cache.override_for(origin)
+        override = self._rules.cache.override_for(origin)
         if override is not None:
             self._reporter.override_used(override, origin)

@@ -18,7 +18,6 @@ from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.decisions import BACK_OFF, ROBOTS_TXT, Case, DecisionReporter, Via
 from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
 from scrapy_rep.crawl.frontier.frontier import Frontier
-from scrapy_rep.crawl.frontier.rules import Hosts
 from scrapy_rep.crawl.gate.dryrun import DryRun
 from scrapy_rep.crawl.gate.judge import Judge
 from scrapy_rep.crawl.pages.usage import SiteUsage
@@ -79,10 +78,10 @@ class RobotsTxtMiddleware(BrowserGate):
         self._logger = CrawlLog(__name__, crawler)
         self._obeys_delays = settings.crawl_delay
         self._own = FetchMiddleware(crawler)
-        self._frontier = frontier = Frontier.of(crawler)
+        self._frontier = frontier = Frontier.of(crawler, obeys=True)
         reporter = DecisionReporter.of(crawler)
-        self._hosts = frontier.hosts = Hosts(crawler, frontier, settings, reporter)
-        self._judge = Judge(crawler, settings, frontier, self._hosts, reporter)
+        assert frontier.rules is not None
+        self._judge = Judge(crawler, settings, frontier, frontier.rules, reporter)
         self._usage = SiteUsage.of(crawler)
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
 
@@ -111,7 +110,7 @@ class RobotsTxtMiddleware(BrowserGate):
             return copy
         if pace is not None and pace.delay:
             assert case.origin is not None
-            self._hosts.keep_pace(request, case.origin, pace, case.fetched)
+            self._frontier.keep_pace(request, case.origin, pace, case.fetched)
         self._judge.allow(case, decision)
         return None
 
@@ -150,7 +149,7 @@ class RobotsTxtMiddleware(BrowserGate):
         if pace.delay:
             frontier.warn_of_waiting(request)
             assert case.origin is not None
-            self._hosts.keep_pace(request, case.origin, pace, case.fetched)
+            self._frontier.keep_pace(request, case.origin, pace, case.fetched)
         return await frontier.take_turn(case, obeys=self._obeys_delays)
 
     def process_response(

@@ -21,7 +21,6 @@ from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.crawl.decisions import Case, DecisionReporter
 from scrapy_rep.crawl.fetching.fetcher import in_words
 from scrapy_rep.crawl.fetching.memory import Memory
-from scrapy_rep.crawl.fetching.robotparser import RobotParser
 from scrapy_rep.crawl.fetching.store import open_client
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.protocol.access.overrides import override_for
@@ -162,7 +161,8 @@ class RobotsTxtCache:
 
     def _read(self, origin: Origin, entry: CacheEntry, learned: float) -> SiteRules:
         dialect = self._settings.dialect
-        robots, state = robots_of(entry, dialect), entry.state(dialect)
+        state = entry.state(dialect)
+        robots = robots_of(entry, dialect, state)
         tdmrep = None
         if self._needs_tdmrep and entry.tdmrep is not None:
             # A server without the file does not implement the protocol (TDMRep, "TDM File on
@@ -171,15 +171,11 @@ class RobotsTxtCache:
             tdmrep = TdmRep.parse(entry.tdmrep.body if is_read else b"[]")
         return SiteRules(origin, entry, state, robots, tdmrep, learned, entry.fetched)
 
-    async def _wait(self, url: str) -> bool:
-        """Wait while somebody else looks up or fetches the file at *url*. Return whether that was so."""
-        waiting = self._under_way.get(url)
-        if waiting is None:
-            return False
+    async def _wait(self, url: str) -> None:
+        """Wait until nobody looks up or fetches the file at *url* any more, or the next one does."""
         over: Deferred[None] = Deferred()
-        waiting.append(over)
+        self._under_way[url].append(over)
         await maybe_deferred_to_future(over)
-        return True
 
     def _end(self, url: str) -> None:
         """Let those who wait for the file at *url* look again."""
@@ -195,7 +191,8 @@ class RobotsTxtCache:
         """The robots.txt of *origin*, from memory, the store or its server; see :meth:`learn`."""
         url = origin.robotstxt_url
         before = rules = self._memory.get(origin)
-        while await self._wait(url):
+        while url in self._under_way:
+            await self._wait(url)
             rules = self._memory.get(origin)
             if rules is not None and (before is None or rules.entry != before.entry):
                 return rules
@@ -209,7 +206,7 @@ class RobotsTxtCache:
                 entry, is_from_store = stored, True
             if entry is None or not self._serves(entry, stale):
                 result = await self._fetch(url, templates)
-                rules, is_new = self._renewed(origin, result, entry), True
+                rules, is_new = self._renewed(origin, result, rules, entry), True
                 self._put(rules, result)
             elif rules is None or entry is not rules.entry:
                 rules = self._read(origin, entry, self._clock.monotonic())
@@ -249,11 +246,16 @@ class RobotsTxtCache:
         return AccessResult(url=url, status=None, error=error)
 
     def _renewed(
-        self, origin: Origin, result: AccessResult, before: CacheEntry | None
+        self,
+        origin: Origin,
+        result: AccessResult,
+        known: SiteRules | None,
+        before: CacheEntry | None,
     ) -> SiteRules:
-        """What is known after a fetch of robots.txt; *before* is the entry until then."""
-        settings, learned = self._settings, self._clock.monotonic()
-        known, elapsed = self._memory.get(origin), 0.0
+        """What is known after a fetch of robots.txt; *known* is what was in memory until then, *before*
+        the entry, which may be of the store.
+        """
+        settings, learned, elapsed = self._settings, self._clock.monotonic(), 0.0
         # Otherwise, another worker has just stored it.
         if known and before and known.entry.fetched == before.fetched:
             elapsed = learned - known.learned
@@ -285,8 +287,9 @@ class RobotsTxtCache:
         may be one of this crawler alone, and must not keep others from asking for themselves.
         """
         self._memory.put(rules)
-        is_of_server = result.is_of_server and rules.entry.result.is_of_server
-        if self._store is not None and is_of_server:
+        if self._store is None:
+            return
+        if result.is_of_server and rules.entry.result.is_of_server:
             self._store.put(rules.origin, rules.entry)
 
     def _delay_of(self, robots: RobotsTxt) -> float:
@@ -311,7 +314,8 @@ class RobotsTxtCache:
         """
         origin, robots = rules.origin, rules.robots
         url = tdmrep_url(origin)
-        while await self._wait(url):
+        while url in self._under_way:
+            await self._wait(url)
             known = self._memory.get(origin)
             if known is not None and known.entry.has_tdmrep:
                 return known
@@ -380,7 +384,7 @@ class RobotsTxtCache:
             )
         stat = stats.ACCESS.format(access=access) if is_new else stats.FROM_STORE
         crawler.stats.inc_value(stat)
-        self._log_access(rules)
+        self._log_access(rules, access)
         if access is not Access.SUCCESSFUL:
             return
         if entry.result.is_html:
@@ -389,14 +393,20 @@ class RobotsTxtCache:
                 url=entry.result.url,
             )
         if HAS_ROBOTS_PARSED_SIGNAL and is_heard(crawler, signals.robots_parsed):
+            # It loads Scrapy's parsers.
+            from scrapy_rep.crawl.fetching.robotparser import (  # noqa: PLC0415
+                RobotParser,
+            )
+
             await crawler.signals.send_catch_log_async(
                 signals.robots_parsed,
                 robotparser=RobotParser(rules.robots),
                 request=templates[0],
             )
 
-    def _log_access(self, rules: SiteRules) -> None:
-        url, result = rules.origin.robotstxt_url, rules.entry.result
+    def _log_access(self, rules: SiteRules, access: Access) -> None:
+        result = rules.entry.result
+        url = result.url
         if result.has_too_many_redirects:
             self._logger.warning(
                 "%(url)s: no robots.txt (%(result)s): everything is allowed. "
@@ -405,7 +415,7 @@ class RobotsTxtCache:
                 result=result,
                 chain=" -> ".join(result.redirects),
             )
-        elif result.access is Access.UNAVAILABLE:
+        elif access is Access.UNAVAILABLE:
             is_denying = result.status in rules.robots.dialect.denying_statuses
             level = logging.DEBUG
             if result.status in _NO_ENTRY and not is_denying:
@@ -420,10 +430,9 @@ class RobotsTxtCache:
                 verdict="refused" if is_denying else "allowed (RFC 9309)",
             )
         else:  # More is logged about an unreachable robots.txt where its requests wait.
-            is_read = result.access is Access.SUCCESSFUL
-            access = "fetched" if is_read else str(result.access)
+            said = "fetched" if access is Access.SUCCESSFUL else str(access)
             message = "%(url)s is %(access)s (%(result)s)"
-            self._logger.debug(message, url=url, access=access, result=result)
+            self._logger.debug(message, url=url, access=said, result=result)
 
     def _report_tdmrep(self, result: AccessResult, rules: SiteRules) -> None:
         self._crawler.stats.inc_value(stats.TDMREP.format(access=result.access))

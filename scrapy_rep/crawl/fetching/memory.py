@@ -83,9 +83,9 @@ class LRU(Generic[V]):
         """Store *value* under *key*, in place of those that were not used for longest, and return
         these. *value* itself stays, whatever its size.
         """
-        self.pop(key)
+        _, size_before = self._kept.pop(key, (None, 0))
         self._kept[key] = value, size
-        self.size += size
+        self.size += size - size_before
         displaced = []
         while self.size > self._max_size and len(self._kept) > 1:
             _, (old, old_size) = self._kept.popitem(last=False)
@@ -166,13 +166,14 @@ def parsed_size(body: bytes) -> int:
 
 def _text_size(entry: CacheEntry) -> int:
     size = 0
-    for result in filter(None, (entry.result, entry.copy, entry.tdmrep)):
-        texts = [
-            result.error,
-            *result.redirects,
-            *(value for _, value in result.headers),
-        ]
-        size += len(result.body) + parsed_size(result.body) + sum(map(len, texts))
+    for result in (entry.result, entry.copy, entry.tdmrep):
+        if result is None:
+            continue
+        size += len(result.body) + parsed_size(result.body) + len(result.error)
+        for url in result.redirects:
+            size += len(url)
+        for _, value in result.headers:
+            size += len(value)
     return size
 
 

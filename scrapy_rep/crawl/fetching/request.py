@@ -285,11 +285,14 @@ def decoded(response: Response, limit: int) -> Response:
 
     Raises UndecodableBody. A body that was cut at the size limit may lack its end.
     """
+    is_successful = response.status // 100 == 2
+    if is_successful and "Content-Encoding" not in response.headers:
+        return response
     fields = b",".join(response.headers.getlist("Content-Encoding")).decode("latin-1")
     names = [name.strip() for name in fields.lower().split(",")]
     coding = ", ".join(name for name in names if name not in {"", "identity"})
     response.headers.pop("Content-Encoding", None)
-    if response.status // 100 != 2:
+    if not is_successful:
         return response.replace(body=b"")
     if not coding or _is_text(response.body):
         return response

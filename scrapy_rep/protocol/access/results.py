@@ -452,15 +452,22 @@ def with_tdmrep(entry: CacheEntry, result: AccessResult, now: float) -> CacheEnt
     return replace(entry, expires=min(entry.expires, now + _TDMREP_RETRY))
 
 
-def robots_of(entry: CacheEntry, dialect: Dialect) -> RobotsTxt:
-    """Return the robots.txt that a crawler follows until the next fetch."""
-    answer = entry.answer(dialect)
-    if answer is None:
+def robots_of(
+    entry: CacheEntry, dialect: Dialect, state: State | None = None
+) -> RobotsTxt:
+    """Return the robots.txt that a crawler follows until the next fetch. *state* is that of *entry*, if
+    the caller knows it.
+    """
+    state = state or entry.state(dialect)
+    if state in {State.UNREACHABLE, State.ASSUMED_UNAVAILABLE}:
         return RobotsTxt.blanket(
-            allowed=entry.state(dialect) is State.ASSUMED_UNAVAILABLE,
+            allowed=state is State.ASSUMED_UNAVAILABLE,
             reason=Reason.UNREACHABLE,
             dialect=dialect,
         )
+    answer = entry.result
+    if state is State.STALE and entry.copy is not None:
+        answer = entry.copy
     if answer.access is Access.SUCCESSFUL:
         return RobotsTxt.parse(answer.body, dialect, answer.url)
     return RobotsTxt.blanket(

@@ -394,9 +394,7 @@ class RobotsTxtCache:
             )
         if HAS_ROBOTS_PARSED_SIGNAL and is_heard(crawler, signals.robots_parsed):
             # It loads Scrapy's parsers.
-            from scrapy_rep.crawl.fetching.robotparser import (  # noqa: PLC0415
-                RobotParser,
-            )
+            from scrapy_rep.crawl.fetching.robotparser import RobotParser  # noqa: PLC0415
 
             await crawler.signals.send_catch_log_async(
                 signals.robots_parsed,

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime, timezone
 from math import inf, nan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from scrapy.settings import Settings
@@ -24,9 +24,6 @@ from scrapy_rep.protocol.access.overrides import Override, override_for
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
 from scrapy_rep.protocol.origins import Origin, origin_of
 from tests.fetching.places import SharedMemory
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MINE = replace(RFC9309, name="mine", index_html_quirk=True)
 AGENTS = "ROBOTSTXT_USER_AGENT"
@@ -359,11 +356,3 @@ def test_clients(settings: dict[str, Any], clients: set[str]) -> None:
     handlers in Scrapy's settings.
     """
     assert RepSettings.from_settings(Settings(settings)).clients == clients
-
-
-def test_a_jobdir_that_cannot_be_made(tmp_path: Path) -> None:
-    """A JOBDIR that cannot be made stops the crawl at its start; the message names it and says why."""
-    (tmp_path / "file").write_bytes(b"")
-    folder = str(tmp_path / "file" / "job")
-    with pytest.raises(SettingError, match=r"JOBDIR is .* a folder"):
-        RepSettings.from_settings(Settings({"JOBDIR": folder}))

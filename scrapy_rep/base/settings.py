@@ -276,15 +276,7 @@ def _get_store(settings: BaseSettings, name: str, default: str) -> str | Path | 
     if value is None:
         # A resumed crawl continues with the robots.txt files that it has stored.
         folder = settings["JOBDIR"]
-        if not folder:
-            return default
-        try:
-            # Several crawls may begin at once. Scrapy makes its folder if there is none.
-            Path(folder, "requests.queue").mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            allowed = f"a folder that can be written ({error})"
-            raise SettingError("JOBDIR", folder, allowed) from None
-        return Path(folder) / "robotstxt.sqlite"
+        return Path(folder) / "robotstxt.sqlite" if folder else default
     if not isinstance(value, str) or "://" not in value:
         found: type = load_object(value)
         if not isinstance(found, type):

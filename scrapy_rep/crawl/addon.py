@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from scrapy.core.scheduler import Scheduler
 from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.misc import load_object
 from scrapy.utils.python import global_object_name
@@ -13,12 +14,15 @@ from scrapy_rep.base.browsers import uses_playwright
 from scrapy_rep.base.compat import package_version
 from scrapy_rep.base.log import get_logger
 from scrapy_rep.base.settings import OBEY, RepSettings, is_dry_run
+from scrapy_rep.crawl.frontier.jobdir import JobDir
+from scrapy_rep.crawl.frontier.queue import HostQueue
 from scrapy_rep.crawl.gate.middleware import RobotsTxtMiddleware
 from scrapy_rep.crawl.ledger.extension import LedgerExtension
 from scrapy_rep.crawl.pages.output import OutputMiddleware
 from scrapy_rep.crawl.pages.responses import IndexingMiddleware
 
 if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
 logger = get_logger(__name__)
@@ -36,6 +40,14 @@ class Addon:
     project gives. In a dry run (``REP_DRY_RUN``), everything that could change the crawl stays as
     it is: ``ROBOTSTXT_OBEY``, the scheduler, its queues and filter, and Scrapy's own middleware.
     """
+
+    def __init__(self, crawler: Crawler | None = None) -> None:
+        self._crawler = crawler
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Addon:
+        """Called by Scrapy."""
+        return cls(crawler)
 
     def __repr__(self) -> str:
         """What Scrapy's list of add-ons in the log says."""
@@ -62,6 +74,8 @@ class Addon:
             settings.setdefault_in_component_priority_dict(
                 "DOWNLOADER_MIDDLEWARES", guard, guard.ORDER
             )
+        if self._crawler is not None and _uses_jobdir(settings):
+            JobDir.of(self._crawler).make(settings)
         # An invalid setting stops Scrapy at the start, not at the first request.
         RepSettings.from_settings(settings)
 
@@ -71,6 +85,15 @@ def _use_dupefilter(settings: BaseSettings) -> None:
     name = "DUPEFILTER_CLASS"
     if settings.getpriority(name) == SETTINGS_PRIORITIES["default"]:
         settings.set(name, "scrapy_rep.DupeFilter", "addon")
+
+
+def _uses_jobdir(settings: BaseSettings) -> bool:
+    """Whether HostQueue keeps the requests of the crawl in its JOBDIR, if it has one."""
+    if not settings["JOBDIR"]:
+        return False
+    queue = load_object(settings["SCHEDULER_PRIORITY_QUEUE"])
+    is_ours = isinstance(queue, type) and issubclass(queue, HostQueue)
+    return is_ours and issubclass(load_object(settings["SCHEDULER"]), Scheduler)
 
 
 def _prepare_for_workers(settings: BaseSettings) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from tests.crawl.crawl import RunningCrawl
     from tests.crawl.server import Host, Site
 
 pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
@@ -144,22 +145,31 @@ def test_a_disk_that_is_full_at_the_end(site: Site, disk: Path, tmp_path: Path) 
     assert set(host.pages) == paths
 
 
-@pytest.mark.parametrize("spoil", [make_read_only, forbid])
+def be_a_file(folder: Path) -> None:
+    """Put a file where the JOBDIR would be."""
+    shutil.rmtree(folder)
+    folder.write_bytes(b"")
+
+
+@pytest.mark.parametrize("spoil", [make_read_only, forbid, be_a_file])
 def test_a_disk_that_never_takes_anything(
-    site: Site, disk: Path, spoil: Callable[[Path], None]
+    site: Site, mode: str, disk: Path, spoil: Callable[[Path], None]
 ) -> None:
-    """If the file cannot be made or opened at the start, the crawl fetches nothing, and names the
-    JOBDIR.
+    """If the JOBDIR cannot be made or written, the crawl says so in one sentence, and fetches
+    nothing.
     """
     host = site.add(RULES)
     urls, _ = numbered(host, 5)
     job = disk / "job"
     (job / "requests.queue").mkdir(parents=True)
     spoil(disk if spoil is make_read_only else job)
-    settings = {"JOBDIR": str(job), "REP_STORE": "memory://"}
-    result = run_crawl(urls, settings=settings, spider=POWERLESS)
-    assert host.pages == []
-    assert str(job) in result.log
+    settings = {"JOBDIR": str(job)}
+    result = run_crawl(urls, mode=mode, settings=settings, spider=POWERLESS)
+    assert result.stats["finish_reason"] == "jobdir_unusable"
+    assert host.hits == []
+    (line,) = lines_of(result.log, "ERROR")
+    assert f"The crawl stops: {job} cannot be used" in line
+    assert "Traceback" not in result.log
 
 
 # tests/frontier/test_jobfile.py damages a file in every way.
@@ -211,6 +221,31 @@ def test_two_crawls_on_one_jobdir(site: Site, mode: str, tmp_path: Path) -> None
     assert "Traceback" not in other.log
     assert crawl.result().stats["finish_reason"] == "finished"
     trial.finish()
+    assert host.pages == sorted(paths)
+
+
+def test_several_crawls_at_once_on_a_new_jobdir(
+    site: Site, mode: str, tmp_path: Path
+) -> None:
+    """Of crawls that begin in the same moment, one makes the file and fetches the pages. Each other
+    one stops with a sentence.
+    """
+    host = site.add(RULES)
+    urls, paths = numbered(host, 5)
+    host.answers["/2"] = Answer(after=lambda: stopped)
+    stopped: list[RunningCrawl] = []
+    trial = Trial(site, tmp_path, urls, mode=mode)
+    crawls = [trial.start() for _ in range(4)]
+    wait_until(lambda: sum(one.process.poll() is None for one in crawls) == 1)
+    stopped += [one for one in crawls if one.process.poll() is not None]
+    for one in stopped:
+        result = one.result()
+        assert result.stats["finish_reason"] == "jobdir_unusable"
+        (line,) = lines_of(result.log, "ERROR")
+        assert "Another crawl uses the queue" in line
+        assert "Traceback" not in result.log
+    (first,) = set(crawls) - set(stopped)
+    assert first.result().stats["finish_reason"] == "finished"
     assert host.pages == sorted(paths)
 
 

@@ -7,13 +7,14 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from scrapy_rep.crawl.frontier.jobdir import JobFile, SavedRequests
+from scrapy_rep.crawl.frontier.jobdir import FileRequests
+from scrapy_rep.crawl.frontier.jobfile import JobFile
 from scrapy_rep.exceptions import JobError
 
 HOSTS = "ab"
@@ -26,6 +27,37 @@ class Added(NamedTuple):
     rank: int
     turn: int
     name: bytes
+
+
+class Pushed(NamedTuple):
+    name: bytes
+    rank: int = 0
+
+
+class Job:
+    """What the requests of a file need of a JobDir, for requests that are a name and a rank."""
+
+    def written(self, request: Pushed) -> bytes:
+        return request.name
+
+    def read(self, data: bytes | None) -> bytes:
+        if data is None:
+            raise ValueError
+        return data
+
+    def rank(self, request: Pushed) -> int:
+        return request.rank
+
+    def is_last_first(self, rank: int) -> bool:
+        return rank in {0, 1}  # Of one rank, all are popped in the same order.
+
+    def note_unreadable(self, host: str, error: Exception) -> None:
+        assert isinstance(error, ValueError)
+
+
+def requests_of(file: JobFile, host: str, saved: int = 0) -> FileRequests:
+    job: Any = Job()
+    return FileRequests(job, file, host, saved)
 
 
 class JobFileMachine(RuleBasedStateMachine):
@@ -46,7 +78,7 @@ class JobFileMachine(RuleBasedStateMachine):
         self.file = JobFile(self.path)
         counts = dict(self.file.hosts())
         self.queues = {
-            host: SavedRequests(self.file, host, counts.get(host, 0)) for host in HOSTS
+            host: requests_of(self.file, host, counts.get(host, 0)) for host in HOSTS
         }
 
     def note_commit(self) -> None:
@@ -66,16 +98,14 @@ class JobFileMachine(RuleBasedStateMachine):
         is_new=st.booleans(),
     )
     def add(self, host: str, rank: int, is_new: bool) -> None:
-        # Of one rank, all are popped in the same order.
-        is_last_first = rank in {0, 1}
         self.count += 1
         name = b"request %d" % self.count
-        turn = self.count if is_last_first else -self.count
+        turn = self.count if rank in {0, 1} else -self.count
         self.waiting[host].append(Added(False, rank, turn, name))
         if is_new:
             self.file.offer(name, self.count)
             self.seen.add(self.count)
-        self.queues[host].add(rank, name, is_last_first=is_last_first)
+        self.queues[host].push(Pushed(name, rank))
         self.file.add_offered(name)
 
     @precondition(lambda self: any(self.waiting.values()))
@@ -83,13 +113,13 @@ class JobFileMachine(RuleBasedStateMachine):
     def take(self, data: st.DataObject, replaces: bool) -> None:
         host = data.draw(st.sampled_from([one for one in HOSTS if self.waiting[one]]))
         best = max(self.waiting[host])
-        entry = self.queues[host].take()
-        assert entry.data == best.name
+        found = self.queues[host].pop()
+        assert found == best.name
         self.waiting[host].remove(best)
-        self.in_flight.append((host, entry.number, best))
+        self.in_flight.append((*self.file.in_flight.pop(found), best))
         if replaces and not self.waiting[host]:
             # The queue forgets a host without requests.
-            self.queues[host] = SavedRequests(self.file, host)
+            self.queues[host] = requests_of(self.file, host)
 
     @precondition(lambda self: self.in_flight)
     @rule(data=st.data())
@@ -132,7 +162,7 @@ class JobFileMachine(RuleBasedStateMachine):
         self.kill()
         assert self.file.seen() == self.seen
         for host, queue in self.queues.items():
-            names = [queue.take().data for _ in range(len(queue))]
+            names = [queue.pop() for _ in range(len(queue))]
             assert names == [one.name for one in sorted(self.waiting[host])[::-1]]
         self.file.close()
         self.folder.cleanup()
@@ -146,8 +176,7 @@ def make(folder: Path, count: int = 100) -> Path:
     path = folder / "requests.sqlite"
     file = JobFile(path)
     for number in range(count):
-        queue = SavedRequests(file, f"host {number % 7}")
-        queue.add(0, b"%d " % number * 100, is_last_first=True)
+        requests_of(file, f"host {number % 7}").push(Pushed(b"%d " % number * 100))
     ends = {-(2**63), -1, 0, 2**63 - 1}
     for number in ends:
         file.offer(number, number)
@@ -163,11 +192,10 @@ def read(path: Path) -> list[bytes | None]:
     file, found = JobFile(path), []
     try:
         for host, count in file.hosts():
-            queue = SavedRequests(file, host, count)
-            for _ in range(count):
-                entry = queue.take()
-                found.append(entry.data)
-                file.done(host, entry.number)
+            queue = requests_of(file, host, count)
+            found += [queue.pop() for _ in range(count)]
+        for taken in file.in_flight.values():
+            file.done(*taken)
         file.commit()
         return found
     finally:
@@ -222,6 +250,58 @@ def test_another_file(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="another program"):
         JobFile(path)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE requests ADD COLUMN more",
+        "ALTER TABLE pauses RENAME TO breaks",
+        "DROP TABLE seen",
+        "DROP INDEX requests_in_order",
+        "CREATE TABLE more (a)",
+        "CREATE TRIGGER each AFTER INSERT ON seen BEGIN DELETE FROM requests; END",
+    ],
+)
+def test_tables_that_were_changed(tmp_path: Path, change: str) -> None:
+    """A file whose tables another program has changed is refused, and keeps its requests."""
+    path = make(tmp_path)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(change)
+    with pytest.raises(JobError, match="its tables were changed"):
+        JobFile(path)
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT count(*) FROM requests").fetchone() == (100,)
+
+
+@pytest.mark.parametrize(
+    ("row", "left"),
+    [
+        (("a.example", 1e308, 60.0), [("a.example", 60.0)]),
+        (("a.example", -1e308, 60.0), []),
+        ((None, 1060.0, 60.0), [("None", 60.0)]),
+        ((b"\xff", 1060.0, 60.0), [("b'\\xff'", 60.0)]),
+        (("a.example", "soon", 60.0), JobError),
+        (("a.example", 1060.0, b"long"), JobError),
+    ],
+)
+def test_pauses_of_wrong_types(tmp_path: Path, row: tuple[Any, ...], left: Any) -> None:
+    """A pause lasts no longer than was asked for, whatever the clock. One that is no pause is an error of
+    the file.
+    """
+    path = make(tmp_path)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("INSERT INTO pauses VALUES (?, ?, ?)", row)
+        database.commit()
+    file = JobFile(path)
+    try:
+        if left is JobError:
+            with pytest.raises(JobError, match="cannot be used"):
+                file.pauses(1000.0)
+        else:
+            assert file.pauses(1000.0) == left
+    finally:
+        file.close()
 
 
 def test_space_is_given_back(tmp_path: Path) -> None:

@@ -64,10 +64,10 @@ class HostQueue(Backlog):
         job, kinds = JobDir.of(crawler), self._kinds
         self._job = job if key else None
         if self._job is None:
-            job.mend_state()
+            job.prepare(self._frontier)
             return
         job.warn_of_classes(kinds.of_other_packages())
-        how = self._frontier, kinds.rank, kinds.is_last_first
+        how = kinds.rank, kinds.is_last_first
         for host, count in job.open(Path(key), startprios, *how):
             self._resumed.append(self._add(host, job.requests(host, count)))
 

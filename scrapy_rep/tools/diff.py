@@ -14,18 +14,18 @@ from scrapy_rep.protocol.agents import EVERYONE
 from scrapy_rep.protocol.origins import Origin, written_origin
 from scrapy_rep.protocol.robotstxt.rules import Reason
 from scrapy_rep.tools.inputs import (
+    LIVE,
     Asked,
     LedgerSources,
-    PresentSources,
     Sources,
     UrlList,
-    is_url,
+    are_offline,
     ledger_of,
-    open_sources,
     opened,
     parse_argument,
     parts,
     recorded,
+    sources_of,
 )
 from scrapy_rep.tools.output import (
     CLEAN,
@@ -52,9 +52,6 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.tools.inputs import LedgerFile, Source
     from scrapy_rep.tools.profile import Profile, Web
-
-LIVE = "live"
-"""The name of the present robots.txt files."""
 
 _WORDS = {
     "denied": "now denied",
@@ -125,11 +122,8 @@ def run(arguments: Namespace, settings: Settings) -> int:
         differences = Differences(arguments, profile, ledgers, purge)
         if not ledgers:  # A ledger names the crawler.
             profile.notify()
-        sides = [*arguments.old, arguments.new]
-        # Two dialects read the present files.
-        are_dialects = profile.dialects.keys() >= set(sides)
-        is_online = LIVE in sides or any(map(is_url, sides)) or are_dialects
-        return ask(profile, differences.run, offline=not is_online)
+        offline = are_offline([*arguments.old, arguments.new], profile)
+        return ask(profile, differences.run, offline=offline)
 
 
 class Differences:
@@ -140,7 +134,7 @@ class Differences:
         arguments: Namespace,
         profile: Profile,
         ledgers: dict[str, LedgerFile],
-        purge: Callable[[str], None] | None,
+        purge: Callable[[str], object] | None,
     ) -> None:
         """*purge* writes to the purge list. Raises UsageError for a list that can't be read."""
         self._arguments = arguments
@@ -179,31 +173,19 @@ class Differences:
     async def _load_sides(self, web: Web | None) -> tuple[Side, Side]:
         """Open the sources that the arguments name. Raises UsageError for those that can't be."""
         names = self._arguments.old, [self._arguments.new]
-        old, new = [await self._open(each, web) for each in names]
+
+        async def open_(names: list[str]) -> Sources | None:
+            return await sources_of(names, self._profile, web, self._ledgers)
+
+        old, new = [await open_(each) for each in names]
         # A dialect reads the rules of the other side; two dialects read the present files.
-        common = old or new or await self._open([LIVE], web)
+        common = old or new or await open_([LIVE])
         assert common is not None
         first, second = (
             Side(", ".join(each), found or common, self._profile.dialects.get(each[0]))
             for each, found in zip(names, (old, new), strict=True)
         )
         return first, second
-
-    async def _open(self, names: list[str], web: Web | None) -> Sources | None:
-        """Open what *names* name; None for a dialect."""
-        if all(name in self._ledgers for name in names):
-            return LedgerSources([self._ledgers[name] for name in names])
-        if len(names) > 1:
-            raise UsageError("of several OLD, each must be a ledger")
-        if names[0] in self._profile.dialects:
-            return None
-        if names == [LIVE]:
-            assert web is not None
-            return PresentSources(self._profile, web, sites=True)
-        (found,) = await open_sources(names, web)
-        if isinstance(found, UsageError):
-            raise found
-        return Sources(found)
 
     def _choose_urls(self) -> LedgerSources | None:
         """Return the ledgers that the URLs come from, if any. Choose the side whose recorded

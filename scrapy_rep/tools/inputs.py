@@ -363,15 +363,15 @@ class PresentSources(Sources):
         return source
 
 
-async def open_sources(
-    arguments: Sequence[str], web: Web | None
+async def read_sources(
+    names: Sequence[str], web: Web | None
 ) -> list[Source | UsageError]:
-    """Read the files and fetch the URLs that *arguments* name. Return them in order, with a UsageError
-    in place of each that can't be read. A URL without a path stands for the robots.txt of its host.
+    """Read the files and fetch the URLs of these *names*. Return them in order, with a UsageError in
+    place of each that can't be read. A URL without a path stands for the robots.txt of its host.
     """
     found: dict[str, Source | UsageError] = {}
     urls: dict[str, str] = {}
-    for each in dict.fromkeys(arguments):
+    for each in dict.fromkeys(names):
         try:
             if is_url(each):
                 urls[each] = _robotstxt_url(each)
@@ -382,7 +382,7 @@ async def open_sources(
     if urls and web is not None:
         results = await web.robotstxts(urls.values())
         found |= zip(urls, map(Source.answered, results), strict=True)
-    return [found[each] for each in arguments]
+    return [found[each] for each in names]
 
 
 def _robotstxt_url(argument: str) -> str:
@@ -566,6 +566,41 @@ def ledger_of(argument: str) -> LedgerFile | None:
     if until.tzinfo is None:
         until = until.replace(tzinfo=timezone.utc)
     return LedgerFile(path, until=until.timestamp())
+
+
+LIVE = "live"
+"""The name of the present robots.txt files."""
+
+
+async def sources_of(
+    names: Sequence[str],
+    profile: Profile,
+    web: Web | None,
+    ledgers: dict[str, LedgerFile],
+) -> Sources | None:
+    """Open the sources of these *names*; None for a dialect, which has no rules of its own. *ledgers*
+    are those that are open, by name. Raises UsageError for a source that can't be read.
+    """
+    if all(name in ledgers for name in names):
+        return LedgerSources([ledgers[name] for name in names])
+    if len(names) > 1:
+        raise UsageError("of several OLD, each must be a ledger")
+    if names[0] in profile.dialects:
+        return None
+    if names[0] == LIVE:
+        assert web is not None
+        return PresentSources(profile, web, sites=True)
+    (found,) = await read_sources(names, web)
+    if isinstance(found, UsageError):
+        raise found
+    return Sources(found)
+
+
+def are_offline(names: Sequence[str], profile: Profile) -> bool:
+    """Whether the sources of these *names* need no network."""
+    # Two dialects read the present files.
+    are_dialects = profile.dialects.keys() >= set(names)
+    return not (are_dialects or LIVE in names or any(map(is_url, names)))
 
 
 def _is_sqlite(path: str) -> bool:

@@ -9,7 +9,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.tools.findings import KINDS, SEVERITIES, Finding
-from scrapy_rep.tools.inputs import is_url, open_sources, parse_url
+from scrapy_rep.tools.inputs import is_url, parse_url, read_sources
 from scrapy_rep.tools.linter import explain, lint
 from scrapy_rep.tools.output import (
     CLEAN,
@@ -63,7 +63,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     severities = SEVERITIES[: SEVERITIES.index(arguments.severity) + 1]
     offline = not any(is_url(each) and parse_url(each) for each in arguments.files)
     files = ask(
-        profile, lambda web: open_sources(arguments.files, web), offline=offline
+        profile, lambda web: read_sources(arguments.files, web), offline=offline
     )
     statuses = set()
     for file in files:

@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from pathlib import Path
 from string import Formatter
-from tempfile import NamedTemporaryFile
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -245,60 +244,41 @@ def exit_status(
 
 @contextmanager
 def output_file(
-    path: str, name: str, inputs: Iterable[str], mark: bytes | None = None
-) -> Iterator[Callable[[str], None]]:
+    path: str, name: str, inputs: Iterable[str], mark: str = ""
+) -> Iterator[Callable[[str], object]]:
     """Yield a function that writes text to a file, which replaces *path* when the block ends without
-    an error. Until then it is a temporary file in the same folder.
+    an error. Until then it is another file in the same folder.
 
     If *path* is a symbolic link, its target is replaced. Raises UsageError, which begins with
     *name*, for a path that can't be written, is one of the *inputs*, or is a file that is not empty
     and does not begin with *mark*.
     """
     target = Path(path).resolve()
+    partial = target.with_name(f".{target.name[:100]}.{os.getpid()}")
     if target in {Path(each).resolve() for each in inputs}:
         raise UsageError(f"{name}: this is an input file, and is not replaced")
     if target.is_dir():
         raise UsageError(f"{name}: Is a directory")
-    with _errors_of(name):
-        may_replace = mark is None or not target.exists() or _has_mark(target, mark)
-    if not may_replace:
-        raise UsageError(
-            f"{name} exists, and this command did not write it; choose another file"
-        )
-    with _errors_of(name):
-        file = NamedTemporaryFile(
-            dir=target.parent, prefix=f".{target.name[:100]}.", delete=False
-        )
-    partial = Path(file.name)
-
-    def write(text: str) -> None:
-        with _errors_of(name):
-            file.write(text.encode())
-
     try:
-        yield write
-        with _errors_of(name):
-            file.close()
-            os.umask(umask := os.umask(0))
-            partial.chmod(0o666 & ~umask)
-            partial.replace(target)
+        if mark and target.exists() and not _may_replace(target, mark.encode()):
+            raise UsageError(
+                f"{name} exists, and this command did not write it; choose another file"
+            )
+        with partial.open("x", encoding="utf-8") as written:
+            yield written.write
+        partial.replace(target)
+    except BrokenPipeError:
+        raise  # Of the results, not of this file.
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror or error}") from None
     finally:
-        with _errors_of(name):
-            file.close()
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
-def _has_mark(path: Path, mark: bytes) -> bool:
+def _may_replace(path: Path, mark: bytes) -> bool:
     """Whether a file is empty, or begins with *mark*."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
         return file.read(len(mark)) in {b"", mark}
-
-
-@contextmanager
-def _errors_of(name: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UsageError(f"{name}: {error.strerror or error}") from None

@@ -205,6 +205,6 @@ def test_a_file_that_cannot_be_read() -> None:
     """A read error names the file. A file whose mark cannot be read is not replaced."""
     with pytest.raises(UsageError, match=UNREADABLE):
         read_file(UNREADABLE)
-    output = output_file(UNREADABLE, UNREADABLE, [], b"mark")
+    output = output_file(UNREADABLE, UNREADABLE, [], "mark")
     with pytest.raises(UsageError, match=UNREADABLE), output:
         pass

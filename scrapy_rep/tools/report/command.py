@@ -57,7 +57,7 @@ def _write_page(arguments: Namespace, output: str) -> None:
         write_parts(lambda part: sys.stdout.buffer.write(part.encode()))
         sys.stdout.buffer.flush()
         return
-    with output_file(output, output, arguments.ledgers, MARK.encode()) as write:
+    with output_file(output, output, arguments.ledgers, MARK) as write:
         write_parts(write)
     notify(f"{output} is written; open it in a browser")
 

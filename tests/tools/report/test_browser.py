@@ -90,7 +90,7 @@ def test_a_report(browser: Any, tmp_path: Path) -> None:
     page.get_by_label("robots.txt", exact=True).select_option("unreachable")
     count.to_have_text("2 of 18 hosts")
     load_axe(page)
-    for width in (360, 1280):
+    for width in (390, 820, 1400):
         page.set_viewport_size({"width": width, "height": 800})
         assert problems(page, {}) == []
         assert page.evaluate("document.documentElement.scrollWidth") == width

@@ -56,6 +56,19 @@ def decided(number: int = 0, fetched: float | None = 5.0, **fields: Any) -> Reco
     )._replace(**fields)
 
 
+def put(writer: LedgerWriter, record: Any) -> None:
+    """Write a decision, what :func:`snapshot` returned, or a table and a row of it."""
+    if isinstance(record, Record):
+        writer.write("decision", record)
+    elif isinstance(record[0], str):
+        writer.write(*record)
+    else:
+        row, body = record
+        if body is not None:
+            writer.write("body", (row[-1], body))
+        writer.write("snapshot", row)
+
+
 def write_crawl(
     path: Path, *transactions: Iterable[Any], crawl: tuple[Any, ...] = CRAWL
 ) -> LedgerWriter:
@@ -64,7 +77,7 @@ def write_crawl(
     writer._crawl = crawl
     for records in transactions:
         for record in records:
-            writer.write(record)
+            put(writer, record)
         writer._end = END if records is transactions[-1] else None
         assert writer._write_all()
     assert writer._connection is not None

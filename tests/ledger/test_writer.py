@@ -17,14 +17,14 @@ import pytest
 from scrapy_rep.base.record import MAX_TEXT
 from scrapy_rep.crawl.ledger import writer as module
 from scrapy_rep.crawl.ledger.reader import APPLICATION_ID, VERSION, open_ledger
-from scrapy_rep.crawl.ledger.traffic import Counted, Traffic
+from scrapy_rep.crawl.ledger.traffic import Traffic
 from scrapy_rep.crawl.ledger.writer import LedgerWriter
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.protocol.access.results import AccessResult, CacheEntry
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.display import visible
 from scrapy_rep.protocol.origins import origin_of
-from tests.ledger.records import CRAWL, END, ORIGIN, decided, snapshot
+from tests.ledger.records import CRAWL, END, ORIGIN, decided, put, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,7 +67,7 @@ def started(path: Path, *records: Any, crawl: tuple[Any, ...] = CRAWL) -> Ledger
     writer = LedgerWriter(path)
     writer.start(crawl)
     for record in records:
-        writer.write(record)
+        put(writer, record)
     return writer
 
 
@@ -260,7 +260,7 @@ def test_traffic(path: Path, is_each_alone: bool) -> None:
         rows = traffic.take(now)
         taken += len(rows)
         for row in rows:
-            writer.write(row)
+            put(writer, row)
 
     for now, notes in (
         (3700, [(traffic.note_page, a, 100)]),
@@ -306,10 +306,10 @@ def test_the_views(path: Path) -> None:
     """
     day = 24 * 3600
     counted = [
-        *(Counted("traffic", row) for row in (
+        *(("traffic", row) for row in (
             (A, 0, 1, 100), (A, 3600, 1, 100), (A, day, 1, 100), (B, day, 1, 7), (A, 7200, 0, 0)
         )),
-        *(Counted("gap", row) for row in (
+        *(("gap", row) for row in (
             (A, "delay", 1, 5.0, 9.0), (A, "delay", 2, 5.0, 5.5), (A, "delay", 3, 5.0, None),
             (A, "delay", 4, 2.0, 2.5), (B, "pause", 5, 60.0, None), (B, "pause", 6, 60.0, 61.0),
             (B, "delay", 7, 2.0, None),
@@ -350,7 +350,7 @@ def test_half_a_second_apart(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(module, "_RETRY_AFTER", 60.0)
     writer = started(path)
     for number in (1, 2):
-        writer.write(decided(number))
+        put(writer, decided(number))
         wait_for(lambda number=number: writer.recorded == number)
         so_far = "SELECT ended, (SELECT count(*) FROM decision) FROM crawl"
         assert rows(path, so_far) == [(None, number)]
@@ -362,12 +362,12 @@ def test_two_writers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two writers on one file do not disturb each other; each writes its own rows, also if they
     are more than a batch. The last one to close leaves a single file.
     """
-    monkeypatch.setattr(module, "_RECORDS_A_BATCH", 30)
+    monkeypatch.setattr(module, "_ROWS_A_BATCH", 30)
     writers = [started(path) for _ in range(2)]
     for number in range(200):
         for writer in writers:
-            writer.write(snapshot(fetched=float(number + 1)))
-            writer.write(decided(number, fetched=float(number + 1)))
+            put(writer, snapshot(fetched=float(number + 1)))
+            put(writer, decided(number, fetched=float(number + 1)))
     for writer in writers:
         writer.close(END)
         assert (writer.recorded, writer.dropped) == (400, 0)
@@ -383,12 +383,13 @@ def test_a_slow_disk(
     path: Path, blocker: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a slow disk, records beyond the buffer are counted, and the others are written."""
-    monkeypatch.setattr(module, "_MAX_WAITING", 10 * module._weight(decided()))
+    texts = sum(len(each) for each in decided() if isinstance(each, str))
+    monkeypatch.setattr(module, "_MAX_WAITING", 10 * (module._ROW + texts) + 9)
     writer = started(path, *map(decided, range(100)))
     assert writer.dropped == 90
     blocker.execute("ROLLBACK")
     wait_for(lambda: writer.recorded == 10)
-    writer.write(decided(100))
+    put(writer, decided(100))
     writer.close(END)
     assert (writer.recorded, writer.dropped) == (11, 90)
     assert rows(path, "SELECT count(*) FROM decision") == [(11,)]
@@ -430,7 +431,7 @@ def test_a_file_that_is_moved(path: Path) -> None:
     wait_for(lambda: writer.recorded == 1)
     elsewhere = path.with_name("elsewhere")
     path.rename(elsewhere)
-    writer.write(decided(2))
+    put(writer, decided(2))
     wait_for(lambda: writer.errors)
     assert "moved or removed" in str(writer.error)
     assert not path.exists()
@@ -445,7 +446,7 @@ def test_what_can_never_be_written(path: Path) -> None:
     writer = started(path, decided(1, line=10**30))
     wait_for(lambda: writer.errors)
     assert isinstance(writer.error, OverflowError)
-    writer.write(decided(2))
+    put(writer, decided(2))
     writer.close(END)
     assert (writer.recorded, writer.dropped) == (1, 1)
     never = started(path, decided(1), crawl=(object(), *CRAWL[1:]))

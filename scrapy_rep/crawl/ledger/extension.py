@@ -131,7 +131,7 @@ class LedgerExtension:
 
     def _decided(self, record: Record) -> None:
         if self._has_all or self._is_due(record):
-            self._writer.write(record)
+            self._writer.write("decision", record)
 
     def _is_due(self, record: Record) -> bool:
         """Whether the level ``"denied"`` has *record*. What the user's overrides allow is recorded
@@ -185,7 +185,7 @@ class LedgerExtension:
     def _check(self) -> None:
         """Pass what was counted since the last time to the writer, and check that."""
         for row in self._traffic.take(time.time()):
-            self._writer.write(row)
+            self._writer.write(*row)
         self._check_writer()
 
     def _check_writer(self) -> None:

@@ -34,10 +34,9 @@ CREATE TABLE snapshot (         -- a robots.txt, each time it was fetched or loa
     fetched REAL NOT NULL,
     expires REAL NOT NULL,
     copy_of REAL,               -- when the older copy followed instead was fetched
-    sha256 TEXT REFERENCES body -- NULL: no file was followed
+    sha256 TEXT REFERENCES body, -- NULL: no file was followed
+    UNIQUE (crawl, origin, fetched)
 );
-
-CREATE INDEX snapshot_origin ON snapshot (crawl, origin);
 
 CREATE TABLE decision (
     id INTEGER PRIMARY KEY,

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from scrapy_rep.base.compat import shared_component
 from scrapy_rep.base.settings import RepSettings
 
 if TYPE_CHECKING:
+    from typing import Any, TypeAlias
+
     from scrapy.crawler import Crawler
 
     from scrapy_rep.protocol.origins import Origin
+
+    # A table of the ledger, and its columns, but the crawl.
+    Row: TypeAlias = tuple[str, tuple[Any, ...]]
 
 _HOUR, _MINUTE = 3600, 60
 
 # The most hosts whose shortest gaps are remembered. Of one that is forgotten, more rows are written.
 _MAX_REMEMBERED = 100_000
-
-
-class Counted(NamedTuple):
-    """A row that is added to what a table has already."""
-
-    table: str
-    row: tuple[object, ...]
-    """The columns of the table, but the crawl."""
 
 
 class Traffic:
@@ -40,7 +37,7 @@ class Traffic:
         self._is_open = False
         self._pages: dict[Origin, list[int]] = {}
         self._waiting: int | None = None
-        self._gaps: list[Counted] = []
+        self._gaps: list[Row] = []
         self._extremes: dict[tuple[str, str], tuple[float, float]] = {}
         """For each origin and kind, the shortest gap by what was asked for, and the most that was."""
 
@@ -55,18 +52,18 @@ class Traffic:
         """Begin to add up: from now on, :meth:`take` is called again and again."""
         self._is_open = True
 
-    def take(self, now: float) -> list[Counted]:
+    def take(self, now: float) -> list[Row]:
         """Return what was noted since the last call, which counts for the hour and the minute of
         *now*.
         """
         hour, minute = (int(now // each * each) for each in (_HOUR, _MINUTE))
-        taken = [
-            Counted("traffic", (str(origin), hour, *counts))
+        taken: list[Row] = [
+            ("traffic", (str(origin), hour, *counts))
             for origin, counts in self._pages.items()
         ]
         pages = sum(count for count, _ in self._pages.values())
         if pages or self._waiting:
-            taken.append(Counted("progress", (minute, pages, self._waiting)))
+            taken.append(("progress", (minute, pages, self._waiting)))
         taken += self._gaps
         self._pages, self._gaps, self._waiting = {}, [], None
         self.wants_waiting = True
@@ -116,7 +113,7 @@ class Traffic:
             self._extremes.clear()
         self._extremes[key] = min(ratio, shortest), max(asked, most)
         known = None if gap is None else round(gap, 6)
-        self._gaps.append(Counted("gap", (origin, kind, now, asked, known)))
+        self._gaps.append(("gap", (origin, kind, now, asked, known)))
 
 
 def _made(crawler: Crawler) -> Traffic:

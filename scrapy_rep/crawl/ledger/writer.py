@@ -7,8 +7,9 @@ import json
 import sqlite3
 from collections import deque
 from contextlib import suppress
+from functools import cache
 from hashlib import sha256
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
@@ -16,17 +17,20 @@ from typing import TYPE_CHECKING, Any
 from scrapy_rep.base.record import Record, storable, url_text
 from scrapy_rep.base.sqlitefile import ForeignFile, identity, prepare_file
 from scrapy_rep.crawl.ledger.reader import SCHEMA
-from scrapy_rep.crawl.ledger.traffic import Counted
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.protocol.access.results import Access, State
 from scrapy_rep.protocol.display import without_credentials
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+    from typing import TypeAlias
 
     from scrapy_rep.protocol.access.results import CacheEntry
     from scrapy_rep.protocol.dialect import Dialect
+
+    # A table, a row of it, and its approximate memory in bytes.
+    _Queued: TypeAlias = tuple[str, tuple[Any, ...], int]
 
 # Seconds between two transactions.
 _WRITE_INTERVAL = 0.5
@@ -40,13 +44,15 @@ _CLOSE_TIMEOUT = 10.0
 # Seconds to wait for the lock of a file that another process writes.
 _LOCK_TIMEOUT = 5.0
 
-# The approximate limit of records in memory, in bytes; the memory of one without its texts, and
-# that of what is counted.
+# The approximate limit of rows in memory, in bytes, and the memory of one without its texts.
 _MAX_WAITING = 32 * 1024 * 1024
-_RECORD = 600
-_COUNT = 250
+_ROW = 600
 
-_RECORDS_A_BATCH = 5_000
+_ROWS_A_BATCH = 5_000
+
+# Rows in one statement. Each statement releases and takes the interpreter lock, which costs
+# the crawl more than the row itself. Older versions of SQLite allow 999 values at most.
+_ROWS_AT_ONCE = 60
 
 # The bytes of a file that are hashed at once.
 _PART = 1024 * 1024
@@ -56,34 +62,30 @@ _CRAWL = (
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _END = "UPDATE crawl SET ended = ?, finish_reason = ?, counts = ? WHERE id = ?"
-_BODY = "INSERT OR IGNORE INTO body (sha256, body) VALUES (?, ?)"
-_KNOWN = "SELECT id FROM snapshot WHERE crawl = {} AND origin = ? AND fetched = ?"
-_SNAPSHOT = (
-    "INSERT INTO snapshot (crawl, origin, url, redirects, access, status, error, headers,"
-    " fetched, expires, copy_of, sha256) VALUES ({}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
-_DECISION = (
-    "INSERT INTO decision (crawl, time, subject, verdict, layer, reason, url, origin, page,"
-    " agent, snapshot, line, statement, form, source, via) VALUES "
-)
-_DECIDED = f"({{}}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ({_KNOWN}), ?, ?, ?, ?, ?)"
-_FETCHED = Record._fields.index("fetched")
 
-_MORE = "pages = pages + excluded.pages"
-_MOST = "max(coalesce(waiting, 0), coalesce(excluded.waiting, waiting))"
-_COUNTED = {
-    "traffic": (
-        "origin, hour, pages, bytes",
-        f"{_MORE}, bytes = bytes + excluded.bytes",
+# The columns of what is written to each table, in the order in which tables are written; of the
+# crawl itself, the number is added. A row that is there already is kept, or both are added up.
+_COLUMNS = {
+    "body": ("sha256", "body"),
+    "snapshot": (
+        "origin", "url", "redirects", "access", "status", "error", "headers", "fetched", "expires",
+        "copy_of", "sha256",
     ),
-    "progress": ("minute, pages, waiting", f"{_MORE}, waiting = {_MOST}"),
-    "gap": ("origin, kind, time, asked, gap", ""),
+    "decision": Record._fields,
+    "traffic": ("origin", "hour", "pages", "bytes"),
+    "gap": ("origin", "kind", "time", "asked", "gap"),
+    "progress": ("minute", "pages", "waiting"),
+}  # fmt: skip
+_CONFLICTS = {
+    "body": "DO NOTHING",
+    "snapshot": "DO NOTHING",
+    "traffic": "DO UPDATE SET pages = pages + excluded.pages, bytes = bytes + excluded.bytes",
+    "progress": "DO UPDATE SET pages = pages + excluded.pages,"
+    " waiting = max(coalesce(waiting, 0), coalesce(excluded.waiting, waiting))",
 }
-"""The columns of each table of what is counted, and how a row is added to one that is there."""
 
-# Rows in one statement. Each statement releases and takes the interpreter lock, which costs
-# the crawl more than the row itself. Older versions of SQLite allow 999 values at most.
-_ROWS_AT_ONCE = 60
+_RECORDS = frozenset({"snapshot", "decision"})
+"""The tables whose rows are counted as recorded, or as dropped."""
 
 # Transient failures: parts of SQLite's messages, and error numbers of the system.
 _TRANSIENT = ("full", "locked", "I/O")
@@ -181,16 +183,6 @@ def snapshot(
     return row, body
 
 
-def _weight(record: tuple[Any, ...]) -> int:
-    """Return the approximate memory of a record, or of a row and its body, in bytes."""
-    if isinstance(record, Record):
-        texts = record.url, record.page, record.statement, record.form, record.via
-        return _RECORD + sum(map(len, filter(None, texts)))
-    if isinstance(record, Counted):
-        return _COUNT
-    return _RECORD + len(record[1] or b"")
-
-
 class LedgerWriter:
     """Takes records from one thread, and writes them to the file at *path* in another.
 
@@ -206,10 +198,10 @@ class LedgerWriter:
         self._path = Path(path).absolute()
         self._crawl: tuple[Any, ...] = ()
         self._end: tuple[Any, ...] | None = None
-        self._queue: deque[tuple[Any, ...]] = deque()
-        self._batch: list[tuple[Any, ...]] = []
+        self._queue: deque[_Queued] = deque()
+        self._batch: list[_Queued] = []
         self._weight_in = self._weight_out = 0
-        """The weight of all records so far that were queued, which one thread counts; and of those that
+        """The weight of all rows so far that were queued, which one thread counts; and of those that
         are written or dropped, which the other counts."""
         self._lock = Lock()
         """Both threads count what is dropped."""
@@ -227,21 +219,23 @@ class LedgerWriter:
         self._crawl = crawl
         self._thread.start()
 
-    def write(self, record: tuple[Any, ...]) -> None:
-        """Queue a Record, what :func:`snapshot` returned, or what was counted, to be written within
-        a second, unless the queue is full.
+    def write(self, table: str, row: tuple[Any, ...]) -> None:
+        """Queue a row, to be written within a second, unless the queue is full. That of a decision is
+        its Record.
         """
-        weight = _weight(record)
+        weight = _ROW + sum(len(each) for each in row if isinstance(each, (str, bytes)))
         if self._weight_in - self._weight_out + weight > _MAX_WAITING:
-            with self._lock:
-                self.dropped += 1
+            self._drop([(table, row, weight)])
             return
         self._weight_in += weight
-        self._queue.append(record)
+        self._queue.append((table, row, weight))
 
     def write_snapshot(self, origin: str, entry: CacheEntry, dialect: Dialect) -> None:
         """Queue a robots.txt that was fetched or loaded."""
-        self.write(snapshot(origin, entry, dialect))
+        row, body = snapshot(origin, entry, dialect)
+        if body is not None:
+            self.write("body", (row[-1], body))
+        self.write("snapshot", row)
 
     def close(self, end: tuple[Any, ...]) -> None:
         """Write the queued records and the *end* of the crawl: its time, reason and counts. Blocks
@@ -250,7 +244,7 @@ class LedgerWriter:
         self._end = end
         self._closing.set()
         self._thread.join(_CLOSE_TIMEOUT)
-        self.dropped += len(self._batch) + len(self._queue)
+        self._drop([*self._batch, *self._queue])
 
     def digest(self) -> str | None:
         """Return the SHA-256 of the closed file, in hex; None if the end of the crawl is not written,
@@ -279,7 +273,7 @@ class LedgerWriter:
         """Write all queued records. Return whether that succeeded."""
         while True:
             if not self._batch:
-                count = min(len(self._queue), _RECORDS_A_BATCH)
+                count = min(len(self._queue), _ROWS_A_BATCH)
                 self._batch = [self._queue.popleft() for _ in range(count)]
             # All records are in the queue when the end is set.
             end = None if len(self._queue) else self._end
@@ -301,53 +295,38 @@ class LedgerWriter:
             self._done(is_written=True)
             # What the crawl has added since then has time until the next call.
             if end is not None or (
-                self._end is None and len(self._queue) < _RECORDS_A_BATCH
+                self._end is None and len(self._queue) < _ROWS_A_BATCH
             ):
                 return True
 
     def _done(self, *, is_written: bool) -> None:
         """Let the batch go, to make room for others."""
         if is_written:
-            self.recorded += sum(not isinstance(each, Counted) for each in self._batch)
+            self.recorded += _count(self._batch)
         else:
-            with self._lock:
-                self.dropped += len(self._batch)
-        self._weight_out += sum(map(_weight, self._batch))
+            self._drop(self._batch)
+        self._weight_out += sum(weight for *_, weight in self._batch)
         self._batch = []
 
-    def _commit(
-        self, batch: list[tuple[Any, ...]], end: tuple[Any, ...] | None
-    ) -> None:
+    def _drop(self, rows: Sequence[_Queued]) -> None:
+        with self._lock:
+            self.dropped += _count(rows)
+
+    def _commit(self, batch: list[_Queued], end: tuple[Any, ...] | None) -> None:
         connection = self._connected()
         # After a plain BEGIN, the first statement would fail without waiting if another
         # process wrote in between.
         connection.execute("BEGIN IMMEDIATE")
         crawl = self._crawl_id or connection.execute(_CRAWL, self._crawl).lastrowid
         assert crawl is not None
-        decisions: list[tuple[Any, ...]] = []
-        counted: dict[str, list[tuple[Any, ...]]] = {}
-        for record in batch:
-            if isinstance(record, Counted):
-                counted.setdefault(record.table, []).append(record.row)
-                continue
-            if isinstance(record, Record):
-                at_origin = record.origin, record.fetched
-                row = *record[:_FETCHED], *at_origin, *record[_FETCHED + 1 :]
-                decisions.append(row)
-                continue
-            row, body = record
-            key = row[0], row[7]
-            if connection.execute(_KNOWN.format(crawl), key).fetchone():
-                continue  # It is in the ledger already.
-            if body is not None:
-                connection.execute(_BODY, (row[-1], body))
-            connection.execute(_SNAPSHOT.format(crawl), row)
-        _insert(connection, _DECISION, _DECIDED.format(crawl, crawl), decisions)
-        for table, rows in counted.items():
-            columns, merged = _COUNTED[table]
-            statement = f"INSERT INTO {table} (crawl, {columns}) VALUES "  # noqa: S608
-            values = f"({crawl}{', ?' * len(rows[0])})"
-            _insert(connection, statement, values, rows, merged)
+        of_tables: dict[str, list[tuple[Any, ...]]] = {table: [] for table in _COLUMNS}
+        for table, row, _ in batch:
+            of_tables[table].append(row)
+        for table, rows in of_tables.items():
+            for at in range(0, len(rows), _ROWS_AT_ONCE):
+                some = rows[at : at + _ROWS_AT_ONCE]
+                statement = _insert(table, len(some), crawl)
+                connection.execute(statement, list(chain.from_iterable(some)))
         if end is not None:
             connection.execute(_END, (*end, crawl))
         connection.execute("COMMIT")
@@ -364,16 +343,28 @@ class LedgerWriter:
         return self._connection
 
 
-def _insert(
-    connection: sqlite3.Connection,
-    statement: str,
-    values: str,
-    rows: Sequence[tuple[Any, ...]],
-    merged: str = "",
-) -> None:
-    for at in range(0, len(rows), _ROWS_AT_ONCE):
-        some = rows[at : at + _ROWS_AT_ONCE]
-        sql = statement + ", ".join([values] * len(some))
-        if merged:
-            sql += f" ON CONFLICT DO UPDATE SET {merged}"
-        connection.execute(sql, list(chain.from_iterable(some)))
+def _count(rows: Iterable[_Queued]) -> int:
+    return sum(table in _RECORDS for table, *_ in rows)
+
+
+@cache
+def _insert(table: str, rows: int, crawl: int) -> str:
+    """Return the statement that writes so many rows to a table. The robots.txt that decided is known
+    by the time at which it was fetched.
+    """
+    names = dict(zip(_COLUMNS[table], map("column{}".format, count(1)), strict=False))
+    values = f"({', '.join('?' * len(names))})"
+    if table == "decision":
+        found = (
+            f"(SELECT id FROM snapshot WHERE crawl = {crawl}"  # noqa: S608
+            f" AND origin = {names['origin']} AND fetched = {names.pop('fetched')})"
+        )
+        names["snapshot"] = found
+    if table != "body":
+        names["crawl"] = str(crawl)
+    conflict = f" ON CONFLICT {_CONFLICTS[table]}" if table in _CONFLICTS else ""
+    # SQLite takes the ON of a conflict for that of a join, unless there is a WHERE.
+    return (
+        f"INSERT INTO {table} ({', '.join(names)}) SELECT {', '.join(names.values())}"  # noqa: S608
+        f" FROM (VALUES {', '.join([values] * rows)}) WHERE true{conflict}"
+    )

@@ -508,10 +508,25 @@ def _find(owner: Any, path: str) -> Any:
         return owner
 
 
+_WITHOUT = {
+    "_slot.closing": "a closing spider waits for delays and pauses",
+    "_slot.inprogress": "requests seem to be done when they are sent",
+    "_slot.nextcall.schedule": "a request may be sent 5 seconds late",
+    "downloader.active": "requests seem to end when they are sent",
+    "downloader.get_slot_key": "download_slot in Request.meta is not seen",
+    "slots": "the delays of download slots are not seen",
+    "domain_concurrency": "the limits of download slots are not seen",
+    "per_slot_settings": "DOWNLOAD_SLOTS is not seen",
+    "_process_queue": "one request may be sent within a pause",
+}
+"""What is missing without an attribute; without any other, something small."""
+
+
 @cache
 def _warn(path: str) -> None:
     logger.warning(
-        "This version of Scrapy has no attribute %s, so scrapy-rep works without it. Update "
-        "scrapy-rep to a version that supports this Scrapy",
+        "This version of Scrapy has no attribute %s: %s. Update scrapy-rep to a version that "
+        "supports this Scrapy",
         path,
+        _WITHOUT.get(path, "scrapy-rep works without it"),
     )

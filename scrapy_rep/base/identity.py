@@ -78,8 +78,8 @@ class Identity:
         header = default_header(self._crawler.settings, self._crawler.spider)
         if agents and not _has_contact(header):
             self._logger.info(
-                "The User-Agent %(header)r has neither a URL nor an address, so that a site has nobody "
-                "to ask before it blocks the crawler. Usual is 'mybot/1.0 (+https://example.com/mybot)'.",
+                "The User-Agent %(header)r has no URL or address of yours, so a site has nobody to ask "
+                "before it blocks the crawler. Usual is 'mybot/1.0 (+https://example.com/mybot)'.",
                 header=header,
             )
         unusual = [agent for agent in agents if not is_rfc_token(agent)]

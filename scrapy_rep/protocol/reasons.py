@@ -58,9 +58,11 @@ REASONS = {
         "the host has asked for a pause, with status 429 or 503", "REP_WAIT_MAX"
     ),
     "pause": Words(
-        "the host has asked for a pause, with status 429 or 503", "REP_BACKOFF_MAX"
+        "the host has asked for a pause, with status 429 or 503",
+        "REP_BACKOFF_MAX",
+        "crawl it more slowly: DOWNLOAD_DELAY",
     ),
-    "delay": Words("the host asks for a delay between requests", "REP_CRAWL_DELAY"),
+    "delay": Words("robots.txt has a Crawl-delay or Request-rate", "REP_CRAWL_DELAY"),
     "noindex": Words(_NOT_INDEXED, "REP_NOINDEX"),
     "none": Words(_NOT_INDEXED, "REP_NOINDEX"),
     "unavailable_after": Words("the page must no longer be in an index", "REP_NOINDEX"),

@@ -331,8 +331,7 @@ class JobDir:
             self._logger.warning(
                 "%(path)s cannot be written: %(error)s. Requests stay in memory meanwhile; while "
                 "%(most)d changes wait, no request is sent. The crawl tries again each second. If it "
-                "ends before that succeeds, the next run fetches the pages again whose end is not in "
-                "the file",
+                "ends before that succeeds, pages that ended since the last write are fetched again",
                 path=file.path,
                 error=error,
                 most=_MAX_CHANGES,

@@ -165,8 +165,9 @@ class DryRun:
         )
         if self._settings.obey:
             self._logger.info(
-                "ROBOTSTXT_OBEY is True in this project: Scrapy's own RobotsTxtMiddleware "
-                "refuses what it refuses without scrapy-rep, and fetches each robots.txt too"
+                "ROBOTSTXT_OBEY is True in this project: Scrapy's RobotsTxtMiddleware stays active, "
+                "refuses as before, and fetches each robots.txt a second time. What it refuses is "
+                "part of the numbers below"
             )
         elif self._crawler.settings.getpriority(OBEY):
             self._logger.info(

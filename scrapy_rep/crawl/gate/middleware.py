@@ -18,7 +18,6 @@ from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.decisions import BACK_OFF, ROBOTS_TXT, Case, DecisionReporter, Via
 from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
 from scrapy_rep.crawl.frontier.frontier import Frontier
-from scrapy_rep.crawl.gate.dryrun import DryRun
 from scrapy_rep.crawl.gate.judge import Judge
 from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.exceptions import BackingOff, RobotsDenied, SpiderClosing
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from scrapy_rep.crawl.frontier.frontier import Trip
+    from scrapy_rep.crawl.gate.dryrun import DryRun
     from scrapy_rep.protocol.robotstxt.pace import Pace
 
 
@@ -87,7 +87,11 @@ class RobotsTxtMiddleware(BrowserGate):
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RobotsTxtMiddleware | DryRun:
-        return DryRun(crawler) if RepSettings.of(crawler).dry_run else cls(crawler)
+        if not RepSettings.of(crawler).dry_run:
+            return cls(crawler)
+        from scrapy_rep.crawl.gate.dryrun import DryRun  # noqa: PLC0415
+
+        return DryRun(crawler)
 
     def process_request(
         self, request: Request

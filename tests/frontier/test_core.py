@@ -233,7 +233,7 @@ class World:
 
     def exhaust(self) -> None:
         """The machine has no more files."""
-        self.core.exhausted(self.now)
+        self.core.network.exhausted(self.now)
 
     def probed(self, host: str) -> None:
         """The probe of *host* fails."""
@@ -253,7 +253,7 @@ class RobotsTxt(Ticket):
 CASES = {
     "one fetch of robots.txt for all requests": """
         queue 1 a; queue 2 a
-        host a -> <Host http://a: WANTED, to be fetched, 2 of 2 tickets wait>
+        host a -> <Host http://a: WANTED, is wanted, 2 of 2 tickets wait>
         fetch -> a; fetch -> -; next -> -
         known a; host a -> <Host http://a: OPEN, 0 of 2 tickets wait>
         next -> 1; next -> 2; next -> -
@@ -269,14 +269,14 @@ CASES = {
     """,
     "an unreachable robots.txt: fetched again, and then its requests go": """
         queue 1 a; fetch -> a; down a 100
-        host a -> <Host http://a: DOWN, fetched again at 100, 1 of 1 tickets wait>
+        host a -> <Host http://a: DOWN, again at 100, 1 of 1 tickets wait>
         queue 2 a; wait 99.9; fetch -> -; next -> -
         wait 0.1; fetch -> a; known a; next -> 1; next -> 2
     """,
     "unreachable for REP_WAIT_MAX: fetched once more, and then its requests are refused": """
         queue 1 a; fetch -> a; down a 200; wait 200; fetch -> a; down a 200
         wait 99.9; fetch -> -; wait 0.1; fetch -> a; down a 200
-        host a -> <Host http://a: REFUSED, fetched again at 500, 0 of 1 tickets wait>
+        host a -> <Host http://a: REFUSED, again at 500, 0 of 1 tickets wait>
         next -> refused 1; queue 2 a; next -> refused 2
     """,
     "a refused host: fetched again if a request comes when that is due": """
@@ -385,14 +385,14 @@ CASES = {
     """,
     "an outage of the crawler counts for no host": """
         queue 1 a; fetch -> a; down a 10 10
-        host a -> <Host http://a: DOWN, fetched again at 10, 1 of 1 tickets wait>
+        host a -> <Host http://a: DOWN, again at 10, 1 of 1 tickets wait>
         fail b f -> gone
         queue 2 c; wait 100 -> probes b at 1, grants b; fetch -> -
         answer z -> back after 100; wait 0; fetch -> c; fetch -> a
         down a 10 10
-        host a -> <Host http://a: DOWN, fetched again at 110, 1 of 1 tickets wait>; wait 9
+        host a -> <Host http://a: DOWN, again at 110, 1 of 1 tickets wait>; wait 9
         fetch -> -; wait 1; fetch -> a; down a 10 10
-        host a -> <Host http://a: REFUSED, fetched again at 120, 0 of 1 tickets wait>
+        host a -> <Host http://a: REFUSED, again at 120, 0 of 1 tickets wait>
         next -> refused 1
     """,
     "an outage of the crawler counts for no pause": """

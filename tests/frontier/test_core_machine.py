@@ -656,7 +656,7 @@ class CoreMachine(RuleBasedStateMachine):
     @rule(is_exhausted=st.booleans())
     def lose_the_network(self, is_exhausted: bool) -> None:
         if is_exhausted:
-            self.crawl.exhausted(self.now)
+            self.crawl.network.exhausted(self.now)
         else:
             for host in [*NAMES, "x", "y"]:
                 self.crawl.failed(host, host, self.now)

@@ -89,45 +89,28 @@ class Event(Enum):
     FORGOTTEN = "too many other hosts are refused"
 
 
-PHASES = {
-    Phase.UNKNOWN: {
-        Event.TICKET: Phase.WANTED,
-        Event.KNOWN: Phase.OPEN,
-        Event.UNREACHABLE: Phase.DOWN,
-        Event.GIVEN_UP: Phase.REFUSED,
-        Event.NO_RESULT: Phase.UNKNOWN,
-    },
-    Phase.WANTED: {
-        Event.TICKET: Phase.WANTED,
-        Event.KNOWN: Phase.OPEN,
-        Event.UNREACHABLE: Phase.DOWN,
-        Event.GIVEN_UP: Phase.REFUSED,
-        Event.NO_RESULT: Phase.UNKNOWN,
-    },
-    Phase.OPEN: {
-        Event.TICKET: Phase.WANTED,
-        Event.KNOWN: Phase.OPEN,
-        Event.UNREACHABLE: Phase.DOWN,
-        Event.GIVEN_UP: Phase.REFUSED,
-        Event.NO_RESULT: Phase.OPEN,
-    },
-    Phase.DOWN: {
-        Event.TICKET: Phase.DOWN,
-        Event.KNOWN: Phase.OPEN,
-        Event.UNREACHABLE: Phase.DOWN,
-        Event.GIVEN_UP: Phase.REFUSED,
-        Event.NO_RESULT: Phase.DOWN,
-    },
-    Phase.REFUSED: {
-        Event.TICKET: Phase.REFUSED,
-        Event.KNOWN: Phase.OPEN,
-        Event.UNREACHABLE: Phase.REFUSED,
-        Event.GIVEN_UP: Phase.REFUSED,
-        Event.NO_RESULT: Phase.REFUSED,
-        Event.FORGOTTEN: Phase.UNKNOWN,
-    },
+_Row: TypeAlias = "tuple[Phase | None, ...]"
+UNKNOWN, WANTED, OPEN, DOWN, REFUSED = Phase
+
+# fmt: off
+PHASES: dict[Event, _Row] = {
+    #                  UNKNOWN  WANTED   OPEN     DOWN     REFUSED
+    Event.TICKET:      (WANTED,  WANTED,  WANTED,  DOWN,    REFUSED),
+    Event.KNOWN:       (OPEN,    OPEN,    OPEN,    OPEN,    OPEN),
+    Event.UNREACHABLE: (DOWN,    DOWN,    DOWN,    DOWN,    REFUSED),
+    Event.GIVEN_UP:    (REFUSED, REFUSED, REFUSED, REFUSED, REFUSED),
+    Event.NO_RESULT:   (UNKNOWN, UNKNOWN, OPEN,    DOWN,    REFUSED),
+    Event.FORGOTTEN:   (None,    None,    None,    None,    UNKNOWN),
 }
-"""What each event makes of a host in each phase. What is not here is an error of this package."""
+# fmt: on
+"""What each event makes of a host in each phase. None is an error of this package."""
+
+_NEXT_PHASE = {
+    (phase, event): following
+    for event, row in PHASES.items()
+    for phase, following in zip(Phase, row, strict=True)
+    if following is not None
+}
 
 
 @dataclass(slots=True, eq=False)
@@ -174,13 +157,10 @@ class Host:
     """For the owner of the core: what a fetch of robots.txt takes over from the tickets."""
 
     def __repr__(self) -> str:
-        words = [self.phase.name]
-        if self.outage is not None:
-            words.append(f"fetched again at {self.outage.retry_at:g}")
-        if self.is_fetching or self.is_wanted:
-            words.append("fetching" if self.is_fetching else "to be fetched")
-        words.append(f"{len(self.waiting)} of {self.tickets} tickets wait")
-        return f"<Host {self.origin}: {', '.join(words)}>"
+        again = f", again at {self.outage.retry_at:g}" if self.outage else ""
+        fetch = f"{', is fetched' * self.is_fetching}{', is wanted' * self.is_wanted}"
+        waiting = f"{len(self.waiting)} of {self.tickets} tickets wait"
+        return f"<Host {self.origin}: {self.phase.name}{again}{fetch}, {waiting}>"
 
     @property
     def is_down(self) -> bool:
@@ -366,7 +346,7 @@ class Where(Enum):
     """A queue whose next request may go, or is refused."""
 
     GRANTED = auto()
-    """A request in the downloader that may go, as the owner is about to hear."""
+    """It may go, as the owner is about to hear."""
 
     REFUSED = auto()
 
@@ -418,16 +398,14 @@ class Ticket:
 
 
 class Outlet:
-    """Exit for tickets that may be sent."""
+    """Exit for tickets that may be sent. What they are granted or refused is said."""
 
-    is_direct = False
-    """Whether its tickets go at once: each is one request, which is in the downloader."""
-
-    is_redirected = False
-    """Whether its tickets are for the robots.txt of another host, which has redirected it."""
-
-    def add(self, ticket: Ticket) -> None:
-        raise NotImplementedError
+    def __init__(self, *, is_direct: bool, is_redirected: bool = False) -> None:
+        """*is_direct*: its tickets are requests in the downloader, which need places.
+        *is_redirected*: they are for the robots.txt of another host, which has redirected it.
+        """
+        self.is_direct = is_direct
+        self.is_redirected = is_redirected
 
     def has(self, scope: Scope) -> bool:
         """Whether a ticket of *scope* is here."""
@@ -438,26 +416,13 @@ Lane: TypeAlias = "tuple[Outlet, bool]"
 """An outlet, and whether its tickets obey robots.txt: the others need not wait for a delay."""
 
 
-class Direct(Outlet):
-    """The outlet of requests that are in the downloader already: they go at once."""
-
-    is_direct = True
-
-    def __init__(self, said: deque[Said], *, is_redirected: bool = False) -> None:
-        self._said = said
-        self.is_redirected = is_redirected
-
-    def add(self, ticket: Ticket) -> None:
-        ticket.where = Where.GRANTED
-        self._said.append(Granted(ticket))
-
-
 class Ready(Outlet):
     """The queues whose next request may go. The download slot with the fewest requests in flight
     comes first; of several, the one that has waited longest. Each operation costs O(1).
     """
 
     def __init__(self) -> None:
+        super().__init__(is_direct=False)
         self._by_slot: dict[Scope, deque[Ticket]] = {}
         self._rows: list[OrderedDict[Scope, None]] = []
         """These slots by the number of requests in flight."""
@@ -523,13 +488,13 @@ class Ready(Outlet):
 
 
 class Granted(NamedTuple):
-    """A request in the downloader has its places, and may go."""
+    """A request in the downloader has its places, and may go; or the rules of a host are known."""
 
     ticket: Ticket
 
 
 class Refused(NamedTuple):
-    """A request in the downloader is refused."""
+    """A request in the downloader is refused, or those of a host are."""
 
     ticket: Ticket
 
@@ -642,9 +607,14 @@ class Core:
         self.network = Network(wait_max)
         self.hosts: dict[Origin, Host] = {}
         self.scopes: dict[str, Scope] = {}
-        self.direct = Direct(self._said)
-        self.redirected = Direct(self._said, is_redirected=True)
-        """For a robots.txt of another host, which has redirected it."""
+        self.direct = Outlet(is_direct=True)
+        """For requests that are in the downloader already: they go at once."""
+
+        self.redirected = Outlet(is_direct=True, is_redirected=True)
+        """The same for a robots.txt of another host, which has redirected it."""
+
+        self.elsewhere = Outlet(is_direct=False)
+        """For queues elsewhere, which want to know the rules of a host, but need no places."""
 
         self._ready: list[Ready] = []
         self._urgent: deque[Host] = deque()
@@ -700,11 +670,15 @@ class Core:
         """Return what the core has to say, in order, and forget it. Call :meth:`end` for each ticket that
         is granted or refused.
         """
-        if not self._said:
-            return []
-        said = list(self._said)
-        self._said.clear()
-        return [each for each in said if _is_heard(each)]
+        said = []
+        while self._said:
+            each = self._said.popleft()
+            if isinstance(each, (Granted, Refused)):
+                if each.ticket.where not in {Where.GRANTED, Where.REFUSED}:
+                    continue  # It has ended since.
+                each.ticket.where = Where.NOWHERE
+            said.append(each)
+        return said
 
     # Tickets.
 
@@ -803,7 +777,7 @@ class Core:
                     parked[lane].pop(ticket, None)
         elif was is Where.AT_NETWORK:
             del self._at_network[ticket]
-        elif was is Where.GRANTED:
+        elif was is Where.GRANTED and ticket.scopes:
             self.free(ticket, now, sent=False)
         if host is not None:
             host.tickets -= 1
@@ -843,7 +817,11 @@ class Core:
         if not is_up:
             self._probe = ticket
             self.network.asks()
-        outlet.add(ticket)
+        if isinstance(outlet, Ready):
+            outlet.add(ticket)
+        else:
+            ticket.where = Where.GRANTED
+            self._said.append(Granted(ticket))
 
     def _is_free(self, ticket: Ticket, now: float) -> bool:
         """Whether *ticket* may take its places now."""
@@ -882,11 +860,11 @@ class Core:
         return self.refusing(ticket, now) is not None
 
     def _refuse(self, ticket: Ticket) -> None:
-        if ticket.outlet.is_direct:
+        if isinstance(ticket.outlet, Ready):
+            ticket.outlet.add(ticket)
+        else:
             ticket.where = Where.REFUSED
             self._said.append(Refused(ticket))
-        else:
-            ticket.outlet.add(ticket)
 
     def _say_wake(self) -> None:
         if not self._said or not isinstance(self._said[-1], Wake):
@@ -1018,7 +996,11 @@ class Core:
             self._refused.pop(host, None)
             self._refused[host] = None
             if len(self._refused) > _MAX_REFUSED:
-                self._forget_refused(next(iter(self._refused)))
+                oldest = next(iter(self._refused))
+                del self._refused[oldest]
+                self._happens(oldest, Event.FORGOTTEN)
+                oldest.outage = None
+                self._forget(oldest)
             self._empty(host, now)
         else:
             self._host_alarms.set(host, retry_at)
@@ -1047,7 +1029,7 @@ class Core:
             host.outage.retry_at = -inf
 
     def _happens(self, host: Host, event: Event) -> None:
-        host.phase = PHASES[host.phase][event]
+        host.phase = _NEXT_PHASE[host.phase, event]
 
     def _empty(self, host: Host, now: float) -> None:
         """Let the tickets that wait for robots.txt of *host* continue."""
@@ -1078,12 +1060,6 @@ class Core:
         host.is_wanted = False
         if self.hosts.get(host.origin) is host:
             del self.hosts[host.origin]
-
-    def _forget_refused(self, host: Host) -> None:
-        del self._refused[host]
-        self._happens(host, Event.FORGOTTEN)
-        host.outage = None
-        self._forget(host)
 
     # Delays and pauses.
 
@@ -1210,12 +1186,6 @@ class Core:
         if self.network.failed(key, request, now):
             self._said.append(NetworkGone(is_certain=False))
 
-    def exhausted(self, now: float) -> bool:
-        """Note that the machine had no more files, ports or memory for a connection: nothing is sent
-        for a second. Return whether such a pause begins.
-        """
-        return self.network.exhausted(now)
-
     def _probed(self, now: float, *, sent: bool) -> None:
         """Note that the probe has its end, if it was *sent*."""
         network = self.network
@@ -1338,16 +1308,3 @@ class Core:
             self._slowdowns = {
                 each.key: each for each in self.slowdowns()[: _MAX_SLOWDOWNS // 2]
             }
-
-
-def _is_heard(said: Said) -> bool:
-    """Whether the owner is to hear this: a ticket may have ended since. Note that it has heard it."""
-    if isinstance(said, Granted):
-        is_heard = said.ticket.where is Where.GRANTED
-    elif isinstance(said, Refused):
-        is_heard = said.ticket.where is Where.REFUSED
-    else:
-        return True
-    if is_heard:
-        said.ticket.where = Where.NOWHERE
-    return is_heard

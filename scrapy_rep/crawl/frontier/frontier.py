@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
@@ -54,7 +53,6 @@ from scrapy_rep.crawl.frontier.core import (
     NetworkGone,
     Outlet,
     Paused,
-    Phase,
     Probe,
     Refused,
     Slot,
@@ -153,7 +151,7 @@ class WantedRules(Ticket):
 
     def __init__(
         self,
-        outlet: Told,
+        outlet: Outlet,
         host: Host | None,
         key: HostKey,
         first: Request,
@@ -167,18 +165,6 @@ class WantedRules(Ticket):
     def peek(self) -> Request:
         """Return a request that waits for the rules."""
         return self.first
-
-
-class Told(Outlet):
-    """Where the tickets come whose rules are known now, or which are refused."""
-
-    def __init__(self) -> None:
-        self.tickets: deque[WantedRules] = deque()
-
-    def add(self, ticket: Ticket) -> None:
-        assert isinstance(ticket, WantedRules)
-        ticket.where = Where.NOWHERE
-        self.tickets.append(ticket)
 
 
 class Waiter(Ticket):
@@ -275,7 +261,6 @@ class Frontier:
         self._shared: Backlog | None = None
         """The queue that several workers share, if there is one."""
 
-        self._told = Told()
         self._usual_slots: dict[float, Slot] = {}
         """Those without a delay, by the number of places."""
 
@@ -593,7 +578,7 @@ class Frontier:
     ) -> None:
         """Find out the rules of the host of *key*, and tell them: see :class:`Turns`."""
         host, _ = self.host_of(key)
-        ticket = WantedRules(self._told, host, key, first, told)
+        ticket = WantedRules(self.core.elsewhere, host, key, first, told)
         self._wanted[ticket] = None
         if delay and self.rules is not None and key.origin is not None:
             # The request for robots.txt waits for it too.
@@ -603,9 +588,8 @@ class Frontier:
         self.note_proxy(key, first)
         self._flush_soon()
 
-    def _tell_rules(self, ticket: WantedRules) -> None:
+    def _tell_rules(self, ticket: WantedRules, *, is_refused: bool) -> None:
         del self._wanted[ticket]
-        is_refused = ticket.host is not None and ticket.host.phase is Phase.REFUSED
         self.core.end(ticket, self.clock.monotonic())
         terms = None if is_refused else self._terms(ticket.key)
         ticket.told(terms or (NoTerms.REFUSED if is_refused else NoTerms.UNKNOWN))
@@ -670,8 +654,6 @@ class Frontier:
                 self.rules.begin_fetches(ready)
             if self.rules.is_fetching:
                 self.watch()
-        while self._told.tickets:
-            self._tell_rules(self._told.tickets.popleft())
         # Last, and not one inside another: without asyncio, each continues at once, and calls
         # this method again.
         for ticket in ended:
@@ -680,6 +662,8 @@ class Frontier:
     def _act_on(self, said: Said, ended: list[Waiter]) -> None:
         """Do one thing that the core says, and add to *ended* what need not wait any more."""
         match said:
+            case Granted(WantedRules() as wanted) | Refused(WantedRules() as wanted):
+                self._tell_rules(wanted, is_refused=isinstance(said, Refused))
             case Granted(ticket) | Refused(ticket):
                 assert isinstance(ticket, Waiter)
                 is_granted = isinstance(said, Granted)
@@ -964,7 +948,7 @@ class Frontier:
             self._answered(trip, scope, *refused)
         now, kind = self.clock.monotonic(), kind_of(error)
         if kind is Failure.OWN:
-            if self.core.exhausted(now):
+            if self.core.network.exhausted(now):
                 self._note_exhausted(error)
         elif kind is Failure.NETWORK:
             if not isinstance(request, RobotsTxtRequest):

@@ -59,7 +59,7 @@ def decided(number: int = 0, fetched: float | None = 5.0, **fields: Any) -> Reco
 def put(writer: LedgerWriter, record: Any) -> None:
     """Write a decision, what :func:`snapshot` returned, or a table and a row of it."""
     if isinstance(record, Record):
-        writer.write("decision", record)
+        writer.write_decision(record)
     elif isinstance(record[0], str):
         writer.write(*record)
     else:

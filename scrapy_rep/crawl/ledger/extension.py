@@ -131,7 +131,7 @@ class LedgerExtension:
 
     def _decided(self, record: Record) -> None:
         if self._has_all or self._is_due(record):
-            self._writer.write("decision", record)
+            self._writer.write_decision(record)
 
     def _is_due(self, record: Record) -> bool:
         """Whether the level ``"denied"`` has *record*. What the user's overrides allow is recorded

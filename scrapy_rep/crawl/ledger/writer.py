@@ -219,11 +219,11 @@ class LedgerWriter:
         self._crawl = crawl
         self._thread.start()
 
-    def write(self, table: str, row: tuple[Any, ...]) -> None:
-        """Queue a row, to be written within a second, unless the queue is full. That of a decision is
-        its Record.
+    def write(self, table: str, row: tuple[Any, ...], size: int = 0) -> None:
+        """Queue a row, to be written within a second, unless the queue is full. *size* is that of its
+        long values.
         """
-        weight = _ROW + sum(len(each) for each in row if isinstance(each, (str, bytes)))
+        weight = _ROW + size
         if self._weight_in - self._weight_out + weight > _MAX_WAITING:
             self._drop([(table, row, weight)])
             return
@@ -234,8 +234,13 @@ class LedgerWriter:
         """Queue a robots.txt that was fetched or loaded."""
         row, body = snapshot(origin, entry, dialect)
         if body is not None:
-            self.write("body", (row[-1], body))
+            self.write("body", (row[-1], body), len(body))
         self.write("snapshot", row)
+
+    def write_decision(self, record: Record) -> None:
+        """Queue a decision."""
+        texts = record.url, record.page, record.statement, record.form, record.via
+        self.write("decision", record, sum(map(len, filter(None, texts))))
 
     def close(self, end: tuple[Any, ...]) -> None:
         """Write the queued records and the *end* of the crawl: its time, reason and counts. Blocks

@@ -61,6 +61,12 @@ def decisions(path: Path, url: str) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in COLUMNS) for row in found]
 
 
+def headline(*paths: str) -> str:
+    with closing(Ledgers(paths, Limits())) as ledgers:
+        said: str = overall(ledgers, 0.0)["headline"]
+    return said
+
+
 def has_rows(path: Path) -> bool:
     """Whether the crawl has created its ledger."""
     return path.exists() and path.stat().st_size > 0
@@ -271,10 +277,55 @@ def test_nothing_is_obeyed(site: Site, tmp_path: Path) -> None:
         {"layer": "override", "reason": "ROBOTSTXT_OBEY"},
         {"layer": "override", "reason": "REP_NOINDEX"},
     ]
-    with closing(Ledgers([str(path)], Limits())) as ledgers:
-        headline = overall(ledgers, 0.0)["headline"]
-    pages = len(host.pages)
-    assert headline == f"{pages} pages were fetched without regard to robots.txt"
+
+
+ALL = {"REP_LEDGER_LEVEL": "all"}
+HEADLINES: dict[str, tuple[list[str], dict[str, Any], str]] = {
+    "refusals alone":
+        (["/", "/private/1"], {}, "1 page was fetched, and 1 request was refused"),
+    "every decision": (
+        ["/", "/private/1"], ALL,
+        "1 page was fetched (none forbidden), and 1 request was refused",
+    ),
+    "everything refused":
+        (["/private/1", "/private/2"], ALL, "No page was fetched, and 2 requests were refused"),
+    "no answer": (["/gone"], ALL, "1 page was fetched (none forbidden), and no request was refused"),
+    "ROBOTSTXT_OBEY = False": (
+        ["/", "/private/1"], {"ROBOTSTXT_OBEY": False},
+        "2 pages were fetched without regard to robots.txt",
+    ),
+    "an override": (
+        ["/", "/private/1"], {"REP_OVERRIDES": {"127.0.0.1": "ignore"}, **ALL},
+        "2 pages were fetched (2 because of an override), and no request was refused",
+    ),
+    "a dry run": (
+        ["/", "/private/1"], {"REP_DRY_RUN": True},
+        "Dry run: 2 pages were fetched, and 1 request would have been refused",
+    ),
+}  # fmt: skip
+
+
+def test_headlines(site: Site, tmp_path: Path) -> None:
+    """The headline of a report says in every mode what the server has sent and what was refused. One on
+    all ledgers adds them up.
+    """
+    ledgers = []
+    for number, (paths, settings, expected) in enumerate(HEADLINES.values()):
+        host, ledger = site.add(RULES), tmp_path / str(number)
+        host.answers["/gone"] = Answer(status=404)
+        run_crawl(
+            map(host.url, paths), settings={"REP_LEDGER": str(ledger), **settings}
+        )
+        ledgers.append(str(ledger))
+        found = headline(str(ledger))
+        assert found == expected
+        pages = int(
+            found.partition(" page")[0].removeprefix("Dry run: ").replace("No", "0")
+        )
+        assert pages == len(host.pages)
+    assert headline(*ledgers) == (
+        "9 pages were fetched (2 because of an override), and 5 requests were or would have been refused"
+    )
 
 
 def test_media(site: Site, tmp_path: Path) -> None:
@@ -544,7 +595,6 @@ def test_a_report(site: Site, tmp_path: Path) -> None:
         settings={"REP_LEDGER": str(ledger), "REP_LEDGER_LEVEL": "all", "REP_OVERRIDES": own},
     )  # fmt: skip
     with closing(Ledgers([str(ledger)], Limits())) as ledgers:
-        headline = overall(ledgers, 0.0)["headline"]
         hosts = {host["origin"]: host for host in ledgers.view("host")}
         urls = ledgers.view("judged_url").fetchall()
         without = {
@@ -552,7 +602,7 @@ def test_a_report(site: Site, tmp_path: Path) -> None:
             for one in ledgers.view("without")
         }
         (outage,) = ledgers.view("outage")
-    assert headline == (
+    assert headline(str(ledger)) == (
         "18 pages were fetched (none forbidden, 3 because of an override), and 3 requests were refused"
     )
     assert hosts[slow.origin]["delay"] == delay

@@ -94,11 +94,13 @@ class Output(Formatter):
         self.flush = sys.stdout.flush
         # See https://no-color.org.
         no_color = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-        self._has_colours = sys.stdout.isatty() and not no_color
+        self._is_terminal = sys.stdout.isatty()
+        self._has_colours = self._is_terminal and not no_color
 
     def show(self, record: dict[str, Any], rows: Rows, **of_text: object) -> None:
         """Write *record*. The text takes the values *of_text* in place of those in the record."""
-        progress.clear()
+        if self._is_terminal:
+            progress.clear()
         if self._as_json:
             # ensure_ascii escapes all control characters but DEL. Dates become text.
             written = json.dumps(record, default=str)

@@ -158,7 +158,7 @@ async def _fetch(
                 record |= _NOT_KNOWN
                 raise _NotFetchedError("robots.txt is unreachable; try again later")
             raise _NotFetchedError(
-                "robots.txt does not allow it, so its rules are unknown"
+                "robots.txt forbids it, so the rules of the page are unknown"
             )
         try:
             response = await web.page(url)
@@ -172,7 +172,7 @@ async def _fetch(
         try:
             asked = parse_argument(urljoin(url, record["redirects"][-1]))
         except (UsageError, ValueError):
-            raise _NotFetchedError("redirected to what is not a URL") from None
+            raise _NotFetchedError("a redirect leads to what is not a URL") from None
         record["redirects"][-1] = asked.url
     else:
         raise _NotFetchedError(f"redirected more than {_MAX_REDIRECTS} times")

@@ -193,7 +193,11 @@ BUSY = Answer(PAGE, status=503, headers={"X-Robots-Tag": "index"})
     ("answer", "shown", "status"),
     [
         (redirect("/"), "The page was not fetched: redirected more than 20 times", 1),
-        (redirect("gopher://\x80["), "not fetched: redirected to what is not a URL", 1),
+        (
+            redirect("gopher://\x80["),
+            "not fetched: a redirect leads to what is not a URL",
+            1,
+        ),
         (redirect("http://["), "redirected to http://[\n", 1),
         (
             stages(Then.RESET)["in the body"],

@@ -93,7 +93,8 @@ def _uses_jobdir(settings: BaseSettings) -> bool:
         return False
     queue = load_object(settings["SCHEDULER_PRIORITY_QUEUE"])
     is_ours = isinstance(queue, type) and issubclass(queue, HostQueue)
-    return is_ours and issubclass(load_object(settings["SCHEDULER"]), Scheduler)
+    # For issubclass(), each class with the methods of Scrapy's scheduler is a subclass of it.
+    return is_ours and Scheduler in load_object(settings["SCHEDULER"]).__mro__
 
 
 def _prepare_for_workers(settings: BaseSettings) -> None:

@@ -16,8 +16,8 @@ import pytest
 
 from scrapy_rep.crawl.ledger.reader import open_ledger
 from scrapy_rep.tools.report import shown
+from scrapy_rep.tools.report.answers import overall
 from scrapy_rep.tools.report.ledgers import Ledgers, Limits
-from scrapy_rep.tools.report.tables import overall
 from tests.crawl.answers import Answer, html, image, meta, redirect, robots
 from tests.crawl.crawl import BY_HAND, run_crawl, start_crawl
 from tests.crawl.disks import fill, free, small_disk

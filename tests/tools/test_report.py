@@ -17,7 +17,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_rep.tools.inputs import read_file
 from scrapy_rep.tools.output import output_file
-from scrapy_rep.tools.report import tables
+from scrapy_rep.tools.report import answers
 from scrapy_rep.tools.report.ledgers import NO_LIMITS, Ledgers
 from tests.tools.rep import SCHEMAS, Rep
 from tests.tools.report.ledgers import Ledger, eventful, hostile, measured
@@ -90,7 +90,7 @@ def test_the_same_ledger_twice(rep: Rep, ledger: str) -> None:
 
 def test_without_jinja(rep: Rep, ledger: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without Jinja, a sentence says what to install. JSON does not need it."""
-    monkeypatch.delitem(sys.modules, "scrapy_rep.tools.report.render", raising=False)
+    monkeypatch.delitem(sys.modules, "scrapy_rep.tools.report.page", raising=False)
     monkeypatch.setitem(sys.modules, "jinja2", None)
     ended = rep("report", ledger)
     assert (ended.status, "pip install 'scrapy-rep[report]'" in ended.err) == (2, True)
@@ -116,7 +116,7 @@ def test_json(rep: Rep, maker: type[Ledger]) -> None:
     assert (ended.status, ended.out.count("\n")) == (0, 1)
     assert ended.out.isascii()
     [record] = ended.records("report")
-    assert list(record["tables"]) == list(tables.TABLES)
+    assert list(record["tables"]) == list(answers.TABLES)
     assert names() == {"ledger"}
     if maker is Ledger:
         assert len(record["tables"]["urls"]) == 31
@@ -135,9 +135,11 @@ def test_the_schema_has_the_columns_of_the_views(rep: Rep) -> None:
     schema = json.loads((SCHEMAS / "report.json").read_text())
     listed = schema["properties"]["tables"]["properties"]
     with closing(Ledgers([Ledger(Path("ledger")).close()], NO_LIMITS)) as nothing:
-        for table, view in tables.TABLES.items():
+        for table, view in answers.TABLES.items():
             columns = [each[0] for each in nothing.view(view).description]
-            assert list(listed[table]["items"]["properties"]) == tables.columns(columns)
+            assert list(listed[table]["items"]["properties"]) == answers.columns(
+                columns
+            )
 
 
 # Files.

@@ -11,7 +11,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_rep.crawl.ledger.reader import reading
 from scrapy_rep.tools.output import CLEAN, Output, notify, output_file, progress
-from scrapy_rep.tools.report import tables
+from scrapy_rep.tools.report import answers
 from scrapy_rep.tools.report.ledgers import NO_LIMITS, Ledgers, Limits
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
         raise UsageError("--json and -o - both write to standard output")
     if arguments.json:
         with _opened(arguments, NO_LIMITS) as ledgers:
-            Output(arguments).show(tables.as_dict(ledgers, time.time()), ())
+            Output(arguments).show(answers.as_dict(ledgers, time.time()), ())
     if arguments.output is not None or not arguments.json:
         _write_page(arguments, arguments.output or _PAGE)
     return CLEAN
@@ -39,7 +39,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
 
 def _write_page(arguments: Namespace, output: str) -> None:
     try:
-        from scrapy_rep.tools.report.render import MARK, render  # noqa: PLC0415
+        from scrapy_rep.tools.report.page import MARK, render  # noqa: PLC0415
     except ImportError as error:
         raise UsageError(
             f"A report needs a package that is not installed ({error.name}): "

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import ExitStack, closing
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import sha256
 from importlib.resources import files
+from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scrapy_rep.base.record import CUT
 from scrapy_rep.base.settings import DRY_RUN, OBEY
 from scrapy_rep.crawl.ledger.reader import (
     MAX_ID,
@@ -21,8 +23,11 @@ from scrapy_rep.crawl.ledger.reader import (
     open_ledger,
     reading,
 )
-from scrapy_rep.protocol.dialect import DIALECTS
-from scrapy_rep.tools.report.robotstxt import note_facts
+from scrapy_rep.protocol.agents import product_tokens
+from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
+from scrapy_rep.protocol.request_target import is_allowed
+from scrapy_rep.protocol.robots import RobotsTxt
+from scrapy_rep.tools.report.robotstxt import crawlers_named, delay_asked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +41,9 @@ ledger is attached as the tenth one, and copied into a temporary file.
 
 TEXT_LIMIT = 2**18
 """The most bytes of a text that the views return. A crawl writes shorter ones."""
+
+_EXAMPLES = 10
+"""The most forbidden URLs to name."""
 
 _SHOWN = files("scrapy_rep").joinpath("tools/report/views.sql")
 
@@ -126,7 +134,7 @@ class Ledgers:
             self.database.execute("INSERT INTO limits VALUES (?, ?, ?, ?)", limits)
             # Crawls may be writing the ledgers; a transaction reads a consistent state.
             self.database.executescript(f"BEGIN; {''.join(script)}")
-            note_facts(self)
+            self._note_facts()
             self.close = opened.pop_all().close
 
     def view(self, name: str, **columns: object) -> sqlite3.Cursor:
@@ -151,6 +159,64 @@ class Ledgers:
         """Return the dialect of a crawl, by its number; None for one of the user's own."""
         found = self.by_number.get(crawl)
         return DIALECTS.get(found["dialect"]) if found else None
+
+    def check(self) -> dict[str, Any]:
+        """Check again whether the requests that a robots.txt let through were allowed, and give a few
+        examples of those that were not.
+
+        A ledger has each robots.txt that decided, the agent whose group was followed, and the URL.
+        So the report does not have to trust the decisions of the crawl. A request with a custom
+        dialect, or a URL that was cut for the ledger, can't be checked.
+        """
+        counts = {"checked": 0, "forbidden": 0, "unchecked": 0}
+        examples: list[str] = []
+
+        # Several crawls may have used the same file.
+        @lru_cache(maxsize=10)
+        def parsed(digest: str, dialect: Dialect) -> RobotsTxt:
+            return RobotsTxt.parse(self.body(digest), dialect)
+
+        of_crawl = itemgetter("sha256", "crawl")
+        for (digest, number), requests in groupby(self.view("to_check"), of_crawl):
+            dialect = self.dialect_of(number)
+            robots = parsed(digest, dialect) if dialect else None
+            for row in requests:
+                url = row["url"]
+                if robots is None or url.endswith(CUT):
+                    counts["unchecked"] += 1
+                    continue
+                counts["checked"] += 1
+                if not is_allowed(robots, url, row["agent"] or "*"):
+                    counts["forbidden"] += 1
+                    examples += [url][: _EXAMPLES - len(examples)]
+        return {**counts, "examples": examples}
+
+    def _note_facts(self) -> None:
+        """Fill the tables ``asked`` and ``named`` from the latest robots.txt of each host."""
+        execute = self.database.execute
+        # Many hosts have the same file.
+        for digest, hosts in groupby(self.view("latest_file"), itemgetter("sha256")):
+            body = self.body(digest)
+            named = list(crawlers_named(body))
+            delays: dict[int, float | None] = {}
+            for host in hosts:
+                number = host["crawl"]
+                if number not in delays:
+                    delays[number] = self._delay(body, number)
+                if delays[number]:
+                    row = host["origin"], delays[number]
+                    execute("INSERT INTO asked VALUES (?, ?)", row)
+                for crawler, forbids, line in named:
+                    name = host["origin"], *crawler[:3], forbids, line
+                    execute("INSERT INTO named VALUES (?, ?, ?, ?, ?, ?)", name)
+
+    def _delay(self, body: bytes, number: int) -> float | None:
+        """Return the delay that a robots.txt asks a crawl for."""
+        crawl = self.by_number.get(number)
+        if crawl is None:
+            return None
+        tokens = crawl["agents"] or product_tokens(crawl["user_agent"])
+        return delay_asked(body, self.dialect_of(number) or RFC9309, tokens)
 
     def _unite(self, paths: Sequence[str], copies: Sequence[int]) -> None:
         """Make one table or view of each table, with the rows of all ledgers, but not those of

@@ -3,7 +3,7 @@
 -- files, other rows and URLs of a host to show. A column that ends with "_at" is a time. What others
 -- are made from is a table, so that SQLite needs no memory for it at the same time.
 
--- Filled by robotstxt.py, from the latest robots.txt of each host: the delay that it asks this crawl
+-- Filled by ledgers.py, from the latest robots.txt of each host: the delay that it asks this crawl
 -- for, and what it forbids the AI crawlers that it names.
 CREATE TEMPORARY TABLE asked (origin, delay, PRIMARY KEY (origin));
 CREATE TEMPORARY TABLE named (origin, crawler, operator, purpose, forbids, line);

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.tools.report import shown
+from scrapy_rep.tools.report.answers import overall
 from scrapy_rep.tools.report.ledgers import IN_PLACE, Ledgers, Limits
-from scrapy_rep.tools.report.render import render
-from scrapy_rep.tools.report.robotstxt import excerpt
-from scrapy_rep.tools.report.tables import overall
+from scrapy_rep.tools.report.page import render
+from scrapy_rep.tools.report.robotstxt import excerpt, lines_of
 from tests.tools.report.ledgers import (
     BACK_OFF,
     BUSY,
@@ -468,7 +469,9 @@ def test_versions_of_a_robots_txt(tmp_path: Path) -> None:
     with closing(Ledgers([path], DEFAULT)) as ledgers:
         later, earlier, *_ = ledgers.view("version")
         marks = ledgers.view("mark", origin=earlier["origin"], sha256=earlier["sha256"])
-        lines = excerpt(ledgers, earlier, marks.fetchall())
+        lines = excerpt(
+            lines_of(ledgers.body(earlier["sha256"]), RFC9309), marks.fetchall()
+        )
         examples = [row["example"] for row in ledgers.view("purpose")]
         sizes = [len(ledgers.body(each["sha256"])) for each in (later, earlier)]
     assert sizes == [len(PRESS) + 20, len(PRESS)]
@@ -524,16 +527,8 @@ BEGINNING = [*range(1, 41)]
 def test_excerpt(text: str, times: dict[int, int], numbers: list[int]) -> None:
     """A long file shows its beginning and the deciding lines; omitted lines are counted."""
 
-    class Body:
-        def dialect_of(self, crawl: int) -> None:
-            """It is not known."""
-
-        def body(self, digest: str) -> bytes:
-            return text.encode()
-
-    version: Any = {"crawl": 0, "sha256": ""}
     marks: Any = [{"line": line, "times": number} for line, number in times.items()]
-    found = list(excerpt(cast("Ledgers", Body()), version, marks))
+    found = excerpt(text.splitlines(), marks)
     all_lines = text.splitlines()
     there = [(number, line) for number, line, _ in found if line is not None]
     assert there == [(number, all_lines[number - 1]) for number in numbers]

@@ -20,8 +20,8 @@ from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.reasons import REASONS, outcome
 from scrapy_rep.tools.crawlers import CHECKED
 from scrapy_rep.tools.report import shown
-from scrapy_rep.tools.report.robotstxt import excerpt
-from scrapy_rep.tools.report.tables import overall
+from scrapy_rep.tools.report.answers import overall
+from scrapy_rep.tools.report.robotstxt import excerpt, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -71,7 +71,7 @@ def render(ledgers: Ledgers, now: float) -> Iterator[str]:
         "limits": ledgers.limits,
         "view": ledgers.view,
         "body": ledgers.body,
-        "excerpt": partial(excerpt, ledgers),
+        "excerpt": partial(_excerpt, ledgers),
         "now": now,
     }
     stream = _environment().get_template("page.html").stream(given)
@@ -127,6 +127,15 @@ def _shown(value: object) -> object:
 def visible(text: object, limit: int) -> Markup:
     """Return up to *limit* characters of a text."""
     return escape(shown.visible(text, limit))
+
+
+def _excerpt(
+    ledgers: Ledgers, version: sqlite3.Row, marks: list[sqlite3.Row]
+) -> list[tuple[int, str | None, sqlite3.Row | None]]:
+    """Return the lines to show of *version*, a row of that view."""
+    # The dialect of the crawl decides where a line ends.
+    dialect = ledgers.dialect_of(version["crawl"]) or RFC9309
+    return excerpt(lines_of(ledgers.body(version["sha256"]), dialect), marks)
 
 
 def _own(name: str) -> Markup:

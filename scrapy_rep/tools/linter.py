@@ -410,7 +410,7 @@ def _is_meant(group: Group, for_all: set[str], whole: set[str]) -> bool:
 
 
 # How many rules with a "*" are compared with targets, and the longest target.
-_MAX_COMPARED = 200_000
+_MAX_COMPARED = 2_000_000
 _MAX_TARGET = 1_000
 
 

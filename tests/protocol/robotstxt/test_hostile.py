@@ -65,6 +65,7 @@ HOSTILE: dict[str, bytes | Callable[[int], bytes]] = {
     "wildcards alike": lambda size: ANY + lines(b"Disallow: /*a*a*a*b\n", size),
     "wildcards unlike": lambda size: ANY + lines(b"Disallow: /*a*a*W*b\n", size),
     "two rules a name": b"User-agent:W\nAllow:/*W\nAllow:/*b\n",
+    "groups beside one for all": lambda size: ANY + b"Disallow: /a\n" + lines(b"User-agent: W\nDisallow: /W\n", size),
     "groups of one name": b"User-agent:*\nAllow:\n",
     "groups of two names in turns": b"User-agent:*\nAllow:\nUser-agent:b\nAllow:/\n",
     "groups of many names": b"User-agent:W\n\n",
@@ -82,8 +83,14 @@ HOSTILE: dict[str, bytes | Callable[[int], bytes]] = {
 }  # fmt: skip
 
 
+# Of these, lint compares up to a number of rules with each other.
+LONG = HOSTILE | {
+    "opposite rules": lambda size: ANY + lines(b"Disallow: /*?a/%2F*W?\nAllow: /*?/*bW\n", size),
+}  # fmt: skip
+
+
 def hostile(name: str, size: int) -> bytes:
-    made = HOSTILE[name]
+    made = LONG[name]
     return lines(made, size) if isinstance(made, bytes) else made(size)
 
 
@@ -117,7 +124,7 @@ def test_twice_the_file_takes_twice_the_steps(name: str, dialect: Dialect) -> No
 @pytest.mark.parametrize(
     "dialect", DIALECTS[: 3 if effort.is_long else 1], ids=attrgetter("name")
 )
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", LONG)
 def test_a_file_as_long_as_is_read(name: str, dialect: Dialect) -> None:
     """A file of 500 KiB is decided on and linted in time, for many crawlers, with a bounded
     number of findings.

@@ -1,13 +1,19 @@
-"""Reports decisions: in the log, in stats, and by signals."""
+"""Says each decision once: in the log, in stats, by signals, and in the summary at the end."""
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from scrapy import signals
+from scrapy.utils.python import global_object_name
+
 from scrapy_rep.base import stats
-from scrapy_rep.base.compat import shared_component
+from scrapy_rep.base.compat import package_version, shared_component
+from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.record import (
     IN_DRY_RUN,
@@ -23,13 +29,14 @@ from scrapy_rep.base.record import (
 )
 from scrapy_rep.base.requests import origin_at
 from scrapy_rep.base.settings import RepSettings
-from scrapy_rep.crawl.summary import Withheld
 from scrapy_rep.exceptions import RobotsDenied
-from scrapy_rep.protocol.reasons import REASONS
+from scrapy_rep.protocol.reasons import REASONS, words_of
 from scrapy_rep.protocol.robotstxt.rules import Decision, Reason
 from scrapy_rep.signals import rep_decided
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
@@ -42,6 +49,45 @@ BY_USER = Decision(True, None, None, Reason.OVERRIDE)
 ROBOTS_TXT = Decision(True, None, None, Reason.ROBOTS_TXT)
 BACK_OFF = Decision(False, None, None, Reason.BACK_OFF)
 BAD_URL = Decision(False, None, None, Reason.BAD_URL)
+
+
+_KINDS = {
+    (Subject.REQUEST, Verdict.REFUSED): "Requests refused",
+    (Subject.LINK, Verdict.DROPPED): "Links not followed",
+    (Subject.ITEM, Verdict.DROPPED): "Items dropped",
+    (Subject.FILE, Verdict.DROPPED): "Files withheld",
+    (Subject.REQUEST, Verdict.WOULD_REFUSE): "Requests that would be refused",
+    (Subject.LINK, Verdict.WOULD_DROP): "Links that would not be followed",
+    (Subject.ITEM, Verdict.WOULD_DROP): "Items that would be dropped",
+    (Subject.FILE, Verdict.WOULD_DROP): "Files that would be withheld",
+    (
+        Subject.REQUEST,
+        Verdict.WOULD_ALLOW,
+    ): "Requests that Scrapy refuses and that would be sent",
+}
+
+_SLOWED = {
+    "delay": "Hosts that ask for a delay",
+    "back-off": "Pauses that hosts asked for",
+}
+
+_IN_WORDS = {
+    Verdict.REFUSED: "is refused",
+    Verdict.DROPPED: "is dropped",
+    Verdict.WOULD_REFUSE: "would be refused",
+    Verdict.WOULD_DROP: "would be dropped",
+}
+
+# The reasons for which a start request is refused by its robots.txt.
+_BY_ROBOTS_TXT = frozenset(
+    {"rule", "too-long", "unavailable", "unreachable", "crawl-delay"}
+)
+
+_OF_DRY_RUN = frozenset({*IN_DRY_RUN.values(), Verdict.WOULD_ALLOW})
+
+# The most hosts that a line of a dry run names, and those that are counted for it.
+_HOSTS_NAMED = 3
+_HOSTS_COUNTED = 10_000
 
 
 class Via(NamedTuple):
@@ -150,9 +196,11 @@ class DecisionReporter:
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
         self._has_ledger = settings.ledger is not None
-        self._reports_all = self._has_ledger and settings.ledger_level == "all"
+        self.reports_all = self._has_ledger and settings.ledger_level == "all"
+        """Whether requests are reported that nobody but robots.txt allows."""
+
         self._overrides_in_use: set[str] = set()
-        self._withheld = Withheld(crawler)
+        self._summary = Summary(crawler)
         self._is_dry_run = settings.dry_run
 
     @classmethod
@@ -160,18 +208,22 @@ class DecisionReporter:
         """Return the instance that the components of a crawl share."""
         return shared_component(crawler, cls)
 
-    def reports_allowed(self, case: Case) -> bool:
-        """Whether the request of *case* is reported if it is allowed."""
-        is_special = case.is_exempt or case.is_refused_by_scrapy
-        return self._reports_all or case.override is not None or is_special
+    @property
+    def is_start_refused(self) -> bool:
+        """Whether robots.txt has refused a start request."""
+        return self._summary.is_start_refused
 
     def allowed(self, case: Case, decision: Decision) -> None:
+        """Report that a request is allowed, if that is reported."""
+        is_special = case.is_exempt or case.is_refused_by_scrapy
+        if not (is_special or self.reports_all or case.override is not None):
+            return
         record = case.record(decision)
         if case.is_refused_by_scrapy:
             record = record._replace(verdict=Verdict.WOULD_ALLOW)
             stat = stats.DRY_RUN_ALLOWED.format(reason=record.reason)
             self._crawler.stats.inc_value(stat)
-            self._withheld.note(record, case.request)
+            self._summary.note(record, case.request)
         elif not self._has_ledger:
             return
         self.decided(record, case.request)
@@ -199,7 +251,7 @@ class DecisionReporter:
                 stat = stats.DRY_RUN.format(key=stat.removeprefix("rep/"))
                 record = record._replace(verdict=IN_DRY_RUN[record.verdict])
             self._crawler.stats.inc_value(stat)
-            self._withheld.note(record, request)
+            self._summary.note(record, request)
         self._send(rep_decided, record=record, request=request, response=response)
 
     def stated(
@@ -244,7 +296,7 @@ class DecisionReporter:
             origin=origin,
             statement=statement,
         )
-        self._withheld.note(record, None)
+        self._summary.note(record, None)
         self.decided(record)
 
     def override_used(self, override: Override, origin: Origin) -> None:
@@ -280,3 +332,120 @@ def _stat(record: Record) -> str:
     if is_use:
         return stats.USAGE_MEDIA.format(purpose=reason)
     return stats.MEDIA_REFUSED.format(rule=reason)
+
+
+class Summary:
+    """Counts what is withheld or slowed down in a crawl by kind and reason, and logs a line for each
+    at its end, with the setting that changes it.
+
+    It logs at once that a start request is refused, and that the first item is dropped: a crawl
+    may have no other result.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._logger = CrawlLog(__name__, crawler)
+        self._crawler, self._stats = crawler, crawler.stats
+        self._found: dict[tuple[Subject, Verdict, str, str], tuple[int, Record]] = {}
+        """How often there was each kind and reason, and the first record of it."""
+        self._origins: dict[tuple[Subject, Verdict, str, str], Counter[str]] = {}
+        """For each of them in a dry run, how often there was each origin."""
+        self._has_said: set[Subject] = set()
+        self.is_start_refused = False
+        """Whether robots.txt has refused a start request."""
+
+        crawler.signals.connect(self._introduce, signals.spider_opened)
+        crawler.signals.connect(self._sum_up, signals.spider_closed)
+
+    def _introduce(self) -> None:
+        """Say who crawls, by which settings."""
+        settings, rep = self._crawler.settings, RepSettings.of(self._crawler)
+        if rep.dry_run:
+            does = "a dry run (REP_DRY_RUN), which refuses and drops nothing"
+        elif rep.obey:
+            does = "robots.txt is obeyed"
+        else:
+            does = (
+                "robots.txt is ignored (ROBOTSTXT_OBEY), but noindex and nofollow have the effect "
+                f"that REP_NOINDEX = {rep.noindex!r} and REP_NOFOLLOW = {rep.nofollow!r} give them"
+            )
+        queue = settings.get(
+            "SCHEDULER_QUEUE_CLASS", settings["SCHEDULER_PRIORITY_QUEUE"]
+        )
+        self._logger.info(
+            "scrapy-rep %(version)s crawls as %(agents)s (dialect %(dialect)s): %(does)s. Queue: "
+            "%(queue)s, store: %(store)s, ledger: %(ledger)s",
+            version=package_version(),
+            agents=", ".join(Identity.of(self._crawler).tokens(None)) or "*",
+            dialect=rep.dialect.name,
+            does=does,
+            queue=queue if isinstance(queue, str) else global_object_name(queue),
+            store=rep.store,
+            ledger=rep.ledger or "none",
+        )
+
+    def note(self, record: Record, request: Request | None) -> None:
+        """Count *record*, a decision about *request* or about what its page has."""
+        key = (
+            record.subject,
+            record.verdict,
+            record.reason,
+            words_of(record.reason, record.layer, record.verdict).setting,
+        )
+        count, first = self._found.get(key, (0, record))
+        self._found[key] = count + 1, first
+        if record.verdict in _OF_DRY_RUN:
+            origins = self._origins.setdefault(key, Counter())
+            if record.origin in origins or len(origins) < _HOSTS_COUNTED:
+                origins[record.origin] += 1
+        if record.subject in self._has_said:
+            return
+        if record.subject is Subject.ITEM:
+            what = "The first item"
+        elif (
+            record.verdict in {Verdict.REFUSED, Verdict.WOULD_REFUSE}
+            and request is not None
+            and request.meta.get("is_start_request")
+        ):
+            what = "A start request"
+        else:
+            return
+        self._has_said.add(record.subject)
+        self.is_start_refused |= record.verdict is Verdict.REFUSED and (
+            record.reason in _BY_ROBOTS_TXT
+        )
+        self._say(logging.WARNING, f"{what} {_IN_WORDS[record.verdict]}", record)
+
+    def _sum_up(self) -> None:
+        found = sorted(self._found.items(), key=lambda each: -each[1][0])
+        for key, (count, first) in found:
+            if first.verdict is Verdict.NOTED:
+                what = _SLOWED[first.reason]
+            else:
+                what = _KINDS[first.subject, first.verdict]
+            what += f": {count:,}"
+            if first.verdict in {Verdict.WOULD_REFUSE, Verdict.WOULD_ALLOW}:
+                sent = self._stats.get_value(stats.DRY_RUN_REQUESTS, count)
+                what += f" of the {sent:,} requests of this run"
+            most = self._origins.get(key, Counter()).most_common(_HOSTS_NAMED)
+            # A warning is for what was withheld of pages that were fetched.
+            is_fetched = first.subject is not Subject.REQUEST
+            level = logging.WARNING if is_fetched else logging.INFO
+            self._say(level, what, first, most)
+
+    def _say(
+        self,
+        level: int,
+        what: str,
+        record: Record,
+        most: Sequence[tuple[str, int]] = (),
+    ) -> None:
+        words = words_of(record.reason, record.layer, record.verdict)
+        advice = f"; {words.advice}" if words.advice else ""
+        message = f"{what}, because %(why)s (%(reason)s){advice}. Example: %(url)s"
+        if record.statement:
+            message += " (%(statement)s)"
+        if most:
+            message += ". Most at %(most)s"
+        named = ", ".join(f"{origin} ({count:,})" for origin, count in most)
+        values = record._asdict() | {"why": words.text, "most": named}
+        self._logger.log(level, message, **values)

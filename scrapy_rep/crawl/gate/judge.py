@@ -42,6 +42,7 @@ class Judge:
         self._settings = settings
         self._clients = settings.clients
         self._has_overrides = bool(settings.overrides)
+        self._reports_all = reporter.reports_all
 
     def look_up(self, case: Case) -> bool:
         """Add to *case* what decides about its request, as far as that is known now. Return False
@@ -90,16 +91,15 @@ class Judge:
         """Report that the request of *case* is sent. *decision* is what :meth:`judge` returned."""
         if self._has_overrides and not case.is_exempt:
             self.count_override(case.origin)
-        if decision is not None and self._reporter.reports_allowed(case):
+        if decision is not None:
             self._reporter.allowed(case, decision)
 
     def _judge_by(self, robots: RobotsTxt, case: Case) -> tuple[Decision | None, Pace]:
         request, url, clients = case.request, case.request.url, self._clients
         tokens = self._identity.tokens(request)
         decision = None
-        if self._reporter.reports_allowed(case) or not is_allowed(
-            robots, url, tokens, clients
-        ):
+        is_reported = self._reports_all or case.override or case.is_refused_by_scrapy
+        if is_reported or not is_allowed(robots, url, tokens, clients):
             decision = decide(robots, url, tokens, clients)
             if not decision.allowed:
                 self.refuse(case, decision)

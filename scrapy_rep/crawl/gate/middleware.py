@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from scrapy import Request, signals
-from scrapy.exceptions import NotConfigured
+from scrapy.exceptions import CloseSpider, NotConfigured
 from scrapy.http import Headers
 from scrapy.responsetypes import responsetypes
 
 from scrapy_rep.base import meta, stats
 from scrapy_rep.base.browsers import ABORT_FORBIDDEN, abort_setting, browser_handler
+from scrapy_rep.base.compat import connect_first
 from scrapy_rep.base.identity import default_header
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.requests import is_of_http, request_origin
@@ -83,6 +84,11 @@ class RobotsTxtMiddleware(BrowserGate):
         assert frontier.rules is not None
         self._judge = Judge(crawler, settings, frontier, frontier.rules, reporter)
         self._usage = SiteUsage.of(crawler)
+        self._reporter = reporter
+        self._has_page = False
+        """Whether any page was fetched."""
+
+        connect_first(crawler, self._spider_idle, signals.spider_idle)
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
 
     @classmethod
@@ -164,6 +170,7 @@ class RobotsTxtMiddleware(BrowserGate):
         self._frontier.free(request)
         if isinstance(request, RobotsTxtRequest):
             return self._own.process_response(request, response)
+        self._has_page = True
         if response.url != request.url and _has_moved(request, response):
             return self._check_arrival(request, response)
         return response
@@ -199,6 +206,13 @@ class RobotsTxtMiddleware(BrowserGate):
             flags=[meta.COPIED_FLAG],
             request=request,
         )
+
+    def _spider_idle(self) -> None:
+        """Close the crawl with a reason of its own if it has no page since robots.txt has refused
+        its start requests.
+        """
+        if self._reporter.is_start_refused and not self._has_page:
+            raise CloseSpider("robots_denied")
 
     # Browsers behind download handlers.
 

@@ -126,7 +126,7 @@ class RobotsTxtFetcher:
         Scrapy cannot tell: this class raises Scrapy's limit for each robots.txt request, and
         lowers it only a little after that request has left the downloader.
         """
-        return has_room(self._crawler, self._on_network)
+        return not self._on_network or has_room(self._crawler, self._on_network)
 
     async def fetch(
         self, url: str, templates: FetchTemplates, *, check: Check | None = None

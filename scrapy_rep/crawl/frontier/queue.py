@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.jobdir import FileRequests
 
 
+# The number of hosts without requests that are kept: one that is being crawled has soon another.
+_MAX_IDLE = 1_000
+
+
 class HostQueue(Backlog):
     """Keeps requests by host, and pops one only when its host is ready.
 
@@ -58,6 +62,9 @@ class HostQueue(Backlog):
         self._frontier = Frontier.of(crawler)
         self._frontier.attach(self)
         self._queues: dict[HostKey, BackQueue] = {}
+        self._idle: dict[BackQueue, None] = {}
+        """Those that are empty, the first one first."""
+
         self._count = 0
         self._resumed: list[BackQueue] = []
         self.ready = self._frontier.core.ready()
@@ -76,7 +83,7 @@ class HostQueue(Backlog):
 
     def __contains__(self, slot: str) -> bool:
         """Whether requests of a download slot are here, as in Scrapy's own class."""
-        return any(key.slot == slot for key in self._queues)
+        return any(key.slot == slot for key, found in self._queues.items() if found)
 
     def push(self, request: Request) -> None:
         """Add *request*. Raises ValueError if it cannot be written to the file of a JOBDIR."""
@@ -88,7 +95,10 @@ class HostQueue(Backlog):
         else:
             requests = self._requests(key)
             requests.push(request)
-            self._frontier.add(self._add(key, requests))
+            queue = self._add(key, requests)
+        if queue.requests.count == 1:
+            self._idle.pop(queue, None)
+            self._frontier.add(queue)
             self._frontier.flush()
         if self._job is not None:
             self._job.added(request)
@@ -117,7 +127,7 @@ class HostQueue(Backlog):
                 # There is no request, or an error, if it cannot be read.
                 frontier.popped(found, request)
                 if not found.requests.count:
-                    self._drop(found)
+                    self._rest(found)
         frontier.flush()
         return request
 
@@ -133,6 +143,7 @@ class HostQueue(Backlog):
         for queue in self._queues.values():
             self._frontier.end(queue)
         self._queues.clear()
+        self._idle.clear()
         return None if self._job is None else self._job.close()
 
     # For the frontier.
@@ -173,6 +184,19 @@ class HostQueue(Backlog):
         self._queues[key] = queue
         self._count += len(queue)
         return queue
+
+    def _rest(self, queue: BackQueue) -> None:
+        """Keep *queue*, which is empty, so that its next request finds its host and scopes. But not
+        that of a host with a delay, at which it would count as one that waits.
+        """
+        if any(scope.delays for scope in queue.scopes):
+            self._drop(queue)
+        elif queue.key in self._queues:
+            self._idle[queue] = None
+            if len(self._idle) > _MAX_IDLE:
+                oldest = next(iter(self._idle))
+                del self._idle[oldest]
+                self._drop(oldest)
 
     def _drop(self, queue: BackQueue) -> None:
         if self._queues.pop(queue.key, None) is not None:

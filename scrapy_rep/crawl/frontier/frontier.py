@@ -440,9 +440,12 @@ class Frontier:
 
     def add(self, ticket: Ticket) -> None:
         """Note that *ticket*, a queue with requests or another, has something to send."""
-        now = self.clock.monotonic()
-        if ticket.host is not None and self.rules is not None:
-            self.rules.tell(ticket.host, now)
+        host, now = ticket.host, self.clock.monotonic()
+        if host is not None and self.rules is not None:
+            if host.is_open(now) and self.rules.cached(host.origin) is None:
+                # It has expired by the wall clock, which goes on while a machine sleeps.
+                host.expires = -inf
+            self.rules.tell(host, now)
         self.core.add(ticket, now)
 
     def next(self, ready: Ready) -> BackQueue | None:

@@ -8,6 +8,7 @@ import runpy
 import subprocess
 import sys
 from configparser import ConfigParser
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,16 @@ pytestmark = pytest.mark.newest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "scrapy_rep"
+
+
+def name_of(path: Path) -> str:
+    """The name of the module at *path*."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts).removesuffix(".__init__")
+
+
 MODULES = {path: path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
+NAMES = {name_of(path) for path in MODULES}
 SETUP = ConfigParser(interpolation=None)
 SETUP.read(ROOT / "setup.cfg", encoding="utf-8")
 
@@ -41,6 +51,25 @@ def test_nothing_inside_imports_the_root() -> None:
                     found = PACKAGE / alias.name
                     is_module = found.is_dir() or found.with_suffix(".py").exists()
                     assert is_module, (path, alias.name)
+
+
+def imports_of(path: Path) -> set[str]:
+    """The modules of the package that a module imports, anywhere in it and for types alone too."""
+    found = set()
+    for node in ast.walk(ast.parse(MODULES[path])):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found.update(name if name in NAMES else node.module for name in names)
+        elif isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+    return found & NAMES
+
+
+def test_no_file_is_in_a_circle() -> None:
+    """No module imports one that imports it, directly or by others, be it for types alone."""
+    graph = {name_of(path): imports_of(path) - {"scrapy_rep"} for path in MODULES}
+    del graph["scrapy_rep"]
+    TopologicalSorter(graph).prepare()
 
 
 def test_what_a_plain_crawl_imports() -> None:

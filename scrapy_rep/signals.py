@@ -20,6 +20,5 @@ robotstxt_known = object()
 """The robots.txt of an origin was fetched or read from the store, or could not be fetched.
 
 Arguments: *origin* (Origin), *entry* (CacheEntry), *is_new* (bool: whether it was fetched, not
-read from the store), *request* (scrapy.Request: the URL, proxy and User-Agent of a request
-that waited for it), and *spider*.
+read from the store), *request* (scrapy.Request: one that waited for it), and *spider*.
 """

@@ -159,6 +159,32 @@ async def test_writes_that_begin_while_the_client_closes() -> None:
         await worker.get()
 
 
+# The thread.
+
+
+@coroutine_test
+async def test_one_thread() -> None:
+    """Each method of a store is called on the same thread, which is not that of the event loop."""
+    worker, threads = Worker(), []
+    for name in ("get", "put", "close"):
+        method = getattr(worker.store, name)
+
+        def call(*args: Any, method: Any = method) -> Any:
+            threads.append(threading.current_thread())
+            return method(*args)
+
+        setattr(worker.store, name, call)
+    for number in range(3):
+        origin = Origin("http", f"{number}.example", 80)
+        assert await worker.get(origin) is None
+        await worker.put(entry(), origin)
+        assert await worker.get(origin) is not None
+    await worker.client._spider_closed()
+    assert len(threads) == 3 * 3 + 1
+    assert len({*threads}) == 1
+    assert threading.current_thread() not in threads
+
+
 # A store that fails.
 
 

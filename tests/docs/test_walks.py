@@ -97,7 +97,9 @@ def timeless(printed: str) -> str:
     """
     printed = re.sub(r"^\d{4}-\d\d-\d\d [\d:]+ ", "", printed, flags=re.MULTILINE)
     printed = re.sub(r"\b\d:\d\d:\d\d\b", "<time>", printed)
-    printed = re.sub(r"^\[scrapy_rep[\w.]*\]", "[scrapy_rep]", printed, flags=re.MULTILINE)
+    printed = re.sub(
+        r"^\[scrapy_rep[\w.]*\]", "[scrapy_rep]", printed, flags=re.MULTILINE
+    )
     printed = re.sub(r"\b\d+\.\d{3} s$", "<gap> s", printed, flags=re.MULTILINE)
     return printed.rstrip()
 

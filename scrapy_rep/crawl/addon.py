@@ -94,7 +94,9 @@ def _uses_jobdir(settings: BaseSettings) -> bool:
     queue = load_object(settings["SCHEDULER_PRIORITY_QUEUE"])
     is_ours = isinstance(queue, type) and issubclass(queue, HostQueue)
     # For issubclass(), each class with the methods of Scrapy's scheduler is a subclass of it.
-    return is_ours and Scheduler in load_object(settings["SCHEDULER"]).__mro__
+    return is_ours and Scheduler in getattr(
+        load_object(settings["SCHEDULER"]), "__mro__", ()
+    )
 
 
 def _prepare_for_workers(settings: BaseSettings) -> None:

@@ -146,8 +146,9 @@ local function write_hosts()
         for field, value in pairs(host.changed) do
             values[#values + 1], values[#values + 2] = field, value
         end
-        if #values > 0 then
-            call('HSET', host.key, unpack(values))
+        if #values > 0 then call('HSET', host.key, unpack(values)) end
+        -- A robots.txt is known for a day at most, so that is often enough.
+        if #values > 0 and (host.known == 0 or host.changed.known or host.changed.paused) then
             call('PEXPIREAT', host.key, ends_at(host))
         end
     end
@@ -220,8 +221,8 @@ local function take(queue, most, host, found)
         if not string.find(item, IS_NUMBERED) then item = numbered(new_numbers(1) + 1, item) end
         local number = string.sub(item, 1, 14)
         local lease = table.concat({ items[index + 1], queue, item }, '\n')
-        call('HSET', leases, '=' .. number, lease)
-        if host then call('HSET', leases, '@' .. number, host) end
+        local fields = { '=' .. number, lease, host and '@' .. number, host }
+        call('HSET', leases, unpack(fields))
         found[#found + 1] = { lease, host and 1 or 0, '' }
     end
     return #items > 0

@@ -603,7 +603,7 @@ def test_a_report(site: Site, tmp_path: Path) -> None:
         }
         (outage,) = ledgers.view("outage")
     assert headline(str(ledger)) == (
-        "18 pages were fetched (none forbidden, 3 because of an override), and 3 requests were refused"
+        "18 pages were fetched (3 because of an override, no other forbidden), and 3 requests were refused"
     )
     assert hosts[slow.origin]["delay"] == delay
     assert delay * 0.9 < hosts[slow.origin]["gap"] < 20

@@ -58,13 +58,13 @@ def _sentence(total: dict[str, int], check: dict[str, Any], forbidden: int) -> s
         fetched = f"{count(pages, 'page')} {_was(pages)} fetched"
     is_dry_run = total["dry_runs"] == crawls
     ignores = total["ignoring"] == crawls
-    said = []
+    overridden, said = total["let_through_by_override"], []
+    if overridden:
+        said.append(f"{overridden:,} because of an override")
     if forbidden:
         said.append(f"{forbidden:,} forbidden")
     elif check["checked"] and not check["unchecked"] and total["complete"] == crawls:
-        said.append("none forbidden")
-    if total["let_through_by_override"] and not ignores:
-        said.append(f"{total['let_through_by_override']:,} because of an override")
+        said.append("no other forbidden" if overridden else "none forbidden")
     if ignores and pages:
         fetched += " without regard to robots.txt"
     elif said and (pages or forbidden) and not is_dry_run:
@@ -114,7 +114,8 @@ def _notes(total: dict[str, int], check: dict[str, Any]) -> list[str]:
             f"{count(unchecked, 'request')} could not be checked again: the crawl used "
             "a custom dialect, or the URL was cut for the ledger."
         )
-    if only_refusals := crawls - total["complete"] - ignoring:
+    only_refusals = crawls - total["complete"]
+    if only_refusals and ignoring < crawls:
         notes.append(
             f"The ledger of {count(only_refusals, 'crawl')} has only refusals. To check again "
             "whether all pages that were fetched were allowed, crawl with "

@@ -167,7 +167,7 @@ def test_what_the_headline_rests_on(tmp_path: Path) -> None:
     said = report(path)
     assert said["kept"]
     assert said["headline"] == (
-        "107 pages were fetched (none forbidden, 3 because of an override), and 56 requests were "
+        "107 pages were fetched (3 because of an override, no other forbidden), and 56 requests were "
         "refused"
     )
     first, *others = said["notes"]
@@ -252,7 +252,7 @@ HEADLINES: dict[str, Any] = {
         ([(IGNORING, 0, [])], "No page was fetched, and no request was refused", ""),
     "overrides, of all and of some": (
         [({}, 2, [("/", OVERRIDE), ("/private/1", OVERRIDE)]), ({}, 1, [("/news", {})])],
-        "3 pages were fetched (none forbidden, 2 because of an override), and no request was refused", AGAIN,
+        "3 pages were fetched (2 because of an override, no other forbidden), and no request was refused", AGAIN,
     ),
     "a dry run": (
         [(DRY, 2, [("/news", {}), ("/private/1", WOULD)])],
@@ -269,7 +269,7 @@ HEADLINES: dict[str, Any] = {
     ),
     "a crawl that obeys, and one that does not": (
         [({}, 1, [("/news", {}), ("/private/2", REFUSED)]), (IGNORING, 1, [("/private/1", OBEY)])],
-        "2 pages were fetched (none forbidden, 1 because of an override), and 1 request was refused",
+        "2 pages were fetched (1 because of an override, no other forbidden), and 1 request was refused",
         "1 crawl ignored robots.txt",
     ),
     "a forbidden page that a browser had been led to": (

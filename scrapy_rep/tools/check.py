@@ -13,7 +13,7 @@ from scrapy_rep.tools import usage
 from scrapy_rep.tools.crawlers import CRAWLERS
 from scrapy_rep.tools.inputs import (
     PresentSources,
-    Source,
+    RulesSource,
     Sources,
     UrlList,
     opened,
@@ -71,7 +71,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     profile = profile_of(arguments, settings)
     given, path = None, arguments.robots
     if path is not None:
-        given = Source.written(path, read_file(path))
+        given = RulesSource.written(path, read_file(path))
     batches: Iterable[list[Asked]]
     if is_list:
         batches = urls = UrlList(opened("-"), "line")
@@ -138,7 +138,7 @@ def _summary(counts: Counter[str], bad: int) -> str:
 
 
 def _record(
-    url: str, source: Source, profile: Profile, arguments: Namespace
+    url: str, source: RulesSource, profile: Profile, arguments: Namespace
 ) -> dict[str, Any]:
     """Return the verdict on a URL as a JSON object."""
 

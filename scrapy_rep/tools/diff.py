@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.robots import RobotsTxt
-    from scrapy_rep.tools.inputs import LedgerFile, Source
+    from scrapy_rep.tools.inputs import LedgerFile, RulesSource
     from scrapy_rep.tools.profile import Profile, Web
 
 _WORDS = {
@@ -101,7 +101,9 @@ class Judged(NamedTuple):
     robots: RobotsTxt | None = None
     """The robots.txt that decides."""
 
-    is_known: bool = True
+    @property
+    def is_known(self) -> bool:
+        return self.record["allowed"] is not None
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
@@ -305,7 +307,7 @@ class Differences:
     def _judged(
         self,
         side: Side,
-        source: Source | None,
+        source: RulesSource | None,
         asked: Asked,
         profile: Profile,
         crawl: dict[str, Any] | None,
@@ -320,7 +322,7 @@ class Differences:
             return Judged(record, record["allowed"], robots)
         if source is None:
             why = "no robots.txt of this host is known"
-            return Judged({"reason": "", "why": why}, is_known=False)
+            return Judged({"allowed": None, "reason": "", "why": why})
         robots = source.read_as(dialect)
         decision = profile.decide_as_crawl(robots, asked.url)
         is_fetched = decision.allowed
@@ -329,13 +331,13 @@ class Differences:
             said = profile.decide(site.read_as(dialect), asked.url)
             decision = decision if said.allowed else said
         is_known = decision.reason is not Reason.UNREACHABLE
-        record = decision_record(decision, profile)
+        record = decision_record(decision, profile, is_known=is_known)
         record |= {"override": source.override and str(source.override), "time": None}
         if not is_known:
             record["why"] = f"robots.txt is {source.access['why']}"
         elif source.override:
             record["why"] += f" (overridden: {source.override})"
-        return Judged(record, is_fetched, robots, is_known)
+        return Judged(record, is_fetched, robots)
 
     def _end(self, ledgers: LedgerSources | None, *, have_rules_changed: bool) -> int:
         """Show what concerns whole hosts, and a summary. Return the exit status."""

@@ -1,6 +1,6 @@
 """What commands read: URLs, and robots.txt files from wherever they come.
 
-A :class:`Source` is a robots.txt, and the same thing for every command: its rules, where they come
+A :class:`RulesSource` is a robots.txt, and the same thing for every command: its rules, where they come
 from, and when they were fetched. :class:`Sources` have one for each origin: a file or a URL, the
 present files of all hosts, or those in ledgers.
 """
@@ -196,7 +196,7 @@ _MAX_BYTES_KEPT = 64 * 1024 * 1024
 
 
 @dataclass(eq=False)
-class Source:
+class RulesSource:
     """A robots.txt, or what a crawl follows in its place."""
 
     result: AccessResult
@@ -211,7 +211,7 @@ class Source:
     override: Override | None = None
     """The override that it comes from, if one decides."""
 
-    site: Source | None = None
+    site: RulesSource | None = None
     """What the site itself has, if an override decides, and that is known."""
 
     crawl: dict[str, Any] | None = None
@@ -221,12 +221,12 @@ class Source:
         self.read_as = cache(self._read_as)
 
     @classmethod
-    def written(cls, where: str, body: bytes) -> Source:
+    def written(cls, where: str, body: bytes) -> RulesSource:
         """Return the source that a file has, or a setting."""
         return cls(AccessResult(url=where, status=200, body=body), body)
 
     @classmethod
-    def answered(cls, result: AccessResult) -> Source:
+    def answered(cls, result: AccessResult) -> RulesSource:
         """Return the source that was fetched just now."""
         body = result.body if result.access is Access.SUCCESSFUL else None
         return cls(result, body, time.time())
@@ -296,7 +296,7 @@ class Source:
 class Sources:
     """A source for each origin. This one has the same for all."""
 
-    def __init__(self, source: Source | None = None) -> None:
+    def __init__(self, source: RulesSource | None = None) -> None:
         self._source = source
         self.is_one = source is not None
         """Whether there is only one source, for all origins."""
@@ -306,7 +306,7 @@ class Sources:
     async def load(self, origins: Iterable[Origin]) -> None:
         """Get what :meth:`of` needs for these *origins*."""
 
-    def of(self, origin: Origin | None) -> Source | None:
+    def of(self, origin: Origin | None) -> RulesSource | None:
         """Return what a crawl follows at *origin*; None if that is not known."""
         return self._source
 
@@ -320,8 +320,8 @@ class PresentSources(Sources):
         self._overrides = profile.rep.overrides
         self._web = web
         self._with_sites = sites
-        self._kept: LRU[Source] = LRU(_MAX_BYTES_KEPT)
-        self._loaded: dict[Origin, Source] = {}
+        self._kept: LRU[RulesSource] = LRU(_MAX_BYTES_KEPT)
+        self._loaded: dict[Origin, RulesSource] = {}
         self._now = time.time()
         for each in self._overrides:
             if each.ends <= self._now:
@@ -340,7 +340,7 @@ class PresentSources(Sources):
         ]
         results = await self._web.robotstxts([each.robotstxt_url for each in missing])
         for origin, result in zip(missing, results, strict=True):
-            sites[origin] = source = Source.answered(result)
+            sites[origin] = source = RulesSource.answered(result)
             self._kept.put(origin, source, parsed_size(result.body))
         self._loaded = {}
         for origin, override in overrides.items():
@@ -350,38 +350,40 @@ class PresentSources(Sources):
             if found := override or site:
                 self._loaded[origin] = found
 
-    def of(self, origin: Origin | None) -> Source | None:
+    def of(self, origin: Origin | None) -> RulesSource | None:
         return self._loaded.get(origin) if origin else None
 
-    def _override(self, origin: Origin) -> Source | None:
+    def _override(self, origin: Origin) -> RulesSource | None:
         found = override_for(self._overrides, origin, self._now)
         if found is None or found.kind == "obey":
             return None
         body = found.robots.body if found.robots else b""
-        source = Source.written(f"REP_OVERRIDES[{found.pattern!r}]{found.note}", body)
+        source = RulesSource.written(
+            f"REP_OVERRIDES[{found.pattern!r}]{found.note}", body
+        )
         source.override = found
         return source
 
 
 async def read_sources(
     names: Sequence[str], web: Web | None
-) -> list[Source | UsageError]:
+) -> list[RulesSource | UsageError]:
     """Read the files and fetch the URLs of these *names*. Return them in order, with a UsageError in
     place of each that can't be read. A URL without a path stands for the robots.txt of its host.
     """
-    found: dict[str, Source | UsageError] = {}
+    found: dict[str, RulesSource | UsageError] = {}
     urls: dict[str, str] = {}
     for each in dict.fromkeys(names):
         try:
             if is_url(each):
                 urls[each] = _robotstxt_url(each)
             else:
-                found[each] = Source.written(each, read_file(each))
+                found[each] = RulesSource.written(each, read_file(each))
         except UsageError as error:
             found[each] = error
     if urls and web is not None:
         results = await web.robotstxts(urls.values())
-        found |= zip(urls, map(Source.answered, results), strict=True)
+        found |= zip(urls, map(RulesSource.answered, results), strict=True)
     return [found[each] for each in names]
 
 
@@ -456,7 +458,7 @@ class LedgerFile:
         """Return the row of a robots.txt, with its body; None if there is none."""
         return next(self.rows(_SNAPSHOT, id=number), None)
 
-    def _source(self, snapshot: int | None) -> Source | None:
+    def _source(self, snapshot: int | None) -> RulesSource | None:
         """Return a robots.txt that a crawl used; None if there is none."""
         row = self.snapshot(snapshot)
         if row is None:
@@ -466,7 +468,7 @@ class LedgerFile:
             url=row["url"], status=row["status"], error=error, body=body or b""
         )
         crawl = self.crawls.get(row["crawl"])
-        return Source(result, body, row["fetched"], crawl=crawl)
+        return RulesSource(result, body, row["fetched"], crawl=crawl)
 
 
 class LedgerSources(Sources):
@@ -493,7 +495,7 @@ class LedgerSources(Sources):
             row, ledger = max(same, key=lambda each: each[0]["time"])
             yield Asked(url, written_origin(written), ledger, row)
 
-    def of(self, origin: Origin | None) -> Source | None:
+    def of(self, origin: Origin | None) -> RulesSource | None:
         """Return the last robots.txt of *origin*."""
         lasts = (
             (row["fetched"], row["id"], each)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scrapy.settings import Settings
 
     from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.tools.inputs import Source
+    from scrapy_rep.tools.inputs import RulesSource
 
 _FINDINGS = (
     "findings",
@@ -97,7 +97,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     return worst(statuses)
 
 
-def _findings(file: Source, dialect: Dialect) -> Sequence[Finding]:
+def _findings(file: RulesSource, dialect: Dialect) -> Sequence[Finding]:
     result = file.result
     if result.access is Access.SUCCESSFUL:
         return lint(result.body, dialect, result.url)

@@ -115,7 +115,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     return CLEAN if verdicts or record["robotstxts"] else UNKNOWN
 
 
-class Asked(NamedTuple):
+class Question(NamedTuple):
     """The URL or the host that was asked about."""
 
     text: str
@@ -131,14 +131,14 @@ class Asked(NamedTuple):
     None for the URL of a page, for which only a URL can ask."""
 
 
-def asked_about(text: str) -> Asked:
+def asked_about(text: str) -> Question:
     """Read a URL, or a host. Raises UsageError for what is neither."""
     text = text.strip()
     has_scheme = is_url(text)
     found = parse_url(text if has_scheme else f"http://{text}")
     if found is None or found.origin is None:
         if has_scheme:
-            return Asked(url_text(text), True, "", lambda url, origin: False)
+            return Question(url_text(text), True, "", lambda url, origin: False)
         raise UsageError(f"{text!r} is neither a URL nor a host")
     asked, parts = found.origin, urlsplit(found.url)
     host, has_port = asked.host.rstrip("."), has_scheme or parts.port is not None
@@ -162,7 +162,7 @@ def asked_about(text: str) -> Asked:
             return is_written(origin)
         return path is not None and is_at(origin_of(url))
 
-    return Asked(url_text(text), path is not None, host, matches)
+    return Question(url_text(text), path is not None, host, matches)
 
 
 def _path(url: str) -> str:
@@ -176,7 +176,9 @@ def _path(url: str) -> str:
 class _Answer:
     """What several ledgers have, as a JSON object."""
 
-    def __init__(self, asked: Asked, ledgers: Sequence[LedgerFile], limit: int) -> None:
+    def __init__(
+        self, asked: Question, ledgers: Sequence[LedgerFile], limit: int
+    ) -> None:
         self._crawls: dict[tuple[str, int], dict[str, Any]] = {}
         self._robotstxts: dict[tuple[str, int], dict[str, Any]] = {}
         values = {

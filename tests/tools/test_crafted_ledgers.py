@@ -104,7 +104,8 @@ def ledger(rep: Rep) -> None:
     made.snapshot(origin, b"User-agent: *", fetched=0, expires=1)
     for number in range(5):
         made.allowed(f"{origin}/{number}", line=3, statement="Disallow: /")
-    for view in ("withheld", "pages_by_day", "shortest_gaps"):
+    views = "SELECT name FROM sqlite_master WHERE type = 'view'"
+    for (view,) in made.connection.execute(views).fetchall():
         made.connection.execute(f"DROP VIEW {view}")
     made.close()
 

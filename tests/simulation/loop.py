@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from scrapy_rep.base.clock import Clock
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -201,10 +203,12 @@ def _living(callback: Callable[..., Any], context: Context | None) -> Any:
 
 
 def _replace(name: str, old: Any, new: Any) -> None:
-    """Put *new* in the place of *old*, also where a module imported it by its *name*."""
+    """Put *new* in the place of *old*, also where a module or class has it by its *name*."""
     for module_name, module in list(sys.modules.items()):
         is_time = module_name == "time" and name in {"time", "monotonic", "sleep"}
         is_used = module_name.split(".")[0] in {"scrapy", "scrapy_rep", "twisted"}
         # Compare with ==: bound methods are made anew each time.
         if (is_time or is_used) and vars(module).get(name) == old:
             setattr(module, name, new)
+    if getattr(Clock, name, None) == old:
+        setattr(Clock, name, staticmethod(new))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import DropItem, IgnoreRequest
 
-from scrapy_rep.protocol.display import visible
+from scrapy_rep.protocol.text import visible
 
 if TYPE_CHECKING:
     from scrapy_rep.base.record import Record

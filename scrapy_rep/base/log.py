@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.protocol.display import visible, without_credentials
+from scrapy_rep.protocol.text import visible, without_credentials
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler

@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from scrapy_rep.base import meta
-from scrapy_rep.protocol.display import without_credentials
 from scrapy_rep.protocol.indexing.statements import Statement
 from scrapy_rep.protocol.robotstxt.rules import Reason
+from scrapy_rep.protocol.text import without_credentials
 from scrapy_rep.protocol.usage.statements import CATEGORIES, Source, UsageStatement
 
 if TYPE_CHECKING:

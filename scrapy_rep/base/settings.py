@@ -27,8 +27,8 @@ from scrapy_rep.protocol.access.overrides import (
 from scrapy_rep.protocol.access.results import Bounds
 from scrapy_rep.protocol.agents import is_product_token, product_tokens
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309, Dialect
-from scrapy_rep.protocol.display import address_without_credentials
 from scrapy_rep.protocol.request_target import AIOHTTP, HTTP2, HTTPX
+from scrapy_rep.protocol.text import address_without_credentials
 from scrapy_rep.protocol.usage.statements import CATEGORIES
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from scrapy_rep.protocol.grammar import WHITE_SPACE
+from scrapy_rep.protocol.text import WHITE_SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 
 from scrapy_rep.protocol.agents import EVERYONE, agents_of_line, product_tokens
 from scrapy_rep.protocol.dialect import DIALECTS, GOOGLE, RFC9309
-from scrapy_rep.protocol.grammar import PACE_FIELDS, RULES, SITEMAP, USER_AGENT
 from scrapy_rep.protocol.robotstxt import pace, paths
 from scrapy_rep.protocol.robotstxt.groups import groups_of, sitemap_urls
 from scrapy_rep.protocol.robotstxt.lines import Line, decoded_text, read_line
 from scrapy_rep.protocol.robotstxt.rules import RuleList
+from scrapy_rep.protocol.text import PACE_FIELDS, RULES, SITEMAP, USER_AGENT
 from scrapy_rep.protocol.usage.sites import expression_of
 from scrapy_rep.protocol.usage.statements import ROWS, Signal
 from scrapy_rep.tools.crawlers import CRAWLERS

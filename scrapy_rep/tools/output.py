@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from scrapy.exceptions import UsageError
 
 from scrapy_rep.exceptions import LedgerError, SettingError
-from scrapy_rep.protocol.display import visible
+from scrapy_rep.protocol.text import visible
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -6,8 +6,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from scrapy_rep.protocol.grammar import PACE_FIELDS, SITEMAP
 from scrapy_rep.protocol.robotstxt.lines import lines
+from scrapy_rep.protocol.text import PACE_FIELDS, SITEMAP
 from scrapy_rep.protocol.usage.sites import FIELDS as USAGE_FIELDS
 from scrapy_rep.protocol.usage.sites import usage_groups
 from scrapy_rep.protocol.usage.statements import split_path

@@ -22,8 +22,8 @@ from scrapy_rep.crawl.ledger.writer import LedgerWriter
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.protocol.access.results import AccessResult, CacheEntry
 from scrapy_rep.protocol.dialect import RFC9309
-from scrapy_rep.protocol.display import visible
 from scrapy_rep.protocol.origins import origin_of
+from scrapy_rep.protocol.text import visible
 from tests.ledger.records import CRAWL, END, ORIGIN, decided, put, snapshot
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy_rep.crawl.fetching.memory import MAX_SIZE
 from scrapy_rep.crawl.fetching.store import Store
 from scrapy_rep.exceptions import StoreError, StoreNotInstalled
-from scrapy_rep.protocol.display import address_without_credentials
+from scrapy_rep.protocol.text import address_without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

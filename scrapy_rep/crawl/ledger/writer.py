@@ -19,7 +19,7 @@ from scrapy_rep.base.sqlitefile import ForeignFile, identity, prepare_file
 from scrapy_rep.crawl.ledger.reader import SCHEMA
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.protocol.access.results import Access, State
-from scrapy_rep.protocol.display import without_credentials
+from scrapy_rep.protocol.text import without_credentials
 
 if TYPE_CHECKING:
     import os

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from scrapy_rep.protocol.agents import agents_of_line, followed
-from scrapy_rep.protocol.grammar import PACE_FIELDS, RULES, SITEMAP, USER_AGENT
 from scrapy_rep.protocol.robotstxt.lines import (
     Line,
     decoded_text,
@@ -15,6 +14,7 @@ from scrapy_rep.protocol.robotstxt.lines import (
     user_agent_lines,
 )
 from scrapy_rep.protocol.robotstxt.rules import Rule
+from scrapy_rep.protocol.text import PACE_FIELDS, RULES, SITEMAP, USER_AGENT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -1,6 +1,6 @@
 """Parses the bytes of a robots.txt into numbered lines with a field and a value.
 
-See :mod:`~scrapy_rep.protocol.grammar`. Any field name is accepted, and no content is an
+See :mod:`~scrapy_rep.protocol.text`. Any field name is accepted, and no content is an
 error (RFC 9309, 2.3.1.5). Only CR, LF and CRLF end a line; a form feed or U+2028 does not.
 """
 
@@ -12,7 +12,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from scrapy_rep.protocol.agents import agents_of_line
-from scrapy_rep.protocol.grammar import (
+from scrapy_rep.protocol.text import (
     PACE_FIELDS,
     RULES,
     SITEMAP,

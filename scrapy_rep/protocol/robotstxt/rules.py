@@ -12,9 +12,9 @@ from functools import cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_rep.protocol.grammar import WHITE_SPACE, WS
 from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.robotstxt.lines import bare
+from scrapy_rep.protocol.text import WHITE_SPACE, WS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.protocol.agents import agents_of_line, followed
 from scrapy_rep.protocol.dialect import RFC9309
-from scrapy_rep.protocol.grammar import RULES, USER_AGENT
 from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.robotstxt.groups import lines_by_group
 from scrapy_rep.protocol.robotstxt.lines import decoded_text, lines
+from scrapy_rep.protocol.text import RULES, USER_AGENT
 from scrapy_rep.protocol.usage.preferences import NOTHING_STATED, UsagePreferences
 from scrapy_rep.protocol.usage.statements import (
     MAX_SHOWN,

@@ -34,7 +34,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from scrapy_rep.protocol.grammar import WHITE_SPACE
+from scrapy_rep.protocol.text import WHITE_SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -6,7 +6,7 @@ import json
 from datetime import datetime, timezone
 from http import HTTPStatus
 
-from scrapy_rep.protocol import display
+from scrapy_rep.protocol import text as texts
 
 _UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 
@@ -20,14 +20,14 @@ def visible(text: object, limit: int = 1000) -> str:
     more = len(written) - limit
     if more > 0:
         written = written[:limit]
-    written = display.visible(written)
+    written = texts.visible(written)
     return f"{written}… ({more:,} more characters)" if more > 0 else written
 
 
 def setting(value: object) -> str:
     """Format the value of a setting, without the passwords in URLs."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return display.without_credentials(text)
+    return texts.without_credentials(text)
 
 
 def whole(number: float) -> str:

@@ -1,8 +1,36 @@
-"""Makes text from other sources safe to display in a terminal, a log or a report."""
+r"""Text: the grammar of robots.txt, and how text of strangers is displayed.
+
+The grammar is a lenient form of RFC 9309, 2.2::
+
+    robotstxt = *(line EOL)
+    line      = WS [field WS ":" WS [value] WS] ["#" comment]
+    WS        = *(SP / HTAB / VT / FF)
+    EOL       = CR / LF / CRLF
+
+    robotstxt = *other-line *group          ; how lines form groups
+    group     = user-agent-line *(user-agent-line / other-line)
+                [rule-line *(rule-line / other-line)]
+
+:mod:`~scrapy_rep.protocol.robotstxt.lines` reads lines, and
+:mod:`~scrapy_rep.protocol.robotstxt.groups` reads groups.
+"""
 
 from __future__ import annotations
 
 import re
+
+WHITE_SPACE = " \t\v\f"
+"""The characters that may stand around a field and its value."""
+
+WS = rf"[{WHITE_SPACE}]*"
+"""A regular expression for optional white space."""
+
+USER_AGENT = "user-agent"
+RULES = ("allow", "disallow")
+PACE_FIELDS = ("crawl-delay", "request-rate")
+SITEMAP = "sitemap"
+"""A sitemap line belongs to no group. It ends neither a group nor a run of user-agent lines."""
+
 
 MASK = "***"
 """The text that replaces user names and passwords."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_rep.protocol.display import visible
+from scrapy_rep.protocol.text import visible
 
 
 @pytest.mark.parametrize(

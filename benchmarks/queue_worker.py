@@ -149,7 +149,7 @@ def flush(queue: RedisHostQueue | PriorityQueue) -> None:
     if isinstance(queue, RedisHostQueue):
         queue._kept_until = float("-inf")
         queue._give_back(list(queue._buffer))
-        queue._leased.settle()
+        queue._leases.settle()
         queue._worker.exchange()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-rep_decided = object()
+decision_made = object()
 """A decision was made about a request, a page, a link, an item or a file.
 
 Arguments: *record* (:class:`scrapy_rep.base.record.Record`: the decision and its evidence),

@@ -12,7 +12,7 @@ from scrapy.spiders import Spider
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.test import get_crawler
 
-from scrapy_rep.signals import rep_decided
+from scrapy_rep.signals import decision_made
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
@@ -84,5 +84,5 @@ def records(crawler: Crawler) -> list[Record]:
     def receive(record: Record) -> None:
         found.append(record)
 
-    crawler.signals.connect(receive, rep_decided, weak=False)
+    crawler.signals.connect(receive, decision_made, weak=False)
     return found

@@ -73,7 +73,7 @@ def guard_of(crawler: Crawler, gate: BrowserGate | None) -> PlaywrightMiddleware
 
 def crawl(**settings: Any) -> tuple[PlaywrightMiddleware, Crawler]:
     """Return the middleware of a crawl with its gate."""
-    settings = {"USER_AGENT": "mybot", "REP_WAIT_MAX": 0, **ABORTS, **settings}
+    settings = {"USER_AGENT": "mybot", "REP_WAIT_TIMEOUT": 0, **ABORTS, **settings}
     crawler = fake_crawler(settings, {ROBOTS_URL: answer(ROBOTS_URL, ROBOTS)})
     return guard_of(crawler, RobotsTxtMiddleware.from_crawler(crawler)), crawler
 

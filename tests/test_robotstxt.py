@@ -40,7 +40,7 @@ LEDGER_OF_ALL = {"REP_LEDGER": "unused", "REP_LEDGER_LEVEL": "all"}
 def middleware(
     answers: dict[str, Any] | None = None, **settings: Any
 ) -> tuple[RobotsTxtMiddleware, Crawler]:
-    settings = {"USER_AGENT": "mybot", "REP_WAIT_MAX": 0, **settings}
+    settings = {"USER_AGENT": "mybot", "REP_WAIT_TIMEOUT": 0, **settings}
     answers = {ROBOTS_URL: answer(ROBOTS_URL)} if answers is None else answers
     crawler = fake_crawler(settings, answers)
     return RobotsTxtMiddleware.from_crawler(crawler), crawler

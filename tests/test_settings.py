@@ -64,11 +64,11 @@ def test_what_the_dialect_decides() -> None:
     """The Google dialect has no delays, whatever the settings say, and
     values of rel of its own unless the setting has a list, be it an empty one.
     """
-    google = read(REP_DIALECT="google", REP_CRAWL_DELAY=True)
-    assert google.crawl_delay is False
+    google = read(REP_DIALECT="google", REP_CRAWL_DELAY_OBEY=True)
+    assert google.crawl_delay_obey is False
     assert google.rel == {"nofollow", "ugc", "sponsored"}
     assert read(REP_DIALECT="google", REP_REL=[]).rel == set()
-    assert (read().crawl_delay, read().rel) == (True, set())
+    assert (read().crawl_delay_obey, read().rel) == (True, set())
 
 
 def test_the_components_of_a_crawl_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,8 +87,8 @@ def test_the_components_of_a_crawl_share_them(monkeypatch: pytest.MonkeyPatch) -
 
 VALUES: dict[str, list[tuple[object, object]]] = {
     "REP_BACKOFF_MAX": [("0", 0.0), ("300", 300.0)],
-    "REP_CRAWL_DELAY": [("0", False), ("true", True)],
-    "REP_CRAWL_DELAY_MAX": [("2.5", 2.5)],
+    "REP_CRAWL_DELAY_OBEY": [("0", False), ("true", True)],
+    "REP_SKIP_DELAY_OVER": [("2.5", 2.5)],
     "REP_DIALECT": [("classic", CLASSIC), (GOOGLE, GOOGLE), (f"{__name__}.MINE", MINE)],
     "REP_DRY_RUN": [("1", True), ("false", False)],
     "REP_ITEM_FIELD": [("said", "said")],
@@ -124,7 +124,7 @@ VALUES: dict[str, list[tuple[object, object]]] = {
     ],
     "REP_USAGE": [("ignore", "ignore")],
     "REP_USAGE_UNKNOWN": [("deny", False), ("allow", True)],
-    "REP_WAIT_MAX": [("0", 0.0), ("60", 60.0)],
+    "REP_WAIT_TIMEOUT": [("0", 0.0), ("60", 60.0)],
     OBEY: [("True", True), ("0", False)],
     AGENTS: [
         (None, ()),
@@ -160,8 +160,8 @@ def test_a_store_of_ones_own_in_the_ledger() -> None:
 
 
 INVALID: dict[str, tuple[str, list[object]]] = {
-    "REP_CRAWL_DELAY": ("REP_CRAWL_DELAY_MAX", ["2"]),
-    "REP_CRAWL_DELAY_MAX": (
+    "REP_CRAWL_DELAY_OBEY": ("True or False", ["2"]),
+    "REP_SKIP_DELAY_OVER": (
         "a number of seconds, greater than 0",
         [-1, 0, "soon", inf, nan, 10**400, []],
     ),
@@ -185,7 +185,7 @@ INVALID: dict[str, tuple[str, list[object]]] = {
     ),
     "REP_USAGE": ("'annotate'", ["refuse"]),
     "REP_USAGE_UNKNOWN": ("'deny'", ["no"]),
-    "REP_WAIT_MAX": ("a number of seconds, 0 or greater", [-1, True]),
+    "REP_WAIT_TIMEOUT": ("a number of seconds, 0 or greater", [-1, True]),
     OBEY: ("True or False", ["", [], "perhaps"]),
     AGENTS: (
         "letters",
@@ -267,7 +267,7 @@ def test_names_that_are_no_settings() -> None:
         {"REP_CRAWL_DELAYS": 1, "REP_XYZZY": 1, "REP_REL": [], "REPRO": 1}
     )
     assert dict(unknown_names(settings)) == {
-        "REP_CRAWL_DELAYS": "REP_CRAWL_DELAY",
+        "REP_CRAWL_DELAYS": "REP_CRAWL_DELAY_OBEY",
         "REP_XYZZY": None,
     }
 

@@ -26,7 +26,7 @@ MARK = "<!-- From here on, `python3 dev.py docs` writes this page from scrapy_re
 GROUPS = {
     "ROBOTSTXT_OBEY": "Which rules to follow",
     "REP_REQUEST_META_KEYS": "Fetch and keep robots.txt files",
-    "REP_WAIT_MAX": "How fast, and how long to wait",
+    "REP_WAIT_TIMEOUT": "How fast, and how long to wait",
     "REP_QUEUE_LEASE": "Many workers",
     "REP_LEDGER": "Record decisions",
     "REP_NOINDEX": "Indexing rules",

@@ -12,7 +12,7 @@ USER_AGENT = "demobot/1.0 (+https://www.example.com/demobot)"
 # The settings of this project that differ from the defaults (see below).
 
 # One host of the site is always down: waiting for it would take ten minutes.
-REP_WAIT_MAX = 2
+REP_WAIT_TIMEOUT = 2
 
 # Links with these rel values, for which the author does not vouch, are not followed.
 REP_REL = ["nofollow", "ugc", "sponsored"]
@@ -56,17 +56,17 @@ REP_LEDGER_LEVEL = "all"
 # --- How fast, and when ---------------------------------------------------------------
 
 # Whether Crawl-delay and Request-rate are respected.
-# REP_CRAWL_DELAY = True
+# REP_CRAWL_DELAY_OBEY = True
 
 # Seconds; hosts that ask for a longer delay are skipped.
-# REP_CRAWL_DELAY_MAX = 180
+# REP_SKIP_DELAY_OVER = 180
 
 # Seconds; the longest pause after a 429 or 503 without a Retry-After. 0 ignores both.
 # REP_BACKOFF_MAX = 60
 
 # Seconds that requests wait for a host before they are refused: while its robots.txt is
 # unreachable, and during a pause that it asked for.
-# REP_WAIT_MAX = 600
+# REP_WAIT_TIMEOUT = 600
 
 # --- The rules that pages state -------------------------------------------------------
 

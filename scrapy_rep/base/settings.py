@@ -108,7 +108,7 @@ def _get_pace(settings: BaseSettings, name: str, default: bool) -> bool:
     return _get_flag(settings, name, default) and _dialect_of(settings).crawl_delay
 
 
-_PACE = Kind("True or False; to set seconds, use REP_CRAWL_DELAY_MAX", _get_pace)
+_PACE = Kind("True or False", _get_pace)
 
 
 def _get_number(settings: BaseSettings, name: str, default: float) -> float:
@@ -426,7 +426,7 @@ class RepSettings:
     Example: `REP_STORE = "sqlite:///robotstxt.sqlite"`
     """
 
-    wait_max: float = _SECONDS_OR_ZERO("REP_WAIT_MAX", 600)
+    wait_timeout: float = _SECONDS_OR_ZERO("REP_WAIT_TIMEOUT", 600)
     """The longest time, in seconds, that a host may keep its requests waiting.
 
     They wait while its robots.txt is unreachable (429, 5xx, no answer), and while it has asked for a
@@ -436,7 +436,7 @@ class RepSettings:
 
     Default: many outages end within minutes; a crawl that would wait for hours is better started later.
 
-    Example: `REP_WAIT_MAX = 60`
+    Example: `REP_WAIT_TIMEOUT = 60`
     """
 
     backoff_max: float = _SECONDS_OR_ZERO("REP_BACKOFF_MAX", 60)
@@ -450,17 +450,17 @@ class RepSettings:
     Example: `REP_BACKOFF_MAX = 300`
     """
 
-    crawl_delay: bool = _PACE("REP_CRAWL_DELAY", True)
+    crawl_delay_obey: bool = _PACE("REP_CRAWL_DELAY_OBEY", True)
     """Whether `Crawl-delay` and `Request-rate` are obeyed. The Google dialect ignores both.
 
     With `False`, Scrapy's own delays and pauses after 429 still apply. See [delays](../waiting.md#delays).
 
     Default: a site that writes it means it, and obeying it costs only time.
 
-    Example: `REP_CRAWL_DELAY = False`
+    Example: `REP_CRAWL_DELAY_OBEY = False`
     """
 
-    crawl_delay_max: float = _SECONDS("REP_CRAWL_DELAY_MAX", 180)
+    skip_delay_over: float = _SECONDS("REP_SKIP_DELAY_OVER", 180)
     """The longest delay to accept, in seconds. A host that asks for more is skipped.
 
     Its requests are refused with the reason `crawl-delay`, one warning names the host, and the stat
@@ -468,7 +468,7 @@ class RepSettings:
 
     Default: a host that asks for more than 480 pages a day leave hardly wants to be crawled.
 
-    Example: `REP_CRAWL_DELAY_MAX = 60`
+    Example: `REP_SKIP_DELAY_OVER = 60`
     """
 
     queue_lease: float = _SECONDS("REP_QUEUE_LEASE", 60)
@@ -595,11 +595,11 @@ class RepSettings:
 
     def accepts(self, pace: Pace) -> bool:
         """Whether this crawl accepts the delay of *pace*. Else it refuses requests for it."""
-        return not self.crawl_delay or pace.delay <= self.crawl_delay_max
+        return not self.crawl_delay_obey or pace.delay <= self.skip_delay_over
 
     def delay(self, pace: Pace) -> float:
         """The delay that this crawl keeps to by *pace*, in seconds; 0 if it does not accept it."""
-        return pace.delay if self.crawl_delay and self.accepts(pace) else 0.0
+        return pace.delay if self.crawl_delay_obey and self.accepts(pace) else 0.0
 
     @classmethod
     def of(cls, crawler: Crawler) -> RepSettings:

@@ -32,7 +32,7 @@ from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.exceptions import RobotsDenied
 from scrapy_rep.protocol.reasons import REASONS, words_of
 from scrapy_rep.protocol.robotstxt.rules import Decision, Reason
-from scrapy_rep.signals import rep_decided
+from scrapy_rep.signals import decision_made
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -252,7 +252,7 @@ class DecisionReporter:
                 record = record._replace(verdict=IN_DRY_RUN[record.verdict])
             self._crawler.stats.inc_value(stat)
             self._summary.note(record, request)
-        self._send(rep_decided, record=record, request=request, response=response)
+        self._send(decision_made, record=record, request=request, response=response)
 
     def stated(
         self,

@@ -45,24 +45,26 @@ REASONS = {
     ),
     "unreachable": Words(
         "robots.txt is unreachable",
-        "REP_WAIT_MAX",
-        "crawl later, or raise REP_WAIT_MAX",
+        "REP_WAIT_TIMEOUT",
+        "crawl later, or raise REP_WAIT_TIMEOUT",
     ),
     "override": Words("REP_OVERRIDES decides", "REP_OVERRIDES"),
     "bad-url": Words("the host or port of the URL can't be read"),
     "too-long": Words("the URL is too long to compare with so many rules with a *"),
     "crawl-delay": Words(
-        "the host asks for a longer delay than the crawl accepts", "REP_CRAWL_DELAY_MAX"
+        "the host asks for a longer delay than the crawl accepts", "REP_SKIP_DELAY_OVER"
     ),
     "back-off": Words(
-        "the host has asked for a pause, with status 429 or 503", "REP_WAIT_MAX"
+        "the host has asked for a pause, with status 429 or 503", "REP_WAIT_TIMEOUT"
     ),
     "pause": Words(
         "the host has asked for a pause, with status 429 or 503",
         "REP_BACKOFF_MAX",
         "crawl it more slowly: DOWNLOAD_DELAY",
     ),
-    "delay": Words("robots.txt has a Crawl-delay or Request-rate", "REP_CRAWL_DELAY"),
+    "delay": Words(
+        "robots.txt has a Crawl-delay or Request-rate", "REP_CRAWL_DELAY_OBEY"
+    ),
     "noindex": Words(_NOT_INDEXED, "REP_NOINDEX"),
     "none": Words(_NOT_INDEXED, "REP_NOINDEX"),
     "unavailable_after": Words("the page must no longer be in an index", "REP_NOINDEX"),

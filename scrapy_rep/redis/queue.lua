@@ -172,8 +172,8 @@ end
 local function is_refused(host, in_flight)
     if host.paused == 0 then return false end
     if host.paused <= now and in_flight == 0 then return false end -- This one asks if it is back.
-    local is_long = host.paused - now > order.wait_max
-    return is_long or (host.own > 0 and now - host.since >= order.wait_max)
+    local is_long = host.paused - now > order.wait_timeout
+    return is_long or (host.own > 0 and now - host.since >= order.wait_timeout)
 end
 
 -- A place at the host has become free, or was not used: check the next parked queue at *moment*.
@@ -587,7 +587,7 @@ end
 --   wanted     how many requests to hand out at most
 --   limit, gap, hosts    the limits of a host without a crawl delay, and those of some hosts
 --   all_known  whether the crawl ignores robots.txt
---   wait_max   the longest time that requests wait for a host
+--   wait_timeout   the longest time that requests wait for a host
 --   last_pause the number of the last pause that the worker knows
 --   last_aside the number of the last request that was set aside, as far as it knows
 --   quota, enough  how many robots.txt the worker can fetch, and how many ready queues are enough

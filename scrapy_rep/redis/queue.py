@@ -115,7 +115,7 @@ class RedisHostQueue(Base):
             self._prefix,
             settings.queue_lease,
             obeys=self._frontier.obeys,
-            wait_max=settings.wait_max,
+            wait_timeout=settings.wait_timeout,
             on_paused=self._paused,
             has=self._has,
             on_lost=self._lost,

@@ -279,7 +279,7 @@ class Worker:
         lease: float,
         *,
         obeys: bool = True,
-        wait_max: float = _FOREVER,
+        wait_timeout: float = _FOREVER,
         on_paused: Callable[[str, float, float, float], None] = lambda *_: None,
         has: Callable[[], list[str]] = list,
         on_lost: Callable[[], None] = lambda: None,
@@ -287,7 +287,7 @@ class Worker:
         """*on_paused* is called for each pause of a host that any worker has reported: with the
         name of the host, the seconds that are left (less than 0 after the pause), the last pause
         that was doubled, and for how long the host has asked for pauses. Requests that would wait
-        longer than *wait_max* are handed out during a pause, to be refused. *has* is called after a
+        longer than *wait_timeout* are handed out during a pause, to be refused. *has* is called after a
         lost answer: it returns what this worker has, as :func:`leases_of`. Everything else that the
         server has recorded for it returns to the queue. *on_lost* is called if the queue is gone, or
         another one has taken its place: it pushes again what this worker has, and the worker gets
@@ -298,7 +298,7 @@ class Worker:
         self._prefix = self._seen_key = prefix
         self._lease = round(lease * 1000)
         self._all_known = not obeys
-        self._wait_max = round(min(wait_max, _FOREVER) * 1000)
+        self._wait_timeout = round(min(wait_timeout, _FOREVER) * 1000)
         self._on_paused = on_paused
         self._has = has
         self._on_lost = on_lost
@@ -511,7 +511,7 @@ class Worker:
             "gap": self.limits.gap,
             "hosts": self.limits.of_hosts,
             "all_known": self._all_known,
-            "wait_max": self._wait_max,
+            "wait_timeout": self._wait_timeout,
             "last_pause": self.last_pause,
             "last_aside": self._last_aside,
             "done": [number for number, last in self._done if last <= taken],

@@ -42,7 +42,7 @@ QUIET = {
     "REMOTE_CONTROL_ENABLED": False,
     # Most hosts of a test are ports of 127.0.0.1, which would share a pause.
     "REP_BACKOFF_MAX": 0,
-    "REP_WAIT_MAX": 0,
+    "REP_WAIT_TIMEOUT": 0,
     "RETRY_ENABLED": False,
     "TELNETCONSOLE_ENABLED": False,
     "USER_AGENT": "testbot",

@@ -38,10 +38,10 @@ class NotingSpider(Spider):
         if hasattr(signals, "robots_parsed"):
             connect(spider.note_parsed, signals.robots_parsed)
         try:
-            from scrapy_rep.signals import rep_decided  # noqa: PLC0415
+            from scrapy_rep.signals import decision_made  # noqa: PLC0415
         except ImportError:
             return spider
-        connect(spider.note_decided, rep_decided)
+        connect(spider.note_decided, decision_made)
         return spider
 
     def note_response(self, response: Response) -> None:

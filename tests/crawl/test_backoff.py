@@ -45,7 +45,7 @@ SETTINGS = {
     "CONCURRENT_REQUESTS_PER_DOMAIN": PLACES,
     "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
     "REP_BACKOFF_MAX": 60,
-    "REP_WAIT_MAX": 3,
+    "REP_WAIT_TIMEOUT": 3,
     "RETRY_ENABLED": True,
     "RETRY_TIMES": 50,
 }
@@ -92,7 +92,7 @@ CASES = {
     "Retry-After with a date": Case(
         {"page": 3}, answer=busy(429, A_SECOND_LATER, 1, headers=MIDNIGHT)
     ),
-    # Doubled for each, the pause would be longer than REP_WAIT_MAX.
+    # Doubled for each, the pause would be longer than REP_WAIT_TIMEOUT.
     "eight answers at once": Case(
         {"page": PLACES}, answer=busy(503, delay=0.3), number=PLACES
     ),
@@ -220,7 +220,7 @@ class TestManyHosts:
 
     @pytest.mark.parametrize("name", [name for name in CASES if CASES[name].most])
     def test_refused(self, crawled: Crawled, name: str) -> None:
-        """If a host asks for a longer pause than REP_WAIT_MAX, or for one after the other for
+        """If a host asks for a longer pause than REP_WAIT_TIMEOUT, or for one after the other for
         that long, its requests are refused, files and downloads too, and a warning names the host
         and the answer.
         """
@@ -293,7 +293,7 @@ def test_an_answer_that_is_not_whole(site: Site, mode: str) -> None:
             **SETTINGS,
             "DOWNLOAD_MAXSIZE": 2000,
             "DOWNLOAD_TIMEOUT": 4,
-            "REP_WAIT_MAX": 60,
+            "REP_WAIT_TIMEOUT": 60,
         },
         follow={
             first: [{"url": url} for host in hosts for url in pages(host, 1)],
@@ -338,7 +338,7 @@ def test_a_host_that_is_back(site: Site, tmp_path: Path) -> None:
     result = run_crawl(
         [first, late],
         spider=SPIDER,
-        settings={**SETTINGS, "REP_WAIT_MAX": 0.5, "REP_LEDGER": str(ledger)},
+        settings={**SETTINGS, "REP_WAIT_TIMEOUT": 0.5, "REP_LEDGER": str(ledger)},
         follow={late: [{"url": probe}], probe: [{"url": url} for url in more]},
     )
     check_kept(host, result=result)
@@ -347,7 +347,7 @@ def test_a_host_that_is_back(site: Site, tmp_path: Path) -> None:
     assert result.stats["rep/backoff/seconds"] == pytest.approx(1, abs=0.01)
     assert result.stats["rep/denied/back-off"] == 1
     assert (
-        len(result.lines("WARNING", host.name, "answered 429", "over REP_WAIT_MAX"))
+        len(result.lines("WARNING", host.name, "answered 429", "over REP_WAIT_TIMEOUT"))
         == 1
     )
     assert len(result.lines("INFO", host.name, "answers again")) == 1
@@ -368,7 +368,7 @@ def test_a_shorter_longest_pause(site: Site) -> None:
     chooses and keeps none.
     """
     host = limit(site.add(RULES), 4, busy(503))
-    settings = {**SETTINGS, "REP_BACKOFF_MAX": 0.2, "REP_WAIT_MAX": 10}
+    settings = {**SETTINGS, "REP_BACKOFF_MAX": 0.2, "REP_WAIT_TIMEOUT": 10}
     result = run_crawl(pages(host, 1), settings=settings)
     check_kept(host, 4, result=result, longest=0.2)
     # Otherwise the pauses would be 1, 2, 4 and 8 seconds.
@@ -406,7 +406,7 @@ def test_ended_within_a_pause(site: Site, ended_by: int, tmp_path: Path) -> None
             "CONCURRENT_REQUESTS": 8,
             "FILES_STORE": str(tmp_path / "files"),
             "JOBDIR": str(tmp_path),
-            "REP_WAIT_MAX": 600,
+            "REP_WAIT_TIMEOUT": 600,
         },
         "follow": {late: [{"url": url} for url in waiting + pages(healthy, 60)]},
         "files": {late: pages(host, 3, "file")},
@@ -440,7 +440,7 @@ def test_a_robotstxt_that_may_be_fetched_again_at_once(site: Site) -> None:
             [(503, "0"), (500, "0"), (429, "1")], 2
         )
     ]
-    settings = {**SETTINGS, "REP_WAIT_MAX": 6}
+    settings = {**SETTINGS, "REP_WAIT_TIMEOUT": 6}
     run_crawl([host.url("/page") for host in hosts], settings=settings)
     for host in hosts:
         seconds = [round(gap + EARLY) for gap in host.gaps]

@@ -82,7 +82,7 @@ def test_a_middleware_that_fails(site: Site, mode: str, case: Failing) -> None:
     result = run_crawl(
         [{"url": url, "meta": {"wanted": 1}} for url in pages(*hosts)],
         mode=mode,
-        settings=beside(case.name, case.order, REP_WAIT_MAX=600 if case.why else 0),
+        settings=beside(case.name, case.order, REP_WAIT_TIMEOUT=600 if case.why else 0),
         **case.attributes,
         timeout=30,
     )
@@ -168,7 +168,7 @@ def test_a_project_that_stops_what_is_not_html(
         spider=f"{COMPONENTS}.HtmlOnlySpider",
         stops_in=stops_in,
         fails=fails,
-        settings={"REP_WAIT_MAX": 600, "REP_PURPOSES": ["tdm"]},
+        settings={"REP_WAIT_TIMEOUT": 600, "REP_PURPOSES": ["tdm"]},
         timeout=30,
     )
     assert host.pages == moved.pages == []
@@ -215,7 +215,7 @@ def test_downloads_that_are_cancelled(site: Site, mode: str) -> None:
         list(more),
         mode=mode,
         spider=EVERY_WAY,
-        settings={"REP_BACKOFF_MAX": 60, "REP_WAIT_MAX": 60},
+        settings={"REP_BACKOFF_MAX": 60, "REP_WAIT_TIMEOUT": 60},
         more=more,
         cancel_after={
             of_some: [0.1 + 0.1 * n if n % 2 else None for n in range(14)],

@@ -194,7 +194,7 @@ def test_the_log(site: Site, mode: str) -> None:
         ("INFO", "would be refused: 3 of the 6 requests of this run", "(rule)",
          "REP_OVERRIDES", f"at {host.origin} (3)"),
         ("WARNING", "Items that would be dropped: 2", "(noindex)"),
-        ("INFO", "(delay)", "REP_CRAWL_DELAY", "Crawl-delay: 100"),
+        ("INFO", "(delay)", "REP_CRAWL_DELAY_OBEY", "Crawl-delay: 100"),
         ("INFO", "has judged 6 requests", "upper limits"),
         ("INFO", "take up to 0:05:00 for 127.0.0.1: 3 requests", "100 s"),
     ):  # fmt: skip

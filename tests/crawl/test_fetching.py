@@ -163,7 +163,7 @@ def test_proxies(site: Site, mode: str) -> None:
         }
         for url, proxy in proxies.items()
     ]
-    result = run_crawl(requests, mode=mode, settings={"REP_WAIT_MAX": 1})
+    result = run_crawl(requests, mode=mode, settings={"REP_WAIT_TIMEOUT": 1})
     paths = ("two.invalid/public", "three.invalid/a", "four.invalid/a")
     wanted = {*good.answers, *(f"http://{path}" for path in paths)}
     assert sorted(hit.target for hit in good.hits) == sorted(wanted)

@@ -65,7 +65,7 @@ def test_a_queue_that_knows_nothing_of_hosts(site: Site, mode: str) -> None:
     result = run_crawl(
         [*pages(slow, 8), *pages(back, 3), back.url("/private/")],
         mode=mode,
-        settings={"SCHEDULER_PRIORITY_QUEUE": queue, "REP_WAIT_MAX": 30},
+        settings={"SCHEDULER_PRIORITY_QUEUE": queue, "REP_WAIT_TIMEOUT": 30},
         constants=RETRIED_SOON,
     )
     assert (len(slow.pages), len(back.pages)) == (8, 3)
@@ -196,7 +196,7 @@ def test_when_it_becomes_stale(site: Site, mode: str) -> None:
         [first],
         mode=mode,
         spider=CLOCK,
-        settings={"CONCURRENT_REQUESTS": 1, "REP_WAIT_MAX": 600},
+        settings={"CONCURRENT_REQUESTS": 1, "REP_WAIT_TIMEOUT": 600},
         later=[0],
         again=queued,
         moves={"/tick": DAY + 1},
@@ -261,7 +261,7 @@ def test_closing_is_no_outage(site: Site, mode: str, tmp_path: Path) -> None:
     crawl = start_crawl(
         [*urls, *(host.url("/public") for host in (slow, *strangers, other))],
         mode=mode,
-        settings={"REP_STORE": f"sqlite:///{store}", "REP_WAIT_MAX": 600},
+        settings={"REP_STORE": f"sqlite:///{store}", "REP_WAIT_TIMEOUT": 600},
     )
     crawl.until(
         lambda: (

@@ -273,7 +273,7 @@ def test_stopped_while_hosts_wait(
         tmp_path,
         urls,
         mode=mode,
-        settings={"REP_WAIT_MAX": 60},
+        settings={"REP_WAIT_TIMEOUT": 60},
         constants=RETRIED_SOON,
     )
     closing = {"CLOSESPIDER_TIMEOUT": 1} if stop == "CLOSESPIDER_TIMEOUT" else {}

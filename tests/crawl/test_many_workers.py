@@ -62,7 +62,7 @@ def settings_for(server: RedisServer, **own: Any) -> dict[str, Any]:
         "REDIS_URL": server.url,
         "CONCURRENT_REQUESTS": 16,
         "CONCURRENT_REQUESTS_PER_DOMAIN": 4,
-        "REP_WAIT_MAX": 120,
+        "REP_WAIT_TIMEOUT": 120,
         **own,
     }
 
@@ -330,7 +330,7 @@ def test_pauses_over_workers(site: Site, mode: str, server: RedisServer) -> None
     for host in hosts[1:]:
         limit(host, 0)
     urls = [host.url(f"/{page}") for page in range(40) for host in hosts]
-    settings = settings_for(server, RETRY_TIMES=50, REP_WAIT_MAX=600)
+    settings = settings_for(server, RETRY_TIMES=50, REP_WAIT_TIMEOUT=600)
     settings |= {"RETRY_ENABLED": True, "REP_BACKOFF_MAX": 60}
     settings["CONCURRENT_REQUESTS"] = 4  # One worker cannot have all of them.
     crowd = SimpleNamespace(urls=urls, site=site)

@@ -26,7 +26,7 @@ CLOSE = {"Connection": "close"}
 SETTINGS = {
     "CONCURRENT_REQUESTS": 16,
     "DNSCACHE_ENABLED": False,
-    "REP_WAIT_MAX": 60,
+    "REP_WAIT_TIMEOUT": 60,
     "RETRY_ENABLED": True,
 }
 SOON = {

@@ -211,7 +211,7 @@ def test_impersonate(site: Site) -> None:
         settings={
             "DOWNLOAD_HANDLERS": {"http": handler, "https": handler},
             "REP_REQUEST_META_KEYS": ["impersonate"],
-            "REP_WAIT_MAX": 5,
+            "REP_WAIT_TIMEOUT": 5,
             "ROBOTSTXT_USER_AGENT": "testbot",
         },
         constants={"scrapy_rep.crawl.frontier.rules._ASKED_ONCE_MORE": 0.1},

@@ -31,7 +31,7 @@ DAY = 25 * 3600
 IMPATIENT = {
     "CONCURRENT_REQUESTS": 16,
     "CONCURRENT_REQUESTS_PER_DOMAIN": 16,
-    "REP_WAIT_MAX": 0,
+    "REP_WAIT_TIMEOUT": 0,
 }
 
 
@@ -178,7 +178,7 @@ def test_a_delay_longer_than_the_robotstxt_holds(site: Site) -> None:
 
 
 def test_a_delay_that_is_too_long(site: Site, mode: str) -> None:
-    """The requests to a host that asks for a longer Crawl-delay than REP_CRAWL_DELAY_MAX are
+    """The requests to a host that asks for a longer Crawl-delay than REP_SKIP_DELAY_OVER are
     refused, and one warning names the setting. A Visit-time does not hold up any request.
     """
     slow = site.add(DELAY.format(3600))
@@ -188,7 +188,7 @@ def test_a_delay_that_is_too_long(site: Site, mode: str) -> None:
     assert [hit.path for hit in slow.hits] == ["/robots.txt"]
     found = [(one["reason"], one["rule"], one["line"]) for one in result.errors]
     assert found == [("crawl-delay", "3600", 2)] * 5
-    words = ("skipped", "3600 s", "REP_CRAWL_DELAY_MAX (180)")
+    words = ("skipped", "3600 s", "REP_SKIP_DELAY_OVER (180)")
     assert len(result.lines("WARNING", slow.origin, *words)) == 1
     assert len(result.denied) == result.stats["robotstxt/forbidden"] == 5
     assert result.stats["rep/denied/crawl-delay"] == 5
@@ -197,10 +197,10 @@ def test_a_delay_that_is_too_long(site: Site, mode: str) -> None:
 
 @pytest.mark.newest
 @pytest.mark.parametrize(
-    "settings", [{"REP_CRAWL_DELAY": False}, {"REP_DIALECT": "google"}]
+    "settings", [{"REP_CRAWL_DELAY_OBEY": False}, {"REP_DIALECT": "google"}]
 )
 def test_switched_off(site: Site, settings: dict[str, object]) -> None:
-    """With REP_CRAWL_DELAY = False, or in Google's dialect, a Crawl-delay is ignored."""
+    """With REP_CRAWL_DELAY_OBEY = False, or in Google's dialect, a Crawl-delay is ignored."""
     host = site.add(DELAY.format(3600))
     result = run_crawl(pages(host, 20), settings={**IMPATIENT, **settings})
     check_all_fetched(result, 20)
@@ -219,7 +219,7 @@ def test_what_a_crawl_that_waits_says(site: Site) -> None:
         "scrapy_rep.crawl.frontier.rules._LOG_AFTER": 1.0,
         "scrapy_rep.crawl.frontier.frontier._LOG_EVERY": 0.2,
     }
-    settings = {**IMPATIENT, "REP_WAIT_MAX": 600}
+    settings = {**IMPATIENT, "REP_WAIT_TIMEOUT": 600}
     urls = pages(host, 61) + pages(down, 5)
     crawl = start_crawl(urls, settings=settings, constants=constants)
     waits = "Waiting, not hanging: 66 requests to 2 hosts wait"

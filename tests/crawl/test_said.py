@@ -51,7 +51,7 @@ def test_a_crawl_whose_start_requests_are_refused(
     """It ends as robots_denied, if it has fetched no page, and a warning says so at once."""
     host = site.add(robots(FORBIDS, status=status))
     urls = map(host.url, paths.split())
-    result = run_crawl(urls, settings={"REP_WAIT_MAX": 0}, mode=mode)
+    result = run_crawl(urls, settings={"REP_WAIT_TIMEOUT": 0}, mode=mode)
     assert result.stats["finish_reason"] == reason
     is_refused = "private" in paths
     assert len(result.lines("WARNING", "A start request is refused")) == is_refused

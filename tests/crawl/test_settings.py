@@ -109,7 +109,7 @@ def test_names_that_are_no_settings(mode: str, tmp_path: Path) -> None:
     wrong = ["REP_CRAWL_DELAYS=1", "REP_XYZZY=1", "REP_LEDGER=", "REP_LEDGER_LEVEL=all"]
     shown = "\n".join(shown_by_spider(tmp_path, mode, *wrong))
     nothing = "is not a setting of scrapy-rep and has no effect."
-    meant = " Did you mean REP_CRAWL_DELAY?\n"
+    meant = " Did you mean REP_CRAWL_DELAY_OBEY?\n"
     assert shown.count(f"WARNING: REP_CRAWL_DELAYS {nothing}{meant}") == 1
     assert shown.count(f"WARNING: REP_XYZZY {nothing}\n") == 1
     assert (

@@ -29,7 +29,7 @@ ALLOWED = [f"/public/{number}" for number in range(12)]
 FORBIDDEN = [f"/private/{number}" for number in range(8)]
 # Hosts that differ only in their port share a download slot, so it has room for all.
 FOUR = {"CONCURRENT_REQUESTS": 4}
-WAITING = {"CONCURRENT_REQUESTS": 16, "REP_WAIT_MAX": 30}
+WAITING = {"CONCURRENT_REQUESTS": 16, "REP_WAIT_TIMEOUT": 30}
 
 
 def all_urls(*hosts: Host) -> list[str]:
@@ -159,7 +159,7 @@ def test_what_does_not_come_from_the_queue(
         [*urls, host.url("/down")],
         mode=mode,
         spider=spider,
-        settings=settings | {"REP_WAIT_MAX": 600},
+        settings=settings | {"REP_WAIT_TIMEOUT": 600},
         more={**dict.fromkeys(urls, more), host.url("/down"): all_urls(down)},
         files=dict.fromkeys(urls, files),
     )
@@ -237,7 +237,7 @@ def test_a_clock_that_is_set(site: Site, hours: dict[str, int], tmp_path: Path) 
 
 @pytest.mark.newest
 def test_giving_up(site: Site, mode: str) -> None:
-    """After REP_WAIT_MAX, errbacks get RobotsDenied. Before that, robots.txt is fetched once more,
+    """After REP_WAIT_TIMEOUT, errbacks get RobotsDenied. Before that, robots.txt is fetched once more,
     even if it is not due yet. At the beginning, the log says how many requests wait, how long, and
     when robots.txt is tried again; at the end, how many are given up. If connections are refused or
     the host name is unknown, requests are refused after two attempts, and two more. Meanwhile,
@@ -247,7 +247,7 @@ def test_giving_up(site: Site, mode: str) -> None:
     nowhere = "http://nosuchhost.invalid"
     origins = [down.origin, refusing.origin, nowhere]
     urls = [origin + path for path in ALLOWED for origin in origins]
-    settings = {**WAITING, "REP_WAIT_MAX": 2}
+    settings = {**WAITING, "REP_WAIT_TIMEOUT": 2}
     result = run_crawl([*urls, other.url("/page")], mode=mode, settings=settings)
     assert down.pages == []
     assert len(down.robots_hits) == 2

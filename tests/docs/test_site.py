@@ -100,7 +100,7 @@ def test_settings(site: Path) -> None:
         found = InventoryFile.load(file, "", posixpath.join)["std:setting"]
     assert set(found) == {row.name for row in settings.ROWS.values()}
     page = (site / "waiting.html").read_text(encoding="utf-8")
-    assert 'href="reference/settings.html#rep-wait-max"' in page
+    assert 'href="reference/settings.html#rep-wait-timeout"' in page
     scrapy = "https://docs.scrapy.org/en/latest/topics/settings.html"
     assert f'href="{scrapy}#std-setting-CONCURRENT_REQUESTS_PER_DOMAIN"' in page
 

@@ -159,7 +159,7 @@ def test_settings_of_the_example_project() -> None:
     lines = [line for line in code.splitlines() if re.search(r"scrapy_rep|REP_", line)]
     assert lines == [
         'ADDONS = {"scrapy_rep.Addon": 500}',
-        "REP_WAIT_MAX = 2",
+        "REP_WAIT_TIMEOUT = 2",
         'REP_REL = ["nofollow", "ugc", "sponsored"]',
         'REP_LEDGER = "demo.ledger"',
         'REP_LEDGER_LEVEL = "all"',

@@ -162,7 +162,7 @@ def test_rules_of_a_host_that_is_unreachable_for_too_long() -> None:
     """A queue hears once that its requests are refused: each that it returns then is. Meanwhile the
     host does not count among those whose rules are wanted.
     """
-    crawl = ServiceCrawl(REP_WAIT_MAX=0)
+    crawl = ServiceCrawl(REP_WAIT_TIMEOUT=0)
     crawl.push(f"{A}/1")
     crawl.run()
     crawl.pass_time(0)

@@ -273,7 +273,7 @@ CASES = {
         queue 2 a; wait 99.9; fetch -> -; next -> -
         wait 0.1; fetch -> a; known a; next -> 1; next -> 2
     """,
-    "unreachable for REP_WAIT_MAX: fetched once more, and then its requests are refused": """
+    "unreachable for REP_WAIT_TIMEOUT: fetched once more, and then its requests are refused": """
         queue 1 a; fetch -> a; down a 200; wait 200; fetch -> a; down a 200
         wait 99.9; fetch -> -; wait 0.1; fetch -> a; down a 200
         host a -> <Host http://a: REFUSED, again at 500, 0 of 1 tickets wait>
@@ -346,12 +346,12 @@ CASES = {
         succeed a; next -> 2; next -> -; succeed a; next -> 3
         next -> -; free 1; next -> 4
     """,
-    "a pause longer than REP_WAIT_MAX: what waits and what comes is refused": """
+    "a pause longer than REP_WAIT_TIMEOUT: what waits and what comes is refused": """
         pause a 10; file 1 a; page 2 a; pause a 601 -> refuses 1; page 3 a
         next -> refused 2; next -> refused 3
         wait 601; again 3; next -> 3
     """,
-    "only 429 for REP_WAIT_MAX: refused, but for one request after each pause": """
+    "only 429 for REP_WAIT_TIMEOUT: refused, but for one request after each pause": """
         places 3; pause a 600; page 1 a; wait 600; next -> 1
         page 2 a; next -> -; succeed a; next -> 2; free 1; free 2
         pause a 600; page 3 a; wait 600; next -> 3; free 3; pause a 1; page 4 a
@@ -409,7 +409,7 @@ CASES = {
         wait 1 -> probes z at 1, grants z; probed z -> gone for certain
         answer z -> back after 1; fail a e -> gone
     """,
-    "where nothing has ever answered, only for REP_WAIT_MAX": """
+    "where nothing has ever answered, only for REP_WAIT_TIMEOUT": """
         fail a e -> gone; wait 1 -> probes a at 1, grants a; wait 598
         probed a -> gone for certain; wait 2 -> probes b at 601, grants b
         probed b -> back after 601; fail a z; answer a

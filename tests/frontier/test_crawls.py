@@ -182,7 +182,7 @@ def test_room_that_a_robotstxt_has_left() -> None:
     """The room that the downloader gets while robots.txt files are fetched is for those
     alone, also at the moment at which one of them ends.
     """
-    crawl = crawl_with_delay(CONCURRENT_REQUESTS=2, REP_CRAWL_DELAY=False)
+    crawl = crawl_with_delay(CONCURRENT_REQUESTS=2, REP_CRAWL_DELAY_OBEY=False)
     pages = [crawl.push(f"http://a.example/{number}") for number in range(3)]
     others = [crawl.push(f"http://{host}.example/") for host in "bcd"]
     crawl.run()

@@ -93,9 +93,9 @@ class Host:
 class Model:
     """Does what the scripts on the server do, and fails where they do otherwise."""
 
-    def __init__(self, *, at_once: int, gap: float, wait_max: float) -> None:
+    def __init__(self, *, at_once: int, gap: float, wait_timeout: float) -> None:
         self.now = 0
-        self.wait_max = ms(wait_max)
+        self.wait_timeout = ms(wait_timeout)
         self.at_once = at_once
         self.gap = ms(gap)
         self.items: list[Item] = []
@@ -198,8 +198,8 @@ class Model:
         host = self.host(queue)
         if host.paused <= self.now and not self.under_way(host_of(queue)):
             return False
-        is_long = host.own > 0 and self.now - host.since >= self.wait_max
-        return host.paused - self.now > self.wait_max or is_long
+        is_long = host.own > 0 and self.now - host.since >= self.wait_timeout
+        return host.paused - self.now > self.wait_timeout or is_long
 
     def may_go(self, queue: str) -> bool:
         host = self.host(queue)

@@ -53,7 +53,7 @@ def test_host_that_is_given_up(
     """The requests of an unreachable host are refused, whichever worker has pushed them, and the
     queue is empty after that. One that can't be deserialized is set aside with an error.
     """
-    one, two = (WorkerCrawl(shared, REP_WAIT_MAX=10) for _ in range(2))
+    one, two = (WorkerCrawl(shared, REP_WAIT_TIMEOUT=10) for _ in range(2))
     two.push_pages(*range(10))
     unreadable = WorkerCrawl(shared, serializer=AS_JSON)
     unreadable.push_pages(10)

@@ -289,7 +289,7 @@ def test_pauses_that_last_too_long(shared: Shared) -> None:
     its requests are handed out to be refused, without a place. After the pause one request asks
     whether the host is back, and after its success all are sent again.
     """
-    worker = shared.worker(wait_max=5.0)
+    worker = shared.worker(wait_timeout=5.0)
     for queue in (PAGES, OTHER):
         know(worker, queue)
         push(worker, queue, *map(str, range(6)))

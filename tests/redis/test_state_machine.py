@@ -72,7 +72,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
     def begin(self, at_once: int, gap: float, known: list[Terms | None]) -> None:
         self.server.client().flushall()
         self.shared = self.patches.enter_context(Shared(self.server))
-        self.model = Model(at_once=at_once, gap=gap, wait_max=WAIT_MAX)
+        self.model = Model(at_once=at_once, gap=gap, wait_timeout=WAIT_MAX)
         self.model.now = ms(self.shared.clock.monotonic())
         self.limits = Limits(at_once, round(gap * 1000))
         for _ in range(WORKERS):
@@ -98,7 +98,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.members) < WORKERS)
     @rule()
     def start_a_worker(self) -> None:
-        member = Member(self.shared.worker(lives=False, wait_max=WAIT_MAX))
+        member = Member(self.shared.worker(lives=False, wait_timeout=WAIT_MAX))
         self.members.append(member)
         self.call(member)
 

@@ -130,13 +130,13 @@ def _refusals(story: Story) -> Iterator[Violation]:
             case "rule":
                 is_caused = any(not text.allows(parts.path) for text in texts)
             case "crawl-delay":
-                most = settings["REP_CRAWL_DELAY_MAX"]
+                most = settings["REP_SKIP_DELAY_OVER"]
                 is_caused = any(text.delay > most for text in texts)
             case "unreachable":
                 is_caused = said.has_failed(until=one.at)
             case "back-off" | "":
                 longest = said.longest_pause(until=one.at)
-                is_caused = longest >= settings["REP_WAIT_MAX"]
+                is_caused = longest >= settings["REP_WAIT_TIMEOUT"]
             case _:
                 is_caused = False
         if not is_caused:

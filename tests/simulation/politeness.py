@@ -192,7 +192,7 @@ def _delays(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
         is_forgotten = (is_forgotten and sent.is_robots) or gap > delay + _FORGOTTEN
         is_new = not said.texts(until=after.at, process=after.process)
         is_known = not (after.is_robots and (is_forgotten or is_new))
-        if delay > story.world.settings["REP_CRAWL_DELAY_MAX"]:
+        if delay > story.world.settings["REP_SKIP_DELAY_OVER"]:
             if not after.is_robots:
                 yield after, "sent although the host's delay is too long"
         elif delay and gap < delay - _SLACK and is_known:

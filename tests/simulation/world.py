@@ -316,9 +316,9 @@ def _settings(random: Random, kind: str) -> dict[str, Any]:
         "CONCURRENT_REQUESTS_PER_DOMAIN": random.choice([1, 2, 8]),
         "DOWNLOAD_DELAY": random.choice([0, 0, 0, 1.5]),
         "REP_BACKOFF_MAX": random.choice([5, 60]),
-        "REP_CRAWL_DELAY_MAX": random.choice([60, 180, 1000]),
+        "REP_SKIP_DELAY_OVER": random.choice([60, 180, 1000]),
         "REP_MAX_AGE": random.choice([30, 86400]),
-        "REP_WAIT_MAX": random.choice([30, 600, 2000]),
+        "REP_WAIT_TIMEOUT": random.choice([30, 600, 2000]),
         "REP_NOFOLLOW": random.choice(["drop", "ignore"]),
         "REP_NOINDEX": random.choice(["drop", "drop", "annotate", "ignore"]),
         "REP_REL": random.choice([[], ["nofollow"]]),
@@ -338,7 +338,7 @@ def _settings(random: Random, kind: str) -> dict[str, Any]:
             found["SCHEDULER_PRIORITY_QUEUE"] = "scrapy.pqueues.ScrapyPriorityQueue"
     if kind == "workers":
         found["REP_QUEUE_LEASE"] = random.choice([10, 60])
-        found["REP_WAIT_MAX"] = 30
+        found["REP_WAIT_TIMEOUT"] = 30
     return found
 
 

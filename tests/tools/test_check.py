@@ -62,7 +62,7 @@ def test_json(rep: Rep) -> None:
 SLOW = "User-agent: *\nDisallow: /a\nCrawl-delay: 200\n"
 TOO_SLOW = (
     "line 3, Crawl-delay: 200 (the host asks for a longer delay than the crawl accepts; "
-    "REP_CRAWL_DELAY_MAX is 180)"
+    "REP_SKIP_DELAY_OVER is 180)"
 )
 AIOHTTP = {"https": "scrapy.core.downloader.handlers._aiohttp.AiohttpDownloadHandler"}
 DECODED = "User-agent: *\nDisallow: /a&b\n"
@@ -84,17 +84,17 @@ VERDICTS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
         (ORDER, "/a/b --dialect=scrapy_rep.protocol.dialect.CLASSIC", {}, {"allowed": False}),
     "a file goes before overrides":
         (ROBOTS, "/basket/1", {"REP_OVERRIDES": {"shop.example": "ignore"}}, {"allowed": False}),
-    "a delay over REP_CRAWL_DELAY_MAX": (
+    "a delay over REP_SKIP_DELAY_OVER": (
         SLOW, "/b", {}, {"allowed": False, "reason": "crawl-delay", "why": TOO_SLOW,
                   "rule": {"kind": "crawl-delay", "pattern": "200", "line": 3}},
     ),
     "a rule before a delay": (SLOW, "/a", {}, {"why": "line 2, Disallow: /a"}),
     "robots.txt of a slow host": (SLOW, "/robots.txt", {}, {"allowed": True}),
-    "a delay that is not over REP_CRAWL_DELAY_MAX":
-        (SLOW, "/b", {"REP_CRAWL_DELAY_MAX": 200}, {"allowed": True}),
-    "a delay that a crawl ignores": (SLOW, "/b", {"REP_CRAWL_DELAY": False}, {"allowed": True}),
+    "a delay that is not over REP_SKIP_DELAY_OVER":
+        (SLOW, "/b", {"REP_SKIP_DELAY_OVER": 200}, {"allowed": True}),
+    "a delay that a crawl ignores": (SLOW, "/b", {"REP_CRAWL_DELAY_OBEY": False}, {"allowed": True}),
     "a delay that a dialect does not have": (SLOW, "/b --dialect=google", {}, {"allowed": True}),
-    "a rate over REP_CRAWL_DELAY_MAX at some time of day":
+    "a rate over REP_SKIP_DELAY_OVER at some time of day":
         ("User-agent: *\nRequest-rate: 1/10m 0100-0200\n", "/b", {}, {"allowed": False, "reason": "crawl-delay"}),
     "an agent": (ROBOTS, "/tea --agent=otherbot", {}, {"agent": "otherbot"}),
     "the first agent that has a group":
@@ -274,7 +274,7 @@ def test_known_crawlers(rep: Rep) -> None:
     """
     Path("robots.txt").write_text(AI)
     asked = ("check", f"{TEA}.html", *FILE, "--agents")
-    record = rep.record(*asked, REP_CRAWL_DELAY_MAX=1000)
+    record = rep.record(*asked, REP_SKIP_DELAY_OVER=1000)
     assert record["allowed"]
     crawlers = {each["token"]: each for each in record["crawlers"]}
     assert list(crawlers) == [each.token for each in CRAWLERS.values()]

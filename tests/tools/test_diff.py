@@ -385,7 +385,7 @@ def test_what_was_refused_for_a_delay(rep: Rep) -> None:
     assert (ended.status, Path("purge").read_text()) == (1, "")
     assert ended.out == (
         f"now delayed\t{ORIGIN}\t2 URLs: line 2, Crawl-delay: 901 ({why}; "
-        "REP_CRAWL_DELAY_MAX is 180)\n"
+        "REP_SKIP_DELAY_OVER is 180)\n"
         "3 URLs compared\n"
         "  now delayed: 2\n"
         "  unchanged: 1\n"

@@ -10,7 +10,7 @@ from scrapy import signals
 
 from demo.offline.judge import judge
 from demo.offline.middleware import OfflineSite
-from scrapy_rep.signals import rep_decided
+from scrapy_rep.signals import decision_made
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -31,7 +31,7 @@ class Report:
         self.paths: dict[tuple[str, str, str], list[str]] = defaultdict(list)
         self.kept: list[str] = []
         connect = crawler.signals.connect
-        connect(self.decided, signal=rep_decided)
+        connect(self.decided, signal=decision_made)
         connect(self.item_scraped, signal=signals.item_scraped)
         connect(self.engine_stopped, signal=signals.engine_stopped)
 

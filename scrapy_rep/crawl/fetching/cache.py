@@ -276,7 +276,7 @@ class RobotsTxtCache:
         ends = entry.expires
         if result.access is Access.UNREACHABLE:
             ends = entry.fetched + settings.bounds.min_age
-        elif ends < entry.fetched + settings.crawl_delay_max:
+        elif ends < entry.fetched + settings.skip_delay_over:
             ends = entry.fetched + self._delay_of(rules.robots) + _JUST_NOW
         if ends > entry.expires:
             rules.entry = replace(entry, expires=ends)

@@ -31,7 +31,7 @@ def back_off(
     whatever its body says: for a page with status 200, state the *delay*.
 
     A longer pause of the host, and its crawl delay, are kept. After the pause, one request is in
-    flight, and one more after each success. A *delay* longer than ``REP_WAIT_MAX`` has the
+    flight, and one more after each success. A *delay* longer than ``REP_WAIT_TIMEOUT`` has the
     requests of the host refused with the reason ``back-off``. Requests in flight are not stopped.
 
     Does nothing if ``REP_BACKOFF_MAX`` is 0, and in a dry run. Raises ValueError if *scopes*

@@ -600,11 +600,11 @@ class _Alarms(Generic[_T]):
 class Core:
     """The hosts, scopes and tickets of a crawl."""
 
-    def __init__(self, wait_max: float) -> None:
-        """Tickets wait for a host that asks for a pause for at most *wait_max* seconds."""
-        self._wait_max = wait_max
+    def __init__(self, wait_timeout: float) -> None:
+        """Tickets wait for a host that asks for a pause for at most *wait_timeout* seconds."""
+        self._wait_timeout = wait_timeout
         self._said: deque[Said] = deque()
-        self.network = Network(wait_max)
+        self.network = Network(wait_timeout)
         self.hosts: dict[Origin, Host] = {}
         self.scopes: dict[str, Scope] = {}
         self.direct = Outlet(is_direct=True)
@@ -1166,8 +1166,8 @@ class Core:
         found = scope.back_off
         if found is None or found.until <= now:
             return False  # One request finds out whether the host is back, others wait for it.
-        is_long = found.until - now > self._wait_max
-        has_lasted = now - found.since >= self._wait_max
+        is_long = found.until - now > self._wait_timeout
+        has_lasted = now - found.since >= self._wait_timeout
         return is_long or (has_lasted and not found.has_recovered)
 
     # The network of the crawler itself.

@@ -242,10 +242,10 @@ class Frontier:
         self._logger = CrawlLog(__name__, crawler)
         self._at_once = crawler.settings.getint("CONCURRENT_REQUESTS")
         settings = RepSettings.of(crawler)
-        self._obeys_delays = settings.crawl_delay
+        self._obeys_delays = settings.crawl_delay_obey
         self.clock = clock or Clock()
         self.alarms = Alarms(self.clock)
-        self.core = Core(settings.wait_max)
+        self.core = Core(settings.wait_timeout)
         self._reporter = DecisionReporter.of(crawler)
         self.politeness = Politeness(
             crawler,

@@ -38,9 +38,9 @@ _EXHAUSTED = 1.0
 class Network:
     """What the answers and failures of all hosts say about the crawler's own network."""
 
-    def __init__(self, wait_max: float) -> None:
+    def __init__(self, wait_timeout: float) -> None:
         """If no host has ever answered, the hosts may all be without a server. Then the network
-        counts as up again after *wait_max* seconds.
+        counts as up again after *wait_timeout* seconds.
         """
         self.gone_since: float | None = None
         """When the first host failed; None while the network is up."""
@@ -48,7 +48,7 @@ class Network:
         self.is_certain = False
         """Whether a probe has failed since it is gone."""
 
-        self._wait_max = wait_max
+        self._wait_timeout = wait_timeout
         self._resumes_at = inf
         self._probe_at = inf
         self._turn = 0
@@ -149,7 +149,7 @@ class Network:
         if self.gone_since is None:
             return None  # The probe was answered.
         self.probed_host = ""
-        if not self._answered and now - self.gone_since >= self._wait_max:
+        if not self._answered and now - self.gone_since >= self._wait_timeout:
             self._needed = (
                 inf  # Until one answers, each counts as a host without a server.
             )

@@ -126,11 +126,11 @@ class Politeness:
         self._crawler.stats.inc_value(stats.SKIPPED_HOSTS)
         self._logger.warning(
             "%(origin)s is skipped: it asks for %(delay)g s between requests, more "
-            "than REP_CRAWL_DELAY_MAX (%(most)g). Requests to it are refused; to "
+            "than REP_SKIP_DELAY_OVER (%(most)g). Requests to it are refused; to "
             "crawl it, raise the setting, or add the host to REP_OVERRIDES",
             origin=origin,
             delay=delay,
-            most=self._settings.crawl_delay_max,
+            most=self._settings.skip_delay_over,
         )
 
     def _log_first_delay(self, origin: Origin, delay: float) -> None:
@@ -140,7 +140,7 @@ class Politeness:
         self._has_logged_delay = True
         self._logger.info(
             "%(origin)s asks for %(delay)g s between requests: requests to it wait for that. Further "
-            "hosts with a delay are named only if they hold up the crawl (REP_CRAWL_DELAY)",
+            "hosts with a delay are named only if they hold up the crawl (REP_CRAWL_DELAY_OBEY)",
             origin=origin,
             delay=delay,
         )
@@ -264,8 +264,8 @@ class Politeness:
         left = duration(scope.back_off.until - now)
         wanted = duration(scope.back_off.until - scope.back_off.since)
         return (
-            f"{scope.key} wants {wanted} of pauses in all, over REP_WAIT_MAX "
-            f"({self._settings.wait_max:g} s), and is asked again in {left} at the earliest"
+            f"{scope.key} wants {wanted} of pauses in all, over REP_WAIT_TIMEOUT "
+            f"({self._settings.wait_timeout:g} s), and is asked again in {left} at the earliest"
         )
 
     def _log_pause(
@@ -276,13 +276,13 @@ class Politeness:
         if self._core.refuses(scope, now) and not found.is_long:
             found.is_long = True
             self._logger.warning(
-                "%(host)s %(why)s, and wants %(time)s of pauses in all, over REP_WAIT_MAX "
+                "%(host)s %(why)s, and wants %(time)s of pauses in all, over REP_WAIT_TIMEOUT "
                 "(%(most)g s): requests to it are refused. When the pause is over, one request "
                 "asks whether it is back",
                 host=scope.key,
                 why=why,
                 time=duration(found.until - found.since),
-                most=self._settings.wait_max,
+                most=self._settings.wait_timeout,
             )
         elif is_first:
             self._logger.info(
@@ -350,7 +350,7 @@ class Politeness:
             if each.seconds:
                 self._logger.info(
                     "%(host)s held up the crawl for %(time)s, with a delay of %(delay)g s "
-                    "(requests: %(requests)d). REP_CRAWL_DELAY_MAX skips hosts with a longer one",
+                    "(requests: %(requests)d). REP_SKIP_DELAY_OVER skips hosts with a longer one",
                     host=each.key,
                     time=duration(each.seconds),
                     requests=each.requests,

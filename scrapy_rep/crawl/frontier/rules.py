@@ -297,7 +297,7 @@ class HostRules:
         count = sum(map(len, host.waiting))
         result, clock = known.entry.result, self._clock
         retry = max(known.entry.expires - clock.time(), _MIN_RETRY)
-        wait = self._settings.wait_max
+        wait = self._settings.wait_timeout
         if result.is_dropped or is_interactive(self._crawler):
             wait = 0.0
         elif result.is_permanent:
@@ -316,7 +316,7 @@ class HostRules:
         if host.phase is Phase.DOWN and not was_down:
             message = (
                 "%(url)s is unreachable (%(result)s): requests to this host wait for up to "
-                "%(wait)s (%(count)d in the queue; REP_WAIT_MAX). robots.txt is fetched "
+                "%(wait)s (%(count)d in the queue; REP_WAIT_TIMEOUT). robots.txt is fetched "
                 "again in %(retry)s"
             )
         elif host.phase is Phase.REFUSED and not was_down:

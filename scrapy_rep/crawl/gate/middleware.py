@@ -77,7 +77,7 @@ class RobotsTxtMiddleware(BrowserGate):
             raise NotConfigured
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
-        self._obeys_delays = settings.crawl_delay
+        self._obeys_delays = settings.crawl_delay_obey
         self._own = FetchMiddleware(crawler)
         self._frontier = frontier = Frontier.of(crawler, obeys=True)
         reporter = DecisionReporter.of(crawler)

@@ -113,7 +113,7 @@ class LedgerExtension:
         self._traffic.open()
         connect = self._crawler.signals.connect
         connect(self._robotstxt_known, ours.robotstxt_known)
-        connect(self._decided, ours.rep_decided)
+        connect(self._decided, ours.decision_made)
         connect(self._response_downloaded, signals.response_downloaded)
         if not (self._settings.obey or self._settings.dry_run):
             connect(self._not_obeyed, signals.request_reached_downloader)

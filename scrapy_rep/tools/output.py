@@ -35,7 +35,7 @@ _INTERRUPTED, _BROKEN_PIPE = 128 + 2, 128 + 13
 _STYLES = {"bold": "1", "blue": "34", "green": "32", "red": "31", "yellow": "33"}
 
 _COLOURS = {
-    "green": ("allowed", "would-allow", "indexable", "clean", "note", "now allowed"),
+    "green": ("allowed", "would-allow", "indexable", "now allowed"),
     "red": (
         "denied", "noindex", "unavailable_after", "no page", "error", "now denied",
         "refused", "dropped", "would-refuse", "would-drop",

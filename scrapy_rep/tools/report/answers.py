@@ -115,7 +115,7 @@ def _notes(total: dict[str, int], check: dict[str, Any]) -> list[str]:
             "a custom dialect, or the URL was cut for the ledger."
         )
     only_refusals = crawls - total["complete"]
-    if only_refusals and ignoring < crawls:
+    if only_refusals and total["pages"] and ignoring < crawls:
         notes.append(
             f"The ledger of {count(only_refusals, 'crawl')} has only refusals. To check again "
             "whether all pages that were fetched were allowed, crawl with "

@@ -93,6 +93,10 @@ def test_answers_of_a_crawl_that_was_measured(tmp_path: Path) -> None:
         "https://daily.example (CCBot, GPTBot, PerplexityBot), "
         "https://news.example (CCBot, GPTBot, PerplexityBot)."
     )
+    assert rows("slow", "origin pages delay seconds", path)[:2] == [
+        ("https://news.example", 1801, 5.0, 9005.0),
+        ("https://daily.example", 901, 5.0, 4505.0),
+    ]
     both, _, delays, *_ = answered(eventful(tmp_path / "eventful"), path)
     assert both == "4,231 pages (96.5 MB) from 15 hosts, on 1 day."
     assert delays.startswith(kept)

@@ -345,7 +345,8 @@ class RedisHostQueue(Base):
             # The next one may do as well.
             self._worker.report_unknown(popped.queue, unreadable=popped)
             self._call_soon()
-        else:
+        elif popped.queue not in self._fetching:
+            # Else it is fetched already: this worker was taken for dead meanwhile.
             self._fetching[popped.queue] = request
             self._want_rules(popped.queue, delay)
 

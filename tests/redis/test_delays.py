@@ -350,3 +350,26 @@ def test_turn_that_was_lost_while_a_request_waits(shared: Shared) -> None:
         assert other.on_network == [f"{A}/2"]
     stopped.settle(0.1)
     assert stopped.on_network == []
+
+
+def test_rules_that_are_wanted_again(shared: Shared) -> None:
+    """A worker that is taken for dead while it waits for a robots.txt, and is asked to fetch that again,
+    fetches it once, and sends the page.
+    """
+    crawl = WorkerCrawl(shared)
+    frontier = crawl.frontier
+    with mock.patch.object(frontier, "want_rules", wraps=frontier.want_rules) as want:
+        crawl.push_pages(1)
+        crawl.settle(1)
+        with mock.patch.object(shared.clock, "_timers", []):
+            shared.advance(LEASE)
+            renew(shared.worker())
+        crawl.engine.wake()
+        crawl.settle(1)
+    leases = shared.content()[f"leases:{crawl.queue._worker._name}"]
+    assert "~a.example\thttp://a.example" in leases
+    assert want.call_count == 1
+    assert crawl.on_network == [f"{A}/robots.txt"]
+    crawl.serve()
+    crawl.settle(1)
+    assert crawl.on_network == [f"{A}/1"]

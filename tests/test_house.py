@@ -205,3 +205,23 @@ def test_the_files_that_readme_names() -> None:
     for name in ("demo", "test"):
         assert f"python3 dev.py {name}`" in readme
         assert f'case ["{name}", *rest]' in text_of("dev.py")
+
+
+def test_what_other_services_do() -> None:
+    """Read the Docs builds the site with the configuration and the extra that are here, and takes
+    warnings for errors, as dev.py does. A tag publishes the version that it names.
+    """
+    hosted = text_of(".readthedocs.yaml")
+    (configuration,) = re.findall(r"configuration: (.*)", hosted)
+    assert (ROOT / configuration).is_file()
+    (extra,) = re.findall(
+        r"- (\w+)$", hosted.split("sphinx:")[0].rstrip(), re.MULTILINE
+    )[-1:]
+    assert extra in SETUP["options.extras_require"]
+    assert "fail_on_warning: true" in hosted
+    assert '"-W"' in text_of("dev.py")
+    (line,) = re.findall(
+        r'grep -qx "(.*)\$\{GITHUB_REF_NAME\}" setup.cfg',
+        text_of(".github/workflows/publish.yml"),
+    )
+    assert f"{line}{SETUP['metadata']['version']}" in text_of("setup.cfg").splitlines()

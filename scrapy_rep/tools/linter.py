@@ -252,12 +252,13 @@ _IGNORED = {
     "nofollow": _OF_PAGES,
     "noarchive": _OF_PAGES,
     "visit-time": ("crawlers ignore", _SLOW_DOWN),
+    "acap": ("crawlers ignore", "write Allow and Disallow lines"),
     "host": (
         "Yandex, the only crawler that read it, now ignores",
         "redirect the other hosts to the main one",
     ),
 }
-"""Who ignores a field, and what to do instead."""
+"""Who ignores a field, and what to do instead. All fields of ACAP begin with its name and a ``-``."""
 
 
 def _fields(file: LintedFile) -> Iterator[Found]:
@@ -268,8 +269,9 @@ def _fields(file: LintedFile) -> Iterator[Found]:
             continue
         written = name.strip() if colon else words[0]
         lowered = written[: 2 * _MAX_WORD].decode("utf-8", "replace").lower()
-        if colon and lowered in _IGNORED:
-            who, instead = _IGNORED[lowered]
+        ignored = "acap" if lowered.startswith("acap-") else lowered
+        if colon and ignored in _IGNORED:
+            who, instead = _IGNORED[ignored]
             yield "ignored-field", line.number, who, written, instead
         elif colon and lowered in PACE_FIELDS and not file.dialect.crawl_delay:
             who = f"crawlers of the dialect {file.dialect.name} ignore"

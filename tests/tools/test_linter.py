@@ -94,6 +94,7 @@ FIELDS = [
     Case("misspelt-field", ANY + "Disallow /a", 2, "write Disallow:", rule("/a")),
     Case("ignored-field", ANY + "Noindex: /a", 2, "X-Robots-Tag", rule("/noindex")),
     Case("ignored-field", rule("/a") + "Visit-time: 0600-0845", 3, "429", rule("/a")),
+    Case("ignored-field", rule("/a") + "ACAP-crawler: *", 3, "write Allow and Disallow", rule("/a") + "#ACAP-crawler: *"),
     Case("ignored-field", rule("/a") + "Host: www.example.com", 3, "redirect the other hosts", rule("/a")),
     Case("misspelt-field", rule("/a") + "Clean-params: ref /a", 3, "write Clean-param", rule("/a") + "Clean-param: ref /a"),
     Case("ignored-field", rule("/a") + "Crawl-delay: 5", 3, "429", rule("/a"), GOOGLE),

@@ -727,7 +727,7 @@ class CoreMachine(RuleBasedStateMachine):
         again = max(crawl.rules[host].retry_at, self.now + 1)
         is_announced = host in crawl.fetching or crawl.wake_at() <= again
         assert host.is_wanted or is_announced, "Nobody fetches its robots.txt"
-        assert not host.is_wanted or crawl.has_wanted
+        assert not host.is_wanted or host in {*crawl.urgent, *crawl.wanted}
 
     @invariant()
     def what_is_not_used_is_forgotten(self) -> None:

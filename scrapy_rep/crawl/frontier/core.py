@@ -573,24 +573,24 @@ class _Alarms(Generic[_T]):
         """An entry whose time is not the ``alarm_at`` of its owner is outdated."""
 
         self._number = count()
+        self.first_at = inf
+        """The time of the first alarm; ``inf`` if there is none."""
 
     def set(self, owner: _T, at: float) -> None:
         if at < owner.alarm_at:
             owner.alarm_at = at
             heappush(self._heap, (at, next(self._number), owner))
-
-    def first(self) -> float:
-        """Return the time of the first alarm; ``inf`` if there is none."""
-        heap = self._heap
-        while heap and heap[0][0] != heap[0][2].alarm_at:
-            heappop(heap)
-        return heap[0][0] if heap else inf
+            self.first_at = min(self.first_at, at)
 
     def due(self, now: float) -> Iterator[_T]:
         """Yield each owner whose time has come. Its alarm is over."""
-        while self.first() <= now:
-            _, _, owner = heappop(self._heap)
+        heap = self._heap
+        while self.first_at <= now:
+            _, _, owner = heappop(heap)
             owner.alarm_at = inf
+            while heap and heap[0][0] != heap[0][2].alarm_at:
+                heappop(heap)
+            self.first_at = heap[0][0] if heap else inf
             yield owner
 
 
@@ -603,7 +603,9 @@ class Core:
     def __init__(self, wait_timeout: float) -> None:
         """Tickets wait for a host that asks for a pause for at most *wait_timeout* seconds."""
         self._wait_timeout = wait_timeout
-        self._said: deque[Said] = deque()
+        self.said: deque[Said] = deque()
+        """What the core has to say: see :meth:`drain`."""
+
         self.network = Network(wait_timeout)
         self.hosts: dict[Origin, Host] = {}
         self.scopes: dict[str, Scope] = {}
@@ -617,8 +619,11 @@ class Core:
         """For queues elsewhere, which want to know the rules of a host, but need no places."""
 
         self._ready: list[Ready] = []
-        self._urgent: deque[Host] = deque()
-        self._wanted: deque[Host] = deque()
+        self.urgent: deque[Host] = deque()
+        self.wanted: deque[Host] = deque()
+        """The hosts whose robots.txt is to be fetched: at once, since a request in the downloader waits
+        for it; and when more ready hosts are needed. Some may not need it any more."""
+
         self._refused: dict[Host, None] = {}
         """The hosts that are REFUSED."""
 
@@ -671,8 +676,8 @@ class Core:
         is granted or refused.
         """
         said = []
-        while self._said:
-            each = self._said.popleft()
+        while self.said:
+            each = self.said.popleft()
             if isinstance(each, (Granted, Refused)):
                 if each.ticket.where not in {Where.GRANTED, Where.REFUSED}:
                     continue  # It has ended since.
@@ -821,7 +826,7 @@ class Core:
             outlet.add(ticket)
         else:
             ticket.where = Where.GRANTED
-            self._said.append(Granted(ticket))
+            self.said.append(Granted(ticket))
 
     def _is_free(self, ticket: Ticket, now: float) -> bool:
         """Whether *ticket* may take its places now."""
@@ -864,11 +869,11 @@ class Core:
             ticket.outlet.add(ticket)
         else:
             ticket.where = Where.REFUSED
-            self._said.append(Refused(ticket))
+            self.said.append(Refused(ticket))
 
     def _say_wake(self) -> None:
-        if not self._said or not isinstance(self._said[-1], Wake):
-            self._said.append(Wake())
+        if not self.said or not isinstance(self.said[-1], Wake):
+            self.said.append(Wake())
 
     # Scopes.
 
@@ -936,18 +941,13 @@ class Core:
 
     # Hosts.
 
-    @property
-    def has_wanted(self) -> bool:
-        """Whether :meth:`next_wanted` may return a host."""
-        return bool(self._urgent or self._wanted)
-
     def next_wanted(self, *, is_needed: bool) -> Host | None:
         """Return a host whose robots.txt is to be fetched now; None if there is none. Unless more
         ready hosts are needed (*is_needed*), only one for which a request in the downloader waits.
         """
         if not self.network.is_up:
             return None
-        for hosts in (self._urgent, self._wanted) if is_needed else (self._urgent,):
+        for hosts in (self.urgent, self.wanted) if is_needed else (self.urgent,):
             while hosts:
                 host = hosts.popleft()
                 if host.is_wanted:
@@ -1048,9 +1048,9 @@ class Core:
         if host.is_fetching:
             return
         if is_urgent:
-            self._urgent.append(host)
+            self.urgent.append(host)
         elif not host.is_wanted:
-            self._wanted.append(host)
+            self.wanted.append(host)
         host.is_wanted = True
 
     def _forget(self, host: Host) -> None:
@@ -1129,7 +1129,7 @@ class Core:
             found.until = until
         found.places = 1
         scope.wait_until(found.until, WaitReason.BACK_OFF)
-        self._said.append(Paused(scope))
+        self.said.append(Paused(scope))
         if self.refuses(scope, now):
             for waiting in (scope.parked or {}).values():
                 for ticket in waiting:
@@ -1184,7 +1184,7 @@ class Core:
         network.
         """
         if self.network.failed(key, request, now):
-            self._said.append(NetworkGone(is_certain=False))
+            self.said.append(NetworkGone(is_certain=False))
 
     def _probed(self, now: float, *, sent: bool) -> None:
         """Note that the probe has its end, if it was *sent*."""
@@ -1197,7 +1197,7 @@ class Core:
         if gone_since is not None:
             self._network_is_back(now, gone_since, was_certain)
         elif network.is_certain and not was_certain:
-            self._said.append(NetworkGone(is_certain=True))
+            self.said.append(NetworkGone(is_certain=True))
 
     def _network_is_back(
         self, now: float, gone_since: float, was_certain: bool
@@ -1214,7 +1214,7 @@ class Core:
         for scope in self.scopes.values():
             if scope.back_off is not None:
                 scope.back_off.since += gone
-        self._said.append(NetworkBack(gone, was_certain))
+        self.said.append(NetworkBack(gone, was_certain))
         self._resume(now)
 
     def _resume(self, now: float) -> None:
@@ -1234,7 +1234,7 @@ class Core:
                 del self._at_network[ticket]
                 self._seek_places(ticket, now)
                 return
-        self._said.append(Probe(request))
+        self.said.append(Probe(request))
 
     def _is_next_probe(self, ticket: Ticket) -> bool:
         return (
@@ -1255,8 +1255,8 @@ class Core:
     def wake_at(self) -> float:
         """Return when :meth:`tick` has something to do; ``inf`` for never."""
         return min(
-            self._host_alarms.first(),
-            self._scope_alarms.first(),
+            self._host_alarms.first_at,
+            self._scope_alarms.first_at,
             self.network.wake_at(),
         )
 

@@ -440,13 +440,19 @@ class Frontier:
 
     def add(self, ticket: Ticket) -> None:
         """Note that *ticket*, a queue with requests or another, has something to send."""
-        host, now = ticket.host, self.clock.monotonic()
-        if host is not None and self.rules is not None:
-            if host.is_open(now) and self.rules.cached(host.origin) is None:
-                # It has expired by the wall clock, which goes on while a machine sleeps.
-                host.expires = -inf
-            self.rules.tell(host, now)
+        now = self.clock.monotonic()
+        if ticket.host is not None and self.rules is not None:
+            self.rules.tell(ticket.host, now)
         self.core.add(ticket, now)
+
+    def refill(self, queue: BackQueue) -> None:
+        """Note that *queue*, which was empty, has a request."""
+        host, rules = queue.host, self.rules
+        is_open = host is not None and host.is_open(self.clock.monotonic())
+        if host and rules and is_open and rules.cached(host.origin) is None:
+            # It has expired by the wall clock, which goes on while a machine sleeps.
+            self.core.expire(host)
+        self.add(queue)
 
     def next(self, ready: Ready) -> BackQueue | None:
         """Return the next queue of *ready*: its request has its places, or the queue is at
@@ -491,7 +497,10 @@ class Frontier:
                 if not self._is_watching:
                     self.watch()
         if queue.requests.count:
-            self.add(queue)
+            if queue.host is None or now < queue.host.expires:
+                self.core.add(queue, now)
+            else:
+                self.add(queue)
 
     def started(self, key: HostKey, request: Request) -> None:
         """Note that *request*, for which another queue has found places, goes to the downloader."""
@@ -644,18 +653,18 @@ class Frontier:
         """Do what the core says, and what follows from it."""
         core, self._will_flush = self.core, False
         ended: list[Waiter] = []
-        while said := core.drain():
-            for each in said:
+        while core.said:
+            for each in core.drain():
                 self._act_on(each, ended)
         at = core.wake_at()
         if at < self._alarm_at:
             self._alarm_at = at
             self.alarms.at(at, self._on_alarm, at)
         if self.rules is not None:
-            if core.has_wanted:
+            if core.urgent or core.wanted:
                 ready = sum(each.count_ready() for each in self._backlogs)
                 self.rules.begin_fetches(ready)
-            if self.rules.is_fetching:
+            if not self._is_watching and self.rules.is_fetching:
                 self.watch()
         # Last, and not one inside another: without asyncio, each continues at once, and calls
         # this method again.

@@ -74,6 +74,9 @@ class Politeness:
         self._identity = Identity.of(crawler)
         self._reporter = DecisionReporter.of(crawler)
         self._traffic = Traffic.of(crawler)
+        self.measures = self._traffic is not None
+        """Whether there is a ledger, so that anything is measured."""
+
         # The crawl that is resumed may have sent a request to any host just before it ended.
         self._resumed_at = clock.monotonic() if job_dir(crawler.settings) else -inf
         self._download_delay = crawler.settings.getfloat("DOWNLOAD_DELAY")
@@ -294,11 +297,6 @@ class Politeness:
             )
 
     # What is measured, for the ledger and at the end: when requests are sent, not when it is planned.
-
-    @property
-    def measures(self) -> bool:
-        """Whether there is a ledger, so that anything is measured."""
-        return self._traffic is not None
 
     def measure_sent(self, request: Request, ticket: Ticket) -> None:
         """Note how long after the last answer *request* is sent, if its host has a delay or has

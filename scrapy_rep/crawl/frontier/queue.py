@@ -98,7 +98,7 @@ class HostQueue(Backlog):
             queue = self._add(key, requests)
         if queue.requests.count == 1:
             self._idle.pop(queue, None)
-            self._frontier.add(queue)
+            self._frontier.refill(queue)
             self._frontier.flush()
         if self._job is not None:
             self._job.added(request)
@@ -121,10 +121,15 @@ class HostQueue(Backlog):
                 frontier.add(queue)
         request = None
         while request is None and (found := frontier.next(self.ready)) is not None:
+            before = found.requests.count
             try:
-                request = self._take(found)
+                request = found.requests.pop()
+            except JobError as error:
+                assert self._job is not None
+                self._job.stop(error)
             finally:
                 # There is no request, or an error, if it cannot be read.
+                self._count -= before - found.requests.count
                 frontier.popped(found, request)
                 if not found.requests.count:
                     self._rest(found)
@@ -162,17 +167,6 @@ class HostQueue(Backlog):
             self._job.note_pause(host, seconds)
 
     # Back queues.
-
-    def _take(self, queue: BackQueue) -> Request | None:
-        before = queue.requests.count
-        try:
-            return queue.requests.pop()
-        except JobError as error:
-            assert self._job is not None
-            self._job.stop(error)
-            return None
-        finally:
-            self._count -= before - queue.requests.count
 
     def _requests(self, key: HostKey) -> MemoryRequests | FileRequests:
         if self._job is not None:

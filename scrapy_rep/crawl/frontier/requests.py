@@ -88,8 +88,10 @@ class MemoryRequests:
 
     def push(self, request: Request) -> None:
         """Add *request*."""
-        rank = self._kinds.rank(request)
-        if not self.count and self._kinds.are_scrapys:
+        rank, levels = self._kinds.rank(request), self._levels
+        if levels and levels[-1][0] == rank:
+            levels[-1][1].push(request)
+        elif not self.count and self._kinds.are_scrapys:
             self._only = rank, request
         else:
             if self._only is not None:

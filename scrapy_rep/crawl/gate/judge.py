@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.frontier import Frontier
     from scrapy_rep.crawl.frontier.rules import HostRules
     from scrapy_rep.protocol.origins import Origin
-    from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.pace import Pace
     from scrapy_rep.protocol.robotstxt.rules import Decision
 
@@ -72,14 +71,29 @@ class Judge:
             return BY_USER, None
         if case.origin is None:
             self.refuse(case, BAD_URL)
+        request, url, known = case.request, case.request.url, case.known
+        robots = None if known is None else known.robots
         if case.override is not None:
-            if case.override.robots is None:
+            robots = case.override.robots
+            if robots is None:
                 return BY_USER, None
-            return self._judge_by(case.override.robots, case)
-        assert case.known is not None
-        if is_robotstxt(case.request.url) and case.request.method == "GET":
+        elif is_robotstxt(url) and request.method == "GET":
             return ROBOTS_TXT, None
-        return self._judge_by(case.known.robots, case)
+        assert robots is not None
+        tokens, clients = self._identity.tokens(request), self._clients
+        decision = None
+        is_reported = self._reports_all or case.override or case.is_refused_by_scrapy
+        if is_reported or not is_allowed(robots, url, tokens, clients):
+            decision = decide(robots, url, tokens, clients)
+            if not decision.allowed:
+                self.refuse(case, decision)
+        if robots.may_state_usage or (known is not None and known.tdmrep is not None):
+            self._usage.note(request, robots, known)
+        pace = robots.pace(tokens)
+        if pace.delay and not self._settings.accepts(pace):
+            self._frontier.politeness.warn_of_delay(case.origin, pace.delay)
+            self.refuse(case, pace.refusal(robots.decide(url, tokens).agent))
+        return decision, pace
 
     def refuse(self, case: Case, decision: Decision) -> NoReturn:
         """Report that the request of *case* is refused. Raises RobotsDenied."""
@@ -93,25 +107,6 @@ class Judge:
             self.count_override(case.origin)
         if decision is not None:
             self._reporter.allowed(case, decision)
-
-    def _judge_by(self, robots: RobotsTxt, case: Case) -> tuple[Decision | None, Pace]:
-        request, url, clients = case.request, case.request.url, self._clients
-        tokens = self._identity.tokens(request)
-        decision = None
-        is_reported = self._reports_all or case.override or case.is_refused_by_scrapy
-        if is_reported or not is_allowed(robots, url, tokens, clients):
-            decision = decide(robots, url, tokens, clients)
-            if not decision.allowed:
-                self.refuse(case, decision)
-        known = case.known
-        if robots.may_state_usage or (known is not None and known.tdmrep is not None):
-            self._usage.note(request, robots, known)
-        pace = robots.pace(tokens)
-        if pace.delay and not self._settings.accepts(pace):
-            assert case.origin is not None
-            self._frontier.politeness.warn_of_delay(case.origin, pace.delay)
-            self.refuse(case, pace.refusal(robots.decide(url, tokens).agent))
-        return decision, pace
 
     def count_override(self, origin: Origin | None) -> None:
         """Count the override for *origin*, if there is one, as used for a decision."""

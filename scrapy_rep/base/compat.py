@@ -171,6 +171,9 @@ _MAX_FRAMES = 10
 
 _NO_SUCH = object()
 
+_NO_SLOT = "\0"
+"""The key of no download slot."""
+
 # What Scrapy raises for a response that is too long (2.15 and later).
 _TOO_LONG = getattr(exceptions, "DownloadCancelledError", ())
 
@@ -332,6 +335,13 @@ class DownloaderState:
 
         self.slots: dict[str, Any] = {} if slots is None else slots
         """The download slots by key, as far as they exist."""
+
+        own: dict[str, Any] = _find(downloader, "per_slot_settings") or {}
+        self.own_slots = own.keys()
+        """The keys of the slots that have settings of their own."""
+
+        self.new_slot = slot_state(crawler, _NO_SLOT)
+        """The state of any other slot that does not exist yet; None if it is unknown."""
 
         get_slot_key = getattr(downloader, "get_slot_key", None)
         is_scrapys = getattr(get_slot_key, "__func__", None) is Downloader.get_slot_key

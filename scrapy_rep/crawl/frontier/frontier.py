@@ -16,7 +16,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.base import meta
-from scrapy_rep.base.browsers import is_for_browser
+from scrapy_rep.base.browsers import is_for_browser, uses_playwright
 from scrapy_rep.base.clock import Alarms, Clock
 from scrapy_rep.base.compat import (
     DownloaderState,
@@ -240,6 +240,7 @@ class Frontier:
     def __init__(self, crawler: Crawler, clock: Clock | None = None) -> None:
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
+        self._has_browser = uses_playwright(crawler.settings)
         self._at_once = crawler.settings.getint("CONCURRENT_REQUESTS")
         settings = RepSettings.of(crawler)
         self._obeys_delays = settings.crawl_delay_obey
@@ -378,9 +379,10 @@ class Frontier:
         """Return the scopes of requests with *key*, that of the download slot last."""
         slot = self.core.scope(key.slot)
         self._look_at_slot(slot)
-        if not key.host or key.host == key.slot:
+        host = key.host
+        if not host or host == key.slot:
             return (slot,)
-        return self.core.scope(key.host), slot
+        return self.core.scope(host), slot
 
     def host_of(self, key: HostKey) -> tuple[Host | None, bool]:
         """Return the host of requests with *key*, and whether they obey its delay."""
@@ -395,9 +397,12 @@ class Frontier:
 
     def _look_at_slot(self, scope: Scope) -> None:
         """Tell the core what Scrapy's download slot of *scope* is like now."""
-        slot = self._downloader.slots.get(scope.key)
+        downloader = self._downloader
+        slot = downloader.slots.get(scope.key)
         if slot is not None and not slot.delay:
             places, found = slot.concurrency, None
+        elif slot is None and scope.key not in downloader.own_slots:
+            places, found = inf, downloader.new_slot
         else:
             places, found = inf, slot_state(self._crawler, scope.key)
         if found is not None and found.delay:
@@ -662,7 +667,9 @@ class Frontier:
             self.alarms.at(at, self._on_alarm, at)
         if self.rules is not None:
             if core.urgent or core.wanted:
-                ready = sum(each.count_ready() for each in self._backlogs)
+                ready = 0
+                for backlog in self._backlogs:
+                    ready += backlog.count_ready()
                 self.rules.begin_fetches(ready)
             if not self._is_watching and self.rules.is_fetching:
                 self.watch()
@@ -861,7 +868,7 @@ class Frontier:
         return behind
 
     def _are_held_by_browser(self, scopes: tuple[Scope, ...]) -> bool:
-        if not any(scope.in_flight for scope in scopes):
+        if not self._has_browser:
             return False
         return any(
             trip.ticket is not None

@@ -558,7 +558,7 @@ def test_what_was_withheld(site: Site) -> None:
     at_the_end = {
         "INFO: Requests refused: 4: (rule): REP_OVERRIDES": "/private/",
         "INFO: Hosts that ask for a delay: 1: (delay): REP_CRAWL_DELAY_OBEY": "/robots.txt",
-        "INFO: Pauses that hosts asked for: 1: (back-off): REP_BACKOFF_MAX": "/busy",
+        "INFO: Pauses that hosts asked for: 1: (back-off): DOWNLOAD_DELAY": "/busy",
         "WARNING: Links not followed: 3: (nofollow): REP_NOFOLLOW": "/from-",
         "WARNING: Links not followed: 1: (nofollow): REP_REL": "/ugc",
         "WARNING: Items dropped: 2: (noindex): REP_NOINDEX": "/noindex/",

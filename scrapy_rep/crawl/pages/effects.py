@@ -71,13 +71,14 @@ def effects_of(
 ) -> Effects:
     """The effects of what IndexingMiddleware has read in *response*, the answer to *request*."""
     read, purposes = request.meta, settings.purposes
+    preferences = read.get(meta.USAGE)
     if meta.PURPOSES in read:
         purposes = usage.purposes_of(request)
     return effects(
         settings,
         response,
         read.get(meta.INDEXING),
-        read.get(meta.USAGE) or NOTHING_STATED,
+        NOTHING_STATED if preferences is None else preferences,
         purposes,
         is_exempt=bool(read.get(meta.DONT_OBEY_NOINDEX)),
     )

@@ -115,7 +115,8 @@ class IndexingRules:
         listed = (agents,) if isinstance(agents, str) else agents
         names = tuple(map(str.lower, filter(None, listed)))
         reading = StatementReader(dialect.indexing_vocabulary)
-        read_headers(values, names, reading)
+        if values:
+            read_headers(values, names, reading)
         if html:
             read_page(html, names, encoding, reading)
         if not (reading.statements or reading.findings or reading.tags):

@@ -97,16 +97,12 @@ def run(arguments: Namespace, settings: Settings) -> int:
         except _NotFetchedError as error:
             record["error"] = str(error)
     Output(arguments).show(record, _ROWS)
-    is_denied = (
-        record["decision"] is not None and record["decision"]["allowed"] is False
-    )
-    if (
-        is_denied
-        or record["indexable"] is False
-        or record.get("usage", {}).get("denied")
-    ):
+    allowed = record["decision"] is None or record["decision"]["allowed"]
+    is_use_denied = "usage" in record and record["usage"]["denied"]
+    known = {allowed, record["indexable"], not is_use_denied}
+    if False in known:
         return FOUND
-    return UNKNOWN if record["indexable"] is None else CLEAN
+    return UNKNOWN if None in known else CLEAN
 
 
 def _response_of_file(path: str, written: Sequence[str]) -> Response:

@@ -234,3 +234,6 @@ def test_a_robots_txt_that_is_unreachable(site: Site, tmp_path: Path) -> None:
     assert record["decision"]["allowed"] is None
     assert "unreachable" in record["error"]
     assert down.pages == []
+    ended = scrapy_rep(*asked, "--force", cwd=tmp_path)
+    (record,) = ended.records("page")
+    assert (ended.status, record["indexable"], record["crawl"]) == (3, True, None)

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
 from scrapy import signals
@@ -75,8 +75,6 @@ if TYPE_CHECKING:
 
     from scrapy_rep.crawl.frontier.backlog import Backlog
     from scrapy_rep.crawl.frontier.core import Host, Ready, Said, Scope
-    from scrapy_rep.crawl.frontier.jobdir import FileRequests
-    from scrapy_rep.crawl.frontier.requests import MemoryRequests
     from scrapy_rep.protocol.access.results import SiteRules
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robotstxt.pace import Pace
@@ -116,6 +114,27 @@ _MAX_WANTED = 256
 _WANTED_AT_ONCE = 32
 
 
+class Requests(Protocol):
+    """The requests of one host that wait in a queue, wherever they are."""
+
+    @property
+    def count(self) -> int:
+        """The number of requests."""
+        ...
+
+    def push(self, request: Request) -> None:
+        """Add *request*. Raises ValueError if that is not possible."""
+        ...
+
+    def pop(self) -> Request | None:
+        """Remove and return the best request; None if it cannot be read."""
+        ...
+
+    def peek(self) -> Request | None:
+        """Return the request that :meth:`pop` would return."""
+        ...
+
+
 class BackQueue(Ticket):
     """The requests of one backlog to one host."""
 
@@ -126,7 +145,7 @@ class BackQueue(Ticket):
         frontier: Frontier,
         key: HostKey,
         outlet: Outlet,
-        requests: MemoryRequests | FileRequests,
+        requests: Requests,
     ) -> None:
         host, obeys = frontier.host_of(key)
         super().__init__(outlet, host, frontier.scopes_of(key), obeys=obeys)

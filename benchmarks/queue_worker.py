@@ -103,7 +103,7 @@ def _stop_frontier(crawler: Crawler) -> None:
     def nothing(*_: object) -> None: ...
 
     frontier.rules = SimpleNamespace(
-        fetcher=SimpleNamespace(leaves_room=True), is_fetching=False,
+        fetcher=SimpleNamespace(leaves_room=True), fetches={},
         begin_fetches=nothing, close=nothing, tell=nothing, note_proxy=nothing,
         cache=SimpleNamespace(override=nothing),
     )  # fmt: skip

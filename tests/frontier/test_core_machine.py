@@ -270,7 +270,7 @@ class Crawl(Core):
         now = self.machine.now
         if (
             host is None
-            or host.is_open(now)
+            or now < host.expires
             or host.phase in {Phase.WANTED, Phase.DOWN}
         ):
             return

@@ -142,7 +142,7 @@ class Host:
     """How many tickets belong to it, waiting or not."""
 
     expires: float = -inf
-    """When the rules are stale."""
+    """When the rules are stale; ``-inf`` while they are not known."""
 
     is_wanted: bool = False
     is_fetching: bool = False
@@ -165,10 +165,6 @@ class Host:
     @property
     def is_down(self) -> bool:
         return self.outage is not None
-
-    def is_open(self, now: float) -> bool:
-        """Whether its rules are known, and not stale."""
-        return self.phase is Phase.OPEN and now < self.expires
 
     def add(self, ticket: Ticket) -> None:
         """Have *ticket* wait for robots.txt."""
@@ -690,7 +686,7 @@ class Core:
     def add(self, ticket: Ticket, now: float) -> None:
         """Note that *ticket*, which is nowhere, has something to send."""
         host = ticket.host
-        if host is None or host.is_open(now):
+        if host is None or now < host.expires:
             self._seek_places(ticket, now)
             return
         self._happens(host, Event.TICKET)
@@ -715,11 +711,13 @@ class Core:
         ticket.outlet.discard(ticket)
         ticket.where = Where.NOWHERE
         host = ticket.host
-        goes = True
-        if (host is None or host.is_open(now)) and self._is_free(ticket, now):
+        goes = is_free = host is None or now < host.expires
+        for scope in ticket.scopes:
+            is_free = is_free and self.free_at(scope, ticket) <= now
+        if is_free:
             self.take(ticket, now)
         elif self._is_refused(ticket, now):
-            ticket.where, slot = Where.REFUSED, ticket.scopes[-1]
+            goes, ticket.where, slot = True, Where.REFUSED, ticket.scopes[-1]
             ticket.outlet.moved(slot, slot.in_flight)
         else:
             self.add(ticket, now)
@@ -735,7 +733,9 @@ class Core:
             if scope.delays:
                 self._note_slowdown(scope, now)
             scope.waiting_since = None
-            self._count(scope, 1)
+            scope.in_flight += 1
+            for ready in self._ready:
+                ready.moved(scope, scope.in_flight - 1)
             scope.unsent += not ticket.outlet.is_direct
             scope.taken_at = now
 
@@ -748,7 +748,9 @@ class Core:
     def free(self, ticket: Ticket, now: float, *, sent: bool) -> None:
         """Free the places of a request of *ticket*. Delays begin if it was *sent*."""
         for scope in ticket.scopes:
-            self._count(scope, -1)
+            scope.in_flight -= 1
+            for ready in self._ready:
+                ready.moved(scope, scope.in_flight + 1)
             if ticket.outlet.is_redirected:
                 scope.redirected_at = now + _DELAYS_PER_REDIRECTED * scope.delay
             if not sent:
@@ -828,13 +830,6 @@ class Core:
             ticket.where = Where.GRANTED
             self.said.append(Granted(ticket))
 
-    def _is_free(self, ticket: Ticket, now: float) -> bool:
-        """Whether *ticket* may take its places now."""
-        for scope in ticket.scopes:  # noqa: SIM110  faster than all()
-            if self.free_at(scope, ticket) > now:
-                return False
-        return True
-
     def free_at(self, scope: Scope, ticket: Ticket) -> float:
         """Return from when *ticket* may take a place of *scope*; ``inf`` while all are taken."""
         places, at = inf, -inf
@@ -876,12 +871,6 @@ class Core:
             self.said.append(Wake())
 
     # Scopes.
-
-    def _count(self, scope: Scope, number: int) -> None:
-        """Take a *number* of places of *scope*, which may be negative."""
-        scope.in_flight += number
-        for ready in self._ready:
-            ready.moved(scope, scope.in_flight - number)
 
     def _park(self, ticket: Ticket, scope: Scope, now: float) -> None:
         """Have *ticket* wait for *scope*."""
@@ -1030,6 +1019,8 @@ class Core:
 
     def _happens(self, host: Host, event: Event) -> None:
         host.phase = _NEXT_PHASE[host.phase, event]
+        if host.phase is not Phase.OPEN:
+            host.expires = -inf
 
     def _empty(self, host: Host, now: float) -> None:
         """Let the tickets that wait for robots.txt of *host* continue."""
@@ -1175,6 +1166,8 @@ class Core:
     def answered(self, key: str, request: Any, now: float) -> None:
         """Note that the host of the scope *key* has answered a *request*, with anything."""
         was_certain = self.network.is_certain
+        if key in self.network.answered_hosts and not self.network.failed_hosts:
+            return  # This is the usual case.
         gone_since = self.network.answered(key, request)
         if gone_since is not None:
             self._network_is_back(now, gone_since, was_certain)
@@ -1257,7 +1250,8 @@ class Core:
         return min(
             self._host_alarms.first_at,
             self._scope_alarms.first_at,
-            self.network.wake_at(),
+            self.network.probe_at,
+            self.network.resumes_at,
         )
 
     def tick(self, now: float) -> None:

@@ -464,15 +464,15 @@ class Frontier:
 
     def add(self, ticket: Ticket) -> None:
         """Note that *ticket*, a queue with requests or another, has something to send."""
-        now = self.clock.monotonic()
-        if ticket.host is not None and self.rules is not None:
-            self.rules.tell(ticket.host, now)
+        host, now = ticket.host, self.clock.monotonic()
+        if host is not None and now >= host.expires and self.rules is not None:
+            self.rules.tell(host)
         self.core.add(ticket, now)
 
     def refill(self, queue: BackQueue) -> None:
         """Note that *queue*, which was empty, has a request."""
         host, rules = queue.host, self.rules
-        is_open = host is not None and host.is_open(self.clock.monotonic())
+        is_open = host is not None and self.clock.monotonic() < host.expires
         if host and rules and is_open and rules.cached(host.origin) is None:
             # It has expired by the wall clock, which goes on while a machine sleeps.
             self.core.expire(host)
@@ -690,7 +690,7 @@ class Frontier:
                 for backlog in self._backlogs:
                     ready += backlog.count_ready()
                 self.rules.begin_fetches(ready)
-            if not self._is_watching and self.rules.is_fetching:
+            if not self._is_watching and self.rules.fetches:
                 self.watch()
         # Last, and not one inside another: without asyncio, each continues at once, and calls
         # this method again.
@@ -1059,7 +1059,7 @@ class Frontier:
 
     def _check(self) -> None:
         self._is_watching = False
-        is_fetching = self.rules is not None and self.rules.is_fetching
+        is_fetching = self.rules is not None and bool(self.rules.fetches)
         if self._waiters or is_fetching or self._trips:
             if is_closing(self._crawler):
                 self._close()

@@ -49,16 +49,16 @@ class Network:
         """Whether a probe has failed since it is gone."""
 
         self._wait_timeout = wait_timeout
-        self._resumes_at = inf
-        self._probe_at = inf
+        self.resumes_at = inf
+        self.probe_at = inf
         self._turn = 0
         self._pause = _FIRST_PROBE
         self._needed: float = _HOSTS
         self.probed_host = ""
         """The host whose robots.txt may be sent; empty while there is none."""
 
-        self._answered: dict[str, Any] = {}
-        self._failed: dict[str, Any] = {}
+        self.answered_hosts: dict[str, Any] = {}
+        self.failed_hosts: dict[str, Any] = {}
         """By host, a request to it."""
 
         self._failures = 0
@@ -66,24 +66,26 @@ class Network:
 
     def __repr__(self) -> str:
         state = "up" if self.gone_since is None else "gone"
-        return f"<Network: {state}, {len(self._failed)} hosts have failed in a row>"
+        return (
+            f"<Network: {state}, {len(self.failed_hosts)} hosts have failed in a row>"
+        )
 
     @property
     def is_up(self) -> bool:
         """Whether requests other than a probe may be sent."""
-        return self.gone_since is None and self._resumes_at == inf
+        return self.gone_since is None and self.resumes_at == inf
 
     def answered(self, host: str, request: Any) -> float | None:
         """Note that *host* has answered a *request*, with anything. Return when the network was gone
         first, if this ends that.
         """
-        if host not in self._answered:
-            self._answered[host] = request
-            if len(self._answered) > _ANSWERED:
-                del self._answered[next(iter(self._answered))]
+        if host not in self.answered_hosts:
+            self.answered_hosts[host] = request
+            if len(self.answered_hosts) > _ANSWERED:
+                del self.answered_hosts[next(iter(self.answered_hosts))]
             if self._needed == inf:
                 self._needed = _HOSTS
-        if not self._failed:
+        if not self.failed_hosts:
             return None
         if self.gone_since is not None:
             is_wrong = not self.is_certain
@@ -94,26 +96,26 @@ class Network:
         """Note that a *request* to *host* has failed at the level of the network. Return whether
         the network is gone since then.
         """
-        if not self._failed:
+        if not self.failed_hosts:
             self._failed_at, self._failures = now, 0
         self._failures += 1
-        if len(self._failed) < _MOST_HOSTS:
-            self._failed[host] = request
-        is_enough = len(self._failed) >= _HOSTS and self._failures >= self._needed
+        if len(self.failed_hosts) < _MOST_HOSTS:
+            self.failed_hosts[host] = request
+        is_enough = len(self.failed_hosts) >= _HOSTS and self._failures >= self._needed
         if self.gone_since is not None or not is_enough:
             return False
         self.gone_since, self.is_certain = self._failed_at, False
         self._turn, self._pause = 0, _FIRST_PROBE
-        self._probe_at = now + self._pause
+        self.probe_at = now + self._pause
         return True
 
     def exhausted(self, now: float) -> bool:
         """Note that the machine had no more files, ports or memory for a connection: nothing is
         sent for a second. Return whether such a pause begins.
         """
-        is_new = self._resumes_at == inf
+        is_new = self.resumes_at == inf
         if is_new:
-            self._resumes_at = now + _EXHAUSTED
+            self.resumes_at = now + _EXHAUSTED
         return is_new
 
     def next_probe(self, now: float, is_free: Callable[[str], bool]) -> Any:
@@ -121,26 +123,26 @@ class Network:
         host *is_free*. When the probe is sent, call :meth:`asks`, and :meth:`probed` at its end. If
         it is not sent until then, another follows after the same pause.
         """
-        if now < self._probe_at:
+        if now < self.probe_at:
             return None
-        hosts = [*reversed(self._answered.items()), *self._failed.items()]
+        hosts = [*reversed(self.answered_hosts.items()), *self.failed_hosts.items()]
         for _ in hosts:
             host, request = hosts[self._turn % len(hosts)]
             self._turn += 1
             if is_free(host):
-                self.probed_host, self._probe_at = host, now + self._pause
+                self.probed_host, self.probe_at = host, now + self._pause
                 return request
-        self._probe_at = now + _FIRST_PROBE
+        self.probe_at = now + _FIRST_PROBE
         return None
 
     def asks(self) -> None:
         """Note that the probe goes to the downloader."""
-        self._probe_at = inf
+        self.probe_at = inf
 
     def not_asked(self, now: float) -> None:
         """Note that the probe has not reached the downloader, or not yet."""
         if self.gone_since is not None:
-            self._probe_at = now + self._pause
+            self.probe_at = now + self._pause
 
     def probed(self, now: float) -> float | None:
         """Note that a probe has ended. Return when the network was gone first, if it counts as up
@@ -149,27 +151,23 @@ class Network:
         if self.gone_since is None:
             return None  # The probe was answered.
         self.probed_host = ""
-        if not self._answered and now - self.gone_since >= self._wait_timeout:
+        if not self.answered_hosts and now - self.gone_since >= self._wait_timeout:
             self._needed = (
                 inf  # Until one answers, each counts as a host without a server.
             )
             return self._recover()
         self.is_certain = True
         self._pause = min(2 * self._pause, _LAST_PROBE)
-        self._probe_at = now + self._pause
+        self.probe_at = now + self._pause
         return None
-
-    def wake_at(self) -> float:
-        """Return when there is something to do; ``inf`` for never."""
-        return min(self._probe_at, self._resumes_at)
 
     def tick(self, now: float) -> None:
         """Do what is due."""
-        if now >= self._resumes_at:
-            self._resumes_at = inf
+        if now >= self.resumes_at:
+            self.resumes_at = inf
 
     def _recover(self) -> float | None:
-        gone_since, self.gone_since, self._probe_at = self.gone_since, None, inf
+        gone_since, self.gone_since, self.probe_at = self.gone_since, None, inf
         self.probed_host = ""
-        self._failed.clear()
+        self.failed_hosts.clear()
         return gone_since

@@ -98,7 +98,9 @@ class HostRules:
         waits = () if take_turn is None else (self._wait, free, self._is_own_fault)
         self.fetcher = RobotsTxtFetcher(crawler, settings, *waits)
         self.cache = RobotsTxtCache(crawler, self.fetcher, settings, reporter, clock)
-        self._fetches: dict[Host, Deferred[None]] = {}
+        self.fetches: dict[Host, Deferred[None]] = {}
+        """The fetches that are under way."""
+
         self._max_fetching = _MAX_FETCHING
         at_once = crawler.settings.getint("CONCURRENT_REQUESTS")
         self._min_ready = max(_MIN_READY, 2 * at_once)
@@ -110,10 +112,6 @@ class HostRules:
         """How many requests for robots.txt wait for their turn."""
 
         self._is_beginning = False
-
-    @property
-    def is_fetching(self) -> bool:
-        return bool(self._fetches)
 
     # What is known.
 
@@ -142,9 +140,9 @@ class HostRules:
         """Return the seconds until a time at which rules end."""
         return max(until - self._clock.time(), _MIN_HOLDS)
 
-    def tell(self, host: Host, now: float) -> None:
-        """Tell the core what is known of *host*, for which a ticket comes, unless it knows that."""
-        if host.is_open(now) or host.phase in {Phase.WANTED, Phase.DOWN}:
+    def tell(self, host: Host) -> None:
+        """Tell the core what is known of *host*, for which a ticket comes, unless it waits already."""
+        if host.phase in {Phase.WANTED, Phase.DOWN}:
             return
         override = self.cache.override(host.origin)
         if override is not None:
@@ -200,7 +198,7 @@ class HostRules:
             self._soon.clear()
             self._soon_until = self._clock.monotonic() + _SOON
         try:
-            while len(self._fetches) - self._waiting < self._max_fetching:
+            while len(self.fetches) - self._waiting < self._max_fetching:
                 is_needed = ready + len(self._soon) < self._min_ready
                 host = self._core.next_wanted(is_needed=is_needed)
                 if host is None:
@@ -213,7 +211,7 @@ class HostRules:
         # A separate task, so that cancelling one request does not fail the others.
         task = deferred_from_coro(self._fetch(host, stale))
         if host.is_fetching:
-            self._fetches[host] = task
+            self.fetches[host] = task
             self._soon.add(host)
         # Ignore cancellation. Twisted logs other errors as unhandled.
         task.addErrback(Failure.trap, CancelledError, asyncio.CancelledError)
@@ -258,7 +256,7 @@ class HostRules:
             pass
         finally:
             # Also after an error, all waiting requests must continue.
-            self._fetches.pop(host, None)
+            self.fetches.pop(host, None)
             self._soon.discard(host)
             self._fetched(host, known)
 
@@ -345,7 +343,7 @@ class HostRules:
 
     def cancel_if_alone(self, host: Host) -> None:
         """Cancel the fetch of *host* if nothing waits for it any more; nothing is recorded."""
-        task = self._fetches.get(host)
+        task = self.fetches.get(host)
         if task is not None and not host.waiting and host.phase is Phase.WANTED:
             if host.templates is not None:
                 host.templates.clear()
@@ -353,7 +351,7 @@ class HostRules:
 
     def close(self) -> None:
         """Cancel all fetches."""
-        for task in list(self._fetches.values()):
+        for task in list(self.fetches.values()):
             task.cancel()
 
     def _log_file(

@@ -235,7 +235,7 @@ class World:
     def __init__(self, seed: int) -> None:
         random = Random(seed)
         self.seed = seed
-        self.kind = random.choices(["plain", "job", "workers"], [6, 3, 1])[0]
+        self.kind = random.choices(["plain", "job", "workers"], [12, 6, 1])[0]
         self.outages: list[tuple[float, float]] = []
         if self.kind == "plain" and random.random() < 0.3:
             begins = 1_000 + random.uniform(0, 60)

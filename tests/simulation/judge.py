@@ -133,7 +133,9 @@ def _refusals(story: Story) -> Iterator[Violation]:
                 most = settings["REP_SKIP_DELAY_OVER"]
                 is_caused = any(text.delay > most for text in texts)
             case "unreachable":
-                is_caused = said.has_failed(until=one.at)
+                # What a callback or a pipeline downloads itself does not wait.
+                waits = story.world.kind == "plain" and number_in(one.url) < LEAF
+                is_caused = said.has_failed(until=one.at, waits=waits)
             case "back-off" | "":
                 longest = said.longest_pause(until=one.at)
                 is_caused = longest >= settings["REP_WAIT_TIMEOUT"]

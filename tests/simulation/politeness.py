@@ -22,6 +22,9 @@ _HEARD_AFTER = 0.1
 _FORGOTTEN = 30.0
 """After so many seconds, the delay of a host to which nothing is sent need not be known any more."""
 
+_ASKED_ONCE_MORE = 10.0
+"""After so many seconds, requests to a host without a server are refused."""
+
 _SHORTEST_LIFETIME = 300.0
 """For so many seconds, a robots.txt is used even if its Cache-Control says less."""
 
@@ -95,10 +98,20 @@ class Said:
         seconds = max(float(stated.removeprefix("max-age=")), _SHORTEST_LIFETIME)
         return min(seconds, float(self._settings["REP_MAX_AGE"]))
 
-    def has_failed(self, *, until: float) -> bool:
-        """Whether a robots.txt was asked for without a result."""
-        tries = [s for s in self.log if s.is_robots and (s.ended or inf) <= until]
-        return len(tries) > len(self.texts(until=until))
+    def has_failed(self, *, until: float, waits: bool) -> bool:
+        """Whether a robots.txt was asked for without a result, and long enough if a request *waits*."""
+        last = max((text.at for text in self.texts(until=until)), default=-inf)
+        tries = [
+            s for s in self.log if s.is_robots and last < (s.ended or inf) <= until
+        ]
+        if not tries:
+            return False
+        wait = float(self._settings["REP_WAIT_MAX"])
+        if any(sent.answer.error for sent in tries):
+            wait = min(wait, _ASKED_ONCE_MORE)
+        waited = until - (tries[0].ended or 0.0)
+        will_wait = waited + max(_asked(sent) for sent in tries)
+        return not waits or max(waited, will_wait) >= wait - 1.0
 
     def longest_pause(self, *, until: float) -> float:
         """The longest time in which it answered nothing but 429 or 503, pauses included."""

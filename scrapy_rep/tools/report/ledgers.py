@@ -47,9 +47,9 @@ _EXAMPLES = 10
 
 _SHOWN = files("scrapy_rep").joinpath("tools/report/views.sql")
 
-# The tables that are read in place, and by which single rows of them are looked up; those that are
-# small enough to be copied; and the views of a ledger, those first that others are made from.
-_LARGE = {"decision": "id", "body": "sha256"}
+# The tables that are read in place; those that are small enough to be copied; and the views of a
+# ledger, those first that others are made from.
+_LARGE = ("decision", "body")
 _COPIED = ("snapshot", "traffic", "gap", "progress")
 _VIEWS = {
     "tally": "TEMPORARY TABLE",
@@ -233,7 +233,7 @@ class Ledgers:
             )
             for table in _COPIED:
                 execute(f"INSERT INTO {table} {_select(table, file, ledger, copies)}")
-            for table, key in _LARGE.items():
+            for table in _LARGE:
                 select = _select(table, file, ledger, copies)
                 if ledger < IN_PLACE:
                     unions[table].append(select)
@@ -241,11 +241,12 @@ class Ledgers:
                 if ledger == IN_PLACE:
                     copy = f"copy_of_{table}"
                     execute(f"CREATE TEMPORARY TABLE {copy} AS {select} LIMIT 0")
-                    execute(f"CREATE INDEX temp.key_of_{table} ON {copy} ({key})")
                     unions[table].append(f"SELECT * FROM {copy}")  # noqa: S608
                 execute(f"INSERT INTO copy_of_{table} {select}")
             if ledger >= IN_PLACE:
                 execute(f"DETACH {file}")
+        if len(paths) > IN_PLACE:
+            execute("CREATE INDEX temp.copy_of_sha256 ON copy_of_body (sha256)")
         for table, selects in unions.items():
             union = " UNION ALL ".join(selects)
             execute(f"CREATE TEMPORARY VIEW {table} AS {union}")

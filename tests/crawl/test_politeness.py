@@ -222,7 +222,7 @@ def test_what_a_crawl_that_waits_says(site: Site) -> None:
     settings = {**IMPATIENT, "REP_WAIT_TIMEOUT": 600}
     urls = pages(host, 61) + pages(down, 5)
     crawl = start_crawl(urls, settings=settings, constants=constants)
-    waits = "Waiting, not hanging: 66 requests to 2 hosts wait"
+    waits = "Idle: 66 requests to 2 hosts wait"
     crawl.until(
         lambda: "61 requests that wait" in crawl.log and crawl.log.count(waits) > 1
     )

@@ -1117,7 +1117,7 @@ class Frontier:
         if requests:
             left = 0.0 if first is None else first.next_at - self.clock.monotonic()
             self._logger.info(
-                "Waiting, not hanging: %(requests)d requests to %(hosts)d hosts wait for robots.txt, "
+                "Idle: %(requests)d requests to %(hosts)d hosts wait for robots.txt, "
                 "a delay or a pause%(first)s",
                 requests=requests,
                 hosts=hosts,

@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.unmeasured
 
 RULES = "User-agent: *\nDisallow: /private/\n"
-CLOCK = "tests.crawl.waiting_spiders.ClockSpider"
-DAY = 24 * 3600.0
-NO_A, NO_B = "User-agent: *\nDisallow: /a/\n", "User-agent: *\nDisallow: /b/\n"
-PARTS = [f"/{part}/{number}" for number in range(20) for part in "ab"]
 
 
 def delayed(seconds: float) -> str:
@@ -178,69 +174,6 @@ def test_a_busy_host_does_not_fill_the_downloader(site: Site, mode: str) -> None
     assert max(hit.time for hit in other.hits) < busy.hits[3].time
     assert result.stats["scheduler/enqueued"] == 30
     assert result.stats["scheduler/dequeued"] == 30
-
-
-@pytest.mark.newest
-def test_when_it_becomes_stale(site: Site, mode: str) -> None:
-    """When robots.txt becomes stale, URLs that are already queued follow the new rules. If it
-    can't be refreshed because of status 503, its old rules hold and the crawl goes on.
-
-    tests/protocol/access has how long it holds, in each dialect.
-    """
-    soon = robots(NO_B, headers={"Cache-Control": "max-age=600"})
-    changed = site.add([soon, robots(NO_A)])
-    kept = site.add([robots(NO_A), Answer(status=503)])
-    first, *queued = [host.url(path) for path in PARTS for host in (changed, kept)]
-    queued.insert(39, changed.url("/tick"))
-    result = run_crawl(
-        [first],
-        mode=mode,
-        spider=CLOCK,
-        settings={"CONCURRENT_REQUESTS": 1, "REP_WAIT_TIMEOUT": 600},
-        later=[0],
-        again=queued,
-        moves={"/tick": DAY + 1},
-    )
-    assert changed.pages == sorted(["/tick", *PARTS[:20:2], *PARTS[21::2]])
-    assert kept.pages == sorted(PARTS[1::2])
-    assert {error["reason"] for error in result.errors} == {"rule"}
-    assert result.stats["rep/denied/rule"] == 40
-    assert len(changed.robots_hits) == len(kept.robots_hits) == 2
-    assert "rep/denied/unreachable" not in result.stats
-
-
-@pytest.mark.newest
-def test_nobody_passes_while_it_is_refreshed(site: Site, mode: str) -> None:
-    """While a stale robots.txt is refreshed, requests to its host wait, and
-    those to other hosts do not.
-    """
-    host, other = site.add(), site.add()
-    answered = []
-
-    def others_are_done() -> bool:
-        if len(other.pages) == len(PARTS):
-            answered.append(time.monotonic())
-        return bool(answered)
-
-    fresh = robots(NO_A, after=others_are_done)
-    host.answers["/robots.txt"] = [robots(NO_B), fresh]
-    run_crawl(
-        [host.url("/a/first")],
-        mode=mode,
-        spider=CLOCK,
-        settings={"CONCURRENT_REQUESTS": 4},
-        later=[DAY + 1],
-        again=[one.url(path) for one in (host, other) for path in PARTS],
-    )
-    asked = [hit.time for hit in host.robots_hits]
-    assert len(asked) == 2
-    assert answered
-    for hit in host.hits:
-        if hit.path.startswith("/a/") and hit.path != "/a/first":
-            assert hit.time < asked[1]
-        if hit.path.startswith("/b/"):
-            assert hit.time >= answered[0]
-    assert len([path for path in host.pages if path.startswith("/b/")]) == 20
 
 
 def test_closing_is_no_outage(site: Site, mode: str, tmp_path: Path) -> None:

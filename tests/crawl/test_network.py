@@ -77,8 +77,11 @@ class Outage:
         crawl.until(lambda: crawl.log.count("network of the crawler is back") >= number)
 
 
-@pytest.mark.parametrize("address", ["", "127.0.0.2"], ids=["unresolved", "refused"])
-@pytest.mark.parametrize("jobdir", [False, True], ids=["memory", "jobdir"])
+@pytest.mark.parametrize(
+    ("address", "jobdir"),
+    [("", False), ("127.0.0.2", True)],
+    ids=["unresolved", "refused"],
+)
 def test_an_outage(
     site: Site, tmp_path: Path, mode: str, address: str, jobdir: bool
 ) -> None:

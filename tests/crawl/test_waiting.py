@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crawl.answers import HANGS, Answer, busy, redirect, robots
+from tests.crawl.answers import Answer, redirect, robots
 from tests.crawl.crawl import RETRIED_SOON, run_crawl
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.crawl.crawl import CrawlResult
     from tests.crawl.server import Host, Site
 
 pytestmark = pytest.mark.unmeasured
@@ -34,20 +33,6 @@ WAITING = {"CONCURRENT_REQUESTS": 16, "REP_WAIT_TIMEOUT": 30}
 
 def all_urls(*hosts: Host) -> list[str]:
     return [host.url(path) for path in ALLOWED + FORBIDDEN for host in hosts]
-
-
-def check_nothing_lost(hosts: list[Host], result: CrawlResult) -> None:
-    """Check that each allowed URL was fetched once, and each forbidden one
-    was refused by its rule.
-    """
-    for host in hosts:
-        assert host.pages == sorted(ALLOWED)
-        for path in FORBIDDEN:
-            assert result.error(host.url(path))["reason"] == "rule"
-    assert len(result.errors) == len(FORBIDDEN) * len(hosts)
-    assert len(result.responses) == len(ALLOWED) * len(hosts)
-    assert result.stats["finish_reason"] == "finished"
-    assert "log_count/ERROR" not in result.stats, result.log
 
 
 # A robots.txt that is slow.
@@ -183,30 +168,6 @@ def test_what_does_not_come_from_the_queue(
 
 
 # A robots.txt that is unreachable.
-
-
-@pytest.mark.slow
-def test_ten_hosts_that_come_back(site: Site, mode: str) -> None:
-    """200 requests to 10 hosts whose robots.txt is unreachable two or three times: none is lost,
-    and no page is fetched twice or against the rules. Meanwhile, the spider is not idle.
-    """
-    asked, late = busy(503, "2"), Answer(status=429)
-    # A robots.txt without an answer is fetched once more at once.
-    failures = [*[[DOWN] * 3] * 4, *[[asked]] * 3, *[[late] * 2] * 2, [HANGS] * 2]
-    hosts = [site.add([*failed, robots(RULES)]) for failed in failures]
-    result = run_crawl(
-        all_urls(*hosts),
-        mode=mode,
-        settings={**WAITING, "DOWNLOAD_TIMEOUT": 1},
-        constants=RETRIED_SOON,
-    )
-    check_nothing_lost(hosts, result)
-    assert result.stats["idle"] == 1  # Not while requests wait.
-    for host, failed in zip(hosts, failures, strict=True):
-        assert len(host.robots_hits) == len(failed) + 1
-        if failed == [asked]:
-            first, second = host.robots_hits
-            assert second.time - first.time >= 2
 
 
 @pytest.mark.slow

@@ -106,7 +106,7 @@ class Said:
         ]
         if not tries:
             return False
-        wait = float(self._settings["REP_WAIT_MAX"])
+        wait = float(self._settings["REP_WAIT_TIMEOUT"])
         if any(sent.answer.error for sent in tries):
             wait = min(wait, _ASKED_ONCE_MORE)
         waited = until - (tries[0].ended or 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -500,14 +501,12 @@ class RedisHostQueue(Base):
             )
 
     def _count_strange(self) -> int:
-        """Return how many requests a queue of scrapy-redis itself has under this key."""
-        try:
-            kind = self.server.type(self.key)
-            text = kind if isinstance(kind, str) else kind.decode()
-            count = {"zset": self.server.zcard, "list": self.server.llen}.get(text)
-            return 0 if count is None else int(count(self.key))
-        except RedisError:
-            return 0  # The next call says that the server fails.
+        """Return how many requests a queue of scrapy-redis itself has under this key, whichever kind."""
+        for count in (self.server.zcard, self.server.llen):
+            # One of another kind; or the server fails, as the next call says.
+            with suppress(RedisError):
+                return int(count(self.key))
+        return 0
 
     def _spider_idle(self) -> None:
         """Keep the spider open for ``SCHEDULER_IDLE_BEFORE_CLOSE`` seconds."""

@@ -441,14 +441,17 @@ def test_a_file_that_is_moved(path: Path) -> None:
     assert rows(path, "SELECT time FROM decision") == [(1.0,), (2.0,)]
 
 
-def test_what_can_never_be_written(path: Path) -> None:
+def test_what_can_never_be_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A record that can never be written is dropped and counted; later ones are written."""
+    soon = module._RETRY_AFTER
+    monkeypatch.setattr(module, "_RETRY_AFTER", 60.0)
     writer = started(path, decided(1, line=10**30))
     wait_for(lambda: writer.errors)
     assert isinstance(writer.error, OverflowError)
     put(writer, decided(2))
     writer.close(END)
     assert (writer.recorded, writer.dropped) == (1, 1)
+    monkeypatch.setattr(module, "_RETRY_AFTER", soon)
     never = started(path, decided(1), crawl=(object(), *CRAWL[1:]))
     wait_for(lambda: never.errors > 1)
     never.close(END)

@@ -287,8 +287,8 @@ class LedgerWriter:
             try:
                 self._commit(self._batch, end)
             except Exception as error:  # noqa: BLE001  whatever it is, the crawl goes on
-                self.errors += 1
                 self.error = error
+                self.errors += 1
                 if self._connection is not None:
                     with suppress(sqlite3.Error):
                         self._connection.close()  # This rolls back.

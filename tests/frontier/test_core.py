@@ -378,6 +378,11 @@ CASES = {
         probed d; wait 30 -> probes e at 151, grants e; probed e
         wait 30 -> probes z at 181, grants z
     """,
+    "a robots.txt that waits for the network is its probe, and its answer is no other's": """
+        fail a e -> gone; robots 1 a; robots 2 b; file 3 b; wait 1 -> grants 1; sent 1
+        free 1 -> gone for certain; wait 2 -> grants 2; sent 2
+        answer b -> back after 3, grants 3; free 2
+    """,
     "a probe keeps to delays and pauses": """
         answer y; answer z; delay z 50 0; pause y 20; fail a e -> gone
         wait 1 -> probes a at 1, grants a; probed a -> gone for certain

@@ -77,12 +77,12 @@ def _lost(story: Story) -> Iterator[str]:
     """Yield each URL that was asked for and has no outcome since, unless the page that asked for it
     was fetched again, and failed then.
     """
-    last: dict[str, float] = {}
-    for outcome in story.outcomes:
-        last[outcome.url] = outcome.at
+    # What a spider that closes has not sent stays in the queue.
+    last = {o.url: o.at for o in story.outcomes if o.exception != "SpiderClosing"}
     newest: dict[str, Asked] = {each.url: each for each in story.asked}
     for url, asked in newest.items():
-        if url not in last and not (last.get(asked.parent, 0.0) > asked.at):
+        is_asked_again = last.get(asked.parent, 0.0) > asked.at
+        if not (url in last or is_asked_again or asked.is_own):
             yield url
 
 

@@ -252,6 +252,9 @@ class World:
         if self.kind == "plain" and random.random() < 0.15:
             by = random.choice([-86_400, -3_600, -40, 40, 3_600, 90_000])
             self.clock_sets.append((1_000 + random.uniform(0, 300), by))
+        if self.kind == "job":
+            for host in self.hosts.values():  # Processes end within pauses.
+                host.page_faults *= 3
         if self.kind == "workers":
             for host in self.hosts.values():  # Each call of the server takes a while.
                 host.pages = min(host.pages, 20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import inf
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -102,10 +103,10 @@ def _sent_once(story: Story) -> Iterator[Violation]:
     # The callback of these may still wait for a page or a file of its own.
     for sent in story.world.log:
         url = f"http://{sent.host}{sent.path}"
-        is_over = any(
-            ends.get(url, killed) + _COMMITTED_AFTER < killed < sent.at
-            for killed in story.killed
-        )
+        end = ends.get(url, inf)
+        # Of the process that has done it.
+        killed = min((at for at in story.killed if at >= end), default=inf)
+        is_over = end + _COMMITTED_AFTER < killed < sent.at
         if is_over and url not in again | own and not _waits(story, sent):
             yield Violation(sent.at, sent.host, f"sent again, though done: {sent}")
 

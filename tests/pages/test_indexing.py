@@ -24,8 +24,7 @@ from twisted.internet.defer import Deferred
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.pages.effects import NO_EFFECT, effects_of
-from scrapy_rep.crawl.pages.links import Links
-from scrapy_rep.crawl.pages.output import OutputMiddleware
+from scrapy_rep.crawl.pages.output import Links, OutputMiddleware
 from scrapy_rep.crawl.pages.responses import IndexingMiddleware
 from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.exceptions import FileDenied, ItemDenied, UsageDenied

@@ -8,7 +8,7 @@ import pytest
 from scrapy.http import HtmlResponse, Response, TextResponse
 from w3lib.url import canonicalize_url
 
-from scrapy_rep.crawl.pages.links import Links, only_marked
+from scrapy_rep.crawl.pages.output import Links, only_marked
 
 RELS = frozenset({"nofollow", "ugc"})
 PAGE = "http://example.com/dir/page"

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_rep import CLASSIC, RobotsTxt
-from scrapy_rep.tools import rulechanges
-from scrapy_rep.tools.rulechanges import rule_changes, sample_paths
+from scrapy_rep.tools import diff
+from scrapy_rep.tools.diff import rule_changes, sample_paths
 from tests.crawl.answers import Answer
 from tests.tools.rep import ROBOTS, Rep, new_ledger, scrapy_rep, write_ledger
 
@@ -135,7 +135,7 @@ def test_many_agents(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("new.txt").write_text(ROBOTS + agents + "Disallow: /\n" * 5)
     out = rep("diff", "robots.txt", "new.txt").out
     assert "User-agent: a, ab, abb, abbb, abbbb and 495 more   (group added)" in out
-    monkeypatch.setattr(rulechanges, "_MAX_COMPARED", 5)
+    monkeypatch.setattr(diff, "_MAX_COMPARED", 5)
     ended = rep("diff", "robots.txt", "new.txt")
     assert ended.status == 1
     assert "too many groups to compare" in ended.err

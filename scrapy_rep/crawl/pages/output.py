@@ -1,19 +1,23 @@
 """The spider middleware that drops links and items that the rules of their page forbid, and writes
-into other items what their page allows."""
+into other items what their page allows; and how it finds the links of a page.
+"""
 
 from __future__ import annotations
 
+import re
 from copy import copy, deepcopy
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from scrapy import Request, signals
 from scrapy.exceptions import NotConfigured
+from scrapy.http import HtmlResponse
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.log import logformatter_adapter
 from scrapy.utils.misc import arg_to_iter
+from w3lib.html import get_base_url, strip_html5_whitespace
 from w3lib.url import canonicalize_url
 
 from scrapy_rep.base import meta, stats
@@ -23,7 +27,6 @@ from scrapy_rep.base.record import Layer, Subject, Verdict, forbidden
 from scrapy_rep.base.settings import ITEM_FIELD, RepSettings
 from scrapy_rep.crawl.decisions import DecisionReporter
 from scrapy_rep.crawl.pages.effects import NO_EFFECT, effects_of
-from scrapy_rep.crawl.pages.links import Links, only_marked
 from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.exceptions import ItemDenied, UsageDenied
 from scrapy_rep.protocol.indexing.statements import Statement
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.base.record import Because, Record
     from scrapy_rep.crawl.pages.effects import Effects
+
 
 logger = get_logger(__name__)
 
@@ -312,3 +316,84 @@ def _take_image_urls(item: Any, fields: list[str]) -> list[str]:
         adapter[name] = type(value)()
     found = (url for value in values.values() for url in arg_to_iter(value))
     return [url for url in found if isinstance(url, str)]
+
+
+_SEPARATORS = re.compile(r"[\s,]+")
+
+# The work for the links of one page is bounded, to about a second. It is counted in characters: those
+# of each link and of the base URL, and some for each link. Ordinary pages may have 15,000 links.
+_MAX_WORK = 2_000_000
+_WORK_OF_LINK = 100
+_WORK_OF_NON_ASCII = 4
+
+
+@dataclass(frozen=True)
+class Links:
+    """The ``<a>`` and ``<area>`` links of a page, in order."""
+
+    found: tuple[tuple[str, str], ...] = ()
+    """The canonical URL (w3lib's ``canonicalize_url``, which Scrapy's fingerprints use too) and the
+    ``rel`` of each link, as written."""
+
+    is_whole: bool = True
+    """Whether these are all of them. A page may have too many to read them all."""
+
+    @cached_property
+    def urls(self) -> frozenset[str]:
+        return frozenset(url for url, _ in self.found)
+
+    @classmethod
+    def of(cls, response: Response) -> Links:
+        """Read the links of *response*. What is not HTML has none."""
+        if not isinstance(response, HtmlResponse):
+            return cls()
+        base, work = get_base_url(response.text[:4096], response.url), 0
+        found: list[tuple[str, str]] = []
+        for href, rel in _elements(response):
+            factor = 1 if href.isascii() else _WORK_OF_NON_ASCII
+            work += _WORK_OF_LINK + len(base) + factor * len(href)
+            if work > _MAX_WORK:
+                return cls(tuple(found), is_whole=False)
+            found += [(url, rel) for url in _canonical(href, response)]
+        return cls(tuple(found))
+
+
+def _elements(response: HtmlResponse) -> Iterator[tuple[str, str]]:
+    """Yield the ``href`` and the ``rel`` of each link."""
+    for element in response.selector.root.iter("a", "area"):
+        href = element.get("href")
+        if href is not None:
+            yield strip_html5_whitespace(href), element.get("rel", "")
+
+
+def _canonical(href: str, response: HtmlResponse) -> set[str]:
+    """Return the canonical URLs of a link: a spider writes what is not ASCII in its query in the
+    encoding of the page, or in UTF-8. None for an invalid URL, such as "http://[".
+    """
+    try:
+        url = response.urljoin(href)
+        found = {canonicalize_url(url)}
+        if not url.isascii():
+            found.add(canonicalize_url(url, encoding=response.encoding))
+    except ValueError:
+        return set()
+    return found
+
+
+def only_marked(response: Response, rels: frozenset[str]) -> dict[str, str]:
+    """The canonical URLs for which every link of a page has one of *rels*, given in lower case, with
+    the ``rel`` of the first link to the URL, as written.
+    """
+    if not isinstance(response, HtmlResponse):
+        return {}
+    body = response.body.lower()
+    if not any(rel.encode() in body for rel in rels):
+        return {}  # This avoids parsing most pages.
+    marked: dict[str, str] = {}
+    unmarked: set[str] = set()
+    for url, rel in Links.of(response).found:
+        if rels.isdisjoint(_SEPARATORS.split(rel.lower())):
+            unmarked.add(url)
+        else:
+            marked.setdefault(url, rel)
+    return {url: rel for url, rel in marked.items() if url not in unmarked}

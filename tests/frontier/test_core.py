@@ -161,15 +161,22 @@ class World:
         return "" if host is None else host.origin.host
 
     def known(self, host: str, holds: str = "inf") -> None:
+        self.core.end_fetch(self.host_of(host))
+        self.core.known(self.host_of(host), self.now, self.now + float(holds))
+
+    def told(self, host: str, holds: str) -> None:
+        """Its rules are known from elsewhere, perhaps while they are fetched."""
         self.core.known(self.host_of(host), self.now, self.now + float(holds))
 
     def down(self, host: str, retry: str, wait: str = "300") -> None:
         at = self.now + float(retry)
         found, wait_for = self.host_of(host), float(wait)
+        self.core.end_fetch(found)
         self.core.unreachable(found, self.now, at, wait=wait_for, is_asked=False)
 
     def lose(self, host: str) -> None:
         """The fetch is cancelled, or fails in a component."""
+        self.core.end_fetch(self.host_of(host))
         self.core.unknown(self.host_of(host), self.now)
 
     # What a person sees.
@@ -283,6 +290,11 @@ CASES = {
         queue 1 a; fetch -> a; down a 100 0; next -> refused 1
         end 1; wait 1000; fetch -> -
         queue 2 a; next -> refused 2; fetch -> a; known a; again 2; next -> 2
+    """,
+    "one fetch at once, also if its host is known from elsewhere meanwhile": """
+        queue 1 a; fetch -> a; down a 1 0; next -> refused 1; wait 1
+        again 1; next -> refused 1; fetch -> a; told a 10; wait 10
+        again 1; fetch -> -; known a; next -> 1
     """,
     "a fetch without a result is repeated while a request waits": """
         asks 1 a; fetch urgent -> a; lose a; fetch -> -

@@ -177,6 +177,7 @@ class HostModel:
 
     def known(self, expires: float) -> None:
         self.expires, self.is_down, self.is_refused = expires, False, False
+        self.retry_at = -inf
 
     def unreachable(
         self, now: float, retry_at: float, wait: float, *, is_asked: bool
@@ -582,6 +583,7 @@ class CoreMachine(RuleBasedStateMachine):
         """A fetch of robots.txt ends; one *is_lost* if it is cancelled, or fails in a component."""
         crawl = self.crawl
         host = crawl.fetching.pop(number % len(crawl.fetching))
+        crawl.end_fetch(host)
         if not is_lost:
             self.crawl.answered("x", "x", self.now)
             self.settle()
@@ -747,7 +749,9 @@ class CoreMachine(RuleBasedStateMachine):
             while (host := crawl.next_wanted(is_needed=True)) is not None:
                 crawl.fetching.append(host)
             while crawl.fetching:
-                self.learn(crawl.fetching.pop(), inf)
+                host = crawl.fetching.pop()
+                crawl.end_fetch(host)
+                self.learn(host, inf)
                 self.settle()
             for line in range(2):
                 while self.pop_one(line):

@@ -948,9 +948,12 @@ class Core:
         """Note that the robots.txt of *host* is being fetched."""
         host.is_wanted, host.is_fetching = False, True
 
+    def end_fetch(self, host: Host) -> None:
+        """Note that the fetch of the robots.txt of *host* has ended. Its result is told next."""
+        host.is_fetching = False
+
     def known(self, host: Host, now: float, expires: float) -> None:
         """Note that the rules of *host* are known until the time *expires*."""
-        host.is_fetching = False
         self._happens(host, Event.KNOWN)
         host.expires, host.outage, host.templates = expires, None, None
         self._refused.pop(host, None)
@@ -970,7 +973,6 @@ class Core:
         unless the host has asked for that time (*is_asked*), earlier, once more before its tickets
         are refused. From the first time on, they wait for *wait* seconds. *known* is for the owner.
         """
-        host.is_fetching = False
         if self.hosts.get(host.origin) is not host:
             return  # Nothing waits for it any more.
         if host.outage is None:
@@ -1001,7 +1003,6 @@ class Core:
         """Note that the fetch of robots.txt of *host* has ended without a result. If tickets wait
         for it, it is repeated after a pause.
         """
-        host.is_fetching = False
         if host.waiting:
             self._host_alarms.set(host, now + _FIRST_PAUSE)
         else:

@@ -261,6 +261,7 @@ class HostRules:
             self._fetched(host, known)
 
     def _fetched(self, host: Host, known: SiteRules | None) -> None:
+        self._core.end_fetch(host)
         if known is None:
             self._core.unknown(host, self._clock.monotonic())
         else:

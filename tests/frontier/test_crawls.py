@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 from twisted.internet.error import ConnectionRefusedError as RefusedError
 
 from scrapy_rep.base import stats
+from scrapy_rep.crawl.gate.middleware import RobotsTxtMiddleware
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
 from tests.frontier.fakes import Crawl, page
 
@@ -40,6 +43,24 @@ def test_names_of_one_host() -> None:
         crawl.push(url)
         crawl.run()
         assert crawl.on_network == ["http://a.example/1"]
+
+
+def test_who_waits_in_the_downloader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a request of the queue, which has its turn: it is judged at once, by fresh rules. One that
+    comes past the queue does.
+    """
+    waits = mock.Mock(side_effect=RuntimeError)
+    monkeypatch.setattr(RobotsTxtMiddleware, "_wait", waits)
+    crawl = Crawl()
+    urls = [f"http://a.example/{path}" for path in ("1", "2", "private/3")]
+    requests = [crawl.push(url) for url in urls]
+    crawl.run()
+    crawl.answer(ROBOTS, RULES)
+    assert sorted(crawl.on_network) == urls[:2]
+    assert isinstance(crawl.ended[requests[2]], RobotsDenied)
+    waits.assert_not_called()
+    crawl.outside("http://a.example/4")
+    waits.assert_called_once()
 
 
 def test_a_host_that_cannot_be_read() -> None:

@@ -110,7 +110,9 @@ class Said:
         if any(sent.answer.error for sent in tries):
             wait = min(wait, _ASKED_ONCE_MORE)
         waited = until - (tries[0].ended or 0.0)
-        will_wait = waited + max(_asked(sent) for sent in tries)
+        # The pause before the next try doubles, also if the host asks for a short one.
+        doubled = 2.0 ** min(len(tries), 12)
+        will_wait = waited + max(doubled, *(_asked(sent) for sent in tries))
         return not waits or max(waited, will_wait) >= wait - 1.0
 
     def longest_pause(self, *, until: float) -> float:
@@ -205,11 +207,7 @@ def _delays(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
         is_forgotten = (is_forgotten and sent.is_robots) or gap > delay + _FORGOTTEN
         is_new = not said.texts(until=after.at, process=after.process)
         # A worker that does not know the robots.txt itself fetches it in the turn of a page.
-        is_same_turn = (
-            story.world.kind == "workers"
-            and sent.is_robots
-            and sent.process == after.process
-        )
+        is_same_turn = story.world.kind == "workers" and sent.is_robots
         is_known = not (after.is_robots and (is_forgotten or is_new))
         if delay > story.world.settings["REP_SKIP_DELAY_OVER"]:
             if not after.is_robots:

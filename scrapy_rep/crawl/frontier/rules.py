@@ -262,7 +262,11 @@ class HostRules:
 
     def _fetched(self, host: Host, known: SiteRules | None) -> None:
         self._core.end_fetch(host)
-        if known is None:
+        override = self.cache.override(host.origin)
+        if override is not None:
+            # It was fetched to find the network back, and decides nothing.
+            self._open(host, override.robots, override.ends, fetched=-inf)
+        elif known is None:
             self._core.unknown(host, self._clock.monotonic())
         else:
             self._tell(host, known)

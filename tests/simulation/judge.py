@@ -40,7 +40,8 @@ def _ends(story: Story) -> Iterator[Violation]:
     is_denied = any(each.exception == "RobotsDenied" for each in story.outcomes)
     is_denied = is_denied and not any(each.status for each in story.outcomes)
     expected = {"robots_denied" if is_denied else "finished"}
-    if story.world.kind != "plain":
+    has_pause = any(each.reason == "back-off" for each in story.outcomes)
+    if story.world.kind != "plain" or has_pause:
         expected = {"robots_denied", "finished", "shutdown"}
     if any(each.kind == "flushed" for each in story.world.faults):
         expected.add("queue_lost")
@@ -75,14 +76,17 @@ def _lost_queue(story: Story) -> bool:
 
 
 def _lost(story: Story) -> Iterator[str]:
-    """Yield each URL that was asked for and has no outcome since, unless the page that asked for it
-    was fetched again, and failed then.
+    """Yield each URL that was asked for and has no outcome since, unless a page on the way to it was
+    fetched again, and failed then.
     """
     # What a spider that closes has not sent stays in the queue.
     last = {o.url: o.at for o in story.outcomes if o.exception != "SpiderClosing"}
     newest: dict[str, Asked] = {each.url: each for each in story.asked}
     for url, asked in newest.items():
-        is_asked_again = last.get(asked.parent, 0.0) > asked.at
+        child, is_asked_again = asked, False
+        while child is not None and not is_asked_again:
+            is_asked_again = last.get(child.parent, 0.0) > child.at
+            child = newest.get(child.parent) if child.parent != child.url else None
         if not (url in last or is_asked_again or asked.is_own):
             yield url
 

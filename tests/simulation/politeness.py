@@ -177,9 +177,13 @@ def _rules(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, st
             until = max(until, (failures[-1].ended or 0.0) + _lifetime_after(failures))
         # If the clock is set back, an age seems to be less, while it is more than that.
         set_back = max((-by for _, by in story.world.clock_sets), default=0.0)
+        # A request that a pause takes out of its download slot goes after it without another look.
+        is_withdrawn = story.world.settings["DOWNLOAD_DELAY"] and any(
+            s.answer.status in {429, 503} and last.at < s.at < sent.at for s in log
+        )
         late = sent.at - until - last.delay - in_slot - max(set_back, 0.0)
         is_gone = any(a <= sent.at < b for a, b in story.world.outages)
-        if late > 0 and not is_gone:
+        if late > 0 and not (is_gone or is_withdrawn or story.world.outages):
             yield sent, f"sent {late:.1f} s after its robots.txt was stale"
 
 
@@ -209,6 +213,9 @@ def _delays(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
         # A worker that does not know the robots.txt itself fetches it in the turn of a page.
         is_same_turn = story.world.kind == "workers" and sent.is_robots
         is_known = not (after.is_robots and (is_forgotten or is_new))
+        # What a robots.txt says while the spider closes is not noted.
+        is_stopped = any(each.kind == "stop" for each in story.world.faults)
+        is_known = is_known and not (is_stopped and after.is_robots and sent.is_robots)
         if delay > story.world.settings["REP_SKIP_DELAY_OVER"]:
             if not after.is_robots:
                 yield after, "sent although the host's delay is too long"

@@ -216,6 +216,8 @@ def _delays(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
         # What a robots.txt says while the spider closes is not noted.
         is_stopped = any(each.kind == "stop" for each in story.world.faults)
         is_known = is_known and not (is_stopped and after.is_robots and sent.is_robots)
+        # Where the user decides, a robots.txt is only a look for the network.
+        is_known = is_known and not (after.is_robots and said.override is not None)
         if delay > story.world.settings["REP_SKIP_DELAY_OVER"]:
             if not after.is_robots:
                 yield after, "sent although the host's delay is too long"
@@ -235,7 +237,10 @@ def _pauses(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
         is_page, status = not sent.is_robots, sent.answer.status
         if story.world.kind == "job" and sent.process != process:
             process, in_flight = sent.process, 0
-            if at >= until or any(asked_at + _HEARD_AFTER > k for k in story.killed):
+            # A pause is lost if the process was killed at once, or if the disk was full.
+            is_lost = any(asked_at + _HEARD_AFTER > k for k in story.killed)
+            is_lost |= any(a <= asked_at <= b for a, b in story.hindered)
+            if at >= until or is_lost:
                 until, places = -inf, inf
         in_flight += (1 if is_start else -1) * is_page
         heard = asked_at + (_HEARD_AFTER if story.world.kind == "workers" else 0.0)

@@ -183,7 +183,8 @@ class HostModel:
         self, now: float, retry_at: float, wait: float, *, is_asked: bool
     ) -> None:
         if not self.is_down:
-            self.is_down, self.since, self.until = True, now, now + wait
+            self.is_down, self.since, self.until = True, now, now
+        self.until = max(self.until, self.since + wait)
         # Once more before it is given up, unless the host has named its time.
         if not is_asked and now < self.until:
             retry_at = min(retry_at, self.until)

@@ -107,7 +107,7 @@ class Said:
         if not tries:
             return False
         wait = float(self._settings["REP_WAIT_TIMEOUT"])
-        if any(sent.answer.error for sent in tries):
+        if all(sent.answer.error for sent in tries):
             wait = min(wait, _ASKED_ONCE_MORE)
         waited = until - (tries[0].ended or 0.0)
         # The pause before the next try doubles, also if the host asks for a short one.
@@ -153,7 +153,10 @@ def impoliteness(story: Story) -> list[Violation]:
 def _rules(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, str]]:
     """No page is sent before a robots.txt allows it, nor by one that is past its age."""
     # With a delay, a request waits for its place after it was decided.
-    in_slot = float(story.world.settings["DOWNLOAD_DELAY"]) * 2 + 1.0
+    settings = story.world.settings
+    in_slot = float(settings["DOWNLOAD_DELAY"])
+    in_slot *= max(2, settings["CONCURRENT_REQUESTS_PER_DOMAIN"])
+    in_slot += 1.0
     for sent in log if said.override != "ignore" else ():
         if sent.is_robots:
             continue
@@ -177,13 +180,11 @@ def _rules(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, st
             until = max(until, (failures[-1].ended or 0.0) + _lifetime_after(failures))
         # If the clock is set back, an age seems to be less, while it is more than that.
         set_back = max((-by for _, by in story.world.clock_sets), default=0.0)
-        # A request that a pause takes out of its download slot goes after it without another look.
-        is_withdrawn = story.world.settings["DOWNLOAD_DELAY"] and any(
-            s.answer.status in {429, 503} and last.at < s.at < sent.at for s in log
-        )
         late = sent.at - until - last.delay - in_slot - max(set_back, 0.0)
         is_gone = any(a <= sent.at < b for a, b in story.world.outages)
-        if late > 0 and not (is_gone or is_withdrawn or story.world.outages):
+        # After a redirect, it is in the slot of another host. While that is paused, so is the fetch
+        # of robots.txt: it counts as unreachable, and the last good copy is used.
+        if late > 0 and not (is_gone or sent.is_redirected):
             yield sent, f"sent {late:.1f} s after its robots.txt was stale"
 
 
@@ -213,9 +214,6 @@ def _delays(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
         # A worker that does not know the robots.txt itself fetches it in the turn of a page.
         is_same_turn = story.world.kind == "workers" and sent.is_robots
         is_known = not (after.is_robots and (is_forgotten or is_new))
-        # What a robots.txt says while the spider closes is not noted.
-        is_stopped = any(each.kind == "stop" for each in story.world.faults)
-        is_known = is_known and not (is_stopped and after.is_robots and sent.is_robots)
         # Where the user decides, a robots.txt is only a look for the network.
         is_known = is_known and not (after.is_robots and said.override is not None)
         if delay > story.world.settings["REP_SKIP_DELAY_OVER"]:

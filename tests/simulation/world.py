@@ -78,6 +78,11 @@ class Sent:
         """Whether it is for a page without links, or a file."""
         return not self.is_robots and int(self.path.rsplit("/", 1)[1]) >= LEAF
 
+    @property
+    def is_redirected(self) -> bool:
+        """Whether another host has redirected it here."""
+        return not self.is_robots and int(self.path.rsplit("/", 1)[1]) >= 2 * LEAF
+
     def __str__(self) -> str:
         answer = self.answer
         took = "cancelled" if self.ended is None else f"{self.ended - self.at:.2f} s"

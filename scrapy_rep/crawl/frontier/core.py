@@ -978,6 +978,8 @@ class Core:
         if host.outage is None:
             host.outage = Outage(now, now + wait)
         outage = host.outage
+        # A host that had no server before may have one now, and be asked for longer.
+        outage.until = max(outage.until, outage.since + wait)
         if not is_asked and now < outage.until:
             retry_at = min(retry_at, outage.until)
         outage.retry_at, outage.known = retry_at, known

@@ -63,11 +63,11 @@ from scrapy_rep.crawl.frontier.core import (
 )
 from scrapy_rep.crawl.frontier.politeness import ASKS_FOR_PAUSE, Politeness, duration
 from scrapy_rep.crawl.frontier.rules import HostRules
-from scrapy_rep.exceptions import BackingOff, SpiderClosing
+from scrapy_rep.exceptions import BackingOff, RobotsDenied, SpiderClosing
 from scrapy_rep.protocol.access.results import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -277,6 +277,8 @@ class Frontier:
         self.rules: HostRules | None = None
         """The rules of hosts; None if the crawl ignores robots.txt."""
 
+        self._judge_again: Callable[[Trip], Awaitable[object]] | None = None
+
         self._backlogs: list[Backlog] = []
         self._shared: Backlog | None = None
         """The queue that several workers share, if there is one."""
@@ -315,17 +317,16 @@ class Frontier:
         connect(self._spider_closed, signals.spider_closed)
 
     @classmethod
-    def of(cls, crawler: Crawler, *, obeys: bool = False) -> Frontier:
-        """Return the instance that the components of a crawl share. The middleware, which Scrapy makes
-        before the scheduler, says that the crawl *obeys* robots.txt.
-        """
-        found = shared_component(crawler, cls)
-        if obeys:
-            found.obey()
-        return found
+    def of(cls, crawler: Crawler) -> Frontier:
+        """Return the instance that the components of a crawl share."""
+        return shared_component(crawler, cls)
 
-    def obey(self) -> None:
-        """Obey robots.txt from now on."""
+    def obey(self, judge_again: Callable[[Trip], Awaitable[object]]) -> None:
+        """Obey robots.txt from now on: the middleware, which Scrapy makes before the scheduler, says
+        so. *judge_again* waits until a request may be sent, by what robots.txt says then, and raises
+        the error that refuses it.
+        """
+        self._judge_again = judge_again
         if self.rules is None:
             self.rules = HostRules(
                 self._crawler,
@@ -1036,8 +1037,12 @@ class Frontier:
         self, trip: Trip, ticket: Ticket, go_on: Callable[[Exception | None], None]
     ) -> None:
         try:
-            await self.take_turn(trip, obeys=ticket.obeys)
-        except SpiderClosing as error:
+            if self._judge_again is None or _is_ours(trip.request):
+                await self.take_turn(trip, obeys=ticket.obeys)
+            else:
+                # While it waits, its robots.txt may become stale.
+                await self._judge_again(trip)
+        except (RobotsDenied, SpiderClosing) as error:
             go_on(error)
         except BackingOff as error:
             is_own = _is_ours(trip.request)

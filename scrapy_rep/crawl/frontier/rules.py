@@ -12,7 +12,7 @@ from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import CancelledError
 from twisted.python.failure import Failure
 
-from scrapy_rep.base.compat import is_interactive
+from scrapy_rep.base.compat import is_closing, is_interactive
 from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.requests import bare_host, request_origin
@@ -201,7 +201,8 @@ class HostRules:
             while len(self.fetches) - self._waiting < self._max_fetching:
                 is_needed = ready + len(self._soon) < self._min_ready
                 host = self._core.next_wanted(is_needed=is_needed)
-                if host is None:
+                # The crawl would not note what a robots.txt says that comes while the spider closes.
+                if host is None or is_closing(self._crawler):
                     return
                 self._begin(host)
         finally:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from scrapy import Request, signals
 from scrapy.exceptions import CloseSpider, NotConfigured
-from scrapy.http import Headers
+from scrapy.http import Headers, Response
 from scrapy.responsetypes import responsetypes
 
 from scrapy_rep.base import meta, stats
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from scrapy.crawler import Crawler
-    from scrapy.http import Response
 
     from scrapy_rep.crawl.frontier.frontier import Trip
     from scrapy_rep.crawl.gate.dryrun import DryRun
     from scrapy_rep.protocol.robotstxt.pace import Pace
+    from scrapy_rep.protocol.robotstxt.rules import Decision
 
 
 class BrowserGate(Protocol):
@@ -79,7 +79,8 @@ class RobotsTxtMiddleware(BrowserGate):
         self._logger = CrawlLog(__name__, crawler)
         self._obeys_delays = settings.crawl_delay_obey
         self._own = FetchMiddleware(crawler)
-        self._frontier = frontier = Frontier.of(crawler, obeys=True)
+        self._frontier = frontier = Frontier.of(crawler)
+        frontier.obey(self._wait_for_turn)
         reporter = DecisionReporter.of(crawler)
         assert frontier.rules is not None
         self._judge = Judge(crawler, settings, frontier, frontier.rules, reporter)
@@ -126,6 +127,17 @@ class RobotsTxtMiddleware(BrowserGate):
 
     async def _wait(self, case: Trip) -> Response | None:
         """Send the request of *case* when its robots.txt is known and it has its turn."""
+        found = await self._wait_for_turn(case)
+        if isinstance(found, Response):
+            return found
+        self._judge.allow(case, found)
+        return None
+
+    async def _wait_for_turn(self, case: Trip) -> Response | Decision | None:
+        """Wait until the robots.txt of the request of *case* is known and it has its turn. Return
+        the decision that allows it, if that is to be reported, or the response that it needs no
+        download for. Raises RobotsDenied or SpiderClosing.
+        """
         request = case.request
         # It does not tell this any more once it waits for its robots.txt.
         is_patient = self._frontier.is_patient(case)
@@ -145,8 +157,7 @@ class RobotsTxtMiddleware(BrowserGate):
         except BackingOff as error:
             case.known, case.override, case.why = None, None, str(error)
             self._judge.refuse(case, BACK_OFF)
-        self._judge.allow(case, decision)
-        return None
+        return decision
 
     async def _take_turn(self, case: Trip, pace: Pace | None) -> bool:
         """Wait until the request of *case* may be sent. Return whether it has waited. Raises

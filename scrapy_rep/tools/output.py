@@ -218,6 +218,10 @@ def exit_status(
     unknown: list[str],
 ) -> int:
     """Run a subcommand, turn its exceptions into messages, and return its exit status."""
+    for name in ("stdin", "stdout", "stderr"):
+        # It may be closed, as a daemon does it.
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("r+", encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             # A character that the terminal can't encode must not end the command.
@@ -252,15 +256,21 @@ def output_file(
     an error. Until then it is another file in the same folder.
 
     If *path* is a symbolic link, its target is replaced. Raises UsageError, which begins with
-    *name*, for a path that can't be written, is one of the *inputs*, or is a file that is not empty
-    and does not begin with *mark*.
+    *name*, for a path that can't be written, is a device or a pipe, is one of the *inputs*, or is a file
+    that is not empty and does not begin with *mark*.
     """
-    target = Path(path).resolve()
+    try:
+        target = Path(path).resolve()
+    except RuntimeError:  # Before Python 3.13.
+        raise UsageError(f"{name}: Too many levels of symbolic links") from None
     partial = target.with_name(f".{target.name[:100]}.{os.getpid()}")
     if target in {Path(each).resolve() for each in inputs}:
         raise UsageError(f"{name}: this is an input file, and is not replaced")
     if target.is_dir():
         raise UsageError(f"{name}: Is a directory")
+    if target.is_symlink() or (target.exists() and not target.is_file()):
+        # To replace a device, such as /dev/null, would break other programs.
+        raise UsageError(f"{name}: this is no regular file, and is not replaced")
     try:
         if mark and target.exists() and not _may_replace(target, mark.encode()):
             raise UsageError(
@@ -280,7 +290,5 @@ def output_file(
 
 def _may_replace(path: Path, mark: bytes) -> bool:
     """Whether a file is empty, or begins with *mark*."""
-    if not path.is_file():
-        return False
     with path.open("rb") as file:
         return file.read(len(mark)) in {b"", mark}

@@ -207,3 +207,15 @@ def test_what_standard_output_cannot_encode(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(octets, encoding="ascii"))
     assert execute(["check", "http://a.example/ü日", *FILE, "--brief"], {}) == 1
     assert rb"Disallow: /\xfc\u65e5" in octets.getvalue()
+
+
+def test_closed_streams() -> None:
+    """If a daemon has closed the standard streams, the verdict is still in the exit status."""
+    command = '"$0" -m scrapy rep check "$1" --robots robots.txt -s USER_AGENT=mybot <&- >&- 2>&-'
+    for url, status in ((BASKET, 1), (f"{BASKET}help", 0), ("-", 0)):
+        done = subprocess.run(
+            ["sh", "-c", command, sys.executable, url],
+            env=plain_environment(),
+            check=False,
+        )
+        assert done.returncode == status

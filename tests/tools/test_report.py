@@ -210,3 +210,17 @@ def test_a_file_that_cannot_be_read() -> None:
     output = output_file(UNREADABLE, UNREADABLE, [], "mark")
     with pytest.raises(UsageError, match=UNREADABLE), output:
         pass
+
+
+def test_output_is_no_regular_file(tmp_path: Path) -> None:
+    """A pipe, as a device, is not replaced by a file; a circle of links is wrong usage."""
+    pipe, circle = tmp_path / "pipe", tmp_path / "circle"
+    os.mkfifo(pipe)
+    circle.symlink_to(circle)
+    for path in (pipe, circle):
+        with (
+            pytest.raises(UsageError, match=r"regular file|symbolic links"),
+            output_file(str(path), "-o", []),
+        ):
+            pass
+    assert pipe.is_fifo()

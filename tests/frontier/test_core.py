@@ -63,9 +63,8 @@ class World:
 
     def hear(self) -> None:
         """Note what the core says."""
-        while said := self.core.drain():
-            for each in said:
-                self.hear_one(each)
+        for said in self.core.drain():
+            self.hear_one(said)
 
     def hear_one(self, said: Said) -> None:
         match said:
@@ -463,6 +462,25 @@ def test_cancelled_before_its_crawl_has_heard_the_answer(what: type) -> None:
     world.end("1")
     assert not any(isinstance(said, (Granted, Refused)) for said in world.core.drain())
     assert not world.core.scope("a").in_flight
+    assert not world.core.scope("a").tickets
+
+
+def test_ended_while_its_crawl_acts_on_what_was_said_before() -> None:
+    """Without asyncio, the errback of a request that is refused runs at once, and may cancel others:
+    they end once.
+    """
+    world = World()
+    world.pause("a", "10")
+    world.file("1", "a")
+    world.file("2", "a")
+    world.pause("a", "601")
+    refused = []
+    for said in world.core.drain():
+        if isinstance(said, Refused):
+            refused.append(said.ticket)
+            world.core.end(said.ticket, world.now)
+            world.end("2")
+    assert refused == [world.tickets["1"]]
     assert not world.core.scope("a").tickets
 
 

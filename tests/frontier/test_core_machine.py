@@ -475,7 +475,7 @@ class CoreMachine(RuleBasedStateMachine):
         """Do what the core says."""
         crawl = self.crawl
         while True:
-            said = crawl.drain()
+            said = list(crawl.drain())
             for each in said:
                 self.hear(each)
             if crawl.wake_at() <= self.now:

@@ -667,19 +667,18 @@ class Core:
         """Note what the download slot of *scope* is like now."""
         scope.slot = slot
 
-    def drain(self) -> list[Said]:
-        """Return what the core has to say, in order, and forget it. Call :meth:`end` for each ticket that
-        is granted or refused.
+    def drain(self) -> Iterator[Said]:
+        """Yield what the core has to say, in order, and forget it. Only when a thing is yielded is it
+        certain: acting on the one before may end a ticket. Call :meth:`end` for each ticket that is
+        granted or refused.
         """
-        said = []
         while self.said:
             each = self.said.popleft()
             if isinstance(each, (Granted, Refused)):
                 if each.ticket.where not in {Where.GRANTED, Where.REFUSED}:
                     continue  # It has ended since.
                 each.ticket.where = Where.NOWHERE
-            said.append(each)
-        return said
+            yield each
 
     # Tickets.
 

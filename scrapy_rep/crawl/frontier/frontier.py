@@ -678,9 +678,8 @@ class Frontier:
         """Do what the core says, and what follows from it."""
         core, self._will_flush = self.core, False
         ended: list[Waiter] = []
-        while core.said:
-            for each in core.drain():
-                self._act_on(each, ended)
+        for each in core.drain():
+            self._act_on(each, ended)
         at = core.wake_at()
         if at < self._alarm_at:
             self._alarm_at = at

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks import __main__ as benchmarks
+from benchmarks import crawls
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,3 +28,16 @@ def test_a_measure(
     assert [row[0] for row in rows] == ["| memory kept for a host"] * 3
     assert rows[0][1] == "scrapy-rep"
     assert rows[1][1].startswith("protego")
+
+
+CALLS = {"request": 90, "host": 312}
+"""How many calls of functions of this package a request costs, and a host."""
+
+
+@pytest.mark.slow
+def test_calls() -> None:
+    """What a request and a host cost is what is written here, within 5 %: whoever adds to the way of
+    a request sees it.
+    """
+    found = {what: calls["ours"] for what, calls in crawls.counted("ours").items()}
+    assert found == pytest.approx(CALLS, rel=0.05)

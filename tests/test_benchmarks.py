@@ -30,8 +30,9 @@ def test_a_measure(
     assert rows[1][1].startswith("protego")
 
 
-CALLS = {"request": 90, "host": 312}
-"""How many calls of functions of this package a request costs, and a host."""
+CALLS = {"request": 90, "host": 320}
+"""How many calls of functions of this package a request costs, and a host (312 to 329, by the load of
+the machine)."""
 
 
 @pytest.mark.slow

@@ -285,6 +285,11 @@ CASES = {
         host a -> <Host http://a: REFUSED, again at 500, 0 of 1 tickets wait>
         next -> refused 1; queue 2 a; next -> refused 2
     """,
+    "a host that seemed to have no server, and then is unreachable: its requests wait on": """
+        queue 1 a; fetch -> a; down a 9 10; wait 9; fetch -> a; down a 100
+        host a -> <Host http://a: DOWN, again at 109, 1 of 1 tickets wait>
+        wait 100; fetch -> a; known a; next -> 1
+    """,
     "a refused host: fetched again if a request comes when that is due": """
         queue 1 a; fetch -> a; down a 100 0; next -> refused 1
         end 1; wait 1000; fetch -> -

@@ -33,19 +33,22 @@ def run(seed: int) -> Story:
     story = Story(World(seed))
     kinds = {"plain": _plain, "job": _job, "workers": _workers}
     random.seed(seed)  # The package adds jitter to its pauses.
-    with TemporaryDirectory(dir=_memory()) as folder, VirtualLoop() as loop:
-        story.has_ended = loop.run_until_complete(
-            kinds[story.world.kind](story, folder)
-        )
-        story.ended = loop.time()
+    # What is collected of a killed process would go on in the crawl that runs then.
+    gc.disable()
+    try:
+        with TemporaryDirectory(dir=_memory()) as folder, VirtualLoop() as loop:
+            story.has_ended = loop.run_until_complete(
+                kinds[story.world.kind](story, folder)
+            )
+            story.ended = loop.time()
+    finally:
+        gc.enable()
     _bury(story)
     return story
 
 
 def _bury(story: Story) -> None:
-    """Free what killed processes had in memory. While a loop runs, what they had begun would go on
-    in its crawl.
-    """
+    """Free what killed processes had in memory."""
     if story.killed:
         for process in story.processes:
             process.remains.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -11,7 +12,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from string import Formatter
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from scrapy.exceptions import UsageError
 
@@ -30,6 +31,8 @@ CLEAN, FOUND, WRONG_USAGE, UNKNOWN = 0, 1, 2, 3
 
 # The status that shells give a process that a signal ended.
 _INTERRUPTED, _BROKEN_PIPE = 128 + 2, 128 + 13
+
+_DISK_IS_FULL = {errno.EDQUOT, errno.ENOSPC}
 
 # The parameters of the ANSI escape sequence that selects a style.
 _STYLES = {"bold": "1", "blue": "34", "green": "32", "red": "31", "yellow": "33"}
@@ -237,15 +240,27 @@ def exit_status(
             notify(str(error))
             return WRONG_USAGE
     except BrokenPipeError:
-        # The reader, such as "head", has closed the pipe. Without this, Python would
-        # report an error when it flushes the rest at exit.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for stream in (sys.stdout, sys.stderr):
-            os.dup2(nowhere, stream.fileno())
+        # The reader, such as "head", has closed the pipe.
+        _drop_output(sys.stdout, sys.stderr)
         return _BROKEN_PIPE
+    except OSError as error:
+        if error.errno not in _DISK_IS_FULL:
+            raise
+        _drop_output(sys.stdout)
+        notify(f"the results could not be written: {error.strerror}")
+        return WRONG_USAGE
     except KeyboardInterrupt:
         return _INTERRUPTED
     return status
+
+
+def _drop_output(*streams: TextIO) -> None:
+    """Drop what is still to be written to *streams*: Python would report an error when it flushes that
+    at exit.
+    """
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in streams:
+        os.dup2(nowhere, stream.fileno())
 
 
 @contextmanager

@@ -300,6 +300,9 @@ def test_pauses_of_wrong_types(tmp_path: Path, row: tuple[Any, ...], left: Any) 
                 file.pauses(1000.0)
         else:
             assert file.pauses(1000.0) == left
+            # Those that are over are forgotten.
+            kept = file._db.execute("SELECT count(*) FROM pauses").fetchone()
+            assert kept == (len(left),)
     finally:
         file.close()
 

@@ -209,6 +209,34 @@ def test_what_standard_output_cannot_encode(monkeypatch: pytest.MonkeyPatch) -> 
     assert rb"Disallow: /\xfc\u65e5" in octets.getvalue()
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("url", [BASKET, f"{BASKET}help"])
+def test_a_full_disk(url: str) -> None:
+    """If the results cannot be written, that is no verdict: the status says that something is wrong."""
+    command = [
+        sys.executable,
+        "-m",
+        "scrapy",
+        "rep",
+        "check",
+        url,
+        "--robots",
+        "robots.txt",
+    ]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*command, "-s", "USER_AGENT=mybot"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=plain_environment(),
+            check=False,
+        )
+    assert done.returncode == 2
+    assert "the results could not be written: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_closed_streams() -> None:
     """If a daemon has closed the standard streams, the verdict is still in the exit status."""
     command = '"$0" -m scrapy rep check "$1" --robots robots.txt -s USER_AGENT=mybot <&- >&- 2>&-'

@@ -263,11 +263,18 @@ class JobFile:
     # Pauses.
 
     def pauses(self, now: float) -> list[tuple[str, float]]:
-        """Return each scope that is to pause, with the seconds from *now* on, by the wall clock."""
+        """Return each scope that is to pause, with the seconds from *now* on, by the wall clock. Forget
+        the pauses that are over.
+        """
         rows = self._read("SELECT scope, until, seconds FROM pauses")
         with self._errors():
             left = [(scope, min(until - now, time)) for scope, until, time in rows]
-            return [(str(scope), seconds) for scope, seconds in left if seconds > 0]
+            found = [(str(scope), seconds) for scope, seconds in left if seconds > 0]
+        with suppress(
+            sqlite3.OperationalError
+        ):  # A full disk: they are forgotten later.
+            self._db.execute("DELETE FROM pauses WHERE until <= ?", (now,))
+        return found
 
     def note_pause(self, scope: str, until: float, seconds: float) -> None:
         """Note that *scope* pauses until a time by the wall clock, in *seconds*."""

@@ -107,9 +107,12 @@ class Said:
         if not tries:
             return False
         wait = float(self._settings["REP_WAIT_TIMEOUT"])
-        if all(sent.answer.error for sent in tries):
+        first = tries[0].ended or 0.0
+        # A host that seems to have no server is asked once more, and then refused until it answers.
+        early = [s for s in tries if (s.ended or 0.0) < first + _ASKED_ONCE_MORE + 5.0]
+        if all(sent.answer.error or 300 <= sent.answer.status < 400 for sent in early):
             wait = min(wait, _ASKED_ONCE_MORE)
-        waited = until - (tries[0].ended or 0.0)
+        waited = until - first
         # The pause before the next try doubles, also if the host asks for a short one.
         doubled = 2.0 ** min(len(tries), 12)
         will_wait = waited + max(doubled, *(_asked(sent) for sent in tries))

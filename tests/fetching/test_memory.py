@@ -125,6 +125,10 @@ HOSTILE = [
 ]
 
 
+# The bytes that Python and the threads of the test runner may take while a test measures.
+PYTHONS_OWN = 16_384
+
+
 @pytest.mark.unmeasured
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -142,8 +146,9 @@ HOSTILE = [
 def test_bytes_are_true(
     bodies: list[bytes], limit: int, count: int, kept: int | None
 ) -> None:
-    """The memory that Python takes is less than the counted bytes, which stay within the limit and
-    what one file takes, whatever the files are: also once they have decided about pages.
+    """The memory that Python takes is less than the counted bytes, and what it keeps for itself
+    meanwhile. The counted bytes stay within the limit and what one file takes, whatever the files
+    are: also once they have decided about pages.
     """
     most = max(map(parsed_size, bodies)) if len(bodies) > 1 else 0
     memory = Memory(10**6, read)
@@ -167,6 +172,6 @@ def test_bytes_are_true(
         taken = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert taken <= memory.size
+    assert taken <= memory.size + PYTHONS_OWN
     found = sum(memory.get(origin(number)) is not None for number in range(count))
     assert found == kept or (kept is None and 0 < found < count)

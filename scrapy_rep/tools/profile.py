@@ -20,7 +20,7 @@ from scrapy_rep.base import meta
 from scrapy_rep.base.identity import default_header, tokens_of
 from scrapy_rep.base.settings import DEFAULTS, OBEY, USER_AGENT, RepSettings
 from scrapy_rep.crawl.fetching.fetcher import RobotsTxtFetcher
-from scrapy_rep.crawl.fetching.request import FetchMiddleware, FetchTemplates
+from scrapy_rep.crawl.fetching.request import FetchMiddleware
 from scrapy_rep.exceptions import SettingError
 from scrapy_rep.protocol.agents import EVERYONE
 from scrapy_rep.protocol.dialect import DIALECTS
@@ -230,8 +230,7 @@ class Web:
         urls = list(urls)
         progress.say(f"fetching robots.txt of {len(urls):,} hosts")
         fetches = [
-            deferred_from_coro(self._fetcher.fetch(url, FetchTemplates(Request(url))))
-            for url in urls
+            deferred_from_coro(self._fetcher.fetch(url, [Request(url)])) for url in urls
         ]
         done = DeferredList(fetches, fireOnOneErrback=True, consumeErrors=True)
         return [result for _, result in await maybe_deferred_to_future(done)]

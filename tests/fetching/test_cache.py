@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 from scrapy import Request
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import Deferred
 
 from scrapy_rep.base.clock import Clock
 from scrapy_rep.base.settings import RepSettings
@@ -19,7 +19,6 @@ from scrapy_rep.crawl.decisions import DecisionReporter
 from scrapy_rep.crawl.fetching import store as stores
 from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
 from scrapy_rep.crawl.fetching.memory import dumps
-from scrapy_rep.crawl.fetching.request import FetchTemplates
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.protocol.access.results import AccessResult, CacheEntry, State
 from scrapy_rep.protocol.origins import Origin
@@ -41,7 +40,7 @@ TDMREP_URL = "http://example.com/.well-known/tdmrep.json"
 PAGE = "http://example.com/mining/a"
 ROBOTS = b"User-agent: *\nDisallow: /private\n"
 TDMREP = b'[{"location": "/mining/", "tdm-reservation": 1}]'
-TEMPLATES = FetchTemplates(Request(PAGE))
+TEMPLATES = [Request(PAGE)]
 HOUR, DAY = 3600.0, 24 * 3600.0
 
 
@@ -61,7 +60,7 @@ class Fetcher:
         self.asked: list[str] = []
 
     async def fetch(
-        self, url: str, templates: FetchTemplates, *, check: Check | None
+        self, url: str, templates: list[Request], check: Check | None = None
     ) -> AccessResult:
         assert (check is None) == (url == ROBOTS_URL)
         self.asked.append(url)
@@ -181,42 +180,6 @@ async def test_another_worker_was_faster() -> None:
     assert not known.robots.is_allowed("http://example.com/other", ("mybot",))
     assert cached.reported == [False]
     assert cached.fetcher.asked == []
-
-
-@pytest.mark.parametrize("error", [CancelledError(), asyncio.CancelledError()])
-@coroutine_test
-async def test_a_fetch_that_is_cancelled(error: BaseException) -> None:
-    """If another component cancels a fetch, robots.txt counts as unreachable. If the spider is
-    closing, the cancellation is raised.
-    """
-    cached = Cached()
-    cached.fetcher.answers[ROBOTS_URL] = error
-    known = await cached.learn()
-    assert known.state is State.UNREACHABLE
-    assert known.entry.result.error == "cancelled"
-    assert cached.reported == [True]
-    cached.crawler.engine._slot.closing = True
-    cached.passed = DAY
-    with pytest.raises(type(error)):
-        await cached.learn()
-
-
-@coroutine_test
-async def test_an_error_of_the_crawler(caplog: pytest.LogCaptureFixture) -> None:
-    """After an unexpected error in the fetch, robots.txt counts as unreachable, the traceback
-    is logged, and the last good copy is kept.
-    """
-    cached = Cached()
-    cached.keep(entry(ROBOTS_URL, ROBOTS, age=3600))
-    assert cached.cache.cached(ORIGIN) is None
-    cached.fetcher.answers[ROBOTS_URL] = RuntimeError("out of order")
-    known = await cached.learn()
-    assert known.entry.result.error == "RuntimeError: out of order"
-    assert known.entry.copy is not None
-    assert known.entry.copy.body == ROBOTS
-    (record,) = (each for each in caplog.records if each.exc_info)
-    assert ROBOTS_URL in record.getMessage()
-    assert record.levelname == "ERROR"
 
 
 @coroutine_test
@@ -460,8 +423,8 @@ async def test_a_robotstxt_that_is_needed_twice_is_fetched_once() -> None:
     landing: Deferred[AccessResult] = Deferred()
     cached.fetcher.answers[ROBOTS_URL] = landing
     waiting = [
-        deferred_from_coro(ask(ORIGIN, TEMPLATES))
-        for ask in (cached.cache._obtain, cached.cache.learn)
+        deferred_from_coro(cached.cache.learn(ORIGIN, TEMPLATES, needs_tdmrep=needs))
+        for needs in (False, None)
     ]
     for _ in range(100):
         await asyncio.sleep(0)
@@ -482,9 +445,9 @@ async def test_a_stale_robotstxt_is_not_shared() -> None:
     cached.passed = 2 * DAY
     landing: Deferred[AccessResult] = Deferred()
     cached.fetcher.answers[ROBOTS_URL] = landing
-    templates = FetchTemplates(Request(PAGE))
-    first = asyncio.ensure_future(cached.cache._obtain(ORIGIN, templates))
-    second = asyncio.ensure_future(cached.cache._obtain(ORIGIN, TEMPLATES))
+    templates = [Request(PAGE)]
+    first = asyncio.ensure_future(cached.cache.learn(ORIGIN, templates))
+    second = asyncio.ensure_future(cached.cache.learn(ORIGIN, TEMPLATES))
     for _ in range(10):
         await asyncio.sleep(0)
     cached.fetcher.answers[ROBOTS_URL] = result(ROBOTS_URL, b"")

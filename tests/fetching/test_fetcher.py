@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest, StopDownload
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.fetching import fetcher
 from scrapy_rep.crawl.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.crawl.fetching.request import (
     FetchMiddleware,
-    FetchTemplates,
     RobotsTxtRequest,
+    add_template,
 )
 from scrapy_rep.protocol.access.results import Failure
 from tests.fakes import ROBOTS, answer, coroutine_test, fake_crawler
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.protocol.access.results import AccessResult
-    from scrapy_rep.protocol.origins import Origin
     from tests.fakes import FakeEngine
 
 pytestmark = pytest.mark.newest
@@ -40,7 +39,7 @@ async def fetch(
 ) -> tuple[AccessResult, FakeEngine]:
     crawler = fake_crawler(settings, answers)
     read = RepSettings.from_settings(crawler.settings)
-    templates = FetchTemplates(cause)
+    templates = [cause]
     result = await RobotsTxtFetcher(crawler, read).fetch(URL, templates)
     return result, crawler.engine
 
@@ -56,12 +55,10 @@ async def test_what_is_no_robotstxt_is_not_counted() -> None:
     read = RepSettings.from_settings(crawler.settings)
     fetcher = RobotsTxtFetcher(crawler, read)
 
-    async def check(
-        request: Request, origin: Origin, templates: FetchTemplates
-    ) -> None:
+    async def check(request: Request, templates: list[Request]) -> None:
         """Nothing is forbidden."""
 
-    result = await fetcher.fetch(file, FetchTemplates(CAUSE), check=check)
+    result = await fetcher.fetch(file, [CAUSE], check=check)
     assert (result.access, result.redirects) == ("unreachable", (moved,))
     assert crawler.stats.get_stats() == {}
 
@@ -153,6 +150,52 @@ async def test_no_answer_is_tried_again(
     assert result.failure is (Failure.OTHER if has_failed else None)
 
 
+@pytest.mark.parametrize("error", [CancelledError(), asyncio.CancelledError()])
+@pytest.mark.parametrize(
+    "why", ["another component", "the spider closes", "no one waits"]
+)
+@coroutine_test
+async def test_a_fetch_that_is_cancelled(error: BaseException, why: str) -> None:
+    """If another component cancels a fetch, robots.txt counts as unreachable. If the spider is
+    closing, or nobody waits for it any more, the cancellation is raised.
+    """
+    crawler, templates = fake_crawler(), [CAUSE]
+
+    async def take_turn(_: Request) -> None:
+        crawler.engine._slot.closing = why == "the spider closes" or None
+        if why == "no one waits":
+            templates.clear()
+        raise error
+
+    read = RepSettings.from_settings(crawler.settings)
+    fetch = RobotsTxtFetcher(crawler, read, take_turn).fetch(URL, templates)
+    if why == "another component":
+        found = await fetch
+        assert (found.access, found.error) == ("unreachable", "cancelled")
+    else:
+        with pytest.raises(type(error)):
+            await fetch
+
+
+@coroutine_test
+async def test_an_error_of_the_crawler(caplog: pytest.LogCaptureFixture) -> None:
+    """After an error of this package in the fetch, robots.txt counts as unreachable, and the traceback
+    is logged.
+    """
+    crawler = fake_crawler({}, {URL: OSError("reset")})
+
+    def is_own_fault(_: Failure) -> bool:
+        raise RuntimeError("out of order")
+
+    read = RepSettings.from_settings(crawler.settings)
+    fetcher = RobotsTxtFetcher(crawler, read, is_own_fault=is_own_fault)
+    found = await fetcher.fetch(URL, [CAUSE])
+    assert (found.access, found.error) == ("unreachable", "RuntimeError: out of order")
+    (record,) = (each for each in caplog.records if each.exc_info)
+    assert URL in record.getMessage()
+    assert record.levelname == "ERROR"
+
+
 @pytest.mark.parametrize("step", range(8))
 @coroutine_test
 async def test_a_fetch_that_is_cancelled_while_it_waits(
@@ -172,8 +215,7 @@ async def test_a_fetch_that_is_cancelled_while_it_waits(
     crawler = fake_crawler({}, {URL: download})
     robots = RobotsTxtFetcher(crawler, RepSettings.from_settings(crawler.settings))
     first, second, third = (
-        asyncio.ensure_future(robots.fetch(URL, FetchTemplates(CAUSE)))
-        for _ in range(3)
+        asyncio.ensure_future(robots.fetch(URL, [CAUSE])) for _ in range(3)
     )
     for number in range(50):
         await asyncio.sleep(0)
@@ -192,9 +234,9 @@ async def test_each_attempt_uses_another_proxy() -> None:
     """The newest of the requests that wait for it comes first; then all others in turn, as many as
     there are proxies. A proxy that refuses gives no answer of the site.
     """
-    templates = FetchTemplates()
+    templates: list[Request] = []
     for proxy in ("http://a", "http://b", "http://c", "http://b"):
-        templates.add(Request(URL, meta={"proxy": proxy}))
+        add_template(templates, Request(URL, meta={"proxy": proxy}))
     answers = {URL: [OSError("reset"), answer(URL, b"", 407), answer(URL)]}
     crawler = fake_crawler({}, answers)
     read = RepSettings.from_settings(crawler.settings)
@@ -277,7 +319,7 @@ async def received(
     crawler.engine.download_async = download
     fetcher = RobotsTxtFetcher(crawler, RepSettings.from_settings(crawler.settings))
     cause = Request(URL, meta={"download_timeout": timeout})
-    templates = FetchTemplates(cause)
+    templates = [cause]
     return await fetcher.fetch(URL, templates), outcomes, crawler
 
 

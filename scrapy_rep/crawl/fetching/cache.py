@@ -3,26 +3,23 @@ store, then from its server."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import random
 from dataclasses import replace
+from logging import DEBUG, INFO
 from math import inf
 from typing import TYPE_CHECKING
 
 from scrapy import signals
 from scrapy.utils.defer import maybe_deferred_to_future
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import Deferred
 
 from scrapy_rep.base import stats
-from scrapy_rep.base.compat import HAS_ROBOTS_PARSED_SIGNAL, is_closing, is_heard
+from scrapy_rep.base.compat import HAS_ROBOTS_PARSED_SIGNAL, is_heard
 from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.crawl.decisions import Case, DecisionReporter
-from scrapy_rep.crawl.fetching.fetcher import in_words
 from scrapy_rep.crawl.fetching.memory import Memory
 from scrapy_rep.crawl.fetching.store import open_client
-from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.access.results import (
     Access,
@@ -34,6 +31,7 @@ from scrapy_rep.protocol.access.results import (
     robots_of,
     with_tdmrep,
 )
+from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.protocol.request_target import decide
 from scrapy_rep.protocol.usage.sites import PATH, TdmRep
 from scrapy_rep.protocol.usage.statements import MINING
@@ -45,8 +43,8 @@ if TYPE_CHECKING:
 
     from scrapy_rep.base.clock import Clock
     from scrapy_rep.base.settings import RepSettings
-    from scrapy_rep.crawl.fetching.fetcher import Check, RobotsTxtFetcher
-    from scrapy_rep.crawl.fetching.request import FetchTemplates
+    from scrapy_rep.crawl.fetching.fetcher import RobotsTxtFetcher
+    from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
     from scrapy_rep.protocol.access.overrides import Override
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
@@ -98,8 +96,6 @@ class RobotsTxtCache:
 
     def override_for(self, origin: Origin) -> Override | None:
         """The override that decides for *origin* now, if there is one."""
-        if not self._overrides:
-            return None
         now = self._clock.time()
         if now >= self._next_end:
             self._end_overrides()
@@ -107,7 +103,7 @@ class RobotsTxtCache:
 
     def override(self, origin: Origin) -> Override | None:
         """The override that replaces the robots.txt of *origin*, if there is one."""
-        override = self.override_for(origin)
+        override = self.override_for(origin) if self._overrides else None
         return None if override is None or override.kind == "obey" else override
 
     def _end_overrides(self) -> None:
@@ -123,41 +119,62 @@ class RobotsTxtCache:
 
     def cached(self, origin: Origin) -> SiteRules | None:
         """What is known of *origin*, if it is in memory and fresh."""
-        rules = self._fresh(origin)
-        if rules is None or (self._needs_tdmrep and self._lacks_tdmrep(rules)):
+        rules = self._memory.get(origin)
+        if rules is None or not rules.entry.is_fresh(self._clock.time()):
             return None
-        return rules
+        return None if self._needs_tdmrep and self._lacks_tdmrep(rules) else rules
 
     async def learn(
         self,
         origin: Origin,
-        templates: FetchTemplates,
+        templates: list[Request],
         *,
         stale: CacheEntry | None = None,
+        needs_tdmrep: bool | None = None,
     ) -> SiteRules:
-        """What is known of *origin*, from the store or its server. Calls for the same origin share one
-        fetch, which is reported once.
+        """What is known of *origin*, from memory, the store or its server. Calls for the same origin
+        share one fetch, which is reported once.
 
         *templates* are of the requests that wait for it. *stale* is an entry that must be fetched
-        again even if it has not expired. Raises SpiderClosing or a cancellation, and stores
+        again even if it has not expired. *needs_tdmrep* is whether the tdmrep.json is needed too, by
+        default if the crawl needs it. Raises SpiderClosing or a cancellation, and stores
         nothing, if the spider closes meanwhile, or no request waits any more. After any other error
         robots.txt counts as unreachable.
         """
-        rules = await self._obtain(origin, templates, stale)
-        if self._needs_tdmrep and self._lacks_tdmrep(rules):
+        url, rules = origin.robotstxt_url, self._memory.get(origin)
+        while rules is None or not self._serves(rules.entry, stale):
+            if url in self._under_way:
+                await self._wait(url)
+                rules = self._memory.get(origin)
+                continue
+            self._under_way[url] = []
+            is_new, entry = False, None if rules is None else rules.entry
+            try:
+                stored = None if self._store is None else await self._store.get(origin)
+                # In memory may be a later failure, which no store keeps.
+                if stored and (entry is None or stored.fetched > entry.fetched):
+                    entry = stored
+                if entry is None or not self._serves(entry, stale):
+                    result = await self._fetcher.fetch(url, templates)
+                    rules, is_new = self._renewed(origin, result, rules, entry), True
+                    self._put(rules, result)
+                else:
+                    rules = self._read(origin, entry, self._clock.monotonic())
+                    self._memory.put(rules)
+            finally:
+                self._end(url)
+            await self._report(rules, templates, is_new=is_new)
+            break
+        if needs_tdmrep is None:
+            needs_tdmrep = self._needs_tdmrep
+        if needs_tdmrep and self._lacks_tdmrep(rules):
             rules = await self._complete(rules, templates)
         return rules
 
-    def _fresh(self, origin: Origin) -> SiteRules | None:
-        """What is known of *origin*, if it is in memory and fresh, or has just arrived. Its tdmrep.json
-        may be missing.
-        """
-        rules = self._memory.get(origin)
-        if rules is None:
-            return None
-        now = self._clock.time()
-        has_just_arrived = 0.0 <= now - rules.arrived < _JUST_NOW
-        return rules if has_just_arrived or rules.entry.is_fresh(now) else None
+    def _serves(self, entry: CacheEntry, stale: CacheEntry | None) -> bool:
+        """Whether *entry* may be used, and is not *stale*."""
+        is_wrong = stale is not None and entry.fetched <= stale.fetched
+        return not is_wrong and entry.is_fresh(self._clock.time())
 
     def _read(self, origin: Origin, entry: CacheEntry, learned: float) -> SiteRules:
         dialect = self._settings.dialect
@@ -169,7 +186,57 @@ class RobotsTxtCache:
             # the Origin Server").
             is_read = entry.tdmrep.access is Access.SUCCESSFUL
             tdmrep = TdmRep.parse(entry.tdmrep.body if is_read else b"[]")
-        return SiteRules(origin, entry, state, robots, tdmrep, learned, entry.fetched)
+        return SiteRules(origin, entry, state, robots, tdmrep, learned)
+
+    def _renewed(
+        self,
+        origin: Origin,
+        result: AccessResult,
+        known: SiteRules | None,
+        before: CacheEntry | None,
+    ) -> SiteRules:
+        """What is known after a fetch of robots.txt; *known* is what was in memory until then, *before*
+        the entry, which may be of the store.
+        """
+        settings, now = self._settings, self._clock.time()
+        learned, elapsed = self._clock.monotonic(), 0.0
+        # Otherwise, another worker has just stored it.
+        if known and before and known.entry.fetched == before.fetched:
+            elapsed = learned - known.learned
+        entry = renew(
+            result,
+            before,
+            dialect=settings.dialect,
+            bounds=settings.bounds,
+            now=now,
+            elapsed=elapsed,
+            jitter=random.random(),  # noqa: S311
+        )
+        rules = self._read(origin, entry, learned)
+        if entry.unreachable_since is None:
+            self._last_for_turn(rules, now)
+        elif rules.state is not State.UNREACHABLE:
+            # Otherwise, requests wait until it is back.
+            rules.entry = _lasting(entry, now + settings.bounds.min_age)
+        return rules
+
+    def _last_for_turn(self, rules: SiteRules, now: float) -> None:
+        """Let *rules* hold until the requests that wait for them have had their turn, after a delay.
+        Otherwise they would be fetched again and again, and the requests would never be sent.
+        """
+        if rules.entry.expires < now + self._settings.skip_delay_over + _JUST_NOW:
+            delay = self._settings.delay(self._identity.pace(rules.robots))
+            rules.entry = _lasting(rules.entry, now + delay + _JUST_NOW)
+
+    def _put(self, rules: SiteRules, result: AccessResult) -> None:
+        """Keep *rules* after a fetch with *result*, and store them if servers have answered. A failure
+        may be one of this crawler alone, and must not keep others from asking for themselves.
+        """
+        self._memory.put(rules)
+        if self._store is None:
+            return
+        if result.is_of_server and rules.entry.result.is_of_server:
+            self._store.put(rules.origin, rules.entry)
 
     async def _wait(self, url: str) -> None:
         """Wait until nobody looks up or fetches the file at *url* any more, or the next one does."""
@@ -182,118 +249,6 @@ class RobotsTxtCache:
         for over in self._under_way.pop(url):
             if not over.called:  # It was cancelled.
                 over.callback(None)
-
-    # robots.txt.
-
-    async def _obtain(
-        self, origin: Origin, templates: FetchTemplates, stale: CacheEntry | None = None
-    ) -> SiteRules:
-        """The robots.txt of *origin*, from memory, the store or its server; see :meth:`learn`."""
-        url = origin.robotstxt_url
-        before = rules = self._memory.get(origin)
-        while url in self._under_way:
-            await self._wait(url)
-            rules = self._memory.get(origin)
-            if rules is not None and (before is None or rules.entry != before.entry):
-                return rules
-        self._under_way[url] = []
-        is_new = is_from_store = False
-        try:
-            entry = None if rules is None else rules.entry
-            stored = None if self._store is None else await self._store.get(origin)
-            # In memory may be a later failure, which no store keeps.
-            if stored and (entry is None or stored.fetched > entry.fetched):
-                entry, is_from_store = stored, True
-            if entry is None or not self._serves(entry, stale):
-                result = await self._fetch(url, templates)
-                rules, is_new = self._renewed(origin, result, rules, entry), True
-                self._put(rules, result)
-            elif rules is None or entry is not rules.entry:
-                rules = self._read(origin, entry, self._clock.monotonic())
-                self._memory.put(rules)
-        finally:
-            self._end(url)
-        if is_new or is_from_store:
-            await self._report(rules, templates, is_new=is_new)
-        return rules
-
-    def _serves(self, entry: CacheEntry, stale: CacheEntry | None) -> bool:
-        is_wrong = stale is not None and entry.fetched <= stale.fetched
-        return entry.is_fresh(self._clock.time()) and not is_wrong
-
-    async def _fetch(
-        self, url: str, templates: FetchTemplates, check: Check | None = None
-    ) -> AccessResult:
-        """The result of fetching a file. Raises SpiderClosing or a cancellation if the spider closes
-        meanwhile, and a cancellation if no request waits any more.
-        """
-        try:
-            return await self._fetcher.fetch(url, templates, check=check)
-        except SpiderClosing:
-            raise
-        except (CancelledError, asyncio.CancelledError):
-            if is_closing(self._crawler) or not templates:
-                raise
-            # Another component cancelled the fetch. The waiting requests must continue.
-            error = "cancelled"
-        except Exception as exception:
-            self._logger.exception(
-                "%(url)s counts as unreachable and will be fetched again later: an error "
-                "in this crawler, not of the site, interrupted its fetch",
-                url=url,
-            )
-            error = in_words(exception)
-        return AccessResult(url=url, status=None, error=error)
-
-    def _renewed(
-        self,
-        origin: Origin,
-        result: AccessResult,
-        known: SiteRules | None,
-        before: CacheEntry | None,
-    ) -> SiteRules:
-        """What is known after a fetch of robots.txt; *known* is what was in memory until then, *before*
-        the entry, which may be of the store.
-        """
-        settings, learned, elapsed = self._settings, self._clock.monotonic(), 0.0
-        # Otherwise, another worker has just stored it.
-        if known and before and known.entry.fetched == before.fetched:
-            elapsed = learned - known.learned
-        entry = renew(
-            result,
-            before,
-            dialect=settings.dialect,
-            bounds=settings.bounds,
-            now=self._clock.time(),
-            elapsed=elapsed,
-            jitter=random.random(),  # noqa: S311
-        )
-        rules = self._read(origin, entry, learned)
-        if rules.state is State.UNREACHABLE:
-            return rules  # Requests wait until it is back.
-        # A file that ends before a request has its turn, after a delay, would be fetched again and
-        # again, and the request would never be sent.
-        ends = entry.expires
-        if result.access is Access.UNREACHABLE:
-            ends = entry.fetched + settings.bounds.min_age
-        elif ends < entry.fetched + settings.skip_delay_over:
-            ends = entry.fetched + self._delay_of(rules.robots) + _JUST_NOW
-        if ends > entry.expires:
-            rules.entry = replace(entry, expires=ends)
-        return rules
-
-    def _put(self, rules: SiteRules, result: AccessResult) -> None:
-        """Keep *rules* after a fetch with *result*, and store them if servers have answered. A failure
-        may be one of this crawler alone, and must not keep others from asking for themselves.
-        """
-        self._memory.put(rules)
-        if self._store is None:
-            return
-        if result.is_of_server and rules.entry.result.is_of_server:
-            self._store.put(rules.origin, rules.entry)
-
-    def _delay_of(self, robots: RobotsTxt) -> float:
-        return self._settings.delay(self._identity.pace(robots))
 
     # tdmrep.json.
 
@@ -308,11 +263,11 @@ class RobotsTxtCache:
             robots, tdmrep_url(rules.origin)
         )
 
-    async def _complete(self, rules: SiteRules, templates: FetchTemplates) -> SiteRules:
+    async def _complete(self, rules: SiteRules, templates: list[Request]) -> SiteRules:
         """Ask for the tdmrep.json of an origin, and keep it with its robots.txt. Calls for the same
         origin share one fetch.
         """
-        origin, robots = rules.origin, rules.robots
+        origin = rules.origin
         url = tdmrep_url(origin)
         while url in self._under_way:
             await self._wait(url)
@@ -321,37 +276,35 @@ class RobotsTxtCache:
                 return known
         self._under_way[url] = []
         try:
-            result = await self._fetch(url, templates, self._check)
+            result = await self._fetcher.fetch(url, templates, self._check)
             # robots.txt may have been fetched again meanwhile.
-            rules = self._memory.get(origin) or rules
-            now = self._clock.time()
+            rules, now = self._memory.get(origin) or rules, self._clock.time()
             entry = with_tdmrep(rules.entry, result, now)
-            # The requests that wait may have their turn only after another delay.
-            holds = self._delay_of(robots) + _JUST_NOW
-            entry = replace(entry, expires=max(entry.expires, now + holds))
             rules = self._read(origin, entry, rules.learned)
-            # robots.txt may have expired meanwhile, but the waiting requests still use it.
-            rules.arrived = now
+            # The requests that wait may have their turn only after another delay.
+            self._last_for_turn(rules, now)
             self._put(rules, result)
-            self._report_tdmrep(result, rules)
         finally:
             self._end(url)
+        self._report_tdmrep(result, rules)
         return rules
 
-    async def _check(
-        self, request: Request, origin: Origin, templates: FetchTemplates
-    ) -> None:
-        """Raise RobotsDenied if robots.txt, or an override, forbids a request for a tdmrep.json to
-        *origin*, as if it were of a spider. It may be redirected anywhere.
+    async def _check(self, request: RobotsTxtRequest, templates: list[Request]) -> None:
+        """Raise RobotsDenied if robots.txt, or an override, forbids *request*, which is for a
+        tdmrep.json, as if it were of a spider. It may be redirected anywhere.
         """
+        origin = origin_of(request.url)
+        if origin is not None and request.fetch.virtual_host:
+            origin = origin.at_virtual_host(request.fetch.virtual_host)
+        assert origin is not None
+        case = Case(request, origin, override=self.override(origin))
         if (used := self.override_for(origin)) is not None:
             self._reporter.override_used(used, origin)
-        case = Case(request, origin, override=self.override(origin))
         if case.override is not None:
             robots = case.override.robots
         else:
             # That alone: sites could redirect their tdmrep.json in a circle.
-            case.known = self._fresh(origin) or await self._obtain(origin, templates)
+            case.known = await self.learn(origin, templates, needs_tdmrep=False)
             robots = case.known.robots
         if robots is None:
             return
@@ -368,11 +321,11 @@ class RobotsTxtCache:
     # Reports.
 
     async def _report(
-        self, rules: SiteRules, templates: FetchTemplates, *, is_new: bool
+        self, rules: SiteRules, templates: list[Request], *, is_new: bool
     ) -> None:
         """Report a robots.txt that was fetched (*is_new*) or read from the store."""
         entry, crawler = rules.entry, self._crawler
-        access = entry.result.access
+        result, access = entry.result, entry.result.access
         if is_heard(crawler, robotstxt_known):
             crawler.signals.send_catch_log(
                 robotstxt_known,
@@ -384,13 +337,19 @@ class RobotsTxtCache:
             )
         stat = stats.ACCESS.format(access=access) if is_new else stats.FROM_STORE
         crawler.stats.inc_value(stat)
-        self._log_access(rules, access)
+        if access is Access.UNAVAILABLE:
+            self._log_unavailable(result, rules.robots)
+            return
+        # More is logged about an unreachable robots.txt where its requests wait.
+        said = "fetched" if access is Access.SUCCESSFUL else str(access)
+        message = "%(url)s is %(access)s (%(result)s)"
+        self._logger.debug(message, url=result.url, access=said, result=result)
         if access is not Access.SUCCESSFUL:
             return
-        if entry.result.is_html:
+        if result.is_html:
             self._logger.info(
                 "%(url)s is an HTML page; lines in it that have the form of rules are obeyed",
-                url=entry.result.url,
+                url=result.url,
             )
         if HAS_ROBOTS_PARSED_SIGNAL and is_heard(crawler, signals.robots_parsed):
             # It loads Scrapy's parsers.
@@ -402,49 +361,40 @@ class RobotsTxtCache:
                 request=templates[0],
             )
 
-    def _log_access(self, rules: SiteRules, access: Access) -> None:
-        result = rules.entry.result
-        url = result.url
+    def _log_unavailable(self, result: AccessResult, robots: RobotsTxt) -> None:
         if result.has_too_many_redirects:
             self._logger.warning(
                 "%(url)s: no robots.txt (%(result)s): everything is allowed. "
                 "Redirects: %(chain)s",
-                url=url,
+                url=result.url,
                 result=result,
                 chain=" -> ".join(result.redirects),
             )
-        elif access is Access.UNAVAILABLE:
-            is_denying = result.status in rules.robots.dialect.denying_statuses
-            level = logging.DEBUG
-            if result.status in _NO_ENTRY and not is_denying:
-                # A site that means to keep crawlers out may answer so.
-                level = logging.DEBUG if self._locked else logging.INFO
-                self._locked += 1
-            self._logger.log(
-                level,
-                "%(url)s: no robots.txt (%(result)s): everything is %(verdict)s",
-                url=url,
-                result=result,
-                verdict="refused" if is_denying else "allowed (RFC 9309)",
-            )
-        else:  # More is logged about an unreachable robots.txt where its requests wait.
-            said = "fetched" if access is Access.SUCCESSFUL else str(access)
-            message = "%(url)s is %(access)s (%(result)s)"
-            self._logger.debug(message, url=url, access=said, result=result)
+            return
+        is_denying, level = result.status in robots.dialect.denying_statuses, DEBUG
+        if result.status in _NO_ENTRY and not is_denying:
+            # A site that means to keep crawlers out may answer so.
+            level = DEBUG if self._locked else INFO
+            self._locked += 1
+        self._logger.log(
+            level,
+            "%(url)s: no robots.txt (%(result)s): everything is %(verdict)s",
+            url=result.url,
+            result=result,
+            verdict="refused" if is_denying else "allowed (RFC 9309)",
+        )
 
     def _report_tdmrep(self, result: AccessResult, rules: SiteRules) -> None:
-        self._crawler.stats.inc_value(stats.TDMREP.format(access=result.access))
-        is_broken = (
-            result.access is Access.SUCCESSFUL
-            and rules.tdmrep is not None
-            and not rules.tdmrep.is_valid
-        )
+        access, finding = result.access, ""
+        self._crawler.stats.inc_value(stats.TDMREP.format(access=access))
+        if access is Access.SUCCESSFUL and rules.tdmrep and not rules.tdmrep.is_valid:
+            finding = ", not an array of rules"
         self._logger.debug(
             "%(url)s is %(access)s (%(result)s)%(finding)s",
             url=result.url,
-            access=result.access,
+            access=access,
             result=result,
-            finding=", not an array of rules" if is_broken else "",
+            finding=finding,
         )
 
     def _spider_closed(self) -> None:
@@ -455,6 +405,11 @@ class RobotsTxtCache:
                 "REP_OVERRIDES",
                 count=f"{self._locked:,}",
             )
+
+
+def _lasting(entry: CacheEntry, until: float) -> CacheEntry:
+    """*entry*, so that it holds at least *until*."""
+    return replace(entry, expires=until) if entry.expires < until else entry
 
 
 def tdmrep_url(origin: Origin) -> str:

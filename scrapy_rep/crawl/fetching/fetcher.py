@@ -8,24 +8,27 @@ libcurl), and otherwise by words in the names of its classes.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import re
+from collections import deque
 from dataclasses import replace
 from socket import EAI_MEMORY, gaierror
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest, StopDownload
 from scrapy.http.cookies import CookieJar
 from scrapy.utils.defer import maybe_deferred_to_future
-from twisted.internet.defer import CancelledError, DeferredSemaphore
+from twisted.internet.defer import CancelledError, Deferred
 from w3lib.url import safe_url_string
 
 from scrapy_rep.base import stats
 from scrapy_rep.base.compat import (
     download_once,
     has_room,
+    is_closing,
     lower_limits,
     raise_limits,
     status_received,
@@ -37,19 +40,17 @@ from scrapy_rep.protocol.access.results import HEADERS, AccessResult, Failure
 from scrapy_rep.protocol.origins import origin_of, split_virtual_host
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
     from typing import TypeAlias
 
     from scrapy.crawler import Crawler
     from scrapy.http import Headers, Response
 
     from scrapy_rep.base.settings import RepSettings
-    from scrapy_rep.crawl.fetching.request import FetchTemplates
-    from scrapy_rep.protocol.origins import Origin
 
-    # Raises RobotsDenied if the robots.txt of an origin, or an override, forbids a request of this
+    # Raises RobotsDenied if the robots.txt of its origin, or an override, forbids a request of this
     # package, for the requests that wait for it.
-    Check: TypeAlias = Callable[[Request, Origin, FetchTemplates], Awaitable[None]]
+    Check: TypeAlias = Callable[[RobotsTxtRequest, list[Request]], Awaitable[None]]
 
 
 MAX_ON_NETWORK = 256
@@ -115,8 +116,10 @@ class RobotsTxtFetcher:
         self._take_turn = take_turn
         self._free = free
         self._is_own_fault = is_own_fault
-        self._permits = DeferredSemaphore(MAX_ON_NETWORK)
         self._on_network: set[Request] = set()
+        self._waiting: deque[Deferred[None]] = deque()
+        """Those who wait until fewer are on the network."""
+
         self._has_logged_traceback = False
 
     @property
@@ -129,7 +132,7 @@ class RobotsTxtFetcher:
         return not self._on_network or has_room(self._crawler, self._on_network)
 
     async def fetch(
-        self, url: str, templates: FetchTemplates, *, check: Check | None = None
+        self, url: str, templates: list[Request], check: Check | None = None
     ) -> AccessResult:
         """Fetch the robots.txt at *url*, as :meth:`Origin.url` returns it; or, with a *check*, another
         file. Then each request needs the permission of the robots.txt of its origin
@@ -137,142 +140,180 @@ class RobotsTxtFetcher:
         robots.txt do not count it.
 
         Without an answer, or if a proxy refuses, a request is sent again at once, each time with the
-        proxy of the next of *templates*. Errors of the server or the network are in the result.
-        Raises SpiderClosing if the spider closes while the request waits for its places.
+        proxy of the next of *templates*. Errors are in the result, also those of this crawler. Raises
+        SpiderClosing or a cancellation if the spider closes meanwhile, and a cancellation if
+        *templates* is empty by then: no request waits any more.
         """
         current, virtual_host = split_virtual_host(url)
-        attempts, is_redirected, targets, error = 0, False, list[str](), ""
+        attempts, is_redirected, targets = 0, False, list[str]()
         # Some sites redirect to the same URL until the client sends a cookie.
         cookies: CookieJar | None = None
-        is_counted = check is None
-        self._count(stats.REQUEST_COUNT, is_counted)
-        while True:
-            request = RobotsTxtRequest.of(current, templates.next(), self._meta_keys)
-            request.fetch.is_counted = is_counted
-            request.fetch.is_redirected = is_redirected
-            request.fetch.virtual_host = "" if is_redirected else virtual_host
-            if cookies is not None:
-                cookies.add_cookie_header(request)
-            answer: Response | AccessResult | None = None
-            if check is not None and not attempts:
-                answer = await self._refusal(request, templates, check)
-            if answer is None:
-                answer = await self._send(request)
-            if isinstance(answer, AccessResult):
-                if answer.failure is not None and self._is_own_fault(answer.failure):
+        count = _not_counted if check else self._crawler.stats.inc_value
+        count(stats.REQUEST_COUNT)
+        try:
+            while True:
+                # The attempts use the templates in turn.
+                templates.append(templates.pop(0))
+                request = RobotsTxtRequest.of(current, templates[-1], self._meta_keys)
+                request.fetch.is_redirected = is_redirected
+                request.fetch.virtual_host = "" if is_redirected else virtual_host
+                if cookies is not None:
+                    cookies.add_cookie_header(request)
+                answer = await self._send(request, templates, check)
+                if isinstance(answer, AccessResult):
+                    if answer.failure and self._is_own_fault(answer.failure):
+                        continue
+                    is_final = answer.is_dropped
+                else:
+                    is_final = answer.status != _PROXY_REFUSES
+                attempts += 1
+                # Templates with other proxies may have been added meanwhile.
+                if not is_final and attempts < max(_ATTEMPTS, len(templates)):
                     continue
-                is_final = answer.is_dropped
-            else:
-                is_final = answer.status != _PROXY_REFUSES
-            attempts += 1
-            # Templates with other proxies may have been added meanwhile.
-            if not is_final and attempts < max(_ATTEMPTS, len(templates)):
-                continue
-            if isinstance(answer, AccessResult):
-                return replace(answer, url=url, redirects=tuple(targets))
-            if answer.status not in _REDIRECTS:
-                break
-            target = _redirect_target(current, answer)
-            if target is None:
-                error = "redirected to something other than an http or https URL"
-                break
-            if len(targets) >= self._dialect.max_redirects:
-                error = f"redirected more than {len(targets)} times"
-                break
-            targets.append(target)
-            cookies = _with_cookies(cookies, answer, request)
-            current, attempts = target, 0
-            is_redirected = origin_of(target) != origin_of(url)
-        self._count(stats.RESPONSE_COUNT, is_counted)
-        key = stats.RESPONSE_STATUS_COUNT.format(status=answer.status)
-        self._count(key, is_counted)
+                if isinstance(answer, AccessResult):
+                    return replace(answer, url=url, redirects=tuple(targets))
+                target, error = self._redirect(current, answer, len(targets))
+                if target is None:
+                    break
+                targets.append(target)
+                cookies = _with_cookies(cookies, answer, request)
+                current, attempts = target, 0
+                is_redirected = origin_of(target) != origin_of(url)
+        except (SpiderClosing, CancelledError, asyncio.CancelledError) as ended:
+            is_told = isinstance(ended, SpiderClosing) or is_closing(self._crawler)
+            if is_told or not templates:
+                raise
+            # Another component cancelled the fetch. The waiting requests must continue.
+            return AccessResult(url=url, status=None, error="cancelled")
+        except Exception as exception:
+            self._logger.exception(
+                "%(url)s counts as unreachable and will be fetched again later: an error "
+                "in this crawler, not of the site, interrupted its fetch",
+                url=url,
+            )
+            return AccessResult(url=url, status=None, error=in_words(exception))
+        count(stats.RESPONSE_COUNT)
+        count(stats.RESPONSE_STATUS_COUNT.format(status=answer.status))
         return AccessResult(
             url=url,
             status=answer.status,
-            headers=tuple(headers_of(answer.headers)),
+            headers=headers_of(answer.headers),
             body=answer.body if answer.status // 100 == 2 else b"",
             redirects=tuple(targets),
             error=error,
         )
 
-    @staticmethod
-    async def _refusal(
-        request: RobotsTxtRequest, templates: FetchTemplates, check: Check
-    ) -> AccessResult | None:
-        """The result if *check* refuses *request*; None if it does not."""
-        url, virtual_host = request.url, request.fetch.virtual_host
-        origin = origin_of(url)
-        if origin is not None and virtual_host:
-            origin = origin.at_virtual_host(virtual_host)
-        if origin is None:
-            return None
+    async def _send(
+        self, request: RobotsTxtRequest, templates: list[Request], check: Check | None
+    ) -> Response | AccessResult:
+        """The response to *request*, or to one that components have returned in place of it; or a
+        result that says why there is none.
+        """
+        connected = self._crawler.signals
+        limits = None
         try:
-            await check(request, origin, templates)
-        except RobotsDenied as denied:
-            return AccessResult(
-                url=url,
-                status=None,
-                error=str(denied),
-                is_permanent=True,
-                is_dropped=True,
-            )
-        return None
-
-    def _count(self, key: str, is_counted: bool) -> None:
-        if is_counted:
-            self._crawler.stats.inc_value(key)
-
-    async def _send(self, request: RobotsTxtRequest) -> Response | AccessResult:
-        """The response to *request*, or a result that says why there is none."""
-        failure, is_permanent, is_dropped = None, False, False
-        fetch = request.fetch
-        try:
+            if check is not None:
+                await check(request, templates)
             if self._take_turn is not None:
                 await self._take_turn(request)
-            response = await self._download(request)
+            # Last, so that a request that waits for its place does not block others.
+            while len(self._on_network) >= MAX_ON_NETWORK:
+                over: Deferred[None] = Deferred()
+                self._waiting.append(over)
+                await maybe_deferred_to_future(over)
+            self._on_network.add(request)
+            if len(self._on_network) == 1:
+                # Connected only meanwhile: Scrapy sends them for each page, and its chunks.
+                connected.connect(self._headers_received, signals.headers_received)
+                connected.connect(self._received, signals.bytes_received)
+            # A slow robots.txt must not reduce the number of concurrent pages.
+            limits = raise_limits(self._crawler)
+            current: Request = request
+            for _ in range(1 + _MAX_REPLACED):
+                answer = await download_once(self._crawler, current)
+                if not isinstance(answer, Request):
+                    break
+                current = request.continued(answer)
+            else:
+                raise IgnoreRequest(
+                    f"replaced by other requests {_MAX_REPLACED + 1} times, at last for {current.url}"
+                )
             # Without success, there is no body that could be incomplete.
-            is_whole = fetch.is_stopped or response.status // 100 != 2
-            if is_whole or "download_stopped" not in response.flags:
-                return response
-            error, is_dropped = _STOPPED, True
-        except (CancelledError, SpiderClosing):
-            # Neither says anything about the site. asyncio's CancelledError is not an
-            # Exception, so it needs no clause.
-            raise
-        except UndecodableBody as exception:
-            error = str(exception)
-        except BackingOff as exception:
-            error, is_dropped = str(exception), True
-        except IgnoreRequest as exception:
-            error, is_dropped = f"dropped by a component: {exception}", True
-        except StopDownload:
-            is_dropped = not fetch.is_stopped
-            error = (
-                _STOPPED if is_dropped else f"took longer than {request.timeout:g} s"
-            )
-        except Exception as exception:
-            kind = type(exception)
-            self._count(stats.EXCEPTION_COUNT.format(type=kind), fetch.is_counted)
-            error, is_dropped = in_words(exception), exception is not fetch.error
-            failure = None if is_dropped else kind_of(exception)
-            # If a proxy is unreachable, that says nothing about the site.
-            is_permanent = error in NO_SERVER and not request.meta.get("proxy")
-            if is_dropped:
-                error += ", raised by a component (see REP_REQUEST_META_KEYS)"
-                if not self._has_logged_traceback:
-                    self._has_logged_traceback = True
-                    self._logger.exception(
-                        "%(url)s counts as unreachable: a component of the project raised the "
-                        "exception below for its request. If the component needs a key of "
-                        "Request.meta that your spider sets, add the key to "
-                        "REP_REQUEST_META_KEYS. Later exceptions of components are logged "
-                        "without their traceback",
-                        url=request.url,
-                    )
+            is_whole = request.fetch.is_stopped or answer.status // 100 != 2
+            if not is_whole and "download_stopped" in answer.flags:
+                raise StopDownload
+            return answer
+        except Exception as exception:  # noqa: BLE001  it may be of any component
+            return self._failed(request, exception, is_counted=check is None)
         finally:
+            if limits is not None:
+                lower_limits(limits)
+                self._on_network.discard(request)
+                if not self._on_network:
+                    connected.disconnect(
+                        self._headers_received, signals.headers_received
+                    )
+                    connected.disconnect(self._received, signals.bytes_received)
+            # A request that is cancelled may have been let through in the same moment.
+            self._let_through()
             # If it was sent, its places are free already. A request that is cancelled as it gets them
             # must free them, too.
             self._free(request)
+
+    def _redirect(
+        self, url: str, response: Response, followed: int
+    ) -> tuple[str | None, str]:
+        """The target of the *response* for *url*; None if it is no redirect, or must not be followed,
+        and why.
+        """
+        if response.status not in _REDIRECTS:
+            return None, ""
+        target = _redirect_target(url, response)
+        if target is None:
+            return None, "redirected to something other than an http or https URL"
+        if followed >= self._dialect.max_redirects:
+            return None, f"redirected more than {followed} times"
+        return target, ""
+
+    def _let_through(self) -> None:
+        """Let one of those who wait onto the network, if it has room for one."""
+        while self._waiting and len(self._on_network) < MAX_ON_NETWORK:
+            over = self._waiting.popleft()
+            if not over.called:  # It was cancelled.
+                over.callback(None)
+                return
+
+    def _failed(
+        self, request: RobotsTxtRequest, exception: Exception, *, is_counted: bool
+    ) -> AccessResult:
+        """The result of *request*, which has ended with *exception*."""
+        failure, is_permanent, is_dropped = None, False, False
+        match exception:
+            case CancelledError() | SpiderClosing():
+                # Neither says anything about the site. asyncio's is not an Exception.
+                raise exception
+            case UndecodableBody():
+                error = str(exception)
+            case BackingOff() | RobotsDenied():
+                error, is_dropped = str(exception), True
+            case IgnoreRequest():
+                error, is_dropped = f"dropped by a component: {exception}", True
+            case StopDownload() if request.fetch.is_stopped:
+                error = f"took longer than {request.timeout:g} s"
+            case StopDownload():
+                error, is_dropped = _STOPPED, True
+            case _:
+                if is_counted:
+                    key = stats.EXCEPTION_COUNT.format(type=type(exception))
+                    self._crawler.stats.inc_value(key)
+                error = in_words(exception)
+                is_dropped = exception is not request.fetch.error
+                failure = None if is_dropped else kind_of(exception)
+                # If a proxy is unreachable, that says nothing about the site.
+                is_permanent = error in NO_SERVER and not request.meta.get("proxy")
+                if is_dropped:
+                    error += ", raised by a component (see REP_REQUEST_META_KEYS)"
+                    self._log_traceback(request, exception)
         return AccessResult(
             url=request.url,
             status=None,
@@ -282,43 +323,19 @@ class RobotsTxtFetcher:
             is_dropped=is_dropped,
         )
 
-    async def _download(self, request: RobotsTxtRequest) -> Response:
-        """The response to *request*, or to one that components have returned in place of it."""
-        signals_of = self._crawler.signals
-        has_permit: list[object] = []
-        # Last, so that a request that waits for its place does not block others.
-        permit = self._permits.acquire().addCallback(has_permit.append)
-        try:
-            if not has_permit:
-                await maybe_deferred_to_future(permit)
-            self._on_network.add(request)
-            if len(self._on_network) == 1:
-                # Connected only meanwhile: Scrapy sends them for each page, and its chunks.
-                signals_of.connect(self._headers_received, signals.headers_received)
-                signals_of.connect(self._received, signals.bytes_received)
-            # A slow robots.txt must not reduce the number of concurrent pages.
-            limits = raise_limits(self._crawler)
-            try:
-                current: Request = request
-                for _ in range(1 + _MAX_REPLACED):
-                    answer = await download_once(self._crawler, current)
-                    if not isinstance(answer, Request):
-                        return answer
-                    current = request.continued(answer)
-            finally:
-                lower_limits(limits)
-                self._on_network.discard(request)
-                if not self._on_network:
-                    signals_of.disconnect(
-                        self._headers_received, signals.headers_received
-                    )
-                    signals_of.disconnect(self._received, signals.bytes_received)
-        finally:
-            # A request that is cancelled may have got its permit in the same moment.
-            if has_permit:
-                self._permits.release()
-        why = f"replaced by other requests {_MAX_REPLACED + 1} times, at last for {current.url}"
-        raise IgnoreRequest(why)
+    def _log_traceback(self, request: RobotsTxtRequest, exception: Exception) -> None:
+        if self._has_logged_traceback:
+            return
+        self._has_logged_traceback = True
+        self._logger.error(
+            "%(url)s counts as unreachable: a component of the project raised the "
+            "exception below for its request. If the component needs a key of "
+            "Request.meta that your spider sets, add the key to "
+            "REP_REQUEST_META_KEYS. Later exceptions of components are logged "
+            "without their traceback",
+            exc_info=exception,
+            url=request.url,
+        )
 
     def _headers_received(self, request: Request) -> None:
         """Take an answer of a server that is overloaded without its body, which may not arrive
@@ -334,6 +351,10 @@ class RobotsTxtFetcher:
     def _received(self, data: bytes, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):
             request.received(len(data), self._dialect.size_limit)
+
+
+def _not_counted(_: str) -> None:
+    """Scrapy's stats about robots.txt do not count another file."""
 
 
 def _redirect_target(url: str, response: Response) -> str | None:
@@ -365,94 +386,71 @@ def _with_cookies(
     return cookies
 
 
-def headers_of(headers: Headers) -> Iterator[tuple[str, str]]:
+def headers_of(headers: Headers) -> tuple[tuple[str, str], ...]:
     """The fields of *headers* that a result keeps."""
+    found: list[tuple[str, str]] = []
     for field in sorted(_FIELDS.keys() & headers.keys()):
         name, values = _FIELDS[field], headers.getlist(field)
         if name == "cache-control":
             # A list may be split over several fields (RFC 9110, 5.3).
             values = [b", ".join(values)]
         # All fields of a server that states several pauses.
-        for text in values[: _MAX_PAUSES if name == "retry-after" else 1]:
-            yield name, text.decode("latin-1")
+        kept = values[: _MAX_PAUSES if name == "retry-after" else 1]
+        found += [(name, text.decode("latin-1")) for text in kept]
+    return tuple(found)
 
 
 # Why a download failed.
 
-
-class _Kind(NamedTuple):
-    """A kind of error: how it is told, and what it means."""
-
-    words: str
-    failure: Failure
-
-    names: str = ""
-    """A regular expression for words in the names of its classes; empty if no name tells it."""
-
-    errnos: frozenset[int] = frozenset()
-
-    curl: frozenset[int] = frozenset()
-    """The codes of libcurl (https://curl.se/libcurl/c/libcurl-errors.html)."""
-
-
 _NO_HOST = "the host name could not be resolved"
+_NO_PROXY = "the host name of the proxy could not be resolved"
 _REFUSED = "connection refused"
-
-_KINDS = (
-    _Kind(
-        _NO_HOST,
-        Failure.NETWORK,
-        "CannotResolveHost|DNSLookup|UnknownHost|gaierror",
-        curl=frozenset({6}),
-    ),
-    _Kind(
-        "the host name of the proxy could not be resolved",
-        Failure.NETWORK,
-        curl=frozenset({5}),
-    ),
-    # libcurl has one code for each failure of a connection but a time-out.
-    _Kind(_REFUSED, Failure.NETWORK, "ConnectionRefused", curl=frozenset({7})),
-    _Kind(
-        "the host is unreachable",
-        Failure.NETWORK,
-        errnos=frozenset({errno.EHOSTUNREACH, errno.EHOSTDOWN}),
-    ),
-    # Also of a host that has only an IPv6 address, where the machine has none.
-    _Kind(
-        "the network is unreachable",
-        Failure.NETWORK,
-        errnos=frozenset({errno.ENETDOWN, errno.ENETUNREACH}),
-    ),
-    _Kind(
-        "timed out",
-        Failure.NETWORK,
-        "TimedOut|Timeout",
-        errnos=frozenset({errno.ETIMEDOUT}),
-        curl=frozenset({28}),
-    ),
-    _Kind(
-        "the answer is not valid HTTP",
-        Failure.OTHER,
-        "BadHttpMessage|BadStatusLine|ParseError",
-        curl=frozenset({8}),
-    ),
-    _Kind(
-        "connection closed by the server",
-        Failure.OTHER,
-        "ConnectionDone|ConnectionLost|ServerDisconnected",
-        curl=frozenset({52}),
-    ),
-    _Kind(
-        "connection reset by the server",
-        Failure.OTHER,
-        "ConnectionReset",
-        curl=frozenset({55, 56}),
-    ),
-    _Kind("the answer is incomplete", Failure.OTHER, "DataLoss", curl=frozenset({18})),
-)
+_NO_WAY = "the host is unreachable"
+_NO_NETWORK = "the network is unreachable"
+_TIMED_OUT = "timed out"
+_NOT_HTTP = "the answer is not valid HTTP"
+_CLOSED = "connection closed by the server"
+_RESET = "connection reset by the server"
+_INCOMPLETE = "the answer is incomplete"
 
 NO_SERVER = frozenset({_NO_HOST, _REFUSED})
 """The words for errors that mean that there is no server at the host."""
+
+_OF_NETWORK = NO_SERVER | {_NO_PROXY, _NO_WAY, _NO_NETWORK, _TIMED_OUT}
+"""The words for errors that mean that nothing has answered."""
+
+_BY_NAME = {
+    "CannotResolveHost|DNSLookup|UnknownHost|gaierror": _NO_HOST,
+    "ConnectionRefused": _REFUSED,
+    "TimedOut|Timeout": _TIMED_OUT,
+    "BadHttpMessage|BadStatusLine|ParseError": _NOT_HTTP,
+    "ConnectionDone|ConnectionLost|ServerDisconnected": _CLOSED,
+    "ConnectionReset": _RESET,
+    "DataLoss": _INCOMPLETE,
+}
+"""By a regular expression for words in the names of the classes of an error."""
+
+_BY_ERRNO: dict[int | None, str] = {
+    errno.EHOSTUNREACH: _NO_WAY,
+    errno.EHOSTDOWN: _NO_WAY,
+    # Also of a host that has only an IPv6 address, where the machine has none.
+    errno.ENETDOWN: _NO_NETWORK,
+    errno.ENETUNREACH: _NO_NETWORK,
+    errno.ETIMEDOUT: _TIMED_OUT,
+}
+
+_BY_CURL: dict[int | None, str] = {
+    5: _NO_PROXY,
+    6: _NO_HOST,
+    7: _REFUSED,  # Each failure of a connection but a time-out.
+    8: _NOT_HTTP,
+    18: _INCOMPLETE,
+    28: _TIMED_OUT,
+    52: _CLOSED,
+    55: _RESET,
+    56: _RESET,
+}
+"""By the code of libcurl (https://curl.se/libcurl/c/libcurl-errors.html)."""
 
 _OWN_ERRNOS = frozenset(
     {
@@ -479,27 +477,23 @@ def kind_of(error: BaseException) -> Failure:
     causes = _causes(error, with_context=True)
     if any(map(_is_own, causes)):
         return Failure.OWN
-    for cause in causes:
-        if (kind := _kind(cause)) is not None:
-            return kind.failure
-        if _is_of_tls(cause):
-            return Failure.OTHER
-    return Failure.OTHER
+    return Failure.NETWORK if _first(_words, causes) in _OF_NETWORK else Failure.OTHER
 
 
 def in_words(error: BaseException) -> str:
     """The reason for *error*, which ended a download, for logs and reports."""
     causes = _causes(error)
-    for cause in causes:
-        if _is_own(cause):
-            return f"an error of this machine: {_text(cause) or type(cause).__name__}"
-    for cause in causes:
-        if (kind := _kind(cause)) is not None:
-            return kind.words
-        if _is_of_tls(cause):
-            return f"TLS failed: {_reason_of_tls(cause)}"
-    text = next((text for cause in causes if (text := _text(cause))), "")
-    return f"{type(error).__name__}: {text}".rstrip(": ")
+    for cause in filter(_is_own, causes):
+        return f"an error of this machine: {_text(cause) or type(cause).__name__}"
+    text = f"{type(error).__name__}: {_first(_text, causes)}"
+    return _first(_words, causes) or text.rstrip(": ")
+
+
+def _first(
+    words_of: Callable[[BaseException], str], causes: list[BaseException]
+) -> str:
+    """The first words that there are for one of *causes*; empty if there are none."""
+    return next(filter(None, map(words_of, causes)), "")
 
 
 def _causes(error: BaseException, *, with_context: bool = False) -> list[BaseException]:
@@ -548,14 +542,16 @@ def _is_own(error: BaseException) -> bool:
     )
 
 
-def _kind(error: BaseException) -> _Kind | None:
+def _words(error: BaseException) -> str:
+    """What is said of *error*, apart from its causes; empty if it is of no known kind."""
     names = _names(error)
-    number, code = _errno(error), _curl_code(error)
-    for kind in _KINDS:
-        is_named = kind.names and re.search(kind.names, names)
-        if is_named or number in kind.errnos or code in kind.curl:
-            return kind
-    return None
+    for pattern, words in _BY_NAME.items():
+        if re.search(pattern, names):
+            return words
+    by_number = _BY_ERRNO.get(_errno(error)) or _BY_CURL.get(_curl_code(error))
+    if by_number is None and _is_of_tls(error):
+        return f"TLS failed: {_reason_of_tls(error)}"
+    return by_number or ""
 
 
 def _names(error: BaseException) -> str:

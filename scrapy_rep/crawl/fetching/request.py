@@ -169,28 +169,17 @@ class RobotsTxtRequest(Request):
             raise StopDownload(fail=True)
 
 
-class FetchTemplates(list[Request]):
-    """Requests that wait for a file, from which the requests for it take over User-Agent, proxy and the
-    keys of ``REP_REQUEST_META_KEYS``. There is one for each proxy, so that the next attempt uses another
-    proxy. More may be added during the fetch.
+def add_template(templates: list[Request], request: Request) -> None:
+    """Let the next attempt at a fetch use *request*, if none of its *templates* has the same proxy.
+
+    They are requests that wait for a file, from which the requests for it take over User-Agent, proxy
+    and the keys of ``REP_REQUEST_META_KEYS``. Each attempt uses the next one, so another proxy. More may
+    be added during the fetch.
     """
-
-    def __init__(self, *requests: Request) -> None:
-        super().__init__()
-        for request in requests:
-            self.add(request)
-
-    def add(self, request: Request) -> None:
-        """Let the next attempt use *request*, if no template has its proxy."""
-        proxy = request.meta.get("proxy")
-        if all(each.meta.get("proxy") != proxy for each in self):
-            self.insert(0, request)
-            del self[_MAX_TEMPLATES:]
-
-    def next(self) -> Request:
-        """The request for an attempt. The attempts use them in turn."""
-        self.append(self.pop(0))
-        return self[-1]
+    proxy = request.meta.get("proxy")
+    if all(each.meta.get("proxy") != proxy for each in templates):
+        templates.insert(0, request)
+        del templates[_MAX_TEMPLATES:]
 
 
 class FetchMiddleware:

@@ -20,7 +20,7 @@ from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.decisions import DecisionReporter
 from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
 from scrapy_rep.crawl.fetching.fetcher import MAX_ON_NETWORK, RobotsTxtFetcher
-from scrapy_rep.crawl.fetching.request import FetchTemplates
+from scrapy_rep.crawl.fetching.request import add_template
 from scrapy_rep.crawl.frontier.core import Phase
 from scrapy_rep.crawl.frontier.politeness import duration
 from scrapy_rep.exceptions import BackingOff, SpiderClosing
@@ -239,8 +239,9 @@ class HostRules:
         no other has its proxy.
         """
         if host.templates is None:
-            host.templates = FetchTemplates()
-        host.templates.add(request)
+            host.templates = [request]
+        else:
+            add_template(host.templates, request)
 
     async def _fetch(self, host: Host, stale: CacheEntry | None) -> None:
         if host.templates is None:

@@ -18,11 +18,7 @@ from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.requests import host_of, is_of_http
 from scrapy_rep.base.settings import OBEY, RepSettings
 from scrapy_rep.crawl.decisions import DecisionReporter
-from scrapy_rep.crawl.fetching.request import (
-    FetchMiddleware,
-    FetchTemplates,
-    RobotsTxtRequest,
-)
+from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.politeness import duration
 from scrapy_rep.crawl.frontier.rules import HostRules
@@ -142,7 +138,7 @@ class DryRun:
         """Return the files of *origin*, once they are known or unreachable."""
         # In a task of its own: if *request* is cancelled, others that wait go on.
         known: Deferred[SiteRules] = Deferred()
-        learn = self._rules.cache.learn(origin, FetchTemplates(request))
+        learn = self._rules.cache.learn(origin, [request])
         task = deferred_from_coro(learn)
         task.addCallbacks(known.callback, known.errback)
         return await maybe_deferred_to_future(known)

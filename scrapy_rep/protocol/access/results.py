@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from datetime import timedelta, timezone
 from email.utils import parsedate_to_datetime
 from enum import Enum
-from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.protocol.robots import RobotsTxt
@@ -494,7 +493,3 @@ class SiteRules:
 
     learned: float = 0.0
     """The time of the monotonic clock since which this process knows the entry."""
-
-    arrived: float = -inf
-    """When it arrived, in seconds since the epoch. The requests that waited for it use it even if it
-    has expired by then."""

@@ -59,7 +59,7 @@ def parsed() -> argparse.Namespace:
 
 
 def chosen(words: list[str]) -> dict[str, Callable[..., Iterator[Row]]]:
-    found = (*parsers.ALL, crawls.broad, crawls.calls, crawls.crawls)
+    found = (*parsers.ALL, crawls.broad, crawls.calls, crawls.crawls, crawls.waiting)
     found += (queues.queues, jobs.jobs)
     return {
         measure.__name__: measure

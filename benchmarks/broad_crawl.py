@@ -1,11 +1,12 @@
 """A crawl of many small hosts within one process: its processor time.
 
-    python -m benchmarks.broad_crawl SIDE HOSTS PAGES
+    python -m benchmarks.broad_crawl SIDE HOSTS EACH PAGES [JOBDIR]
 
-SIDE is a key of ``SIDES``. Each host has ``REQUESTS`` pages, which are in the queue
+SIDE is a key of ``SIDES``. Each of HOSTS hosts has EACH pages, which are in the queue
 before the first is popped. A download handler answers a little later, so no time is spent
 on a network. The output is JSON: processor seconds for each pushed request, and for each
-of the first PAGES pages, with its part of robots.txt.
+of the first PAGES pages, with its part of robots.txt. With JOBDIR, the queue is in a folder
+that is gone afterwards.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from tempfile import TemporaryDirectory
 from time import process_time
 from typing import TYPE_CHECKING
 
@@ -27,7 +29,6 @@ from benchmarks.crawl_site import ROBOTS
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-REQUESTS = 2
 LATENCY = 0.05  # seconds
 PAGE = (
     b"<!DOCTYPE html><html><head><title>A page</title></head><body>%s</body></html>"
@@ -69,12 +70,13 @@ class Handler(BaseDownloadHandler):
 class HostsSpider(scrapy.Spider):
     name = "hosts"
     hosts: int
+    each: int
     pages: int
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
         began = process_time()
         # The loop awaits nothing, so that no request is popped meanwhile.
-        for request in requests(self.hosts, REQUESTS):
+        for request in requests(self.hosts, self.each):
             self.crawler.engine.crawl(request)
         self.began, self.seen = process_time(), 0
         self.pushing = self.began - began
@@ -85,7 +87,7 @@ class HostsSpider(scrapy.Spider):
         self.seen += 1
         if self.seen == self.pages:
             found = {
-                "push": self.pushing / (self.hosts * REQUESTS),
+                "push": self.pushing / (self.hosts * self.each),
                 "page": (process_time() - self.began) / self.seen,
             }
             print(json.dumps(found))
@@ -99,10 +101,12 @@ def requests(hosts: int, each: int) -> Iterator[scrapy.Request]:
             yield scrapy.Request(url, dont_filter=True)
 
 
-def main(side: str, hosts: str, pages: str) -> None:
-    process = AsyncCrawlerProcess({**SETTINGS, **SIDES[side]})
-    process.crawl(HostsSpider, hosts=int(hosts), pages=int(pages))
-    process.start()
+def main(side: str, hosts: str, each: str, pages: str, job: str = "") -> None:
+    with TemporaryDirectory() as folder:
+        own = {"JOBDIR": folder} if job else {}
+        process = AsyncCrawlerProcess({**SETTINGS, **SIDES[side], **own})
+        process.crawl(HostsSpider, hosts=int(hosts), each=int(each), pages=int(pages))
+        process.start()
 
 
 if __name__ == "__main__":

@@ -6,9 +6,8 @@ import json
 import subprocess
 import sys
 import tempfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.broad_crawl import REQUESTS
 from benchmarks.pairs import Side, beside, in_pairs
 from benchmarks.table import Row, Target
 
@@ -28,11 +27,31 @@ SETTINGS: dict[str, object] = {
 OFF: dict[str, object] = {"ROBOTSTXT_OBEY": False}
 ON: dict[str, object] = {"ADDONS": {"scrapy_rep.Addon": 500}}
 
+
+class Size(NamedTuple):
+    """The hosts of a crawl, and the pages of each."""
+
+    hosts: int
+    each: int
+    pairs: int
+    target: Target
+    pages: int = 0
+    """After these, the crawl ends; 0 for all."""
+
+    job: str = ""
+    """``JOBDIR``, or an empty string."""
+
+
+NO_SLOWER = Target(most_ratio=1.04)
 SIZES = (
-    # Hosts, pages, pairs, and the target. For 20,000 hosts, Scrapy takes minutes for all pages.
-    (1_000, 1_000 * REQUESTS, 3, Target(most_ratio=1.05)),
-    (4_000, 4_000 * REQUESTS, 1, Target(most_ratio=0.65)),
-    (20_000, 1_500, 1, Target(most_ratio=0.25)),
+    Size(1, 3_000, 3, NO_SLOWER),
+    Size(10, 300, 3, NO_SLOWER),
+    Size(200, 5, 3, NO_SLOWER),
+    Size(1_000, 2, 3, NO_SLOWER),
+    Size(1_000, 3, 3, NO_SLOWER, job="JOBDIR"),
+    Size(4_000, 2, 1, Target(most_ratio=0.65)),
+    # Scrapy takes minutes for all pages.
+    Size(20_000, 2, 1, Target(most_ratio=0.22), pages=1_500),
 )
 
 
@@ -70,30 +89,33 @@ def _side(who: str, own: dict[str, object], port: str) -> Side:
 
 
 def broad(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Crawl many hosts of two pages, all in the queue at once, without a network. The compared
+    """Crawl hosts of which all requests are in the queue at once, without a network. The compared
     number is the time for a page: pushing its request, its part of robots.txt, and all that
     Scrapy does for it.
     """
-    for hosts, pages, pairs, target in SIZES:
-        what = f"pages of {hosts:,} hosts, each"
-        if pages < hosts * REQUESTS:
-            what = f"the first {pages:,} {what}"
+    for size in SIZES:
+        hosts, each, pages = size.hosts, size.each, size.pages
+        first = f"the first {pages:,} " if pages else ""
+        job = f", with a {size.job}" if size.job else ""
+        what = f"a page, {first}of {hosts:,} hosts with {each:,}{job}"
+        numbers = [str(number) for number in (hosts, each, pages or hosts * each)]
 
-        def numbers(said: str, _: float, what: str = what) -> dict[str, float]:
+        def compared(said: str, _: float, what: str = what) -> dict[str, float]:
             return {what: sum(json.loads(said).values())}
 
         stock, ours = (
             Side(
                 who,
-                ["-m", "benchmarks.broad_crawl", side, str(hosts), str(pages)],
-                numbers,
+                ["-m", "benchmarks.broad_crawl", side, *numbers, size.job],
+                compared,
             )
             for side, who in (
                 ("stock", "Scrapy, obeying robots.txt"),
                 ("ours", "scrapy-rep, HostQueue"),
             )
         )
-        yield from in_pairs(stock, ours, min(pairs, rounds), {what: target})
+        pairs = min(size.pairs, rounds)
+        yield from in_pairs(stock, ours, pairs, {what: size.target})
 
 
 FEW_HOSTS, MANY_HOSTS = (10, 100), (500, 2)
@@ -128,8 +150,27 @@ def counted(side: str) -> dict[str, dict[str, float]]:
 
 
 def _counts(side: str, hosts: int, each: int) -> dict[str, float]:
-    module = ["-m", "benchmarks.counted_crawl"]
-    command = [sys.executable, *module, side, str(hosts), str(each)]
+    return _said("benchmarks.counted_crawl", side, hosts, each)
+
+
+WAITING = 100_000
+
+
+def waiting(_files: list[bytes], **_: object) -> Iterator[Row]:
+    """Measure the memory of a crawl in whose queue each of many hosts has one request: that of each
+    host, its request included.
+    """
+    what = f"memory of each of {WAITING:,} hosts with a request in the queue"
+    module = "benchmarks.waiting_hosts"
+    stock, ours = (_said(module, side, WAITING)["host"] for side in ("stock", "ours"))
+    yield Row(what, "Scrapy, obeying robots.txt", stock, unit="B")
+    target = Target(most_ratio=1.0)
+    yield Row(what, "scrapy-rep, HostQueue", ours, None, ours / stock, target, "B")
+
+
+def _said(module: str, side: str, *numbers: int) -> dict[str, float]:
+    """What *module* prints, run in a process of its own."""
+    command = [sys.executable, "-m", module, side, *map(str, numbers)]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found: dict[str, float] = json.loads(said)
     return found

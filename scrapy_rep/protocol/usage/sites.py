@@ -289,8 +289,6 @@ class TdmRep:
 
         self._statements = StatementsByPath(_records(rules or []), _IN_SEQUENCE)
 
-        """The approximate size in memory, in bytes."""
-
     @classmethod
     def parse(cls, body: bytes) -> TdmRep:
         """Read a file. One that is too long, or not an array of rules, states nothing."""

@@ -44,6 +44,8 @@ SIDES: dict[str, dict[str, object]] = {
 SETTINGS: dict[str, object] = {
     "CONCURRENT_ITEMS": 1,
     "CONCURRENT_REQUESTS": 100,
+    # As many, since Scrapy sends more requests to a host at once than this allows, if it has them.
+    "CONCURRENT_REQUESTS_PER_DOMAIN": 100,
     "COOKIES_ENABLED": False,
     "DOWNLOAD_DELAY": 0,
     "DOWNLOAD_HANDLERS": {"http": "benchmarks.broad_crawl.Handler"},

@@ -298,7 +298,9 @@ def _outages(story: Story) -> Iterator[Violation]:
         )
         for sent in log:
             if noticed + _SLACK < sent.at < ends:
-                on_their_way = [s for s in log if s.at <= sent.at < (s.ended or inf)]
+                on_their_way = [
+                    s for s in log if noticed < s.at <= sent.at < (s.ended or inf)
+                ]
                 if len(on_their_way) > 1:
                     text = f"{len(on_their_way)} requests on their way without a network: {sent}"
                     yield Violation(sent.at, sent.host, text)

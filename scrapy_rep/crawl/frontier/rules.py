@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
     from scrapy_rep.crawl.frontier.core import Core, Host
     from scrapy_rep.crawl.frontier.politeness import Politeness
+    from scrapy_rep.protocol.access.overrides import Override
     from scrapy_rep.protocol.access.results import CacheEntry, SiteRules
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
@@ -144,12 +145,10 @@ class HostRules:
         """Tell the core what is known of *host*, for which a ticket comes, unless it waits already."""
         if host.phase in {Phase.WANTED, Phase.DOWN}:
             return
-        override = self.cache.override(host.origin)
-        if override is not None:
-            self._open(host, override.robots, override.ends, fetched=-inf)
-            return
         known = self.cache.cached(host.origin)
-        if known is None:
+        if (override := self.cache.override(host.origin)) is not None:
+            self._override(host, override, known)
+        elif known is None:
             # It has expired by the wall clock, which goes on while a machine sleeps.
             self._core.retry(host)
         elif host.outage is None or known.entry != host.outage.known.entry:
@@ -168,6 +167,15 @@ class HostRules:
                 known,
                 time=duration(self._clock.monotonic() - outage.since),
             )
+
+    def _override(
+        self, host: Host, override: Override, known: SiteRules | None
+    ) -> None:
+        """Have *override* decide for *host*. Its delay begins when the robots.txt that is *known* was
+        fetched, as a look for the network.
+        """
+        fetched = -inf if known is None else known.entry.fetched
+        self._open(host, override.robots, override.ends, fetched)
 
     def _open(
         self, host: Host, robots: RobotsTxt | None, until: float, fetched: float
@@ -264,10 +272,9 @@ class HostRules:
 
     def _fetched(self, host: Host, known: SiteRules | None) -> None:
         self._core.end_fetch(host)
-        override = self.cache.override(host.origin)
-        if override is not None:
+        if (override := self.cache.override(host.origin)) is not None:
             # It was fetched to find the network back, and decides nothing.
-            self._open(host, override.robots, override.ends, fetched=-inf)
+            self._override(host, override, known)
         elif known is None:
             self._core.unknown(host, self._clock.monotonic())
         else:

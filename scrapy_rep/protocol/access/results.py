@@ -468,7 +468,7 @@ def robots_of(
     if state is State.STALE and entry.copy is not None:
         answer = entry.copy
     if answer.access is Access.SUCCESSFUL:
-        return RobotsTxt.parse(answer.body, dialect, answer.url)
+        return RobotsTxt(answer.body, dialect, answer.url)
     return RobotsTxt.blanket(
         allowed=answer.status not in dialect.denying_statuses,
         reason=Reason.UNAVAILABLE,

@@ -107,7 +107,7 @@ def follow(
         return None, [], []
     ours = [not named.isdisjoint(names) for _, names in named_lines]
     starts = [start for start, _ in named_lines]
-    texts = list(_texts_of(ours, starts, text, dialect))
+    texts = _texts_of(ours, starts, text, dialect)
     if not dialect.merge_groups:
         del texts[1:]
     records: list[OtherRecord] = []
@@ -117,20 +117,22 @@ def follow(
     return agent, texts, records
 
 
-def rule_lines(texts: Iterable[GroupText], dialect: Dialect) -> Iterator[PlainLine]:
-    """Yield the allow and disallow lines of the groups in *texts*."""
+def rule_lines(texts: Iterable[GroupText], dialect: Dialect) -> list[PlainLine]:
+    """Return the allow and disallow lines of the groups in *texts*."""
+    found: list[PlainLine] = []
     for text, first in texts:
         for line in plain_lines(text, dialect, first):
             if line[1] in RULES:
-                yield line
+                found.append(line)
             elif not line[1]:
                 break
+    return found
 
 
 def _texts_of(
     ours: list[bool], starts: list[int], text: bytes, dialect: Dialect
-) -> Iterator[GroupText]:
-    """Yield the text of each group that has one of our user-agent lines. *starts* are the places
+) -> list[GroupText]:
+    """Return the text of each group that has one of our user-agent lines. *starts* are the places
     of all user-agent lines, and *ours* says which of them are ours. If the dialect merges
     groups, adjacent groups of ours are one text.
     """
@@ -144,6 +146,7 @@ def _texts_of(
         return any(field in RULES or not field for _, field, _ in between)
 
     adjoins = dialect.merge_groups and not dialect.blank_line_ends_group
+    texts: list[GroupText] = []
     end = counted = 0
     line = 1
     for number, is_ours in enumerate(ours):
@@ -155,7 +158,9 @@ def _texts_of(
         start = starts[number]
         line += text.count(b"\n", counted, start)
         counted = start
-        yield text[start : starts[end] - 1 if end < len(starts) else None], line
+        stop = starts[end] - 1 if end < len(starts) else None
+        texts.append((text[start:stop], line))
+    return texts
 
 
 def sitemap_urls(lines: Iterable[Line], url: str | None) -> Iterator[str]:

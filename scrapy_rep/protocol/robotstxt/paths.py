@@ -152,11 +152,12 @@ def pattern(value: str, dialect: Dialect) -> Pattern | None:
     if (
         dialect.wildcards
         and PLAIN_PATTERN(value)
-        and not _may_be_encoded(value.partition("?")[2])
+        and ("?" not in value or not _may_be_encoded(value.partition("?")[2]))
     ):
         # Most values need no normalization in any dialect. This takes a third of the time.
         segments = value.removesuffix("$").split("*")
-        return Pattern(_without_runs(segments), value[-1] == "$", len(value))
+        parts = _without_runs(segments) if "**" in value else tuple(segments)
+        return Pattern(parts, value[-1] == "$", len(value))
     found = _segments(value, dialect)
     return found and _pattern(*found, dialect)
 

@@ -13,7 +13,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.protocol.robotstxt import paths
-from scrapy_rep.protocol.robotstxt.lines import bare
 from scrapy_rep.protocol.text import WHITE_SPACE, WS
 
 if TYPE_CHECKING:
@@ -328,7 +327,8 @@ def _sorted(lines: Iterable[PlainLine], dialect: Dialect) -> list[_SortedRule]:
     allows: dict[str, int] = {}
     for number, field, rest in lines:
         values = disallows if field == "disallow" else allows
-        values.setdefault(bare(rest), number)
+        # As octets() does it, but in a loop over all rules.
+        values.setdefault(rest.partition("#")[0].strip(WHITE_SPACE), number)
     first_wins = dialect.rule_choice == "first"
     found: list[_SortedRule] = []
     for is_allow, values in ((False, disallows), (True, allows)):

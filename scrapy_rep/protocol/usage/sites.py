@@ -139,7 +139,10 @@ def may_state_usage(body: bytes, dialect: Dialect) -> bool:
     if b"\0" in body:  # It may be UTF-16.
         body = decoded_text(body, dialect)
     lowered = body.lower()
-    return any(name in lowered for name in _NAMES)
+    for name in _NAMES:  # noqa: SIM110  any() would call a generator for each
+        if name in lowered:
+            return True
+    return False
 
 
 class UsageRecords:

@@ -416,9 +416,9 @@ def has_room(crawler: Crawler, apart: AbstractSet[Request]) -> bool:
     """Whether the downloader has room for another request. The requests *apart*, for each of which
     its limit is raised, do not count.
     """
-    limit = _find(crawler.engine, "downloader.total_concurrency") or 0
-    limit -= len(apart)
-    active = active_requests(crawler)
+    downloader = _find(crawler.engine, "downloader")
+    limit = getattr(downloader, "total_concurrency", 0) - len(apart)
+    active: AbstractSet[object] = getattr(downloader, "active", frozenset())
     return limit <= 0 or len(active) - len(active & apart) < limit
 
 

@@ -73,6 +73,7 @@ class RobotsTxtCache:
         self._logger = CrawlLog(__name__, crawler)
         self._fetcher = fetcher
         self._settings = settings
+        self._bounds = settings.bounds
         self._reporter = reporter
         self._clock = clock
         self._identity = Identity.of(crawler)
@@ -207,7 +208,7 @@ class RobotsTxtCache:
             result,
             before,
             dialect=settings.dialect,
-            bounds=settings.bounds,
+            bounds=self._bounds,
             now=now,
             elapsed=elapsed,
             jitter=random.random(),  # noqa: S311
@@ -217,7 +218,7 @@ class RobotsTxtCache:
             self._last_for_turn(rules, now)
         elif rules.state is not State.UNREACHABLE:
             # Otherwise, requests wait until it is back.
-            rules.entry = _lasting(entry, now + settings.bounds.min_age)
+            rules.entry = _lasting(entry, now + self._bounds.min_age)
         return rules
 
     def _last_for_turn(self, rules: SiteRules, now: float) -> None:

@@ -74,10 +74,11 @@ class LRU(Generic[V]):
         self._kept.move_to_end(key)
         return self._kept[key][0]
 
-    def pop(self, key: Hashable) -> None:
-        """Remove the value of *key*, if there is one."""
-        _, size = self._kept.pop(key, (None, 0))
+    def pop(self, key: Hashable) -> V | None:
+        """Remove and return the value of *key*; None if there is none."""
+        value, size = self._kept.pop(key, (None, 0))
         self.size -= size
+        return value
 
     def put(self, key: Hashable, value: V, size: int) -> list[V]:
         """Store *value* under *key*, in place of those that were not used for longest, and return
@@ -121,32 +122,24 @@ class Memory:
     def get(self, origin: Origin) -> SiteRules | None:
         """What is known of *origin*, which counts as used now; None if it is not in memory."""
         rules = self._parsed.get(origin)
-        if rules is None and (packed := self._packed.get(origin)) is not None:
+        if rules is None and (packed := self._packed.pop(origin)) is not None:
             # An entry with times before 1970, by a clock that was set, is forgotten.
             with suppress(ValueError):
                 entry = loads(packed.data, origin)
                 rules = self._read(origin, entry, packed.learned)
-                self._keep(rules)
+                self.put(rules)
         return rules
 
     def put(self, rules: SiteRules) -> None:
         """Keep *rules* as what is known of their origin."""
         self._packed.pop(rules.origin)
-        self._keep(rules)
-
-    def _keep(self, rules: SiteRules) -> None:
         size = _PARSED_OVERHEAD + _text_size(rules.entry)
         for displaced in self._parsed.put(rules.origin, rules, size):
-            self._pack(displaced)
-
-    def _pack(self, rules: SiteRules) -> None:
-        if self._packed.get(rules.origin) is not None:
-            return
-        # What is too long is forgotten.
-        with suppress(ValueError):
-            packed = _Packed(dumps(rules.entry), rules.learned)
-            size = len(packed.data) + _PACKED_OVERHEAD
-            self._packed.put(rules.origin, packed, size)
+            # What is too long is forgotten.
+            with suppress(ValueError):
+                packed = _Packed(dumps(displaced.entry), displaced.learned)
+                size = len(packed.data) + _PACKED_OVERHEAD
+                self._packed.put(displaced.origin, packed, size)
 
 
 def parsed_size(body: bytes) -> int:

@@ -89,8 +89,8 @@ def _stated_lifetime(
     if dialect.freshness == "cache-control" and forbids_caching:
         return 0.0
     for name in _AGE_DIRECTIVES[dialect.freshness]:
-        seconds = _seconds(directives.get(name, ""))
-        if seconds is not None:
+        value = directives.get(name)
+        if value is not None and (seconds := _seconds(value)) is not None:
             return seconds - (_seconds(fields.get("age", "")) or 0.0)
     if dialect.freshness != "max-age" and "expires" in fields:
         # An invalid date, in particular "0", is in the past (5.3).
@@ -464,10 +464,10 @@ def robots_of(
             reason=Reason.UNREACHABLE,
             dialect=dialect,
         )
-    answer = entry.result
+    answer, is_successful = entry.result, state is State.SUCCESSFUL
     if state is State.STALE and entry.copy is not None:
-        answer = entry.copy
-    if answer.access is Access.SUCCESSFUL:
+        answer, is_successful = entry.copy, entry.copy.access is Access.SUCCESSFUL
+    if is_successful:
         return RobotsTxt(answer.body, dialect, answer.url)
     return RobotsTxt.blanket(
         allowed=answer.status not in dialect.denying_statuses,

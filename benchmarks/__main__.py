@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import corpus, crawls, jobs, parsers, queues
+from benchmarks import corpus, crawls, jobs, ledgers, parsers, queues
 from benchmarks.table import HEAD, line
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def parsed() -> argparse.Namespace:
 
 def chosen(words: list[str]) -> dict[str, Callable[..., Iterator[Row]]]:
     found = (*parsers.ALL, crawls.broad, crawls.calls, crawls.crawls, crawls.waiting)
-    found += (queues.queues, jobs.jobs)
+    found += (queues.queues, jobs.jobs, ledgers.ledger)
     return {
         measure.__name__: measure
         for measure in found

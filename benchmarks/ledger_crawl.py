@@ -1,0 +1,63 @@
+"""A crawl within one process, most of whose requests are refused: what its ledger costs.
+
+    python -m benchmarks.ledger_crawl DECISIONS [LEVEL LEDGER]
+
+A few hosts have many links, of which robots.txt forbids all but one in ``SENT``. Requests are made as
+the queue takes them, and a download handler answers, so no time is spent on a network. The output
+is JSON: how many requests were fetched and refused.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import scrapy
+from scrapy.crawler import AsyncCrawlerProcess
+
+from benchmarks.broad_crawl import SETTINGS, SIDES
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+HOSTS = 10
+SENT = 30
+"""One request in so many is sent."""
+
+
+class LinksSpider(scrapy.Spider):
+    name = "links"
+    count: int
+    fetched = 0
+
+    async def start(self) -> AsyncIterator[scrapy.Request]:
+        for number in range(self.count):
+            folder = "page" if number % SENT == 0 else "search"
+            url = f"http://host-{number % HOSTS}.example/{folder}/{number}"
+            yield scrapy.Request(url, errback=self.refused, dont_filter=True)
+
+    def parse(self, response: scrapy.http.Response) -> None:
+        self.fetched += 1
+
+    def refused(self, failure: object) -> None:
+        pass
+
+    def closed(self, reason: str) -> None:
+        found = self.crawler.stats.get_value
+        said = {
+            "fetched": self.fetched,
+            "refused": found("robotstxt/forbidden", 0),
+        }
+        print(json.dumps(said), flush=True)
+
+
+def main(count: str, level: str = "", ledger: str = "") -> None:
+    own = {"REP_LEDGER": ledger, "REP_LEDGER_LEVEL": level} if ledger else {}
+    process = AsyncCrawlerProcess({**SETTINGS, **SIDES["ours"], **own})
+    process.crawl(LinksSpider, count=int(count))
+    process.start()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,80 @@
+"""What a ledger costs a crawl, and how long its report takes.
+
+python -m benchmarks --only ledger
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.ledger_crawl import SENT
+from benchmarks.pairs import Side, in_pairs
+from benchmarks.table import Row, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DECISIONS, PAIRS = 300_000, 3
+LEVELS = {"denied": Target(most_ratio=1.05), "all": Target(most_ratio=1.15)}
+REPORT = Target(most_ratio=4.0)
+"""Seconds, as a multiple of one."""
+
+
+def ledger(
+    _files: list[bytes], rounds: int, decisions: int = DECISIONS
+) -> Iterator[Row]:
+    """Crawl with a ledger and without, most requests being refused, and report on it. The compared
+    number is the time of each crawl, with its start and imports.
+    """
+    what = f"crawl with {decisions:,} decisions"
+    with tempfile.TemporaryDirectory() as folder:
+        for level, target in LEVELS.items():
+            # Each crawl has a file of its own.
+            files = str(Path(folder, f"{level}-%(pid)s"))
+            plain, kept = (
+                _side(who, decisions, *own)
+                for who, own in (
+                    ("no ledger", ()),
+                    (f"REP_LEDGER_LEVEL = {level!r}", (level, files)),
+                )
+            )
+            targets = {what: target}
+            yield from in_pairs(plain, kept, min(PAIRS, rounds), targets)
+        path = next(Path(folder).glob("all-*"))
+        seconds = _report_seconds(path)
+    yield Row(
+        f"report on {decisions:,} decisions",
+        "scrapy rep report",
+        seconds,
+        ratio=seconds,
+        target=REPORT,
+    )
+
+
+def _side(who: str, decisions: int, level: str = "", path: str = "") -> Side:
+    sent = -(-decisions // SENT)
+    expected = {"fetched": sent, "refused": decisions - sent}
+
+    def numbers(said: str, processor_time: float) -> dict[str, float]:
+        if json.loads(said) != expected:
+            raise RuntimeError(f"{said}, not {expected}")
+        return {f"crawl with {decisions:,} decisions": processor_time}
+
+    arguments = ["-m", "benchmarks.ledger_crawl", str(decisions), level, path]
+    return Side(who, arguments, numbers)
+
+
+def _report_seconds(path: Path) -> float:
+    """Write the report on the ledger at *path*. Return the processor time of the command."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-m", "scrapy", "rep", "report", str(path)]
+    command += ["-o", f"{path}.html"]
+    subprocess.run(command, check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime

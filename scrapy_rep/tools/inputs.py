@@ -33,8 +33,8 @@ from scrapy_rep.protocol.reasons import evidence, outcome, words_of
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.rules import Reason
 from scrapy_rep.tools.output import notify, progress
-from scrapy_rep.tools.report.robotstxt import lines_of
-from scrapy_rep.tools.report.shown import iso_time
+from scrapy_rep.tools.report.answers import iso_time
+from scrapy_rep.tools.report.ledgers import lines_of
 
 if TYPE_CHECKING:
     import sqlite3

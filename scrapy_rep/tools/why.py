@@ -16,7 +16,7 @@ from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.origins import origin_of, written_origin
 from scrapy_rep.tools.inputs import LedgerFile, is_url, parse_url, why
 from scrapy_rep.tools.output import CLEAN, EXCERPT, FOUND, UNKNOWN, Output
-from scrapy_rep.tools.report.shown import iso_time
+from scrapy_rep.tools.report.answers import iso_time
 
 if TYPE_CHECKING:
     import sqlite3

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scrapy_rep.crawl.ledger.reader import open_ledger
-from scrapy_rep.tools.report import shown
+from scrapy_rep.tools.report import answers
 from scrapy_rep.tools.report.answers import overall
 from scrapy_rep.tools.report.ledgers import Ledgers, Limits
 from tests.crawl.answers import Answer, html, image, meta, redirect, robots
@@ -598,7 +598,7 @@ def test_a_report(site: Site, tmp_path: Path) -> None:
         hosts = {host["origin"]: host for host in ledgers.view("host")}
         urls = ledgers.view("judged_url").fetchall()
         without = {
-            one["origin"]: (shown.status(one["status"], one["error"]), one["allowed"])
+            one["origin"]: (answers.status(one["status"], one["error"]), one["allowed"])
             for one in ledgers.view("without")
         }
         (outage,) = ledgers.view("outage")

@@ -1,7 +1,8 @@
-"""Opens ledgers for a report, as if they were one."""
+"""Opens ledgers for a report, as if they were one, and reads from each robots.txt what views can't."""
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import ExitStack, closing
 from functools import lru_cache, partial
@@ -27,17 +28,14 @@ from scrapy_rep.protocol.agents import product_tokens
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.request_target import is_allowed
 from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.tools.report.robotstxt import crawlers_named, delay_asked
+from scrapy_rep.protocol.robotstxt.lines import decoded_text
+from scrapy_rep.tools.crawlers import CRAWLERS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from scrapy_rep.protocol.dialect import Dialect
-
-IN_PLACE = 9
-"""The most ledgers whose decisions are read in place. SQLite attaches ten files at most; each further
-ledger is attached as the tenth one, and copied into a temporary file.
-"""
+    from scrapy_rep.tools.crawlers import Crawler
 
 TEXT_LIMIT = 2**18
 """The most bytes of a text that the views return. A crawl writes shorter ones."""
@@ -47,10 +45,8 @@ _EXAMPLES = 10
 
 _SHOWN = files("scrapy_rep").joinpath("tools/report/views.sql")
 
-# The tables that are read in place; those that are small enough to be copied; and the views of a
-# ledger, those first that others are made from.
-_LARGE = ("decision", "body")
-_COPIED = ("snapshot", "traffic", "gap", "progress")
+# The tables of a ledger that a report reads; and the views, those first that others are made from.
+_TABLES = ("body", "snapshot", "decision", "traffic", "gap", "progress")
 _VIEWS = {
     "tally": "TEMPORARY TABLE",
     "latest_robotstxt": "TEMPORARY TABLE",
@@ -67,6 +63,23 @@ _NUMBERS = frozenset({"id", "crawl", "snapshot"})
 _VERDICT = (
     "replace(replace(verdict, 'would-refuse', 'refused'), 'would-drop', 'dropped')"
 )
+
+_AI = {token: crawler for token, crawler in CRAWLERS.items() if crawler.is_ai}
+_MAY_NAME = re.compile("|".join(map(re.escape, _AI)).encode(), re.IGNORECASE).search
+_MAY_SLOW = re.compile(rb"crawl-delay|request-rate", re.IGNORECASE).search
+"""Fast checks that rule out most files."""
+
+_EVERYTHING = frozenset({"/", "*", "/*"})
+"""Patterns that match each path."""
+
+WHOLE = 16_000
+"""A robots.txt of at most this many characters, and 1,000 lines, is shown completely."""
+
+# A longer one is cut to lines at its beginning, and to the lines that decided most, each
+# with lines before and after it. These are the numbers of lines.
+_BEGINNING = 40
+_AROUND = 2
+_MARKED = 100
 
 
 class Limits(NamedTuple):
@@ -125,14 +138,13 @@ class Ledgers:
             self.database.row_factory = sqlite3.Row
             self.database.text_factory = _text
             bound(self.database, sum(Path(path).stat().st_size for path in paths))
-            self._unite(paths, copies)
-            script = [definition(name, kind) for name, kind in _VIEWS.items()]
-            script.append(_SHOWN.read_text("utf-8"))
+            self._copy(paths, copies)
             self.database.execute(
                 "CREATE TEMPORARY TABLE limits (hosts, files, others, urls)"
             )
             self.database.execute("INSERT INTO limits VALUES (?, ?, ?, ?)", limits)
-            # Crawls may be writing the ledgers; a transaction reads a consistent state.
+            script = [definition(name, kind) for name, kind in _VIEWS.items()]
+            script.append(_SHOWN.read_text("utf-8"))
             self.database.executescript(f"BEGIN; {''.join(script)}")
             self._note_facts()
             self.close = opened.pop_all().close
@@ -149,11 +161,9 @@ class Ledgers:
         return self.database.execute(query, columns)
 
     def body(self, digest: str) -> bytes:
-        """Return the bytes of a robots.txt; none if no ledger has it. A body with another digest is
-        none of it.
-        """
-        found = (row["body"] for row in self.view("body", sha256=digest))
-        return next((each for each in found if sha256(each).hexdigest() == digest), b"")
+        """Return the bytes of a robots.txt; none if no ledger has it."""
+        found = self.view("body", sha256=digest).fetchone()
+        return found["body"] if found else b""
 
     def dialect_of(self, crawl: int) -> Dialect | None:
         """Return the dialect of a crawl, by its number; None for one of the user's own."""
@@ -218,53 +228,42 @@ class Ledgers:
         tokens = crawl["agents"] or product_tokens(crawl["user_agent"])
         return delay_asked(body, self.dialect_of(number) or RFC9309, tokens)
 
-    def _unite(self, paths: Sequence[str], copies: Sequence[int]) -> None:
-        """Make one table or view of each table, with the rows of all ledgers, but not those of
-        crawls that are *copies* of others.
+    def _copy(self, paths: Sequence[str], copies: Sequence[int]) -> None:
+        """Copy each table of all ledgers into one, without the rows of crawls that are *copies* of
+        others, and without a body that has another digest than it says.
         """
         execute = self.database.execute
-        for table in _COPIED:
+        self.database.create_function(
+            "digest", 1, lambda body: sha256(body).hexdigest()
+        )
+        for table in _TABLES:
             execute(definition(table, "TEMPORARY TABLE"))
-        unions: dict[str, list[str]] = {table: [] for table in _LARGE}
         for ledger, path in enumerate(paths):
-            file = f"ledger{min(ledger, IN_PLACE)}"
-            execute(
-                f"ATTACH ? AS {file}", (f"{Path(path).resolve().as_uri()}?mode=ro",)
-            )
-            for table in _COPIED:
-                execute(f"INSERT INTO {table} {_select(table, file, ledger, copies)}")
-            for table in _LARGE:
-                select = _select(table, file, ledger, copies)
-                if ledger < IN_PLACE:
-                    unions[table].append(select)
-                    continue
-                if ledger == IN_PLACE:
-                    copy = f"copy_of_{table}"
-                    execute(f"CREATE TEMPORARY TABLE {copy} AS {select} LIMIT 0")
-                    unions[table].append(f"SELECT * FROM {copy}")  # noqa: S608
-                execute(f"INSERT INTO copy_of_{table} {select}")
-            if ledger >= IN_PLACE:
-                execute(f"DETACH {file}")
-        if len(paths) > IN_PLACE:
-            execute("CREATE INDEX temp.copy_of_sha256 ON copy_of_body (sha256)")
-        for table, selects in unions.items():
-            union = " UNION ALL ".join(selects)
-            execute(f"CREATE TEMPORARY VIEW {table} AS {union}")
+            skipped = [
+                each - ledger * MAX_ID for each in copies if each // MAX_ID == ledger
+            ]
+            no_copy = f"crawl NOT IN ({', '.join(map(str, skipped))})"
+            execute("ATTACH ? AS ledger", (f"{Path(path).resolve().as_uri()}?mode=ro",))
+            # Crawls may be writing the ledger; a transaction reads a consistent state.
+            execute("BEGIN")
+            for table in _TABLES:
+                where = "sha256 = digest(body)" if table == "body" else no_copy
+                execute(
+                    f"INSERT OR IGNORE INTO {table} {_select(table, ledger)} WHERE {where}"
+                )
+            execute("COMMIT")
+            execute("DETACH ledger")
 
 
-def _select(table: str, file: str, ledger: int, copies: Sequence[int]) -> str:
-    """Return a SELECT for the rows of a table in the *file* of a *ledger*, as SQL names it."""
+def _select(table: str, ledger: int) -> str:
+    """Return a SELECT for the rows of a table in a *ledger*."""
     columns = []
     for name in columns_of(table):
         value = _VERDICT if name == "verdict" else name
         if name in _NUMBERS:
             value = f"{name} + {ledger * MAX_ID}"
         columns.append(f"{value} AS {name}")
-    select = f"SELECT {', '.join(columns)} FROM {file}.{table}"  # noqa: S608
-    skipped = [each - ledger * MAX_ID for each in copies if each // MAX_ID == ledger]
-    if skipped and table != "body":
-        select += f" WHERE crawl NOT IN ({', '.join(map(str, skipped))})"
-    return select
+    return f"SELECT {', '.join(columns)} FROM ledger.{table}"  # noqa: S608
 
 
 def _text(octets: bytes) -> str:
@@ -286,3 +285,78 @@ def _modes(crawl: dict[str, Any]) -> dict[str, bool]:
 def _is_on(setting: object) -> bool:
     """Read a setting as Scrapy does."""
     return str(setting).lower() in {"1", "true"}
+
+
+def delay_asked(body: bytes, dialect: Dialect, tokens: Sequence[str]) -> float | None:
+    """Return the delay that a robots.txt asks a crawler for, in seconds."""
+    if not _MAY_SLOW(body):
+        return None
+    robots = RobotsTxt.parse(body, dialect)
+    delays = [robots.crawl_delay(tokens)]
+    rate = robots.request_rate(tokens) if dialect.crawl_delay else None
+    if rate:
+        delays.append(rate.seconds / rate.requests)
+    return max((delay for delay in delays if delay), default=None)
+
+
+def crawlers_named(body: bytes) -> Iterator[tuple[Crawler, str, int]]:
+    """Yield each AI crawler that a robots.txt names, what it forbids it, and the line that names
+    it first.
+    """
+    if not _MAY_NAME(body):
+        return
+    groups: dict[Dialect, Any] = {}
+    for token, crawler in _AI.items():
+        if crawler.dialect not in groups:
+            groups[crawler.dialect] = RobotsTxt.parse(body, crawler.dialect).groups
+        ours = [group for group in groups[crawler.dialect] if token in group.agents]
+        if ours:
+            line = ours[0].lines[ours[0].agents.index(token)]
+            rules = [rule for group in ours for rule in group.rules if rule.pattern]
+            allowed = {rule.pattern for rule in rules if rule.kind == "allow"}
+            forbidden = {rule.pattern for rule in rules if rule.kind == "disallow"}
+            yield crawler, _forbids(forbidden, allowed), line
+
+
+def _forbids(forbidden: set[str], allowed: set[str]) -> str:
+    """Say what is forbidden by the patterns of rules. An equal one that allows wins."""
+    is_all = forbidden & _EVERYTHING and not allowed & _EVERYTHING
+    if is_all:
+        return "everything but exceptions" if allowed else "everything"
+    return "some paths" if forbidden - _EVERYTHING else "nothing"
+
+
+# Many URLs may be judged by one file.
+@lru_cache(maxsize=8)
+def lines_of(body: bytes, dialect: Dialect) -> list[str]:
+    """Return the lines of a robots.txt as the dialect splits them, so that their numbers agree."""
+    text = decoded_text(body, dialect).decode("utf-8", "backslashreplace")
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def excerpt(
+    lines: Sequence[str], marks: Sequence[sqlite3.Row]
+) -> list[tuple[int, str | None, sqlite3.Row | None]]:
+    """Return which of the *lines* of a robots.txt to show: the number, the text, and what the line
+    decided, from *marks*, rows of that view. Lines that are left out are one row, with their number
+    and no text.
+
+    Of a long file, the lines are those at the beginning, and some around those that decided most.
+    """
+    numbers: Sequence[int] = range(1, len(lines) + 1)
+    if sum(map(len, lines)) > WHOLE or len(lines) > WHOLE // 16:
+        chosen = set(numbers[:_BEGINNING])
+        most = sorted(marks, key=itemgetter("times"), reverse=True)
+        for mark in most[:_MARKED]:
+            chosen.update(range(mark["line"] - _AROUND, mark["line"] + _AROUND + 1))
+        numbers = sorted(chosen.intersection(numbers))
+    decided = {mark["line"]: mark for mark in marks}
+    shown: list[tuple[int, str | None, sqlite3.Row | None]] = []
+    last = 0
+    for number in (*numbers, len(lines) + 1):
+        if number > last + 1:
+            shown.append((number - last - 1, None, None))
+        if number <= len(lines):
+            shown.append((number, lines[number - 1], decided.get(number)))
+        last = number
+    return shown

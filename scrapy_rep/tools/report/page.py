@@ -19,9 +19,8 @@ from scrapy_rep.crawl.ledger.reader import read_texts
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.reasons import REASONS, outcome
 from scrapy_rep.tools.crawlers import CHECKED
-from scrapy_rep.tools.report import shown
-from scrapy_rep.tools.report.answers import overall
-from scrapy_rep.tools.report.robotstxt import excerpt, lines_of
+from scrapy_rep.tools.report import answers
+from scrapy_rep.tools.report.ledgers import excerpt, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -60,7 +59,7 @@ def render(ledgers: Ledgers, now: float) -> Iterator[str]:
     """
     style, script = _own("page.css"), _own("page.js")
     given = {
-        **overall(ledgers, now),
+        **answers.overall(ledgers, now),
         "mark": Markup(MARK),  # noqa: S704
         "style": style,
         "script": script,
@@ -100,8 +99,8 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     formats: tuple[Callable[..., Any], ...] = (
-        by, left_out, outcome, read_texts, visible, shown.count, shown.duration,
-        shown.moment, shown.octets, shown.ratio, shown.setting, shown.status, shown.whole,
+        by, left_out, outcome, read_texts, visible, answers.count, answers.duration,
+        answers.moment, answers.octets, answers.ratio, answers.setting, answers.status, answers.whole,
     )  # fmt: skip
     environment.filters |= {each.__name__: each for each in formats}
     environment.globals |= {
@@ -112,7 +111,7 @@ def _environment() -> Environment:
         "layers": _LAYERS,
         "reasons": {reason: found.text for reason, found in REASONS.items()},
         "size_limit": RFC9309.size_limit,
-        "span": shown.span,
+        "span": answers.span,
         "verdicts": _VERDICTS,
     }
     return environment
@@ -121,12 +120,12 @@ def _environment() -> Environment:
 def _shown(value: object) -> object:
     """Return what a template shows as the page can have it, whoever wrote it."""
     # Markup, which is escaped already, is of another type.
-    return shown.visible(value, _MOST) if type(value) is str else value
+    return answers.visible(value, _MOST) if type(value) is str else value
 
 
 def visible(text: object, limit: int) -> Markup:
     """Return up to *limit* characters of a text."""
-    return escape(shown.visible(text, limit))
+    return escape(answers.visible(text, limit))
 
 
 def _excerpt(

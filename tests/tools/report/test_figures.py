@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scrapy_rep.protocol.dialect import RFC9309
-from scrapy_rep.tools.report import shown
+from scrapy_rep.tools.report import answers
 from scrapy_rep.tools.report.answers import overall
-from scrapy_rep.tools.report.ledgers import IN_PLACE, Ledgers, Limits
+from scrapy_rep.tools.report.ledgers import Ledgers, Limits, excerpt, lines_of
 from scrapy_rep.tools.report.page import render
-from scrapy_rep.tools.report.robotstxt import excerpt, lines_of
 from tests.tools.report.ledgers import (
     BACK_OFF,
     BUSY,
@@ -309,7 +308,7 @@ def test_headline(ledger: Ledger, name: str) -> None:
 # Several ledgers, and one that is still written.
 
 
-@pytest.mark.parametrize("number", [2, IN_PLACE + 3])
+@pytest.mark.parametrize("number", [2, 12])
 def test_several_ledgers(tmp_path: Path, number: int) -> None:
     """A report reads any number of ledgers, also more than SQLite attaches. Numbers of several
     are added up, by host and by line.
@@ -522,7 +521,7 @@ BEGINNING = [*range(1, 41)]
         ("", {}, []),
         ("x\n" * 100_000, {50_000: 2, 100_000: 1, 10**12: 1},
          [*BEGINNING, *range(49_998, 50_003), 99_998, 99_999, 100_000]),
-        # Of too many deciding lines, those with the most decisions are shown.
+        # Of too many deciding lines, those with the most decisions are answers.
         ("x\n" * 100_000, {line: line for line in range(1, 100_001, 10)},
          [*BEGINNING, *(line + n for line in range(99_001, 100_001, 10) for n in range(-2, 3))]),
     ],
@@ -632,25 +631,25 @@ def test_delay(ledger: Ledger) -> None:
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        (shown.visible("x" * 5000, 10), "xxxxxxxxxx… (4,990 more characters)"),
-        (shown.visible("x" * 10, 10), "x" * 10),
-        (shown.visible("a\x1b[0m\u202eb"), "a\\x1b[0m\\u202eb"),
+        (answers.visible("x" * 5000, 10), "xxxxxxxxxx… (4,990 more characters)"),
+        (answers.visible("x" * 10, 10), "x" * 10),
+        (answers.visible("a\x1b[0m\u202eb"), "a\\x1b[0m\\u202eb"),
         # User and password of a URL are removed, wherever it is in a setting.
-        (shown.setting("redis://me:secret@host/0"), "redis://***@host/0"),
-        (shown.setting({"a": ["http://:secret@host/x@y"]}), '{"a": ["http://***@host/x@y"]}'),
-        (shown.setting("https://host/a@b"), "https://host/a@b"),
-        (shown.setting(True), "true"),
+        (answers.setting("redis://me:secret@host/0"), "redis://***@host/0"),
+        (answers.setting({"a": ["http://:secret@host/x@y"]}), '{"a": ["http://***@host/x@y"]}'),
+        (answers.setting("https://host/a@b"), "https://host/a@b"),
+        (answers.setting(True), "true"),
         # A duration has two units at most.
-        (", ".join(map(shown.duration, (None, -3, 0.25, 2.0, 60, 61, 3599, 3600, 86399, 90000))),
+        (", ".join(map(answers.duration, (None, -3, 0.25, 2.0, 60, 61, 3599, 3600, 86399, 90000))),
          "–, 0 s, 0.25 s, 2 s, 1 min, 1 min 1 s, 59 min, 1 h, 23 h, 1 d 1 h"),
         # A span has a common day once, and its end only if it is in another minute.
-        (", ".join(map(shown.moment, (0, 1e30, float("nan")))), "1970-01-01 00:00, –, –"),
-        (shown.span(0, 59), "1970-01-01 00:00"),
-        (shown.span(0, 3660), "1970-01-01 00:00 to 01:01"),
-        (shown.span(0, 90000), "1970-01-01 00:00 to 1970-01-02 01:00"),
-        (shown.span(0, 1e30), "1970-01-01 00:00 to –"),
-        (shown.count(0, "entry", "entries"), "0 entries"),
-        (", ".join(map(shown.octets, (9999, 512_000))), "9,999 bytes, 512 kB"),
+        (", ".join(map(answers.moment, (0, 1e30, float("nan")))), "1970-01-01 00:00, –, –"),
+        (answers.span(0, 59), "1970-01-01 00:00"),
+        (answers.span(0, 3660), "1970-01-01 00:00 to 01:01"),
+        (answers.span(0, 90000), "1970-01-01 00:00 to 1970-01-02 01:00"),
+        (answers.span(0, 1e30), "1970-01-01 00:00 to –"),
+        (answers.count(0, "entry", "entries"), "0 entries"),
+        (", ".join(map(answers.octets, (9999, 512_000))), "9,999 bytes, 512 kB"),
     ],
 )  # fmt: skip
 def test_shown(written: str, expected: str) -> None:

@@ -701,7 +701,7 @@ class CoreMachine(RuleBasedStateMachine):
             for lane in (scope.parked or {}).values():
                 parked += lane
                 first = next(iter(lane), None)
-                if first is None or first.outlet.has(scope):
+                if first is None or (scope.ready and not first.outlet.is_direct):
                     continue
                 assert isinstance(first, Item)
                 at = self.free_at(scope, first)

@@ -277,6 +277,9 @@ class Scope:
     tickets: int = 0
     """How many tickets belong to it."""
 
+    ready: int = 0
+    """How many of them are queues whose next request may go."""
+
     redirected: int = 0
     """How many of them are for the robots.txt of another host."""
 
@@ -403,10 +406,6 @@ class Outlet:
         self.is_direct = is_direct
         self.is_redirected = is_redirected
 
-    def has(self, scope: Scope) -> bool:
-        """Whether a ticket of *scope* is here."""
-        return False
-
 
 Lane: TypeAlias = "tuple[Outlet, bool]"
 """An outlet, and whether its tickets obey robots.txt: the others need not wait for a delay."""
@@ -423,9 +422,6 @@ class Ready(Outlet):
         self._rows: list[OrderedDict[Scope, None]] = []
         """These slots by the number of requests in flight."""
 
-        self._others: Counter[Scope] = Counter()
-        """How many tickets here have a scope that is not their download slot."""
-
         self._size = 0
 
     def __len__(self) -> int:
@@ -440,11 +436,8 @@ class Ready(Outlet):
             self._enter(slot)
         tickets.append(ticket)
         self._size += 1
-        for other in ticket.scopes[:-1]:
-            self._others[other] += 1
-
-    def has(self, scope: Scope) -> bool:
-        return scope in self._by_slot or scope in self._others
+        for scope in ticket.scopes:
+            scope.ready += 1
 
     def moved(self, scope: Scope, before: int) -> None:
         """Note that the number of requests of *scope* in flight has changed, or that it had its
@@ -460,10 +453,8 @@ class Ready(Outlet):
         tickets = self._by_slot[slot]
         tickets.remove(ticket)
         self._size -= 1
-        for other in ticket.scopes[:-1]:
-            self._others[other] -= 1
-            if not self._others[other]:
-                del self._others[other]
+        for scope in ticket.scopes:
+            scope.ready -= 1
         if not tickets:
             del self._by_slot[slot]
             del self._rows[slot.in_flight][slot]
@@ -710,21 +701,24 @@ class Core:
         ticket.outlet.discard(ticket)
         ticket.where = Where.NOWHERE
         host = ticket.host
-        goes = is_free = host is None or now < host.expires
+        is_free = host is None or now < host.expires
         for scope in ticket.scopes:
             is_free = is_free and self.free_at(scope, ticket) <= now
+        is_refused = not is_free and (
+            (host is not None and host.phase is Phase.REFUSED)
+            or self.refusing(ticket, now) is not None
+        )
         if is_free:
             self.take(ticket, now)
-        elif self._is_refused(ticket, now):
-            goes, ticket.where, slot = True, Where.REFUSED, ticket.scopes[-1]
+        elif is_refused:
+            ticket.where, slot = Where.REFUSED, ticket.scopes[-1]
             ticket.outlet.moved(slot, slot.in_flight)
         else:
             self.add(ticket, now)
-            goes = ticket.where is Where.NOWHERE
         for scope in ticket.scopes:
             if scope.parked is not None:
                 self._admit(scope, now)
-        return goes
+        return is_free or is_refused
 
     def take(self, ticket: Ticket, now: float) -> None:
         """Take a place of each scope of *ticket*, even if there is none."""
@@ -852,12 +846,6 @@ class Core:
             at = max(at, scope.redirected_at)
         return at
 
-    def _is_refused(self, ticket: Ticket, now: float) -> bool:
-        """Whether the requests of *ticket* are refused."""
-        if ticket.host is not None and ticket.host.phase is Phase.REFUSED:
-            return True
-        return self.refusing(ticket, now) is not None
-
     def _refuse(self, ticket: Ticket) -> None:
         if isinstance(ticket.outlet, Ready):
             ticket.outlet.add(ticket)
@@ -882,17 +870,18 @@ class Core:
             scope.waiting_since = now
 
     def _admit(self, scope: Scope, now: float) -> None:
-        """Let tickets that wait for *scope* continue, as far as it is free: those that go at
-        once, and one of each other lane, since :meth:`go` admits the next one.
+        """Let tickets that wait for *scope* continue, as far as it is free or they are refused: those
+        that go at once, and one queue, since :meth:`go` admits the next one.
         """
         if scope.parked is None:
             return
+        is_refused = self.refuses(scope, now)
         for lane, waiting in list(scope.parked.items()):
             outlet = lane[0]
-            while waiting and not outlet.has(scope):
+            while waiting and (outlet.is_direct or not scope.ready):
                 ticket = next(iter(waiting))
                 at = self.free_at(scope, ticket)
-                if at > now:
+                if at > now and not is_refused:
                     if at < inf:
                         self._scope_alarms.set(scope, at)
                     break
@@ -1123,12 +1112,6 @@ class Core:
         found.places = 1
         scope.wait_until(found.until, WaitReason.BACK_OFF)
         self.said.append(Paused(scope))
-        if self.refuses(scope, now):
-            for waiting in (scope.parked or {}).values():
-                for ticket in waiting:
-                    self._refuse(ticket)
-                waiting.clear()
-                self._say_wake()
         self._changed(scope, now)
 
     def succeeded(self, scope: Scope, now: float, *, sent_at: float) -> bool:

@@ -79,12 +79,11 @@ class Politeness:
 
         # The crawl that is resumed may have sent a request to any host just before it ended.
         self._resumed_at = clock.monotonic() if job_dir(crawler.settings) else -inf
-        self._download_delay = crawler.settings.getfloat("DOWNLOAD_DELAY")
-        self._has_logged_delay = False
-        self._delayed: set[int] = set()
-        self._skipped: set[int] = set()
-        self._paused: set[str] = set()
-        """The scopes that the stats have counted."""
+        self._names_over = crawler.settings.getfloat("DOWNLOAD_DELAY")
+        """The delay beyond which a host is named: the first that slows the crawl down."""
+
+        self._said: set[int] = set()
+        """What is said once: the hashes, which save memory."""
 
     # Delays.
 
@@ -106,16 +105,23 @@ class Politeness:
         ago = max(self._clock.time() - fetched, 0.0)
         since = max(now - ago, self._resumed_at)
         self._core.set_delay(scope, origin, delay, now, since=since)
-        if delay and self.report_delay(origin, pace):
-            self._log_first_delay(origin, delay)
-            if delay > _LONG_DELAY:
-                self._alarms.at(now + _LOG_AFTER, self._log_long_delay, scope)
+        if not delay or not self.report_delay(origin, pace):
+            return
+        if delay > self._names_over:
+            self._names_over = inf
+            self._logger.info(
+                "%(origin)s asks for %(delay)g s between requests: requests to it wait for that. Further "
+                "hosts with a delay are named only if they hold up the crawl (REP_CRAWL_DELAY_OBEY)",
+                origin=origin,
+                delay=delay,
+            )
+        if delay > _LONG_DELAY:
+            self._alarms.at(now + _LOG_AFTER, self._log_long_delay, scope)
 
     def report_delay(self, origin: Origin, pace: Pace) -> bool:
         """Report once that *origin* asks for a delay. Return whether that is new."""
-        is_new = _is_new(origin, self._delayed)
+        is_new = self._is_first(stats.DELAYED_HOSTS, origin)
         if is_new:
-            self._crawler.stats.inc_value(stats.DELAYED_HOSTS)
             record = pace.record
             assert record is not None
             said = f"{record.field.capitalize()}: {record.value}"
@@ -124,9 +130,8 @@ class Politeness:
 
     def warn_of_delay(self, origin: Origin, delay: float) -> None:
         """Warn once that requests to *origin* are refused for its *delay*, in seconds."""
-        if self._settings.dry_run or not _is_new(origin, self._skipped):
+        if self._settings.dry_run or not self._is_first(stats.SKIPPED_HOSTS, origin):
             return
-        self._crawler.stats.inc_value(stats.SKIPPED_HOSTS)
         self._logger.warning(
             "%(origin)s is skipped: it asks for %(delay)g s between requests, more "
             "than REP_SKIP_DELAY_OVER (%(most)g). Requests to it are refused; to "
@@ -136,17 +141,14 @@ class Politeness:
             most=self._settings.skip_delay_over,
         )
 
-    def _log_first_delay(self, origin: Origin, delay: float) -> None:
-        """Say of the first host that slows the crawl down that it does."""
-        if self._has_logged_delay or delay <= self._download_delay:
-            return
-        self._has_logged_delay = True
-        self._logger.info(
-            "%(origin)s asks for %(delay)g s between requests: requests to it wait for that. Further "
-            "hosts with a delay are named only if they hold up the crawl (REP_CRAWL_DELAY_OBEY)",
-            origin=origin,
-            delay=delay,
-        )
+    def _is_first(self, stat: str, owner: Origin | str) -> bool:
+        """Count *owner*, a host, in *stat* once. Return whether it is new there."""
+        number = hash((stat, owner))
+        is_new = number not in self._said
+        if is_new:
+            self._said.add(number)
+            self._crawler.stats.inc_value(stat)
+        return is_new
 
     def _log_long_delay(self, scope: Scope) -> None:
         waiting = (scope.parked or {}).values()
@@ -183,7 +185,10 @@ class Politeness:
             if self._back_off(scope, asked, None, sent_at, f"answered {said}"):
                 where = origin_at(request.url, request)
                 self._reporter.slowed("back-off", said, where, request.url)
-            self._measure_pause(request, scope, before)
+            found = scope.back_off
+            if self._traffic is not None and found is not None and found.until > before:
+                now = self._clock.time()
+                self._traffic.note_pause(_origin_text(request), found.asked, None, now)
         elif found is not None and sent_at >= found.until:
             self._tell_of_recovery(request)
             now = self._clock.monotonic()
@@ -227,10 +232,27 @@ class Politeness:
         collected.set_value(stats.PAUSED, round(paused, 3))
         if is_new:
             collected.inc_value(stats.PAUSES)
-        if is_first and scope.key not in self._paused:
-            self._paused.add(scope.key)
-            collected.inc_value(stats.BACK_OFF_HOSTS)
-        self._log_pause(scope, pause, why, is_first=is_first)
+        if is_first:
+            self._is_first(stats.BACK_OFF_HOSTS, scope.key)
+        if self._core.refuses(scope, now) and not found.is_long:
+            found.is_long = True
+            self._logger.warning(
+                "%(host)s %(why)s, and wants %(time)s of pauses in all, over REP_WAIT_TIMEOUT "
+                "(%(most)g s): requests to it are refused. When the pause is over, one request "
+                "asks whether it is back",
+                host=scope.key,
+                why=why,
+                time=duration(found.until - found.since),
+                most=self._settings.wait_timeout,
+            )
+        elif is_first:
+            self._logger.info(
+                "%(host)s %(why)s: it gets no request for %(pause)s, then "
+                "one at a time, and one more after each success",
+                host=scope.key,
+                why=why,
+                pause=duration(pause),
+            )
         return is_new
 
     def paused_elsewhere(
@@ -271,31 +293,6 @@ class Politeness:
             f"({self._settings.wait_timeout:g} s), and is asked again in {left} at the earliest"
         )
 
-    def _log_pause(
-        self, scope: Scope, pause: float, why: str, *, is_first: bool
-    ) -> None:
-        found, now = scope.back_off, self._clock.monotonic()
-        assert found is not None
-        if self._core.refuses(scope, now) and not found.is_long:
-            found.is_long = True
-            self._logger.warning(
-                "%(host)s %(why)s, and wants %(time)s of pauses in all, over REP_WAIT_TIMEOUT "
-                "(%(most)g s): requests to it are refused. When the pause is over, one request "
-                "asks whether it is back",
-                host=scope.key,
-                why=why,
-                time=duration(found.until - found.since),
-                most=self._settings.wait_timeout,
-            )
-        elif is_first:
-            self._logger.info(
-                "%(host)s %(why)s: it gets no request for %(pause)s, then "
-                "one at a time, and one more after each success",
-                host=scope.key,
-                why=why,
-                pause=duration(pause),
-            )
-
     # What is measured, for the ledger and at the end: when requests are sent, not when it is planned.
 
     def measure_sent(self, request: Request, ticket: Ticket) -> None:
@@ -327,16 +324,6 @@ class Politeness:
         known = [count for count in counts if count is not None]
         if known and len(known) == len(counts):
             traffic.note_waiting(sum(known) + in_downloader)
-
-    def _measure_pause(
-        self, request: Request, scope: Scope, until_before: float
-    ) -> None:
-        """Note how long a pause *request* was asked for, if it ends later than that before it."""
-        traffic, found = self._traffic, scope.back_off
-        if traffic is None or found is None or found.until <= until_before:
-            return
-        now = self._clock.time()
-        traffic.note_pause(_origin_text(request), found.asked, None, now)
 
     def report_slowdowns(self) -> None:
         """Say at the end which hosts have held up the crawl the longest."""
@@ -380,11 +367,3 @@ def _origin_text(request: Request) -> str:
     """Return the origin of *request* as a ledger has it."""
     origin = origin_at(request.url, request)
     return "" if origin is None else str(origin)
-
-
-def _is_new(origin: Origin, seen: set[int]) -> bool:
-    """Add the hash of *origin* to *seen*, which saves memory. Return whether it is new."""
-    number = hash(origin)
-    is_new = number not in seen
-    seen.add(number)
-    return is_new

@@ -761,7 +761,9 @@ class Core:
                 self._forget_scope(scope, now)
         if ticket is self._probe:
             self._probe = None
-            self._probed(now, sent=sent)
+            before = self.network.gone_since, self.network.is_certain
+            self.network.probed(now, sent=sent)
+            self._say_network(now, *before)
 
     def end(self, ticket: Ticket, now: float) -> None:
         """Note that *ticket* will send nothing more, wherever it is."""
@@ -816,7 +818,7 @@ class Core:
             self.take(ticket, now)
         if not is_up:
             self._probe = ticket
-            self.network.asks()
+            self.network.probe_at = inf
         if isinstance(outlet, Ready):
             outlet.add(ticket)
         else:
@@ -1150,32 +1152,31 @@ class Core:
 
     def answered(self, key: str, request: Any, now: float) -> None:
         """Note that the host of the scope *key* has answered a *request*, with anything."""
-        was_certain = self.network.is_certain
-        if key in self.network.answered_hosts and not self.network.failed_hosts:
+        network = self.network
+        if key in network.answered_hosts and not network.failed_hosts:
             return  # This is the usual case.
-        gone_since = self.network.answered(key, request)
-        if gone_since is not None:
-            self._network_is_back(now, gone_since, was_certain)
+        before = network.gone_since, network.is_certain
+        network.answered(key, request)
+        self._say_network(now, *before)
 
     def failed(self, key: str, request: Any, now: float) -> None:
         """Note that a *request* to the host of the scope *key* has failed at the level of the
         network.
         """
-        if self.network.failed(key, request, now):
-            self.said.append(NetworkGone(is_certain=False))
+        before = self.network.gone_since, self.network.is_certain
+        self.network.failed(key, request, now)
+        self._say_network(now, *before)
 
-    def _probed(self, now: float, *, sent: bool) -> None:
-        """Note that the probe has its end, if it was *sent*."""
+    def _say_network(
+        self, now: float, gone_since: float | None, was_certain: bool
+    ) -> None:
+        """Say what has changed, after the network was gone since then, or was not."""
         network = self.network
-        if not sent:
-            network.not_asked(now)
-            return
-        was_certain = network.is_certain
-        gone_since = network.probed(now)
-        if gone_since is not None:
-            self._network_is_back(now, gone_since, was_certain)
-        elif network.is_certain and not was_certain:
-            self.said.append(NetworkGone(is_certain=True))
+        if network.gone_since is None:
+            if gone_since is not None:
+                self._network_is_back(now, gone_since, was_certain)
+        elif gone_since is None or network.is_certain > was_certain:
+            self.said.append(NetworkGone(network.is_certain))
 
     def _network_is_back(
         self, now: float, gone_since: float, was_certain: bool
@@ -1241,9 +1242,8 @@ class Core:
 
     def tick(self, now: float) -> None:
         """Do what is due."""
-        was_up = self.network.is_up
-        self.network.tick(now)
-        if self.network.is_up and not was_up:
+        if now >= self.network.resumes_at:
+            self.network.resumes_at = inf
             self._resume(now)
         self._ask(now)
         for scope in self._scope_alarms.due(now):

@@ -75,39 +75,31 @@ class Network:
         """Whether requests other than a probe may be sent."""
         return self.gone_since is None and self.resumes_at == inf
 
-    def answered(self, host: str, request: Any) -> float | None:
-        """Note that *host* has answered a *request*, with anything. Return when the network was gone
-        first, if this ends that.
-        """
+    def answered(self, host: str, request: Any) -> None:
+        """Note that *host* has answered a *request*, with anything: the network is up."""
         if host not in self.answered_hosts:
             self.answered_hosts[host] = request
             if len(self.answered_hosts) > _ANSWERED:
                 del self.answered_hosts[next(iter(self.answered_hosts))]
             if self._needed == inf:
                 self._needed = _HOSTS
-        if not self.failed_hosts:
-            return None
         if self.gone_since is not None:
             is_wrong = not self.is_certain
             self._needed = min(2 * self._needed, _MOST_REQUESTS) if is_wrong else _HOSTS
-        return self._recover()
+        self._recover()
 
-    def failed(self, host: str, request: Any, now: float) -> bool:
-        """Note that a *request* to *host* has failed at the level of the network. Return whether
-        the network is gone since then.
-        """
+    def failed(self, host: str, request: Any, now: float) -> None:
+        """Note that a *request* to *host* has failed at the level of the network."""
         if not self.failed_hosts:
             self._failed_at, self._failures = now, 0
         self._failures += 1
         if len(self.failed_hosts) < _MOST_HOSTS:
             self.failed_hosts[host] = request
         is_enough = len(self.failed_hosts) >= _HOSTS and self._failures >= self._needed
-        if self.gone_since is not None or not is_enough:
-            return False
-        self.gone_since, self.is_certain = self._failed_at, False
-        self._turn, self._pause = 0, _FIRST_PROBE
-        self.probe_at = now + self._pause
-        return True
+        if self.gone_since is None and is_enough:
+            self.gone_since, self.is_certain = self._failed_at, False
+            self._turn, self._pause = 0, _FIRST_PROBE
+            self.probe_at = now + self._pause
 
     def exhausted(self, now: float) -> bool:
         """Note that the machine had no more files, ports or memory for a connection: nothing is
@@ -120,8 +112,8 @@ class Network:
 
     def next_probe(self, now: float, is_free: Callable[[str], bool]) -> Any:
         """Return a request to the host to ask now; None if it is not time for a probe, or if no
-        host *is_free*. When the probe is sent, call :meth:`asks`, and :meth:`probed` at its end. If
-        it is not sent until then, another follows after the same pause.
+        host *is_free*. While the probe is in the downloader, ``probe_at`` is ``inf``; at its end, call
+        :meth:`probed`. If it does not get there, another follows after the same pause.
         """
         if now < self.probe_at:
             return None
@@ -135,39 +127,21 @@ class Network:
         self.probe_at = now + _FIRST_PROBE
         return None
 
-    def asks(self) -> None:
-        """Note that the probe goes to the downloader."""
-        self.probe_at = inf
-
-    def not_asked(self, now: float) -> None:
-        """Note that the probe has not reached the downloader, or not yet."""
-        if self.gone_since is not None:
-            self.probe_at = now + self._pause
-
-    def probed(self, now: float) -> float | None:
-        """Note that a probe has ended. Return when the network was gone first, if it counts as up
-        from now on.
-        """
+    def probed(self, now: float, *, sent: bool) -> None:
+        """Note that a probe has ended; without an answer, unless it was not *sent*."""
         if self.gone_since is None:
-            return None  # The probe was answered.
-        self.probed_host = ""
-        if not self.answered_hosts and now - self.gone_since >= self._wait_timeout:
-            self._needed = (
-                inf  # Until one answers, each counts as a host without a server.
-            )
-            return self._recover()
-        self.is_certain = True
-        self._pause = min(2 * self._pause, _LAST_PROBE)
+            return  # The probe was answered.
+        if sent:
+            self.probed_host = ""
+            if not self.answered_hosts and now - self.gone_since >= self._wait_timeout:
+                # Until one answers, each counts as a host without a server.
+                self._needed = inf
+                self._recover()
+                return
+            self.is_certain = True
+            self._pause = min(2 * self._pause, _LAST_PROBE)
         self.probe_at = now + self._pause
-        return None
 
-    def tick(self, now: float) -> None:
-        """Do what is due."""
-        if now >= self.resumes_at:
-            self.resumes_at = inf
-
-    def _recover(self) -> float | None:
-        gone_since, self.gone_since, self.probe_at = self.gone_since, None, inf
-        self.probed_host = ""
+    def _recover(self) -> None:
+        self.gone_since, self.probe_at, self.probed_host = None, inf, ""
         self.failed_hosts.clear()
-        return gone_since

@@ -33,7 +33,7 @@ from enum import Enum, auto
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from scrapy_rep.crawl.frontier.network import Network
 
@@ -549,27 +549,24 @@ class Waiting(NamedTuple):
 # Alarms.
 
 
-_T = TypeVar("_T", Scope, Host)
-
-
-class _Alarms(Generic[_T]):
+class _Alarms:
     """The scopes or hosts that are to be looked at, each at its ``alarm_at``."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, _T]] = []
+        self._heap: list[tuple[float, int, Scope | Host]] = []
         """An entry whose time is not the ``alarm_at`` of its owner is outdated."""
 
         self._number = count()
         self.first_at = inf
         """The time of the first alarm; ``inf`` if there is none."""
 
-    def set(self, owner: _T, at: float) -> None:
+    def set(self, owner: Scope | Host, at: float) -> None:
         if at < owner.alarm_at:
             owner.alarm_at = at
             heappush(self._heap, (at, next(self._number), owner))
             self.first_at = min(self.first_at, at)
 
-    def due(self, now: float) -> Iterator[_T]:
+    def due(self, now: float) -> Iterator[Scope | Host]:
         """Yield each owner whose time has come. Its alarm is over."""
         heap = self._heap
         while self.first_at <= now:
@@ -614,8 +611,7 @@ class Core:
         self._refused: dict[Host, None] = {}
         """The hosts that are REFUSED."""
 
-        self._host_alarms: _Alarms[Host] = _Alarms()
-        self._scope_alarms: _Alarms[Scope] = _Alarms()
+        self._alarms = _Alarms()
         self._slowdowns: dict[str, Slowdown] = {}
         self._at_network: dict[Ticket, None] = {}
         self._probe: Ticket | None = None
@@ -690,7 +686,7 @@ class Core:
         if now >= retry_at:
             self._want(host, is_urgent=ticket.outlet.is_direct)
         else:
-            self._host_alarms.set(host, retry_at)
+            self._alarms.set(host, retry_at)
 
     def go(self, ticket: Ticket, now: float) -> bool:
         """Return whether the next request of *ticket*, which is ready, goes now, with its places, or is
@@ -812,7 +808,7 @@ class Core:
             if at > now:
                 self._park(ticket, scope, now)
                 if at < inf:
-                    self._scope_alarms.set(scope, at)
+                    self._alarms.set(scope, at)
                 return
         if outlet.is_direct:
             self.take(ticket, now)
@@ -885,7 +881,7 @@ class Core:
                 at = self.free_at(scope, ticket)
                 if at > now and not is_refused:
                     if at < inf:
-                        self._scope_alarms.set(scope, at)
+                        self._alarms.set(scope, at)
                     break
                 del waiting[ticket]
                 self._seek_places(ticket, now)
@@ -902,7 +898,7 @@ class Core:
         self._admit(scope, now)
         if not (scope.tickets or scope.in_flight):
             # It is forgotten soon, unless a ticket comes first.
-            self._scope_alarms.set(scope, max(scope.next_at, now))
+            self._alarms.set(scope, max(scope.next_at, now))
 
     def _forget_scope(self, scope: Scope, now: float) -> None:
         """Forget *scope* if nothing uses it and nothing holds it back, now or when it is due."""
@@ -914,7 +910,7 @@ class Core:
         if scope.back_off is not None:
             until = max(until, scope.back_off.until + _REMEMBERED)
         if until > now:
-            self._scope_alarms.set(scope, until)
+            self._alarms.set(scope, until)
         elif self.scopes.get(scope.key) is scope:
             del self.scopes[scope.key]
 
@@ -986,7 +982,7 @@ class Core:
                 self._forget(oldest)
             self._empty(host, now)
         else:
-            self._host_alarms.set(host, retry_at)
+            self._alarms.set(host, retry_at)
             for ticket in [each for each in host.waiting if not each.is_patient]:
                 host.discard(ticket)
                 self._refuse(ticket)
@@ -996,7 +992,7 @@ class Core:
         for it, it is repeated after a pause.
         """
         if host.waiting:
-            self._host_alarms.set(host, now + _FIRST_PAUSE)
+            self._alarms.set(host, now + _FIRST_PAUSE)
         else:
             self._happens(host, Event.NO_RESULT)
         self._forget(host)
@@ -1170,24 +1166,22 @@ class Core:
     def _say_network(
         self, now: float, gone_since: float | None, was_certain: bool
     ) -> None:
-        """Say what has changed, after the network was gone since then, or was not."""
+        """Say what has changed, after the network was gone since then, or was not. When it is back,
+        all continue, and the time counts for no host.
+        """
         network = self.network
-        if network.gone_since is None:
-            if gone_since is not None:
-                self._network_is_back(now, gone_since, was_certain)
-        elif gone_since is None or network.is_certain > was_certain:
-            self.said.append(NetworkGone(network.is_certain))
-
-    def _network_is_back(
-        self, now: float, gone_since: float, was_certain: bool
-    ) -> None:
-        """Let all continue after the network was gone since then, which counts for no host."""
+        if network.gone_since is not None:
+            if gone_since is None or network.is_certain > was_certain:
+                self.said.append(NetworkGone(network.is_certain))
+            return
+        if gone_since is None:
+            return
         gone = now - gone_since
         for host in self.hosts.values():
             if host.outage is not None:
                 if host.outage.since >= gone_since:
                     host.outage.retry_at = now
-                    self._host_alarms.set(host, now)
+                    self._alarms.set(host, now)
                 host.outage.since += gone
                 host.outage.until += gone
         for scope in self.scopes.values():
@@ -1234,8 +1228,7 @@ class Core:
     def wake_at(self) -> float:
         """Return when :meth:`tick` has something to do; ``inf`` for never."""
         return min(
-            self._host_alarms.first_at,
-            self._scope_alarms.first_at,
+            self._alarms.first_at,
             self.network.probe_at,
             self.network.resumes_at,
         )
@@ -1246,15 +1239,15 @@ class Core:
             self.network.resumes_at = inf
             self._resume(now)
         self._ask(now)
-        for scope in self._scope_alarms.due(now):
-            self._admit(scope, now)
-            self._forget_scope(scope, now)
-        for host in self._host_alarms.due(now):
-            if host.outage is not None and now < host.outage.retry_at:
-                self._host_alarms.set(host, host.outage.retry_at)
-            elif host.waiting or host.is_down:
-                is_urgent = any(each.outlet.is_direct for each in host.waiting)
-                self._want(host, is_urgent=is_urgent)
+        for owner in self._alarms.due(now):
+            if isinstance(owner, Scope):
+                self._admit(owner, now)
+                self._forget_scope(owner, now)
+            elif owner.outage is not None and now < owner.outage.retry_at:
+                self._alarms.set(owner, owner.outage.retry_at)
+            elif owner.waiting or owner.is_down:
+                is_urgent = any(each.outlet.is_direct for each in owner.waiting)
+                self._want(owner, is_urgent=is_urgent)
 
     # What the log says.
 

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.rules import Decision, Reason, Rule
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
-    from scrapy_rep.tools.findings import Finding
-    from scrapy_rep.tools.linter import lint
+    from scrapy_rep.tools.linter import Finding, lint
 
 __all__ = [
     "CLASSIC",
@@ -61,7 +60,7 @@ _MODULES = {
     "Dialect": "protocol.dialect",
     "DupeFilter": "crawl.frontier.jobdir",
     "FileDenied": "exceptions",
-    "Finding": "tools.findings",
+    "Finding": "tools.linter",
     "HostQueue": "crawl.frontier.queue",
     "IndexingRules": "protocol.indexing.rules",
     "ItemDenied": "exceptions",

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy_rep.tools.crawlers import CHECKED, CRAWLERS
-from scrapy_rep.tools.findings import KINDS
-from scrapy_rep.tools.linter import explain
+from scrapy_rep.tools.linter import KINDS, explain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

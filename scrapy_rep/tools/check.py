@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.tools import usage
 from scrapy_rep.tools.crawlers import CRAWLERS
 from scrapy_rep.tools.inputs import (
     PresentSources,
@@ -31,7 +30,14 @@ from scrapy_rep.tools.output import (
     progress,
     worst,
 )
-from scrapy_rep.tools.profile import ask, decision_record, profile_of
+from scrapy_rep.tools.profile import (
+    USAGE_ROWS,
+    ask,
+    decision_record,
+    profile_of,
+    robotstxt_usage,
+    usage_record,
+)
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -50,7 +56,7 @@ _ROWS = (
     "  robots.txt: {robotstxt}, {access[why]}",
     "  crawl delay: {crawl_delay} s",
     "  request rate: {request_rate}",
-    *usage.ROWS,
+    *USAGE_ROWS,
     "  sitemaps: {sitemaps}",
     ("dialects", ("  {name:<21}  {allowed:word<7}  {why}",)),
     ("crawlers", ("  {token:<21}  {allowed:word<7}  {why}   ({operator}, {purpose})",)),
@@ -145,7 +151,7 @@ def _record(
     robots = source.read_as(profile.dialect)
     decision = profile.decide_as_crawl(robots, url)
     rate = robots.request_rate(profile.agents)
-    preferences = usage.robotstxt_usage(robots, url, profile)
+    preferences = robotstxt_usage(robots, url, profile)
     record = {
         "url": url,
         **profile.record,
@@ -155,7 +161,7 @@ def _record(
         "access": source.access,
         "crawl_delay": robots.crawl_delay(profile.agents),
         "request_rate": rate and f"{rate.requests}/{rate.seconds}s",
-        "usage": usage.usage_record(preferences, profile),
+        "usage": usage_record(preferences, profile),
         "sitemaps": list(robots.sitemaps),
     }
     if arguments.dialects:

@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from itertools import chain, groupby
-from operator import itemgetter
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from scrapy.exceptions import UsageError
@@ -46,12 +45,11 @@ from scrapy_rep.tools.output import (
     progress,
     worst,
 )
-from scrapy_rep.tools.profile import ask, decision_record, profile_of
-from scrapy_rep.tools.usage import usage_change
+from scrapy_rep.tools.profile import ask, decision_record, profile_of, usage_change
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from scrapy.settings import Settings
 
@@ -62,48 +60,47 @@ if TYPE_CHECKING:
     from scrapy_rep.tools.profile import Profile, Web
 
 
-# The most lines to compare. Only hostile files have more: thousands of agents, each in a
-# group of its own and in a shared group with thousands of rules.
-_MAX_COMPARED = 500_000
+# The most records of all agents of a file to compare. Only hostile files have more: thousands of
+# agents that share a group with thousands of rules.
+_MAX_COMPARED = 250_000
 
-_Followed: TypeAlias = "tuple[tuple[int, int], ...]"
-"""The groups that an agent follows: the number of each group, and the number of the run of
-user-agent lines there whose delays apply to the agent, or 0."""
+_OUTSIDE = ""
+"""In place of an agent: the records that belong to no group."""
 
 _Records: TypeAlias = "dict[tuple[str, str], int]"
-"""The field and value of each record, with its line number; 0 if that is not known."""
+"""The field and value of each record, with the number of its line."""
+
+_Found: TypeAlias = "tuple[tuple[str, str, int], ...]"
+"""The field, the value and the line of each record that only one file has."""
 
 
-def rule_changes(old: RobotsTxt, new: RobotsTxt) -> tuple[list[dict[str, Any]], bool]:
-    """Return what was added and removed, and whether the list is complete.
+def rule_changes(old: RobotsTxt, new: RobotsTxt) -> list[dict[str, Any]] | None:
+    """Return what was added and removed. None if the files have too many records to compare.
 
-    Each entry is for some agents (in lower case, ``*`` is everyone), which all follow the same
-    groups; the last one, without agents, has the sitemaps and the records before the first
-    group. The order of rules does not count: where a dialect depends on it, verdicts change.
-    The list is cut short if the files have too many lines to compare.
+    Each entry is for the agents (in lower case, ``*`` is everyone) for which the same changes; the
+    last one, without agents, has what belongs to no group. The order of rules does not count: where
+    a dialect depends on it, verdicts change.
     """
-    old_groups, new_groups = old.groups, new.groups
-    before, after = _followed(old_groups, old), _followed(new_groups, new)
-    together: dict[tuple[_Followed, _Followed], list[str]] = {}
+    before, after = _records_by_agent(old), _records_by_agent(new)
+    if before is None or after is None:
+        return None
+    agents_of: dict[tuple[str, _Found, _Found, bool], list[str]] = {}
     for agent in dict.fromkeys([*before, *after]):
-        followed = tuple(before.get(agent, ())), tuple(after.get(agent, ()))
-        together.setdefault(followed, []).append(agent)
-    changes: list[dict[str, Any]] = []
-    compared = 0
-    for (old_numbers, new_numbers), agents in together.items():
-        was = _records(old_groups, old_numbers)
-        now = _records(new_groups, new_numbers)
-        compared += len(was) + len(now)
-        if compared > _MAX_COMPARED:
-            return changes, False
-        kind = "changed" if old_numbers and new_numbers else "added"
-        change = _change(agents, kind if new_numbers else "removed", was, now)
-        if kind != "changed" or change["added"] or change["removed"]:
-            changes.append(change)
-    change = _change([], "changed", _of_no_group(old), _of_no_group(new))
-    if change["added"] or change["removed"]:
-        changes.append(change)
-    return changes, True
+        was, now = before.get(agent), after.get(agent)
+        kind = "added" if was is None else "removed" if now is None else "changed"
+        removed, added = _only(was, now), _only(now, was)
+        if removed or added or kind != "changed":
+            agents_of.setdefault((kind, removed, added, not agent), []).append(agent)
+    changes = [
+        {
+            "change": kind,
+            "agents": [agent for agent in agents if agent != _OUTSIDE],
+            "added": list(map(_as_dict, added)),
+            "removed": list(map(_as_dict, removed)),
+        }
+        for (kind, removed, added, _), agents in agents_of.items()
+    ]
+    return sorted(changes, key=lambda change: not change["agents"])
 
 
 def sample_paths(*files: RobotsTxt) -> Iterator[str]:
@@ -121,36 +118,6 @@ def sample_paths(*files: RobotsTxt) -> Iterator[str]:
                         yield sample
 
 
-def _change(
-    agents: list[str], kind: str, was: _Records, now: _Records
-) -> dict[str, Any]:
-    def only(these: _Records, those: _Records) -> list[dict[str, Any]]:
-        return [
-            {
-                "field": field,
-                "value": value,
-                "line": line,
-                "rule": f"{field.capitalize()}: {value}",
-            }
-            for (field, value), line in these.items()
-            if (field, value) not in those
-        ]
-
-    added, removed = only(now, was), only(was, now)
-    return {"change": kind, "agents": agents, "added": added, "removed": removed}
-
-
-def _of_no_group(robots: RobotsTxt) -> _Records:
-    """Return the sitemaps, and the usage records before the first group."""
-    read = [*lines(robots.body, robots.dialect)]
-    for_all, _ = usage_groups(read, robots.dialect)
-    found = {
-        (line.field, line.value.decode("utf-8", "replace")): line.number
-        for line in for_all
-    }
-    return found | {(SITEMAP, url): 0 for url in robots.sitemaps}
-
-
 def _patterns(group: Group) -> Iterator[str]:
     for rule in group.rules:
         yield rule.pattern
@@ -161,35 +128,45 @@ def _patterns(group: Group) -> Iterator[str]:
             yield path.decode("utf-8", "replace") or "/"
 
 
-def _followed(
-    groups: Sequence[Group], robots: RobotsTxt
-) -> dict[str, list[tuple[int, int]]]:
-    """Return for each agent the pairs of numbers that ``_Followed`` describes."""
-    found: dict[str, list[tuple[int, int]]] = {}
-    for number, group in enumerate(groups):
-        slow = {record.run for record in group.records if record.field in PACE_FIELDS}
-        for agent, run in dict.fromkeys(zip(group.agents, group.runs, strict=True)):
-            followed = found.setdefault(agent, [])
-            if robots.dialect.merge_groups or not followed or followed[0][0] == number:
-                pair = number, run if run in slow else 0
-                if pair not in followed[-1:]:
-                    followed.append(pair)
-    found.pop("", None)
+def _records_by_agent(robots: RobotsTxt) -> dict[str, _Records] | None:
+    """Return the records that each agent follows, each once, in order. None if they are too many."""
+    merges, left = robots.dialect.merge_groups, _MAX_COMPARED
+    found: dict[str, _Records] = {}
+    first_of: dict[str, Group] = {}
+    for group in robots.groups:
+        for agent, run in zip(group.agents, group.runs, strict=True):
+            left -= len(group.rules) + len(group.records)
+            if left < 0:
+                return None
+            if not merges and first_of.setdefault(agent, group) is not group:
+                continue
+            records = found.setdefault(agent, {})
+            for rule in group.rules:
+                records.setdefault((rule.kind, rule.pattern), rule.line)
+            for other in group.records:
+                # A delay is for the agents directly above.
+                if other.field not in PACE_FIELDS or other.run == run:
+                    records.setdefault((other.field, other.value), other.line)
+    read = [*lines(robots.body, robots.dialect)]
+    for_all, _ = usage_groups(read, robots.dialect)
+    outside = (*for_all, *(line for line in read if line.field == SITEMAP))
+    found[_OUTSIDE] = {
+        (line.field, line.value.decode("utf-8", "replace")): line.number
+        for line in outside
+    }
     return found
 
 
-def _records(groups: Sequence[Group], followed: _Followed) -> _Records:
-    """Return the records of the groups that an agent follows, each once, in order."""
-    found: _Records = {}
-    for number, pairs in groupby(followed, key=itemgetter(0)):
-        group = groups[number]
-        runs = {run for _, run in pairs}
-        for rule in group.rules:
-            found.setdefault((rule.kind, rule.pattern), rule.line)
-        for other in group.records:
-            if other.field not in PACE_FIELDS or other.run in runs:
-                found.setdefault((other.field, other.value), other.line)
-    return found
+def _only(these: _Records | None, those: _Records | None) -> _Found:
+    """Return the records that are in *these* alone."""
+    found, others = these or {}, those or {}
+    return tuple((*each, line) for each, line in found.items() if each not in others)
+
+
+def _as_dict(record: tuple[str, str, int]) -> dict[str, Any]:
+    field, value, line = record
+    rule = f"{field.capitalize()}: {value}"
+    return {"field": field, "value": value, "line": line, "rule": rule}
 
 
 _WORDS = {
@@ -213,8 +190,8 @@ _SUMMARY_ROWS = (
 _RULES_ROWS = (
     "User-agent: {agents:bold}   (group {change})",
     "{place:bold}",
-    ("removed", ("  - {rule:red}",)),
-    ("added", ("  + {rule:green}",)),
+    ("removed", ("  - {rule:red}   (line {line})",)),
+    ("added", ("  + {rule:green}   (line {line})",)),
 )
 
 
@@ -392,20 +369,14 @@ class Differences:
         old, new = map(self._one, self._sides)
         if old is None or new is None:
             return False
-        changes, is_all = rule_changes(old, new)
+        changes = rule_changes(old, new)
+        if changes is None:
+            notify("the files have too many groups to compare; no rules are shown")
+            return True
         for change in changes:
             place = "" if change["agents"] else "Outside of the groups"
-            texts = {
-                kind: [{"rule": _with_line(**each)} for each in change[kind]]
-                for kind in ("removed", "added")
-            }
-            record = {"kind": "rules", **change}
-            self._output.show(record, _RULES_ROWS, place=place, **texts)
-        if not is_all:
-            notify(
-                "the files have too many groups to compare; not all changes are shown"
-            )
-        return bool(changes) or not is_all
+            self._output.show({"kind": "rules", **change}, _RULES_ROWS, place=place)
+        return bool(changes)
 
     def _compare(self, asked: Asked) -> None:
         profile, row, ledger = self._profile, asked.row, asked.ledger
@@ -528,8 +499,3 @@ def _kind(old: Judged, new: Judged) -> str:
     if new.is_fetched:
         return "allowed"
     return "delayed" if new.record["reason"] == Reason.CRAWL_DELAY.value else "denied"
-
-
-def _with_line(rule: str, line: int, **_: object) -> str:
-    """Return a rule or record as the text has it. The line of a sitemap is not known."""
-    return f"{rule}   (line {line})" if line else rule

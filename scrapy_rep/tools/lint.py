@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from scrapy.exceptions import UsageError
 
 from scrapy_rep.protocol.access.results import Access
-from scrapy_rep.tools.findings import KINDS, SEVERITIES, Finding
 from scrapy_rep.tools.inputs import is_url, parse_url, read_sources
-from scrapy_rep.tools.linter import explain, lint
+from scrapy_rep.tools.linter import KINDS, SEVERITIES, Finding, explain, lint
 from scrapy_rep.tools.output import (
     CLEAN,
     FOUND,

@@ -22,10 +22,16 @@ from scrapy_rep.protocol.usage.preferences import (
 )
 from scrapy_rep.protocol.usage.sites import TdmRep
 from scrapy_rep.protocol.usage.statements import MINING
-from scrapy_rep.tools import usage
 from scrapy_rep.tools.inputs import PresentSources, is_url, parse_argument, read_file
 from scrapy_rep.tools.output import CLEAN, FOUND, UNKNOWN, Output
-from scrapy_rep.tools.profile import ask, decision_record, profile_of
+from scrapy_rep.tools.profile import (
+    USAGE_ROWS,
+    ask,
+    decision_record,
+    profile_of,
+    robotstxt_usage,
+    usage_record,
+)
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -57,7 +63,7 @@ _ROWS = (
     ),
     ("findings", ("  [{code}] {message}",)),
     ("dialects", ("  {name:<9}  {verdict:word<9}  {header}",)),
-    *usage.ROWS,
+    *USAGE_ROWS,
     "  in a crawl: {crawl[why]}",
 )
 
@@ -178,7 +184,7 @@ async def _fetch(
         (result,) = await web.robotstxts([tdmrep_url(origin)])
         if result.access is Access.SUCCESSFUL:
             tdmrep = TdmRep.parse(result.body).usage(url)
-    stated = usage.robotstxt_usage(robots, url, profile)
+    stated = robotstxt_usage(robots, url, profile)
     record |= _of_response(response, stated, profile, record, tdmrep)
 
 
@@ -235,7 +241,7 @@ def _of_response(
         "verdict": own["verdict"],
         "indexable": own["indexable"],
         "document": is_document,
-        "usage": usage.usage_record(stated, profile),
+        "usage": usage_record(stated, profile),
         "rules": said,
         "evidence": [
             {

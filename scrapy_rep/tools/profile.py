@@ -25,8 +25,10 @@ from scrapy_rep.exceptions import SettingError
 from scrapy_rep.protocol.agents import EVERYONE
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.reasons import evidence, words_of
-from scrapy_rep.protocol.request_target import decide
+from scrapy_rep.protocol.request_target import decide, forms
 from scrapy_rep.protocol.robotstxt.rules import Decision, Reason
+from scrapy_rep.protocol.usage.preferences import NOTHING_STATED
+from scrapy_rep.protocol.usage.statements import CATEGORIES
 from scrapy_rep.tools.output import notify, progress
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.access.results import AccessResult
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.robots import RobotsTxt
+    from scrapy_rep.protocol.usage.preferences import UsagePreferences
+    from scrapy_rep.protocol.usage.statements import UsageStatement
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,91 @@ def _why(decision: Decision, profile: Profile | None) -> str:
         words += f"; {setting} is {profile.settings.get(setting, DEFAULTS[setting])}"
     statement = None if rule is None else str(rule)
     return evidence(words, statement, rule and rule.line, decision.form)
+
+
+# The use of content.
+
+USAGE_ROWS = (
+    ("usage[purposes]", ("  for {name:bold}: {why}",)),
+    "  licences and policies: {usage[licenses]}",
+)
+"""The text of the JSON object ``usage``."""
+
+_OUTCOMES = {True: "allowed", False: "disallowed", None: "unknown"}
+
+
+def robotstxt_usage(robots: RobotsTxt, url: str, profile: Profile) -> UsagePreferences:
+    """Return what *robots* states about the use of a URL."""
+    found = NOTHING_STATED
+    for each in forms(url, profile.rep.clients):
+        found |= robots.usage(each, profile.agents)
+    return found
+
+
+def _purposes(profile: Profile) -> tuple[str, ...]:
+    """Return the purposes of the crawl, or all purposes if it has none."""
+    return profile.rep.purposes or tuple(CATEGORIES)
+
+
+def is_denied(preferences: UsagePreferences, profile: Profile) -> bool:
+    """Whether *preferences* forbid a purpose of the crawl."""
+    unknown = profile.rep.usage_unknown
+    return preferences.denial(profile.rep.purposes, unknown=unknown) is not None
+
+
+def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, Any]:
+    """Return the preferences as a JSON object. What is not known about a purpose is put into words
+    only if the crawl has purposes.
+    """
+    is_asked = bool(profile.rep.purposes)
+    return {
+        "purposes": {
+            purpose: {
+                "allowed": preferences.get(purpose),
+                "because": because and _statement(because),
+                "why": _usage_why(preferences, purpose) if is_asked or because else "",
+            }
+            for purpose in _purposes(profile)
+            for because in [preferences.because(purpose)]
+        },
+        "statements": [_statement(each) for each in preferences.statements],
+        "licenses": list(preferences.licenses),
+        "denied": is_denied(preferences, profile),
+    }
+
+
+def _statement(statement: UsageStatement) -> dict[str, Any]:
+    return {**statement._asdict(), "why": str(statement)}
+
+
+def usage_change(
+    old: RobotsTxt, new: RobotsTxt, url: str, profile: Profile
+) -> dict[str, Any] | None:
+    """Return the purposes that two robots.txt files judge differently for a URL, as a JSON object
+    with words for both. None if there are none.
+    """
+    before = robotstxt_usage(old, url, profile)
+    after = robotstxt_usage(new, url, profile)
+    changed = [
+        each for each in _purposes(profile) if before.get(each) != after.get(each)
+    ]
+    if not changed:
+        return None
+    words = [
+        f"{purpose} was {_usage_why(before, purpose)}, is now {_usage_why(after, purpose)}"
+        for purpose in changed
+    ]
+    return {
+        "old": {purpose: before.get(purpose) for purpose in changed},
+        "new": {purpose: after.get(purpose) for purpose in changed},
+        "why": "; ".join(words),
+    }
+
+
+def _usage_why(preferences: UsagePreferences, purpose: str) -> str:
+    word = _OUTCOMES[preferences.get(purpose)]
+    statement = preferences.because(purpose)
+    return word if statement is None else f"{word} by {str(statement)[:200]}"
 
 
 def profile_of(arguments: Namespace, settings: Settings) -> Profile:

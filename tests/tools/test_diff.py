@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_rep import CLASSIC, RobotsTxt
+from scrapy_rep import CLASSIC, RFC9309, RobotsTxt
 from scrapy_rep.tools import diff
 from scrapy_rep.tools.diff import rule_changes, sample_paths
 from tests.crawl.answers import Answer
@@ -94,8 +94,8 @@ def test_rules_and_verdicts(rep: Rep) -> None:
         "User-agent: newbot   (group added)\n"
         "  + Disallow:    (line 6)\n"
         "Outside of the groups\n"
-        "  - Sitemap: https://shop.example/sitemap.xml\n"
-        "  + Sitemap: https://shop.example/new.xml\n"
+        "  - Sitemap: https://shop.example/sitemap.xml   (line 7)\n"
+        "  + Sitemap: https://shop.example/new.xml   (line 9)\n"
         "now denied\t/private/\twas: no rule matches; now: line 4, Disallow: /private/\n"
         "now denied\t/private/x\twas: no rule matches; now: line 4, Disallow: /private/\n"
         "8 URLs compared\n"
@@ -165,8 +165,8 @@ def test_changes_make_the_new_from_the_old(old: Groups, new: Groups) -> None:
             }
             for agent in "ab*"
         })  # fmt: skip
-    listed, is_all = rule_changes(*found)
-    assert is_all
+    listed = rule_changes(*found)
+    assert listed is not None
     changed = {agent: change for change in listed for agent in change["agents"]}
     for agent in "ab*":
         was, now = (of_version[agent] for of_version in rules_of)
@@ -183,11 +183,9 @@ def test_first_group_alone() -> None:
     """If a dialect follows only the first group of an agent, only that group is compared."""
     old = b"User-agent: a\nDisallow: /1\n\nUser-agent: a\nDisallow: /2\n"
     new = old.replace(b"/2", b"/3")
-    assert len(rule_changes(RobotsTxt.parse(old), RobotsTxt.parse(new))[0]) == 1
-    assert (
-        rule_changes(RobotsTxt.parse(old, CLASSIC), RobotsTxt.parse(new, CLASSIC))[0]
-        == []
-    )
+    for dialect, number in ((RFC9309, 1), (CLASSIC, 0)):
+        files = [RobotsTxt.parse(each, dialect) for each in (old, new)]
+        assert len(rule_changes(*files) or ()) == number
 
 
 def test_sample_paths() -> None:
@@ -205,7 +203,7 @@ def test_pace_of_one_of_several_agents() -> None:
         b"Content-Signal: search=yes\nDisallow: /1\n"
     )
     new = old.replace(b"Crawl-delay: 1", b"Crawl-delay: 2").replace(b"=yes", b"=no")
-    listed, _ = rule_changes(RobotsTxt.parse(old), RobotsTxt.parse(new))
+    listed = rule_changes(RobotsTxt.parse(old), RobotsTxt.parse(new)) or []
     assert {
         tuple(change["agents"]): {each["value"] for each in change["added"]} for change in listed
     } == {("a",): {"2", "search=no"}, ("b",): {"search=no"}}  # fmt: skip

@@ -6,15 +6,12 @@ has the options of all subcommands; the module of a subcommand is imported when 
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from scrapy.commands import ScrapyCommand
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-
-    from scrapy.settings import Settings
 
 
 _Argument: TypeAlias = "tuple[str, dict[str, Any]]"
@@ -156,7 +153,7 @@ SUBCOMMANDS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
     ),
 }  # fmt: skip
 """The help and the arguments of each subcommand, by its name. The module of that name, in this
-package, has a function ``run``.
+package, has a function ``run``; that of the report is a package of its own.
 """
 
 
@@ -188,14 +185,5 @@ class RepCommand(ScrapyCommand):
     def run(self, args: list[str], opts: Namespace) -> None:
         from scrapy_rep.tools.output import exit_status  # noqa: PLC0415
 
-        def run(arguments: Namespace, settings: Settings) -> int:
-            # Imported inside exit_status(), which handles Ctrl-C: it can take a while.
-            name = arguments.subcommand
-            module = import_module(
-                f"{__package__}.{'report.command' if name == 'report' else name}"
-            )
-            status: int = module.run(arguments, settings)
-            return status
-
         assert self.settings is not None
-        self.exitcode = exit_status(run, opts, self.settings, unknown=args)
+        self.exitcode = exit_status(opts, self.settings, unknown=args)

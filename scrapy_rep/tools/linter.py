@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from difflib import get_close_matches
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.robotstxt.groups import Group
     from scrapy_rep.protocol.robotstxt.rules import Rule
-    from scrapy_rep.protocol.usage.statements import Row
 
     Found = tuple[Any, ...]
 
@@ -66,84 +64,80 @@ class Kind(NamedTuple):
     crawlers read it differently, or it is seldom meant."""
 
     words: str
-    remedy: str
 
     example: bytes
     """The lines of a file that has the finding in some dialect; empty if they are too long."""
 
+    remedy: str = "write {}"
+
     def message(self, *facts: object) -> str:
-        return f"{self.words}: {self.remedy}".format(*facts)
+        """Return the words with *facts*, of which text of the file, in bytes, is quoted."""
+        shown = (quoted(each) if isinstance(each, bytes) else each for each in facts)
+        return f"{self.words}: {self.remedy}".format(*shown)
 
 
 KINDS = {
     "absolute-url": Kind("error",
         "crawlers compare the pattern with paths, so they take the host for a part of the path",
-        "write {}",
         b"User-agent: *\nDisallow: https://example.com/a"),
     "agent-cut": Kind("warning",
         "most crawlers read only {} of this name",
-        "write {}",
         b"User-agent: Some Bot\nDisallow: /a"),
     "bad-sitemap": Kind("warning",
         "crawlers can't reach this sitemap, because {}",
-        "write {}",
         b"Sitemap: /sitemap.xml"),
     "bad-value": Kind("error",
         "crawlers can't read {}, and ignore it",
-        "write {}",
         b"User-agent: *\nCrawl-delay: soon"),
     "cut-off": Kind("warning",
         "the crawlers of this group do not follow the rules for *, and the group {}",
-        "repeat those rules here, or write an empty Disallow if everything is allowed",
-        b"User-agent: *\nDisallow: /admin/\n\nUser-agent: mybot\nCrawl-delay: 5"),
+        b"User-agent: *\nDisallow: /admin/\n\nUser-agent: mybot\nCrawl-delay: 5",
+        "repeat those rules here, or write an empty Disallow if everything is allowed"),
     "encoding": Kind("warning",
         "many crawlers misread {}",
-        "save the file as UTF-8, without a byte order mark and null bytes",
-        b"User-agent: *\nDisallow: /caf\xe9"),
+        b"User-agent: *\nDisallow: /caf\xe9",
+        "save the file as UTF-8, without a byte order mark and null bytes"),
     "everything-forbidden": Kind("warning",
         "no crawler may fetch any page",
-        "delete this line, if the site is to be found",
-        b"User-agent: *\nDisallow: /"),
+        b"User-agent: *\nDisallow: /",
+        "delete this line, if the site is to be found"),
     "fragment": Kind("error",
         "the # begins a comment, so crawlers read only {}",
-        "write %23 for a # in a path; crawlers never send the fragment of a URL",
-        b"User-agent: *\nDisallow: /#/a"),
+        b"User-agent: *\nDisallow: /#/a",
+        "write %23 for a # in a path; crawlers never send the fragment of a URL"),
     "html": Kind("error",
         "this is an HTML page, not a robots.txt",
-        "send the rules as text/plain, or answer 404 if there are none",
-        b"<html>"),
+        b"<html>",
+        "send the rules as text/plain, or answer 404 if there are none"),
     "ignored-field": Kind("warning",
         "{} {}",
-        "{}",
-        b"User-agent: *\nNoindex: /a"),
+        b"User-agent: *\nNoindex: /a",
+        "{}"),
     "misspelt-field": Kind("error",
         "most crawlers ignore the field {}",
-        "write {}",
         b"User-agent: *\nDisalow: /a"),
     "missing-slash": Kind("error",
         "Google ignores a rule whose pattern has no leading /",
-        "write {}",
         b"User-agent: *\nDisallow: private/"),
     "names-nobody": Kind("warning",
         "no known crawler has the name {}",
-        "write {}",
         b"User-agent: Google bot\nDisallow: /a"),
     "never-wins": Kind("warning",
         "this rule never decides: line {} {} the same URLs",
-        "{}",
-        b"User-agent: *\nAllow: /\nDisallow: /*"),
+        b"User-agent: *\nAllow: /\nDisallow: /*",
+        "{}"),
     "outside-group": Kind("error",
         "crawlers ignore this line, because {}",
-        "{}",
-        b"Disallow: /a"),
+        b"Disallow: /a",
+        "{}"),
     "too-large": Kind("error",
         "{} has {} bytes, and {} only the first {}",
-        "put important rules first, and replace long lists by shorter patterns",
-        b""),
+        b"",
+        "put important rules first, and replace long lists by shorter patterns"),
     "white-space": Kind("warning",
         "the white space counts as a part of the pattern, so it matches hardly any URL",
-        "write one path on each line, and %20 for a space",
-        b"User-agent: *\nDisallow: /a b"),
+        b"User-agent: *\nDisallow: /a b",
+        "write one path on each line, and %20 for a space"),
 }  # fmt: skip
 """Everything that has a finding, by its code."""
 
@@ -179,19 +173,17 @@ def lint(
     file = LintedFile(body, dialect, url)
     by_code: dict[str, list[Found]] = {}
     for check in _CHECKS:
-        for code, line, *facts in check(file):
-            by_code.setdefault(code, []).append((line, *facts))
+        for code, *rest in check(file):
+            by_code.setdefault(code, []).append(tuple(rest))
     found = []
     for code, each in by_code.items():
-        kind = KINDS[code]
-        for line, *facts in islice(each, MAX_OF_A_CODE):
-            shown = (quoted(f) if isinstance(f, bytes) else f for f in facts)
-            message = kind.message(*shown)
-            found.append(Finding(line, code, kind.severity, message, file.text(line)))
-        if len(each) > MAX_OF_A_CODE:
-            line, left = each[MAX_OF_A_CODE][0], len(each) - MAX_OF_A_CODE
-            message = f"{left} more findings with this code from this line on"
-            found.append(Finding(line, code, kind.severity, message, file.text(line)))
+        for number, (line, *facts) in enumerate(each[: MAX_OF_A_CODE + 1]):
+            message = KINDS[code].message(*facts)
+            if number == MAX_OF_A_CODE:
+                left = len(each) - MAX_OF_A_CODE
+                message = f"{left} more findings with this code from this line on"
+            severity, text = KINDS[code].severity, file.text(line)
+            found.append(Finding(line, code, severity, message, text))
     return tuple(sorted(found))
 
 
@@ -581,23 +573,21 @@ def _winner(
 
 # Patterns.
 
-_URL = re.compile(
-    rb"/?[a-z][a-z0-9+.-]{0,19}://[^/]*(.*)", re.IGNORECASE | re.DOTALL
-).match
-_HOST = re.compile(
-    rb"/*((?:[a-z0-9-]{1,63}\.){1,9}[a-z]{2,24})(?::\d+)?(/.*|$)",
-    re.IGNORECASE | re.DOTALL,
-).match
-_WWW = re.compile(rb"(?:/*www\.|//)", re.IGNORECASE).match
+# A URL; or, with or without slashes, the host of the file, or a host that looks like one.
+_WITH_HOST = (
+    rb"(?:/?[a-z][a-z0-9+.-]{0,19}://[^/]*|/*(?:www\.)?%s(?::\d+)?(?=/|$)"
+    rb"|(?:/*(?=www\.)|//+)(?:[a-z0-9-]{1,63}\.){1,9}[a-z]{2,24}(?::\d+)?(?=/|$))(.*)"
+)
 
 
 def _patterns(file: LintedFile) -> Iterator[Found]:
     begins = (b"/", b"*") if file.dialect.wildcards else (b"/",)
+    host = re.escape(file.host.encode("utf-8", "replace")) or b"(?!)"
+    with_host = re.compile(_WITH_HOST % host, re.IGNORECASE | re.DOTALL).match
     for line in file.lines_of(*RULES):
         number, value = line.number, line.value
-        path = _path_of_url(value, file.host)
-        if path is not None:
-            yield "absolute-url", number, path or b"/"
+        if found := with_host(value):
+            yield "absolute-url", number, found[1] or b"/"
         elif value and not value.startswith(begins):
             yield "missing-slash", number, b"/" + value.lstrip(b"*")
         if b" " in value or b"\t" in value:
@@ -609,17 +599,6 @@ def _patterns(file: LintedFile) -> Iterator[Found]:
             yield "fragment", number, value
 
 
-def _path_of_url(value: bytes, host: str) -> bytes | None:
-    """Return the path in the value of a rule that is a URL or begins with a host; else None."""
-    url, written = _URL(value), _HOST(value)
-    if url:
-        return url[1]
-    if written is None:
-        return None
-    is_ours = written[1].decode().lower().removeprefix("www.") == host
-    return written[2] if is_ours or _WWW(value) else None
-
-
 # Other records.
 
 _MAX_VALUE = 65_536
@@ -627,6 +606,17 @@ _GOOD_VALUES = {
     "crawl-delay": "seconds, as in Crawl-delay: 5",
     "request-rate": "pages per seconds, as in Request-rate: 1/5",
 }
+
+_GOOD_PREFERENCES = {
+    signal: {
+        row.label: [each for each in (row.disallows, row.allows) if each]
+        for row in ROWS
+        if row.signal is signal
+    }
+    for signal in (Signal.CONTENT_USAGE, Signal.CONTENT_SIGNAL)
+}
+"""The values of each label."""
+_GOOD_PREFERENCES[Signal.CONTENT_SIGNAL]["use"] += ["reference", "full"]
 
 # The octets of usage records that are checked. Real files have far fewer.
 _MAX_CHECKED = 50_000
@@ -654,26 +644,17 @@ def _good_preference(line: Written) -> str | None:
     if b"=" in rest and not is_label and not first.startswith(b"/"):
         return f"a path with a leading /, as in {quoted(b'/' + first)}"
     signal, expression = expression_of(line.field, line.value)
-    rows = {row.label: row for row in ROWS if row.signal is signal}
-    for label, value in expression.pairs:
-        if label in rows and value not in _values_of(label, rows):
-            return f"{label}={' or '.join(_values_of(label, rows))}"
+    good = _GOOD_PREFERENCES[signal]
+    pairs, is_read = expression.pairs, not expression.mistake
     if (
-        expression.pairs
-        and not expression.mistake
-        and rows.keys() >= dict(expression.pairs).keys()
+        pairs
+        and is_read
+        and all(value in good.get(label, ()) for label, value in pairs)
     ):
         return None
-    label = next(iter(rows))
-    return f"{label}={_values_of(label, rows)[-1]}; the labels are {', '.join(rows)}"
-
-
-def _values_of(label: str, rows: dict[str, Row]) -> list[str]:
-    if label == "use":
-        return ["immediate", "reference", "full"]
-    # All other labels of a signal have the values of the first.
-    row = next(iter(rows.values()))
-    return [each for each in (row.allows, row.disallows) if each]
+    known = [label for label, _ in pairs if label in good]
+    label = next(iter((*known, *good)))
+    return f"{label}={' or '.join(good[label])}; the labels are {', '.join(good)}"
 
 
 def _sitemaps(file: LintedFile) -> Iterator[Found]:

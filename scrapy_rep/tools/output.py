@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
 from string import Formatter
@@ -214,13 +215,8 @@ def notify(message: str) -> None:
     print(f"scrapy rep: {visible(message)}", file=sys.stderr)
 
 
-def exit_status(
-    run: Callable[[Namespace, Settings], int],
-    arguments: Namespace,
-    settings: Settings,
-    unknown: list[str],
-) -> int:
-    """Run a subcommand, turn its exceptions into messages, and return its exit status."""
+def exit_status(arguments: Namespace, settings: Settings, unknown: list[str]) -> int:
+    """Run the subcommand that the *arguments* name, turn its exceptions into messages, and return its exit status."""
     for name in ("stdin", "stdout", "stderr"):
         # It may be closed, as a daemon does it.
         if getattr(sys, name) is None:
@@ -234,7 +230,12 @@ def exit_status(
             if unknown:
                 raise UsageError(f"unrecognized arguments: {' '.join(unknown)}")
             with progress.shown():
-                status = run(arguments, settings)
+                name = arguments.subcommand
+                # Ctrl-C is handled here, and the import can take a while.
+                module = import_module(
+                    f"{__package__}.{'report.command' if name == 'report' else name}"
+                )
+                status: int = module.run(arguments, settings)
                 sys.stdout.flush()
         except (UsageError, SettingError, LedgerError) as error:
             notify(str(error))

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.addon import Addon
     from scrapy_rep.crawl.fetching.robotparser import RobotParser
     from scrapy_rep.crawl.fetching.store import Store
-    from scrapy_rep.crawl.frontier.backoff import back_off
+    from scrapy_rep.crawl.frontier.frontier import back_off
     from scrapy_rep.crawl.frontier.jobdir import DupeFilter
     from scrapy_rep.crawl.frontier.queue import HostQueue
     from scrapy_rep.exceptions import FileDenied, ItemDenied, RobotsDenied, UsageDenied
@@ -73,7 +73,7 @@ _MODULES = {
     "Store": "crawl.fetching.store",
     "UsageDenied": "exceptions",
     "UsagePreferences": "protocol.usage.preferences",
-    "back_off": "crawl.frontier.backoff",
+    "back_off": "crawl.frontier.frontier",
     "lint": "tools.linter",
     "product_tokens": "protocol.agents",
 }

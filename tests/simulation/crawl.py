@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -80,8 +81,14 @@ class Story:
     hindered: list[tuple[float, float]] = field(default_factory=list)
     """When a disk was full or a server gone."""
 
-    ledger: list[Any] = field(default_factory=list)
-    """The refusals in the ledger."""
+    ledger: Counter[str] = field(default_factory=Counter)
+    """The URLs that were refused, by the ledger."""
+
+    pages: dict[str, int] = field(default_factory=dict)
+    """How many responses each origin has sent, by the ledger."""
+
+    gaps: list[tuple[str, str, float, float | None]] = field(default_factory=list)
+    """Of the ledger: origin, kind (delay or pause), seconds asked for, seconds kept."""
 
     ended: float = 0.0
     has_ended: bool = False

@@ -7,6 +7,7 @@ import gc
 import random
 import shutil
 import sqlite3
+from collections import Counter
 from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -71,8 +72,11 @@ async def _plain(story: Story, folder: str) -> bool:
     path = f"{folder}/ledger"
     has_ended = await _ended(begin(story, Process(), folder, REP_LEDGER=path))
     with closing(sqlite3.connect(path)) as db:
-        rows = db.execute("SELECT url, reason FROM decision WHERE verdict = 'refused'")
-        story.ledger = rows.fetchall()
+        refused = "SELECT url FROM decision WHERE verdict = 'refused'"
+        story.ledger = Counter(url for (url,) in db.execute(refused))
+        pages = "SELECT origin, sum(pages) FROM traffic GROUP BY origin"
+        story.pages = dict(db.execute(pages).fetchall())
+        story.gaps = db.execute("SELECT origin, kind, asked, gap FROM gap").fetchall()
     return has_ended
 
 
@@ -90,6 +94,7 @@ async def _until(world: World, fault: Fault) -> None:
     await world.has_sent(len(world.log) + fault.after)
     for _ in range(fault.turns):
         await asyncio.sleep(0)
+    await asyncio.sleep(fault.later)
 
 
 async def _end(running: Running, fault: Fault) -> None:
@@ -204,8 +209,14 @@ async def _befall(
             return
         case "flushed":
             _client(server).flushall()
-        case "gone":
+        case "gone" | "restarted":
             server.connected = False
             await asyncio.sleep(fault.seconds)
+            if fault.kind == "restarted":
+                server.script_cache.clear()
             server.connected = True
+        case "still":
+            worker.process.held = []
+            await asyncio.sleep(fault.seconds)
+            worker.process.go_on()
     story.hindered.append((began, asyncio.get_running_loop().time() + 3))

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _REFUSALS = {"RobotsDenied", "BackingOff"}
 
+_SAME = 0.05
+"""Gaps that differ by so many seconds are the same."""
+
 _COMMITTED_AFTER = 1.0
 """A request whose callback has ended for so many seconds is not sent again after a kill."""
 
@@ -196,10 +199,39 @@ def _stats(story: Story) -> Iterator[Violation]:
         text = f"robotstxt/request_count is {counted}, but {answers} were answered"
         yield Violation(story.ended, "", text)
     if story.world.settings.get("REP_LEDGER"):
-        in_ledger = Counter(url for url, _ in story.ledger)
-        for one in refused:
-            if not in_ledger[one.sent_to]:
-                yield _of(one.sent_to, story, "was refused, and is not in the ledger")
+        yield from _ledger(story, refused)
+
+
+def _ledger(story: Story, refused: list[Outcome]) -> Iterator[Violation]:
+    """The ledger has each refusal, counts the pages of each host, and gaps between requests that
+    were there.
+    """
+    for one in refused:
+        if not story.ledger[one.sent_to]:
+            yield _of(one.sent_to, story, "was refused, and is not in the ledger")
+    for host in story.world.hosts:
+        log = [sent for sent in story.world.log if sent.host == host]
+        pages = sum(not s.is_robots and s.answer.status > 0 for s in log if s.ended)
+        counted = story.pages.get(f"http://{host}", 0)
+        if counted != pages:
+            text = f"the ledger counts {counted} pages, but {pages} were answered"
+            yield Violation(story.ended, host, text)
+        links = [s.answer.headers.get("Location", "") for s in story.world.log]
+        if any(link.startswith(f"http://{host}/") for link in links):
+            continue  # What is redirected here keeps to the delay of the other host, too.
+        delays = {text.delay for text in Said(story, host).texts(until=inf)}
+        for origin, kind, asked, gap in story.gaps:
+            if origin != f"http://{host}":
+                continue
+            is_real = gap is None or any(
+                abs(after.at - before.ended - gap) < _SAME
+                for before in log
+                for after in log
+                if before.ended is not None
+            )
+            if not is_real or (kind == "delay" and asked not in delays):
+                text = f"the ledger has a {kind} of {asked} s, kept as {gap}"
+                yield Violation(story.ended, host, text)
 
 
 def _is_media(one: Outcome) -> bool:

@@ -15,9 +15,9 @@ import threading
 import time
 from collections import deque
 from contextlib import suppress
-from contextvars import Context, ContextVar
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.base.clock import Clock
@@ -69,8 +69,17 @@ class Process:
 
     killed_at: float | None = None
 
+    held: list[tuple[Callable[[], Any], Context]] | None = None
+    """The callbacks that are due while it stands still; None while it does not."""
+
     remains: list[Any] = field(default_factory=list)
     """What it had in memory."""
+
+    def go_on(self) -> None:
+        """Continue after it stood still."""
+        held, self.held = self.held, None
+        for callback, context in held or ():
+            asyncio.get_running_loop().call_soon(callback, context=context)
 
 
 PROCESS: ContextVar[Process] = ContextVar("PROCESS", default=Process())  # noqa: B039  none is changed
@@ -190,13 +199,17 @@ class _Queue(deque[Any]):
 
 
 def _living(callback: Callable[..., Any], context: Context | None) -> Any:
-    """Return *callback* as its process runs it: not at all once that is dead."""
+    """Return *callback* as its process runs it: not at all once that is dead, and later if that
+    stands still.
+    """
     process = PROCESS.get() if context is None else context.get(PROCESS)
     if process is None:
         return callback
 
     def run(*args: Any) -> None:
-        if not process.is_over:
+        if process.held is not None:
+            process.held.append((partial(run, *args), copy_context()))
+        elif not process.is_over:
             callback(*args)
 
     return run

@@ -7,6 +7,8 @@ from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.simulation.world import LEAF
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -181,14 +183,30 @@ def _rules(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, st
         until = last.at + last.lifetime
         if failures:
             until = max(until, (failures[-1].ended or 0.0) + _lifetime_after(failures))
+        # After a redirect, a request is in the slot of another host. While that is paused, so is the
+        # fetch of robots.txt: it counts as unreachable, and the last good copy is used.
+        for other in said.log:
+            if until <= other.at <= sent.at and _is_held(story, other):
+                until = max(until, other.at + _SHORTEST_LIFETIME)
         # If the clock is set back, an age seems to be less, while it is more than that.
         set_back = max((-by for _, by in story.world.clock_sets), default=0.0)
         late = sent.at - until - last.delay - in_slot - max(set_back, 0.0)
         is_gone = any(a <= sent.at < b for a, b in story.world.outages)
-        # After a redirect, it is in the slot of another host. While that is paused, so is the fetch
-        # of robots.txt: it counts as unreachable, and the last good copy is used.
-        if late > 0 and not (is_gone or sent.is_redirected):
+        if late > 0 and not is_gone:
             yield sent, f"sent {late:.1f} s after its robots.txt was stale"
+
+
+def _is_held(story: Story, sent: Sent) -> bool:
+    """Whether another host has redirected a request here, and has asked for a pause."""
+    source = f"h{int(sent.path.rsplit('/', 1)[1]) // LEAF - 2}.example" if sent.is_redirected else ""
+    most = story.world.settings["REP_BACKOFF_MAX"]
+    return any(
+        s.answer.status in {429, 503}
+        and s.ended is not None
+        and s.ended <= sent.at < s.ended + max(_asked(s), most)
+        for s in story.world.log
+        if s.host == source
+    )
 
 
 def _lifetime_after(failures: list[Sent]) -> float:
@@ -207,8 +225,8 @@ def _delays(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
     for sent, after in pairwise(s for s in log if s.answer.error != "unresolved"):
         if sent.answer.status == 200 and sent.is_robots and said.override is None:
             delay = Text(0.0, 0, sent.answer.body, 0.0).delay
-        if sent.ended is not None:
-            busy_until = max(busy_until, sent.ended)
+        if sent.answered is not None:
+            busy_until = max(busy_until, sent.answered)
         gap = after.at - busy_until
         # A new process does not know the delay before it has the robots.txt; nor does one that has
         # forgotten the host.
@@ -284,26 +302,28 @@ def _places(story: Story) -> Iterator[Violation]:
 def _end(sent: Sent, story: Story) -> float:
     """Return when a request was over: answered, cancelled at once, or killed."""
     killed = story.processes[sent.process].killed_at
-    return sent.ended or killed or sent.at
+    return sent.answered or killed or sent.at
 
 
 def _outages(story: Story) -> Iterator[Violation]:
     """When enough hosts have failed in a row, our own network counts as gone: from then on, one
-    request is on its way, and no page is given up.
+    robots.txt is sent a second or more after the other, no page, and no page is given up.
     """
     log = story.world.log
     for begins, ends in story.world.outages:
         noticed = _noticed(
             [s for s in log if begins <= s.at < ends and s.answer.error], log
         )
+        last = noticed
         for sent in log:
             if noticed + _SLACK < sent.at < ends:
-                on_their_way = [
-                    s for s in log if noticed < s.at <= sent.at < (s.ended or inf)
-                ]
-                if len(on_their_way) > 1:
-                    text = f"{len(on_their_way)} requests on their way without a network: {sent}"
+                if not sent.is_robots:
+                    text = f"a page is sent without a network: {sent}"
                     yield Violation(sent.at, sent.host, text)
+                elif sent.at - last < 1.0 - _SLACK:
+                    text = f"sent {sent.at - last:.2f} s after the last one without a network: {sent}"
+                    yield Violation(sent.at, sent.host, text)
+                last = sent.at
         for outcome in story.outcomes:
             is_lost = outcome.exception == "CannotResolveHostError"
             if is_lost and noticed + _SLACK < outcome.at:

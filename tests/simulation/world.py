@@ -67,6 +67,12 @@ class Sent:
     path: str
     answer: Answer
     ended: float | None = None
+    """When its process has got the answer."""
+
+    @property
+    def answered(self) -> float | None:
+        """When the host has answered. A process that stands still gets that later."""
+        return self.ended and min(self.ended, self.at + self.answer.seconds)
 
     @property
     def is_robots(self) -> bool:
@@ -224,12 +230,15 @@ class Fault:
     """What happens to the processes of a crawl with a JOBDIR, or of workers."""
 
     kind: str
-    """``kill``, ``stop``, ``full`` (disk), ``gone`` or ``flushed`` (server), ``ahead`` (clock)."""
+    """``kill``, ``stop``, ``full`` (disk), ``gone``, ``restarted`` or ``flushed`` (server),
+    ``still`` (process), ``ahead`` (clock).
+    """
 
     after: int = 0
-    """It happens when so many requests were sent, so many turns of the loop later."""
+    """It happens when so many requests were sent, so many turns of the loop and seconds later."""
 
     turns: int = 0
+    later: float = 0.0
     seconds: float = 0.0
     """How long the process, the disk or the server is gone, or by how much the clock is ahead."""
 
@@ -265,6 +274,9 @@ class World:
                 host.pages = min(host.pages, 20)
                 host.crawl_delay = min(host.crawl_delay or 0, 5) or None
         self.faults = _faults(random, self.kind)
+        moments = Random(f"{seed} moments")
+        for fault in self.faults:
+            fault.later = moments.choice([0, 0, 0, 0.3, 3, 30])
         self.log: list[Sent] = []
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
@@ -354,7 +366,7 @@ def _faults(random: Random, kind: str) -> list[Fault]:
     kinds = {
         "plain": [],
         "job": ["kill", "kill", "kill", "stop", "full"],
-        "workers": ["kill", "stop", "gone", "flushed", "ahead"],
+        "workers": ["kill", "stop", "gone", "restarted", "flushed", "still", "ahead"],
     }[kind]
     count = {"plain": 0, "job": random.randint(0, 4), "workers": random.randint(0, 2)}
     return [

@@ -191,6 +191,10 @@ def _rules(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, st
         # If the clock is set back, an age seems to be less, while it is more than that.
         set_back = max((-by for _, by in story.world.clock_sets), default=0.0)
         late = sent.at - until - last.delay - in_slot - max(set_back, 0.0)
+        # What was decided before its process stood still.
+        still_since, still_until = story.still.get(sent.process, (0.0, -inf))
+        if sent.at <= still_until + in_slot:
+            late -= still_until - still_since
         is_gone = any(a <= sent.at < b for a, b in story.world.outages)
         if late > 0 and not is_gone:
             yield sent, f"sent {late:.1f} s after its robots.txt was stale"
@@ -198,7 +202,9 @@ def _rules(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, st
 
 def _is_held(story: Story, sent: Sent) -> bool:
     """Whether another host has redirected a request here, and has asked for a pause."""
-    source = f"h{int(sent.path.rsplit('/', 1)[1]) // LEAF - 2}.example" if sent.is_redirected else ""
+    if not sent.is_redirected:
+        return False
+    source = f"h{int(sent.path.rsplit('/', 1)[1]) // LEAF - 2}.example"
     most = story.world.settings["REP_BACKOFF_MAX"]
     return any(
         s.answer.status in {429, 503}

@@ -8,7 +8,7 @@ import pytest
 from scrapy.http import HtmlResponse, Response, TextResponse
 from w3lib.url import canonicalize_url
 
-from scrapy_rep.crawl.pages.output import Links, only_marked
+from scrapy_rep.crawl.pages.output import Links
 
 RELS = frozenset({"nofollow", "ugc"})
 PAGE = "http://example.com/dir/page"
@@ -52,7 +52,8 @@ X = "http://example.com/x"
 )  # fmt: skip
 def test_only_through_marked_links(body: str, expected: dict[str, str]) -> None:
     """The URLs of a page that are reached through marked links only."""
-    assert only_marked(HtmlResponse(PAGE, body=body.encode()), RELS) == expected
+    links = Links.of(HtmlResponse(PAGE, body=body.encode()))
+    assert links.only_marked(RELS) == expected
 
 
 @pytest.mark.parametrize(
@@ -91,5 +92,6 @@ def test_too_many_links(body: bytes) -> None:
 def test_what_is_no_page_has_no_links(response_class: type[Response]) -> None:
     """Only HTML is searched for links."""
     response = response_class(PAGE, body=b'<a rel=ugc href="/u">')
-    assert only_marked(response, RELS) == {}
-    assert Links.of(response).is_whole
+    links = Links.of(response)
+    assert links.only_marked(RELS) == {}
+    assert links.is_whole

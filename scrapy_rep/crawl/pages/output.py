@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from copy import copy, deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -56,10 +56,12 @@ class OutputMiddleware:
         policies = {settings.noindex, settings.nofollow, settings.usage}
         if policies == {"ignore"} and not settings.rel:
             raise NotConfigured
+        self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
+        self._annotates = "annotate" in policies
+        self._warned_of: WeakSet[type] = WeakSet()
         self._usage = SiteUsage.of(crawler)
         self._reporter = DecisionReporter.of(crawler)
-        self._items = ItemPolicy(crawler)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> OutputMiddleware:
@@ -83,18 +85,17 @@ class OutputMiddleware:
 
     def _policy_of(self, response: Response) -> Callable[[Any], bool]:
         """Return what says whether an item or a request made from *response* may pass."""
-        request, found, marked = response.request, NO_EFFECT, {}
+        request, found = response.request, NO_EFFECT
         if request is not None:
             found = effects_of(self._settings, self._usage, request, response)
-        if self._settings.rel:
-            marked = only_marked(response, self._settings.rel)
-        if found is NO_EFFECT and not marked:
+        rels = self._settings.rel
+        if found is NO_EFFECT and not rels:
             return _passes
-        return partial(self._may_pass, _Page(response, found, marked))
+        return partial(self._may_pass, _Page(response, found, rels))
 
     def _may_pass(self, page: _Page, output: Any) -> bool:
         if not isinstance(output, Request):
-            return self._items.may_keep(output, page.response, page.effects)
+            return self._may_keep(output, page.response, page.effects)
         return _passes(output) and self._may_follow(output, page)
 
     def _may_follow(self, request: Request, page: _Page) -> bool:
@@ -121,73 +122,7 @@ class OutputMiddleware:
         )
         return is_dry_run
 
-
-def _passes(output: Any) -> bool:
-    """Let *output* pass. If the spider has copied the meta of the page, its rules are removed from
-    it: they are not those of the request.
-    """
-    if isinstance(output, Request):
-        copied = output.meta
-        if meta.INDEXING in copied:
-            del copied[meta.INDEXING]
-            copied.pop(meta.USAGE, None)
-    return True
-
-
-@dataclass(slots=True)
-class _Page:
-    """A response, and what of the output for it must not pass."""
-
-    response: Response
-    effects: Effects
-    """What happens to its items and links."""
-
-    marked: Mapping[str, str] = field(default_factory=dict)
-    """The canonical URLs that may not be followed, with the ``rel`` of their links."""
-
-    _links: Links | None = None
-    """Its links, once they are needed: to read them takes time."""
-
-    def why_not_follow(self, request: Request) -> Statement | str | None:
-        """Return why *request* must not be followed: the statement of its page, or the ``rel`` of
-        its link; None if it may be followed. A request that follows no link always may: a form, or
-        one for a URL to which the page does not link.
-        """
-        if self.effects.links is None and not self.marked:
-            return None
-        if request.method != "GET" or request.body:
-            return None
-        if request.meta.get(meta.DONT_OBEY_NOFOLLOW):
-            return None
-        if request.url == self.response.url:
-            return None  # A retry of the page itself.
-        url = canonicalize_url(request.url)
-        if self.effects.links is not None and self._has_link_to(url):
-            return self.effects.links
-        return self.marked.get(url)
-
-    def _has_link_to(self, url: str) -> bool:
-        """Whether the page links to a canonical URL. One that has too many links to read them counts
-        as if it did.
-        """
-        if self._links is None:
-            self._links = Links.of(self.response)
-        return url in self._links.urls or not self._links.is_whole
-
-
-class ItemPolicy:
-    """Decides what happens to the items of a page, by its rules and preferences."""
-
-    def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
-        self._logger = CrawlLog(__name__, crawler)
-        self._settings = settings = RepSettings.of(crawler)
-        self._annotates = "annotate" in {settings.noindex, settings.usage}
-        self._warned_of: WeakSet[type] = WeakSet()
-        self._usage = SiteUsage.of(crawler)
-        self._reporter = DecisionReporter.of(crawler)
-
-    def may_keep(self, item: Any, response: Response, found: Effects) -> bool:
+    def _may_keep(self, item: Any, response: Response, found: Effects) -> bool:
         """Whether *item* may pass. Changes it as the effects *found* say. In a dry run, each item
         passes unchanged, and only what would be withheld is reported.
         """
@@ -302,6 +237,66 @@ class ItemPolicy:
         return False
 
 
+def _passes(output: Any) -> bool:
+    """Let *output* pass. If the spider has copied the meta of the page, its rules are removed from
+    it: they are not those of the request.
+    """
+    if isinstance(output, Request):
+        copied = output.meta
+        if meta.INDEXING in copied:
+            del copied[meta.INDEXING]
+            copied.pop(meta.USAGE, None)
+    return True
+
+
+class _Page:
+    """A response, and what of the output for it must not pass."""
+
+    def __init__(self, response: Response, found: Effects, rels: frozenset[str]):
+        self.response = response
+        self.effects = found
+        """What happens to its items and links."""
+
+        self._rels = rels
+
+    @cached_property
+    def _links(self) -> Links:
+        """Its links. To read them takes time."""
+        return Links.of(self.response)
+
+    @cached_property
+    def marked(self) -> Mapping[str, str]:
+        """The canonical URLs that may not be followed, with the ``rel`` of their links."""
+        if not self._rels or not isinstance(self.response, HtmlResponse):
+            return {}
+        body = self.response.body.lower()
+        if not any(rel.encode() in body for rel in self._rels):
+            return {}  # This avoids parsing most pages.
+        return self._links.only_marked(self._rels)
+
+    def why_not_follow(self, request: Request) -> Statement | str | None:
+        """Return why *request* must not be followed: the statement of its page, or the ``rel`` of
+        its link; None if it may be followed. A request that follows no link always may: a form, or
+        one for a URL to which the page does not link. A page that has too many links to read them
+        counts as if it had each.
+        """
+        stated = self.effects.links
+        if stated is None and not self.marked:
+            return None
+        if request.method != "GET" or request.body:
+            return None
+        if request.meta.get(meta.DONT_OBEY_NOFOLLOW):
+            return None
+        if request.url == self.response.url:
+            return None  # A retry of the page itself.
+        url = canonicalize_url(request.url)
+        if stated is not None:
+            links = self._links
+            if url in links.urls or not links.is_whole:
+                return stated
+        return self.marked.get(url)
+
+
 def _take_image_urls(item: Any, fields: list[str]) -> list[str]:
     """Empty the *fields* of *item*, from which an ImagesPipeline takes URLs, and return these.
     Raises AttributeError, TypeError or ValueError if *item* cannot be changed.
@@ -342,6 +337,19 @@ class Links:
     def urls(self) -> frozenset[str]:
         return frozenset(url for url, _ in self.found)
 
+    def only_marked(self, rels: frozenset[str]) -> dict[str, str]:
+        """The URLs of which every link has one of *rels*, given in lower case, with the ``rel`` of the
+        first link to the URL, as written.
+        """
+        marked: dict[str, str] = {}
+        unmarked: set[str] = set()
+        for url, rel in self.found:
+            if rels.isdisjoint(_SEPARATORS.split(rel.lower())):
+                unmarked.add(url)
+            else:
+                marked.setdefault(url, rel)
+        return {url: rel for url, rel in marked.items() if url not in unmarked}
+
     @classmethod
     def of(cls, response: Response) -> Links:
         """Read the links of *response*. What is not HTML has none."""
@@ -378,22 +386,3 @@ def _canonical(href: str, response: HtmlResponse) -> set[str]:
     except ValueError:
         return set()
     return found
-
-
-def only_marked(response: Response, rels: frozenset[str]) -> dict[str, str]:
-    """The canonical URLs for which every link of a page has one of *rels*, given in lower case, with
-    the ``rel`` of the first link to the URL, as written.
-    """
-    if not isinstance(response, HtmlResponse):
-        return {}
-    body = response.body.lower()
-    if not any(rel.encode() in body for rel in rels):
-        return {}  # This avoids parsing most pages.
-    marked: dict[str, str] = {}
-    unmarked: set[str] = set()
-    for url, rel in Links.of(response).found:
-        if rels.isdisjoint(_SEPARATORS.split(rel.lower())):
-            unmarked.add(url)
-        else:
-            marked.setdefault(url, rel)
-    return {url: rel for url, rel in marked.items() if url not in unmarked}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 import stat
 import sys
@@ -189,15 +188,6 @@ def _check(connection: sqlite3.Connection) -> None:
 def columns_of(table: str) -> list[str]:
     """Return the names of the columns of a table."""
     return [name for name, *_ in _tables()[table]]
-
-
-def definition(name: str, kind: str) -> str:
-    """Return the SQL that makes a table or a view of a ledger, as another *kind* of it, such as
-    ``TEMPORARY TABLE``.
-    """
-    made = re.search(rf"^CREATE \w+ {name} .*?;\n", TABLES, re.DOTALL | re.MULTILINE)
-    assert made is not None
-    return re.sub(r"^CREATE \w+", f"CREATE {kind}", made[0])
 
 
 @cache

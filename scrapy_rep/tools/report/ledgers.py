@@ -17,10 +17,10 @@ from scrapy_rep.base.record import CUT
 from scrapy_rep.base.settings import DRY_RUN, OBEY
 from scrapy_rep.crawl.ledger.reader import (
     MAX_ID,
+    TABLES,
     bound,
     columns_of,
     crawls_of,
-    definition,
     open_ledger,
     reading,
 )
@@ -45,16 +45,12 @@ _EXAMPLES = 10
 
 _SHOWN = files("scrapy_rep").joinpath("tools/report/views.sql")
 
-# The tables of a ledger that a report reads; and the views, those first that others are made from.
+# The tables of a ledger that a report reads; and the views from which others are made, which are
+# tables in a report.
 _TABLES = ("body", "snapshot", "decision", "traffic", "gap", "progress")
-_VIEWS = {
-    "tally": "TEMPORARY TABLE",
-    "latest_robotstxt": "TEMPORARY TABLE",
-    "hosts": "TEMPORARY TABLE",
-    "minutes": "TEMPORARY TABLE",
-    "shortest_gaps": "TEMPORARY TABLE",
-    "pages_by_day": "TEMPORARY VIEW",
-}
+_VIEW = re.compile(
+    r"CREATE VIEW (?=(?:tally|latest_robotstxt|hosts|minutes|shortest_gaps) )"
+)
 
 # These number the rows of a ledger. In a report, they are of no other ledger.
 _NUMBERS = frozenset({"id", "crawl", "snapshot"})
@@ -138,14 +134,15 @@ class Ledgers:
             self.database.row_factory = sqlite3.Row
             self.database.text_factory = _text
             bound(self.database, sum(Path(path).stat().st_size for path in paths))
+            tables, begin, views = TABLES.partition("-- Views")
+            self.database.executescript(tables)
             self._copy(paths, copies)
-            self.database.execute(
-                "CREATE TEMPORARY TABLE limits (hosts, files, others, urls)"
-            )
+            self.database.execute("CREATE TABLE limits (hosts, files, others, urls)")
             self.database.execute("INSERT INTO limits VALUES (?, ?, ?, ?)", limits)
-            script = [definition(name, kind) for name, kind in _VIEWS.items()]
-            script.append(_SHOWN.read_text("utf-8"))
-            self.database.executescript(f"BEGIN; {''.join(script)}")
+            views = _VIEW.sub("CREATE TABLE ", begin + views) + _SHOWN.read_text(
+                "utf-8"
+            )
+            self.database.executescript(f"BEGIN; {views}")
             self._note_facts()
             self.close = opened.pop_all().close
 
@@ -236,8 +233,6 @@ class Ledgers:
         self.database.create_function(
             "digest", 1, lambda body: sha256(body).hexdigest()
         )
-        for table in _TABLES:
-            execute(definition(table, "TEMPORARY TABLE"))
         for ledger, path in enumerate(paths):
             skipped = [
                 each - ledger * MAX_ID for each in copies if each // MAX_ID == ledger

@@ -5,18 +5,18 @@
 
 -- Filled by ledgers.py, from the latest robots.txt of each host: the delay that it asks this crawl
 -- for, and what it forbids the AI crawlers that it names.
-CREATE TEMPORARY TABLE asked (origin, delay, PRIMARY KEY (origin));
-CREATE TEMPORARY TABLE named (origin, crawler, operator, purpose, forbids, line);
+CREATE TABLE asked (origin, delay, PRIMARY KEY (origin));
+CREATE TABLE named (origin, crawler, operator, purpose, forbids, line);
 
-CREATE INDEX temp.tally_origin ON tally (origin);
-CREATE INDEX temp.hosts_origin ON hosts (origin);
+CREATE INDEX tally_origin ON tally (origin);
+CREATE INDEX hosts_origin ON hosts (origin);
 
 -- What the lines of robots.txt files decided.
-CREATE TEMPORARY VIEW by_line AS
+CREATE VIEW by_line AS
 SELECT * FROM tally WHERE layer IN ('robots.txt', 'usage') AND line > 0;
 
 -- The robots.txt files to show: those whose lines decided most.
-CREATE TEMPORARY TABLE file AS
+CREATE TABLE file AS
 SELECT row_number() OVER (ORDER BY coalesce(decided, 0) DESC, origin) AS number, origin,
        coalesce(refused, 0) AS refused, coalesce(allowed, 0) AS allowed,
        count(*) OVER () AS of_all
@@ -28,7 +28,7 @@ FROM (SELECT DISTINCT origin FROM snapshot WHERE sha256 IS NOT NULL) LEFT JOIN (
 ORDER BY number LIMIT (SELECT files FROM limits);
 
 -- The hosts whose URLs are shown: those with the most refusals.
-CREATE TEMPORARY TABLE judged AS
+CREATE TABLE judged AS
 SELECT row_number() OVER (ORDER BY refused DESC, origin) AS number, *,
        count(*) OVER () AS of_all
 FROM (
@@ -39,20 +39,20 @@ FROM (
 ORDER BY number LIMIT (SELECT others FROM limits);
 
 -- Sorted so that each robots.txt is parsed once.
-CREATE TEMPORARY VIEW to_check AS
+CREATE VIEW to_check AS
 SELECT sha256, decision.crawl AS crawl, agent, decision.url AS url
 FROM decision JOIN snapshot ON snapshot.id = decision.snapshot
 WHERE verdict = 'allowed' AND layer = 'robots.txt' AND sha256 IS NOT NULL
 ORDER BY sha256, decision.crawl;
 
-CREATE TEMPORARY VIEW latest_file AS
+CREATE VIEW latest_file AS
 SELECT origin, sha256, crawl FROM latest_robotstxt WHERE sha256 IS NOT NULL ORDER BY sha256;
 
-CREATE TEMPORARY VIEW let_through AS
+CREATE VIEW let_through AS
 SELECT crawl, layer = 'override' AS by_override, sum(times) AS times FROM tally
 WHERE verdict = 'allowed' AND subject = 'request' GROUP BY crawl, by_override;
 
-CREATE TEMPORARY VIEW total AS
+CREATE VIEW total AS
 SELECT coalesce(sum(arrived * (verdict = 'refused')), 0) AS arrived,
        (SELECT coalesce(sum(pages), 0) FROM hosts) AS pages,
        (SELECT count(*) FROM hosts) AS hosts,
@@ -64,24 +64,24 @@ SELECT coalesce(sum(arrived * (verdict = 'refused')), 0) AS arrived,
        coalesce(sum(times * (verdict = 'annotated')), 0) AS annotated
 FROM tally;
 
-CREATE TEMPORARY VIEW outcome AS
+CREATE VIEW outcome AS
 SELECT layer, verdict, reason, sum(times) AS times FROM tally
 GROUP BY layer, verdict, reason
 ORDER BY sum(sum(times)) OVER (PARTITION BY layer) DESC, layer, times DESC, verdict, reason;
 
-CREATE TEMPORARY VIEW answer AS
+CREATE VIEW answer AS
 SELECT access, status, CASE WHEN status IS NULL THEN substr(error, 1, 200) END AS why,
        count(*) AS times, count(DISTINCT origin) AS hosts, sum(count(*)) OVER () AS of_all
 FROM snapshot GROUP BY access, status, why
 ORDER BY times DESC, access, status, why LIMIT (SELECT urls FROM limits);
 
-CREATE TEMPORARY VIEW fetched AS
+CREATE VIEW fetched AS
 SELECT origin, day, sum(pages_by_day.pages) AS pages, sum(pages_by_day.bytes) AS bytes,
        hosts.pages AS pages_of_host
 FROM pages_by_day JOIN hosts USING (origin) GROUP BY origin, day
 ORDER BY pages_of_host DESC, origin, day;
 
-CREATE TEMPORARY VIEW moved_in_all AS
+CREATE VIEW moved_in_all AS
 SELECT coalesce(sum(pages), 0) AS pages, coalesce(sum(bytes), 0) AS bytes,
        count(CASE WHEN pages > 0 THEN 1 END) AS hosts,
        (SELECT count(DISTINCT date(minute, 'unixepoch')) FROM minutes WHERE pages > 0) AS days
@@ -90,7 +90,7 @@ FROM hosts;
 -- The hosts with a delay: that of their latest robots.txt ("asked"), and that which applied to
 -- the request that came soonest. "kept" is NULL if no request had to keep to one. A time may be
 -- rounded by a millisecond.
-CREATE TEMPORARY VIEW delay AS
+CREATE VIEW delay AS
 SELECT origin, asked.delay AS asked, waited.asked AS delay, gap, round(ratio, 4) AS ratio,
        CASE WHEN waited.asked IS NOT NULL THEN gap IS NULL OR gap >= waited.asked - 0.001 END
        AS kept
@@ -101,17 +101,17 @@ FROM (
 LEFT JOIN (SELECT * FROM shortest_gaps WHERE kind = 'delay') AS waited USING (origin)
 ORDER BY kept IS NULL, kept, ratio IS NULL, ratio, origin;
 
-CREATE TEMPORARY VIEW delays_in_all AS
+CREATE VIEW delays_in_all AS
 SELECT count(*) AS asking, count(kept) AS known, coalesce(sum(kept), 0) AS kept FROM delay;
 
 -- The hosts whose pages take longest at the delay that the crawl keeps.
-CREATE TEMPORARY VIEW slow AS
+CREATE VIEW slow AS
 SELECT origin, pages, delay, pages * delay AS seconds
 FROM delay JOIN hosts USING (origin) WHERE pages > 0 AND delay IS NOT NULL
 ORDER BY seconds DESC, origin;
 
 -- The hosts that asked for a pause, and the shortest time from such an answer to the next request.
-CREATE TEMPORARY VIEW pause AS
+CREATE VIEW pause AS
 SELECT origin, times, statement, asked AS pause, gap AS resumed,
        CASE WHEN asked IS NOT NULL THEN gap IS NULL OR gap >= asked - 0.001 END AS kept, refused
 FROM (
@@ -122,13 +122,13 @@ FROM (
 ) LEFT JOIN (SELECT * FROM shortest_gaps WHERE kind = 'pause') USING (origin)
 ORDER BY kept IS NULL, kept, refused DESC, times DESC, origin;
 
-CREATE TEMPORARY VIEW pauses_in_all AS
+CREATE VIEW pauses_in_all AS
 SELECT count(*) AS hosts, coalesce(sum(times), 0) AS times, count(kept) AS known,
        coalesce(sum(kept), 0) AS kept,
        (SELECT coalesce(max(asked), 0) FROM gap WHERE kind = 'pause') AS longest
 FROM pause;
 
-CREATE TEMPORARY VIEW host AS
+CREATE VIEW host AS
 SELECT hosts.*, asked.delay AS delay, waited.gap AS gap,
        file.number AS file, judged.number AS judged
 FROM hosts LEFT JOIN asked USING (origin)
@@ -137,7 +137,7 @@ LEFT JOIN file USING (origin) LEFT JOIN judged USING (origin)
 ORDER BY hosts.refused DESC, dropped DESC, decided DESC, origin;
 
 -- What the groups of each host forbid the AI crawlers that they name.
-CREATE TEMPORARY VIEW ai_crawler AS
+CREATE VIEW ai_crawler AS
 SELECT named.*, file.number AS file
 FROM named LEFT JOIN file USING (origin)
 WHERE origin IN (
@@ -149,18 +149,18 @@ WINDOW of_host AS (PARTITION BY origin)
 ORDER BY sum(forbids = 'everything') OVER of_host DESC, count(*) OVER of_host DESC, origin,
          forbids, crawler;
 
-CREATE TEMPORARY VIEW ai_crawlers_in_all AS
+CREATE VIEW ai_crawlers_in_all AS
 SELECT count(DISTINCT origin) AS hosts,
        count(DISTINCT CASE WHEN forbids LIKE 'everything%' THEN origin END) AS closing
 FROM named;
 
 -- The rules that refused, of each host.
-CREATE TEMPORARY VIEW rule AS
+CREATE VIEW rule AS
 SELECT origin, coalesce(statement, '') AS statement, sum(times) AS refused
 FROM by_line WHERE verdict = 'refused' GROUP BY origin, statement
 ORDER BY refused DESC, min(line);
 
-CREATE TEMPORARY VIEW judged_url AS
+CREATE VIEW judged_url AS
 SELECT * FROM (
     SELECT *, count(*) OVER (PARTITION BY number) AS urls_of_host, row_number() OVER (
         PARTITION BY number ORDER BY layer = 'override', times DESC, first
@@ -177,7 +177,7 @@ SELECT * FROM (
 WHERE place <= (SELECT urls FROM limits) ORDER BY number, place;
 
 -- What was stated about each purpose. Outcomes come before statements that were only noted.
-CREATE TEMPORARY VIEW purpose AS
+CREATE VIEW purpose AS
 SELECT origin, reason AS purpose, verdict, source, statement, line, sum(times) AS times,
        min(example) AS example, number AS file
 FROM tally LEFT JOIN file USING (origin) WHERE layer = 'usage'
@@ -186,7 +186,7 @@ ORDER BY verdict = 'noted', times DESC, origin, purpose, statement;
 
 -- The hosts that were treated as having no robots.txt, by reason. Each host counts once, for
 -- its last reason.
-CREATE TEMPORARY VIEW without AS
+CREATE VIEW without AS
 SELECT * FROM (
     SELECT *, dense_rank() OVER (ORDER BY hosts DESC, status, error) AS number FROM (
         SELECT status, error, origin, count(*) OVER why AS hosts,
@@ -206,7 +206,7 @@ SELECT * FROM (
 ) WHERE number <= (SELECT others FROM limits) ORDER BY number, place;
 
 -- SQLite takes the columns "status" and "error" from the row with the maximum.
-CREATE TEMPORARY VIEW outage AS
+CREATE VIEW outage AS
 SELECT failed.origin AS origin, times, first_at, last_at, failed.status AS status,
        failed.error AS error, copy_at, hosts.access != 'unreachable' AS recovered,
        coalesce(given_up, 0) AS given_up
@@ -222,13 +222,13 @@ FROM (
 ) USING (origin)
 ORDER BY given_up DESC, times DESC, origin;
 
-CREATE TEMPORARY VIEW overridden AS
+CREATE VIEW overridden AS
 SELECT reason, statement, verdict, sum(times) AS times, count(DISTINCT origin) AS hosts
 FROM tally WHERE layer = 'override' GROUP BY reason, statement, verdict
 ORDER BY times DESC, reason, statement;
 
 -- The versions of each robots.txt that is shown, the latest first.
-CREATE TEMPORARY VIEW version AS
+CREATE VIEW version AS
 SELECT file.*, found.* FROM file JOIN (
     SELECT origin AS host, crawl, sha256, url, redirects,
            min(coalesce(copy_of, fetched)) AS first,
@@ -239,7 +239,7 @@ SELECT file.*, found.* FROM file JOIN (
 ORDER BY number, last DESC;
 
 -- The lines that decided, of each version. The first decision is a refusal if there is one.
-CREATE TEMPORARY VIEW mark AS
+CREATE VIEW mark AS
 SELECT origin, sha256, line, sum(times) AS times,
        sum(times * (verdict = 'refused')) AS refused,
        sum(times * (verdict = 'allowed')) AS allowed,
@@ -248,7 +248,7 @@ SELECT origin, sha256, line, sum(times) AS times,
 FROM by_line GROUP BY origin, sha256, line;
 
 -- The seconds of a bar of the timeline, which has 72 at most.
-CREATE TEMPORARY TABLE scale AS
+CREATE TABLE scale AS
 SELECT coalesce(
     (SELECT min(column1) FROM (
         VALUES (60), (300), (900), (3600), (10800), (21600), (86400), (604800), (2592000)
@@ -258,7 +258,7 @@ SELECT coalesce(
 FROM (SELECT coalesce(max(minute) - min(minute), 0) AS span FROM minutes);
 
 -- What happened when, in bars of equal length.
-CREATE TEMPORARY VIEW timeline AS
+CREATE VIEW timeline AS
 SELECT start_at, sum(fetched) AS fetched, sum(refused) AS refused, sum(waiting) AS waiting
 FROM (
     SELECT crawl, minute / seconds * seconds AS start_at, sum(pages) AS fetched,
@@ -268,7 +268,7 @@ FROM (
 GROUP BY start_at HAVING fetched OR refused OR waiting ORDER BY start_at;
 
 -- Its bars, each with its place, and the most of all bars.
-CREATE TEMPORARY VIEW bar AS
+CREATE VIEW bar AS
 SELECT *, (start_at - min(start_at) OVER ()) / seconds AS place,
        max(fetched + refused) OVER () AS most, max(waiting) OVER () AS most_waiting
 FROM timeline JOIN scale ORDER BY start_at;

@@ -84,6 +84,15 @@ _BY_ROBOTS_TXT = frozenset(
 )
 
 _OF_DRY_RUN = frozenset({*IN_DRY_RUN.values(), Verdict.WOULD_ALLOW})
+_WITHHELD = frozenset({*IN_DRY_RUN, *IN_DRY_RUN.values()})
+
+_STATS = {
+    Subject.REQUEST: stats.DENIED,
+    Subject.LINK: stats.NOFOLLOW,
+    Subject.ITEM: stats.NOINDEX,
+    Subject.FILE: stats.MEDIA_REFUSED,
+}
+_STATS_OF_USE = {Subject.ITEM: stats.USAGE_DROPPED, Subject.FILE: stats.USAGE_MEDIA}
 
 # The most hosts that a line of a dry run names, and those that are counted for it.
 _HOSTS_NAMED = 3
@@ -215,18 +224,13 @@ class DecisionReporter:
 
     def allowed(self, case: Case, decision: Decision) -> None:
         """Report that a request is allowed, if that is reported."""
-        is_special = case.is_exempt or case.is_refused_by_scrapy
-        if not (is_special or self.reports_all or case.override is not None):
-            return
-        record = case.record(decision)
         if case.is_refused_by_scrapy:
-            record = record._replace(verdict=Verdict.WOULD_ALLOW)
-            stat = stats.DRY_RUN_ALLOWED.format(reason=record.reason)
-            self._crawler.stats.inc_value(stat)
-            self._summary.note(record, case.request)
-        elif not self._has_ledger:
-            return
-        self.decided(record, case.request)
+            record = case.record(decision)._replace(verdict=Verdict.WOULD_ALLOW)
+            self.decided(record, case.request)
+        elif self.reports_all or (
+            self._has_ledger and (case.is_exempt or case.override is not None)
+        ):
+            self.decided(case.record(decision), case.request)
 
     def refused(self, case: Case, decision: Decision) -> RobotsDenied:
         """Report that a request is refused. Return the error for its errback."""
@@ -245,14 +249,19 @@ class DecisionReporter:
         response: Response | None = None,
     ) -> None:
         """Count a decision, and send the signal about it."""
-        if record.verdict in IN_DRY_RUN:
-            stat = _stat(record)
-            if self._is_dry_run:
-                stat = stats.DRY_RUN.format(key=stat.removeprefix("rep/"))
-                record = record._replace(verdict=IN_DRY_RUN[record.verdict])
+        if self._is_dry_run and record.verdict in IN_DRY_RUN:
+            record = record._replace(verdict=IN_DRY_RUN[record.verdict])
+        if stat := _stat(record):
             self._crawler.stats.inc_value(stat)
+        if stat or (record.layer is Layer.DELAY and record.verdict is Verdict.NOTED):
             self._summary.note(record, request)
-        self._send(decision_made, record=record, request=request, response=response)
+        self._crawler.signals.send_catch_log(
+            decision_made,
+            record=record,
+            request=request,
+            response=response,
+            spider=self._crawler.spider,
+        )
 
     def stated(
         self,
@@ -296,7 +305,6 @@ class DecisionReporter:
             origin=origin,
             statement=statement,
         )
-        self._summary.note(record, None)
         self.decided(record)
 
     def override_used(self, override: Override, origin: Origin) -> None:
@@ -311,27 +319,20 @@ class DecisionReporter:
                 note=override.note,
             )
 
-    def _send(self, signal: object, **arguments: object) -> None:
-        self._crawler.signals.send_catch_log(
-            signal, **arguments, spider=self._crawler.spider
-        )
-
 
 def _stat(record: Record) -> str:
-    """Return the stat that counts what is withheld like *record*."""
-    reason, is_use = record.reason, record.layer is Layer.USAGE
-    if record.subject is Subject.REQUEST:
-        return stats.DENIED.format(reason=reason)
-    if record.subject is Subject.LINK:
-        source = "rel" if record.layer is Layer.REL else "page"
-        return stats.NOFOLLOW.format(source=source)
-    if record.subject is Subject.ITEM:
-        if is_use:
-            return stats.USAGE_DROPPED.format(purpose=reason)
-        return stats.NOINDEX.format(rule=reason)
-    if is_use:
-        return stats.USAGE_MEDIA.format(purpose=reason)
-    return stats.MEDIA_REFUSED.format(rule=reason)
+    """Return the stat that counts what is withheld like *record*; empty for what is not."""
+    if record.verdict is Verdict.WOULD_ALLOW:
+        return stats.DRY_RUN_ALLOWED.format(reason=record.reason)
+    if record.verdict not in _WITHHELD:
+        return ""
+    is_use = record.layer is Layer.USAGE
+    stat = (_STATS_OF_USE if is_use else _STATS)[record.subject].format(
+        reason=record.reason,
+        source="rel" if record.layer is Layer.REL else "page",
+    )
+    is_real = record.verdict in IN_DRY_RUN
+    return stat if is_real else stats.DRY_RUN.format(key=stat.removeprefix("rep/"))
 
 
 class Summary:

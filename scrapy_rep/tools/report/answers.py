@@ -197,8 +197,8 @@ def _kept(all_: Row, rows: list[Row], asked: str, gap: str) -> Said:
     """Say whether hosts got the time that they asked for, by these columns of *rows*."""
     if broken := all_["known"] - all_["kept"]:
         named = [
-            f"{_origin(row)} (the next request after {_exact(row[gap])}, asked for "
-            f"{_exact(row[asked])})"
+            f"{_origin(row)} (the next request after {duration(row[gap])}, asked for "
+            f"{duration(row[asked])})"
             for row in rows
             if row["kept"] == 0
         ]
@@ -245,11 +245,6 @@ def _ai_crawlers(ledgers: Ledgers) -> Said:
     else:
         said.append("None forbids any of them everything.")
     return said, True
-
-
-def _exact(seconds: float) -> str:
-    """Format a short time to the millisecond: 1.997 s is not 2 s."""
-    return duration(seconds) if seconds >= 60 else f"{round(seconds, 3):g} s"
 
 
 def _reason(row: Row) -> str:
@@ -406,7 +401,7 @@ def duration(seconds: float | None) -> str:
     if seconds is None:
         return "–"
     if seconds < 60:
-        return f"{round(max(0, seconds), 2):g} s"
+        return f"{round(max(0, seconds), 3):g} s"
     size, unit, smaller, smaller_unit = next(
         units for units in _UNITS if seconds >= units[0]
     )

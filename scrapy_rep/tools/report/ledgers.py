@@ -139,10 +139,8 @@ class Ledgers:
             self._copy(paths, copies)
             self.database.execute("CREATE TABLE limits (hosts, files, others, urls)")
             self.database.execute("INSERT INTO limits VALUES (?, ?, ?, ?)", limits)
-            views = _VIEW.sub("CREATE TABLE ", begin + views) + _SHOWN.read_text(
-                "utf-8"
-            )
-            self.database.executescript(f"BEGIN; {views}")
+            views = _VIEW.sub("CREATE TABLE ", begin + views)
+            self.database.executescript(f"BEGIN; {views} {_SHOWN.read_text('utf-8')}")
             self._note_facts()
             self.close = opened.pop_all().close
 

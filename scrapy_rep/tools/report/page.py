@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from base64 import b64encode
 from functools import cache, partial
 from hashlib import sha256
@@ -23,6 +22,7 @@ from scrapy_rep.tools.report import answers
 from scrapy_rep.tools.report.ledgers import excerpt, lines_of
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from scrapy_rep.tools.report.ledgers import Ledgers
@@ -78,18 +78,10 @@ def render(ledgers: Ledgers, now: float) -> Iterator[str]:
     return iter(stream)
 
 
-class _Environment(Environment):
-    def getattr(self, obj: Any, attribute: str) -> Any:
-        # A row has its columns as items; its attributes are not tried first.
-        if type(obj) is sqlite3.Row:
-            return obj[attribute]
-        return super().getattr(obj, attribute)
-
-
 @cache
 def _environment() -> Environment:
     """Return the environment, cached so that a process compiles each template once."""
-    environment = _Environment(
+    environment = Environment(
         loader=PackageLoader("scrapy_rep.tools", "report"),
         autoescape=True,
         finalize=_shown,

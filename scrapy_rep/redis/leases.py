@@ -152,11 +152,16 @@ class Leases(Backlog):
         return answer is None or answer.has_place
 
     def release(self, request: Request, host: str, delay: float, *, sent: bool) -> None:
-        """Free the place of *request*, if it has one."""
+        """Free the place of *request*, if it has one. A robots.txt that was *sent* without one, or in the
+        place of another request, begins the delay of the host too.
+        """
         lease = self._acquired.pop(request, None)
-        if lease is None:
-            delay, lease = 0.0, self._leases.get(request)
-        if lease is not None and lease.has_place:
+        if lease is None and (own := self._leases.get(request)) is not None:
+            delay, lease = 0.0, own
+        if lease is None and sent:
+            self._worker.report_left("", host, sent=True, delay=delay)
+            self._on_change()
+        elif lease is not None and lease.has_place:
             lease.is_sent |= sent
             self._free(lease, delay)
             self._on_change()

@@ -223,7 +223,7 @@ local function take(queue, most, host, found)
         local lease = table.concat({ items[index + 1], queue, item }, '\n')
         local fields = { '=' .. number, lease, host and '@' .. number, host }
         call('HSET', leases, unpack(fields))
-        found[#found + 1] = { lease, host and 1 or 0, '' }
+        found[#found + 1] = { lease, host_of(queue).delay, host and 1 or 0 }
     end
     return #items > 0
 end
@@ -529,7 +529,7 @@ local function hand_out_aside(found)
             call('ZREM', aside, newer[index])
             call('HSET', leases, '=' .. number, lease)
             change = change + 1
-            found[#found + 1] = { lease, 0, tried }
+            found[#found + 1] = { lease, 0, 0, tried }
         end
     end
 end
@@ -597,9 +597,9 @@ end
 -- worker is new, and how many requests returned from a dead one; 1 if it has acquired the place; after
 -- how long to ask again; the number of the last request that was set aside, and how many are, if the
 -- worker ends; the number of the last pause, and the new ones: host, the rest, the last one that was
--- doubled, and for how long it has lasted; the requests that it gets: each with 1 if it has a place and
--- may be sent, and with the workers that could not read it; and those whose robots.txt to fetch, with a
--- delay. A request is "SCORE<newline>QUEUE<newline>NUMBER", and what was pushed; like that it is also
+-- doubled, and for how long it has lasted; the requests that it gets: each with the delay of its host,
+-- with 1 if it has a place and may be sent, and with the workers that could not read it; and those whose
+-- robots.txt to fetch, with the delay. A request is "SCORE<newline>QUEUE<newline>NUMBER", and what was pushed; like that it is also
 -- leased.
 
 -- A server that is out of memory refuses a script whose first write needs memory, such as that of

@@ -17,7 +17,7 @@ from scrapy_redis.queue import Base
 from scrapy_rep.base.compat import is_closing, is_scraper_full, wake
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.settings import RepSettings
-from scrapy_rep.crawl.frontier.backlog import HostKey, KnownMethods, NoTerms, Terms
+from scrapy_rep.crawl.frontier.backlog import KnownMethods, NoTerms, Terms
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.redis.leases import Leases
 from scrapy_rep.redis.worker import AT_ONCE, Link, Worker, leases_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from scrapy import Spider
 
-    from scrapy_rep.crawl.frontier.backlog import Turns
+    from scrapy_rep.crawl.frontier.backlog import HostKey, Turns
     from scrapy_rep.redis.worker import Popped
 
 # The seconds after which the end of a request is reported, and new requests are pushed, unless
@@ -53,9 +53,6 @@ _ASK_EVERY = 0.5
 _SEND_EVERY = 1.0
 
 _MIN_READY = 64
-
-# What a request has in its meta if its scopes are not those of its queue.
-_OWN_SLOT = frozenset({"download_slot", "redirect_urls"})
 
 _fingerprints: WeakKeyDictionary[Request, tuple[RedisDupeFilter, str]] = (
     WeakKeyDictionary()
@@ -288,8 +285,8 @@ class RedisHostQueue(Base):
         found = () if answer is None else answer.found
         self._fill(found)
         if answer is not None:
-            for popped, delay in answer.wanted:
-                self._fetch_rules(popped, delay)
+            for popped in answer.wanted:
+                self._fetch_rules(popped)
         if wanted and not found:
             self._ask_at = now + min(self._worker.again, _ASK_EVERY)
         self._schedule()
@@ -339,8 +336,8 @@ class RedisHostQueue(Base):
 
     # The rules of hosts, for all workers.
 
-    def _fetch_rules(self, popped: Popped, delay: float) -> None:
-        """Find out the robots.txt of a queue, named by a request of it. Its host has this delay."""
+    def _fetch_rules(self, popped: Popped) -> None:
+        """Find out the robots.txt of a queue, named by a request of it."""
         request = self._read(popped)
         if request is None:
             # The next one may do as well.
@@ -349,7 +346,7 @@ class RedisHostQueue(Base):
         elif popped.queue not in self._fetching:
             # Else it is fetched already: this worker was taken for dead meanwhile.
             self._fetching[popped.queue] = request
-            self._want_rules(popped.queue, delay)
+            self._want_rules(popped.queue, popped.delay)
 
     def _want_rules(self, name: str, delay: float = 0.0) -> None:
         first = self._fetching[name]
@@ -377,12 +374,10 @@ class RedisHostQueue(Base):
             # None tells the engine that there is no request, but there may be others.
             self._call_soon()
             return None
-        key = HostKey(popped.host, None)
-        if not _OWN_SLOT.isdisjoint(request.meta):
-            key = self._frontier.key_of(request)
+        key = self._frontier.key_of(request)
         self._leases.add(request, popped, key.slot)
         if popped.has_place:  # Otherwise the middleware refuses it.
-            self._frontier.started(key, request)
+            self._frontier.started(key, request, popped.delay)
         self._last_request = self._clock.monotonic()
         return request
 

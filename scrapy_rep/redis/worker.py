@@ -82,6 +82,9 @@ class Popped(NamedTuple):
     number: str
     queue: str
     data: bytes
+    delay: float = 0.0
+    """The crawl delay of its host, in seconds."""
+
     has_place: bool = True
     """Whether it may be sent. If not, it is to be refused, or was set aside."""
 
@@ -114,10 +117,8 @@ class Answer(NamedTuple):
     found: Sequence[Popped] = ()
     """Requests to send or to refuse."""
 
-    wanted: Sequence[tuple[Popped, float]] = ()
-    """A request of each queue whose robots.txt this worker is to fetch, which it does not get; and
-    the crawl delay of other origins of its host, in seconds.
-    """
+    wanted: Sequence[Popped] = ()
+    """A request of each queue whose robots.txt this worker is to fetch, which it does not get."""
 
     has_place: bool = False
     returned: int = 0
@@ -567,7 +568,7 @@ class Worker:
             self._on_paused(name, *(each / 1000 for each in times))
         return Answer(
             [_popped(*each) for each in found],
-            [(_popped(item), delay / 1000) for item, delay in wanted],
+            [_popped(*each) for each in wanted],
             has_place=bool(has_place),
             returned=returned,
             set_aside=set_aside,
@@ -591,8 +592,11 @@ def leases_of(
     ]
 
 
-def _popped(found: bytes, has_place: int = 0, tried: bytes = b"") -> Popped:
+def _popped(
+    found: bytes, delay: int, has_place: int = 0, tried: bytes = b""
+) -> Popped:
     score, queue, item = found.split(b"\n", 2)
     number, data = item[:_NUMBER].decode(), item[_NUMBER:]
     name = queue.decode(errors="replace")
-    return Popped(number, name, data, bool(has_place), score, tried.decode())
+    place = bool(has_place)
+    return Popped(number, name, data, delay / 1000, place, score, tried.decode())

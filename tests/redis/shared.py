@@ -283,7 +283,7 @@ def know(worker: Worker, queue: str, holds: float = HOUR, **terms: float) -> Non
 def wanted(worker: Worker, quota: int = 32, enough: int = 100) -> list[str]:
     """Return the queues whose robots.txt *worker* is to fetch."""
     answer = worker.exchange(quota=quota, enough=enough)
-    return [] if answer is None else [popped.queue for popped, _ in answer.wanted]
+    return [] if answer is None else [popped.queue for popped in answer.wanted]
 
 
 def acquire(worker: Worker, number: str, host: str) -> bool:

@@ -12,6 +12,7 @@ from unittest import mock
 import pytest
 from scrapy import Request
 
+from scrapy_rep.exceptions import RobotsDenied
 from tests.redis.crawls import AS_JSON, A, WorkerCrawl, begun, decode_errors
 from tests.redis.shared import LEASE, renew, take_some
 
@@ -117,6 +118,27 @@ def test_delay_that_autothrottle_sets(shared: Shared) -> None:
     assert two.on_network == [f"{A}/2"]
     two.settle(1)
     assert two.on_network == [f"{A}/2", f"{A}/3"]
+
+
+def test_robotstxt_in_the_turn_of_a_page_that_it_refuses(shared: Shared) -> None:
+    """A worker that has the turn of a page does not know the robots.txt, fetches it in that turn, and
+    the page is refused by it. The delay of the host begins with the robots.txt, for all workers.
+    """
+    rules = f"{CRAWL_DELAY}\nDisallow: /no"
+    one = begun(shared, rules, has_store=False)
+    one.settle(4)
+    one.serve()
+    one.settle(0.1)
+    one.die()
+    two = WorkerCrawl(shared, has_store=False)
+    two.push_pages("no", 2)
+    two.settle(4)
+    assert two.serve(rules) == [f"{A}/robots.txt"]
+    assert [type(each) for each in two.ended.values()] == [RobotsDenied]
+    two.settle(2.8)
+    assert two.on_network == []
+    two.settle(1)
+    assert two.on_network == [f"{A}/2"]
 
 
 @pytest.mark.parametrize("late", ["https://a.example/robots.txt", f"{A}/image"])

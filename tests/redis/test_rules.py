@@ -322,8 +322,8 @@ def test_one_worker_fetches_robotstxt_for_all(shared: Shared) -> None:
     push(one, PAGES, "1", "2")
     push(one, PAGES, "first", priority=1)
     assert pop(one) is None
-    ((popped, delay),) = one.exchange(quota=8, enough=8).wanted
-    assert (popped.queue, popped.data, delay) == (PAGES, b"first", 0.0)
+    (popped,) = one.exchange(quota=8, enough=8).wanted
+    assert (popped.queue, popped.data, popped.delay) == (PAGES, b"first", 0.0)
     assert wanted(two) == wanted(one) == []
     assert pop(two) is None
     one.report_unknown(PAGES)
@@ -375,8 +375,8 @@ def test_robotstxt_of_a_host_with_a_delay(shared: Shared) -> None:
     push(worker, PAGES, "1", "2", "3")
     push(worker, SECURE, "s")
     found = take(worker, at_once=8)
-    ((popped, delay),) = worker.exchange(quota=8, enough=8).wanted
-    assert (popped.queue, popped.data, delay) == (SECURE, b"s", 2.0)
+    (popped,) = worker.exchange(quota=8, enough=8).wanted
+    assert (popped.queue, popped.data, popped.delay) == (SECURE, b"s", 2.0)
     assert not acquire(worker, "x", HOST)
     end(worker, found)
     worker.exchange()

@@ -125,7 +125,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
             self.model.popped(member, popped)
             del member.had[popped.number]
             member.places.pop(popped.number, None)
-        for popped, _ in answer.wanted:
+        for popped in answer.wanted:
             self.model.fetches(member, popped.queue)
             member.fetching.remove(popped.queue)
         member.worker._link.has_lost_answer = True
@@ -161,9 +161,9 @@ class SharedQueueMachine(RuleBasedStateMachine):
         answer = self.call(member, wanted=most, quota=quota, enough=8)
         for popped in answer.found:
             model.popped(member, popped)
-        for popped, delay in answer.wanted:
+        for popped in answer.wanted:
             model.fetches(member, popped.queue)
-            assert ms(delay) == model.host(popped.queue).delay
+            assert ms(popped.delay) == model.host(popped.queue).delay
         if len([one for one in answer.found if not one.tried]) < most:
             not_known = self.shared.content().get("wanted", {})
             for queue in QUEUES:

@@ -55,7 +55,7 @@ class SmallFrontier:
     def room(self) -> int:
         return 0 if self.stopped else self.places - len(self.in_flight)
 
-    def started(self, key: HostKey, request: Request) -> None:
+    def started(self, key: HostKey, request: Request, delay: float = 0.0) -> None:
         self.in_flight.append((key, request.url))
 
     def room_for_rules(self) -> int:

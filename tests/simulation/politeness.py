@@ -238,15 +238,13 @@ def _delays(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
         # forgotten the host.
         is_forgotten = (is_forgotten and sent.is_robots) or gap > delay + _FORGOTTEN
         is_new = not said.texts(until=after.at, process=after.process)
-        # A worker that does not know the robots.txt itself fetches it in the turn of a page.
-        is_same_turn = story.world.kind == "workers" and sent.is_robots
         is_known = not (after.is_robots and (is_forgotten or is_new))
         # Where the user decides, a robots.txt is only a look for the network.
         is_known = is_known and not (after.is_robots and said.override is not None)
         if delay > story.world.settings["REP_SKIP_DELAY_OVER"]:
             if not after.is_robots:
                 yield after, "sent although the host's delay is too long"
-        elif delay and gap < delay - _SLACK and is_known and not is_same_turn:
+        elif delay and gap < delay - _SLACK and is_known:
             yield after, f"a gap of {gap:.2f} s instead of {delay:g} s"
 
 

@@ -124,9 +124,10 @@ class Turns(Protocol):
         """
         ...
 
-    def started(self, key: HostKey, request: Request) -> None:
+    def started(self, key: HostKey, request: Request, delay: float = 0.0) -> None:
         """Note that the queue returns *request*, whose host is ready: it takes its places. Without
-        this, it waits in the downloader for its turn, or is refused there.
+        this, it waits in the downloader for its turn, or is refused there. *delay* is what the host
+        asks for, as far as the queue knows: if robots.txt must be fetched first, that keeps to it.
         """
         ...
 

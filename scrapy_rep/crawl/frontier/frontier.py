@@ -528,8 +528,9 @@ class Frontier:
             else:
                 self.add(queue)
 
-    def started(self, key: HostKey, request: Request) -> None:
+    def started(self, key: HostKey, request: Request, delay: float = 0.0) -> None:
         """Note that *request*, for which another queue has found places, goes to the downloader."""
+        self._hear_of_delay(key, delay)
         trip = self._trips.get(request)
         if trip is None:
             trip = Trip(request, key.origin, key=key, is_from_queue=True)
@@ -580,7 +581,8 @@ class Frontier:
         trip.ticket = None
         was_sent = trip.is_sent
         self.core.free(ticket, self.clock.monotonic(), sent=was_sent)
-        if trip.has_acquired and self._shared is not None:
+        is_told = trip.has_acquired or (was_sent and _is_ours(trip.request))
+        if is_told and self._shared is not None:
             scope = ticket.scopes[0]
             self._shared.release(trip.request, scope.key, scope.delay, sent=was_sent)
 
@@ -618,13 +620,19 @@ class Frontier:
         host, _ = self.host_of(key)
         ticket = WantedRules(self.core.elsewhere, host, key, first, told)
         self._wanted[ticket] = None
-        if delay and self.rules is not None and key.origin is not None:
-            # The request for robots.txt waits for it too.
-            scope, now = self.core.scope(key.host), self.clock.monotonic()
-            self.core.set_delay(scope, key.origin, delay, now, since=-inf)
+        self._hear_of_delay(key, delay)
         self.add(ticket)
         self.note_proxy(key, first)
         self._flush_soon()
+
+    def _hear_of_delay(self, key: HostKey, delay: float) -> None:
+        """Have the host of *key* keep to a *delay* that another worker has read: requests for its
+        robots.txt wait for it too.
+        """
+        if delay and key.origin is not None:
+            scope, now = self.core.scope(key.host), self.clock.monotonic()
+            if delay > scope.delay:
+                self.core.set_delay(scope, key.origin, delay, now, since=-inf)
 
     def _tell_rules(self, ticket: WantedRules, *, is_refused: bool) -> None:
         del self._wanted[ticket]

@@ -270,13 +270,14 @@ def _reactor_is_installed() -> bool:
 
 def download_slot(crawler: Crawler, request: Request) -> str:
     """The key of the download slot of *request*, which is nearly always its host; empty if its
-    host cannot be read.
+    host cannot be read. It can be written anywhere, although a project may name a slot as it likes.
     """
     get_slot_key = _find(crawler.engine, "downloader.get_slot_key")
     try:
-        return str(get_slot_key(request) if get_slot_key else origin_of(request.url))
+        key = str(get_slot_key(request) if get_slot_key else origin_of(request.url))
     except ValueError:  # "http://[::/"
         return ""
+    return key.encode(errors="replace").decode()
 
 
 def slot_state(crawler: Crawler, key: str) -> SlotState | None:

@@ -180,6 +180,20 @@ def test_a_request_that_waits_when_the_spider_closes(tmp_path: Path) -> None:
     assert len(on_disk(tmp_path, queue.close())) == 1
 
 
+def test_a_slot_whose_name_no_file_can_have(tmp_path: Path) -> None:
+    """The name of a download slot may be anything: its requests and pauses are written too."""
+    crawl = Crawl(obey=False)
+    queue = on_disk(tmp_path, (), crawl)
+    crawl.queues = [queue]
+    crawl.push(Request(f"{PAGE}1", meta={"download_slot": "\udc80"}))
+    (asking,) = crawl.run()
+    crawl.answer(asking, status=429, Retry_After="100")
+    crawl.push(Request(f"{PAGE}2", meta={"download_slot": "\udc80"}))
+    again = on_disk(tmp_path, queue.close())
+    assert len(again) == 1
+    assert again.pop() is None
+
+
 def test_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """While the disk is full, requests stay in memory and are popped from there, with one
     warning. When there is room, they are written.

@@ -37,6 +37,18 @@ def test_request_comes_back_as_it_was(shared: Shared, serializer: Any) -> None:
     assert found.cb_kwargs == {"x": 1}
 
 
+def test_a_slot_whose_name_redis_cannot_have(shared: Shared) -> None:
+    """The name of a download slot may be anything: its requests and pauses go to the server too."""
+    crawl = WorkerCrawl(shared, obey=False)
+    for number in range(2):
+        crawl.push(f"{A}/{number}", download_slot="\udc80\t")
+    crawl.run()
+    crawl.answer(f"{A}/0", status=429, Retry_After="10")
+    crawl.answer(f"{A}/1")
+    crawl.settle()
+    assert len(crawl.queue) == 0
+
+
 def test_request_that_cant_be_written(shared: Shared) -> None:
     """If a request can't be serialized, the queue raises to the scheduler, as scrapy-redis'
     queues do, and stays empty.

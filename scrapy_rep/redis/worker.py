@@ -592,9 +592,7 @@ def leases_of(
     ]
 
 
-def _popped(
-    found: bytes, delay: int, has_place: int = 0, tried: bytes = b""
-) -> Popped:
+def _popped(found: bytes, delay: int, has_place: int = 0, tried: bytes = b"") -> Popped:
     score, queue, item = found.split(b"\n", 2)
     number, data = item[:_NUMBER].decode(), item[_NUMBER:]
     name = queue.decode(errors="replace")

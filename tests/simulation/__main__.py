@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from tests.simulation.crawl import Story
     from tests.simulation.politeness import Violation
 
-FAILED_ONCE: tuple[int, ...] = (26355054, 60029, 202611230040, 202611230277, 940000226)
+FAILED_ONCE: tuple[int, ...] = (
+    26355054,
+    60029,
+    202611230040,
+    202611230277,
+    940000226,
+    1137,
+)
 """Seeds that have found a bug: they run each time."""
 
 

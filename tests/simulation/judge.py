@@ -216,9 +216,6 @@ def _ledger(story: Story, refused: list[Outcome]) -> Iterator[Violation]:
         if counted != pages:
             text = f"the ledger counts {counted} pages, but {pages} were answered"
             yield Violation(story.ended, host, text)
-        links = [s.answer.headers.get("Location", "") for s in story.world.log]
-        if any(link.startswith(f"http://{host}/") for link in links):
-            continue  # What is redirected here keeps to the delay of the other host, too.
         delays = {text.delay for text in Said(story, host).texts(until=inf)}
         for origin, kind, asked, gap in story.gaps:
             if origin != f"http://{host}":

@@ -304,16 +304,17 @@ class Politeness:
         if traffic is None:
             return
         now, time = self._clock.monotonic(), self._clock.time()
-        for scope in ticket.scopes:
-            if scope.delays and ticket.obeys:
-                gap = 0.0 if scope.sent else now - scope.answered_at
-                known = gap if gap < inf else None
-                traffic.note_delay(_origin_text(request), scope.delay, known, time)
-            found = scope.back_off
-            if found is not None and found.asked:
-                resumed = now - found.asked_at
-                traffic.note_pause(_origin_text(request), found.asked, resumed, time)
-                found.asked = 0.0
+        # That of its host: the others may be those of hosts that have redirected it.
+        scope = ticket.scopes[0]
+        if scope.delays and ticket.obeys:
+            gap = 0.0 if scope.sent else now - scope.answered_at
+            known = gap if gap < inf else None
+            traffic.note_delay(_origin_text(request), scope.delay, known, time)
+        found = scope.back_off
+        if found is not None and found.asked:
+            resumed = now - found.asked_at
+            traffic.note_pause(_origin_text(request), found.asked, resumed, time)
+            found.asked = 0.0
 
     def measure_waiting(self, backlogs: Iterable[Backlog], in_downloader: int) -> None:
         """Note how many requests wait in *backlogs* and in the downloader, if that is known."""

@@ -106,10 +106,7 @@ PHASES: dict[Event, _Row] = {
 """What each event makes of a host in each phase. None is an error of this package."""
 
 _NEXT_PHASE = {
-    (phase, event): following
-    for event, row in PHASES.items()
-    for phase, following in zip(Phase, row, strict=True)
-    if following is not None
+    event: dict(zip(Phase, row, strict=True)) for event, row in PHASES.items()
 }
 
 
@@ -561,6 +558,7 @@ class _Alarms:
         """The time of the first alarm; ``inf`` if there is none."""
 
     def set(self, owner: Scope | Host, at: float) -> None:
+        """Look at *owner* at this time at the latest; ``inf`` for never."""
         if at < owner.alarm_at:
             owner.alarm_at = at
             heappush(self._heap, (at, next(self._number), owner))
@@ -801,15 +799,15 @@ class Core:
             self._at_network[ticket] = None
             return
         for scope in ticket.scopes:
-            if scope.back_off is not None and self.refuses(scope, now):
-                self._refuse(ticket)
-                return
             at = self.free_at(scope, ticket)
-            if at > now:
+            if at <= now:
+                continue
+            if self.refusing(ticket, now) is not None:
+                self._refuse(ticket)
+            else:
                 self._park(ticket, scope, now)
-                if at < inf:
-                    self._alarms.set(scope, at)
-                return
+                self._alarms.set(scope, at)
+            return
         if outlet.is_direct:
             self.take(ticket, now)
         if not is_up:
@@ -880,8 +878,7 @@ class Core:
                 ticket = next(iter(waiting))
                 at = self.free_at(scope, ticket)
                 if at > now and not is_refused:
-                    if at < inf:
-                        self._alarms.set(scope, at)
+                    self._alarms.set(scope, at)
                     break
                 del waiting[ticket]
                 self._seek_places(ticket, now)
@@ -1007,7 +1004,9 @@ class Core:
             host.outage.retry_at = -inf
 
     def _happens(self, host: Host, event: Event) -> None:
-        host.phase = _NEXT_PHASE[host.phase, event]
+        following = _NEXT_PHASE[event][host.phase]
+        assert following is not None, (host, event)
+        host.phase = following
         if host.phase is not Phase.OPEN:
             host.expires = -inf
 

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
+from functools import partial
 from itertools import islice
+from logging import ERROR, WARNING
 from math import inf
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from scrapy import signals
 from scrapy.utils.asyncio import call_later
-from scrapy.utils.defer import maybe_deferred_to_future
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.misc import build_from_crawler, load_object
 from twisted.internet.defer import Deferred
 
@@ -32,12 +33,12 @@ from scrapy_rep.exceptions import (
     StoreError,
     StoreNotInstalled,
 )
+from scrapy_rep.protocol.access.results import MAX_AHEAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from scrapy.crawler import Crawler
-    from scrapy.utils.asyncio import CallLaterResult
 
     from scrapy_rep.protocol.access.results import CacheEntry
     from scrapy_rep.protocol.origins import Origin
@@ -71,7 +72,7 @@ _PAUSE = 3.0
 _MAX_CALL = 30.0
 
 # How many keys one call of a store reads or writes.
-_MOST_AT_ONCE = 32
+_AT_ONCE = 32
 
 
 class Store(ABC):
@@ -121,7 +122,7 @@ def open_store(address: str | Path) -> tuple[Store | None, int]:
     StoreNotInstalled if the store needs a package that is not installed.
     """
     if isinstance(address, Path):
-        return _made("sqlite", address), 1_000_000 * MEMORY
+        return _store("sqlite", address), 1_000_000 * MEMORY
     mb = _MB.search(address)
     max_bytes = 1_000_000 * int(mb[2] if mb else MEMORY)
     # The other options are for the client of Redis.
@@ -130,16 +131,16 @@ def open_store(address: str | Path) -> tuple[Store | None, int]:
     if address == "memory://":
         return None, max_bytes
     if scheme == "sqlite" and _is_file(rest):
-        return _made(scheme, rest[1:]), max_bytes
+        return _store(scheme, rest[1:]), max_bytes
     if scheme in {"redis", "rediss", "unix"} and separator and _is_server(address):
         # Invalid options in the query of the address.
         with suppress(TypeError, ValueError):
-            return _made(scheme, address), max_bytes
+            return _store(scheme, address), max_bytes
     # The message leaves the address out, which may hold a password.
     raise ValueError(f"The address of a store must be {ALLOWED}.")
 
 
-def _made(scheme: str, place: str | Path) -> Store:
+def _store(scheme: str, place: str | Path) -> Store:
     store: Store = load_object(_STORES[scheme])(place)
     return store
 
@@ -165,7 +166,7 @@ def _is_server(address: str) -> bool:
 
 class StoreClient:
     """Calls a store on a thread of its own, one call after the other. What is asked for meanwhile
-    waits, and is then read, or written, in one call. While the store fails, or a call does not return,
+    waits, and is then read and written in one call. While the store fails, or a call does not return,
     the crawl continues without it.
     """
 
@@ -173,28 +174,26 @@ class StoreClient:
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
         self._store = store
+        self._gets: list[tuple[str, Deferred[bytes | None]]] = []
+        self._puts: dict[str, tuple[bytes, float]] = {}
+        self._work: Deferred[None] | None = None
+        """Ends when nothing waits any more; None if nothing does."""
+
+        self._calls: SimpleQueue[tuple[Callable[[], object], Callable[..., None]]]
+        self._calls = SimpleQueue()
+        self._has_thread = False
+        self._is_stuck = False
+        """Whether a call has not returned in time, nor since."""
+
         self._is_failing = False
         self._paused_until = -inf
         self._has_warned_of_entry = False
         self._is_closed = False
-        self._gets: list[tuple[str, Deferred[bytes | None]]] = []
-        self._puts: dict[str, tuple[bytes, float]] = {}
-        self._calls: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
-        self._has_thread = False
-        self._is_running = False
-        """Whether a call has not returned yet."""
-
-        self._then: Callable[[Any], None] | None = None
-        """What is done with the outcome of that call; None if nobody waits for it any more."""
-
-        self._timer: CallLaterResult | None = None
-        self._was_put = False
-        self._over: Deferred[None] | None = None
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
     async def get(self, origin: Origin) -> CacheEntry | None:
-        """The entry of *origin*, if it has not expired too long ago to be of use. Raises SpiderClosing
-        if the spider has closed meanwhile.
+        """The entry of *origin*, if it is of use: not expired too long ago, nor from the future. Raises
+        SpiderClosing if the spider has closed meanwhile.
         """
         data = None
         if self._may_call():
@@ -205,171 +204,152 @@ class StoreClient:
         if self._is_closed:
             why = f"The spider closes, so {origin.robotstxt_url} is not fetched"
             raise SpiderClosing(why)
-        return None if data is None else self._read(origin, data)
-
-    def put(self, origin: Origin, entry: CacheEntry) -> None:
-        """Store *entry*. Nobody waits for that."""
-        if not self._may_call():
-            return
-        # An entry that is too long is not stored. Each worker fetches this file for itself.
-        with suppress(ValueError):
-            self._puts[str(origin)] = dumps(entry), entry.expires + KEEP
-            self._go_on()
-
-    def _read(self, origin: Origin, data: bytes) -> CacheEntry | None:
+        if data is None:
+            return None
         try:
             entry = loads(data, origin)
         except ValueError as error:
             self._warn_of_entry(origin, error)
             return None
-        return entry if time.time() < entry.expires + KEEP else None
+        now = time.time()
+        is_of_use = now < entry.expires + KEEP and entry.fetched <= now + MAX_AHEAD
+        return entry if is_of_use else None
 
-    # Calls.
+    def put(self, origin: Origin, entry: CacheEntry) -> None:
+        """Store *entry*. Nobody waits for that."""
+        # An entry that is too long is not stored. Each worker fetches this file for itself.
+        with suppress(ValueError):
+            if self._may_call():
+                self._puts[str(origin)] = dumps(entry), entry.expires + KEEP
+                self._go_on()
 
     def _may_call(self) -> bool:
-        is_stuck = self._is_running and self._then is None
-        if self._is_closed or is_stuck or time.monotonic() < self._paused_until:
+        if self._is_closed or self._is_stuck or time.monotonic() < self._paused_until:
             return False
         if self._is_failing:
             # This call tests whether the store works again. Others do not wait for it.
             self._paused_until = time.monotonic() + _PAUSE
         return True
 
+    # Calls.
+
     def _go_on(self) -> None:
-        """Read or write what waits, in turn, if no call is under way."""
-        if self._is_running:
-            return
-        if self._gets and (self._was_put or not self._puts):
-            gets = self._gets[:_MOST_AT_ONCE]
-            del self._gets[:_MOST_AT_ONCE]
-            self._was_put = False
-            self._call(
-                lambda: self._values([key for key, _ in gets]),
-                lambda outcome: self._got(gets, outcome),
-            )
-        elif self._puts:
-            puts = {
-                key: self._puts.pop(key) for key in [*islice(self._puts, _MOST_AT_ONCE)]
-            }
-            self._was_put = True
-            self._call(lambda: self._store.put_many(puts), self._has_put)
+        if self._work is None:
+            work: Deferred[None] = Deferred()
+            self._work = work
+            deferred_from_coro(self._read_and_write()).chainDeferred(work)
 
-    def _values(self, keys: list[str]) -> list[bytes | None]:
-        found = self._store.get_many(keys)
-        return [found.get(key) for key in keys]
+    async def _read_and_write(self) -> None:
+        """Read and write what waits, in as few calls as may be."""
+        while self._gets or self._puts:
+            gets, self._gets = self._gets[:_AT_ONCE], self._gets[_AT_ONCE:]
+            puts = {key: self._puts.pop(key) for key in [*islice(self._puts, _AT_ONCE)]}
+            found: dict[str, bytes | None] = {}
+            try:
+                await self._call(partial(self._exchange, gets, found, puts))
+                self._paused_until = -inf
+                # A store that is locked can be read, but not written.
+                if puts and self._is_failing:
+                    self._is_failing = False
+                    self._logger.info(
+                        "The store of robots.txt files works again, and the crawl uses it again"
+                    )
+            except Exception as error:  # noqa: BLE001  a store of one's own may raise anything
+                self._failed(error)
+                gets, self._gets = gets + self._gets, []
+                self._puts.clear()
+            for key, waiter in gets:
+                if not waiter.called:  # It was cancelled.
+                    waiter.callback(found.get(key))
+        self._work = None
 
-    def _got(
-        self, gets: list[tuple[str, Deferred[bytes | None]]], outcome: Any
+    def _exchange(
+        self,
+        gets: list[tuple[str, Deferred[bytes | None]]],
+        found: dict[str, bytes | None],
+        puts: dict[str, tuple[bytes, float]],
     ) -> None:
-        is_error = isinstance(outcome, BaseException)
-        if is_error:
-            self._failed(outcome)
-        else:
-            self._paused_until = -inf
-        for number, (_, waiter) in enumerate(gets):
-            if not waiter.called:  # It was cancelled.
-                waiter.callback(None if is_error else outcome[number])
+        """Call the store, on the thread."""
+        if gets:
+            found.update(self._store.get_many([key for key, _ in gets]))
+        if puts:
+            self._store.put_many(puts)
 
-    def _has_put(self, outcome: Any) -> None:
-        if isinstance(outcome, BaseException):
-            self._failed(outcome)
-            return
-        self._paused_until = -inf
-        # A store that is locked can be read, but not written, so only this shows that it works.
-        if self._is_failing:
-            self._is_failing = False
-            self._logger.info(
-                "The store of robots.txt files works again, and the crawl uses it again"
-            )
-
-    # The thread.
-
-    def _call(self, function: Callable[[], Any], then: Callable[[Any], None]) -> None:
-        """Call *function* on the thread, and then *then*, in the event loop, with what it has returned
-        or raised; or with an error, if it does not return in time.
+    async def _call(self, function: Callable[[], object]) -> None:
+        """Call *function* on the thread. Raises what it raises, or StoreError if it does not return in
+        time.
         """
+        over: Deferred[None] = Deferred()
+
+        def returned(error: Exception | None) -> None:
+            self._is_stuck = False
+            if over.called:
+                return
+            if error is None:
+                over.callback(None)
+            else:
+                over.errback(error)
+
+        def late() -> None:
+            why = f"a call has not returned after {_MAX_CALL:g} seconds"
+            returned(StoreError(type(self._store).__name__, why))
+            self._is_stuck = True
+
         if not self._has_thread:
             self._has_thread = True
             # A daemon: at its end, the process does not wait for a call that never returns.
-            Thread(target=self._work, args=(loop_caller(),), daemon=True).start()
-        self._timer = call_later(_MAX_CALL, self._late)
-        self._is_running, self._then = True, then
-        self._calls.put(function)
+            Thread(target=self._run, args=(loop_caller(),), daemon=True).start()
+        timer = call_later(_MAX_CALL, late)
+        self._calls.put((function, returned))
+        try:
+            await maybe_deferred_to_future(over)
+        finally:
+            timer.cancel()
 
-    def _work(self, call_in_loop: Callable[..., object]) -> None:
-        while (function := self._calls.get()) is not None:
-            outcome: Any
+    def _run(self, call_in_loop: Callable[..., object]) -> None:
+        """The thread."""
+        function = None
+        while function != self._store.close:
+            function, returned = self._calls.get()
+            error = None
             try:
-                outcome = function()
-            except BaseException as error:  # noqa: BLE001  a store of one's own may raise anything
-                outcome = error
+                function()
+            except Exception as raised:  # noqa: BLE001  raised where the call is awaited
+                error = raised
             # The event loop may have ended meanwhile.
             with suppress(RuntimeError):
-                call_in_loop(self._returned, outcome)
-
-    def _returned(self, outcome: Any) -> None:
-        self._is_running = False
-        if self._timer is not None:
-            self._timer.cancel()
-        self._end(outcome)
-
-    def _late(self) -> None:
-        why = f"a call has not returned after {_MAX_CALL:g} seconds"
-        self._end(StoreError(type(self._store).__name__, why))
-
-    def _end(self, outcome: Any) -> None:
-        then, self._then = self._then, None
-        if then is not None:
-            then(outcome)
-        self._go_on()
-        if self._over is not None and not self._is_used:
-            over, self._over = self._over, None
-            over.callback(None)
-
-    # The end.
-
-    @property
-    def _is_used(self) -> bool:
-        """Whether somebody waits for a call, or for what is to be written."""
-        return self._then is not None or bool(self._puts)
+                call_in_loop(returned, error)
 
     async def _until_idle(self) -> None:
-        while self._is_used:
-            self._over = Deferred()
-            await maybe_deferred_to_future(self._over)
+        while self._work is not None:
+            await maybe_deferred_to_future(self._work)
 
     async def _spider_closed(self) -> None:
         """Close the store, when what is being written is written. Meanwhile, other fetches may end."""
         await self._until_idle()
         self._is_closed = True
-        is_stuck = self._is_running
-        self._call(self._store.close, lambda _: None)
-        self._calls.put(None)
-        if not is_stuck:
-            await self._until_idle()
+        if self._is_stuck:
+            self._calls.put((self._store.close, lambda _: None))
+        else:
+            with suppress(Exception):
+                await self._call(self._store.close)
 
     # Faults.
 
-    def _failed(self, error: BaseException) -> None:
+    def _failed(self, error: Exception) -> None:
         self._crawler.stats.inc_value(stats.STORE_ERRORS)
         if not self._is_failing:
-            message = (
-                "The store of robots.txt files fails: %(error)s. The crawl continues without "
-                "it, and tries it again every few seconds"
-            )
             # Another error is of the store itself: its author needs the traceback.
             is_bug = not isinstance(error, StoreError)
-            level = logging.ERROR if is_bug else logging.WARNING
             self._logger.log(
-                level, message, exc_info=error if is_bug else None, error=error
+                ERROR if is_bug else WARNING,
+                "The store of robots.txt files fails: %(error)s. The crawl continues without "
+                "it, and tries it again every few seconds",
+                exc_info=error if is_bug else None,
+                error=error,
             )
         self._is_failing = True
         self._paused_until = time.monotonic() + _PAUSE
-        self._puts.clear()
-        waiting, self._gets = self._gets, []
-        for _, waiter in waiting:
-            if not waiter.called:
-                waiter.callback(None)
 
     def _warn_of_entry(self, origin: Origin, error: ValueError) -> None:
         self._crawler.stats.inc_value(stats.STORE_ERRORS)

@@ -81,9 +81,6 @@ class Story:
     hindered: list[tuple[float, float]] = field(default_factory=list)
     """When a disk was full or a server gone."""
 
-    still: dict[int, tuple[float, float]] = field(default_factory=dict)
-    """From when until when a process stood still."""
-
     ledger: Counter[str] = field(default_factory=Counter)
     """The URLs that were refused, by the ledger."""
 

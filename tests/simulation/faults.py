@@ -219,6 +219,4 @@ async def _befall(
             worker.process.held = []
             await asyncio.sleep(fault.seconds)
             worker.process.go_on()
-            now = asyncio.get_running_loop().time()
-            story.still[worker.process.number] = began, now
     story.hindered.append((began, asyncio.get_running_loop().time() + 3))

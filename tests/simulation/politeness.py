@@ -183,18 +183,22 @@ def _rules(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, st
         until = last.at + last.lifetime
         if failures:
             until = max(until, (failures[-1].ended or 0.0) + _lifetime_after(failures))
-        # After a redirect, a request is in the slot of another host. While that is paused, so is the
-        # fetch of robots.txt: it counts as unreachable, and the last good copy is used.
+        # In a pause that is too long to wait for, no robots.txt is fetched: it counts as unreachable,
+        # and the last good copy is used. After a redirect, the pause may be that of the other host.
+        wait = settings["REP_WAIT_TIMEOUT"]
         for other in said.log:
-            if until <= other.at <= sent.at and _is_held(story, other):
-                until = max(until, other.at + _SHORTEST_LIFETIME)
+            ends = (other.ended or -inf) + _asked(other)
+            if (
+                _asked(other) > wait
+                and ends - _asked(other) <= sent.at
+                and until <= ends
+            ):
+                until = ends + _SHORTEST_LIFETIME
+            elif until <= other.at <= sent.at and _is_held(story, other):
+                until = other.at + _SHORTEST_LIFETIME
         # If the clock is set back, an age seems to be less, while it is more than that.
         set_back = max((-by for _, by in story.world.clock_sets), default=0.0)
         late = sent.at - until - last.delay - in_slot - max(set_back, 0.0)
-        # What was decided before its process stood still.
-        still_since, still_until = story.still.get(sent.process, (0.0, -inf))
-        if sent.at <= still_until + in_slot:
-            late -= still_until - still_since
         is_gone = any(a <= sent.at < b for a, b in story.world.outages)
         if late > 0 and not is_gone:
             yield sent, f"sent {late:.1f} s after its robots.txt was stale"

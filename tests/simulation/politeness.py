@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from itertools import pairwise
+from itertools import pairwise, product
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -317,8 +317,9 @@ def _outages(story: Story) -> Iterator[Violation]:
     """When enough hosts have failed in a row, our own network counts as gone: from then on, one
     robots.txt is sent a second or more after the other, no page, and no page is given up.
     """
-    log = story.world.log
-    for begins, ends in story.world.outages:
+    processes = range(len(story.processes))
+    for (begins, ends), process in product(story.world.outages, processes):
+        log = [s for s in story.world.log if s.process == process]
         noticed = _noticed(
             [s for s in log if begins <= s.at < ends and s.answer.error], log
         )
@@ -332,7 +333,7 @@ def _outages(story: Story) -> Iterator[Violation]:
                     text = f"sent {sent.at - last:.2f} s after the last one without a network: {sent}"
                     yield Violation(sent.at, sent.host, text)
                 last = sent.at
-        for outcome in story.outcomes:
+        for outcome in story.outcomes if story.world.kind == "plain" else ():
             is_lost = outcome.exception == "CannotResolveHostError"
             if is_lost and noticed + _SLACK < outcome.at:
                 text = f"given up without a network: {outcome.url}"

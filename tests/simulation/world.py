@@ -266,7 +266,7 @@ class World:
         if self.kind == "plain" and random.random() < 0.15:
             by = random.choice([-86_400, -3_600, -40, 40, 3_600, 90_000])
             self.clock_sets.append((1_000 + random.uniform(0, 300), by))
-        if self.kind == "job":
+        if self.kind != "plain":
             for host in self.hosts.values():  # Processes end within pauses.
                 host.page_faults *= 3
         if self.kind == "workers":
@@ -277,6 +277,9 @@ class World:
         moments = Random(f"{seed} moments")
         for fault in self.faults:
             fault.later = moments.choice([0, 0, 0, 0.3, 3, 30])
+        if self.kind == "job" and moments.random() < 0.4:
+            begins = 1_000 + moments.uniform(0, 60)
+            self.outages.append((begins, begins + moments.choice([20, 300])))
         self.log: list[Sent] = []
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 

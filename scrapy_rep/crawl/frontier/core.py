@@ -676,7 +676,7 @@ class Core:
         self._happens(host, Event.TICKET)
         is_refused = host.phase is Phase.REFUSED
         if is_refused or (host.phase is Phase.DOWN and not ticket.is_patient):
-            self._refuse(ticket)
+            self._let_out(ticket, Where.REFUSED)
         else:
             ticket.where = Where.AT_HOST
             host.add(ticket)
@@ -803,7 +803,7 @@ class Core:
             if at <= now:
                 continue
             if self.refusing(ticket, now) is not None:
-                self._refuse(ticket)
+                self._let_out(ticket, Where.REFUSED)
             else:
                 self._park(ticket, scope, now)
                 self._alarms.set(scope, at)
@@ -813,11 +813,7 @@ class Core:
         if not is_up:
             self._probe = ticket
             self.network.probe_at = inf
-        if isinstance(outlet, Ready):
-            outlet.add(ticket)
-        else:
-            ticket.where = Where.GRANTED
-            self.said.append(Granted(ticket))
+        self._let_out(ticket, Where.GRANTED)
 
     def free_at(self, scope: Scope, ticket: Ticket) -> float:
         """Return from when *ticket* may take a place of *scope*; ``inf`` while all are taken."""
@@ -842,12 +838,14 @@ class Core:
             at = max(at, scope.redirected_at)
         return at
 
-    def _refuse(self, ticket: Ticket) -> None:
+    def _let_out(self, ticket: Ticket, where: Where) -> None:
+        """Bring *ticket*, which is granted or refused, to its outlet."""
         if isinstance(ticket.outlet, Ready):
             ticket.outlet.add(ticket)
-        else:
-            ticket.where = Where.REFUSED
-            self.said.append(Refused(ticket))
+            return
+        ticket.where = where
+        is_granted = where is Where.GRANTED
+        self.said.append(Granted(ticket) if is_granted else Refused(ticket))
 
     def _say_wake(self) -> None:
         if not self.said or not isinstance(self.said[-1], Wake):
@@ -982,7 +980,7 @@ class Core:
             self._alarms.set(host, retry_at)
             for ticket in [each for each in host.waiting if not each.is_patient]:
                 host.discard(ticket)
-                self._refuse(ticket)
+                self._let_out(ticket, Where.REFUSED)
 
     def unknown(self, host: Host, now: float) -> None:
         """Note that the fetch of robots.txt of *host* has ended without a result. If tickets wait
@@ -1016,7 +1014,7 @@ class Core:
         for ticket in waiting:
             ticket.where = Where.NOWHERE
             if host.phase is Phase.REFUSED:
-                self._refuse(ticket)
+                self._let_out(ticket, Where.REFUSED)
             else:
                 self._seek_places(ticket, now)
         if waiting:

@@ -93,6 +93,34 @@ def test_a_store_that_never_returns(site: Site, mode: str, tmp_path: Path) -> No
     assert "StuckStore: a call has not returned after 0.5 seconds" in warning
 
 
+@pytest.mark.parametrize(
+    ("store", "warning"),
+    [
+        ("LyingStore", "in the store of robots.txt files cannot be read"),
+        ("DyingStore", "The store of robots.txt files fails"),
+    ],
+    ids=["lies", "dies"],
+)
+def test_a_broken_store(
+    site: Site, mode: str, tmp_path: Path, store: str, warning: str
+) -> None:
+    """Whatever a store returns that no crawl has put, or if it is slow and then fails for good, each
+    robots.txt is fetched once and obeyed, with one warning.
+    """
+    hosts = [site.add(RULES) for _ in range(12)]
+    asked = urls(hosts, "page", 1)
+    settings = {
+        "REP_STORE": f"tests.crawl.own_store.{store}",
+        "ROBOTSTXT_FOLDER": str(tmp_path),
+    }
+    result = run_crawl(asked, mode=mode, settings=settings)
+    check_obeyed(asked, hosts, result)
+    assert [len(host.robots_hits) for host in hosts] == [1] * len(hosts)
+    [line] = result.lines("WARNING", "fetching.store")
+    assert warning in line
+    assert "rep/robotstxt/from_store" not in result.stats
+
+
 WORKERS, HOSTS = 4, 36
 
 

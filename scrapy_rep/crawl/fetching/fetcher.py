@@ -13,6 +13,7 @@ import errno
 import re
 from collections import deque
 from dataclasses import replace
+from functools import partial
 from socket import EAI_MEMORY, gaierror
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit, urlunsplit
@@ -172,7 +173,9 @@ class RobotsTxtFetcher:
                     continue
                 if isinstance(answer, AccessResult):
                     return replace(answer, url=url, redirects=tuple(targets))
-                target, error = self._redirect(current, answer, len(targets))
+                target, error = _redirect_target(current, answer)
+                if target is not None and len(targets) == self._dialect.max_redirects:
+                    target, error = None, f"redirected more than {len(targets)} times"
                 if target is None:
                     break
                 targets.append(target)
@@ -260,21 +263,6 @@ class RobotsTxtFetcher:
             # must free them, too.
             self._free(request)
 
-    def _redirect(
-        self, url: str, response: Response, followed: int
-    ) -> tuple[str | None, str]:
-        """The target of the *response* for *url*; None if it is no redirect, or must not be followed,
-        and why.
-        """
-        if response.status not in _REDIRECTS:
-            return None, ""
-        target = _redirect_target(url, response)
-        if target is None:
-            return None, "redirected to something other than an http or https URL"
-        if followed >= self._dialect.max_redirects:
-            return None, f"redirected more than {followed} times"
-        return target, ""
-
     def _let_through(self) -> None:
         """Let one of those who wait onto the network, if it has room for one."""
         while self._waiting and len(self._on_network) < MAX_ON_NETWORK:
@@ -357,22 +345,24 @@ def _not_counted(_: str) -> None:
     """Scrapy's stats about robots.txt do not count another file."""
 
 
-def _redirect_target(url: str, response: Response) -> str | None:
-    """The absolute URL that a redirect of *url* leads to; None if it is not http or https."""
-    location = response.headers.get("Location")
-    if not location:
-        return None
+def _redirect_target(url: str, response: Response) -> tuple[str | None, str]:
+    """The absolute URL to which *response* redirects *url*; None if it does not, or to something else
+    than http or https, and why.
+    """
+    if response.status not in _REDIRECTS:
+        return None, ""
     try:
-        target: str = urljoin(url, safe_url_string(location))
-        where = origin_of(target)
-        parts = urlsplit(target)
+        location = safe_url_string(response.headers.get("Location") or b"")
+        target = urljoin(url, location)
+        where, parts = origin_of(target), urlsplit(target)
     except ValueError:
-        return None
-    if where is None or where.scheme not in {"http", "https"}:
-        return None
+        where, location = None, ""
+    if not location or where is None or where.scheme not in {"http", "https"}:
+        return None, "redirected to something other than an http or https URL"
     # Without user information, which some download handlers refuse, and without the
     # fragment, which is never sent.
-    return urlunsplit((where.scheme, str(where).partition("://")[2], *parts[2:4], ""))
+    found = (where.scheme, str(where).partition("://")[2], *parts[2:4], "")
+    return urlunsplit(found), ""
 
 
 def _with_cookies(
@@ -496,25 +486,21 @@ def _first(
     return next(filter(None, map(words_of, causes)), "")
 
 
-def _causes(error: BaseException, *, with_context: bool = False) -> list[BaseException]:
-    """The causes of *error*, the first cause first, and *error* itself; *with_context* after each
-    the error during whose handling it was raised.
-    """
-    found: list[BaseException] = []
-    _collect(error, found, set(), _MAX_DEPTH, with_context)
-    return found
-
-
-def _collect(
+def _causes(
     error: BaseException,
-    found: list[BaseException],
-    seen: set[int],
-    depth: int,
-    with_context: bool,
-) -> None:
-    if id(error) in seen or len(seen) == _MAX_ERRORS:
-        return
-    seen.add(id(error))
+    *,
+    with_context: bool = False,
+    depth: int = _MAX_DEPTH,
+    seen: list[BaseException] | None = None,
+) -> list[BaseException]:
+    """The causes of *error*, the first cause first, and *error* itself; *with_context* after each
+    the error during whose handling it was raised. Those that were *seen* are left out.
+    """
+    seen = [] if seen is None else seen
+    if len(seen) == _MAX_ERRORS or any(each is error for each in seen):
+        return []
+    seen.append(error)
+    further = partial(_causes, with_context=with_context, depth=depth - 1, seen=seen)
     # The latter is of Twisted's CannotListenError.
     causes: list[object] = [error.__cause__, getattr(error, "socketError", None)]
     # Twisted keeps causes in a list of failures, an exception group in a tuple, without
@@ -523,13 +509,15 @@ def _collect(
         several = getattr(error, name, None)
         if isinstance(several, (list, tuple)):
             causes += [getattr(each, "value", each) for each in several[:_MAX_ERRORS]]
+    found: list[BaseException] = []
     for cause in causes if depth else ():
         if isinstance(cause, BaseException):
-            _collect(cause, found, seen, depth - 1, with_context)
+            found += further(cause)
     found.append(error)
     context = None if error.__suppress_context__ else error.__context__
     if with_context and depth and context is not None:
-        _collect(context, found, seen, depth - 1, with_context)
+        found += further(context)
+    return found
 
 
 def _is_own(error: BaseException) -> bool:

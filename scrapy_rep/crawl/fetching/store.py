@@ -122,7 +122,7 @@ def open_store(address: str | Path) -> tuple[Store | None, int]:
     StoreNotInstalled if the store needs a package that is not installed.
     """
     if isinstance(address, Path):
-        return _store("sqlite", address), 1_000_000 * MEMORY
+        return load_object(_STORES["sqlite"])(address), 1_000_000 * MEMORY
     mb = _MB.search(address)
     max_bytes = 1_000_000 * int(mb[2] if mb else MEMORY)
     # The other options are for the client of Redis.
@@ -131,18 +131,13 @@ def open_store(address: str | Path) -> tuple[Store | None, int]:
     if address == "memory://":
         return None, max_bytes
     if scheme == "sqlite" and _is_file(rest):
-        return _store(scheme, rest[1:]), max_bytes
+        return load_object(_STORES[scheme])(rest[1:]), max_bytes
     if scheme in {"redis", "rediss", "unix"} and separator and _is_server(address):
         # Invalid options in the query of the address.
         with suppress(TypeError, ValueError):
-            return _store(scheme, address), max_bytes
+            return load_object(_STORES[scheme])(address), max_bytes
     # The message leaves the address out, which may hold a password.
     raise ValueError(f"The address of a store must be {ALLOWED}.")
-
-
-def _store(scheme: str, place: str | Path) -> Store:
-    store: Store = load_object(_STORES[scheme])(place)
-    return store
 
 
 def _is_file(path: str) -> bool:

@@ -1,6 +1,5 @@
 "use strict";
-// The page is complete without this script, which adds sorting and filtering, and opens the
-// section that a link leads to.
+// The page is complete without this script, which adds sorting and filtering.
 (() => {
   const table = document.getElementById("host-table");
   const body = table.tBodies[0];
@@ -67,25 +66,4 @@
   access.addEventListener("change", filter);
   form.addEventListener("submit", (event) => event.preventDefault());
   form.hidden = false;
-
-  function open() {
-    const target = document.getElementById(location.hash.slice(1));
-    let details = target?.closest("details:not([open])");
-    while (details) {
-      details.open = true;
-      target.scrollIntoView();
-      details = target.closest("details:not([open])");
-    }
-  }
-  addEventListener("hashchange", open);
-  open();
-
-  let opened = [];
-  addEventListener("beforeprint", () => {
-    opened = Array.from(document.querySelectorAll("details:not([open])"));
-    opened.forEach((details) => (details.open = true));
-  });
-  addEventListener("afterprint", () => {
-    opened.forEach((details) => (details.open = false));
-  });
 })();

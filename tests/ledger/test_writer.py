@@ -270,10 +270,10 @@ def test_traffic(path: Path, is_each_alone: bool) -> None:
             [
                 (traffic.note_page, a, 3),
                 (traffic.note_waiting, 9),
-                *((traffic.note_delay, A, *of_delay, now) for now, of_delay in enumerate((
+                *((traffic.note_gap, "delay", A, *of_delay, now) for now, of_delay in enumerate((
                     (2.0, None), (2.0, 2.5), (2.0, 2.2), (1.0, 1.5), (2.0, None), (2.0, 2.4)
                 ))),
-                *((traffic.note_pause, B, *of_pause, now) for now, of_pause in enumerate((
+                *((traffic.note_gap, "pause", B, *of_pause, now) for now, of_pause in enumerate((
                     (5.0, None), (5.0, 6.0), (60.0, None), (60.0, 61.0), (6.0, None)
                 ))),
             ],

@@ -188,7 +188,9 @@ class Politeness:
             found = scope.back_off
             if self._traffic is not None and found is not None and found.until > before:
                 now = self._clock.time()
-                self._traffic.note_pause(_origin_text(request), found.asked, None, now)
+                self._traffic.note_gap(
+                    "pause", _origin_text(request), found.asked, None, now
+                )
         elif found is not None and sent_at >= found.until:
             self._tell_of_recovery(request)
             now = self._clock.monotonic()
@@ -304,16 +306,17 @@ class Politeness:
         if traffic is None:
             return
         now, time = self._clock.monotonic(), self._clock.time()
+        origin = _origin_text(request)
         # That of its host: the others may be those of hosts that have redirected it.
         scope = ticket.scopes[0]
         if scope.delays and ticket.obeys:
             gap = 0.0 if scope.sent else now - scope.answered_at
             known = gap if gap < inf else None
-            traffic.note_delay(_origin_text(request), scope.delay, known, time)
+            traffic.note_gap("delay", origin, scope.delay, known, time)
         found = scope.back_off
         if found is not None and found.asked:
             resumed = now - found.asked_at
-            traffic.note_pause(_origin_text(request), found.asked, resumed, time)
+            traffic.note_gap("pause", origin, found.asked, resumed, time)
             found.asked = 0.0
 
     def measure_waiting(self, backlogs: Iterable[Backlog], in_downloader: int) -> None:

@@ -80,27 +80,14 @@ class Traffic:
         """Note how many requests wait."""
         self._waiting, self.wants_waiting = requests, False
 
-    def note_delay(
-        self, origin: str, delay: float, gap: float | None, now: float
-    ) -> None:
-        """Note that a request is sent to an origin with a *delay*, *gap* seconds after the last
-        answer; None if that is not known.
-        """
-        self._note("delay", origin, delay, gap, now)
-
-    def note_pause(
-        self, origin: str, pause: float, resumed: float | None, now: float
-    ) -> None:
-        """Note that an origin asks for a *pause*; or that the first request after it is sent,
-        *resumed* seconds after the answer that asked for it.
-        """
-        self._note("pause", origin, pause, resumed, now)
-
-    def _note(
+    def note_gap(
         self, kind: str, origin: str, asked: float, gap: float | None, now: float
     ) -> None:
-        """Keep a gap that is shorter, by what was *asked* for, than those before it. A request to
-        which no answer came before counts only if it is the first, or if more is asked for.
+        """Note that a request is sent to an origin *gap* seconds after an answer; None if there was
+        no answer, or no request yet. The *kind* is ``"delay"`` or ``"pause"``: what was *asked* for.
+
+        A gap is kept if it is shorter, by what was asked for, than those before it. One that is not
+        known counts only if it is the first, or if more is asked for.
         """
         if not self._is_open or asked <= 0:
             return

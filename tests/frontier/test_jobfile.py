@@ -116,7 +116,7 @@ class JobFileMachine(RuleBasedStateMachine):
         found = self.queues[host].pop()
         assert found == best.name
         self.waiting[host].remove(best)
-        self.in_flight.append((*self.file.in_flight.pop(found), best))
+        self.in_flight.append((host, self.file.in_flight.pop(found), best))
         if replaces and not self.waiting[host]:
             # The queue forgets a host without requests.
             self.queues[host] = requests_of(self.file, host)
@@ -124,10 +124,10 @@ class JobFileMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.in_flight)
     @rule(data=st.data())
     def done(self, data: st.DataObject) -> None:
-        host, number, _ = self.in_flight.pop(
+        _, number, _ = self.in_flight.pop(
             data.draw(st.integers(0, len(self.in_flight) - 1))
         )
-        self.file.done(host, number)
+        self.file.done(number)
 
     @rule()
     def commit(self) -> None:
@@ -194,8 +194,8 @@ def read(path: Path) -> list[bytes | None]:
         for host, count in file.hosts():
             queue = requests_of(file, host, count)
             found += [queue.pop() for _ in range(count)]
-        for taken in file.in_flight.values():
-            file.done(*taken)
+        for number in file.in_flight.values():
+            file.done(number)
         file.commit()
         return found
     finally:

@@ -282,9 +282,9 @@ class JobDir:
             return False
         ended = file.in_flight.keys() - requests_in_progress(self._crawler)
         for request in ended:
-            taken = file.in_flight.pop(request)
+            number = file.in_flight.pop(request)
             if request not in self._turns.closed_unsent:
-                file.done(*taken)
+                file.done(number)
         return bool(ended)
 
     def _commit_in(self, seconds: float) -> None:
@@ -410,13 +410,13 @@ class FileRequests:
             heappop(self._new)
         else:
             self._saved -= 1
-        self._file.note_popped(self._host, best)
+        self._file.note_popped(best)
         try:
             request = self._job.read(best.data)
         except Exception as error:  # noqa: BLE001  pickle, and the classes of the project, can raise any
             self._job.note_unreadable(self._host, error)
             return None
-        self._file.in_flight[request] = self._host, best.number
+        self._file.in_flight[request] = best.number
         return request
 
     def peek(self) -> Request | None:

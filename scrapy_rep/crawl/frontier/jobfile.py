@@ -40,11 +40,11 @@ _SCHEMA = Schema(
             host TEXT NOT NULL,
             rank INTEGER NOT NULL,
             position INTEGER NOT NULL,
+            in_flight INTEGER NOT NULL DEFAULT 0,
             data BLOB NOT NULL
         )
         """,
-        "CREATE INDEX requests_in_order ON requests (host, rank, position)",
-        "CREATE TABLE in_flight (number INTEGER PRIMARY KEY)",
+        "CREATE INDEX requests_in_order ON requests (host, rank, position) WHERE in_flight = 0",
         "CREATE TABLE seen (fingerprint INTEGER NOT NULL)",
         """
         CREATE TABLE pauses (
@@ -57,8 +57,6 @@ _SCHEMA = Schema(
 # What was in flight when a process ended is popped before all other requests of its host.
 _FRONT = -(2**63)
 _MAX_RANK = 2**62
-
-_FIRST = (_FRONT, _FRONT)
 
 # The seconds to wait for another program that has locked the file.
 _TIMEOUT = 1.0
@@ -93,17 +91,6 @@ def _saved_request(rank: int, position: int, number: int, data: bytes) -> SavedR
     )
 
 
-class _Popped:
-    """The requests of a host that were popped, and are not done in the file."""
-
-    __slots__ = ("after", "numbers")
-
-    def __init__(self) -> None:
-        self.numbers: set[int] = set()
-        self.after = _FIRST
-        """The requests in the file that wait have a greater rank and position than this."""
-
-
 class JobFile:
     """Keeps requests by host. All changes wait in memory for :meth:`commit`.
 
@@ -122,15 +109,13 @@ class JobFile:
         self._seen: list[int] = []
         self._pauses: dict[str, tuple[float, float]] = {}
         self._offered: tuple[object, int] = None, 0
-        self._done: list[tuple[str, int]] = []
-        self.in_flight: dict[object, tuple[str, int]] = {}
+        self._popped: set[int] = set()
+        """The requests that were popped since the last commit."""
+
+        self._done: set[int] = set()
+        self.in_flight: dict[object, int] = {}
         """The popped requests that are not done, by what they were read as: the arguments for
         :meth:`done`."""
-
-        self._marks: dict[int, None] = {}
-        """The requests that were popped since the last commit, and are not done."""
-
-        self._popped: dict[str, _Popped] = {}
 
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -158,13 +143,9 @@ class JobFile:
             db.execute("PRAGMA auto_vacuum = INCREMENTAL")
         prepare_file(db, _SCHEMA)
         self._check(db)
-        db.execute("BEGIN IMMEDIATE")
         db.execute(
-            "UPDATE requests SET rank = ? WHERE number IN (SELECT number FROM in_flight)",
-            (_FRONT,),
+            "UPDATE requests SET rank = ?, in_flight = 0 WHERE in_flight = 1", (_FRONT,)
         )
-        db.execute("DELETE FROM in_flight")
-        db.execute("COMMIT")
         [last] = db.execute("SELECT max(number) FROM requests").fetchone()
         self._last = last or 0
 
@@ -180,8 +161,8 @@ class JobFile:
         if found != "ok":
             raise sqlite3.DatabaseError(found)
         rows = db.execute(
-            "SELECT count(*) FROM requests NOT INDEXED UNION "
-            "SELECT count(*) FROM requests INDEXED BY requests_in_order"
+            "SELECT count(*) FROM requests NOT INDEXED WHERE in_flight = 0 UNION "
+            "SELECT count(*) FROM requests INDEXED BY requests_in_order WHERE in_flight = 0"
         )
         if len(rows.fetchall()) > 1:
             raise sqlite3.DatabaseError("its index does not have each request")
@@ -200,14 +181,13 @@ class JobFile:
 
     def best(self, host: str) -> SavedRequest:
         """Return the best request of *host* that is in the file and was not popped."""
-        popped = self._popped.get(host) or _Popped()
         with self._errors():
             rows = self._db.execute(
                 "SELECT rank, position, number, data FROM requests "
-                "WHERE host = ? AND (rank, position) > (?, ?) ORDER BY rank, position",
-                (host, *popped.after),
+                "WHERE host = ? AND in_flight = 0 ORDER BY rank, position",
+                (host,),
             )
-            found = next((row for row in rows if row[2] not in popped.numbers), None)
+            found = next((row for row in rows if row[2] not in self._popped), None)
             rows.close()
         if found is None:
             raise JobError.unusable(self.path, f"it has no request of {host}")
@@ -225,22 +205,14 @@ class JobFile:
         self._new[number] = host, saved
         return saved
 
-    def note_popped(self, host: str, saved: SavedRequest) -> None:
-        """Note that a request of *host* is in flight."""
-        popped = self._popped.get(host)
-        if popped is None:
-            popped = self._popped[host] = _Popped()
-        popped.numbers.add(saved.number)
-        popped.after = max(popped.after, (saved.rank, saved.position))
-        self._marks[saved.number] = None
+    def note_popped(self, saved: SavedRequest) -> None:
+        """Note that a request is in flight."""
+        self._popped.add(saved.number)
 
-    def done(self, host: str, number: int) -> None:
-        """Remove a request of *host* that was in flight."""
-        self._marks.pop(number, None)
+    def done(self, number: int) -> None:
+        """Remove a request that was in flight."""
         if self._new.pop(number, None) is None:
-            self._done.append((host, number))
-        else:
-            self._forget(host, number)
+            self._done.add(number)
 
     # What was seen.
 
@@ -292,18 +264,18 @@ class JobFile:
         still waiting. Raises JobError if the file is damaged.
         """
         db = self._db
-        done = [(number,) for _, number in self._done]
         changes: dict[str, list[Any]] = {
             "INSERT INTO requests (host, rank, position, number, data) VALUES (?, ?, ?, ?, ?)": [
                 (host, *saved) for host, saved in self._new.values()
             ],
             "INSERT INTO seen VALUES (?)": list(zip(self._seen)),
-            "INSERT INTO in_flight VALUES (?)": list(zip(self._marks)),
+            "UPDATE requests SET in_flight = 1 WHERE number = ?": list(
+                zip(self._popped - self._done)
+            ),
             "INSERT OR REPLACE INTO pauses VALUES (?, ?, ?)": [
                 (scope, *pause) for scope, pause in self._pauses.items()
             ],
-            "DELETE FROM requests WHERE number = ?": done,
-            "DELETE FROM in_flight WHERE number = ?": done,
+            "DELETE FROM requests WHERE number = ?": list(zip(self._done)),
         }
         try:
             db.execute("BEGIN IMMEDIATE")
@@ -318,19 +290,8 @@ class JobFile:
             self._roll_back()
             raise JobError.unusable(self.path, cause_of(error)) from error
         self.commits += 1
-        for host, saved in self._new.values():
-            popped = self._popped.get(host)
-            if popped is None or saved.number in popped.numbers:
-                continue
-            if (saved.rank, saved.position) < popped.after:
-                popped.after = _FIRST
-        for host, number in self._done:
-            self._forget(host, number)
-        self._new.clear()
-        self._seen.clear()
-        self._done.clear()
-        self._pauses.clear()
-        self._marks.clear()
+        for written in (self._new, self._seen, self._popped, self._done, self._pauses):
+            written.clear()
         return None
 
     def close(self) -> None:
@@ -353,12 +314,6 @@ class JobFile:
             yield
         except (*FAILURES, TypeError, ValueError) as error:
             raise JobError.unusable(self.path, cause_of(error)) from error
-
-    def _forget(self, host: str, number: int) -> None:
-        popped = self._popped[host].numbers
-        popped.discard(number)
-        if not popped:
-            del self._popped[host]
 
     def _roll_back(self) -> None:
         if self._db.in_transaction:

@@ -153,6 +153,8 @@ def test_a_process_that_was_killed(tmp_path: Path) -> None:
         queue.push(Request(f"{PAGE}{number}"))
         if number in {149, 150}:
             crawl.engine.in_progress.add(queue.pop())
+        if number == 199:
+            crawl.pass_time(0.1)
     kill(queue)
     assert rows(tmp_path, "requests WHERE in_flight") == 2
     again = on_disk(tmp_path)
@@ -207,7 +209,7 @@ def test_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     crawl.pass_time(3)
     assert len(queue) == 300
     assert queue.pop().url == f"{PAGE}299"
-    assert rows(tmp_path) == 0
+    assert rows(tmp_path) < 9
     queue._job.file._db.execute("PRAGMA max_page_count = 100000")
     crawl.pass_time(3)
     assert rows(tmp_path) >= 299
@@ -282,7 +284,7 @@ def test_a_damaged_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Non
     queue = on_disk(tmp_path, (), crawl := Crawl(obey=False))
     for request in requests():
         queue.push(request)
-    queue._job._commit()
+    queue._job._write(queue._job.file)
     change(tmp_path, "UPDATE requests SET host = '[7'")
     assert queue.pop() is None
     assert queue.pop() is None

@@ -49,10 +49,8 @@ _LEFT = ["scrapy_rep.HostQueue"]
 # Why a spider is closed that cannot use this file.
 _REASON = "jobdir_unusable"
 
-# Changes are written to the file when a page is done, at this number of changes, or after these
-# seconds.
-_CHANGES = 100
-_COMMIT_AFTER = 0.05
+# Changes are written to the file, in one transaction, if the last write was this many seconds ago.
+_WRITE_EVERY = 0.05
 
 # If the file cannot be written, it is tried again after these seconds, and while more changes than
 # this wait in memory, no request is popped, since its callback would make more.
@@ -88,8 +86,9 @@ class JobDir:
         self._watch: LoopWatch | None = None
         self._state: Any = _LEFT
         self._unreadable = 0
-        self._commit_at = inf
-        self._failed_at = -inf
+        self._write_at = -inf
+        self._is_scheduled = False
+        self._is_failing = False
 
     @classmethod
     def of(cls, crawler: Crawler) -> JobDir:
@@ -176,7 +175,9 @@ class JobDir:
         """Write what is left to the file, and close it. Return a state for the scheduler, which
         writes it as JSON.
         """
-        self._commit()
+        if self.file is not None:
+            self._note_done(self.file)
+            self._write(self.file)
         if self._watch is not None:
             self._watch.stop()
         if self.file is not None:
@@ -223,7 +224,7 @@ class JobDir:
         """Note that *request* was added to the requests of its host."""
         if self.file is not None:
             self.file.add_offered(request)
-            self._commit_in(_COMMIT_AFTER)
+            self._write_if_due(self.file)
 
     def note_pause(self, host: str, seconds: float) -> None:
         """Note for the next run that *host* pauses for *seconds*."""
@@ -266,68 +267,47 @@ class JobDir:
     # When changes are written.
 
     def settle(self) -> None:
-        """Note which requests are done, and write that at once."""
-        if self.file is None:
-            return
-        if self._note_done(self.file):
-            self._commit_in(0.0)
-        elif self.file.in_flight:
-            self._commit_in(_COMMIT_AFTER)
+        """Note which requests are done, and write what has changed."""
+        if self.file is not None:
+            self._note_done(self.file)
+            self._write_if_due(self.file)
 
-    def _note_done(self, file: JobFile) -> bool:
-        """Note which requests are done. Those that a closing spider did not send are not. Return
-        whether there are any.
-        """
+    def _note_done(self, file: JobFile) -> None:
+        """Note which requests are done. Those that a closing spider did not send are not."""
         if self._watch is not None and self._watch.is_cancelled:
-            return False
-        ended = file.in_flight.keys() - requests_in_progress(self._crawler)
-        for request in ended:
+            return
+        for request in file.in_flight.keys() - requests_in_progress(self._crawler):
             number = file.in_flight.pop(request)
             if request not in self._turns.closed_unsent:
                 file.done(number)
-        return bool(ended)
 
-    def _commit_in(self, seconds: float) -> None:
-        """Write the changes to the file in *seconds*, or at once if there are many."""
-        assert self.file is not None
+    def _write_if_due(self, file: JobFile) -> None:
+        """Write the changes to *file*, unless the last write was just now: then soon."""
         now = self._turns.clock.monotonic()
-        retry_at = self._failed_at + _RETRY_AFTER
-        at = max(now + seconds, retry_at)
-        if self.file.changes >= _CHANGES and retry_at <= now:
-            self._commit()
-        elif at < self._commit_at:
-            self._commit_at = at
-            self._turns.alarms.at(at, self._commit_if_due)
-
-    def _commit_if_due(self) -> None:
-        if self._commit_at <= self._turns.clock.monotonic():
-            self._commit()
-
-    def _commit(self) -> None:
-        self._commit_at = inf
-        if self.file is None:
-            return
+        if file.changes and now >= self._write_at:
+            self._write(file)
         # Nothing is popped while the downloader is full, or the spider closes.
-        self._note_done(self.file)
-        if self.file.changes and not self._write(self.file):
-            return
-        if self.file.in_flight:
-            self._commit_in(_COMMIT_AFTER)
+        if (file.changes or file.in_flight) and not self._is_scheduled:
+            self._is_scheduled = True
+            self._turns.alarms.at(now + _WRITE_EVERY, self._on_alarm)
 
-    def _write(self, file: JobFile) -> bool:
-        """Write the changes to *file*. Return whether that succeeded."""
+    def _on_alarm(self) -> None:
+        self._is_scheduled = False
+        self.settle()
+
+    def _write(self, file: JobFile) -> None:
         try:
             error = file.commit()
         except JobError as damage:
             self.stop(damage)
-            return False
-        if error is None:
-            if self._failed_at > -inf:
-                self._logger.info("%(path)s can be written again", path=file.path)
-                self._failed_at = -inf
-                wake(self._crawler)
-            return True
-        if self._failed_at == -inf:
+            return
+        pause = _WRITE_EVERY if error is None else _RETRY_AFTER
+        self._write_at = self._turns.clock.monotonic() + pause
+        was_failing, self._is_failing = self._is_failing, error is not None
+        if was_failing and error is None:
+            self._logger.info("%(path)s can be written again", path=file.path)
+            wake(self._crawler)
+        elif error is not None and not was_failing:
             self._logger.warning(
                 "%(path)s cannot be written: %(error)s. Requests stay in memory meanwhile; while "
                 "%(most)d changes wait, no request is sent. The crawl tries again each second. If it "
@@ -336,9 +316,6 @@ class JobDir:
                 error=error,
                 most=_MAX_CHANGES,
             )
-        self._failed_at = self._turns.clock.monotonic()
-        self._commit_in(0.0)
-        return False
 
 
 def _is_of_others(folder: Path, file: Path, state: Any) -> bool:

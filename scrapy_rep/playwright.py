@@ -27,7 +27,7 @@ from scrapy_rep.base.browsers import (
 from scrapy_rep.base.log import CrawlLog, get_logger
 from scrapy_rep.base.meta import PAGE_INIT
 from scrapy_rep.base.requests import is_of_http
-from scrapy_rep.crawl.gate.middleware import gate_of
+from scrapy_rep.crawl.gate import gate_of
 from scrapy_rep.exceptions import RobotsDenied
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_rep.crawl.gate.middleware import BrowserGate
+    from scrapy_rep.crawl.gate import BrowserGate
 
 logger = get_logger(__name__)
 

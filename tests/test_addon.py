@@ -17,7 +17,7 @@ from scrapy_redis.queue import FifoQueue
 from scrapy_redis.scheduler import Scheduler
 
 import scrapy_rep
-from scrapy_rep.crawl.gate.middleware import RobotsTxtMiddleware
+from scrapy_rep.crawl.gate import RobotsTxtMiddleware
 from scrapy_rep.exceptions import SettingError
 from scrapy_rep.playwright import PlaywrightMiddleware
 from scrapy_rep.redis import RedisDupeFilter, RedisHostQueue
@@ -25,7 +25,7 @@ from scrapy_rep.redis import RedisDupeFilter, RedisHostQueue
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
-OURS = "scrapy_rep.crawl.gate.middleware.RobotsTxtMiddleware"
+OURS = "scrapy_rep.crawl.gate.RobotsTxtMiddleware"
 THEIRS = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
 URL = "redis://127.0.0.1:1/3"
 REDIS = {"REDIS_URL": URL}

@@ -14,11 +14,11 @@ import pytest
 from scrapy import Request
 from scrapy.http import HtmlResponse
 from scrapy.utils.defer import ensure_awaitable, maybe_deferred_to_future
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 
 from scrapy_rep import playwright
 from scrapy_rep.crawl.frontier.frontier import Frontier
-from scrapy_rep.crawl.gate.middleware import BrowserGate, RobotsTxtMiddleware
+from scrapy_rep.crawl.gate import BrowserGate, RobotsTxtMiddleware
 from scrapy_rep.crawl.pages.responses import IndexingMiddleware
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
 from scrapy_rep.playwright import PlaywrightMiddleware, abort_forbidden, watch_page
@@ -179,7 +179,7 @@ async def test_what_cannot_be_decided(
 ) -> None:
     """A request is aborted if the check fails, and while the spider closes."""
     _running = crawl()
-    monkeypatch.setattr(Frontier, "wait_for_rules", AsyncMock(side_effect=error))
+    monkeypatch.setattr(Frontier, "wait_for_rules", lambda *_: fail(error))
     assert await is_aborted(PUBLIC)
     assert [PUBLIC in line for line in caplog.messages] == [True] * is_logged
 

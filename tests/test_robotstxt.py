@@ -19,8 +19,7 @@ from twisted.internet.defer import Deferred
 
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.frontier.frontier import Frontier
-from scrapy_rep.crawl.gate.dryrun import DryRun
-from scrapy_rep.crawl.gate.middleware import RobotsTxtMiddleware
+from scrapy_rep.crawl.gate import DryRun, RobotsTxtMiddleware
 from scrapy_rep.exceptions import RobotsDenied
 from tests.fakes import ROBOTS, answer, coroutine_test, fake_crawler, records
 

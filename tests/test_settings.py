@@ -16,7 +16,7 @@ from scrapy.utils.test import get_crawler
 from scrapy_rep.base import settings as settings_module
 from scrapy_rep.base.settings import DEFAULTS, RepSettings, unknown_names
 from scrapy_rep.crawl.fetching.robotparser import RobotParser
-from scrapy_rep.crawl.gate.middleware import RobotsTxtMiddleware
+from scrapy_rep.crawl.gate import RobotsTxtMiddleware
 from scrapy_rep.crawl.pages.output import OutputMiddleware
 from scrapy_rep.crawl.pages.responses import IndexingMiddleware
 from scrapy_rep.exceptions import SettingError

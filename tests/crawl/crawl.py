@@ -26,7 +26,7 @@ BY_HAND = {
     "ROBOTSTXT_OBEY": True,
     "DOWNLOADER_MIDDLEWARES": {
         "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": None,
-        "scrapy_rep.crawl.gate.middleware.RobotsTxtMiddleware": 595,
+        "scrapy_rep.crawl.gate.RobotsTxtMiddleware": 595,
     },
 }
 QUIET = {

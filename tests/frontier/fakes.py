@@ -34,7 +34,7 @@ from scrapy_rep.crawl.fetching import cache
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.queue import HostQueue
-from scrapy_rep.crawl.gate.middleware import RobotsTxtMiddleware
+from scrapy_rep.crawl.gate import RobotsTxtMiddleware
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -214,6 +214,8 @@ class FakeEngine:
     """
 
     downloader: Downloader
+    running = False
+    """As before it has started: nothing closes the spider but the test."""
 
     def __init__(self) -> None:
         self.scraper = SimpleNamespace(is_full=False)

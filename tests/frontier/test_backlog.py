@@ -216,6 +216,15 @@ def test_turn_of_a_host_with_a_delay() -> None:
     assert crawl.service.turn_of is not other
 
 
+def test_a_request_that_needs_no_turn() -> None:
+    """One that is exempt from robots.txt does not keep to its delay, so it needs no turn for that."""
+    crawl = begun("User-agent: *\nCrawl-delay: 3")
+    crawl.service.queues.clear()
+    crawl.service.turn_of = Request(f"{A}/of-another-worker")
+    image = crawl.outside(f"{A}/image", dont_obey_robotstxt=True)
+    assert crawl.on_network == [image.url]
+
+
 @pytest.mark.parametrize("why", ["the crawl stops", "the downloader is full"])
 def test_room(why: str) -> None:
     """A queue returns nothing while there is no room."""

@@ -8,7 +8,7 @@ import pytest
 from twisted.internet.error import ConnectionRefusedError as RefusedError
 
 from scrapy_rep.base import stats
-from scrapy_rep.crawl.gate.middleware import RobotsTxtMiddleware
+from scrapy_rep.crawl.gate import RobotsTxtMiddleware
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
 from tests.frontier.fakes import Crawl, page
 

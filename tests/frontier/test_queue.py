@@ -20,7 +20,6 @@ from scrapy.squeues import (
     PickleLifoDiskQueue,
 )
 
-from scrapy_rep.crawl.frontier import queue as host_queue
 from scrapy_rep.crawl.frontier.jobdir import DupeFilter
 from scrapy_rep.crawl.frontier.queue import HostQueue
 from scrapy_rep.exceptions import SpiderClosing
@@ -270,7 +269,7 @@ def test_a_state_of_something_else(
     the JOBDIR, and says what to do.
     """
     queue = on_disk(tmp_path, state, crawl := Crawl(obey=False))
-    assert crawl.frontier.is_stopped
+    assert crawl.frontier.closes_for
     assert queue.pop() is None
     (error,) = errors(caplog)
     assert f"Another queue wrote the JOBDIR {tmp_path}" in error
@@ -288,12 +287,12 @@ def test_a_damaged_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Non
     change(tmp_path, "UPDATE requests SET host = '[7'")
     assert queue.pop() is None
     assert queue.pop() is None
-    assert crawl.frontier.is_stopped
+    assert crawl.frontier.closes_for
     (error,) = errors(caplog)
     assert "The crawl stops" in error
     queue.close()
     on_disk(tmp_path, (), crawl := Crawl(obey=False))
-    assert crawl.frontier.is_stopped
+    assert crawl.frontier.closes_for
     assert "it names no host" in caplog.text
 
 
@@ -408,31 +407,26 @@ def test_a_queue_class_that_fails() -> None:
     assert queue.pop() is None
 
 
-def test_hosts_without_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some of the last ones stay, so that their next requests find them; not those with a delay."""
-    monkeypatch.setattr(host_queue, "_MAX_IDLE", 2)
+def test_a_queue_class_that_fails_while_another_request_waits() -> None:
+    """The turn of a request that is lost goes at once to another that waits for it."""
     crawl = Crawl()
-    queue = crawl.queues[0]
-    for host in "abcd":
-        crawl.push(f"http://{host}.example/")
+    crawl.queues = [queue] = [HostQueue.from_crawler(crawl.crawler, Failing, "")]
+    for number in range(2):
+        crawl.push(page(f"{PAGE}{number}"))
     crawl.run()
-    for host in "abcd":
-        delay = "Crawl-delay: 1" if host == "d" else ""
-        crawl.answer(f"http://{host}.example/robots.txt", f"User-agent: *\n{delay}")
-    crawl.pass_time(1)
-    for host in "abcd":
-        crawl.answer(f"http://{host}.example/")
-    crawl.pass_time(60)
-    assert not len(queue)
-    kept = {key.slot: each for key, each in queue._queues.items()}
-    assert kept.keys() == set(crawl.frontier.core.scopes) == {"b.example", "c.example"}
-    assert "b.example" not in queue
-    crawl.push("http://b.example/again")
-    assert "b.example" in queue
-    crawl.run()
-    crawl.push("http://a.example/again")
-    crawl.run()
-    assert crawl.on_network == ["http://b.example/again", "http://a.example/again"]
-    found = {key.slot: each for key, each in queue._queues.items()}
-    assert found["b.example"] is kept["b.example"]
-    assert found.keys() == {"a.example", "b.example"}
+    crawl.answer(f"{PAGE}robots.txt", "User-agent: *\nCrawl-delay: 4")
+    crawl.clock.advance(4)
+    (back_queue,) = queue._queues.values()
+    ((_, memory_queue),) = back_queue.requests._levels
+    memory_queue.error = OSError("damaged")
+    pop = memory_queue.pop
+
+    def pop_later() -> Request | None:
+        crawl.outside(f"{PAGE}image")
+        found: Request | None = pop()
+        return found
+
+    memory_queue.pop = pop_later
+    with pytest.raises(OSError, match="damaged"):
+        queue.pop()
+    assert crawl.on_network == [f"{PAGE}image"]

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, Protocol
-from weakref import WeakSet
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any
 
 from scrapy import signals
 from scrapy.http.request import NO_CALLBACK
 from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import Deferred
 
 from scrapy_rep.base import meta
 from scrapy_rep.base.browsers import is_for_browser, uses_playwright
@@ -35,7 +34,6 @@ from scrapy_rep.base.compat import (
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.requests import (
     bare_host,
-    host_of,
     is_exempt,
     is_of_http,
     request_origin,
@@ -45,7 +43,7 @@ from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.decisions import BACK_OFF, Case, DecisionReporter
 from scrapy_rep.crawl.fetching.fetcher import in_words, kind_of
 from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
-from scrapy_rep.crawl.frontier.backlog import HostKey, NoTerms, Terms
+from scrapy_rep.crawl.frontier.backlog import HostKey, NoTerms
 from scrapy_rep.crawl.frontier.core import (
     Core,
     Granted,
@@ -53,6 +51,7 @@ from scrapy_rep.crawl.frontier.core import (
     NetworkGone,
     Outlet,
     Paused,
+    Phase,
     Probe,
     Refused,
     Slot,
@@ -74,10 +73,9 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Headers, Response
 
-    from scrapy_rep.crawl.frontier.backlog import Backlog
+    from scrapy_rep.crawl.frontier.backlog import Backlog, Terms
     from scrapy_rep.crawl.frontier.core import Host, Ready, Said, Scope
     from scrapy_rep.protocol.access.results import SiteRules
-    from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robotstxt.pace import Pace
 
 # The seconds between two checks for what Scrapy has no signal: whether the spider is closing,
@@ -114,108 +112,37 @@ _MAX_KEYS = 10_000
 _MAX_WANTED = 256
 _WANTED_AT_ONCE = 32
 
-
-class Requests(Protocol):
-    """The requests of one host that wait in a queue, wherever they are."""
-
-    @property
-    def count(self) -> int:
-        """The number of requests."""
-        ...
-
-    def push(self, request: Request) -> None:
-        """Add *request*. Raises ValueError if that is not possible."""
-        ...
-
-    def pop(self) -> Request | None:
-        """Remove and return the best request; None if it cannot be read."""
-        ...
-
-    def peek(self) -> Request | None:
-        """Return the request that :meth:`pop` would return."""
-        ...
-
-
-class BackQueue(Ticket):
-    """The requests of one backlog to one host."""
-
-    __slots__ = ("key", "requests")
-
-    def __init__(
-        self,
-        frontier: Frontier,
-        key: HostKey,
-        outlet: Outlet,
-        requests: Requests,
-    ) -> None:
-        host, obeys = frontier.host_of(key)
-        super().__init__(outlet, host, frontier.scopes_of(key), obeys=obeys)
-        self.key = key
-        self.requests = requests
-
-    def __len__(self) -> int:
-        return self.requests.count
-
-    def peek(self) -> Request | None:
-        """Return the best request; None if the queue class cannot peek."""
-        try:
-            return self.requests.peek()
-        except Exception:  # noqa: BLE001  pop() raises the error
-            return None
-
-
-class WantedRules(Ticket):
-    """Waits for the rules of a host whose requests are elsewhere, and tells them once."""
-
-    __slots__ = ("first", "key", "told")
-
-    def __init__(
-        self,
-        outlet: Outlet,
-        host: Host | None,
-        key: HostKey,
-        first: Request,
-        told: Callable[[Terms | NoTerms], None],
-    ) -> None:
-        super().__init__(outlet, host, ())
-        self.key = key
-        self.first = first
-        self.told = told
-
-    def peek(self) -> Request:
-        """Return a request that waits for the rules."""
-        return self.first
+_count_ready = methodcaller("count_ready")
 
 
 class Waiter(Ticket):
-    """A request that is in the downloader already."""
+    """One request that waits: in the downloader, for its robots.txt or its places; or elsewhere, for
+    the rules of its host.
+    """
 
-    __slots__ = ("call", "case", "is_for_robotstxt", "is_granted", "is_patient")
+    __slots__ = ("call", "is_for_robotstxt", "is_patient", "request")
+
+    call: Deferred[bool]
+    """Called when it may go, or is refused."""
 
     def __init__(
         self,
         outlet: Outlet,
         host: Host | None,
         scopes: tuple[Scope, ...],
-        case: Case,
+        request: Request,
         *,
         obeys: bool = True,
         is_patient: bool = True,
     ) -> None:
-        """*case* is a Trip if it waits for places."""
         super().__init__(outlet, host, scopes, obeys=obeys)
-        self.case = case
+        self.request = request
         self.is_patient = is_patient
-        self.is_for_robotstxt = isinstance(case.request, RobotsTxtRequest)
-        self.is_granted: bool | None = None
-        """Whether it may go, or is refused; None while it waits."""
+        self.is_for_robotstxt = isinstance(request, RobotsTxtRequest)
 
-        self.call: Deferred[None] | None = None
-
-    def wake(self) -> None:
-        """Let the request continue, if it waits."""
-        if self.call is not None and not self.call.called:
-            self.call.callback(None)
+    def peek(self) -> Request:
+        """Return the request."""
+        return self.request
 
 
 _NO_KEY = HostKey("", None)
@@ -231,7 +158,8 @@ class Trip(Case):
     is_from_queue: bool = False
 
     ticket: Ticket | None = None
-    """That of its places; None while it has none."""
+    """That of its places; None while it has none, or has lost them to others, since a component of
+    the project holds it back."""
 
     since: float = -inf
     """When it has got them."""
@@ -245,9 +173,6 @@ class Trip(Case):
 
     has_acquired: bool = False
     """Whether the queue that workers share has given it the turn of its host, if it needed that."""
-
-    has_given_way: bool = False
-    """Whether it has lost them since a component of the project holds it back."""
 
 
 class Frontier:
@@ -263,57 +188,48 @@ class Frontier:
         self._has_browser = uses_playwright(crawler.settings)
         self._at_once = crawler.settings.getint("CONCURRENT_REQUESTS")
         settings = RepSettings.of(crawler)
-        self._obeys_delays = settings.crawl_delay_obey
+        self.obeys_delays = settings.crawl_delay_obey
         self.clock = clock or Clock()
         self.alarms = Alarms(self.clock)
         self.core = Core(settings.wait_timeout)
         self._reporter = DecisionReporter.of(crawler)
-        self.politeness = Politeness(
-            crawler,
-            self.core,
-            self.alarms,
-            paused=self._tell_of_pause,
-            recovered=self._tell_of_recovery,
-        )
-        self.rules: HostRules | None = None
-        """The rules of hosts; None if the crawl ignores robots.txt."""
-
-        self._judge_again: Callable[[Trip], Awaitable[object]] | None = None
-
         self._backlogs: list[Backlog] = []
         self._shared: Backlog | None = None
         """The queue that several workers share, if there is one."""
 
-        self._usual_slots: dict[float, Slot] = {}
-        """Those without a delay, by the number of places."""
+        self.politeness = Politeness(crawler, self.core, self.alarms, self._backlogs)
+        self.rules: HostRules | None = None
+        """The rules of hosts; None if the crawl ignores robots.txt."""
 
-        self._wanted: dict[WantedRules, None] = {}
-        self.closed_unsent: WeakSet[Request] = WeakSet()
+        self._until_turn: Callable[[Trip], Awaitable[object]] | None = None
+        self.closed_unsent: set[Request] = set()
         """The requests that failed only because the spider closed."""
 
-        self.is_stopped = False
-        """Whether no queue may hand out a request any more."""
+        self.closes_for = ""
+        """Why the crawl stops, and no queue may hand out a request any more; empty while it goes on."""
 
         self._keys: dict[str, HostKey] = {}
         """The usual keys, by scheme and authority."""
 
+        self._usual_slots: dict[float, Slot] = {}
+        """Those without a delay, by the number of places."""
+
         self._trips: dict[Request, Trip] = {}
-        """Those that have their places, or have given way."""
+        """Those that have their places, or have lost them to others."""
 
         self._waiters: dict[Waiter, None] = {}
         self._alarm_at = inf
-        self._is_watching = False
-        self._will_flush = False
-        self._popped = 0
+        self._check_at = -inf
+        self._is_flushing = False
+        self._has_sent = False
+        """Whether any request has got its places since the last line about an idle crawl."""
+
         self._has_warned = False
         self._was_exhausted = False
-        self._has_started = False
-        self._closes_for = ""
         connect = crawler.signals.connect
         connect(self._reached_downloader, signals.request_reached_downloader)
         connect(self._headers_received, signals.headers_received)
         connect(self._response_downloaded, signals.response_downloaded)
-        connect(self._engine_started, signals.engine_started)
         connect(self._spider_opened, signals.spider_opened)
         connect(self._spider_closed, signals.spider_closed)
 
@@ -322,22 +238,23 @@ class Frontier:
         """Return the instance that the components of a crawl share."""
         return shared_component(crawler, cls)
 
-    def obey(self, judge_again: Callable[[Trip], Awaitable[object]]) -> None:
+    def obey(self, until_turn: Callable[[Trip], Awaitable[object]]) -> HostRules:
         """Obey robots.txt from now on: the middleware, which Scrapy makes before the scheduler, says
-        so. *judge_again* waits until a request may be sent, by what robots.txt says then, and raises
+        so. *until_turn* waits until a request may be sent, by what robots.txt says then, and raises
         the error that refuses it.
         """
-        self._judge_again = judge_again
+        self._until_turn = until_turn
         if self.rules is None:
             self.rules = HostRules(
                 self._crawler,
                 self.core,
                 self.politeness,
                 self.clock,
-                take_turn=self._take_own_turn,
+                take_turn=lambda request: self.take_turn(self.trip_of(request)),
                 free=self.free,
                 act=self.flush,
             )
+        return self.rules
 
     @property
     def obeys(self) -> bool:
@@ -363,18 +280,18 @@ class Frontier:
         url, own = request.url, request.meta
         end = url.find("/", _AUTHORITY)
         authority = url if end < 0 else url[:end]
-        known = self._keys.get(authority)
-        if (
+        is_usual = not (
             "redirect_urls" in own
             or (meta.DONT_OBEY_ROBOTSTXT in own and not _is_ours(request))
             or has_host_header(request)
-        ):
-            return self._own_key_of(request)
+        )
+        known = self._keys.get(authority)
         # Scrapy notes the slot when it sends a request.
-        if known is not None and own.get("download_slot", known.slot) == known.slot:
+        if is_usual and known and own.get("download_slot", known.slot) == known.slot:
             return known
         key = self._own_key_of(request)
-        if "download_slot" not in own and self._downloader.has_slot_for_each_host:
+        is_usual = is_usual and "download_slot" not in own
+        if is_usual and self._downloader.has_slot_for_each_host:
             if len(self._keys) >= _MAX_KEYS:
                 self._keys.clear()
             self._keys[authority] = key
@@ -384,13 +301,10 @@ class Frontier:
         slot = download_slot(self._crawler, request)
         if self.rules is None or not is_of_http(request):
             return HostKey(slot, None)
-        if "redirect_urls" in request.meta:
-            host = host_of(request)
-            slot = host if was_redirected(request, host) else slot
         origin = request_origin(request)
         host = bare_host(origin) if origin is not None else ""
-        # Scrapy's own choice of a slot.
-        if host in {slot, slot.rstrip("."), f"[{slot}]"}:
+        is_scrapys = host in {slot, slot.rstrip("."), f"[{slot}]"}
+        if is_scrapys or was_redirected(request, host):
             slot = host
         if not _is_ours(request) and is_exempt(request):
             return HostKey(slot, None, is_service=host != slot)
@@ -408,13 +322,13 @@ class Frontier:
     def host_of(self, key: HostKey) -> tuple[Host | None, bool]:
         """Return the host of requests with *key*, and whether they obey its delay."""
         if key.origin is None or self.rules is None:
-            return None, key.is_service and self._obeys_delays
+            return None, key.is_service and self.obeys_delays
         override = self.rules.cache.override(key.origin)
         if override is not None and override.robots is None and override.ends == inf:
             # A queue without a host never waits for a robots.txt. An override that ends leaves
             # the host to its robots.txt, so its queues have a host from the beginning.
             return None, False
-        return self.core.host(key.origin), self._obeys_delays
+        return self.core.host(key.origin), self.obeys_delays
 
     def _look_at_slot(self, scope: Scope) -> None:
         """Tell the core what Scrapy's download slot of *scope* is like now."""
@@ -440,29 +354,14 @@ class Frontier:
             usual = self._usual_slots.setdefault(places, Slot(places))
             self.core.set_slot(scope, usual)
 
-    def _flush_soon(self) -> None:
-        if not self._will_flush:
-            self._will_flush = True
-            self.alarms.at(self.clock.monotonic(), self.flush)
-
-    def keep_pace(
-        self, request: Request, origin: Origin, pace: Pace, fetched: float
-    ) -> None:
-        """Have the host of *request* keep to the *pace* of *origin*, by a robots.txt that was
-        *fetched* at this time.
-        """
-        if self._obeys_delays:
-            scope = self.scopes_of(self.key_of(request))[0]
-            self.politeness.keep_pace(scope, origin, pace, fetched)
+    def keep_pace(self, trip: Trip, pace: Pace) -> None:
+        """Have the host of *trip* keep to the *pace* that its robots.txt asks for."""
+        assert trip.origin is not None
+        if self.obeys_delays:
+            scope = self.scopes_of(trip.key)[0]
+            self.politeness.keep_pace(scope, trip.origin, pace, trip.fetched)
 
     # For the queues.
-
-    @property
-    def has_room(self) -> bool:
-        """Whether the downloader has room for another request from a queue."""
-        if not self.core.network.is_up:
-            return False
-        return self.rules is None or self.rules.fetcher.leaves_room
 
     def add(self, ticket: Ticket) -> None:
         """Note that *ticket*, a queue with requests or another, has something to send."""
@@ -471,72 +370,60 @@ class Frontier:
             self.rules.tell(host)
         self.core.add(ticket, now)
 
-    def refill(self, queue: BackQueue) -> None:
-        """Note that *queue*, which was empty, has a request."""
-        host, rules = queue.host, self.rules
-        is_open = host is not None and self.clock.monotonic() < host.expires
-        if host and rules and is_open and rules.cached(host.origin) is None:
-            # It has expired by the wall clock, which goes on while a machine sleeps.
-            self.core.expire(host)
-        self.add(queue)
-
-    def next(self, ready: Ready) -> BackQueue | None:
+    def next(self, ready: Ready) -> Ticket | None:
         """Return the next queue of *ready*: its request has its places, or the queue is at
         ``Where.REFUSED``, and has none. None if there is none, or if nothing more may be sent now.
         """
-        self.settle()
-        if self.is_stopped or not self.has_room:
-            return None
-        now = self.clock.monotonic()
-        while (queue := ready.first()) is not None:
-            self._look_at_slot(queue.scopes[-1])
-            if self.core.go(queue, now):
-                assert isinstance(queue, BackQueue)
-                return queue
+        if self._has_room():
+            now = self.clock.monotonic()
+            while (queue := ready.first()) is not None:
+                self._look_at_slot(queue.scopes[-1])
+                if self.core.go(queue, now):
+                    return queue
         return None
 
-    def end(self, queue: BackQueue) -> None:
+    def end(self, queue: Ticket) -> None:
         """Note that *queue* is empty, or closed."""
         self.core.end(queue, self.clock.monotonic())
 
-    def note_proxy(self, key: HostKey, request: Request) -> None:
-        """Note the proxy of *request*, which was pushed, if it has one."""
-        if "proxy" in request.meta and self.rules and key.origin is not None:
-            self.rules.note_proxy(key.origin, request)
-
-    def popped(self, queue: BackQueue, request: Request | None) -> None:
-        """Note that *request*, for which *queue* has its places, goes to the downloader; None if
-        there is none after all. If it is refused, it has no places: the middleware refuses it. If
-        *queue* has more, it waits for its next turn.
+    def note_proxy(self, queue: Ticket, request: Request) -> None:
+        """Note the proxy of *request*, which was pushed to *queue*, if its robots.txt is not known:
+        the fetch tries the proxies in turn.
         """
-        now = self.clock.monotonic()
-        if queue.where is not Where.REFUSED:
-            if request is None:
-                self.core.free(queue, now, sent=False)
-            else:
-                trip = self._trips.get(request)
-                if trip is None:
-                    key = queue.key
-                    trip = Trip(request, key.origin, key=key, is_from_queue=True)
-                self._take_places(trip, queue)
-                self._popped += 1
-                if not self._is_watching:
-                    self.watch()
-        if queue.requests.count:
-            if queue.host is None or now < queue.host.expires:
-                self.core.add(queue, now)
-            else:
-                self.add(queue)
+        host = queue.host
+        if self.rules and host is not None and host.phase is not Phase.OPEN:
+            self.rules.add_template(host, request)
+
+    def popped(self, queue: Ticket, key: HostKey, request: Request | None) -> None:
+        """Note that *request*, for which *queue* has its places, goes to the downloader; None if
+        there is none after all. If it is refused, it has no places: the middleware refuses it.
+        """
+        if queue.where is Where.REFUSED:
+            return
+        if request is None:
+            self.core.free(queue, self.clock.monotonic(), sent=False)
+            return
+        trip = self._trips.get(request)
+        if trip is None:
+            trip = Trip(request, key.origin, key=key, is_from_queue=True)
+        self._take_places(trip, queue)
 
     def started(self, key: HostKey, request: Request, delay: float = 0.0) -> None:
         """Note that *request*, for which another queue has found places, goes to the downloader."""
         self._hear_of_delay(key, delay)
-        trip = self._trips.get(request)
-        if trip is None:
-            trip = Trip(request, key.origin, key=key, is_from_queue=True)
-        self._take_any_places(trip)
-        self._popped += 1
-        self.watch()
+        trip = Trip(request, key.origin, key=key, is_from_queue=True)
+        self._take_any_places(self._trips.get(request, trip))
+        self.flush()
+
+    def _has_room(self) -> bool:
+        """Whether the downloader has room for another request from a queue."""
+        # All requests in flight are active. If others are active too, what ended unseen may be
+        # found later, by _check().
+        if len(self._trips) > len(self._downloader.active):
+            self._leave_unseen()
+        if self.closes_for or not self.core.network.is_up:
+            return False
+        return self.rules is None or self.rules.fetcher.leaves_room
 
     # Requests on their way.
 
@@ -557,8 +444,9 @@ class Frontier:
             self.core.free(ticket, now, sent=False)
             return
         trip.ticket, trip.since = ticket, now
-        trip.is_sent = trip.has_asked = trip.has_acquired = trip.has_given_way = False
+        trip.is_sent = trip.has_asked = trip.has_acquired = False
         self._trips[trip.request] = trip
+        self._has_sent = True
 
     def _take_any_places(self, trip: Trip) -> None:
         """Let *trip* have its places, even if there are none."""
@@ -592,21 +480,19 @@ class Frontier:
         """Return how many requests the downloader can take now; none while the network of the
         crawler is gone, or once the crawl stops.
         """
-        self.settle()
+        has_room = self._has_room()
         self.flush()
-        if self.is_stopped or not self.has_room:
-            return 0
-        active = len(self._downloader.active)
-        return max(self._at_once - active, 0)
+        return max(self._at_once - len(self._downloader.active), 0) if has_room else 0
 
     def room_for_rules(self) -> int:
         """Return for how many more hosts the rules can be wanted now: those of unreachable hosts,
         which are fetched again later, do not count.
         """
-        wanted = len(self._wanted)
-        if wanted >= _MAX_WANTED:
-            hosts = (ticket.host for ticket in self._wanted)
-            wanted -= sum(host is not None and host.is_down for host in hosts)
+        wanted = sum(
+            each.outlet is self.core.elsewhere
+            and (each.host is None or not each.host.is_down)
+            for each in self._waiters
+        )
         return max(min(_MAX_WANTED - wanted, _WANTED_AT_ONCE), 0)
 
     def want_rules(
@@ -618,12 +504,18 @@ class Frontier:
     ) -> None:
         """Find out the rules of the host of *key*, and tell them: see :class:`Turns`."""
         host, _ = self.host_of(key)
-        ticket = WantedRules(self.core.elsewhere, host, key, first, told)
-        self._wanted[ticket] = None
+
+        def tell(is_granted: bool | None) -> None:
+            if is_granted and self.rules is not None and key.origin is not None:
+                told(self.rules.terms(key.origin))
+            else:
+                told(NoTerms.REFUSED if is_granted is False else NoTerms.UNKNOWN)
+
         self._hear_of_delay(key, delay)
-        self.add(ticket)
-        self.note_proxy(key, first)
-        self._flush_soon()
+        call = self._wait(Waiter(self.core.elsewhere, host, (), first))
+        # It fails if the spider closes.
+        call.addErrback(lambda _: None).addCallback(tell)
+        self.alarms.at(self.clock.monotonic(), self.flush)
 
     def _hear_of_delay(self, key: HostKey, delay: float) -> None:
         """Have the host of *key* keep to a *delay* that another worker has read: requests for its
@@ -634,38 +526,14 @@ class Frontier:
             if delay > scope.delay:
                 self.core.set_delay(scope, key.origin, delay, now, since=-inf)
 
-    def _tell_rules(self, ticket: WantedRules, *, is_refused: bool) -> None:
-        del self._wanted[ticket]
-        self.core.end(ticket, self.clock.monotonic())
-        terms = None if is_refused else self._terms(ticket.key)
-        ticket.told(terms or (NoTerms.REFUSED if is_refused else NoTerms.UNKNOWN))
-
-    def _terms(self, key: HostKey) -> Terms | None:
-        if self.rules is None or key.origin is None:
-            return None
-        robots, holds = self.rules.rules(key.origin)
-        if robots is None:
-            return Terms(holds) if holds else None
-        return Terms(holds, self.politeness.delay_of(robots))
-
     def paused_elsewhere(
         self, host: str, left: float, own: float, lasted: float
     ) -> None:
         """Note a pause that another worker, or an earlier run, was asked for."""
         self.politeness.paused_elsewhere(host, left, own, lasted)
-        self._flush_soon()
+        self.alarms.at(self.clock.monotonic(), self.flush)
 
     # What ends, and what is due.
-
-    def settle(self) -> None:
-        """Find the requests that have ended unseen, and what is due. :meth:`flush` does the rest."""
-        # All requests in flight are active. If others are active too, what ended unseen may be
-        # found later, by _check().
-        if len(self._trips) > len(self._downloader.active):
-            self._leave_unseen()
-        now = self.clock.monotonic()
-        if now >= self._alarm_at:
-            self.core.tick(now)
 
     def _leave_unseen(self) -> None:
         """Free the places of requests whose end another component has hidden."""
@@ -673,7 +541,7 @@ class Frontier:
         if gone and self._waiters:
             # Of one object that is downloaded several times at once, Scrapy forgets all others
             # when the first one ends.
-            gone -= {waiter.case.request for waiter in self._waiters}
+            gone -= {waiter.request for waiter in self._waiters}
         if gone:
             # In the order in which they were popped.
             for request, trip in list(self._trips.items()):
@@ -684,40 +552,34 @@ class Frontier:
                         self._free(trip, trip.ticket)
 
     def flush(self) -> None:
-        """Do what the core says, and what follows from it."""
-        core, self._will_flush = self.core, False
-        ended: list[Waiter] = []
-        for each in core.drain():
-            self._act_on(each, ended)
+        """Do what the core says, and what follows from it, until nothing more follows."""
+        if self._is_flushing:
+            return  # What was added is done by the call that runs.
+        core, rules, self._is_flushing = self.core, self.rules, True
+        try:
+            while core.said or core.urgent or core.wanted:
+                for said in core.drain():
+                    self._act_on(said)
+                if rules is not None:
+                    rules.begin_fetches(sum(map(_count_ready, self._backlogs)))
+                if not core.said:
+                    break
+        finally:
+            self._is_flushing = False
         at = core.wake_at()
+        if self._trips or self._waiters or (rules is not None and rules.fetches):
+            at = min(at, self._check_at)
         if at < self._alarm_at:
             self._alarm_at = at
             self.alarms.at(at, self._on_alarm, at)
-        if self.rules is not None:
-            if core.urgent or core.wanted:
-                ready = 0
-                for backlog in self._backlogs:
-                    ready += backlog.count_ready()
-                self.rules.begin_fetches(ready)
-            if not self._is_watching and self.rules.fetches:
-                self.watch()
-        # Last, and not one inside another: without asyncio, each continues at once, and calls
-        # this method again.
-        for ticket in ended:
-            ticket.wake()
 
-    def _act_on(self, said: Said, ended: list[Waiter]) -> None:
-        """Do one thing that the core says, and add to *ended* what need not wait any more."""
+    def _act_on(self, said: Said) -> None:
+        """Do one thing that the core says."""
         match said:
-            case Granted(WantedRules() as wanted) | Refused(WantedRules() as wanted):
-                self._tell_rules(wanted, is_refused=isinstance(said, Refused))
             case Granted(ticket) | Refused(ticket):
                 assert isinstance(ticket, Waiter)
-                is_granted = isinstance(said, Granted)
-                if is_granted and isinstance(ticket.case, Trip) and ticket.scopes:
-                    self._take_places(ticket.case, ticket)
-                self._end(ticket, is_granted=is_granted)
-                ended.append(ticket)
+                self._end(ticket)
+                ticket.call.callback(isinstance(said, Granted))
             case Wake():
                 wake(self._crawler)
             case Paused(scope):
@@ -725,38 +587,87 @@ class Frontier:
             case Probe(request):
                 if self.rules is not None:
                     self.rules.probe(request)
+            case NetworkGone(is_certain=False):
+                self._withdraw()
             case NetworkGone():
-                self._note_network_gone(said)
-            case NetworkBack(after, was_certain):
-                if was_certain:
-                    self._logger.info(
-                        "The network of the crawler is back after %(time)s: requests continue",
-                        time=duration(after),
-                    )
+                self._logger.warning(
+                    "The network of the crawler is gone: the last requests to several hosts failed, "
+                    "and none was answered. No requests are sent until a host answers; the "
+                    "robots.txt of one is tried after 1, 2, 4, ... 30 s. Check the network, the "
+                    "resolver and the proxy of this machine"
+                )
+            case NetworkBack(after, was_certain=True):
+                self._logger.info(
+                    "The network of the crawler is back after %(time)s: requests continue",
+                    time=duration(after),
+                )
 
     def _on_alarm(self, at: float) -> None:
         if at != self._alarm_at:
             return  # An earlier one has done this.
-        self._alarm_at = inf
-        self.core.tick(self.clock.monotonic())
+        now, self._alarm_at = self.clock.monotonic(), inf
+        if now >= self._check_at:
+            self._check_at = now + _CHECK_EVERY
+            self._check()
+        self.core.tick(now)
         self.flush()
-        wake(self._crawler)
+
+    def _check(self) -> None:
+        """Look for what Scrapy has no signal for."""
+        if is_closing(self._crawler):
+            self._close()
+        else:
+            self._give_way()
+            self._leave_unseen()
 
     def stop(self, reason: str) -> None:
         """Let no queue hand out another request, and close the spider with *reason*."""
-        self.is_stopped = True
-        self._closes_for = reason
+        self.closes_for = reason
         self.alarms.at(self.clock.monotonic(), self._close_spider)
 
     def _close_spider(self) -> None:
-        # Before the engine has started, Scrapy would leave its connections open.
-        if self._has_started:
-            close_spider(self._crawler, self._closes_for)
+        if self._crawler.engine is not None and self._crawler.engine.running:
+            close_spider(self._crawler, self.closes_for)
+        else:
+            # Before the engine has started, Scrapy would leave its connections open.
+            soon = self.clock.monotonic() + _CHECK_EVERY
+            self.alarms.at(soon, self._close_spider)
 
     # For requests in the downloader.
 
-    def has_turn(self, request: Request) -> bool:
-        """Whether *request* has its places, and may be sent at once."""
+    def take_turn(self, trip: Trip, *, obeys: bool = True) -> Deferred[None] | None:
+        """Let the request of *trip* have its turn. Return None if it may be sent at once. Else it
+        waits for what this returns, which fails with SpiderClosing, or with the error that refuses
+        it if its host has asked for too long a pause.
+        """
+        request, core = trip.request, self.core
+        if self._has_turn(request):
+            return None
+        self._give_back(request)
+        outlet, scopes = core.direct, self.scopes_of(trip.key)
+        if isinstance(request, RobotsTxtRequest):
+            if self._are_held_by_browser(scopes):
+                # Its page may wait for this robots.txt.
+                self._take_any_places(trip)
+                return None
+            if request.fetch.is_redirected:
+                outlet = core.redirected
+        ticket = Waiter(outlet, None, scopes, request, obeys=obeys)
+
+        def go(is_granted: bool) -> Any:
+            if not is_granted:
+                raise self._refused(trip, ticket)
+            self._take_places(trip, ticket)
+            if self._acquire(trip, ticket):
+                return None
+            return self.take_turn(trip, obeys=obeys)
+
+        call = self._wait(ticket).addCallback(go)
+        self.flush()
+        return call
+
+    def _has_turn(self, request: Request) -> bool:
+        """Whether *request* has its places, and no pause has begun since."""
         if self._shared is not None:
             self._shared.catch_up(request)
         trip = self._trips.get(request)
@@ -764,121 +675,96 @@ class Frontier:
             return False
         if self.core.network.gone_since is not None:
             return False
+        now = self.clock.monotonic()
         for scope in trip.ticket.scopes:
-            if scope.back_off is not None:
-                return not self.politeness.must_wait(trip.ticket, trip.since)
+            found = scope.back_off
+            # After a pause there are fewer places.
+            if found is not None and (found.until > now or found.asked_at > trip.since):
+                return False
         return True
 
-    async def take_turn(self, trip: Trip, *, obeys: bool = True) -> bool:
-        """Wait until the request of *trip* may be sent. Return whether it has waited. Raises
-        SpiderClosing, or BackingOff if its host has asked for too long a pause.
+    def _give_back(self, request: Request) -> None:
+        """Free the places of *request*, which waits again, and the turn that it has from a shared
+        queue.
         """
-        request = trip.request
-        if self.has_turn(request):
-            return False
-        has = self._trips.get(request)
-        if has is not None and has.ticket is not None:
-            host = has.ticket.scopes[0].key
+        trip = self._trips.get(request)
+        if trip is not None and trip.ticket is not None:
+            host, has_released = trip.ticket.scopes[0].key, trip.has_acquired
             self.free(request)
-            if self._shared is not None:
+            if self._shared is not None and not has_released:
                 self._shared.release(request, host, 0.0, sent=False)
-        core, has_waited = self.core, False
-        outlet, scopes = core.direct, self.scopes_of(trip.key)
-        if isinstance(request, RobotsTxtRequest) and request.fetch.is_redirected:
-            outlet = core.redirected
-        if isinstance(request, RobotsTxtRequest) and self._are_held_by_browser(scopes):
-            # Its page may wait for this robots.txt.
-            self._take_any_places(trip)
-            return False
-        while True:
-            ticket = Waiter(outlet, None, scopes, trip, obeys=obeys)
-            has_waited |= await self._wait(ticket)
-            if not ticket.is_granted:
-                raise BackingOff(self.politeness.why_refused(ticket))
-            if self._acquire(trip, ticket):
-                return has_waited
 
-    async def wait_for_rules(self, case: Case, *, is_patient: bool) -> SiteRules:
-        """Wait until the robots.txt for the request of *case* is known, and return it.
+    def _refused(self, trip: Trip, ticket: Ticket) -> Exception:
+        """Return the error that refuses the request of *trip* for a pause of its host."""
+        why = self.politeness.why_refused(ticket)
+        if _is_ours(trip.request):
+            return BackingOff(why)
+        case = Case(trip.request, trip.origin or request_origin(trip.request), why=why)
+        return self._reporter.refused(case, BACK_OFF)
 
-        If robots.txt is unreachable, only a request that *is_patient* waits until it is
-        back. If this is cancelled and nothing else waits, so is the fetch. Raises SpiderClosing
-        if the spider closes meanwhile.
+    def wait_for_rules(self, trip: Trip) -> Deferred[SiteRules | None]:
+        """Have the request of *trip* wait for its robots.txt. Look that up again then, unless the
+        result is what is known of one that is unreachable: *trip* does not wait for it.
+
+        If this is cancelled and nothing else waits, so is the fetch. It fails with SpiderClosing if
+        the spider closes meanwhile.
         """
-        assert case.origin is not None
+        assert trip.origin is not None
         assert self.rules is not None
         # The request for robots.txt needs the places first.
-        self.free(case.request)
-        while True:
-            known = self.rules.cached(case.origin)
-            if known is not None:
-                return known
-            host = self.core.host(case.origin)
-            self.core.expire(host)
-            ticket = Waiter(self.core.direct, host, (), case, is_patient=is_patient)
-            self.rules.add_template(host, case.request)
-            try:
-                await self._wait(ticket)
-            except (CancelledError, asyncio.CancelledError):
-                self.rules.cancel_if_alone(host)
-                raise
-            if not ticket.is_granted and host.outage is not None:
-                found: SiteRules = host.outage.known
-                return found
+        self.free(trip.request)
+        host = self.core.host(trip.origin)
+        self.core.expire(host)
+        self.rules.add_template(host, trip.request)
+        is_patient = self._is_patient(trip)
+        ticket = Waiter(self.core.direct, host, (), trip.request, is_patient=is_patient)
 
-    async def _take_own_turn(self, request: Request) -> None:
-        """Wait until *request*, for a robots.txt, may be sent. Raises as :meth:`take_turn` does."""
-        await self.take_turn(self.trip_of(request))
+        def known(is_granted: bool) -> SiteRules | None:
+            return None if is_granted or host.outage is None else host.outage.known
 
-    async def _wait(self, ticket: Waiter) -> bool:
-        """Wait until *ticket* may go, or is refused. Return whether it has waited. Raises
-        SpiderClosing if the spider closes meanwhile.
-        """
-        self._waiters[ticket] = None
-        self.add(ticket)
+        call = self._wait(ticket).addCallback(known)
         self.flush()
-        if ticket.is_granted is not None:
-            return False
-        ticket.call = Deferred()
-        self.watch()
-        try:
-            await maybe_deferred_to_future(ticket.call)
-        except (CancelledError, asyncio.CancelledError):
-            # It may have got its places, or have been refused, in this moment.
-            self.flush()
-            if ticket.is_granted:
-                self.free(ticket.case.request)
-            elif ticket.is_granted is None:
-                self._end(ticket, is_granted=False)
-            raise
-        return True
+        return call
 
-    def is_patient(self, trip: Trip) -> bool:
+    def _wait(self, ticket: Waiter) -> Deferred[bool]:
+        """Have *ticket* wait until it may go (True), or is refused (False)."""
+        ticket.call = Deferred(lambda _: self._cancel(ticket))
+        self._waiters[ticket] = None
+        self._warn_of_waiting(ticket)
+        self.add(ticket)
+        return ticket.call
+
+    def _cancel(self, ticket: Waiter) -> None:
+        """Note that nobody waits for *ticket* any more."""
+        self._end(ticket)
+        if self.rules is not None and ticket.host is not None:
+            self.rules.cancel_if_alone(ticket.host)
+
+    def _end(self, ticket: Waiter) -> None:
+        del self._waiters[ticket]
+        self.core.end(ticket, self.clock.monotonic())
+
+    def _is_patient(self, trip: Trip) -> bool:
         """Whether the request of *trip* may wait while robots.txt is unreachable.
 
         Requests from a scheduler may. Requests that a pipeline or a callback sends directly
-        to the engine may not: the item or page that waits for them holds up the crawl.
+        to the engine may not, nor those of a browser: the item or page that waits for them holds
+        up the crawl.
         """
         if self._backlogs:
             return trip.is_from_queue
-        return trip.request.callback is not NO_CALLBACK
+        return trip.via is None and trip.request.callback is not NO_CALLBACK
 
-    def _end(self, ticket: Waiter, *, is_granted: bool) -> None:
-        ticket.is_granted = is_granted
-        self._waiters.pop(ticket, None)
-        self.core.end(ticket, self.clock.monotonic())
-
-    def _acquire(self, trip: Trip, ticket: Waiter) -> bool:
+    def _acquire(self, trip: Trip, ticket: Ticket) -> bool:
         """Whether no other worker sends to the host of *trip*, which has its places. If not,
         free them for a while.
         """
-        scope = ticket.scopes[0]
-        is_alone = scope.delays or scope.back_off is not None
+        scope, request = ticket.scopes[0], trip.request
+        is_alone = ticket.obeys and (scope.delays or scope.back_off is not None)
         if self._shared is None or not is_alone:
             return True
-        request = trip.request
         if self._shared.acquire(request, scope.key, self._behind(request)):
-            self._trips[request].has_acquired = True
+            trip.has_acquired = True
             return True
         pause = min(max(scope.delay * _PART_OF_DELAY_ELSEWHERE, _MIN_PAUSE), _MAX_PAUSE)
         until = self.clock.monotonic() + pause
@@ -890,9 +776,9 @@ class Frontier:
         """Return the requests that are not sent before *request* has ended, as far as is known:
         they wait for its robots.txt, or a component of the project holds them back.
         """
-        behind = {each.request for each in self._trips.values() if each.has_given_way}
-        if isinstance(request, RobotsTxtRequest):
-            behind.update(waiter.case.request for waiter in self._waiters)
+        behind = {each.request for each in self._trips.values() if each.ticket is None}
+        if _is_ours(request):
+            behind.update(waiter.request for waiter in self._waiters)
         return behind
 
     def _are_held_by_browser(self, scopes: tuple[Scope, ...]) -> bool:
@@ -909,17 +795,15 @@ class Frontier:
         if isinstance(request, RobotsTxtRequest):
             FetchMiddleware.reached_downloader(request)
         trip = self._trips.get(request)
-        if trip is not None:
-            if trip.has_given_way:
-                self._take_any_places(trip)
-            self._note_sent(trip)
-
-    def _note_sent(self, trip: Trip) -> None:
+        if trip is None:
+            return
+        if trip.ticket is None:
+            self._take_any_places(trip)
         if trip.ticket is not None and not trip.is_sent:
             trip.is_sent = True
             if self.politeness.measures:
-                self.politeness.measure_sent(trip.request, trip.ticket)
-                self.politeness.measure_waiting(self._backlogs, len(self._waiters))
+                self.politeness.measure_sent(request, trip.ticket)
+                self.politeness.measure_waiting(len(self._waiters))
             self.core.sent(trip.ticket)
 
     def _give_way(self) -> None:
@@ -932,20 +816,9 @@ class Frontier:
                 continue
             lanes = [one for each in trip.ticket.scopes for one in each.parked or ()]
             if any(outlet is self.core.direct for outlet, _ in lanes):
-                trip.has_given_way = True
                 self._free(trip, trip.ticket)
 
     # Back-off.
-
-    def _tell_of_pause(self, host: str, seconds: float, own: float) -> None:
-        """Tell the queues that *host* has asked for a pause."""
-        for backlog in self._backlogs:
-            backlog.paused(host, seconds, own)
-
-    def _tell_of_recovery(self, request: Request) -> None:
-        """Tell other workers that a host has answered *request*, which was sent after a pause."""
-        if self._shared is not None:
-            self._shared.recovered(request)
 
     def _headers_received(self, headers: Headers, request: Request) -> None:
         """Keep a pause as soon as a host asks for it: the body may never end, or be too long."""
@@ -996,7 +869,7 @@ class Frontier:
         now, kind = self.clock.monotonic(), kind_of(error)
         if kind is Failure.OWN:
             if self.core.network.exhausted(now):
-                self._note_exhausted(error)
+                self._note_exhausted(self.rules, error)
         elif kind is Failure.NETWORK:
             if not isinstance(request, RobotsTxtRequest):
                 # Scrapy repeats it at once, and only twice: an outage would cost it before the last
@@ -1004,21 +877,9 @@ class Frontier:
                 scope.wait_until(now + _AFTER_FAILURE, WaitReason.BACK_OFF)
             self.core.failed(scope.key, request, now)
 
-    def _note_network_gone(self, said: NetworkGone) -> None:
-        if not said.is_certain:
-            self._withdraw()
-            return
-        self._logger.warning(
-            "The network of the crawler is gone: the last requests to several hosts failed, "
-            "and none was answered. No requests are sent until a host answers; the "
-            "robots.txt of one is tried after 1, 2, 4, ... 30 s. Check the network, the "
-            "resolver and the proxy of this machine"
-        )
-
-    def _note_exhausted(self, error: Exception) -> None:
+    def _note_exhausted(self, rules: HostRules, error: Exception) -> None:
         close_idle_connections(self._crawler)
-        if self.rules is not None:
-            self.rules.fetch_fewer()
+        rules.fetch_fewer()
         if not self._was_exhausted:
             self._was_exhausted = True
             self._logger.warning(
@@ -1045,69 +906,43 @@ class Frontier:
         self, trip: Trip, ticket: Ticket, go_on: Callable[[Exception | None], None]
     ) -> None:
         try:
-            if self._judge_again is None or _is_ours(trip.request):
-                await self.take_turn(trip, obeys=ticket.obeys)
-            else:
+            if self._until_turn is not None and not _is_ours(trip.request):
                 # While it waits, its robots.txt may become stale.
-                await self._judge_again(trip)
-        except (RobotsDenied, SpiderClosing) as error:
+                await self._until_turn(trip)
+            elif (wait := self.take_turn(trip, obeys=ticket.obeys)) is not None:
+                await maybe_deferred_to_future(wait)
+        except (BackingOff, RobotsDenied, SpiderClosing) as error:
             go_on(error)
-        except BackingOff as error:
-            is_own = _is_ours(trip.request)
-            case = Case(trip.request, request_origin(trip.request), why=str(error))
-            go_on(error if is_own else self._reporter.refused(case, BACK_OFF))
         else:
-            self._note_sent(trip)
+            self._reached_downloader(trip.request)
             go_on(None)
 
-    # What Scrapy has no signal for.
-
-    def watch(self) -> None:
-        """Check regularly what Scrapy has no signal for, as long as requests are in flight, or wait
-        in the downloader or for robots.txt.
-        """
-        if not self._is_watching:
-            self._is_watching = True
-            self.alarms.at(self.clock.monotonic() + _CHECK_EVERY, self._check)
-
-    def _check(self) -> None:
-        self._is_watching = False
-        is_fetching = self.rules is not None and bool(self.rules.fetches)
-        if self._waiters or is_fetching or self._trips:
-            if is_closing(self._crawler):
-                self._close()
-            else:
-                self._give_way()
-                self._leave_unseen()
-                self.core.tick(self.clock.monotonic())
-                self.flush()
-            self.watch()
+    # The end.
 
     def _close(self) -> None:
         """Cancel fetches, and fail the requests that wait in the downloader: a closing spider
         waits for its requests.
         """
         self.flush()
-        waiters = list(self._waiters)
-        for ticket in waiters:
-            self._end(ticket, is_granted=False)
-        for ticket in waiters:
-            request = ticket.case.request
+        for ticket in list(self._waiters):
+            self._end(ticket)
+            request = ticket.request
             self.closed_unsent.add(request)
-            if ticket.call is not None and not ticket.call.called:
-                ticket.call.errback(
-                    SpiderClosing(f"The spider closed while {request} waited")
-                )
+            ticket.call.errback(
+                SpiderClosing(f"The spider closed while {request} waited")
+            )
         if self.rules is not None:
             self.rules.close()
 
     # The log.
 
-    def warn_of_waiting(self, request: Request) -> None:
-        """Warn once that requests may wait in the downloader, if *request* does so because
+    def _warn_of_waiting(self, ticket: Waiter) -> None:
+        """Warn once that requests may wait in the downloader, if that of *ticket* does so because
         the scheduler does not use HostQueue.
         """
-        if self._backlogs or self._has_warned or request.callback is NO_CALLBACK:
+        if self._backlogs or self._has_warned or ticket.request.callback is NO_CALLBACK:
+            return
+        if ticket.host is None and not any(scope.delays for scope in ticket.scopes):
             return
         self._has_warned = True
         settings = self._crawler.settings
@@ -1125,7 +960,7 @@ class Frontier:
     def _log_waiting(self) -> None:
         """Log what the crawl waits for, if it has nothing else to do."""
         is_up = self.core.network.gone_since is None
-        is_idle = is_up and not self._popped and not self._trips
+        is_idle = is_up and not self._has_sent and not self._trips
         requests, hosts, first = self.core.waiting() if is_idle else (0, 0, None)
         if requests:
             left = 0.0 if first is None else first.next_at - self.clock.monotonic()
@@ -1139,14 +974,9 @@ class Frontier:
                 if first is not None and left > 0
                 else "",
             )
-        self._popped = 0
-        self.politeness.measure_waiting(self._backlogs, len(self._waiters))
+        self._has_sent = False
+        self.politeness.measure_waiting(len(self._waiters))
         self.alarms.at(self.clock.monotonic() + _LOG_EVERY, self._log_waiting)
-
-    def _engine_started(self) -> None:
-        self._has_started = True
-        if self.is_stopped:
-            self.alarms.at(self.clock.monotonic(), self._close_spider)
 
     def _spider_opened(self) -> None:
         self.alarms.at(self.clock.monotonic() + _LOG_EVERY, self._log_waiting)

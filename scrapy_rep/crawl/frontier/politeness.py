@@ -19,8 +19,6 @@ from scrapy_rep.crawl.ledger.traffic import Traffic
 from scrapy_rep.protocol.access.results import pause_asked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Headers
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.backlog import Backlog
     from scrapy_rep.crawl.frontier.core import Core, Scope, Ticket
     from scrapy_rep.protocol.origins import Origin
-    from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.pace import Pace
 
 # The shortest pause, in seconds, that a host can ask for.
@@ -57,18 +54,15 @@ class Politeness:
         crawler: Crawler,
         core: Core,
         alarms: Alarms,
-        *,
-        paused: Callable[[str, float, float], None],
-        recovered: Callable[[Request], None],
+        backlogs: list[Backlog],
     ) -> None:
-        """*paused* and *recovered* tell the queues: see :class:`Backlog`."""
+        """*backlogs* are told of pauses. More may be added later."""
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
         self._core = core
         self._alarms = alarms
         self._clock = clock = alarms.clock
-        self._tell_of_pause = paused
-        self._tell_of_recovery = recovered
+        self._backlogs = backlogs
         self._settings = settings = RepSettings.of(crawler)
         self._backs_off = bool(settings.backoff_max) and not settings.dry_run
         self._identity = Identity.of(crawler)
@@ -86,10 +80,6 @@ class Politeness:
         """What is said once: the hashes, which save memory."""
 
     # Delays.
-
-    def delay_of(self, robots: RobotsTxt) -> float:
-        """Return the delay that the crawl keeps to by *robots*, in seconds."""
-        return self._settings.delay(self._identity.pace(robots))
 
     def keep_pace(
         self, scope: Scope, origin: Origin, pace: Pace, fetched: float
@@ -192,7 +182,8 @@ class Politeness:
                     "pause", _origin_text(request), found.asked, None, now
                 )
         elif found is not None and sent_at >= found.until:
-            self._tell_of_recovery(request)
+            for backlog in self._backlogs:
+                backlog.recovered(request)
             now = self._clock.monotonic()
             if self._core.succeeded(scope, now, sent_at=sent_at):
                 self._logger.info(
@@ -228,7 +219,8 @@ class Politeness:
         found = scope.back_off
         assert found is not None
         pause = max(found.until - until, 0.0)
-        self._tell_of_pause(scope.key, found.until - now, found.own)
+        for backlog in self._backlogs:
+            backlog.paused(scope.key, found.until - now, found.own)
         collected = self._crawler.stats
         paused = collected.get_value(stats.PAUSED, 0.0) + pause
         collected.set_value(stats.PAUSED, round(paused, 3))
@@ -270,18 +262,6 @@ class Politeness:
         until, since = now + left, now - lasted
         self._core.paused_elsewhere(scope, now, until=until, own=own, since=since)
 
-    def must_wait(self, ticket: Ticket, since: float) -> bool:
-        """Whether a request must wait that has had the places of *ticket* *since* then: a pause is
-        not over, or began later. After a pause there are fewer places.
-        """
-        for scope in ticket.scopes:
-            found = scope.back_off
-            if found is not None and (
-                found.until > self._clock.monotonic() or found.asked_at > since
-            ):
-                return True
-        return False
-
     def why_refused(self, ticket: Ticket) -> str:
         """Return why the requests of *ticket* are refused, for a message."""
         now = self._clock.monotonic()
@@ -319,12 +299,12 @@ class Politeness:
             traffic.note_gap("pause", origin, found.asked, resumed, time)
             found.asked = 0.0
 
-    def measure_waiting(self, backlogs: Iterable[Backlog], in_downloader: int) -> None:
-        """Note how many requests wait in *backlogs* and in the downloader, if that is known."""
+    def measure_waiting(self, in_downloader: int) -> None:
+        """Note how many requests wait in the queues and in the downloader, if that is known."""
         traffic = self._traffic
         if traffic is None or not traffic.wants_waiting:
             return
-        counts = [each.count_waiting() for each in backlogs]
+        counts = [each.count_waiting() for each in self._backlogs]
         known = [count for count in counts if count is not None]
         if known and len(known) == len(counts):
             traffic.note_waiting(sum(known) + in_downloader)

@@ -12,7 +12,8 @@ from scrapy import squeues
 from scrapy.utils.misc import build_from_crawler
 
 from scrapy_rep.crawl.frontier.backlog import Backlog
-from scrapy_rep.crawl.frontier.frontier import BackQueue, Frontier
+from scrapy_rep.crawl.frontier.core import Ticket
+from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.jobdir import JobDir
 from scrapy_rep.exceptions import JobError
 
@@ -23,11 +24,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from scrapy_rep.crawl.frontier.backlog import HostKey
-    from scrapy_rep.crawl.frontier.frontier import Requests
+    from scrapy_rep.crawl.frontier.core import Outlet
+    from scrapy_rep.crawl.frontier.jobdir import FileRequests
 
-
-# The number of hosts without requests that are kept: one that is being crawled has soon another.
-_MAX_IDLE = 1_000
 
 _rank_of = itemgetter(0)
 
@@ -35,6 +34,34 @@ _IN_MEMORY = {squeues.FifoMemoryQueue, squeues.LifoMemoryQueue}
 
 # Shared by all that have none, and never changed.
 _NO_LEVELS: list[tuple[int, Any]] = []
+
+
+class BackQueue(Ticket):
+    """The requests of one queue to one host."""
+
+    __slots__ = ("key", "requests")
+
+    def __init__(
+        self,
+        frontier: Frontier,
+        key: HostKey,
+        outlet: Outlet,
+        requests: MemoryRequests | FileRequests,
+    ) -> None:
+        host, obeys = frontier.host_of(key)
+        super().__init__(outlet, host, frontier.scopes_of(key), obeys=obeys)
+        self.key = key
+        self.requests = requests
+
+    def __len__(self) -> int:
+        return self.requests.count
+
+    def peek(self) -> Request | None:
+        """Return the best request; None if the queue class cannot peek."""
+        try:
+            return self.requests.peek()
+        except Exception:  # noqa: BLE001  pop() raises the error
+            return None
 
 
 class HostQueue(Backlog):
@@ -74,9 +101,6 @@ class HostQueue(Backlog):
         self._frontier = Frontier.of(crawler)
         self._frontier.attach(self)
         self._queues: dict[HostKey, BackQueue] = {}
-        self._idle: dict[BackQueue, None] = {}
-        """Those that are empty, the first one first."""
-
         self._count = 0
         self._resumed: list[BackQueue] = []
         self.ready = self._frontier.core.ready()
@@ -109,43 +133,46 @@ class HostQueue(Backlog):
             requests.push(request)
             queue = self._add(key, requests)
         if queue.requests.count == 1:
-            self._idle.pop(queue, None)
-            self._frontier.refill(queue)
+            self._frontier.add(queue)
             self._frontier.flush()
         if self._job is not None:
             self._job.added(request)
         if "proxy" in request.meta:
-            self._frontier.note_proxy(key, request)
+            self._frontier.note_proxy(queue, request)
 
     def pop(self) -> Request | None:
         """Remove and return the best request of the next host; None if no host is ready."""
         frontier = self._frontier
-        if frontier.is_stopped:
+        if frontier.closes_for:
             return None
         if self._job is not None:
             self._job.settle()
             if self._job.is_behind:
                 return None
-        if self._resumed:
-            # Only now: no robots.txt may be fetched before the spider is open.
-            resumed, self._resumed = self._resumed, []
-            for queue in resumed:
-                frontier.add(queue)
+        # Only now: no robots.txt may be fetched before the spider is open.
+        resumed, self._resumed = self._resumed, []
+        for queue in resumed:
+            frontier.add(queue)
         request = None
-        while request is None and (found := frontier.next(self.ready)) is not None:
-            before = found.requests.count
-            try:
-                request = found.requests.pop()
-            except JobError as error:
-                assert self._job is not None
-                self._job.stop(error)
-            finally:
-                # There is no request, or an error, if it cannot be read.
-                self._count -= before - found.requests.count
-                frontier.popped(found, request)
-                if not found.requests.count:
-                    self._rest(found)
-        frontier.flush()
+        try:
+            while request is None and (found := frontier.next(self.ready)) is not None:
+                assert isinstance(found, BackQueue)
+                requests, before = found.requests, found.requests.count
+                try:
+                    request = requests.pop()
+                except JobError as error:
+                    assert self._job is not None
+                    self._job.stop(error)
+                finally:
+                    # There is no request, or an error, if it cannot be read.
+                    self._count -= before - requests.count
+                    frontier.popped(found, found.key, request)
+                    if requests.count:
+                        frontier.add(found)
+                    elif self._queues.pop(found.key, None) is not None:
+                        frontier.end(found)
+        finally:
+            frontier.flush()
         return request
 
     def peek(self) -> Request | None:
@@ -160,7 +187,6 @@ class HostQueue(Backlog):
         for queue in self._queues.values():
             self._frontier.end(queue)
         self._queues.clear()
-        self._idle.clear()
         return None if self._job is None else self._job.close()
 
     # For the frontier.
@@ -180,33 +206,16 @@ class HostQueue(Backlog):
 
     # Back queues.
 
-    def _requests(self, key: HostKey) -> Requests:
+    def _requests(self, key: HostKey) -> MemoryRequests | FileRequests:
         if self._job is not None:
             return self._job.requests(key)
         return MemoryRequests(self._kinds)
 
-    def _add(self, key: HostKey, requests: Requests) -> BackQueue:
+    def _add(self, key: HostKey, requests: MemoryRequests | FileRequests) -> BackQueue:
         queue = BackQueue(self._frontier, key, self.ready, requests)
         self._queues[key] = queue
         self._count += len(queue)
         return queue
-
-    def _rest(self, queue: BackQueue) -> None:
-        """Keep *queue*, which is empty, so that its next request finds its host and scopes. But not
-        that of a host with a delay, at which it would count as one that waits.
-        """
-        if any(scope.delays for scope in queue.scopes):
-            self._drop(queue)
-        elif queue.key in self._queues:
-            self._idle[queue] = None
-            if len(self._idle) > _MAX_IDLE:
-                oldest = next(iter(self._idle))
-                del self._idle[oldest]
-                self._drop(oldest)
-
-    def _drop(self, queue: BackQueue) -> None:
-        if self._queues.pop(queue.key, None) is not None:
-            self._frontier.end(queue)
 
 
 # Queues in memory.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from math import inf
 from typing import TYPE_CHECKING
 
 from scrapy import Request
-from scrapy.utils.defer import deferred_from_coro
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError
 from twisted.python.failure import Failure
 
@@ -21,6 +20,7 @@ from scrapy_rep.crawl.decisions import DecisionReporter
 from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
 from scrapy_rep.crawl.fetching.fetcher import MAX_ON_NETWORK, RobotsTxtFetcher
 from scrapy_rep.crawl.fetching.request import add_template
+from scrapy_rep.crawl.frontier.backlog import NoTerms, Terms
 from scrapy_rep.crawl.frontier.core import Phase
 from scrapy_rep.crawl.frontier.politeness import duration
 from scrapy_rep.exceptions import BackingOff, SpiderClosing
@@ -28,7 +28,7 @@ from scrapy_rep.protocol.access.results import Failure as FailureKind
 from scrapy_rep.protocol.access.results import State, pause_asked
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
@@ -78,13 +78,12 @@ class HostRules:
         politeness: Politeness,
         clock: Clock,
         *,
-        take_turn: Callable[[RobotsTxtRequest], Awaitable[object]] | None = None,
-        free: Callable[[Request], None] = lambda _: None,
-        act: Callable[[], None] = lambda: None,
+        take_turn: Callable[[RobotsTxtRequest], Deferred[None] | None],
+        free: Callable[[Request], None],
+        act: Callable[[], None],
     ) -> None:
-        """*take_turn* waits until a request for robots.txt may be sent, and *free* frees its places.
-        In a dry run it is None: the pages do not wait, so that there might never be a place. *act* has
-        the owner of the core do what that says.
+        """*take_turn* returns what a request for robots.txt has to wait for before it may be sent, and
+        *free* frees its places. *act* has the owner of the core do what that says.
         """
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
@@ -96,7 +95,7 @@ class HostRules:
         self._settings = settings = RepSettings.of(crawler)
         self._reporter = reporter = DecisionReporter.of(crawler)
         self._identity = Identity.of(crawler)
-        waits = () if take_turn is None else (self._wait, free, self._is_own_fault)
+        waits = self._wait, free, self._is_own_fault
         self.fetcher = RobotsTxtFetcher(crawler, settings, *waits)
         self.cache = RobotsTxtCache(crawler, self.fetcher, settings, reporter, clock)
         self.fetches: dict[Host, Deferred[None]] = {}
@@ -112,30 +111,20 @@ class HostRules:
         self._waiting = 0
         """How many requests for robots.txt wait for their turn."""
 
-        self._is_beginning = False
-
     # What is known.
 
-    def cached(self, origin: Origin) -> SiteRules | None:
-        """Return what is cached of *origin*; None if it is absent or stale. A robots.txt that is
-        unreachable counts in a dry run only: otherwise, requests wait for it.
-        """
-        known = self.cache.cached(origin)
-        if known is None or self._settings.dry_run:
-            return known
-        return None if known.state is State.UNREACHABLE else known
-
-    def rules(self, origin: Origin) -> tuple[RobotsTxt | None, float]:
-        """Return the rules for *origin*, and the seconds for which they hold. No rules hold until the
-        override ends where it ignores robots.txt; and for 0 seconds where they are not known.
-        """
-        override = self.cache.override(origin)
+    def terms(self, origin: Origin) -> Terms | NoTerms:
+        """Return what the robots.txt of *origin* says, or the override for it."""
+        override, known = self.cache.override(origin), self.cache.cached(origin)
         if override is not None:
-            return override.robots, self._seconds_until(override.ends)
-        known = self.cached(origin)
-        if known is None:
-            return None, 0.0
-        return known.robots, self._seconds_until(known.entry.expires)
+            robots, until = override.robots, override.ends
+        elif known is not None and known.state is not State.UNREACHABLE:
+            robots, until = known.robots, known.entry.expires
+        else:
+            return NoTerms.UNKNOWN
+        pace = None if robots is None else self._identity.pace(robots)
+        delay = 0.0 if pace is None else self._settings.delay(pace)
+        return Terms(self._seconds_until(until), delay)
 
     def _seconds_until(self, until: float) -> float:
         """Return the seconds until a time at which rules end."""
@@ -155,16 +144,16 @@ class HostRules:
             self._tell(host, known)
 
     def _tell(self, host: Host, known: SiteRules) -> None:
+        outage = host.outage
         if known.state is State.UNREACHABLE:
             self._note_unreachable(host, known)
             return
-        outage = host.outage
         self._open(host, known.robots, known.entry.expires, known.entry.fetched)
         if outage is not None:
-            self._log_file(
-                logging.INFO,
+            self._logger.info(
                 "%(url)s is back after %(time)s (%(result)s): requests to this host continue",
-                known,
+                url=host.origin.robotstxt_url,
+                result=known.entry.result,
                 time=duration(self._clock.monotonic() - outage.since),
             )
 
@@ -189,32 +178,18 @@ class HostRules:
 
     # Fetches.
 
-    def note_proxy(self, origin: Origin, request: Request) -> None:
-        """Remember the proxy of a pushed request if robots.txt is not known: the fetch tries
-        the proxies in turn.
-        """
-        host = self._core.hosts.get(origin)
-        if host is not None and host.phase is not Phase.OPEN:
-            self.add_template(host, request)
-
     def begin_fetches(self, ready: int) -> None:
         """Begin the wanted fetches: the urgent ones, and others if few queues are *ready*."""
-        if self._is_beginning:
-            return
-        self._is_beginning = True
         if self._clock.monotonic() >= self._soon_until:
             self._soon.clear()
             self._soon_until = self._clock.monotonic() + _SOON
-        try:
-            while len(self.fetches) - self._waiting < self._max_fetching:
-                is_needed = ready + len(self._soon) < self._min_ready
-                host = self._core.next_wanted(is_needed=is_needed)
-                # The crawl would not note what a robots.txt says that comes while the spider closes.
-                if host is None or is_closing(self._crawler):
-                    return
-                self._begin(host)
-        finally:
-            self._is_beginning = False
+        while len(self.fetches) - self._waiting < self._max_fetching:
+            is_needed = ready + len(self._soon) < self._min_ready
+            host = self._core.next_wanted(is_needed=is_needed)
+            # The crawl would not note what a robots.txt says that comes while the spider closes.
+            if host is None or is_closing(self._crawler):
+                return
+            self._begin(host)
 
     def _begin(self, host: Host, stale: CacheEntry | None = None) -> None:
         # A separate task, so that cancelling one request does not fail the others.
@@ -283,13 +258,14 @@ class HostRules:
 
     async def _wait(self, request: RobotsTxtRequest) -> None:
         """Wait for the turn of a request for robots.txt, to which delays and pauses apply too."""
-        assert self._take_turn is not None
         if self._waiting >= _MAX_WAITING:
             why = f"{self._waiting} others for robots.txt wait for hosts with a delay"
             raise BackingOff(why)
         self._waiting += 1
         try:
-            await self._take_turn(request)
+            wait = self._take_turn(request)
+            if wait is not None:
+                await maybe_deferred_to_future(wait)
         finally:
             self._waiting -= 1
 
@@ -304,11 +280,9 @@ class HostRules:
     # Unreachable.
 
     def _note_unreachable(self, host: Host, known: SiteRules) -> None:
-        was_down = host.is_down
-        was_refused = host.phase is Phase.REFUSED
-        count = sum(map(len, host.waiting))
-        result, clock = known.entry.result, self._clock
-        retry = max(known.entry.expires - clock.time(), _MIN_RETRY)
+        before, count = host.phase, sum(map(len, host.waiting))
+        result, now = known.entry.result, self._clock.monotonic()
+        retry = max(known.entry.expires - self._clock.time(), _MIN_RETRY)
         wait = self._settings.wait_timeout
         if result.is_dropped or is_interactive(self._crawler):
             wait = 0.0
@@ -316,44 +290,26 @@ class HostRules:
             wait = min(wait, _ASKED_ONCE_MORE)
         self._core.unreachable(
             host,
-            clock.monotonic(),
-            clock.monotonic() + retry,
+            now,
+            now + retry,
             wait=wait,
             is_asked=pause_asked(result.headers, known.entry.fetched) is not None,
             known=known,
         )
-        outage = host.outage
-        if outage is None:
-            return  # Nothing waits for it any more.
-        if host.phase is Phase.DOWN and not was_down:
-            message = (
-                "%(url)s is unreachable (%(result)s): requests to this host wait for up to "
-                "%(wait)s (%(count)d in the queue; REP_WAIT_TIMEOUT). robots.txt is fetched "
-                "again in %(retry)s"
+        # Else nothing waits for it any more, or the log has this already.
+        if host.outage is not None and host.phase is not before:
+            waits = f"wait for up to {duration(wait)}"
+            self._logger.warning(
+                "%(url)s is unreachable (%(result)s), for %(time)s so far: requests to this host "
+                "%(what)s (%(count)d in the queue; REP_WAIT_TIMEOUT). If requests still wait, or "
+                "more come, robots.txt is fetched again, in %(retry)s at the earliest",
+                url=host.origin.robotstxt_url,
+                result=result,
+                time=duration(now - host.outage.since),
+                what="are refused" if host.phase is Phase.REFUSED else waits,
+                count=count,
+                retry=duration(host.outage.retry_at - now),
             )
-        elif host.phase is Phase.REFUSED and not was_down:
-            message = (
-                "%(url)s is unreachable (%(result)s): requests to this host are refused "
-                "(%(count)d in the queue). If more requests come, robots.txt is fetched again, "
-                "in %(retry)s at the earliest"
-            )
-        elif host.phase is Phase.REFUSED and not was_refused:
-            message = (
-                "%(url)s is still unreachable (%(result)s) after %(time)s: requests to this "
-                "host are refused (%(count)d in the queue). If more requests come, robots.txt is "
-                "fetched again, in %(retry)s at the earliest"
-            )
-        else:
-            return
-        self._log_file(
-            logging.WARNING,
-            message,
-            known,
-            count=count,
-            wait=duration(wait),
-            retry=duration(outage.retry_at - clock.monotonic()),
-            time=duration(clock.monotonic() - outage.since),
-        )
 
     def cancel_if_alone(self, host: Host) -> None:
         """Cancel the fetch of *host* if nothing waits for it any more; nothing is recorded."""
@@ -367,9 +323,3 @@ class HostRules:
         """Cancel all fetches."""
         for task in list(self.fetches.values()):
             task.cancel()
-
-    def _log_file(
-        self, level: int, message: str, known: SiteRules, **values: object
-    ) -> None:
-        values |= {"url": known.origin.robotstxt_url, "result": known.entry.result}
-        self._logger.log(level, message, **values)

@@ -20,15 +20,12 @@ from scrapy_rep.tools.inputs import (
     read_file,
 )
 from scrapy_rep.tools.output import (
-    CLEAN,
     EXCERPT,
-    FOUND,
-    UNKNOWN,
     WRONG_USAGE,
     Output,
     notify,
     progress,
-    worst,
+    status_of,
 )
 from scrapy_rep.tools.profile import (
     USAGE_ROWS,
@@ -91,6 +88,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
             return WRONG_USAGE
     profile.notify()
     counts: Counter[str] = Counter()
+    answers: set[bool | None] = set()
 
     async def show(web: Web | None) -> None:
         """Show the verdict on each URL as soon as it is known."""
@@ -108,9 +106,9 @@ def run(arguments: Namespace, settings: Settings) -> int:
                     record = _record(each.url, source, profile, arguments)
                     verdict = _VERDICTS[record["allowed"]]
                     counts[verdict] += 1
-                    counts["unusable"] += bool(
-                        record["allowed"] and record["usage"]["denied"]
-                    )
+                    answer = record["allowed"] and not record["usage"]["denied"]
+                    counts["unusable"] += answer is not record["allowed"]
+                    answers.add(answer)
                     output.show(record, rows, allowed=verdict)
                 progress.say(f"{counts.total() - counts['unusable']:,} URLs judged")
             output.flush()
@@ -118,13 +116,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     ask(profile, show, offline=given is not None)
     if is_list:
         notify(_summary(counts, urls.bad))
-    return worst(
-        {
-            WRONG_USAGE if urls.bad else CLEAN,
-            FOUND if counts["denied"] or counts["unusable"] else CLEAN,
-            UNKNOWN if counts["unknown"] else CLEAN,
-        }
-    )
+    return status_of(answers, is_wrong=bool(urls.bad))
 
 
 def _summary(counts: Counter[str], bad: int) -> str:

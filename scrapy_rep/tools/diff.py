@@ -34,17 +34,7 @@ from scrapy_rep.tools.inputs import (
     recorded,
     sources_of,
 )
-from scrapy_rep.tools.output import (
-    CLEAN,
-    FOUND,
-    UNKNOWN,
-    WRONG_USAGE,
-    Output,
-    notify,
-    output_file,
-    progress,
-    worst,
-)
+from scrapy_rep.tools.output import Output, notify, output_file, progress, status_of
 from scrapy_rep.tools.profile import ask, decision_record, profile_of, usage_change
 
 if TYPE_CHECKING:
@@ -482,8 +472,8 @@ class Differences:
                 "overridden (REP_LEDGER_LEVEL was not 'all'): what becomes of the other URLs is "
                 "not known"
             )
-        status = {True: FOUND, False: CLEAN, None: UNKNOWN}[has_changed]
-        return worst({status, WRONG_USAGE if self._list and self._list.bad else CLEAN})
+        is_same = None if has_changed is None else not has_changed
+        return status_of({is_same}, is_wrong=bool(self._list and self._list.bad))
 
 
 def _kind(old: Judged, new: Judged) -> str:

@@ -10,15 +10,7 @@ from scrapy.exceptions import UsageError
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.tools.inputs import is_url, parse_url, read_sources
 from scrapy_rep.tools.linter import KINDS, SEVERITIES, Finding, explain, lint
-from scrapy_rep.tools.output import (
-    CLEAN,
-    FOUND,
-    UNKNOWN,
-    WRONG_USAGE,
-    Output,
-    notify,
-    worst,
-)
+from scrapy_rep.tools.output import CLEAN, Output, notify, status_of
 from scrapy_rep.tools.profile import ask, profile_of
 
 if TYPE_CHECKING:
@@ -64,11 +56,12 @@ def run(arguments: Namespace, settings: Settings) -> int:
     files = ask(
         profile, lambda web: read_sources(arguments.files, web), offline=offline
     )
-    statuses = set()
+    answers: set[bool | None] = set()
+    is_wrong = False
     for file in files:
         if isinstance(file, UsageError):
             notify(str(file))
-            statuses.add(WRONG_USAGE)
+            is_wrong = True
             continue
         findings = [
             each._asdict()
@@ -92,8 +85,8 @@ def run(arguments: Namespace, settings: Settings) -> int:
         ]
         rows = _ROWS if file.result.access is Access.SUCCESSFUL else _NO_FILE_ROWS
         output.show(record, rows, findings=places)
-        statuses.add({True: CLEAN, False: FOUND, None: UNKNOWN}[record["clean"]])
-    return worst(statuses)
+        answers.add(record["clean"])
+    return status_of(answers, is_wrong=is_wrong)
 
 
 def _findings(file: RulesSource, dialect: Dialect) -> Sequence[Finding]:

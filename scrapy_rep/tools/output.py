@@ -68,11 +68,15 @@ EXCERPT: Row = ("context", ("{line:blue>5}  {text}",))
 """The rows for the lines of a robots.txt around one of them."""
 
 
-def worst(statuses: Collection[int]) -> int:
-    """Return the status of a command that has several results."""
-    return next(
-        (each for each in (WRONG_USAGE, FOUND, UNKNOWN) if each in statuses), CLEAN
-    )
+def status_of(answers: Collection[bool | None], *, is_wrong: bool = False) -> int:
+    """Return the status of a command by its *answers*: True is good, None is not known. *is_wrong* says
+    whether a part of its input is.
+    """
+    if is_wrong:
+        return WRONG_USAGE
+    if False in answers:
+        return FOUND
+    return UNKNOWN if None in answers else CLEAN
 
 
 class _Empty(Exception):

@@ -23,7 +23,7 @@ from scrapy_rep.protocol.usage.preferences import (
 from scrapy_rep.protocol.usage.sites import TdmRep
 from scrapy_rep.protocol.usage.statements import MINING
 from scrapy_rep.tools.inputs import PresentSources, is_url, parse_argument, read_file
-from scrapy_rep.tools.output import CLEAN, FOUND, UNKNOWN, Output
+from scrapy_rep.tools.output import Output, status_of
 from scrapy_rep.tools.profile import (
     USAGE_ROWS,
     ask,
@@ -105,10 +105,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     Output(arguments).show(record, _ROWS)
     allowed = record["decision"] is None or record["decision"]["allowed"]
     is_use_denied = "usage" in record and record["usage"]["denied"]
-    known = {allowed, record["indexable"], not is_use_denied}
-    if False in known:
-        return FOUND
-    return UNKNOWN if None in known else CLEAN
+    return status_of({allowed, record["indexable"], not is_use_denied})
 
 
 def _response_of_file(path: str, written: Sequence[str]) -> Response:

@@ -14,6 +14,7 @@ from scrapy_rep.base.record import url_text
 from scrapy_rep.crawl.ledger.reader import read_json, read_texts, reading
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.origins import origin_of, written_origin
+from scrapy_rep.protocol.robotstxt.paths import target
 from scrapy_rep.tools.inputs import LedgerFile, is_url, parse_url, why
 from scrapy_rep.tools.output import CLEAN, EXCERPT, FOUND, UNKNOWN, Output
 from scrapy_rep.tools.report.answers import iso_time
@@ -142,7 +143,7 @@ def asked_about(text: str) -> Question:
         raise UsageError(f"{text!r} is neither a URL nor a host")
     asked, parts = found.origin, urlsplit(found.url)
     host, has_port = asked.host.rstrip("."), has_scheme or parts.port is not None
-    path = _path(found.url) if parts.path or parts.query else None
+    path = target(found.url, RFC9309) if parts.path or parts.query else None
 
     def is_at(origin: Origin | None) -> bool:
         """Whether *origin*, or the virtual host that it names, is the one asked about."""
@@ -156,21 +157,13 @@ def asked_about(text: str) -> Question:
     is_written = lru_cache(maxsize=4096)(lambda origin: is_at(written_origin(origin)))
 
     def matches(url: str | None, origin: str | None) -> bool:
-        if url is None or (path is not None and _path(url) != path):
+        if url is None or (path is not None and target(url, RFC9309) != path):
             return False
         if origin is not None:
             return is_written(origin)
         return path is not None and is_at(origin_of(url))
 
     return Question(url_text(text), path is not None, host, matches)
-
-
-def _path(url: str) -> str:
-    """Return the path and the query of a URL."""
-    after = url.partition("#")[0].partition("://")[2]
-    at = min((at for at in map(after.find, "/?") if at >= 0), default=len(after))
-    path = after[at:]
-    return path if path.startswith("/") else f"/{path}"
 
 
 class _Answer:

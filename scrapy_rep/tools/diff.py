@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 # The most records of all agents of a file to compare. Only hostile files have more: thousands of
 # agents that share a group with thousands of rules.
-_MAX_COMPARED = 250_000
+_MAX_COMPARED = 500_000
 
 _OUTSIDE = ""
 """In place of an agent: the records that belong to no group."""
@@ -124,19 +124,21 @@ def _records_by_agent(robots: RobotsTxt) -> dict[str, _Records] | None:
     found: dict[str, _Records] = {}
     first_of: dict[str, Group] = {}
     for group in robots.groups:
+        rules = [((rule.kind, rule.pattern), rule.line) for rule in group.rules]
+        others = [((each.field, each.value), each.line) for each in group.records]
         for agent, run in zip(group.agents, group.runs, strict=True):
-            left -= len(group.rules) + len(group.records)
+            left -= len(rules) + len(others)
             if left < 0:
                 return None
             if not merges and first_of.setdefault(agent, group) is not group:
                 continue
             records = found.setdefault(agent, {})
-            for rule in group.rules:
-                records.setdefault((rule.kind, rule.pattern), rule.line)
-            for other in group.records:
+            for key, line in rules:
+                records.setdefault(key, line)
+            for (key, line), record in zip(others, group.records, strict=True):
                 # A delay is for the agents directly above.
-                if other.field not in PACE_FIELDS or other.run == run:
-                    records.setdefault((other.field, other.value), other.line)
+                if record.field not in PACE_FIELDS or record.run == run:
+                    records.setdefault(key, line)
     read = [*lines(robots.body, robots.dialect)]
     for_all, _ = usage_groups(read, robots.dialect)
     outside = (*for_all, *(line for line in read if line.field == SITEMAP))

@@ -11,7 +11,7 @@ import heapq
 import math
 import sys
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache, lru_cache
@@ -25,7 +25,7 @@ from scrapy.exceptions import UsageError
 from w3lib.url import safe_url_string
 
 from scrapy_rep.crawl.fetching.memory import LRU, parsed_size
-from scrapy_rep.crawl.ledger.reader import crawls_of, open_ledger, reading
+from scrapy_rep.crawl.ledger.reader import crawls_of, open_ledger, read_texts, reading
 from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.access.results import Access, AccessResult, renew, robots_of
 from scrapy_rep.protocol.origins import Origin, origin_of, written_origin
@@ -463,10 +463,15 @@ class LedgerFile:
         row = self.snapshot(snapshot)
         if row is None:
             return None
-        body, error = row["body"], row["error"] or ""
-        result = AccessResult(
-            url=row["url"], status=row["status"], error=error, body=body or b""
-        )
+        body = row["body"]
+        with reading(self.path):
+            result = AccessResult(
+                url=row["url"],
+                status=row["status"],
+                error=row["error"] or "",
+                body=body or b"",
+                redirects=read_texts(row["redirects"]),
+            )
         crawl = self.crawls.get(row["crawl"])
         return RulesSource(result, body, row["fetched"], crawl=crawl)
 
@@ -606,10 +611,8 @@ def are_offline(names: Sequence[str], profile: Profile) -> bool:
 
 
 def _is_sqlite(path: str) -> bool:
-    try:
-        if not Path(path).is_file():
-            return False
-        with Path(path).open("rb") as file:
-            return file.read(len(_SQLITE)) == _SQLITE
-    except (OSError, ValueError):
-        return False
+    with suppress(OSError, ValueError):
+        if Path(path).is_file():
+            with Path(path).open("rb") as file:
+                return file.read(len(_SQLITE)) == _SQLITE
+    return False

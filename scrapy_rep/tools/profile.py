@@ -166,17 +166,13 @@ def _purposes(profile: Profile) -> tuple[str, ...]:
     return profile.rep.purposes or tuple(CATEGORIES)
 
 
-def is_denied(preferences: UsagePreferences, profile: Profile) -> bool:
-    """Whether *preferences* forbid a purpose of the crawl."""
-    unknown = profile.rep.usage_unknown
-    return preferences.denial(profile.rep.purposes, unknown=unknown) is not None
-
-
 def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, Any]:
     """Return the preferences as a JSON object. What is not known about a purpose is put into words
     only if the crawl has purposes.
     """
-    is_asked = bool(profile.rep.purposes)
+    rep = profile.rep
+    is_asked = bool(rep.purposes)
+    denial = preferences.denial(rep.purposes, unknown=rep.usage_unknown)
     return {
         "purposes": {
             purpose: {
@@ -189,7 +185,7 @@ def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, A
         },
         "statements": [_statement(each) for each in preferences.statements],
         "licenses": list(preferences.licenses),
-        "denied": is_denied(preferences, profile),
+        "denied": denial is not None,
     }
 
 

@@ -99,11 +99,9 @@ def run(arguments: Namespace, settings: Settings) -> int:
         rows = _BRIEF_ROWS if arguments.brief else _ROWS
         for batch in batches:
             for part in parts(batch):
-                await sources.load(each.origin for each in part if each.origin)
+                found = await sources.load(each.origin for each in part)
                 for each in part:
-                    source = sources.of(each.origin)
-                    assert source
-                    record = _record(each.url, source, profile, arguments)
+                    record = _record(each.url, found[each.origin], profile, arguments)
                     verdict = _VERDICTS[record["allowed"]]
                     counts[verdict] += 1
                     answer = record["allowed"] and not record["usage"]["denied"]

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.groups import Group
-    from scrapy_rep.tools.inputs import LedgerFile, RulesSource
+    from scrapy_rep.tools.inputs import LedgerFile, Loaded, RulesSource
     from scrapy_rep.tools.profile import Profile, Web
 
 
@@ -267,15 +267,19 @@ class Differences:
     async def run(self, web: Web | None) -> int:
         self._old, self._new = self._sides = await self._load_sides(web)
         crawls = self._choose_urls()
-        await self._load([self._origin])
-        urls = parts(self._urls(crawls))
+        old, new = await self._load([self._origin])
+        files = [
+            self._known(self._old, old.get(self._origin)),
+            self._known(self._new, new.get(self._origin)),
+        ]
+        urls = parts(self._urls(crawls, filter(None, files)))
         # Read before the first output, so that a damaged ledger is reported alone.
         first = next(urls, [])
-        have_rules_changed = self._show_rules()
+        have_rules_changed = self._show_rules(*files)
         for part in chain([first], urls):
-            await self._load(each.origin for each in part)
+            old, new = await self._load(each.origin for each in part)
             for each in part:
-                self._compare(each)
+                self._compare(each, old.get(each.origin), new.get(each.origin))
             progress.say(f"{self._counts.total():,} URLs compared")
             self._output.flush()
         return self._end(crawls, have_rules_changed=have_rules_changed)
@@ -325,7 +329,9 @@ class Differences:
             )
         return ledgers
 
-    def _urls(self, ledgers: LedgerSources | None) -> Iterator[Asked]:
+    def _urls(
+        self, ledgers: LedgerSources | None, files: Iterable[RobotsTxt]
+    ) -> Iterator[Asked]:
         if ledgers is not None:
             yield from ledgers.urls(self._origin)
         elif self._list is not None:
@@ -334,17 +340,18 @@ class Differences:
                     yield each._replace(origin=each.origin or self._origin)
         else:
             start = "" if self._origin is None else str(self._origin)
-            for path in sample_paths(*filter(None, map(self._one, self._sides))):
+            for path in sample_paths(*files):
                 yield Asked(start + path, self._origin)
 
-    async def _load(self, origins: Iterable[Origin | None]) -> None:
-        wanted = dict.fromkeys(origin for origin in origins if origin)
-        for sources in {side.sources for side in self._sides}:
-            await sources.load(wanted)
+    async def _load(self, origins: Iterable[Origin | None]) -> tuple[Loaded, Loaded]:
+        """Return what each side has for these *origins*."""
+        wanted = [*dict.fromkeys(origins)]
+        old, new = (side.sources for side in self._sides)
+        of_old = await old.load(wanted)
+        return of_old, of_old if new is old else await new.load(wanted)
 
-    def _one(self, side: Side) -> RobotsTxt | None:
-        """Return the robots.txt of *side*, if it has only one and that is known."""
-        source = side.sources.of(self._origin)
+    def _known(self, side: Side, source: RulesSource | None) -> RobotsTxt | None:
+        """Return the rules of a *source*, if they are known."""
         if source is None or not source.is_known:
             return None
         return source.read_as(self._dialect(side, source.crawl))
@@ -356,9 +363,8 @@ class Differences:
             return side.dialect or profile.dialect
         return profile.dialects.get(crawl["dialect"], profile.dialect)
 
-    def _show_rules(self) -> bool:
+    def _show_rules(self, old: RobotsTxt | None, new: RobotsTxt | None) -> bool:
         """Show the rules and records that were added or removed. Return whether there are any."""
-        old, new = map(self._one, self._sides)
         if old is None or new is None:
             return False
         changes = rule_changes(old, new)
@@ -370,9 +376,8 @@ class Differences:
             self._output.show({"kind": "rules", **change}, _RULES_ROWS, place=place)
         return bool(changes)
 
-    def _compare(self, asked: Asked) -> None:
+    def _compare(self, asked: Asked, *sources: RulesSource | None) -> None:
         profile, row, ledger = self._profile, asked.row, asked.ledger
-        sources = [side.sources.of(asked.origin) for side in self._sides]
         crawls = [source.crawl for source in sources if source]
         if row is not None and ledger is not None and self._recorded:
             crawls.insert(0, ledger.crawls.get(row["crawl"]))
@@ -416,10 +421,8 @@ class Differences:
     ) -> Judged:
         dialect = self._dialect(side, crawl)
         if side is self._recorded and asked.row is not None and asked.ledger:
-            record, past = (
-                recorded(asked.row),
-                asked.ledger.source(asked.row["snapshot"]),
-            )
+            record = recorded(asked.row)
+            past = asked.ledger.source(asked.row["snapshot"])
             robots = past.read_as(dialect) if past else None
             return Judged(record, record["allowed"], robots)
         if source is None:

@@ -18,14 +18,14 @@ from functools import cache, lru_cache
 from itertools import count, groupby, repeat
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from scrapy.exceptions import UsageError
 from w3lib.url import safe_url_string
 
 from scrapy_rep.crawl.fetching.memory import LRU, parsed_size
-from scrapy_rep.crawl.ledger.reader import crawls_of, open_ledger, read_texts, reading
+from scrapy_rep.crawl.ledger.reader import crawls_of, open_ledger, reading
 from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.access.results import Access, AccessResult, renew, robots_of
 from scrapy_rep.protocol.origins import Origin, origin_of, written_origin
@@ -38,7 +38,7 @@ from scrapy_rep.tools.report.ledgers import lines_of
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from typing import BinaryIO
 
@@ -293,6 +293,14 @@ class RulesSource:
         ]
 
 
+Loaded: TypeAlias = "dict[Origin | None, RulesSource]"
+"""What a crawl follows at each origin, as far as that is known."""
+
+
+def _known(found: Mapping[Any, RulesSource | None]) -> Loaded:
+    return {origin: source for origin, source in found.items() if source}
+
+
 class Sources:
     """A source for each origin. This one has the same for all."""
 
@@ -303,12 +311,9 @@ class Sources:
         self.origin = None if source is None else source.origin
         """The only origin that it has rules for; None for any."""
 
-    async def load(self, origins: Iterable[Origin]) -> None:
-        """Get what :meth:`of` needs for these *origins*."""
-
-    def of(self, origin: Origin | None) -> RulesSource | None:
-        """Return what a crawl follows at *origin*; None if that is not known."""
-        return self._source
+    async def load(self, origins: Iterable[Origin | None]) -> Loaded:
+        """Return what a crawl follows at each of these *origins*, as far as that is known."""
+        return _known(dict.fromkeys(origins, self._source))
 
 
 class PresentSources(Sources):
@@ -321,17 +326,14 @@ class PresentSources(Sources):
         self._web = web
         self._with_sites = sites
         self._kept: LRU[RulesSource] = LRU(_MAX_BYTES_KEPT)
-        self._loaded: dict[Origin, RulesSource] = {}
         self._now = time.time()
         for each in self._overrides:
             if each.ends <= self._now:
                 notify(each.end_notice)
 
-    async def load(self, origins: Iterable[Origin]) -> None:
-        """Fetch the robots.txt files of *origins* concurrently, unless they are known. After that,
-        :meth:`of` has those of these origins alone.
-        """
-        overrides = {origin: self._override(origin) for origin in origins}
+    async def load(self, origins: Iterable[Origin | None]) -> Loaded:
+        """Fetch the robots.txt files concurrently, unless they are known."""
+        overrides = {each: self._override(each) for each in origins if each}
         sites = {origin: self._kept.get(origin) for origin in overrides}
         missing = [
             origin
@@ -342,16 +344,10 @@ class PresentSources(Sources):
         for origin, result in zip(missing, results, strict=True):
             sites[origin] = source = RulesSource.answered(result)
             self._kept.put(origin, source, parsed_size(result.body))
-        self._loaded = {}
         for origin, override in overrides.items():
-            site = sites[origin]
             if override is not None:
-                override.site = site
-            if found := override or site:
-                self._loaded[origin] = found
-
-    def of(self, origin: Origin | None) -> RulesSource | None:
-        return self._loaded.get(origin) if origin else None
+                override.site = sites[origin]
+        return _known({each: overrides[each] or sites[each] for each in overrides})
 
     def _override(self, origin: Origin) -> RulesSource | None:
         found = override_for(self._overrides, origin, self._now)
@@ -463,15 +459,10 @@ class LedgerFile:
         row = self.snapshot(snapshot)
         if row is None:
             return None
-        body = row["body"]
-        with reading(self.path):
-            result = AccessResult(
-                url=row["url"],
-                status=row["status"],
-                error=row["error"] or "",
-                body=body or b"",
-                redirects=read_texts(row["redirects"]),
-            )
+        body, error = row["body"], row["error"] or ""
+        result = AccessResult(
+            url=row["url"], status=row["status"], error=error, body=body or b""
+        )
         crawl = self.crawls.get(row["crawl"])
         return RulesSource(result, body, row["fetched"], crawl=crawl)
 
@@ -500,8 +491,11 @@ class LedgerSources(Sources):
             row, ledger = max(same, key=lambda each: each[0]["time"])
             yield Asked(url, written_origin(written), ledger, row)
 
-    def of(self, origin: Origin | None) -> RulesSource | None:
-        """Return the last robots.txt of *origin*."""
+    async def load(self, origins: Iterable[Origin | None]) -> Loaded:
+        """Return the last robots.txt of each of these *origins*."""
+        return _known({each: self._last(each) for each in dict.fromkeys(origins)})
+
+    def _last(self, origin: Origin | None) -> RulesSource | None:
         lasts = (
             (row["fetched"], row["id"], each)
             for each in self._ledgers

@@ -141,9 +141,7 @@ async def _fetch(
     for _ in range(_MAX_REDIRECTS + 1):
         url, origin = asked.url, asked.origin
         assert origin
-        await present.load([origin])
-        source = present.of(origin)
-        assert source
+        source = (await present.load([origin]))[origin]
         robots = source.read_as(profile.dialect)
         decision = profile.decide(robots, url)
         record |= {

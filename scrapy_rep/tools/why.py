@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -10,7 +11,7 @@ from urllib.parse import urlsplit
 from scrapy.exceptions import UsageError
 
 from scrapy_rep.base.record import url_text
-from scrapy_rep.crawl.ledger.reader import read_json, reading
+from scrapy_rep.crawl.ledger.reader import read_json, read_texts, reading
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.origins import origin_of, written_origin
 from scrapy_rep.protocol.robotstxt.paths import target
@@ -248,16 +249,18 @@ class _Answer:
             return None
         if key not in self._robotstxts:
             with reading(ledger.path):
+                redirects = read_texts(row["redirects"])
                 headers = [
                     list(map(str, each))
                     for each in read_json(row["headers"], list)
                     if isinstance(each, list) and len(each) == 2
                 ]
+            result = replace(source.result, redirects=redirects)
             self._robotstxts[key] = {
                 "number": len(self._robotstxts) + 1,
                 "ledger": ledger.path,
                 **{name: row[name] for name in ("crawl", "origin", "url", "sha256")},
-                "access": source.access,
+                "access": replace(source, result=result).access,
                 "headers": headers,
                 **{name: iso_time(row[name]) for name in ("expires", "copy_of")},
                 "bytes": None if source.body is None else len(source.body),

@@ -239,7 +239,7 @@ class Three(Spider):
 async def main(_):
     seen = []
     runner = AsyncCrawlerRunner({json.loads(json.dumps(ADDON))!r} | {{
-        "LOG_ENABLED": False, "TELNETCONSOLE_ENABLED": False}})
+        "LOG_ENABLED": False, "REP_WAIT_TIMEOUT": 0, "TELNETCONSOLE_ENABLED": False}})
     for _ in range(3):
         crawler = runner.create_crawler(Three)
         seen.append(weakref.ref(crawler))

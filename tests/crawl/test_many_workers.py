@@ -605,8 +605,8 @@ def test_idle_spider_leaves_redis_alone(site: Site, server: RedisServer) -> None
     """An idle RedisSpider looks for start URLs, and asks the queue, as seldom as without this
     package: with Scrapy's heartbeat, every five seconds.
     """
-    result = run_crawl(**plan(server, "StartUrlSpider", CLOSESPIDER_TIMEOUT=11))
+    result = run_crawl(**plan(server, "StartUrlSpider", CLOSESPIDER_TIMEOUT=4))
     assert result.stats["finish_reason"] == "closespider_timeout"
     stats = server.client().info("commandstats")
-    assert stats["cmdstat_llen"]["calls"] <= 4
-    assert stats["cmdstat_evalsha"]["calls"] <= 8
+    assert stats["cmdstat_llen"]["calls"] <= 3
+    assert stats["cmdstat_evalsha"]["calls"] <= 6

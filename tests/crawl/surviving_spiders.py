@@ -70,20 +70,6 @@ class SurvivorSpider(PlanSpider):
             yield response.follow(link, self.note_response, errback=self.note_error)
 
 
-class SlowSurvivorSpider(SurvivorSpider):
-    """Its callbacks take some time, before the item and between the links."""
-
-    async def note_response(self, response: Response) -> AsyncIterator[Any]:
-        self.note("begin", response.url)
-        PlanSpider.note_response(self, response)
-        await sleep(0.03)
-        yield {"url": response.url}
-        for request in self.links(response):
-            yield request
-            await sleep(0.01)
-        self.note("end", response.url)
-
-
 class LimitedSurvivorSpider(SurvivorSpider):
     """No file that its process writes may grow beyond ``limit`` octets, from its page number
     ``first`` to number ``last``.

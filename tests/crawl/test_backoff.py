@@ -5,9 +5,6 @@
 
 from __future__ import annotations
 
-import signal
-import sqlite3
-from contextlib import closing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +12,7 @@ import pytest
 
 from tests.crawl.answers import Answer, Busy, Then, busy
 from tests.crawl.conftest import CHOSEN, check
-from tests.crawl.crawl import run_crawl, start_crawl
+from tests.crawl.crawl import run_crawl
 from tests.crawl.pauses import (
     EARLY,
     MEDIA_PLACES,
@@ -377,52 +374,6 @@ def test_a_shorter_longest_pause(site: Site) -> None:
     result = run_crawl(pages(off, 12), settings={**SETTINGS, "REP_BACKOFF_MAX": 0})
     check_fetched(off, *pages(off, 12))
     assert [key for key in result.stats if "backoff" in key] == []
-
-
-def has_pause(job: Path) -> bool:
-    """Return whether the file of a JOBDIR has a pause."""
-    path = job / "rep.queue" / "requests.sqlite"
-    with suppress(sqlite3.OperationalError), closing(sqlite3.connect(path)) as file:
-        return file.execute("SELECT * FROM pauses").fetchone() is not None
-    return False
-
-
-@pytest.mark.newest
-def test_ended_within_a_pause(site: Site, tmp_path: Path) -> None:
-    """While requests and files wait for the end of a pause, the pages of other hosts are fetched. A
-    spider that is closed meanwhile ends soon. With a JOBDIR, the pause is kept when the crawl is
-    resumed.
-    """
-    host = limit(site.add(RULES), 1, busy(429, "5"))
-    other, healthy = site.add(name="127.0.0.2"), site.add(name="127.0.0.3")
-    other.answers["/late"] = Answer(after=lambda: was_busy(host))
-    late = other.url("/late")
-    waiting = pages(host, 30)
-    how: dict[str, Any] = {
-        "spider": SPIDER,
-        "settings": {
-            **SETTINGS,
-            "CONCURRENT_REQUESTS": 8,
-            "FILES_STORE": str(tmp_path / "files"),
-            "JOBDIR": str(tmp_path),
-            "REP_WAIT_TIMEOUT": 600,
-        },
-        "follow": {late: [{"url": url} for url in waiting + pages(healthy, 60)]},
-        "files": {late: pages(host, 3, "file")},
-        "more": {late: pages(host, 3, "more")},
-    }
-    crawl = start_crawl([*waiting[:1], late], **how)
-    crawl.until(lambda: len(healthy.pages) == 60 and has_pause(tmp_path))
-    crawl.process.send_signal(signal.SIGINT)
-    crawl.wait(60)
-    assert host.pages == ["/page/0"]
-    assert "never retrieved" not in crawl.log
-    assert "Spider closed (shutdown)" in crawl.log
-    result = run_crawl([*waiting[:1], late], **how)
-    check_kept(host, result=result)
-    check_fetched(healthy, *pages(healthy, 60))
-    assert set(host.pages) >= {f"/page/{number}" for number in range(30)}
-    assert result.lines("INFO", host.name, "answers again")
 
 
 @pytest.mark.newest

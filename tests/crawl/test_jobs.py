@@ -352,16 +352,11 @@ def test_what_takes_time(  # noqa: PLR0917
 
 @pytest.mark.slow
 @pytest.mark.unmeasured
-@pytest.mark.parametrize("spider", ["SurvivorSpider", "SlowSurvivorSpider"])
-def test_ended_at_any_moment(
-    site: Site, every_mode: str, spider: str, tmp_path: Path
-) -> None:
+def test_ended_at_any_moment(site: Site, every_mode: str, tmp_path: Path) -> None:
     """A crawl whose process dies at random moments, by SIGKILL, by Ctrl-C twice and by SIGKILL
     after Ctrl-C, fetches all pages when it is resumed, again only those that were in flight,
     nothing forbidden, and keeps the delay of a host over the restarts. What is done stays done.
     Its store and its ledger are whole.
-
-    A page is in flight until its callback has ended, which may take time.
     """
     pages, most = (240, 12) if effort.is_long else (25, 10)
     web = Web(site, 4, pages, slow_pages=KILLS)
@@ -371,7 +366,6 @@ def test_ended_at_any_moment(
         tmp_path,
         web.start_urls,
         mode=every_mode,
-        spider=spider,
         settings=ledger,
     )
     for (hits, pause), end in zip(moments(KILLS, most), cycle(ENDS.values())):

@@ -319,8 +319,9 @@ def test_a_server_that_fails(
     check_nothing_left(server)
 
 
+@pytest.mark.newest
 @pytest.mark.unmeasured
-def test_pauses_over_workers(site: Site, mode: str, server: RedisServer) -> None:
+def test_pauses_over_workers(site: Site, server: RedisServer) -> None:
     """A host that answers 429 to one of three workers gets nothing from any of them until the
     pause is over, then one request from all. All pages are fetched, by retries.
     """
@@ -334,7 +335,7 @@ def test_pauses_over_workers(site: Site, mode: str, server: RedisServer) -> None
     settings |= {"RETRY_ENABLED": True, "REP_BACKOFF_MAX": 60}
     settings["CONCURRENT_REQUESTS"] = 4  # One worker cannot have all of them.
     crowd = SimpleNamespace(urls=urls, site=site)
-    results = finish(start_workers(crowd, settings, 3, mode=mode))
+    results = finish(start_workers(crowd, settings, 3))
     check_kept(limited, 4, places=settings["CONCURRENT_REQUESTS_PER_DOMAIN"])
     check_fetched(limited, *(url for url in urls if url.startswith(limited.origin)))
     # More than one worker had work.

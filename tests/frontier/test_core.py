@@ -12,12 +12,11 @@ import pytest
 
 from scrapy_rep.crawl.frontier.core import (
     Core,
-    Granted,
+    Decided,
     NetworkBack,
     NetworkGone,
     Paused,
     Probe,
-    Refused,
     Slot,
     Ticket,
     Wake,
@@ -68,8 +67,8 @@ class World:
 
     def hear_one(self, said: Said) -> None:
         match said:
-            case Granted(ticket) | Refused(ticket):
-                verb = "grants" if isinstance(said, Granted) else "refuses"
+            case Decided(ticket, is_granted):
+                verb = "grants" if is_granted else "refuses"
                 self.heard.append(f"{verb} {self.name(ticket)}")
             case Probe(host):
                 self.heard.append(f"probes {host} at {self.now:g}")
@@ -97,7 +96,7 @@ class World:
     ) -> None:
         places = tuple(map(self.core.scope, scopes))
         for scope in places:
-            self.core.set_slot(scope, Slot(self.in_slot))
+            scope.slot = Slot(self.in_slot)
         self.tickets[name] = kind(outlet, host, places)
         self.again(name)
 
@@ -452,20 +451,20 @@ def test_rule(events: str) -> None:
     World().play(events)
 
 
-@pytest.mark.parametrize("what", [Granted, Refused])
-def test_cancelled_before_its_crawl_has_heard_the_answer(what: type) -> None:
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_cancelled_before_its_crawl_has_heard_the_answer(is_refused: bool) -> None:
     """A request that is cancelled after it may go, or is refused, is neither sent nor refused, and
     keeps no place.
     """
     world = World()
     world.pause("a", "10")
     world.file("1", "a")
-    if what is Refused:
+    if is_refused:
         world.pause("a", "601")
     else:
         world.core.tick(10)
     world.end("1")
-    assert not any(isinstance(said, (Granted, Refused)) for said in world.core.drain())
+    assert not any(isinstance(said, Decided) for said in world.core.drain())
     assert not world.core.scope("a").in_flight
     assert not world.core.scope("a").tickets
 
@@ -481,7 +480,7 @@ def test_ended_while_its_crawl_acts_on_what_was_said_before() -> None:
     world.pause("a", "601")
     refused = []
     for said in world.core.drain():
-        if isinstance(said, Refused):
+        if isinstance(said, Decided) and not said.is_granted:
             refused.append(said.ticket)
             world.core.end(said.ticket, world.now)
             world.end("2")

@@ -23,11 +23,10 @@ from hypothesis.stateful import (
 
 from scrapy_rep.crawl.frontier.core import (
     Core,
-    Granted,
+    Decided,
     NetworkBack,
     Phase,
     Probe,
-    Refused,
     Slot,
     Ticket,
     WaitReason,
@@ -264,7 +263,7 @@ class Crawl(Core):
 
     def scope(self, key: str) -> Scope:
         scope = super().scope(key)
-        self.set_slot(scope, self.machine.slots[key])
+        scope.slot = self.machine.slots[key]
         return scope
 
     def tell(self, host: Host | None) -> None:
@@ -486,10 +485,9 @@ class CoreMachine(RuleBasedStateMachine):
 
     def hear(self, said: Said) -> None:
         match said:
-            case Granted(Item() as item):
-                self.end(item)
-            case Refused(Item() as item):
-                assert self.is_refused(item), "A ticket is refused that need not be"
+            case Decided(Item() as item, is_granted):
+                if not is_granted:
+                    assert self.is_refused(item), "A ticket is refused that need not be"
                 self.end(item)
             case Probe(name):
                 if name in NAMES:

@@ -471,16 +471,13 @@ class Ready(Outlet):
 # What the core says.
 
 
-class Granted(NamedTuple):
-    """A request in the downloader has its places, and may go; or the rules of a host are known."""
+class Decided(NamedTuple):
+    """A request in the downloader has its places, and may go, or the rules of a host are known; or
+    it is refused.
+    """
 
     ticket: Ticket
-
-
-class Refused(NamedTuple):
-    """A request in the downloader is refused, or those of a host are."""
-
-    ticket: Ticket
+    is_granted: bool
 
 
 class Wake(NamedTuple):
@@ -517,9 +514,7 @@ class NetworkBack(NamedTuple):
     was_certain: bool
 
 
-Said: TypeAlias = (
-    "Granted | Refused | Wake | Paused | Probe | NetworkGone | NetworkBack"
-)
+Said: TypeAlias = "Decided | Wake | Paused | Probe | NetworkGone | NetworkBack"
 """What the core may say."""
 
 
@@ -648,10 +643,6 @@ class Core:
         self._ready.append(ready)
         return ready
 
-    def set_slot(self, scope: Scope, slot: Slot) -> None:
-        """Note what the download slot of *scope* is like now."""
-        scope.slot = slot
-
     def drain(self) -> Iterator[Said]:
         """Yield what the core has to say, in order, and forget it. Only when a thing is yielded is it
         certain: acting on the one before may end a ticket. Call :meth:`end` for each ticket that is
@@ -659,7 +650,7 @@ class Core:
         """
         while self.said:
             each = self.said.popleft()
-            if isinstance(each, (Granted, Refused)):
+            if isinstance(each, Decided):
                 if each.ticket.where not in {Where.GRANTED, Where.REFUSED}:
                     continue  # It has ended since.
                 each.ticket.where = Where.NOWHERE
@@ -676,7 +667,7 @@ class Core:
         self._happens(host, Event.TICKET)
         is_refused = host.phase is Phase.REFUSED
         if is_refused or (host.phase is Phase.DOWN and not ticket.is_patient):
-            self._let_out(ticket, Where.REFUSED)
+            self._let_out(ticket, is_granted=False)
         else:
             ticket.where = Where.AT_HOST
             host.add(ticket)
@@ -803,7 +794,7 @@ class Core:
             if at <= now:
                 continue
             if self.refusing(ticket, now) is not None:
-                self._let_out(ticket, Where.REFUSED)
+                self._let_out(ticket, is_granted=False)
             else:
                 self._park(ticket, scope, now)
                 self._alarms.set(scope, at)
@@ -813,7 +804,7 @@ class Core:
         if not is_up:
             self._probe = ticket
             self.network.probe_at = inf
-        self._let_out(ticket, Where.GRANTED)
+        self._let_out(ticket, is_granted=True)
 
     def free_at(self, scope: Scope, ticket: Ticket) -> float:
         """Return from when *ticket* may take a place of *scope*; ``inf`` while all are taken."""
@@ -838,14 +829,13 @@ class Core:
             at = max(at, scope.redirected_at)
         return at
 
-    def _let_out(self, ticket: Ticket, where: Where) -> None:
+    def _let_out(self, ticket: Ticket, *, is_granted: bool) -> None:
         """Bring *ticket*, which is granted or refused, to its outlet."""
         if isinstance(ticket.outlet, Ready):
             ticket.outlet.add(ticket)
             return
-        ticket.where = where
-        is_granted = where is Where.GRANTED
-        self.said.append(Granted(ticket) if is_granted else Refused(ticket))
+        ticket.where = Where.GRANTED if is_granted else Where.REFUSED
+        self.said.append(Decided(ticket, is_granted))
 
     def _say_wake(self) -> None:
         if not self.said or not isinstance(self.said[-1], Wake):
@@ -980,7 +970,7 @@ class Core:
             self._alarms.set(host, retry_at)
             for ticket in [each for each in host.waiting if not each.is_patient]:
                 host.discard(ticket)
-                self._let_out(ticket, Where.REFUSED)
+                self._let_out(ticket, is_granted=False)
 
     def unknown(self, host: Host, now: float) -> None:
         """Note that the fetch of robots.txt of *host* has ended without a result. If tickets wait
@@ -991,10 +981,6 @@ class Core:
         else:
             self._happens(host, Event.NO_RESULT)
         self._forget(host)
-
-    def expire(self, host: Host) -> None:
-        """Note that the rules of *host* are not known any more."""
-        host.expires = -inf
 
     def retry(self, host: Host) -> None:
         """Let the next ticket have the robots.txt of *host* fetched, if that is unreachable."""
@@ -1014,7 +1000,7 @@ class Core:
         for ticket in waiting:
             ticket.where = Where.NOWHERE
             if host.phase is Phase.REFUSED:
-                self._let_out(ticket, Where.REFUSED)
+                self._let_out(ticket, is_granted=False)
             else:
                 self._seek_places(ticket, now)
         if waiting:

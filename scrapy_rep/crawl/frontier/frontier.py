@@ -46,14 +46,13 @@ from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
 from scrapy_rep.crawl.frontier.backlog import HostKey, NoTerms
 from scrapy_rep.crawl.frontier.core import (
     Core,
-    Granted,
+    Decided,
     NetworkBack,
     NetworkGone,
     Outlet,
     Paused,
     Phase,
     Probe,
-    Refused,
     Slot,
     Ticket,
     WaitReason,
@@ -347,12 +346,12 @@ class Frontier:
             if found.is_queueing:
                 soonest = self.clock.monotonic() + pause
                 free_at = max(found.last_seen + found.delay, soonest)
-            self.core.set_slot(scope, Slot(found.concurrency, pause, free_at))
+            scope.slot = Slot(found.concurrency, pause, free_at)
             return
         places = places if found is None else found.concurrency
         if scope.slot.places != places or scope.slot.pause:
             usual = self._usual_slots.setdefault(places, Slot(places))
-            self.core.set_slot(scope, usual)
+            scope.slot = usual
 
     def keep_pace(self, trip: Trip, pace: Pace) -> None:
         """Have the host of *trip* keep to the *pace* that its robots.txt asks for."""
@@ -576,10 +575,10 @@ class Frontier:
     def _act_on(self, said: Said) -> None:
         """Do one thing that the core says."""
         match said:
-            case Granted(ticket) | Refused(ticket):
+            case Decided(ticket, is_granted):
                 assert isinstance(ticket, Waiter)
                 self._end(ticket)
-                ticket.call.callback(isinstance(said, Granted))
+                ticket.call.callback(is_granted)
             case Wake():
                 wake(self._crawler)
             case Paused(scope):
@@ -714,7 +713,7 @@ class Frontier:
         # The request for robots.txt needs the places first.
         self.free(trip.request)
         host = self.core.host(trip.origin)
-        self.core.expire(host)
+        host.expires = -inf
         self.rules.add_template(host, trip.request)
         is_patient = self._is_patient(trip)
         ticket = Waiter(self.core.direct, host, (), trip.request, is_patient=is_patient)

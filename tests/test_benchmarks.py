@@ -30,8 +30,8 @@ def test_a_measure(
     assert rows[1][1].startswith("protego")
 
 
-CALLS = {"request": 90, "host": 264}
-"""How many calls of functions of this package a request costs, and a host (260 to 270, by the load of
+CALLS = {"request": 88, "host": 257}
+"""How many calls of functions of this package a request costs, and a host (253 to 261, by the load of
 the machine)."""
 
 

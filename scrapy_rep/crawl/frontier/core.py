@@ -419,10 +419,11 @@ class Ready(Outlet):
         self._rows: list[OrderedDict[Scope, None]] = []
         """These slots by the number of requests in flight."""
 
-        self._size = 0
+        self.count = 0
+        """How many there are."""
 
     def __len__(self) -> int:
-        return self._size
+        return self.count
 
     def add(self, ticket: Ticket) -> None:
         ticket.where = Where.READY
@@ -432,7 +433,7 @@ class Ready(Outlet):
             tickets = self._by_slot[slot] = deque()
             self._enter(slot)
         tickets.append(ticket)
-        self._size += 1
+        self.count += 1
         for scope in ticket.scopes:
             scope.ready += 1
 
@@ -449,7 +450,7 @@ class Ready(Outlet):
         slot = ticket.scopes[-1]
         tickets = self._by_slot[slot]
         tickets.remove(ticket)
-        self._size -= 1
+        self.count -= 1
         for scope in ticket.scopes:
             scope.ready -= 1
         if not tickets:

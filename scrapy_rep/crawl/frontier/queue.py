@@ -197,7 +197,7 @@ class HostQueue(Backlog):
 
     def count_ready(self) -> int:
         """Return the number of hosts whose next request may go."""
-        return len(self.ready)
+        return self.ready.count
 
     def paused(self, host: str, seconds: float, own: float) -> None:
         """Note a pause in the JOBDIR, for the next run."""

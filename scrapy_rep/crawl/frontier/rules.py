@@ -185,6 +185,8 @@ class HostRules:
             self._soon_until = self._clock.monotonic() + _SOON
         while len(self.fetches) - self._waiting < self._max_fetching:
             is_needed = ready + len(self._soon) < self._min_ready
+            if not is_needed and not self._core.urgent:
+                return
             host = self._core.next_wanted(is_needed=is_needed)
             # The crawl would not note what a robots.txt says that comes while the spider closes.
             if host is None or is_closing(self._crawler):

@@ -4,14 +4,13 @@ run, which judges each request and refuses none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from scrapy import Request, signals
 from scrapy.exceptions import CloseSpider, IgnoreRequest, NotConfigured
-from scrapy.http import Headers, Response
+from scrapy.http import Response, TextResponse
 from scrapy.http.request import NO_CALLBACK
-from scrapy.responsetypes import responsetypes
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
@@ -95,6 +94,8 @@ class Judge:
     delay of its host is acceptable.
     """
 
+    _cache: RobotsTxtCache
+
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
@@ -107,10 +108,6 @@ class Judge:
         self._is_dry_run = settings.dry_run
         self._has_overrides = bool(settings.overrides)
         self._reports_all = reporter.reports_all
-        self._cache = self._open_cache()
-
-    def _open_cache(self) -> RobotsTxtCache:
-        raise NotImplementedError
 
     def look_up(self, case: Case) -> bool:
         """Add to *case* what decides about its request, as far as that is known now. Return False
@@ -205,16 +202,13 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         if not RepSettings.of(crawler).obey:
             raise NotConfigured
         super().__init__(crawler)
+        until_turn = lambda trip: self._until_turn(trip, self._advance(trip))
+        self._cache = self._frontier.obey(until_turn).cache
         self._has_page = False
         """Whether any page was fetched."""
 
         connect_first(crawler, self._spider_idle, signals.spider_idle)
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
-
-    def _open_cache(self) -> RobotsTxtCache:
-        return self._frontier.obey(
-            lambda trip: self._until_turn(trip, self._advance(trip))
-        ).cache
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RobotsTxtMiddleware | DryRun:
@@ -319,14 +313,10 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         self.count_override(case.origin)
         self._crawler.stats.inc_value(stats.FROM_COPY)
         content_type = dict(result.headers).get("content-type", "text/plain")
-        headers = Headers({"Content-Type": content_type})
-        response_class = responsetypes.from_args(
-            headers=headers, url=request.url, body=result.body
-        )
-        return response_class(
+        return TextResponse(
             request.url,
             status=result.status,
-            headers=headers,
+            headers={"Content-Type": content_type},
             body=result.body,
             flags=[meta.COPIED_FLAG],
             request=request,
@@ -437,19 +427,6 @@ def _is_exempted_by(cause: Request, request: Request) -> bool:
 # Dry runs.
 
 
-@dataclass(slots=True)
-class _HostTime:
-    """What a real run would send to a host that asks for a delay."""
-
-    requests: int = 0
-    delay: float = 0.0
-    """The longest delay, in seconds."""
-
-    @property
-    def seconds(self) -> float:
-        return self.requests * self.delay
-
-
 class DryRun(Judge):
     """Takes the place of RobotsTxtMiddleware in a dry run.
 
@@ -461,16 +438,19 @@ class DryRun(Judge):
     def __init__(self, crawler: Crawler) -> None:
         super().__init__(crawler)
         self._clock = self._frontier.clock
-        self._times: dict[str, _HostTime] = {}
+        # Its requests do not wait for a turn: pages do not, so that there might never be one.
+        fetcher = RobotsTxtFetcher(crawler, self._settings)
+        given = self._settings, self._reporter, self._clock
+        self._cache = RobotsTxtCache(crawler, fetcher, *given)
+        self._sent: Counter[str] = Counter()
+        """The requests to each host that asks for a delay."""
+
+        self._delays: dict[str, float] = {}
+        """The longest delay of each of these hosts, in seconds."""
+
         self._began = self._clock.monotonic()
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
-
-    def _open_cache(self) -> RobotsTxtCache:
-        # Its requests do not wait for a turn: pages do not, so that there might never be one.
-        fetcher = RobotsTxtFetcher(self._crawler, self._settings)
-        given = self._settings, self._reporter, self._frontier.clock
-        return RobotsTxtCache(self._crawler, fetcher, *given)
 
     # Requests and responses.
 
@@ -539,10 +519,11 @@ class DryRun(Judge):
 
     def _note_delay(self, request: Request, delay: float) -> None:
         slot = slot_state(self._crawler, download_slot(self._crawler, request))
-        found = self._times.setdefault(host_of(request), _HostTime())
-        found.requests += 1
-        found.delay = max(found.delay, delay, slot.delay if slot else 0.0)
-        self._crawler.stats.max_value(stats.DRY_RUN_SECONDS, round(found.seconds, 3))
+        host, delays = host_of(request), self._delays
+        self._sent[host] += 1
+        delays[host] = max(delays.get(host, 0.0), delay, slot.delay if slot else 0.0)
+        seconds = round(self._sent[host] * delays[host], 3)
+        self._crawler.stats.max_value(stats.DRY_RUN_SECONDS, seconds)
 
     # The crawl.
 
@@ -573,15 +554,16 @@ class DryRun(Judge):
             requests=f"{self._crawler.stats.get_value(stats.DRY_RUN_REQUESTS, 0):,}",
             elapsed=duration(self._clock.monotonic() - self._began),
         )
-        slowest = sorted(self._times.items(), key=lambda each: -each[1].seconds)
-        for host, found in slowest[:_SLOWEST_NAMED]:
+        times = {host: self._sent[host] * delay for host, delay in self._delays.items()}
+        slowest = sorted(times.items(), key=lambda each: -each[1])
+        for host, seconds in slowest[:_SLOWEST_NAMED]:
             self._logger.info(
                 "A real run would take up to %(time)s for %(host)s: %(requests)s requests with a "
                 "delay of %(delay)g s",
                 host=host,
-                time=duration(found.seconds),
-                requests=f"{found.requests:,}",
-                delay=found.delay,
+                time=duration(seconds),
+                requests=f"{self._sent[host]:,}",
+                delay=self._delays[host],
             )
 
 

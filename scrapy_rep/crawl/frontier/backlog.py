@@ -37,18 +37,15 @@ class Backlog(Protocol):
         """Return the number of hosts whose next request may go. If they are few, the frontier
         fetches more robots.txt files ahead.
         """
-        ...
 
     def count_waiting(self) -> int | None:
         """Return the number of requests that wait; None if that is not known."""
-        ...
 
     def paused(self, host: str, seconds: float, own: float) -> None:
         """Note that *host*, a host name or a download slot, has asked for a pause, of which
         *seconds* are left. *own* is the last pause that the crawl chose itself, which it doubles,
         and 0 if the host has always said how long.
         """
-        ...
 
     def recovered(self, request: Request) -> None:
         """Note that a host has answered *request*, sent after a pause, without asking for another."""
@@ -101,39 +98,32 @@ class Turns(Protocol):
     @property
     def obeys(self) -> bool:
         """Whether the crawl obeys robots.txt. If not, every key is without an origin."""
-        ...
 
     @property
     def closed_unsent(self) -> Container[Request]:
         """The requests that have ended only because the spider closes: they are not done."""
-        ...
 
     def attach(self, backlog: Backlog) -> None:
         """Note that the scheduler has *backlog*. Each queue calls this when it is made."""
-        ...
 
     def key_of(self, request: Request) -> HostKey:
         """Return the key of the host of *request*: robots.txt, delays and places are the same for
         all requests with this key.
         """
-        ...
 
     def room(self) -> int:
         """Return how many requests the downloader can take now. It is 0 while the network of the
         crawler is gone, and when the crawl stops. A queue asks this before it returns a request.
         """
-        ...
 
     def started(self, key: HostKey, request: Request, delay: float = 0.0) -> None:
         """Note that the queue returns *request*, whose host is ready: it takes its places. Without
         this, it waits in the downloader for its turn, or is refused there. *delay* is what the host
         asks for, as far as the queue knows: if robots.txt must be fetched first, that keeps to it.
         """
-        ...
 
     def room_for_rules(self) -> int:
         """Return for how many more hosts the rules can be wanted now."""
-        ...
 
     def want_rules(
         self,
@@ -148,7 +138,6 @@ class Turns(Protocol):
         as requests wait for a host. *delay* is what another origin of the host asks for, as far as
         the queue knows: the fetch of robots.txt keeps to it too.
         """
-        ...
 
     def paused_elsewhere(
         self, host: str, left: float, own: float, lasted: float
@@ -157,11 +146,9 @@ class Turns(Protocol):
         seconds are left: less than 0 after it, if the host has not answered well since. *own* is as
         in :meth:`Backlog.paused`. The pauses have *lasted* so long, with those before.
         """
-        ...
 
     def stop(self, reason: str) -> None:
         """Let no queue return another request, and close the spider with *reason*."""
-        ...
 
 
 class HostKey(NamedTuple):

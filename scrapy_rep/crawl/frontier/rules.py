@@ -93,11 +93,12 @@ class HostRules:
         self._take_turn = take_turn
         self._act = act
         self._settings = settings = RepSettings.of(crawler)
-        self._reporter = reporter = DecisionReporter.of(crawler)
         self._identity = Identity.of(crawler)
         waits = self._wait, free, self._is_own_fault
         self.fetcher = RobotsTxtFetcher(crawler, settings, *waits)
-        self.cache = RobotsTxtCache(crawler, self.fetcher, settings, reporter, clock)
+        self.cache = RobotsTxtCache(
+            crawler, self.fetcher, settings, DecisionReporter.of(crawler), clock
+        )
         self.fetches: dict[Host, Deferred[None]] = {}
         """The fetches that are under way."""
 
@@ -212,7 +213,7 @@ class HostRules:
         """
         origin = request_origin(request)
         host = None if origin is None else self._core.host(origin)
-        if host is None or host.is_fetching:
+        if host is None or host.is_fetching or is_closing(self._crawler):
             return
         self._core.begin_fetch(host)
         self.add_template(host, request)

@@ -35,7 +35,7 @@ from scrapy_rep.protocol.robotstxt.rules import Decision, Reason
 from scrapy_rep.signals import decision_made
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -208,6 +208,7 @@ class DecisionReporter:
         self.reports_all = self._has_ledger and settings.ledger_level == "all"
         """Whether requests are reported that nobody but robots.txt allows."""
 
+        self._write: Callable[[Record], object] | None = None
         self._overrides_in_use: set[str] = set()
         self._summary = Summary(crawler)
         self._is_dry_run = settings.dry_run
@@ -216,6 +217,10 @@ class DecisionReporter:
     def of(cls, crawler: Crawler) -> DecisionReporter:
         """Return the instance that the components of a crawl share."""
         return shared_component(crawler, cls)
+
+    def write_with(self, write: Callable[[Record], object]) -> None:
+        """Pass each decision from now on to a ledger. A signal would cost more than the row."""
+        self._write = write
 
     @property
     def is_start_refused(self) -> bool:
@@ -255,6 +260,8 @@ class DecisionReporter:
             self._crawler.stats.inc_value(stat)
         if stat or (record.layer is Layer.DELAY and record.verdict is Verdict.NOTED):
             self._summary.note(record, request)
+        if self._write is not None:
+            self._write(record)
         self._crawler.signals.send_catch_log(
             decision_made,
             record=record,

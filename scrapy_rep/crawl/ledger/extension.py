@@ -111,9 +111,9 @@ class LedgerExtension:
         )
         self._is_open = True
         self._traffic.open()
+        self._reporter.write_with(self._decided)
         connect = self._crawler.signals.connect
         connect(self._robotstxt_known, ours.robotstxt_known)
-        connect(self._decided, ours.decision_made)
         connect(self._response_downloaded, signals.response_downloaded)
         if not (self._settings.obey or self._settings.dry_run):
             connect(self._not_obeyed, signals.request_reached_downloader)

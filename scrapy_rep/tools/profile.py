@@ -33,7 +33,7 @@ from scrapy_rep.tools.output import notify, progress
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
@@ -343,21 +343,6 @@ class Web:
         return await self._crawler.engine.download_async(request)
 
 
-class _FetchingSpider(Spider):
-    name = "scrapy_rep"
-    job: Callable[[Web], Awaitable[Any]]
-    rep: RepSettings
-    outcome: Future[Any]
-
-    async def start(self) -> AsyncIterator[Any]:
-        try:
-            self.outcome.set_result(await self.job(Web(self.crawler, self.rep)))
-        except BaseException as error:  # noqa: BLE001  raised again by ask()
-            self.outcome.set_exception(error)
-        return
-        yield
-
-
 def ask(
     profile: Profile,
     job: Callable[[Web | None], Coroutine[None, None, _T]],
@@ -379,16 +364,29 @@ def ask(
     name = "DOWNLOADER_MIDDLEWARES"
     own = {FetchMiddleware: FetchMiddleware.ORDER}
     settings.set(name, {**settings.getdict(name), **own}, "cmdline")
-    process: AsyncCrawlerProcess | CrawlerProcess
     # Scrapy chooses in the same way for its own commands.
     wants_asyncio = settings["TWISTED_REACTOR"] == _ASYNCIO
     wants_none = not settings.getbool("TWISTED_REACTOR_ENABLED", True)
-    if wants_none or (wants_asyncio and not settings.getbool("FORCE_CRAWLER_PROCESS")):
-        process = AsyncCrawlerProcess(settings)
-    else:
-        process = CrawlerProcess(settings)
+    wants_asyncio = wants_asyncio and not settings.getbool("FORCE_CRAWLER_PROCESS")
+    process = (
+        AsyncCrawlerProcess(settings)
+        if wants_none or wants_asyncio
+        else CrawlerProcess(settings)
+    )
     outcome: Future[_T] = Future()
-    process.crawl(_FetchingSpider, job=job, rep=profile.rep, outcome=outcome)
+
+    class FetchingSpider(Spider):
+        name = "scrapy_rep"
+
+        async def start(self) -> AsyncIterator[Any]:
+            try:
+                outcome.set_result(await job(Web(self.crawler, profile.rep)))
+            except BaseException as error:  # noqa: BLE001  raised again below
+                outcome.set_exception(error)
+            return
+            yield
+
+    process.crawl(FetchingSpider)
     # Ctrl-C ends the process at once, also while it waits for standard input. Scrapy's own handler
     # would first wait for the requests in flight.
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -38,7 +38,7 @@ if order.deadline > 0 and now > order.deadline then return { now } end
 
 -- The queue that the worker knows is gone: it must notice before anything changes.
 local STATE = prefix .. ':state'
-local mark = call('HGET', STATE, 'mark')
+local mark, count = unpack(call('HMGET', STATE, 'mark', 'count'))
 if order.mark ~= '' and order.mark ~= mark then return { now, '' } end
 
 local ready, wanted, pauses = prefix .. ':ready', prefix .. ':wanted', prefix .. ':pauses'
@@ -298,7 +298,7 @@ end
 -- Begin a queue. If only the state of one was lost, its requests are counted, and later ones get
 -- greater numbers, by the clock.
 local function begin()
-    local count = 0
+    count = 0
     for _, key in ipairs({ ready, wanted }) do
         for _, queue in ipairs(call('ZRANGE', key, 0, -1)) do
             count = count + call('ZCARD', key_of(queue))
@@ -363,18 +363,8 @@ local function note_known(queue, holds, delay)
     if not is_empty(queue) then check_at(queue, now) end
 end
 
--- The worker does not fetch the robots.txt of a queue after all: the spider closes, or it cannot
--- read the request with this number, which was among the first just before.
-local function note_unknown(queue, number)
-    local key = key_of(queue)
-    local first = number and call('ZRANGE', key, 0, 99, 'WITHSCORES') or {}
-    for index = 1, #first, 2 do
-        local item = first[index]
-        if string.sub(item, 1, 14) == number then
-            call('ZREM', key, item)
-            set_aside(table.concat({ first[index + 1], queue, item }, '\n'), '')
-        end
-    end
+-- The worker does not fetch the robots.txt of a queue after all: the spider closes.
+local function note_unknown(queue)
     -- A worker that was taken for dead has it no more: another one may fetch it.
     if call('HDEL', leases, '~' .. queue) == 1 then want(queue) end
 end
@@ -546,6 +536,7 @@ local function hand_out_all(found)
         -- Queues that are not ready are rescheduled, so that each is checked once.
         for _, queue in ipairs(queues) do hand_out(queue, found) end
     end
+    if #found > 0 then return 0 end
     local first = call('ZRANGE', ready, 0, 0, 'WITHSCORES')[2]
     return first and math.max(first - now, 0) or RESCUE
 end
@@ -554,8 +545,10 @@ end
 -- of its host; none if enough queues are ready.
 local function hand_out_wanted()
     local found = {}
-    if order.quota <= 0 or call('ZCOUNT', ready, '-inf', now) >= order.enough then return found end
-    for _, queue in ipairs(call('ZRANGEBYSCORE', wanted, '-inf', now, 'LIMIT', 0, order.quota)) do
+    if order.quota <= 0 then return found end
+    local queues = call('ZRANGEBYSCORE', wanted, '-inf', now, 'LIMIT', 0, order.quota)
+    if #queues == 0 or call('ZCOUNT', ready, '-inf', now) >= order.enough then return found end
+    for _, queue in ipairs(queues) do
         local item = call('ZRANGE', key_of(queue), 0, 0)[1]
         if not item or is_known(queue) then
             call('ZREM', wanted, queue)
@@ -625,7 +618,6 @@ local again = hand_out_all(found)
 hand_out_aside(found)
 local to_fetch = hand_out_wanted()
 write_hosts()
-if change ~= 0 then call('HINCRBY', STATE, 'count', change) end
-local count = (call('HGET', STATE, 'count') or 0) + newer_aside('ZCOUNT')
-return { now, mark or '', seen, count, is_new, returned, has_place, again, order.last_aside,
+if change ~= 0 then count = call('HINCRBY', STATE, 'count', change) end
+return { now, mark or '', seen, (count or 0) + newer_aside('ZCOUNT'), is_new, returned, has_place, again, order.last_aside,
     order.retires and call('ZCARD', aside) or 0, order.last_pause, new, found, to_fetch }

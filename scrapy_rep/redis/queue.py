@@ -17,8 +17,9 @@ from scrapy_redis.queue import Base
 from scrapy_rep.base.compat import is_closing, is_scraper_full, wake
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.settings import RepSettings
-from scrapy_rep.crawl.frontier.backlog import KnownMethods, NoTerms, Terms
+from scrapy_rep.crawl.frontier.backlog import HostKey, KnownMethods, NoTerms, Terms
 from scrapy_rep.crawl.frontier.frontier import Frontier
+from scrapy_rep.protocol.origins import written_origin
 from scrapy_rep.redis.leases import Leases
 from scrapy_rep.redis.worker import AT_ONCE, Link, Worker, leases_of
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from scrapy import Spider
 
-    from scrapy_rep.crawl.frontier.backlog import HostKey, Turns
+    from scrapy_rep.crawl.frontier.backlog import Turns
     from scrapy_rep.redis.worker import Popped
 
 # The seconds after which the end of a request is reported, and new requests are pushed, unless
@@ -338,20 +339,15 @@ class RedisHostQueue(Base):
 
     def _fetch_rules(self, popped: Popped) -> None:
         """Find out the robots.txt of a queue, named by a request of it."""
-        request = self._read(popped)
-        if request is None:
-            # The next one may do as well.
-            self._worker.report_unknown(popped.queue, unreadable=popped)
-            self._call_soon()
-        elif popped.queue not in self._fetching:
-            # Else it is fetched already: this worker was taken for dead meanwhile.
-            self._fetching[popped.queue] = request
+        # If it is fetched already, this worker was taken for dead meanwhile.
+        if popped.queue not in self._fetching:
+            origin = _key_of(popped.queue).origin
+            self._fetching[popped.queue] = self._read(popped) or Request(str(origin))
             self._want_rules(popped.queue, popped.delay)
 
     def _want_rules(self, name: str, delay: float = 0.0) -> None:
-        first = self._fetching[name]
-        key = self._frontier.key_of(first)
-        self._frontier.want_rules(key, first, partial(self._told, name), delay)
+        first, told = self._fetching[name], partial(self._told, name)
+        self._frontier.want_rules(_key_of(name), first, told, delay)
 
     def _told(self, name: str, terms: Terms | NoTerms) -> None:
         """Report the robots.txt of a queue, unless its requests are refused."""
@@ -539,3 +535,9 @@ def name_of(key: HostKey) -> str:
     if key.origin is None:
         return key.slot.replace("\t", " ") + "\t"
     return f"{key.host}\t{key.origin}"
+
+
+def _key_of(name: str) -> HostKey:
+    """Return the key of the robots.txt for the queue with this *name*."""
+    host, _, origin = name.partition("\t")
+    return HostKey(host, written_origin(origin))

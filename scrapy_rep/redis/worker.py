@@ -380,12 +380,9 @@ class Worker:
         times = [round(min(each, _LONGEST) * 1000) for each in terms]
         self._reports["known"].append([queue, *times])
 
-    def report_unknown(self, queue: str, unreadable: Popped | None = None) -> None:
-        """Report that another worker must fetch the robots.txt of *queue*. A request that is
-        *unreadable* is to be set aside.
-        """
-        numbers = [] if unreadable is None else [unreadable.number]
-        self._reports["unknown"].append([queue, *numbers])
+    def report_unknown(self, queue: str) -> None:
+        """Report that another worker must fetch the robots.txt of *queue*."""
+        self._reports["unknown"].append([queue])
 
     def report_pause(self, host: str, pause: float, own: float) -> None:
         """Report at once that *host* has asked for a pause of *pause* seconds. *own* is the last

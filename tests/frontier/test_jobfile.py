@@ -155,14 +155,14 @@ class JobFileMachine(RuleBasedStateMachine):
     @invariant()
     def counts(self) -> None:
         for host in HOSTS:
-            assert len(self.queues[host]) == len(self.waiting[host])
+            assert self.queues[host].count == len(self.waiting[host])
 
     def teardown(self) -> None:
         assert self.file.seen() <= self.seen
         self.kill()
         assert self.file.seen() == self.seen
         for host, queue in self.queues.items():
-            names = [queue.pop() for _ in range(len(queue))]
+            names = [queue.pop() for _ in range(queue.count)]
             assert names == [one.name for one in sorted(self.waiting[host])[::-1]]
         self.file.close()
         self.folder.cleanup()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 from contextlib import suppress
-from heapq import heappop, heappush
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from scrapy_rep.crawl.frontier.backlog import Turns
-    from scrapy_rep.crawl.frontier.jobfile import JobFile, SavedRequest
+    from scrapy_rep.crawl.frontier.jobfile import JobFile
 
 # In the JOBDIR. Nothing of this package is in Scrapy's requests.queue: what looks for Scrapy's
 # queues there must find them, or nothing.
@@ -350,44 +349,30 @@ def _key_in_file(host: str, file: JobFile) -> HostKey:
 class FileRequests:
     """The requests to one host that wait in the file of a JOBDIR, or are to be written to it."""
 
-    __slots__ = ("_commits", "_file", "_host", "_job", "_new", "_saved")
+    __slots__ = ("_file", "_host", "_job", "count")
 
     def __init__(self, job: JobDir, file: JobFile, host: str, saved: int = 0) -> None:
         """*saved* is the number of those that are in the file already."""
         self._job = job
         self._file = file
         self._host = host
-        self._saved = saved
-        self._new: list[SavedRequest] = []
-        self._commits = file.commits
-
-    def __len__(self) -> int:
-        return self._saved + len(self._new)
-
-    @property
-    def count(self) -> int:
+        self.count = saved
         """The number of requests."""
-        return self._saved + len(self._new)
 
     def push(self, request: Request) -> None:
         """Add *request*. Raises ValueError if it cannot be pickled, as Scrapy's queues do: then
         the scheduler keeps it in memory.
         """
         data, rank = self._job.written(request), self._job.rank(request)
-        is_last_first = self._job.is_last_first(rank)
-        self._note_saved()
-        heappush(self._new, self._file.add(self._host, rank, data, is_last_first))
+        self._file.add(self._host, rank, data, self._job.is_last_first(rank))
+        self.count += 1
 
     def pop(self) -> Request | None:
         """Remove and return the best request, which is in flight then. Return None if it cannot be
         read: then it stays in the file for the next run.
         """
-        best = self._best()
-        if self._new and self._new[0] is best:
-            heappop(self._new)
-        else:
-            self._saved -= 1
-        self._file.note_popped(best)
+        best = self._file.pop(self._host, self.count)
+        self.count -= 1
         try:
             request = self._job.read(best.data)
         except Exception as error:  # noqa: BLE001  pickle, and the classes of the project, can raise any
@@ -398,24 +383,12 @@ class FileRequests:
 
     def peek(self) -> Request | None:
         """Return the request that :meth:`pop` would return; None if it cannot be read."""
+        if not self.count:
+            return None
         try:
-            return self._job.read(self._best().data) if len(self) else None
+            return self._job.read(self._file.best(self._host, self.count).data)
         except Exception:  # noqa: BLE001  as above
             return None
-
-    def _best(self) -> SavedRequest:
-        self._note_saved()
-        if not self._saved:
-            return self._new[0]
-        saved = self._file.best(self._host)
-        return min(saved, self._new[0]) if self._new else saved
-
-    def _note_saved(self) -> None:
-        """Find out whether the new requests are in the file by now: each commit writes all."""
-        if self._commits != self._file.commits:
-            self._commits = self._file.commits
-            self._saved += len(self._new)
-            self._new.clear()
 
 
 class DupeFilter(RFPDupeFilter):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import contextmanager, suppress
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
@@ -102,10 +103,10 @@ class JobFile:
         opened it, or if it is damaged.
         """
         self.path = path
-        self.commits = 0
-        """The number of commits that have succeeded. Each writes all new requests."""
-
         self._new: dict[int, tuple[str, SavedRequest]] = {}
+        self._waiting: dict[str, list[SavedRequest]] = {}
+        """Those of the new requests that were not popped, as a heap for each host."""
+
         self._seen: list[int] = []
         self._pauses: dict[str, tuple[float, float]] = {}
         self._offered: tuple[object, int] = None, 0
@@ -179,8 +180,25 @@ class JobFile:
         """
         return self._read("SELECT host, count(*) FROM requests GROUP BY host")
 
-    def best(self, host: str) -> SavedRequest:
-        """Return the best request of *host* that is in the file and was not popped."""
+    def best(self, host: str, count: int) -> SavedRequest:
+        """Return the best request of *host*, of which *count* wait, in the file or for
+        :meth:`commit`.
+        """
+        new = self._waiting.get(host, [])
+        if len(new) == count:
+            return new[0]
+        saved = self._best_in_file(host)
+        return min(saved, new[0]) if new else saved
+
+    def pop(self, host: str, count: int) -> SavedRequest:
+        """Return the best request of *host*, of which *count* wait: it is in flight then."""
+        best, new = self.best(host, count), self._waiting.get(host)
+        if new and new[0] is best:
+            heappop(new)
+        self._popped.add(best.number)
+        return best
+
+    def _best_in_file(self, host: str) -> SavedRequest:
         with self._errors():
             rows = self._db.execute(
                 "SELECT rank, position, number, data FROM requests "
@@ -193,9 +211,7 @@ class JobFile:
             raise JobError.unusable(self.path, f"it has no request of {host}")
         return SavedRequest(*found)
 
-    def add(
-        self, host: str, rank: int, data: bytes, is_last_first: bool
-    ) -> SavedRequest:
+    def add(self, host: str, rank: int, data: bytes, is_last_first: bool) -> None:
         """Add a request of *host*. Requests with a higher *rank* are popped first. If it
         *is_last_first*, it is popped before those of its rank that were added before it.
         """
@@ -203,11 +219,7 @@ class JobFile:
         position = -number if is_last_first else number
         saved = _saved_request(rank, position, number, data)
         self._new[number] = host, saved
-        return saved
-
-    def note_popped(self, saved: SavedRequest) -> None:
-        """Note that a request is in flight."""
-        self._popped.add(saved.number)
+        heappush(self._waiting.setdefault(host, []), saved)
 
     def done(self, number: int) -> None:
         """Remove a request that was in flight."""
@@ -289,9 +301,9 @@ class JobFile:
         except FAILURES as error:
             self._roll_back()
             raise JobError.unusable(self.path, cause_of(error)) from error
-        self.commits += 1
-        for written in (self._new, self._seen, self._popped, self._done, self._pauses):
-            written.clear()
+        for each in (self._new, self._waiting, self._seen, self._popped, self._done):
+            each.clear()
+        self._pauses.clear()
         return None
 
     def close(self) -> None:

@@ -202,6 +202,12 @@ class World:
         at, now = min(float(sent), self.now), self.now
         self.core.back_off(scope, now, delay=delay, cap=8, sent_at=at)
 
+    def warned(self, host: str, until: str, since: str) -> None:
+        """Another worker says until when *host* wants a pause, and since when it does nothing else."""
+        at, began = float(until), float(since)
+        scope = self.core.scope(host)
+        self.core.paused_elsewhere(scope, self.now, until=at, own=0, since=began)
+
     def places(self, number: str) -> None:
         self.in_slot = int(number)
 
@@ -372,6 +378,11 @@ CASES = {
         pause a 600; page 3 a; wait 600; next -> 3; free 3; pause a 1; page 4 a
         next -> refused 4; wait 1; succeed a; pause a 1; again 4
         next -> -; wait 1; next -> 4
+    """,
+    "only 429 here, but another worker has seen a success": """
+        pause a 600; page 1 a; wait 600; next -> 1; pause a 10; free 1
+        page 2 a; next -> refused 2; warned a 610 590; again 2; next -> -
+        wait 10; next -> 2
     """,
     "five hosts in a row fail: the network is gone; an answer brings it back": """
         fail a d; answer x; fail a d; page 1 y

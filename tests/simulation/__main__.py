@@ -26,6 +26,7 @@ FAILED_ONCE: tuple[int, ...] = (
     202611230277,
     940000226,
     1137,
+    5710,
 )
 """Seeds that have found a bug: they run each time."""
 

@@ -1082,6 +1082,8 @@ class Core:
         if found is None:
             found = scope.back_off = BackOff(since)
         elif until <= found.until + _SAME_PAUSE:
+            # Another worker may have seen a success that this one has not.
+            found.since = max(found.since, since)
             return
         found.since, found.own = since, own
         found.pauses += 1

@@ -557,9 +557,10 @@ class Frontier:
         core, rules, self._is_flushing = self.core, self.rules, True
         try:
             while core.said or core.urgent or core.wanted:
-                for said in core.drain():
-                    self._act_on(said)
-                if rules is not None:
+                if core.said:
+                    for said in core.drain():
+                        self._act_on(said)
+                if rules is not None and (core.urgent or core.wanted):
                     rules.begin_fetches(sum(map(_count_ready, self._backlogs)))
                 if not core.said:
                     break

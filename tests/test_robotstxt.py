@@ -17,6 +17,7 @@ from scrapy.utils.defer import (
 )
 from twisted.internet.defer import Deferred
 
+from scrapy_rep import back_off
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.gate import DryRun, RobotsTxtMiddleware
@@ -207,7 +208,7 @@ async def test_an_exempt_request_keeps_to_pauses() -> None:
     request = Request("http://paused.example/", meta=EXEMPT)
     frontier = Frontier.of(crawler)
     (scope,) = frontier.scopes_of(frontier.key_of(request))
-    frontier.back_off([scope.key], 3600, None)
+    back_off(crawler, scope.key, 3600)
     with pytest.raises(RobotsDenied):
         await ask(mw, request)
     assert [each.reason for each in seen] == ["back-off"]

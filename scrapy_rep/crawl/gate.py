@@ -337,17 +337,14 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         handler = browser_handler(settings)
         if handler is None or (handler[1] and abort_setting(settings) is not None):
             return
-        message = (
+        self._logger.warning(
             "The browser of %(handler)s may fetch URLs that robots.txt forbids: it follows "
             "redirects, runs scripts, and loads images and frames. scrapy-rep checks only "
-            "the URL of each Scrapy request and the URL that its response comes from. "
+            "the URL of each Scrapy request and the URL that its response comes from. It can "
+            "check the rest only with scrapy-playwright, and PLAYWRIGHT_ABORT_REQUEST = %(ours)r",
+            handler=handler[0],
+            ours=ABORT_FORBIDDEN,
         )
-        message += (
-            "To check the rest, set PLAYWRIGHT_ABORT_REQUEST = %(ours)r."
-            if handler[1]
-            else "It can check the rest only with scrapy-playwright."
-        )
-        self._logger.warning(message, handler=handler[0], ours=ABORT_FORBIDDEN)
 
     async def _check_arrival(self, request: Request, response: Response) -> Response:
         """Return *response*, which comes from another URL than that of *request*, if robots.txt

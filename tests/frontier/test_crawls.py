@@ -7,6 +7,7 @@ from unittest import mock
 import pytest
 from twisted.internet.error import ConnectionRefusedError as RefusedError
 
+from scrapy_rep import back_off
 from scrapy_rep.base import stats
 from scrapy_rep.crawl.gate import RobotsTxtMiddleware
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
@@ -232,7 +233,7 @@ def test_a_pause_while_a_request_waits_in_its_slot(closes: bool) -> None:
         crawl.pass_time(1)
     (slot,) = crawl.downloader.slots.values()
     request, result = slot.queue[0]
-    crawl.frontier.back_off(["a.example"], 100, None)
+    back_off(crawl.crawler, "a.example", 100)
     assert not slot.queue
     crawl.pass_time(40)
     if closes:

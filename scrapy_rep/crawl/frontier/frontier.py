@@ -243,16 +243,15 @@ class Frontier:
         the error that refuses it.
         """
         self._until_turn = until_turn
-        if self.rules is None:
-            self.rules = HostRules(
-                self._crawler,
-                self.core,
-                self.politeness,
-                self.clock,
-                take_turn=lambda request: self.take_turn(self.trip_of(request)),
-                free=self.free,
-                act=self.flush,
-            )
+        self.rules = HostRules(
+            self._crawler,
+            self.core,
+            self.politeness,
+            self.clock,
+            take_turn=lambda request: self.take_turn(self.trip_of(request)),
+            free=self.free,
+            act=self.flush,
+        )
         return self.rules
 
     @property
@@ -822,12 +821,9 @@ class Frontier:
 
     def _headers_received(self, headers: Headers, request: Request) -> None:
         """Keep a pause as soon as a host asks for it: the body may never end, or be too long."""
-        trip = self._trips.get(request)
-        if trip is None or trip.ticket is None:
-            return
         status = status_received()
         if status in ASKS_FOR_PAUSE:
-            self._answered(trip, trip.ticket.scopes[0], status, headers)
+            self._answered(request, status, headers)
             self.flush()
 
     def _response_downloaded(self, response: Response, request: Request) -> None:
@@ -837,24 +833,15 @@ class Frontier:
         scope = trip.ticket.scopes[0]
         self.core.answered(scope.key, request, self.clock.monotonic())
         if scope.back_off is not None or response.status in ASKS_FOR_PAUSE:
-            self._answered(trip, scope, response.status, response.headers)
+            self._answered(request, response.status, response.headers)
         self.free(request)
 
-    def _answered(
-        self, trip: Trip, scope: Scope, status: int, headers: Headers
-    ) -> None:
-        if trip.has_asked:
-            return
-        trip.has_asked = status in ASKS_FOR_PAUSE
-        self.politeness.answered(status, headers, trip.request, scope, trip.since)
-
-    def back_off(
-        self, keys: Iterable[str], delay: float | None, cap: float | None
-    ) -> None:
-        """Pause the scopes of *keys*: see :func:`scrapy_rep.back_off`."""
-        for key in keys:
-            self.politeness.back_off(key, delay, cap)
-        self.flush()
+    def _answered(self, request: Request, status: int, headers: Headers) -> None:
+        trip = self._trips.get(request)
+        if trip is not None and trip.ticket is not None and not trip.has_asked:
+            trip.has_asked = status in ASKS_FOR_PAUSE
+            scope = trip.ticket.scopes[0]
+            self.politeness.answered(status, headers, request, scope, trip.since)
 
     # The network of the crawler itself.
 
@@ -865,7 +852,7 @@ class Frontier:
             return
         scope, refused = trip.ticket.scopes[0], response_refused(error)
         if refused is not None and refused[0] in ASKS_FOR_PAUSE:
-            self._answered(trip, scope, *refused)
+            self._answered(request, *refused)
         now, kind = self.clock.monotonic(), kind_of(error)
         if kind is Failure.OWN:
             if self.core.network.exhausted(now):
@@ -1025,11 +1012,11 @@ def back_off(
             raise ValueError(
                 f"{name} must be a number of seconds, 0 or greater, not {value!r}"
             )
-    frontier, settings = Frontier.of(crawler), RepSettings.of(crawler)
+    frontier = Frontier.of(crawler)
     several = [scopes] if isinstance(scopes, str) or scopes is None else scopes
-    keys = [_key_of(each, frontier.core.scopes) for each in several]
-    if settings.backoff_max and not settings.dry_run:
-        frontier.back_off(keys, delay, cap)
+    for key in [_key_of(each, frontier.core.scopes) for each in several]:
+        frontier.politeness.back_off(key, delay, cap)
+    frontier.flush()
 
 
 def _key_of(text: str | None, known: Container[str]) -> str:

@@ -129,7 +129,8 @@ class HostQueue(Backlog):
             queue.requests.push(request)
             self._count += 1
         else:
-            requests = self._requests(key)
+            job = self._job
+            requests = MemoryRequests(self._kinds) if job is None else job.requests(key)
             requests.push(request)
             queue = self._add(key, requests)
         if queue.requests.count == 1:
@@ -205,11 +206,6 @@ class HostQueue(Backlog):
             self._job.note_pause(host, seconds)
 
     # Back queues.
-
-    def _requests(self, key: HostKey) -> MemoryRequests | FileRequests:
-        if self._job is not None:
-            return self._job.requests(key)
-        return MemoryRequests(self._kinds)
 
     def _add(self, key: HostKey, requests: MemoryRequests | FileRequests) -> BackQueue:
         queue = BackQueue(self._frontier, key, self.ready, requests)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from scrapy import signals
+
 from scrapy_rep.base.compat import (
     active_requests,
     is_closing,
@@ -67,6 +69,9 @@ class Leases(Backlog):
         self._leases: dict[Request, Lease] = {}
         self._acquired: dict[Request, Lease] = {}
         """The places of requests that did not come from the queue, or have lost theirs."""
+
+        left = signals.request_left_downloader
+        crawler.signals.connect(self._left_downloader, left)
 
     @property
     def requests(self) -> list[str]:
@@ -187,13 +192,12 @@ class Leases(Backlog):
 
     # The end of requests.
 
-    def on_left_downloader(self, request: Request) -> bool:
-        """Note that *request* was sent, or failed. Return whether it is from the queue."""
+    def _left_downloader(self, request: Request) -> None:
+        """Note that *request* was sent, or failed."""
         lease = self._leases.get(request)
-        if lease is None:
-            return False
-        lease.is_sent = True
-        return True
+        if lease is not None:
+            lease.is_sent = True
+            self._on_change()
 
     def settle(self) -> None:
         """Find out which requests have ended, for the next report to the Redis server."""

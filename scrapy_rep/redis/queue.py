@@ -156,7 +156,6 @@ class RedisHostQueue(Base):
         self._idle_seconds = 0.0
         self._last_request = self._clock.monotonic()
         connect = crawler.signals.connect
-        connect(self._left_downloader, signals.request_left_downloader)
         connect(self._spider_opened, signals.spider_opened)
         connect(self._spider_idle, signals.spider_idle)
         connect(self._spider_closed, signals.spider_closed)
@@ -376,10 +375,6 @@ class RedisHostQueue(Base):
             self._frontier.started(key, request, popped.delay)
         self._last_request = self._clock.monotonic()
         return request
-
-    def _left_downloader(self, request: Request) -> None:
-        if self._leases.on_left_downloader(request):
-            self._call_soon()
 
     def _read(self, popped: Popped) -> Request | None:
         """Return the request in *popped*; None if this worker cannot read it."""

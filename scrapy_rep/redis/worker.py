@@ -304,9 +304,6 @@ class Worker:
         self._has = has
         self._on_lost = on_lost
         self._name = uuid.uuid4().hex
-        self.renews_every = lease * _PART_OF_LEASE
-        """The seconds after which the lease is renewed at the latest. Each call renews it."""
-
         self._renewed_at = self._counted_until = float("-inf")
         self._took = 0.0
         self.generation = 0
@@ -437,8 +434,8 @@ class Worker:
 
     @property
     def renews_at(self) -> float:
-        """When the lease is renewed at the latest."""
-        return self._renewed_at + self.renews_every
+        """When the lease is renewed at the latest. Each call renews it."""
+        return self._renewed_at + self._lease / 1000 * _PART_OF_LEASE
 
     @property
     def unsent(self) -> int:

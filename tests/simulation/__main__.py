@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tests.simulation.politeness import Violation
 
 FAILED_ONCE: tuple[int, ...] = (
+    22,
     26355054,
     60029,
     202611230040,

@@ -16,7 +16,6 @@ from scrapy_rep.tools.inputs import (
     Sources,
     UrlList,
     opened,
-    parts,
     read_file,
 )
 from scrapy_rep.tools.output import (
@@ -82,7 +81,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
         lines = "\n".join(arguments.urls).encode("utf-8", "replace")
         urls = UrlList(nullcontext(BytesIO(lines)), "argument")
         batches = list(urls)
-        if not any(batches):
+        if not batches:
             if not urls.bad:
                 raise UsageError("each URL is empty")
             return WRONG_USAGE
@@ -97,18 +96,17 @@ def run(arguments: Namespace, settings: Settings) -> int:
             sources = PresentSources(profile, web, sites=arguments.agents)
         output = Output(arguments)
         rows = _BRIEF_ROWS if arguments.brief else _ROWS
-        for batch in batches:
-            for part in parts(batch):
-                found = await sources.load(each.origin for each in part)
-                for each in part:
-                    record = _record(each.url, found[each.origin], profile, arguments)
-                    verdict = _VERDICTS[record["allowed"]]
-                    counts[verdict] += 1
-                    answer = record["allowed"] and not record["usage"]["denied"]
-                    counts["unusable"] += answer is not record["allowed"]
-                    answers.add(answer)
-                    output.show(record, rows, allowed=verdict)
-                progress.say(f"{counts.total() - counts['unusable']:,} URLs judged")
+        for part in batches:
+            found = await sources.load(each.origin for each in part)
+            for each in part:
+                record = _record(each.url, found[each.origin], profile, arguments)
+                verdict = _VERDICTS[record["allowed"]]
+                counts[verdict] += 1
+                answer = record["allowed"] and not record["usage"]["denied"]
+                counts["unusable"] += answer is not record["allowed"]
+                answers.add(answer)
+                output.show(record, rows, allowed=verdict)
+            progress.say(f"{counts.total() - counts['unusable']:,} URLs judged")
             output.flush()
 
     ask(profile, show, offline=given is not None)

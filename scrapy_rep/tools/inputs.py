@@ -105,8 +105,8 @@ def parse_argument(text: str) -> Asked:
 class UrlList:
     """The URLs in a file, one on each line. Lines that are no URLs are reported on standard error.
 
-    Iterating yields batches of the lines that can be read without waiting, so that results are
-    shown while another program still writes the list.
+    Iterating yields :func:`parts` of what can be read without waiting, so that results are shown
+    while another program still writes the list.
     """
 
     def __init__(
@@ -127,10 +127,10 @@ class UrlList:
             read = getattr(file, "read1", file.read)
             while chunk := read(_CHUNK):
                 *lines, rest = (rest + chunk).split(b"\n")
-                yield list(self._parsed(lines, numbers))
+                yield from parts(self._parsed(lines, numbers))
                 # The rest of a line that is too long is dropped.
                 rest = rest[: _MAX_LINE + 1]
-            yield list(self._parsed([rest], numbers))
+            yield from parts(self._parsed([rest], numbers))
 
     def _parsed(self, lines: list[bytes], numbers: Iterator[int]) -> Iterator[Asked]:
         for line in lines:

@@ -221,6 +221,7 @@ def test_a_request_that_needs_no_turn() -> None:
     crawl = begun("User-agent: *\nCrawl-delay: 3")
     crawl.service.queues.clear()
     crawl.service.turn_of = Request(f"{A}/of-another-worker")
+    crawl.outside(f"{A}/waits")
     image = crawl.outside(f"{A}/image", dont_obey_robotstxt=True)
     assert crawl.on_network == [image.url]
 

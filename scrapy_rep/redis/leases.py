@@ -68,7 +68,8 @@ class Leases(Backlog):
         self._on_change = on_change
         self._leases: dict[Request, Lease] = {}
         self._acquired: dict[Request, Lease] = {}
-        """The places of requests that did not come from the queue, or have lost theirs."""
+        """The places of requests that did not come from the queue, or have lost theirs; without a
+        number if a request uses that of another one."""
 
         left = signals.request_left_downloader
         crawler.signals.connect(self._left_downloader, left)
@@ -148,6 +149,7 @@ class Leases(Backlog):
             lease.host == host and self._is_held(lease) and other in behind
             for other, lease in self._leases.items()
         ):
+            self._acquired[request] = Lease("", host)
             return True
         number = uuid.uuid4().hex
         answer = self._worker.exchange(acquire=(number, host))

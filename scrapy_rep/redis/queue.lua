@@ -16,7 +16,7 @@
 --   :wanted        sorted set   queues whose robots.txt is wanted -> when to fetch it
 --   :queue:QUEUE   sorted set   requests, by priority; each begins with its number
 --   :host:HOST     hash         see FIELDS; QUEUE: until when its robots.txt is known, and its delay
---   :pauses        sorted set   hosts -> a number that grows with each pause
+--   :pauses        sorted set   hosts -> a number that grows with each pause, and the success after it
 --   :parked:HOST   list         queues that wait until a request to their host ends
 --   :workers       sorted set   workers -> when their leases expire
 --   :leases:WORKER hash         "=NUMBER" -> request that the worker has; "@NUMBER" -> host at which
@@ -108,6 +108,7 @@ local FIELDS = {
     -- Only during the back-off of a host that answered 429 or 503:
     'places', -- requests that may be in flight
     'paused', -- the end of its last pause
+    'pause', -- the number of that
     'own', -- the last pause that was doubled, 0 after a success
     'since', -- the first such answer since a success
 }
@@ -195,14 +196,25 @@ local function hold(host, moment)
     if moment > math.max(host.next_at, now) then set(host, 'next_at', moment) end
 end
 
+-- Tell all workers of a pause of the host, or of the first success after it: each reads what is newer
+-- than the last that it has read. Returns its number.
+local function tell_all(host)
+    local last = tonumber(call('ZREVRANGE', pauses, 0, 0, 'WITHSCORES')[2]) or 0
+    local number = math.max(last + 1, now)
+    call('ZADD', pauses, number, host.name)
+    if call('PTTL', pauses) < ends_at(host) - now then call('PEXPIREAT', pauses, ends_at(host)) end
+    return number
+end
+
 -- Free the place of a request, if a worker *had* it. If it was sent, the delay of the host begins.
 -- *delay* is the one that the worker knows, and *gap* that of its slot, if not the default.
 local function free(had, name, fate, gap, delay)
     local host = host_named(name)
     if had then set(host, 'in_flight', math.max(host.in_flight - 1, 0)) end
     if fate >= SENT then hold(host, now + math.max(host.delay, delay or 0)) end
-    if host.paused > 0 and fate > SENT and fate >= tonumber(call('ZSCORE', pauses, name) or 0) then
+    if host.paused > 0 and fate > SENT and fate >= host.pause then
         set(host, 'places', host.places + 1)
+        if host.own > 0 then tell_all(host) end
         set(host, 'own', 0)
     end
     if (gap or 0) > 0 then set(host, 'gap', gap) end
@@ -392,10 +404,7 @@ local function back_off(name, pause, own)
     set(host, 'places', 1)
     set(host, 'next_at', math.max(host.paused, host.next_at))
 
-    -- Each worker reads the pauses that are newer than the last one that it has read.
-    local last = tonumber(call('ZREVRANGE', pauses, 0, 0, 'WITHSCORES')[2]) or 0
-    call('ZADD', pauses, math.max(last + 1, now), name)
-    if call('PTTL', pauses) < ends_at(host) - now then call('PEXPIREAT', pauses, ends_at(host)) end
+    set(host, 'pause', tell_all(host))
     for _, each in ipairs(call('ZRANGE', pauses, 0, 7)) do
         local other = host_named(each)
         if other.paused <= now and other.own == 0 then call('ZREM', pauses, each) end
@@ -409,7 +418,8 @@ end
 
 -- What the worker gets.
 
--- The pauses that the worker does not know, also those that are over, if there was no success since.
+-- The pauses that the worker does not know, also those that are over. After a success, they have
+-- lasted for 0.
 local function newer_pauses()
     local found = {}
     local newer = call('ZRANGEBYSCORE', pauses, '(' .. order.last_pause, '+inf', 'WITHSCORES',
@@ -417,9 +427,8 @@ local function newer_pauses()
     for index = 1, #newer, 2 do
         local host = host_named(newer[index])
         order.last_pause = tonumber(newer[index + 1])
-        if host.paused > now or host.own > 0 then
-            found[#found + 1] = { host.name, host.paused - now, host.own, now - host.since }
-        end
+        local lasted = (host.paused > now or host.own > 0) and now - host.since or 0
+        found[#found + 1] = { host.name, host.paused - now, host.own, lasted }
     end
     return found
 end

@@ -280,8 +280,11 @@ def test_pauses_are_told(shared: Shared) -> None:
     assert told[2] == [("b.example", -7.0, 1.0, 10.0), (HOST, -1.0, 2.0, 11.0)]
     end(one, probe, pause=one.last_pause)
     one.exchange()
+    for each in (one, two):
+        each.exchange()
+        assert told[each is two][-1] == (HOST, -1.0, 0.0, 0.0)
     worker(3)
-    assert [host for host, *_ in told[3]] == ["b.example"]
+    assert [host for host, _, own, _ in told[3] if own] == ["b.example"]
 
 
 def test_pauses_that_last_too_long(shared: Shared) -> None:

@@ -1080,6 +1080,8 @@ class Core:
         """
         found = scope.back_off
         if found is None:
+            if until <= now and not own:
+                return  # There was a success since.
             found = scope.back_off = BackOff(since)
         elif until <= found.until + _SAME_PAUSE:
             # Another worker may have seen a success that this one has not.

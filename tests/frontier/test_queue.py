@@ -20,6 +20,7 @@ from scrapy.squeues import (
     PickleLifoDiskQueue,
 )
 
+from scrapy_rep.crawl.frontier import queue as host_queue
 from scrapy_rep.crawl.frontier.jobdir import DupeFilter
 from scrapy_rep.crawl.frontier.queue import HostQueue
 from scrapy_rep.exceptions import SpiderClosing
@@ -430,3 +431,33 @@ def test_a_queue_class_that_fails_while_another_request_waits() -> None:
     with pytest.raises(OSError, match="damaged"):
         queue.pop()
     assert crawl.on_network == [f"{PAGE}image"]
+
+
+def test_hosts_without_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some of the last ones stay, so that their next requests find them; not those with a delay."""
+    monkeypatch.setattr(host_queue, "_MAX_IDLE", 2)
+    crawl = Crawl()
+    queue = crawl.queues[0]
+    for host in "abcd":
+        crawl.push(f"http://{host}.example/")
+    crawl.run()
+    for host in "abcd":
+        delay = "Crawl-delay: 1" if host == "d" else ""
+        crawl.answer(f"http://{host}.example/robots.txt", f"User-agent: *\n{delay}")
+    crawl.pass_time(1)
+    for host in "abcd":
+        crawl.answer(f"http://{host}.example/")
+    crawl.pass_time(60)
+    assert not len(queue)
+    kept = {key.slot: each for key, each in queue._queues.items()}
+    assert kept.keys() == set(crawl.frontier.core.scopes) == {"b.example", "c.example"}
+    assert "b.example" not in queue
+    crawl.push("http://b.example/again")
+    assert "b.example" in queue
+    crawl.run()
+    crawl.push("http://a.example/again")
+    crawl.run()
+    assert crawl.on_network == ["http://b.example/again", "http://a.example/again"]
+    found = {key.slot: each for key, each in queue._queues.items()}
+    assert found["b.example"] is kept["b.example"]
+    assert found.keys() == {"a.example", "b.example"}

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.jobdir import FileRequests
 
 
+# The number of hosts without requests that are kept: one that is being crawled has soon another.
+_MAX_IDLE = 1_000
+
 _rank_of = itemgetter(0)
 
 _IN_MEMORY = {squeues.FifoMemoryQueue, squeues.LifoMemoryQueue}
@@ -101,6 +104,9 @@ class HostQueue(Backlog):
         self._frontier = Frontier.of(crawler)
         self._frontier.attach(self)
         self._queues: dict[HostKey, BackQueue] = {}
+        self._idle: dict[BackQueue, None] = {}
+        """Those that are empty, the first one first."""
+
         self._count = 0
         self._resumed: list[BackQueue] = []
         self.ready = self._frontier.core.ready()
@@ -134,6 +140,7 @@ class HostQueue(Backlog):
             requests.push(request)
             queue = self._add(key, requests)
         if queue.requests.count == 1:
+            self._idle.pop(queue, None)
             self._frontier.add(queue)
             self._frontier.flush()
         if self._job is not None:
@@ -170,8 +177,8 @@ class HostQueue(Backlog):
                     frontier.popped(found, found.key, request)
                     if requests.count:
                         frontier.add(found)
-                    elif self._queues.pop(found.key, None) is not None:
-                        frontier.end(found)
+                    else:
+                        self._rest(found)
         finally:
             frontier.flush()
         return request
@@ -188,6 +195,7 @@ class HostQueue(Backlog):
         for queue in self._queues.values():
             self._frontier.end(queue)
         self._queues.clear()
+        self._idle.clear()
         return None if self._job is None else self._job.close()
 
     # For the frontier.
@@ -212,6 +220,19 @@ class HostQueue(Backlog):
         self._queues[key] = queue
         self._count += len(queue)
         return queue
+
+    def _rest(self, queue: BackQueue) -> None:
+        """Keep *queue*, which is empty, so that its next request finds its host and scopes. But not
+        that of a host with a delay, at which it would count as one that waits.
+        """
+        if queue.key not in self._queues:
+            return  # Its file cannot be used, so all are closed.
+        self._idle[queue] = None
+        is_delayed = any(scope.delays for scope in queue.scopes)
+        if is_delayed or len(self._idle) > _MAX_IDLE:
+            gone = queue if is_delayed else next(iter(self._idle))
+            del self._idle[gone], self._queues[gone.key]
+            self._frontier.end(gone)
 
 
 # Queues in memory.

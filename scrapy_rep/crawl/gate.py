@@ -21,7 +21,13 @@ from scrapy_rep.base.identity import Identity, default_header
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.requests import host_of, is_of_http, request_origin
 from scrapy_rep.base.settings import OBEY, RepSettings
-from scrapy_rep.crawl.decisions import (
+from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
+from scrapy_rep.crawl.fetching.fetcher import RobotsTxtFetcher
+from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
+from scrapy_rep.crawl.frontier.frontier import Frontier, Trip
+from scrapy_rep.crawl.frontier.politeness import duration
+from scrapy_rep.crawl.pages.usage import SiteUsage
+from scrapy_rep.crawl.reporting import (
     BAD_URL,
     BY_USER,
     ROBOTS_TXT,
@@ -29,12 +35,6 @@ from scrapy_rep.crawl.decisions import (
     DecisionReporter,
     Via,
 )
-from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
-from scrapy_rep.crawl.fetching.fetcher import RobotsTxtFetcher
-from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
-from scrapy_rep.crawl.frontier.frontier import Frontier, Trip
-from scrapy_rep.crawl.frontier.politeness import duration
-from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
 from scrapy_rep.protocol.access.results import Access, State
 from scrapy_rep.protocol.origins import origin_of

@@ -15,10 +15,10 @@ from twisted.internet.defer import Deferred
 
 from scrapy_rep.base.clock import Clock
 from scrapy_rep.base.settings import RepSettings
-from scrapy_rep.crawl.decisions import DecisionReporter
 from scrapy_rep.crawl.fetching import store as stores
 from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
 from scrapy_rep.crawl.fetching.memory import dumps
+from scrapy_rep.crawl.reporting import DecisionReporter
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.protocol.access.results import AccessResult, CacheEntry, State
 from scrapy_rep.protocol.origins import Origin

@@ -17,9 +17,9 @@ from scrapy_rep.base import stats
 from scrapy_rep.base.compat import HAS_ROBOTS_PARSED_SIGNAL, is_heard
 from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.log import CrawlLog
-from scrapy_rep.crawl.decisions import Case, DecisionReporter
 from scrapy_rep.crawl.fetching.memory import Memory
 from scrapy_rep.crawl.fetching.store import open_client
+from scrapy_rep.crawl.reporting import Case, DecisionReporter
 from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.access.results import (
     Access,

@@ -40,7 +40,6 @@ from scrapy_rep.base.requests import (
     was_redirected,
 )
 from scrapy_rep.base.settings import RepSettings
-from scrapy_rep.crawl.decisions import BACK_OFF, Case, DecisionReporter
 from scrapy_rep.crawl.fetching.fetcher import in_words, kind_of
 from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
 from scrapy_rep.crawl.frontier.backlog import HostKey, NoTerms
@@ -61,6 +60,7 @@ from scrapy_rep.crawl.frontier.core import (
 )
 from scrapy_rep.crawl.frontier.politeness import ASKS_FOR_PAUSE, Politeness, duration
 from scrapy_rep.crawl.frontier.rules import HostRules
+from scrapy_rep.crawl.reporting import BACK_OFF, Case, DecisionReporter
 from scrapy_rep.exceptions import BackingOff, RobotsDenied, SpiderClosing
 from scrapy_rep.protocol.access.results import Failure
 from scrapy_rep.protocol.origins import origin, origin_of

@@ -13,9 +13,9 @@ from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.requests import origin_at
 from scrapy_rep.base.settings import RepSettings
-from scrapy_rep.crawl.decisions import DecisionReporter
 from scrapy_rep.crawl.fetching.fetcher import headers_of
 from scrapy_rep.crawl.ledger.traffic import Traffic
+from scrapy_rep.crawl.reporting import DecisionReporter
 from scrapy_rep.protocol.access.results import pause_asked
 
 if TYPE_CHECKING:

@@ -16,13 +16,13 @@ from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.requests import bare_host, request_origin
 from scrapy_rep.base.settings import RepSettings
-from scrapy_rep.crawl.decisions import DecisionReporter
 from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
 from scrapy_rep.crawl.fetching.fetcher import MAX_ON_NETWORK, RobotsTxtFetcher
 from scrapy_rep.crawl.fetching.request import add_template
 from scrapy_rep.crawl.frontier.backlog import NoTerms, Terms
 from scrapy_rep.crawl.frontier.core import Phase
 from scrapy_rep.crawl.frontier.politeness import duration
+from scrapy_rep.crawl.reporting import DecisionReporter
 from scrapy_rep.exceptions import BackingOff, SpiderClosing
 from scrapy_rep.protocol.access.results import Failure as FailureKind
 from scrapy_rep.protocol.access.results import State, pause_asked

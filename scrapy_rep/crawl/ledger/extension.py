@@ -27,9 +27,9 @@ from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.record import Layer, Subject, Verdict, made, storable
 from scrapy_rep.base.requests import origin_at
 from scrapy_rep.base.settings import LEDGER_LEVEL, OBEY, RepSettings, recorded
-from scrapy_rep.crawl.decisions import DecisionReporter
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.ledger.traffic import Traffic
+from scrapy_rep.crawl.reporting import DecisionReporter
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.protocol.robotstxt.rules import Reason
 

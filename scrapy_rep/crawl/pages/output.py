@@ -25,9 +25,9 @@ from scrapy_rep.base.compat import image_fields
 from scrapy_rep.base.log import CrawlLog, get_logger
 from scrapy_rep.base.record import Layer, Subject, Verdict, forbidden
 from scrapy_rep.base.settings import ITEM_FIELD, RepSettings
-from scrapy_rep.crawl.decisions import DecisionReporter
 from scrapy_rep.crawl.pages.effects import NO_EFFECT, effects_of
 from scrapy_rep.crawl.pages.usage import SiteUsage
+from scrapy_rep.crawl.reporting import DecisionReporter
 from scrapy_rep.exceptions import ItemDenied, UsageDenied
 from scrapy_rep.protocol.indexing.statements import Statement
 

@@ -18,10 +18,10 @@ from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.record import Subject, Verdict, forbidden
 from scrapy_rep.base.settings import NOFOLLOW, NOINDEX, RepSettings
-from scrapy_rep.crawl.decisions import DecisionReporter
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.pages.effects import effects_of, has_document
 from scrapy_rep.crawl.pages.usage import SiteUsage
+from scrapy_rep.crawl.reporting import DecisionReporter
 from scrapy_rep.exceptions import FileDenied
 from scrapy_rep.protocol.indexing.metatags import MAX_PAGE
 from scrapy_rep.protocol.indexing.rules import IndexingRules

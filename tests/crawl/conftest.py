@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crawl.crawl import MODES, has_reactorless_mode
+from tests.crawl.crawl import MODES, RunningCrawl, has_reactorless_mode
 from tests.crawl.server import Site
 
 if TYPE_CHECKING:
@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 def site() -> Iterator[Site]:
     with Site() as site:
         yield site
+
+
+@pytest.fixture(autouse=True)
+def _no_crawl_left() -> Iterator[None]:
+    """End the crawls of a test that has failed, which later tests would wait beside."""
+    yield
+    for crawl in list(RunningCrawl.alive):
+        crawl.end()
 
 
 # The test command sets MODES to skip modes that another run tests.

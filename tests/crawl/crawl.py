@@ -11,7 +11,7 @@ import time
 import weakref
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from scrapy.settings import default_settings
 
@@ -147,6 +147,9 @@ def start_crawl(
 class RunningCrawl:
     """A crawl that is running. Tests must wait for its end."""
 
+    alive: ClassVar[weakref.WeakSet[RunningCrawl]] = weakref.WeakSet()
+    """Those that something refers to, such as the traceback of a test that has failed."""
+
     def __init__(self, spec: Mapping[str, Any]) -> None:
         folder = Path(tempfile.mkdtemp())
         # Removed with this object: most tests of crawls that are killed ask for no result.
@@ -165,6 +168,7 @@ class RunningCrawl:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
+        self.alive.add(self)
 
     @property
     def log(self) -> str:
@@ -186,9 +190,14 @@ class RunningCrawl:
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired as error:
+            self.end()
+            raise AssertionError(f"Not ended after {timeout} s:\n{self.log}") from error
+
+    def end(self) -> None:
+        """Kill the process, unless a test has waited for it."""
+        if self.process.returncode is None:
             self.process.kill()
             self.process.wait(10)
-            raise AssertionError(f"Not ended after {timeout} s:\n{self.log}") from error
 
     def result(self, timeout: float = 120) -> CrawlResult:
         """Wait for the process, and return its report."""

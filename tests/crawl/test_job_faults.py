@@ -270,9 +270,11 @@ def test_two_jobdirs_in_one_process(site: Site, mode: str, tmp_path: Path) -> No
     ]  # fmt: skip
     command = ["tests.crawl.two_crawls", mode, json.dumps(crawls)]
     process = forks.Popen(command, cwd=ROOT)
-    wait_until(lambda: len(host.pages) >= 12 or process.poll() is not None)
-    process.send_signal(signal.SIGKILL)
-    process.wait(60)
+    try:
+        wait_until(lambda: len(host.pages) >= 12 or process.poll() is not None)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait(60)
     assert len(host.pages) < 40
     gate.open()
     done = forks.run(command, cwd=ROOT)

@@ -38,13 +38,14 @@ def named(number: int) -> str:
     return f"127.0.1.{number + 1}"
 
 
-def test_a_slow_host_stays_in_the_queue(site: Site, every_mode: str) -> None:
+@pytest.mark.newest
+def test_a_slow_host_stays_in_the_queue(site: Site) -> None:
     """Of 150 requests to a host with a Crawl-delay, only those that are sent or refused
     leave the queue.
     """
     host = site.add(delayed(0.3))
     requests = pages(host, 120) + [host.url(f"/private/{n}") for n in range(30)]
-    result = run_crawl(requests, mode=every_mode, settings={"CLOSESPIDER_PAGECOUNT": 3})
+    result = run_crawl(requests, settings={"CLOSESPIDER_PAGECOUNT": 3})
     assert 1 <= len(host.pages) < 10
     left = len(host.pages) + len(result.errors)
     assert result.stats["scheduler/dequeued"] <= left + 1
@@ -71,9 +72,8 @@ def test_a_queue_that_knows_nothing_of_hosts(site: Site, mode: str) -> None:
     assert "scrapy_rep.HostQueue" in line
 
 
-def test_robotstxt_that_redirects_to_a_slow_host_takes_no_place(
-    site: Site, mode: str
-) -> None:
+@pytest.mark.newest
+def test_robotstxt_that_redirects_to_a_slow_host_takes_no_place(site: Site) -> None:
     """However many robots.txt files redirect to a slow host, they take turns with its pages, and
     do not hold up other hosts, even if they are more than are fetched at once.
     """
@@ -91,7 +91,6 @@ def test_robotstxt_that_redirects_to_a_slow_host_takes_no_place(
     ]
     result = run_crawl(
         [*first, *pages(other, 5)],
-        mode=mode,
         settings={"CONCURRENT_REQUESTS": 16},
         constants={"scrapy_rep.crawl.frontier.rules._MAX_FETCHING": 10},
     )
@@ -156,7 +155,8 @@ def most_at_once(hits: list[Hit]) -> int:
     )
 
 
-def test_a_busy_host_does_not_fill_the_downloader(site: Site, mode: str) -> None:
+@pytest.mark.newest
+def test_a_busy_host_does_not_fill_the_downloader(site: Site) -> None:
     """A host at its CONCURRENT_REQUESTS_PER_DOMAIN takes no places of other hosts. However long
     a request waits, it is enqueued once and dequeued once.
     """
@@ -168,7 +168,7 @@ def test_a_busy_host_does_not_fill_the_downloader(site: Site, mode: str) -> None
     busy.answers |= dict.fromkeys(paths, late)
     settings = {"CONCURRENT_REQUESTS": 4, "CONCURRENT_REQUESTS_PER_DOMAIN": 2}
     first = [{"url": busy.url(path), "priority": 1} for path in paths]
-    result = run_crawl([*first, *pages(other, 10)], mode=mode, settings=settings)
+    result = run_crawl([*first, *pages(other, 10)], settings=settings)
     assert len(busy.pages) == 20
     assert busy.at_once == 2
     assert max(hit.time for hit in other.hits) < busy.hits[3].time

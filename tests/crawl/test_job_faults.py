@@ -63,14 +63,14 @@ def put_on(disk: Path, trial: Trial) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("then", ["goes on", "is killed"])
 def test_a_disk_that_is_full_for_a_while(
-    site: Site, mode: str, disk: Path, then: str, tmp_path: Path
+    site: Site, disk: Path, then: str, tmp_path: Path
 ) -> None:
     """While the disk is full, requests stay in memory, with one warning. When there is room
     again, they are written. If the process is killed meanwhile, the next run goes on from
     what was written before.
     """
     web = Web(site, 4, 50)
-    trial = Trial(site, tmp_path, web.start_urls, mode=mode)
+    trial = Trial(site, tmp_path, web.start_urls)
     put_on(disk, trial)
     gate = Gate(site, 20)
     crawl = trial.start()
@@ -102,16 +102,13 @@ def test_a_disk_that_is_full_for_a_while(
 
 
 @pytest.mark.slow
-def test_files_that_may_not_grow_for_a_while(
-    site: Site, mode: str, tmp_path: Path
-) -> None:
+def test_files_that_may_not_grow_for_a_while(site: Site, tmp_path: Path) -> None:
     """The same where the system refuses writes beyond a size, also where nothing can be mounted."""
     web = Web(site, 3, 60)
     trial = Trial(
         site,
         tmp_path,
         web.start_urls,
-        mode=mode,
         settings={"REP_STORE": "memory://", "LOG_LEVEL": "INFO"},
         spider="LimitedSurvivorSpider",
         limit=70_000,

@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests import effort
-from tests.crawl.answers import Answer, busy, robots
+from tests.crawl.answers import Answer, robots
 from tests.crawl.crawl import RETRIED_SOON, run_crawl, start_crawl, wait_until
-from tests.crawl.pauses import check_fetched, check_kept, limit
+from tests.crawl.pauses import limit
 from tests.fetching.distant import distant
 from tests.fetching.redis_server import BINARY, RedisServer
 
@@ -321,31 +321,6 @@ def test_a_server_that_fails(
 
 @pytest.mark.newest
 @pytest.mark.unmeasured
-def test_pauses_over_workers(site: Site, server: RedisServer) -> None:
-    """A host that answers 429 to one of three workers gets nothing from any of them until the
-    pause is over, then one request from all. All pages are fetched, by retries.
-    """
-    hosts = [site.add(RULES, name=f"127.0.3.{number}") for number in range(1, 4)]
-    limited, other, _ = hosts
-    limit(limited, 9, busy(429, "1"), each=True)
-    for host in hosts[1:]:
-        limit(host, 0)
-    urls = [host.url(f"/{page}") for page in range(40) for host in hosts]
-    settings = settings_for(server, RETRY_TIMES=50, REP_WAIT_TIMEOUT=600)
-    settings |= {"RETRY_ENABLED": True, "REP_BACKOFF_MAX": 60}
-    settings["CONCURRENT_REQUESTS"] = 4  # One worker cannot have all of them.
-    crowd = SimpleNamespace(urls=urls, site=site)
-    results = finish(start_workers(crowd, settings, 3))
-    check_kept(limited, 4, places=settings["CONCURRENT_REQUESTS_PER_DOMAIN"])
-    check_fetched(limited, *(url for url in urls if url.startswith(limited.origin)))
-    # More than one worker had work.
-    assert sum("scheduler/dequeued/redis" in result.stats for result in results) > 1
-    assert other.hits[-1].time < limited.hits[-1].time
-    check_nothing_left(server)
-
-
-@pytest.mark.newest
-@pytest.mark.unmeasured
 def test_a_distant_server(site: Site, server: RedisServer) -> None:
     """If each call to Redis takes 200 ms, a crawl of four workers takes up to three times as
     long, and the round trips of its start: later, each call is for a batch.
@@ -507,8 +482,9 @@ def test_a_server_that_forgets(site: Site, server: RedisServer) -> None:
     assert [each.stats["finish_reason"] for each in results] == ["queue_lost"] * 2
 
 
+@pytest.mark.newest
 @pytest.mark.unmeasured
-def test_two_versions_of_a_spider(site: Site, mode: str, server: RedisServer) -> None:
+def test_two_versions_of_a_spider(site: Site, server: RedisServer) -> None:
     """Requests with a callback that one worker lacks are fetched by another one that has it, each
     page once.
     """
@@ -517,9 +493,9 @@ def test_two_versions_of_a_spider(site: Site, mode: str, server: RedisServer) ->
     for host in hosts:
         limit(host, 0)
     settings = settings_for(server, CONCURRENT_REQUESTS=4)  # One cannot have all.
-    new = start(urls, settings, mode, "NewWorkerSpider", is_first=True)
+    new = start(urls, settings, spider="NewWorkerSpider", is_first=True)
     new.until(lambda: hosts[0].pages)  # So it finds the links.
-    old = start(urls, settings, mode, "OldWorkerSpider").result(LONGEST)
+    old = start(urls, settings, spider="OldWorkerSpider").result(LONGEST)
     finish([new])
     assert old.stats["finish_reason"] == "finished", old.log
     assert len(old.lines("ERROR", "cannot be read")) == 1, old.log

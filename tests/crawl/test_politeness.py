@@ -293,9 +293,8 @@ def test_responses_from_a_cache(site: Site, tmp_path: Path) -> None:
     assert rows(ledger, "SELECT sum(pages) AS n FROM progress") == [{"n": 9}]
 
 
-def test_robotstxt_runs_out_while_a_request_has_the_turn(
-    site: Site, every_mode: str
-) -> None:
+@pytest.mark.newest
+def test_robotstxt_runs_out_while_a_request_has_the_turn(site: Site) -> None:
     """If robots.txt becomes stale while a request has the turn, robots.txt is fetched
     first, without a deadlock.
     """
@@ -303,7 +302,6 @@ def test_robotstxt_runs_out_while_a_request_has_the_turn(
     passing = {"DOWNLOADER_MIDDLEWARES": {f"{COMPONENTS}.DayGoesBy": 100}}
     result = run_crawl(
         pages(host, 6),
-        mode=every_mode,
         spider=f"{SPIDERS}.ClockSpider",
         settings={**IMPATIENT, **passing},
         timeout=30,

@@ -25,9 +25,8 @@ class Clock:
     monotonic = staticmethod(time.monotonic)
     """Returns the seconds on the monotonic clock, for waiting."""
 
-    def time(self) -> float:
-        """Return the seconds since the epoch, for values that are stored."""
-        return time.time()
+    time = staticmethod(time.time)
+    """Returns the seconds since the epoch, for values that are stored."""
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> Any:
         """Call *function* in *seconds*. Return an object with a method ``cancel``."""

@@ -192,9 +192,10 @@ class SlotState(NamedTuple):
 
 def is_closing(crawler: Crawler) -> bool:
     """Whether the spider is closing. Scrapy sends a signal only when it has closed."""
-    if _find(crawler.engine, "_slot") is None:  # It is closed.
-        return hasattr(crawler.engine, "_slot")
-    return _find(crawler.engine, "_slot.closing") is not None
+    if _find(crawler.engine, "_slot.closing") is not None:
+        return True
+    # Once it is closed, there is no slot.
+    return getattr(crawler.engine, "_slot", _NO_SUCH) is None
 
 
 def close_spider(crawler: Crawler, reason: str) -> None:

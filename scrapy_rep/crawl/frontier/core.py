@@ -713,8 +713,9 @@ class Core:
                 self._note_slowdown(scope, now)
             scope.waiting_since = None
             scope.in_flight += 1
-            for ready in self._ready:
-                ready.moved(scope, scope.in_flight - 1)
+            if scope.ready:
+                for ready in self._ready:
+                    ready.moved(scope, scope.in_flight - 1)
             scope.unsent += not ticket.outlet.is_direct
             scope.taken_at = now
 
@@ -728,8 +729,9 @@ class Core:
         """Free the places of a request of *ticket*. Delays begin if it was *sent*."""
         for scope in ticket.scopes:
             scope.in_flight -= 1
-            for ready in self._ready:
-                ready.moved(scope, scope.in_flight + 1)
+            if scope.ready:
+                for ready in self._ready:
+                    ready.moved(scope, scope.in_flight + 1)
             if ticket.outlet.is_redirected:
                 scope.redirected_at = now + _DELAYS_PER_REDIRECTED * scope.delay
             if not sent:
@@ -780,7 +782,8 @@ class Core:
             if scope.parked is not None:
                 # What another host has redirected here may have waited for it.
                 self._admit(scope, now)
-            self._forget_scope(scope, now)
+            if not (scope.in_flight or scope.tickets):
+                self._forget_scope(scope, now)
 
     def _seek_places(self, ticket: Ticket, now: float) -> None:
         """Put *ticket*, whose host is known, where it belongs now."""
@@ -1137,8 +1140,11 @@ class Core:
     def answered(self, key: str, request: Any, now: float) -> None:
         """Note that the host of the scope *key* has answered a *request*, with anything."""
         network = self.network
-        if key in network.answered_hosts and not network.failed_hosts:
-            return  # This is the usual case.
+        if not network.failed_hosts:
+            # The usual case: the network was up, and is.
+            if key not in network.answered_hosts:
+                network.answered(key, request)
+            return
         before = network.gone_since, network.is_certain
         network.answered(key, request)
         self._say_network(now, *before)

@@ -41,7 +41,7 @@ from scrapy_rep.base.requests import (
 )
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.fetching.fetcher import in_words, kind_of
-from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
+from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.frontier.backlog import HostKey, NoTerms
 from scrapy_rep.crawl.frontier.core import (
     Core,
@@ -469,8 +469,9 @@ class Frontier:
         trip.ticket = None
         was_sent = trip.is_sent
         self.core.free(ticket, self.clock.monotonic(), sent=was_sent)
-        is_told = trip.has_acquired or (was_sent and _is_ours(trip.request))
-        if is_told and self._shared is not None:
+        if self._shared is None:
+            return
+        if trip.has_acquired or (was_sent and _is_ours(trip.request)):
             scope = ticket.scopes[0]
             self._shared.release(trip.request, scope.key, scope.delay, sent=was_sent)
 
@@ -644,12 +645,16 @@ class Frontier:
         it if its host has asked for too long a pause.
         """
         request, core = trip.request, self.core
-        if self._has_turn(request):
-            return None
-        self._give_back(request)
+        if self._shared is not None:
+            self._shared.catch_up(request)
+        held = self._trips.get(request)
+        if held is not None and held.ticket is not None:
+            if self._keeps_turn(held, held.ticket):
+                return None
+            self._give_back(held, held.ticket)
         outlet, scopes = core.direct, self.scopes_of(trip.key)
         if isinstance(request, RobotsTxtRequest):
-            if self._are_held_by_browser(scopes):
+            if self._has_browser and self._are_held_by_browser(scopes):
                 # Its page may wait for this robots.txt.
                 self._take_any_places(trip)
                 return None
@@ -661,7 +666,7 @@ class Frontier:
             if not is_granted:
                 raise self._refused(trip, ticket)
             self._take_places(trip, ticket)
-            if self._acquire(trip, ticket):
+            if self._shared is None or self._acquire(self._shared, trip, ticket):
                 return None
             return self.take_turn(trip, obeys=obeys)
 
@@ -669,33 +674,23 @@ class Frontier:
         self.flush()
         return call
 
-    def _has_turn(self, request: Request) -> bool:
-        """Whether *request* has its places, and no pause has begun since."""
-        if self._shared is not None:
-            self._shared.catch_up(request)
-        trip = self._trips.get(request)
-        if trip is None or trip.ticket is None:
-            return False
+    def _keeps_turn(self, trip: Trip, ticket: Ticket) -> bool:
+        """Whether no pause has begun since *trip* has got its places, which are those of *ticket*."""
         if self.core.network.gone_since is not None:
             return False
         now = self.clock.monotonic()
-        for scope in trip.ticket.scopes:
+        for scope in ticket.scopes:
             found = scope.back_off
             # After a pause there are fewer places.
             if found is not None and (found.until > now or found.asked_at > trip.since):
                 return False
         return True
 
-    def _give_back(self, request: Request) -> None:
-        """Free the places of *request*, which waits again, and the turn that it has from a shared
-        queue.
-        """
-        trip = self._trips.get(request)
-        if trip is not None and trip.ticket is not None:
-            host, has_released = trip.ticket.scopes[0].key, trip.has_acquired
-            self.free(request)
-            if self._shared is not None and not has_released:
-                self._shared.release(request, host, 0.0, sent=False)
+    def _give_back(self, trip: Trip, ticket: Ticket) -> None:
+        """Free the places of *trip*, which waits again, and the turn that it has from a shared queue."""
+        self.free(trip.request)
+        if self._shared is not None and not trip.has_acquired:
+            self._shared.release(trip.request, ticket.scopes[0].key, 0.0, sent=False)
 
     def _refused(self, trip: Trip, ticket: Ticket) -> Exception:
         """Return the error that refuses the request of *trip* for a pause of its host."""
@@ -733,7 +728,8 @@ class Frontier:
         """Have *ticket* wait until it may go (True), or is refused (False)."""
         ticket.call = Deferred(lambda _: self._cancel(ticket))
         self._waiters[ticket] = None
-        self._warn_of_waiting(ticket)
+        if not (self._backlogs or self._has_warned):
+            self._warn_of_waiting(ticket)
         self.add(ticket)
         return ticket.call
 
@@ -758,15 +754,15 @@ class Frontier:
             return trip.is_from_queue
         return trip.via is None and trip.request.callback is not NO_CALLBACK
 
-    def _acquire(self, trip: Trip, ticket: Ticket) -> bool:
-        """Whether no other worker sends to the host of *trip*, which has its places. If not,
+    def _acquire(self, shared: Backlog, trip: Trip, ticket: Ticket) -> bool:
+        """Whether no other worker of the *shared* queue sends to the host of *trip*, which has its places. If not,
         free them for a while.
         """
         scope, request = ticket.scopes[0], trip.request
         is_alone = ticket.obeys and (scope.delays or scope.back_off is not None)
-        if self._shared is None or not is_alone:
+        if not is_alone:
             return True
-        if self._shared.acquire(request, scope.key, self._behind(request)):
+        if shared.acquire(request, scope.key, self._behind(request)):
             trip.has_acquired = True
             return True
         pause = min(max(scope.delay * _PART_OF_DELAY_ELSEWHERE, _MIN_PAUSE), _MAX_PAUSE)
@@ -785,8 +781,6 @@ class Frontier:
         return behind
 
     def _are_held_by_browser(self, scopes: tuple[Scope, ...]) -> bool:
-        if not self._has_browser:
-            return False
         return any(
             trip.ticket is not None
             and is_for_browser(trip.request)
@@ -796,7 +790,7 @@ class Frontier:
 
     def _reached_downloader(self, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):
-            FetchMiddleware.reached_downloader(request)
+            request.fetch.is_sent = True
         trip = self._trips.get(request)
         if trip is None:
             return
@@ -838,7 +832,9 @@ class Frontier:
         self.core.answered(scope.key, request, self.clock.monotonic())
         if scope.back_off is not None or response.status in ASKS_FOR_PAUSE:
             self._answered(request, response.status, response.headers)
-        self.free(request)
+        del self._trips[request]
+        self._free(trip, trip.ticket)
+        self.flush()
 
     def _answered(self, request: Request, status: int, headers: Headers) -> None:
         trip = self._trips.get(request)
@@ -931,7 +927,7 @@ class Frontier:
         """Warn once that requests may wait in the downloader, if that of *ticket* does so because
         the scheduler does not use HostQueue.
         """
-        if self._backlogs or self._has_warned or ticket.request.callback is NO_CALLBACK:
+        if ticket.request.callback is NO_CALLBACK:
             return
         if ticket.host is None and not any(scope.delays for scope in ticket.scopes):
             return

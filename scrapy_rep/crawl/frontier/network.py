@@ -86,7 +86,8 @@ class Network:
         if self.gone_since is not None:
             is_wrong = not self.is_certain
             self._needed = min(2 * self._needed, _MOST_REQUESTS) if is_wrong else _HOSTS
-        self._recover()
+        if self.failed_hosts:
+            self._recover()
 
     def failed(self, host: str, request: Any, now: float) -> None:
         """Note that a *request* to *host* has failed at the level of the network."""

@@ -286,7 +286,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     ) -> Response | Coroutine[Any, Any, Response]:
         # From a cache or another component. The places of a request with a response of its
         # own are free already.
-        self._frontier.free(request)
+        if request in self._frontier.trips:
+            self._frontier.free(request)
         if isinstance(request, RobotsTxtRequest):
             return self._own.process_response(request, response)
         self._has_page = True

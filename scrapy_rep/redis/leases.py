@@ -107,10 +107,6 @@ class Leases(Backlog):
 
     # For the frontier.
 
-    def count_ready(self) -> int:
-        """Return 0: the server counts the ready queues itself, in ``queue.lua``."""
-        return 0
-
     def count_waiting(self) -> None:
         """Return None: only Redis knows how many requests wait."""
 

@@ -14,6 +14,7 @@ from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
 from scrapy_rep import back_off
+from scrapy_rep.base import clock
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from tests.crawl.spiders import PlanSpider
 
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
 
 
 class Clock:
-    """Replaces ``time.time`` by a clock that the test can set."""
+    """Replaces ``time.time``, also of the frontier, by a clock that the test can set."""
 
     def __init__(self, offset: float) -> None:
         self.offset = offset
         self._time = time.time
         time.time = self
+        clock.Clock.time = staticmethod(self)
 
     def __call__(self) -> float:
         return self._time() + self.offset

@@ -89,9 +89,6 @@ class ServiceQueue(Backlog):
 
     # For the frontier.
 
-    def count_ready(self) -> int:
-        return 0
-
     def count_waiting(self) -> int | None:
         return len(self)
 

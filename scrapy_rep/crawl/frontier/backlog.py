@@ -33,11 +33,6 @@ class Backlog(Protocol):
     is_shared: ClassVar[bool] = False
     """Whether other workers take requests from the queue, so that a host has one turn for all."""
 
-    def count_ready(self) -> int:
-        """Return the number of hosts whose next request may go. If they are few, the frontier
-        fetches more robots.txt files ahead.
-        """
-
     def count_waiting(self) -> int | None:
         """Return the number of requests that wait; None if that is not known."""
 

@@ -596,7 +596,9 @@ class Core:
         self.elsewhere = Outlet(is_direct=False)
         """For queues elsewhere, which want to know the rules of a host, but need no places."""
 
-        self._ready: list[Ready] = []
+        self.outlets: list[Ready] = []
+        """Those of the queues of a scheduler."""
+
         self.urgent: deque[Host] = deque()
         self.wanted: deque[Host] = deque()
         """The hosts whose robots.txt is to be fetched: at once, since a request in the downloader waits
@@ -618,7 +620,7 @@ class Core:
             f"{len(self.scopes)} scopes",
             f"{sum(each.in_flight for each in self.scopes.values())} places taken",
             f"{self.waiting().requests + len(self._at_network)} requests wait",
-            f"{sum(map(len, self._ready))} queues ready",
+            f"{sum(map(len, self.outlets))} queues ready",
         ]
         if not self.network.is_up:
             words.append("network gone")
@@ -641,7 +643,7 @@ class Core:
     def ready(self) -> Ready:
         """Return a new outlet for the queues of a scheduler."""
         ready = Ready()
-        self._ready.append(ready)
+        self.outlets.append(ready)
         return ready
 
     def drain(self) -> Iterator[Said]:
@@ -714,7 +716,7 @@ class Core:
             scope.waiting_since = None
             scope.in_flight += 1
             if scope.ready:
-                for ready in self._ready:
+                for ready in self.outlets:
                     ready.moved(scope, scope.in_flight - 1)
             scope.unsent += not ticket.outlet.is_direct
             scope.taken_at = now
@@ -730,7 +732,7 @@ class Core:
         for scope in ticket.scopes:
             scope.in_flight -= 1
             if scope.ready:
-                for ready in self._ready:
+                for ready in self.outlets:
                     ready.moved(scope, scope.in_flight + 1)
             if ticket.outlet.is_redirected:
                 scope.redirected_at = now + _DELAYS_PER_REDIRECTED * scope.delay

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from scrapy import signals
@@ -111,8 +110,6 @@ _MAX_KEYS = 10_000
 _MAX_WANTED = 256
 _WANTED_AT_ONCE = 32
 
-_count_ready = methodcaller("count_ready")
-
 
 class Waiter(Ticket):
     """One request that waits: in the downloader, for its robots.txt or its places; or elsewhere, for
@@ -213,8 +210,8 @@ class Frontier:
         self._usual_slots: dict[float, Slot] = {}
         """Those without a delay, by the number of places."""
 
-        self._trips: dict[Request, Trip] = {}
-        """Those that have their places, or have lost them to others."""
+        self.trips: dict[Request, Trip] = {}
+        """The requests that have their places, or have lost them to others."""
 
         self._waiters: dict[Waiter, None] = {}
         self._alarm_at = inf
@@ -403,7 +400,7 @@ class Frontier:
         if request is None:
             self.core.free(queue, self.clock.monotonic(), sent=False)
             return
-        trip = self._trips.get(request)
+        trip = self.trips.get(request)
         if trip is None:
             trip = Trip(request, key.origin, key=key, is_from_queue=True)
         self._take_places(trip, queue)
@@ -412,14 +409,14 @@ class Frontier:
         """Note that *request*, for which another queue has found places, goes to the downloader."""
         self._hear_of_delay(key, delay)
         trip = Trip(request, key.origin, key=key, is_from_queue=True)
-        self._take_any_places(self._trips.get(request, trip))
+        self._take_any_places(self.trips.get(request, trip))
         self.flush()
 
     def _has_room(self) -> bool:
         """Whether the downloader has room for another request from a queue."""
         # All requests in flight are active. If others are active too, what ended unseen may be
         # found later, by _check().
-        if len(self._trips) > len(self._downloader.active):
+        if len(self.trips) > len(self._downloader.active):
             self._leave_unseen()
         if self.closes_for or not self.core.network.is_up:
             return False
@@ -429,7 +426,7 @@ class Frontier:
 
     def trip_of(self, request: Request) -> Trip:
         """Return what is known of *request*, which is in the downloader, with its key of now."""
-        trip = self._trips.get(request) or Trip(request, None)
+        trip = self.trips.get(request) or Trip(request, None)
         trip.key = key = self.key_of(request)
         trip.origin = key.origin
         if key.origin is None:
@@ -438,14 +435,14 @@ class Frontier:
 
     def _take_places(self, trip: Trip, ticket: Ticket) -> None:
         """Let *trip* have the places that *ticket* has taken."""
-        now, has = self.clock.monotonic(), self._trips.get(trip.request)
+        now, has = self.clock.monotonic(), self.trips.get(trip.request)
         if has is not None and has.ticket is not None:
             # The same object may be sent twice: it has its places once.
             self.core.free(ticket, now, sent=False)
             return
         trip.ticket, trip.since = ticket, now
         trip.is_sent = trip.has_asked = trip.has_acquired = False
-        self._trips[trip.request] = trip
+        self.trips[trip.request] = trip
         self._has_sent = True
 
     def _take_any_places(self, trip: Trip) -> None:
@@ -459,7 +456,7 @@ class Frontier:
         """Free the places of *request*, if it still has them: it was not sent, or its end was not
         seen. A delay begins only if it was sent.
         """
-        trip = self._trips.pop(request, None)
+        trip = self.trips.pop(request, None)
         if trip is not None and trip.ticket is not None:
             self._free(trip, trip.ticket)
             self.flush()
@@ -538,17 +535,17 @@ class Frontier:
 
     def _leave_unseen(self) -> None:
         """Free the places of requests whose end another component has hidden."""
-        gone = self._trips.keys() - self._downloader.active
+        gone = self.trips.keys() - self._downloader.active
         if gone and self._waiters:
             # Of one object that is downloaded several times at once, Scrapy forgets all others
             # when the first one ends.
             gone -= {waiter.request for waiter in self._waiters}
         if gone:
             # In the order in which they were popped.
-            for request, trip in list(self._trips.items()):
+            for request, trip in list(self.trips.items()):
                 # Those for robots.txt get their places before they are in the engine.
                 if request in gone and not _is_ours(request):
-                    del self._trips[request]
+                    del self.trips[request]
                     if trip.ticket is not None:
                         self._free(trip, trip.ticket)
 
@@ -563,13 +560,13 @@ class Frontier:
                     for said in core.drain():
                         self._act_on(said)
                 if rules is not None and (core.urgent or core.wanted):
-                    rules.begin_fetches(sum(map(_count_ready, self._backlogs)))
+                    rules.begin_fetches()
                 if not core.said:
                     break
         finally:
             self._is_flushing = False
         at = core.wake_at()
-        if self._trips or self._waiters or (rules is not None and rules.fetches):
+        if self.trips or self._waiters or (rules is not None and rules.fetches):
             at = min(at, self._check_at)
         if at < self._alarm_at:
             self._alarm_at = at
@@ -647,7 +644,7 @@ class Frontier:
         request, core = trip.request, self.core
         if self._shared is not None:
             self._shared.catch_up(request)
-        held = self._trips.get(request)
+        held = self.trips.get(request)
         if held is not None and held.ticket is not None:
             if self._keeps_turn(held, held.ticket):
                 return None
@@ -775,7 +772,7 @@ class Frontier:
         """Return the requests that are not sent before *request* has ended, as far as is known:
         they wait for its robots.txt, or a component of the project holds them back.
         """
-        behind = {each.request for each in self._trips.values() if each.ticket is None}
+        behind = {each.request for each in self.trips.values() if each.ticket is None}
         if _is_ours(request):
             behind.update(waiter.request for waiter in self._waiters)
         return behind
@@ -785,13 +782,13 @@ class Frontier:
             trip.ticket is not None
             and is_for_browser(trip.request)
             and not set(scopes).isdisjoint(trip.ticket.scopes)
-            for trip in self._trips.values()
+            for trip in self.trips.values()
         )
 
     def _reached_downloader(self, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):
             request.fetch.is_sent = True
-        trip = self._trips.get(request)
+        trip = self.trips.get(request)
         if trip is None:
             return
         if trip.ticket is None:
@@ -808,7 +805,7 @@ class Frontier:
         wait for these places.
         """
         before = self.clock.monotonic() - _GIVES_WAY_AFTER
-        for trip in list(self._trips.values()):
+        for trip in list(self.trips.values()):
             if trip.ticket is None or trip.is_sent or trip.since > before:
                 continue
             lanes = [one for each in trip.ticket.scopes for one in each.parked or ()]
@@ -825,19 +822,19 @@ class Frontier:
             self.flush()
 
     def _response_downloaded(self, response: Response, request: Request) -> None:
-        trip = self._trips.get(request)
+        trip = self.trips.get(request)
         if trip is None or trip.ticket is None:
             return
         scope = trip.ticket.scopes[0]
         self.core.answered(scope.key, request, self.clock.monotonic())
         if scope.back_off is not None or response.status in ASKS_FOR_PAUSE:
             self._answered(request, response.status, response.headers)
-        del self._trips[request]
+        del self.trips[request]
         self._free(trip, trip.ticket)
         self.flush()
 
     def _answered(self, request: Request, status: int, headers: Headers) -> None:
-        trip = self._trips.get(request)
+        trip = self.trips.get(request)
         if trip is not None and trip.ticket is not None and not trip.has_asked:
             trip.has_asked = status in ASKS_FOR_PAUSE
             scope = trip.ticket.scopes[0]
@@ -847,7 +844,7 @@ class Frontier:
 
     def failed(self, request: Request, error: Exception) -> None:
         """Note that the download of *request* has failed, if it has its places."""
-        trip = self._trips.get(request)
+        trip = self.trips.get(request)
         if trip is None or trip.ticket is None or self.rules is None:
             return
         scope, refused = trip.ticket.scopes[0], response_refused(error)
@@ -880,7 +877,7 @@ class Frontier:
         """Let the requests that wait in their download slots wait until the pause of *scope* is
         over, if they are to its hosts; without a scope, until the network is back.
         """
-        for trip in list(self._trips.values()):
+        for trip in list(self.trips.values()):
             ticket = trip.ticket
             if ticket is None or not trip.is_sent:
                 continue
@@ -947,7 +944,7 @@ class Frontier:
     def _log_waiting(self) -> None:
         """Log what the crawl waits for, if it has nothing else to do."""
         is_up = self.core.network.gone_since is None
-        is_idle = is_up and not self._has_sent and not self._trips
+        is_idle = is_up and not self._has_sent and not self.trips
         requests, hosts, first = self.core.waiting() if is_idle else (0, 0, None)
         if requests:
             left = 0.0 if first is None else first.next_at - self.clock.monotonic()
@@ -971,7 +968,7 @@ class Frontier:
     def _spider_closed(self) -> None:
         self._close()
         self.alarms.stop()
-        for request in list(self._trips):
+        for request in list(self.trips):
             self.free(request)
         self.politeness.report_slowdowns()
 

@@ -204,10 +204,6 @@ class HostQueue(Backlog):
         """Return the number of requests in this queue."""
         return self._count
 
-    def count_ready(self) -> int:
-        """Return the number of hosts whose next request may go."""
-        return self.ready.count
-
     def paused(self, host: str, seconds: float, own: float) -> None:
         """Note a pause in the JOBDIR, for the next run."""
         if self._job is not None:

@@ -179,8 +179,13 @@ class HostRules:
 
     # Fetches.
 
-    def begin_fetches(self, ready: int) -> None:
-        """Begin the wanted fetches: the urgent ones, and others if few queues are *ready*."""
+    def begin_fetches(self) -> None:
+        """Begin the wanted fetches: the urgent ones, and others if few queues are ready. Those of
+        a queue elsewhere do not count: it wants only as many rules as it needs.
+        """
+        ready = 0
+        for outlet in self._core.outlets:
+            ready += outlet.count
         if self._clock.monotonic() >= self._soon_until:
             self._soon.clear()
             self._soon_until = self._clock.monotonic() + _SOON

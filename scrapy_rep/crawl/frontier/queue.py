@@ -214,7 +214,7 @@ class HostQueue(Backlog):
     def _add(self, key: HostKey, requests: MemoryRequests | FileRequests) -> BackQueue:
         queue = BackQueue(self._frontier, key, self.ready, requests)
         self._queues[key] = queue
-        self._count += len(queue)
+        self._count += requests.count
         return queue
 
     def _rest(self, queue: BackQueue) -> None:

@@ -251,18 +251,15 @@ class HostRules:
             # Also after an error, all waiting requests must continue.
             self.fetches.pop(host, None)
             self._soon.discard(host)
-            self._fetched(host, known)
-
-    def _fetched(self, host: Host, known: SiteRules | None) -> None:
-        self._core.end_fetch(host)
-        if (override := self.cache.override(host.origin)) is not None:
-            # It was fetched to find the network back, and decides nothing.
-            self._override(host, override, known)
-        elif known is None:
-            self._core.unknown(host, self._clock.monotonic())
-        else:
-            self._tell(host, known)
-        self._act()
+            self._core.end_fetch(host)
+            if (override := self.cache.override(host.origin)) is not None:
+                # It was fetched to find the network back, and decides nothing.
+                self._override(host, override, known)
+            elif known is None:
+                self._core.unknown(host, self._clock.monotonic())
+            else:
+                self._tell(host, known)
+            self._act()
 
     async def _wait(self, request: RobotsTxtRequest) -> None:
         """Wait for the turn of a request for robots.txt, to which delays and pauses apply too."""

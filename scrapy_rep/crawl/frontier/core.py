@@ -6,7 +6,8 @@ Two rules:
    clock that only goes forward. What follows from them is a list of small values (:data:`Said`) that
    its owner takes with :meth:`Core.drain` and acts on. When to call :meth:`Core.tick` is one number,
    :meth:`Core.wake_at`. Two things the owner asks for when it has room: the next request of its
-   queues (:meth:`Core.go`), and the next robots.txt to fetch (:meth:`Core.next_wanted`).
+   queues (:meth:`Core.go`), and the next robots.txt to fetch (:meth:`Core.next_wanted`). And of a
+   request in the downloader, it asks first whether that need not wait (:meth:`Core.take_free`).
 2. The core knows what it was told, and asks nobody. What is known of a host (:meth:`Core.known`,
    :meth:`Core.unreachable`) or of a download slot (:attr:`Scope.slot`) is told before a ticket is added
    that depends on it.
@@ -707,6 +708,18 @@ class Core:
             if scope.parked is not None:
                 self._admit(scope, now)
         return is_free or is_refused
+
+    def take_free(self, ticket: Ticket, now: float) -> bool:
+        """Take a place of each scope of *ticket*, a request in the downloader that waits for no
+        robots.txt, if all are free now. Else it must be added.
+        """
+        if not self.network.is_up:
+            return False
+        for scope in ticket.scopes:
+            if self.free_at(scope, ticket) > now:
+                return False
+        self.take(ticket, now)
+        return True
 
     def take(self, ticket: Ticket, now: float) -> None:
         """Take a place of each scope of *ticket*, even if there is none."""

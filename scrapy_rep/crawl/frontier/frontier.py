@@ -303,7 +303,7 @@ class Frontier:
         is_scrapys = host in {slot, slot.rstrip("."), f"[{slot}]"}
         if is_scrapys or was_redirected(request, host):
             slot = host
-        if not _is_ours(request) and is_exempt(request):
+        if is_exempt(request) and not _is_ours(request):
             return HostKey(slot, None, is_service=host != slot)
         return HostKey(slot, origin)
 
@@ -659,7 +659,7 @@ class Frontier:
                 outlet = core.redirected
         ticket = Waiter(outlet, None, scopes, request, obeys=obeys)
 
-        def go(is_granted: bool) -> Any:
+        def go(is_granted: bool) -> Deferred[None] | None:
             if not is_granted:
                 raise self._refused(trip, ticket)
             self._take_places(trip, ticket)
@@ -667,7 +667,13 @@ class Frontier:
                 return None
             return self.take_turn(trip, obeys=obeys)
 
-        call = self._wait(ticket).addCallback(go)
+        call: Deferred[Any] | None
+        now = self.clock.monotonic()
+        if core.take_free(ticket, now):
+            core.end(ticket, now)
+            call = go(True)
+        else:
+            call = self._wait(ticket).addCallback(go)
         self.flush()
         return call
 

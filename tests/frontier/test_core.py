@@ -537,3 +537,23 @@ def test_refused_hosts_that_are_forgotten() -> None:
         world.play(f"queue 1 {number}; fetch -> {number}; down {number} 1000 0; end 1")
     hosts = [origin.host for origin in world.core.hosts]
     assert (len(hosts), hosts[0]) == (20_000, "10")
+
+
+def test_places_that_are_free_are_taken_at_once() -> None:
+    """A request takes its places without a wait if all are free, and else none of them."""
+    world = World()
+    core = world.core
+
+    def takes(*keys: str) -> bool:
+        scopes = tuple(map(core.scope, keys))
+        return core.take_free(Ticket(core.direct, None, scopes), world.now)
+
+    for key in ("a", "b", "slot"):
+        core.scope(key).slot = Slot(1)
+    assert takes("a", "slot")
+    assert not takes("b", "slot")
+    assert [core.scope(key).in_flight for key in ("a", "b", "slot")] == [1, 0, 1]
+    world.pause("c", "10")
+    assert not takes("c")
+    core.network.exhausted(world.now)
+    assert not takes("b")

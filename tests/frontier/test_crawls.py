@@ -47,8 +47,8 @@ def test_names_of_one_host() -> None:
 
 
 def test_who_waits_in_the_downloader(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not a request of the queue, which has its turn: it is judged at once, by fresh rules. One that
-    comes past the queue does.
+    """Not a request of the queue, which has its turn: it is judged at once, by fresh rules. Nor one
+    that comes past the queue while its host has places; but one whose robots.txt is not known.
     """
     waits = mock.Mock(side_effect=RuntimeError)
     monkeypatch.setattr(RobotsTxtMiddleware, "_wait", waits)
@@ -59,8 +59,9 @@ def test_who_waits_in_the_downloader(monkeypatch: pytest.MonkeyPatch) -> None:
     crawl.answer(ROBOTS, RULES)
     assert sorted(crawl.on_network) == urls[:2]
     assert isinstance(crawl.ended[requests[2]], RobotsDenied)
-    waits.assert_not_called()
     crawl.outside("http://a.example/4")
+    waits.assert_not_called()
+    crawl.outside("http://b.example/")
     waits.assert_called_once()
 
 

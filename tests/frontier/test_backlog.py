@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scrapy import Request
 from scrapy.http.request import NO_CALLBACK
+from twisted.internet.defer import CancelledError
 
 from scrapy_rep.crawl.frontier.backlog import Backlog, HostKey, NoTerms, Terms
 from scrapy_rep.crawl.frontier.frontier import Frontier
@@ -221,6 +222,21 @@ def test_a_request_that_needs_no_turn() -> None:
     crawl.outside(f"{A}/waits")
     image = crawl.outside(f"{A}/image", dont_obey_robotstxt=True)
     assert crawl.on_network == [image.url]
+
+
+def test_cancelled_while_another_worker_has_the_turn() -> None:
+    """Also after it has asked for the turn more often than Python can nest calls."""
+    crawl = begun("User-agent: *\nCrawl-delay: 0.4")
+    crawl.service.queues.clear()
+    crawl.service.turn_of = Request(f"{A}/of-another-worker")
+    waits = Request(f"{A}/waits", callback=NO_CALLBACK)
+    task = crawl.start(waits)
+    crawl.clock.advance(100)
+    task.cancel()
+    assert isinstance(crawl.ended[waits], CancelledError)
+    crawl.service.turn_of = None
+    crawl.clock.advance(9)
+    assert crawl.on_network == []
 
 
 @pytest.mark.parametrize("why", ["the crawl stops", "the downloader is full"])

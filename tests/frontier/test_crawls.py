@@ -5,6 +5,9 @@ from __future__ import annotations
 from unittest import mock
 
 import pytest
+from scrapy import Request
+from scrapy.http.request import NO_CALLBACK
+from twisted.internet.defer import CancelledError
 from twisted.internet.error import ConnectionRefusedError as RefusedError
 
 from scrapy_rep import back_off
@@ -323,3 +326,39 @@ def test_an_override_that_has_ended(caplog: pytest.LogCaptureFixture) -> None:
     crawl.outside("http://a.example/private/1")
     assert crawl.on_network == ["http://a.example/private/1"]
     assert [one for one in caplog.messages if "has ended" in one] == [line]
+
+
+def test_a_request_that_cancels_another_as_the_spider_closes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Both end once, and all others too."""
+    crawl = crawl_with_delay()
+    one, two, three = (Request(f"http://a.example/{n}") for n in range(1, 4))
+    crawl.start(Request("http://a.example/0"))
+    crawl.start(one).addBoth(lambda _: task.cancel())
+    task = crawl.start(two)
+    crawl.start(three)
+    crawl.close()
+    assert isinstance(crawl.ended[one], SpiderClosing)
+    assert isinstance(crawl.ended[two], CancelledError)
+    assert isinstance(crawl.ended[three], SpiderClosing)
+    assert "Error" not in caplog.text
+
+
+def test_a_robotstxt_that_is_fetched_again_after_it_was_cancelled(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It takes proxy and headers from the request that waits for it now."""
+    crawl = Crawl()
+    first = crawl.push("http://a.example/1")
+    crawl.run()
+    crawl.answer(ROBOTS, cache_control="max-age=0")
+    crawl.pass_time(1)
+    crawl.answer(first)
+    crawl.pass_time(90_000)
+    image = Request("http://a.example/image", callback=NO_CALLBACK)
+    crawl.start(image).cancel()
+    crawl.push("http://a.example/2")
+    crawl.run()
+    assert crawl.on_network == [ROBOTS, ROBOTS]  # The first one was cancelled.
+    assert "error" not in caplog.text

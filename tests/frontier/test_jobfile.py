@@ -313,3 +313,21 @@ def test_space_is_given_back(tmp_path: Path) -> None:
     before = path.stat().st_size
     assert len(read(path)) == 3000
     assert path.stat().st_size < before / 10
+
+
+def test_many_are_popped_between_two_commits(tmp_path: Path) -> None:
+    """Each costs as little as the first: no step looks at those before it."""
+    path, steps = make(tmp_path, 7_000), 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    file = JobFile(path)
+    file._db.set_progress_handler(count, 100)
+    try:
+        for left in range(1_000, 0, -1):
+            file.pop("host 0", left)
+    finally:
+        file.close()
+    assert steps < 1_000

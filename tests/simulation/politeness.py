@@ -315,17 +315,20 @@ def _end(sent: Sent, story: Story) -> float:
 
 def _outages(story: Story) -> Iterator[Violation]:
     """When enough hosts have failed in a row, our own network counts as gone: from then on, one
-    robots.txt is sent a second or more after the other, no page, and no page is given up.
+    robots.txt is sent a second or more after the other, no page, and no page is given up. But if no
+    host has ever answered a process, that ends after REP_WAIT_TIMEOUT.
     """
     processes = range(len(story.processes))
     for (begins, ends), process in product(story.world.outages, processes):
         log = [s for s in story.world.log if s.process == process]
-        noticed = _noticed(
-            [s for s in log if begins <= s.at < ends and s.answer.error], log
-        )
-        last = noticed
+        failed = [s for s in log if begins <= s.at < ends and s.answer.error]
+        last = noticed = _noticed(failed, log)
+        until = ends
+        if noticed < inf and not any(s.answer.status and s.at < ends for s in log):
+            # All hosts may be without a server.
+            until = failed[0].at + story.world.settings["REP_WAIT_TIMEOUT"]
         for sent in log:
-            if noticed + _SLACK < sent.at < ends:
+            if noticed + _SLACK < sent.at < min(until, ends):
                 if not sent.is_robots:
                     text = f"a page is sent without a network: {sent}"
                     yield Violation(sent.at, sent.host, text)

@@ -160,7 +160,8 @@ class RobotsTxtFetcher:
                 request.fetch.virtual_host = "" if is_redirected else virtual_host
                 if cookies is not None:
                     cookies.add_cookie_header(request)
-                answer = await self._send(request, templates, check)
+                allowed = check and not attempts and check(request, templates)
+                answer = await self._send(request, count, allowed or None)
                 if isinstance(answer, AccessResult):
                     if answer.failure and self._is_own_fault(answer.failure):
                         continue
@@ -207,23 +208,27 @@ class RobotsTxtFetcher:
         )
 
     async def _send(
-        self, request: RobotsTxtRequest, templates: list[Request], check: Check | None
+        self,
+        request: RobotsTxtRequest,
+        count: Callable[[str], None],
+        allowed: Awaitable[None] | None,
     ) -> Response | AccessResult:
         """The response to *request*, or to one that components have returned in place of it; or a
-        result that says why there is none.
+        result that says why there is none. *count* counts in a stat. *allowed* raises RobotsDenied
+        if the request is forbidden.
         """
+        try:
+            if allowed is not None:
+                await allowed
+        except RobotsDenied as denied:
+            return self._failed(request, denied, count)
         connected = self._crawler.signals
         limits = None
         try:
-            if check is not None:
-                await check(request, templates)
             if self._take_turn is not None:
                 await self._take_turn(request)
             # Last, so that a request that waits for its place does not block others.
-            while len(self._on_network) >= MAX_ON_NETWORK:
-                over: Deferred[None] = Deferred()
-                self._waiting.append(over)
-                await maybe_deferred_to_future(over)
+            await self._until_room()
             self._on_network.add(request)
             if len(self._on_network) == 1:
                 # Connected only meanwhile: Scrapy sends them for each page, and its chunks.
@@ -247,7 +252,7 @@ class RobotsTxtFetcher:
                 raise StopDownload
             return answer
         except Exception as exception:  # noqa: BLE001  it may be of any component
-            return self._failed(request, exception, is_counted=check is None)
+            return self._failed(request, exception, count)
         finally:
             if limits is not None:
                 lower_limits(limits)
@@ -263,6 +268,16 @@ class RobotsTxtFetcher:
             # must free them, too.
             self._free(request)
 
+    async def _until_room(self) -> None:
+        """Wait until the network has room for a request, in the order in which they come."""
+        must_wait, queue = bool(self._waiting), self._waiting.append
+        while must_wait or len(self._on_network) >= MAX_ON_NETWORK:
+            over: Deferred[None] = Deferred()
+            queue(over)
+            await maybe_deferred_to_future(over)
+            # If another has taken the place meanwhile, it is the next.
+            must_wait, queue = False, self._waiting.appendleft
+
     def _let_through(self) -> None:
         """Let one of those who wait onto the network, if it has room for one."""
         while self._waiting and len(self._on_network) < MAX_ON_NETWORK:
@@ -272,7 +287,10 @@ class RobotsTxtFetcher:
                 return
 
     def _failed(
-        self, request: RobotsTxtRequest, exception: Exception, *, is_counted: bool
+        self,
+        request: RobotsTxtRequest,
+        exception: Exception,
+        count: Callable[[str], None],
     ) -> AccessResult:
         """The result of *request*, which has ended with *exception*."""
         failure, is_permanent, is_dropped = None, False, False
@@ -291,9 +309,7 @@ class RobotsTxtFetcher:
             case StopDownload():
                 error, is_dropped = _STOPPED, True
             case _:
-                if is_counted:
-                    key = stats.EXCEPTION_COUNT.format(type=type(exception))
-                    self._crawler.stats.inc_value(key)
+                count(stats.EXCEPTION_COUNT.format(type=type(exception)))
                 error = in_words(exception)
                 is_dropped = exception is not request.fetch.error
                 failure = None if is_dropped else kind_of(exception)

@@ -59,9 +59,6 @@ it, and Scrapy's default of 180 is meant for large files."""
 class Fetch:
     """What this package knows about a request of its own, and about its download."""
 
-    is_counted: bool = True
-    """Whether Scrapy's stats about robots.txt count the request: it is not for another file."""
-
     virtual_host: str = ""
     """The ``Host`` header; empty for the host in the URL."""
 

@@ -207,8 +207,10 @@ class StoreClient:
             self._warn_of_entry(origin, error)
             return None
         now = time.time()
-        is_of_use = now < entry.expires + KEEP and entry.fetched <= now + MAX_AHEAD
-        return entry if is_of_use else None
+        if entry.fetched > now + MAX_AHEAD:
+            self._warn_of_entry(origin, ValueError("it comes from the future"))
+            return None
+        return entry if now < entry.expires + KEEP else None
 
     def put(self, origin: Origin, entry: CacheEntry) -> None:
         """Store *entry*. Nobody waits for that."""
@@ -311,6 +313,8 @@ class StoreClient:
                 function()
             except Exception as raised:  # noqa: BLE001  raised where the call is awaited
                 error = raised
+            except BaseException as raised:  # noqa: BLE001  it must not end the thread
+                error = StoreError(type(self._store).__name__, repr(raised))
             # The event loop may have ended meanwhile.
             with suppress(RuntimeError):
                 call_in_loop(returned, error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scrapy import signals
 from scrapy.http.request import NO_CALLBACK
@@ -247,7 +247,7 @@ class Frontier:
             self.core,
             self.politeness,
             self.clock,
-            take_turn=lambda request: self.take_turn(self.trip_of(request)),
+            take_turn=lambda request: self._until_own_turn(self.trip_of(request)),
             free=self.free,
             act=self.flush,
         )
@@ -636,10 +636,13 @@ class Frontier:
 
     # For requests in the downloader.
 
-    def take_turn(self, trip: Trip, *, obeys: bool = True) -> Deferred[None] | None:
+    def take_turn(
+        self, trip: Trip, *, obeys: bool = True
+    ) -> Deferred[bool | None] | None:
         """Let the request of *trip* have its turn. Return None if it may be sent at once. Else it
-        waits for what this returns, which fails with SpiderClosing, or with the error that refuses
-        it if its host has asked for too long a pause.
+        waits for what this returns: its result is False if another worker has the turn, so that this
+        must be called again. It fails with SpiderClosing, or with the error that refuses the request
+        if its host has asked for too long a pause.
         """
         request, core = trip.request, self.core
         if self._shared is not None:
@@ -659,23 +662,33 @@ class Frontier:
                 outlet = core.redirected
         ticket = Waiter(outlet, None, scopes, request, obeys=obeys)
 
-        def go(is_granted: bool) -> Deferred[None] | None:
+        def go(is_granted: bool) -> bool | None:
             if not is_granted:
                 raise self._refused(trip, ticket)
             self._take_places(trip, ticket)
             if self._shared is None or self._acquire(self._shared, trip, ticket):
                 return None
-            return self.take_turn(trip, obeys=obeys)
+            return False
 
-        call: Deferred[Any] | None
+        call: Deferred[bool | None] | None = None
         now = self.clock.monotonic()
         if core.take_free(ticket, now):
             core.end(ticket, now)
-            call = go(True)
+            if go(True) is False:
+                # From now on, it has to wait.
+                call = self.take_turn(trip, obeys=obeys)
         else:
             call = self._wait(ticket).addCallback(go)
         self.flush()
         return call
+
+    async def _until_own_turn(self, trip: Trip, *, obeys: bool = True) -> None:
+        """Wait until the request of *trip*, for a robots.txt, has its turn. Raises as
+        :meth:`take_turn` fails.
+        """
+        wait = self.take_turn(trip, obeys=obeys)
+        while wait is not None and await maybe_deferred_to_future(wait) is False:
+            wait = self.take_turn(trip, obeys=obeys)
 
     def _keeps_turn(self, trip: Trip, ticket: Ticket) -> bool:
         """Whether no pause has begun since *trip* has got its places, which are those of *ticket*."""
@@ -738,6 +751,8 @@ class Frontier:
 
     def _cancel(self, ticket: Waiter) -> None:
         """Note that nobody waits for *ticket* any more."""
+        if ticket not in self._waiters:
+            return  # The spider closes.
         self._end(ticket)
         if self.rules is not None and ticket.host is not None:
             self.rules.cancel_if_alone(ticket.host)
@@ -899,8 +914,8 @@ class Frontier:
             if self._until_turn is not None and not _is_ours(trip.request):
                 # While it waits, its robots.txt may become stale.
                 await self._until_turn(trip)
-            elif (wait := self.take_turn(trip, obeys=ticket.obeys)) is not None:
-                await maybe_deferred_to_future(wait)
+            else:
+                await self._until_own_turn(trip, obeys=ticket.obeys)
         except (BackingOff, RobotsDenied, SpiderClosing) as error:
             go_on(error)
         else:
@@ -914,13 +929,15 @@ class Frontier:
         waits for its requests.
         """
         self.flush()
-        for ticket in list(self._waiters):
+        waiters = list(self._waiters)
+        for ticket in waiters:
             self._end(ticket)
-            request = ticket.request
-            self.closed_unsent.add(request)
-            ticket.call.errback(
-                SpiderClosing(f"The spider closed while {request} waited")
-            )
+            self.closed_unsent.add(ticket.request)
+        for ticket in waiters:
+            # Without asyncio, the end of one continues at once, and may cancel others.
+            if not ticket.call.called:
+                why = f"The spider closed while {ticket.request} waited"
+                ticket.call.errback(SpiderClosing(why))
         if self.rules is not None:
             self.rules.close()
 

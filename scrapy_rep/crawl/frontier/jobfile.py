@@ -58,6 +58,7 @@ _SCHEMA = Schema(
 # What was in flight when a process ended is popped before all other requests of its host.
 _FRONT = -(2**63)
 _MAX_RANK = 2**62
+_FIRST = (_FRONT, _FRONT)
 
 # The seconds to wait for another program that has locked the file.
 _TIMEOUT = 1.0
@@ -112,6 +113,9 @@ class JobFile:
         self._offered: tuple[object, int] = None, 0
         self._popped: set[int] = set()
         """The requests that were popped since the last commit."""
+
+        self._after: dict[str, tuple[int, int]] = {}
+        """The rank and position of the last of them from the file, by host."""
 
         self._done: set[int] = set()
         self.in_flight: dict[object, int] = {}
@@ -195,6 +199,8 @@ class JobFile:
         best, new = self.best(host, count), self._waiting.get(host)
         if new and new[0] is best:
             heappop(new)
+        else:
+            self._after[host] = best.rank, best.position
         self._popped.add(best.number)
         return best
 
@@ -202,11 +208,11 @@ class JobFile:
         with self._errors():
             rows = self._db.execute(
                 "SELECT rank, position, number, data FROM requests "
-                "WHERE host = ? AND in_flight = 0 ORDER BY rank, position",
-                (host,),
+                "WHERE host = ? AND in_flight = 0 AND (rank, position) > (?, ?) "
+                "ORDER BY rank, position LIMIT 1",
+                (host, *self._after.get(host, _FIRST)),
             )
-            found = next((row for row in rows if row[2] not in self._popped), None)
-            rows.close()
+            found = rows.fetchone()
         if found is None:
             raise JobError.unusable(self.path, f"it has no request of {host}")
         return SavedRequest(*found)
@@ -303,6 +309,7 @@ class JobFile:
             raise JobError.unusable(self.path, cause_of(error)) from error
         for each in (self._new, self._waiting, self._seen, self._popped, self._done):
             each.clear()
+        self._after.clear()
         self._pauses.clear()
         return None
 

@@ -7,7 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from scrapy import Request
-from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import CancelledError
 from twisted.python.failure import Failure
 
@@ -28,7 +28,7 @@ from scrapy_rep.protocol.access.results import Failure as FailureKind
 from scrapy_rep.protocol.access.results import State, pause_asked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
@@ -78,12 +78,12 @@ class HostRules:
         politeness: Politeness,
         clock: Clock,
         *,
-        take_turn: Callable[[RobotsTxtRequest], Deferred[None] | None],
+        take_turn: Callable[[RobotsTxtRequest], Awaitable[None]],
         free: Callable[[Request], None],
         act: Callable[[], None],
     ) -> None:
-        """*take_turn* returns what a request for robots.txt has to wait for before it may be sent, and
-        *free* frees its places. *act* has the owner of the core do what that says.
+        """*take_turn* waits until a request for robots.txt may be sent, and *free* frees its places.
+        *act* has the owner of the core do what that says.
         """
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
@@ -268,9 +268,7 @@ class HostRules:
             raise BackingOff(why)
         self._waiting += 1
         try:
-            wait = self._take_turn(request)
-            if wait is not None:
-                await maybe_deferred_to_future(wait)
+            await self._take_turn(request)
         finally:
             self._waiting -= 1
 
@@ -321,7 +319,9 @@ class HostRules:
         task = self.fetches.get(host)
         if task is not None and not host.waiting and host.phase is Phase.WANTED:
             if host.templates is not None:
+                # The fetch sees that no request waits any more.
                 host.templates.clear()
+                host.templates = None
             task.cancel()
 
     def close(self) -> None:

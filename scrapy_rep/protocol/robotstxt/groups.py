@@ -119,14 +119,12 @@ def follow(
 
 def rule_lines(texts: Iterable[GroupText], dialect: Dialect) -> list[PlainLine]:
     """Return the allow and disallow lines of the groups in *texts*."""
-    found: list[PlainLine] = []
-    for text, first in texts:
-        for line in plain_lines(text, dialect, first):
-            if line[1] in RULES:
-                found.append(line)
-            elif not line[1]:
-                break
-    return found
+    return [
+        line
+        for text, first in texts
+        for line in plain_lines(text, dialect, first, to_blank=True)
+        if line[1] in RULES
+    ]
 
 
 def _texts_of(
@@ -142,7 +140,7 @@ def _texts_of(
         start, end = starts[number - 1], starts[number] - 1
         if text.find(b"\nDisallow:", start, end) >= 0:  # as in most groups
             return True
-        between = plain_lines(text[start:end], dialect)
+        between = plain_lines(text[start:end], dialect, to_blank=True)
         return any(field in RULES or not field for _, field, _ in between)
 
     adjoins = dialect.merge_groups and not dialect.blank_line_ends_group

@@ -521,7 +521,7 @@ BEGINNING = [*range(1, 41)]
         ("", {}, []),
         ("x\n" * 100_000, {50_000: 2, 100_000: 1, 10**12: 1},
          [*BEGINNING, *range(49_998, 50_003), 99_998, 99_999, 100_000]),
-        # Of too many deciding lines, those with the most decisions are answers.
+        # Of too many deciding lines, those with the most decisions are shown.
         ("x\n" * 100_000, {line: line for line in range(1, 100_001, 10)},
          [*BEGINNING, *(line + n for line in range(99_001, 100_001, 10) for n in range(-2, 3))]),
     ],

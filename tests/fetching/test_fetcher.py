@@ -63,6 +63,23 @@ async def test_what_is_no_robotstxt_is_not_counted() -> None:
     assert crawler.stats.get_stats() == {}
 
 
+@coroutine_test
+async def test_an_error_in_a_check(caplog: pytest.LogCaptureFixture) -> None:
+    """It is one of this crawler, not of a component of the project. The file is asked for once."""
+    crawler = fake_crawler({}, {URL: answer(URL)})
+    fetcher = RobotsTxtFetcher(crawler, RepSettings.from_settings(crawler.settings))
+    checked = []
+
+    async def check(request: Request, templates: list[Request]) -> None:
+        checked.append(request.url)
+        raise RuntimeError("a bug")
+
+    result = await fetcher.fetch(URL, [CAUSE], check=check)
+    assert (result.access, checked) == ("unreachable", [URL])
+    assert "an error in this crawler, not of the site" in caplog.text
+    assert "REP_REQUEST_META_KEYS" not in caplog.text
+
+
 @pytest.mark.parametrize("hops", [0, 1, 5, 6])
 @coroutine_test
 async def test_2_3_1_2_five_redirects_are_followed(hops: int) -> None:

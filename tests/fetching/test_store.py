@@ -257,12 +257,13 @@ async def test_calls_that_wait_while_the_store_fails() -> None:
     [
         (StoreError("it", "is gone"), False),
         (RuntimeError("a bug"), True),
+        (asyncio.CancelledError("of its own loop"), False),
     ],
     ids=repr,
 )
 @coroutine_test
 async def test_what_a_store_should_not_do(
-    caplog: pytest.LogCaptureFixture, fault: Exception, has_traceback: bool
+    caplog: pytest.LogCaptureFixture, fault: BaseException, has_traceback: bool
 ) -> None:
     """If a look-up raises, the file is fetched without it. What is no StoreError is logged with its
     traceback, for the author of the store.

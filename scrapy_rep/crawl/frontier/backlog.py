@@ -58,7 +58,9 @@ class Backlog(Protocol):
         return True
 
     def release(self, request: Request, host: str, delay: float, *, sent: bool) -> None:
-        """Let other workers send to *host*, *delay* seconds from now if *request* was *sent*."""
+        """Let other workers send to *host*, *delay* seconds from now if *request* was *sent*. This is
+        also called for each robots.txt that was sent, even if it has not asked for the turn.
+        """
 
 
 class Terms(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from dataclasses import dataclass
-from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from scrapy import signals
@@ -141,11 +140,6 @@ class Case:
     def entry(self) -> CacheEntry | None:
         """The cache entry of robots.txt; None if robots.txt does not decide."""
         return None if self.known is None else self.known.entry
-
-    @property
-    def fetched(self) -> float:
-        """When the robots.txt was fetched; negative infinity if it does not decide."""
-        return -inf if self.known is None else self.known.entry.fetched
 
     def record(self, decision: Decision) -> Record:
         """Return the record of a decision about the request."""

@@ -134,6 +134,8 @@ def _refusals(story: Story) -> Iterator[Violation]:
         parts = urlsplit(one.sent_to)
         said = Said(story, parts.netloc)
         texts = said.texts(until=one.at)
+        longest = said.longest_pause(until=one.at)
+        is_paused = longest >= settings["REP_WAIT_TIMEOUT"]
         match one.reason:
             case "rule":
                 is_caused = any(not text.allows(parts.path) for text in texts)
@@ -144,9 +146,10 @@ def _refusals(story: Story) -> Iterator[Violation]:
                 # What a callback or a pipeline downloads itself does not wait.
                 waits = story.world.kind == "plain" and number_in(one.url) < LEAF
                 is_caused = said.has_failed(until=one.at, waits=waits)
+                # In a pause that is too long to wait for, no robots.txt is fetched.
+                is_caused |= is_paused
             case "back-off" | "":
-                longest = said.longest_pause(until=one.at)
-                is_caused = longest >= settings["REP_WAIT_TIMEOUT"]
+                is_caused = is_paused
             case _:
                 is_caused = False
         if not is_caused:

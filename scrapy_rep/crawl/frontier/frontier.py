@@ -352,11 +352,16 @@ class Frontier:
             scope.slot = usual
 
     def keep_pace(self, trip: Trip, pace: Pace) -> None:
-        """Have the host of *trip* keep to the *pace* that its robots.txt asks for."""
+        """Have the host of *trip* keep to the *pace* that its robots.txt asks for, or the override for
+        it: from the time on at which robots.txt was fetched, be it only to find the network back.
+        """
         assert trip.origin is not None
+        assert self.rules is not None
         if self.obeys_delays:
             scope = self.scopes_of(trip.key)[0]
-            self.politeness.keep_pace(scope, trip.origin, pace, trip.fetched)
+            known = trip.known or self.rules.cache.cached(trip.origin)
+            fetched = -inf if known is None else known.entry.fetched
+            self.politeness.keep_pace(scope, trip.origin, pace, fetched)
 
     # For the queues.
 

@@ -122,11 +122,11 @@ class Leases(Backlog):
         elif lease := self._acquired.get(request):
             lease.succeeded_after = self._worker.last_pause
 
-    def catch_up(self, request: Request) -> None:
+    def catch_up(self) -> None:
         """Learn of the pauses that hosts have asked other workers for, unless the last call was just
         now.
         """
-        if self.has_turn(request) and not self._worker.is_up_to_date:
+        if not self._worker.is_up_to_date:
             self._worker.exchange()
 
     def has_turn(self, request: Request) -> bool:

@@ -99,8 +99,8 @@ class ServiceQueue(Backlog):
     def recovered(self, request: Request) -> None:
         self._service.said.append((request.url, "recovered"))
 
-    def catch_up(self, request: Request) -> None:
-        self._service.said.append((request.url, "is about to be sent"))
+    def catch_up(self) -> None:
+        self._service.said.append(("a request", "is about to be sent"))
 
     def acquire(self, request: Request, host: str, behind: Collection[Request]) -> bool:
         if self._service.turn_of is not None:

@@ -246,6 +246,33 @@ def test_pause_between_pop_and_sending(shared: Shared) -> None:
     assert two.on_network == [early.url]
 
 
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("is_exempt", [False, True])
+def test_pause_before_an_image(shared: Shared, *, waits: bool, is_exempt: bool) -> None:
+    """An image is not sent if its host has asked another worker for a pause of which this worker has
+    not heard, also if the image has waited for a place in its download slot, or is exempt from
+    robots.txt.
+    """
+    one = begun(shared)
+    two = WorkerCrawl(shared, CONCURRENT_REQUESTS_PER_DOMAIN=1)
+    meta = {"dont_obey_robotstxt": True} if is_exempt else {}
+    two.outside(f"{A}/first")
+    assert two.on_network == [f"{A}/first"]
+    if waits:
+        two.outside(f"{A}/image", **meta)
+    else:
+        two.answer(f"{A}/first")
+    one.serve(status=503, Retry_After="20")
+    shared.clock._now += 0.4  # The other worker makes no call meanwhile.
+    if waits:
+        two.answer(f"{A}/first")
+    else:
+        two.outside(f"{A}/image", **meta)
+    assert two.on_network == []
+    two.settle(25)
+    assert two.on_network == [f"{A}/image"]
+
+
 def test_a_worker_that_starts_after_a_pause(shared: Shared) -> None:
     """After a pause, a worker that has started since sends nothing to the host beside the request of
     another one.

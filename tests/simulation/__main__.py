@@ -30,6 +30,7 @@ FAILED_ONCE: tuple[int, ...] = (
     940000226,
     1137,
     980000360,
+    771000002,
 )
 """Seeds that have found a bug: they run each time."""
 

@@ -45,8 +45,8 @@ class Backlog(Protocol):
     def recovered(self, request: Request) -> None:
         """Note that a host has answered *request*, sent after a pause, without asking for another."""
 
-    def catch_up(self, request: Request) -> None:
-        """Tell the frontier of the pauses that hosts have asked other workers for: *request* is about to
+    def catch_up(self) -> None:
+        """Tell the frontier of the pauses that hosts have asked other workers for: a request is about to
         be sent.
         """
 

@@ -650,10 +650,10 @@ class Frontier:
         if its host has asked for too long a pause.
         """
         request, core = trip.request, self.core
-        if self._shared is not None:
-            self._shared.catch_up(request)
         held = self.trips.get(request)
         if held is not None and held.ticket is not None:
+            if self._shared is not None:
+                self._shared.catch_up()
             if self._keeps_turn(held, held.ticket):
                 return None
             self._give_back(held, held.ticket)
@@ -778,10 +778,16 @@ class Frontier:
         return trip.via is None and trip.request.callback is not NO_CALLBACK
 
     def _acquire(self, shared: Backlog, trip: Trip, ticket: Ticket) -> bool:
-        """Whether no other worker of the *shared* queue sends to the host of *trip*, which has its places. If not,
-        free them for a while.
+        """Whether the request of *trip*, which has its places, may be sent as far as the workers of the
+        *shared* queue know: its host is in no pause, and none sends to it that must be alone. If not, free
+        the places for a while.
         """
         scope, request = ticket.scopes[0], trip.request
+        # It may have waited since the last call to the server.
+        shared.catch_up()
+        if scope.back_off is not None and scope.back_off.until > self.clock.monotonic():
+            self.free(request)
+            return False
         is_alone = ticket.obeys and (scope.delays or scope.back_off is not None)
         if not is_alone:
             return True

@@ -1,5 +1,5 @@
-"""``scrapy rep diff``: what changes between two sources of rules: for URLs, and in the rules and records
-of two robots.txt files.
+"""``scrapy rep diff``: what changes between two sources of rules: for URLs, and in the rules and
+records of two robots.txt files.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_rep.protocol.agents import EVERYONE
 from scrapy_rep.protocol.origins import Origin, written_origin
+from scrapy_rep.protocol.robotstxt.groups import sitemap_urls
 from scrapy_rep.protocol.robotstxt.lines import lines
 from scrapy_rep.protocol.robotstxt.rules import Reason
 from scrapy_rep.protocol.text import PACE_FIELDS, SITEMAP
@@ -50,8 +51,9 @@ if TYPE_CHECKING:
     from scrapy_rep.tools.profile import Profile, Web
 
 
-# The most records of all agents of a file to compare. Only hostile files have more: thousands of
-# agents that share a group with thousands of rules.
+# The most records to compare: those of a file, and of both files, where agents that follow the same
+# count once. Only hostile files have more: thousands of agents that share thousands of rules, but
+# not all.
 _MAX_COMPARED = 500_000
 
 _OUTSIDE = ""
@@ -59,6 +61,9 @@ _OUTSIDE = ""
 
 _Records: TypeAlias = "dict[tuple[str, str], int]"
 """The field and value of each record, with the number of its line."""
+
+_Followed: TypeAlias = "tuple[tuple[int, int], ...]"
+"""The index of each group that an agent follows, and the run of user-agent lines that names it."""
 
 _Found: TypeAlias = "tuple[tuple[str, str, int], ...]"
 """The field, the value and the line of each record that only one file has."""
@@ -69,16 +74,28 @@ def rule_changes(old: RobotsTxt, new: RobotsTxt) -> list[dict[str, Any]] | None:
 
     Each entry is for the agents (in lower case, ``*`` is everyone) for which the same changes; the
     last one, without agents, has what belongs to no group. The order of rules does not count: where
-    a dialect depends on it, verdicts change.
+    a dialect depends on it, verdicts change. Sitemaps are compared by the URLs that crawlers read.
     """
-    before, after = _records_by_agent(old), _records_by_agent(new)
+    if old.body == new.body and old.dialect == new.dialect:
+        return []
+    # A local file has no URL: it is taken for one of the same host.
+    before = _records_by_agent(old, old._url or new._url)
+    after = _records_by_agent(new, new._url or old._url)
     if before is None or after is None:
         return None
+    left = 2 * _MAX_COMPARED
+    compared: dict[tuple[int, int], tuple[_Found, _Found]] = {}
     agents_of: dict[tuple[str, _Found, _Found, bool], list[str]] = {}
     for agent in dict.fromkeys([*before, *after]):
         was, now = before.get(agent), after.get(agent)
         kind = "added" if was is None else "removed" if now is None else "changed"
-        removed, added = _only(was, now), _only(now, was)
+        pair = id(was), id(now)
+        if pair not in compared:
+            left -= len(was or ()) + len(now or ())
+            if left < 0:
+                return None
+            compared[pair] = _only(was, now), _only(now, was)
+        removed, added = compared[pair]
         if removed or added or kind != "changed":
             agents_of.setdefault((kind, removed, added, not agent), []).append(agent)
     changes = [
@@ -118,34 +135,52 @@ def _patterns(group: Group) -> Iterator[str]:
             yield path.decode("utf-8", "replace") or "/"
 
 
-def _records_by_agent(robots: RobotsTxt) -> dict[str, _Records] | None:
-    """Return the records that each agent follows, each once, in order. None if they are too many."""
-    merges, left = robots.dialect.merge_groups, _MAX_COMPARED
-    found: dict[str, _Records] = {}
-    first_of: dict[str, Group] = {}
-    for group in robots.groups:
-        rules = [((rule.kind, rule.pattern), rule.line) for rule in group.rules]
-        others = [((each.field, each.value), each.line) for each in group.records]
+def _followed_by_agent(robots: RobotsTxt) -> dict[str, _Followed]:
+    """Return the groups that each agent follows, with the runs that name it, in order."""
+    merges = robots.dialect.merge_groups
+    found: dict[str, dict[tuple[int, int], None]] = {}
+    first_of: dict[str, int] = {}
+    for index, group in enumerate(robots.groups):
         for agent, run in zip(group.agents, group.runs, strict=True):
-            left -= len(rules) + len(others)
-            if left < 0:
-                return None
-            if not merges and first_of.setdefault(agent, group) is not group:
-                continue
-            records = found.setdefault(agent, {})
-            for key, line in rules:
-                records.setdefault(key, line)
-            for (key, line), record in zip(others, group.records, strict=True):
-                # A delay is for the agents directly above.
-                if record.field not in PACE_FIELDS or record.run == run:
-                    records.setdefault(key, line)
+            if merges or first_of.setdefault(agent, index) == index:
+                found.setdefault(agent, {})[index, run] = None
+    return {agent: tuple(followed) for agent, followed in found.items()}
+
+
+def _records_by_agent(
+    robots: RobotsTxt, base: str | None
+) -> dict[str, _Records] | None:
+    """Return the records that each agent follows, each once, in order. None if they are too many.
+
+    Agents that follow the same share their records. *base* is the base of sitemap URLs.
+    """
+    groups, left = robots.groups, _MAX_COMPARED
+    found: dict[str, _Records] = {}
+    shared: dict[_Followed, _Records] = {}
+    for agent, followed in _followed_by_agent(robots).items():
+        if followed not in shared:
+            records = shared[followed] = {}
+            for index, run in followed:
+                group = groups[index]
+                left -= len(group.rules) + len(group.records)
+                if left < 0:
+                    return None
+                for rule in group.rules:
+                    records.setdefault((rule.kind, rule.pattern), rule.line)
+                for each in group.records:
+                    # A delay is for the agents directly above.
+                    if each.field not in PACE_FIELDS or each.run == run:
+                        records.setdefault((each.field, each.value), each.line)
+        found[agent] = shared[followed]
     read = [*lines(robots.body, robots.dialect)]
     for_all, _ = usage_groups(read, robots.dialect)
-    outside = (*for_all, *(line for line in read if line.field == SITEMAP))
-    found[_OUTSIDE] = {
+    outside = found[_OUTSIDE] = {
         (line.field, line.value.decode("utf-8", "replace")): line.number
-        for line in outside
+        for line in for_all
     }
+    for line in read:
+        for url in sitemap_urls([line], base):
+            outside.setdefault((SITEMAP, url), line.number)
     return found
 
 

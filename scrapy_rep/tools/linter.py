@@ -1,7 +1,8 @@
 """Lints a robots.txt: finds what does not do what its author seems to want.
 
 A finding changes what a crawler does, or is something that the owner of the site would want to
-know. Each check yields a code of :data:`KINDS`, the number of a line, and facts for the words. The linter reads lines and patterns with the functions of the parser.
+know. Each check yields a code of :data:`KINDS`, the number of a line, and facts for the words. The
+linter reads lines and patterns with the functions of the parser.
 """
 
 from __future__ import annotations
@@ -582,7 +583,11 @@ _WITH_HOST = (
 
 def _patterns(file: LintedFile) -> Iterator[Found]:
     begins = (b"/", b"*") if file.dialect.wildcards else (b"/",)
-    host = re.escape(file.host.encode("utf-8", "replace")) or b"(?!)"
+    name, _, top = file.host.rpartition(".")
+    host = b"(?!)"
+    if name and (top.isalpha() or top.startswith("xn--")):
+        # Another host, such as "wiki" or "10.0.0.1", may as well be the name of a directory.
+        host = re.escape(file.host.encode("utf-8", "replace"))
     with_host = re.compile(_WITH_HOST % host, re.IGNORECASE | re.DOTALL).match
     for line in file.lines_of(*RULES):
         number, value = line.number, line.value
@@ -652,8 +657,8 @@ def _good_preference(line: Written) -> str | None:
         and all(value in good.get(label, ()) for label, value in pairs)
     ):
         return None
-    known = [label for label, _ in pairs if label in good]
-    label = next(iter((*known, *good)))
+    wrong = [label for label, value in pairs if value not in good.get(label, (value,))]
+    label = next(iter((*wrong, *good)))
     return f"{label}={' or '.join(good[label])}; the labels are {', '.join(good)}"
 
 

@@ -220,7 +220,9 @@ def notify(message: str) -> None:
 
 
 def exit_status(arguments: Namespace, settings: Settings, unknown: list[str]) -> int:
-    """Run the subcommand that the *arguments* name, turn its exceptions into messages, and return its exit status."""
+    """Run the subcommand that the *arguments* name, turn its exceptions into messages, and return
+    its exit status.
+    """
     for name in ("stdin", "stdout", "stderr"):
         # It may be closed, as a daemon does it.
         if getattr(sys, name) is None:

@@ -135,10 +135,37 @@ def test_many_agents(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("new.txt").write_text(ROBOTS + agents + "Disallow: /\n" * 5)
     out = rep("diff", "robots.txt", "new.txt").out
     assert "User-agent: a, ab, abb, abbb, abbbb and 495 more   (group added)" in out
+    Path("newer.txt").write_text(ROBOTS + agents + "Disallow: /\n" * 5 + "Allow: /a\n")
+    monkeypatch.setattr(diff, "_MAX_COMPARED", 15)
+    assert "+ Allow: /a" in rep("diff", "new.txt", "newer.txt").out
     monkeypatch.setattr(diff, "_MAX_COMPARED", 5)
+    assert rep("diff", "new.txt", "new.txt").status == 0
     ended = rep("diff", "robots.txt", "new.txt")
     assert ended.status == 1
     assert "too many groups to compare" in ended.err
+
+
+def test_agents_with_few_groups_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Comparisons of one large group with many small ones are counted."""
+    monkeypatch.setattr(diff, "_MAX_COMPARED", 100)
+    agents = [f"User-agent: a{'b' * n}\n" for n in range(50)]
+    rules = "".join(f"Disallow: /{n}\n" for n in range(50))
+    old = RobotsTxt.parse("".join(agents) + rules)
+    new = RobotsTxt.parse("".join(agent + "Disallow: /\n" for agent in agents))
+    assert rule_changes(old, new) is None
+
+
+def test_sitemaps_are_compared_by_url() -> None:
+    """A sitemap changes with its URL, however it is written; an empty line is none."""
+    at = f"{ORIGIN}/robots.txt"
+    relative = RobotsTxt.parse("Sitemap:\nSitemap: /s.xml\n", url=at)
+    for same in (f"Sitemap: {ORIGIN}/s.xml\n", "Sitemap: s.xml\n"):
+        for url in (at, None):
+            assert rule_changes(RobotsTxt.parse(same, url=url), relative) == []
+    [change] = rule_changes(RobotsTxt.parse("", url=at), relative) or []
+    assert [(each["value"], each["line"]) for each in change["added"]] == [
+        (f"{ORIGIN}/s.xml", 2)
+    ]
 
 
 Groups: TypeAlias = "list[tuple[str, list[tuple[str, str]]]]"

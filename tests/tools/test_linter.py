@@ -58,6 +58,8 @@ USAGE = [
     Case("bad-value", ANY + "Content-Usage: train-ai=yes", 2, "write train-ai=n or y", ANY + "Content-Usage: train-ai=y"),
     Case("bad-value", ANY + "Content-Usage: train-ai", 2, "n or y", ANY + "Content-Usage: train-ai=n"),
     Case("bad-value", ANY + "Content-Signal: ai-train=n", 2, "write ai-train=no or yes", ANY + "Content-Signal: ai-train=no"),
+    Case("bad-value", ANY + "Content-Usage: search=y, train-ai=x", 2, "write train-ai=n or y", ANY + "Content-Usage: search=y, train-ai=y"),
+    Case("bad-value", ANY + "Content-Signal: ai-input=no, foo=yes", 2, "write ai-train=", ANY + "Content-Signal: ai-input=no"),
     Case("bad-value", ANY + "Content-Signal: use=all", 2, "use=immediate or reference or full", ANY + "Content-Signal: use=full"),
     Case("misspelt-field", ANY + "Content-Signals: ai-train=no", 2, "write Content-Signal", ANY + "Content-Signal: ai-train=no"),
     Case("misspelt-field", ANY + "Content-Useage: train-ai=n", 2, "write Content-Usage", ANY + "Content-Usage: train-ai=n"),
@@ -302,6 +304,13 @@ def test_a_file_whose_url_is_no_url(url: str | None, found: set[str]) -> None:
     """An invalid or missing URL of the file does not stop the linter."""
     body = b"User-agent: *\nDisallow: http://b.example/x\nSitemap: /sitemap.xml\n"
     assert {finding.code for finding in linter.lint(body, url=url)} >= found
+
+
+@pytest.mark.parametrize("host", ["wiki", "10.0.0.1"])
+def test_a_host_that_is_no_domain_name(host: str) -> None:
+    """A directory may have the name of such a host."""
+    body = f"User-agent: *\nDisallow: /{host}/\n".encode()
+    assert not linter.lint(body, url=f"http://{host}/robots.txt")
 
 
 def check(body: bytes, dialect: Dialect) -> None:

@@ -779,8 +779,8 @@ class Frontier:
 
     def _acquire(self, shared: Backlog, trip: Trip, ticket: Ticket) -> bool:
         """Whether the request of *trip*, which has its places, may be sent as far as the workers of the
-        *shared* queue know: its host is in no pause, and none sends to it that must be alone. If not, free
-        the places for a while.
+        *shared* queue know: its host has asked none of them for a pause, and if it takes only one
+        request at a time, no other worker sends one. If not, free the places for a while.
         """
         scope, request = ticket.scopes[0], trip.request
         # It may have waited since the last call to the server.

@@ -302,13 +302,15 @@ class HostRules:
         # Else nothing waits for it any more, or the log has this already.
         if host.outage is not None and host.phase is not before:
             waits = f"wait for up to {duration(wait)}"
+            after = f" after {duration(now - host.outage.since)}"
             self._logger.warning(
-                "%(url)s is unreachable (%(result)s), for %(time)s so far: requests to this host "
+                "%(url)s is%(still)s unreachable (%(result)s)%(after)s: requests to this host "
                 "%(what)s (%(count)d in the queue; REP_WAIT_TIMEOUT). If requests still wait, or "
                 "more come, robots.txt is fetched again, in %(retry)s at the earliest",
                 url=host.origin.robotstxt_url,
+                still=" still" if before is Phase.DOWN else "",
                 result=result,
-                time=duration(now - host.outage.since),
+                after=after if before is Phase.DOWN else "",
                 what="are refused" if host.phase is Phase.REFUSED else waits,
                 count=count,
                 retry=duration(host.outage.retry_at - now),

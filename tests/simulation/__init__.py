@@ -8,5 +8,5 @@ was sent with what the hosts asked for, and `judge.py` what became of each reque
 
     python -m tests.simulation SEED          tell the story of one seed, line by line
     python -m tests.simulation --seconds 20  run as many seeds as fit into 20 seconds
-    python -m tests.simulation --long        run seeds for ten minutes
+    python -m tests.simulation --long        run seeds for ten minutes, on all cores
 """

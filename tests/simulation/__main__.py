@@ -6,16 +6,22 @@ import argparse
 import datetime
 import gc
 import logging
+import os
 import sys
 import time
+import traceback
 import warnings
-from itertools import chain, count
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from itertools import chain, count, islice
 from typing import TYPE_CHECKING
 
 from tests.simulation.faults import run
 from tests.simulation.judge import violations
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.simulation.crawl import Story
     from tests.simulation.politeness import Violation
 
@@ -49,27 +55,63 @@ def main() -> int:
     parser.add_argument(
         "--failures", type=int, default=1, help="stop after so many bad crawls"
     )
-    parser.add_argument("--long", action="store_true", help="run for ten minutes")
+    parser.add_argument(
+        "--processes", type=int, default=1, help="run so many crawls at a time"
+    )
+    parser.add_argument(
+        "--long", action="store_true", help="run for ten minutes, on all cores"
+    )
     arguments = parser.parse_args()
+    if arguments.seed is not None:
+        return tell(arguments.seed)
+    today = int(datetime.date.today().strftime("%Y%m%d")) * 10_000
+    first = today if arguments.first is None else arguments.first
+    if arguments.long:
+        arguments.seconds, arguments.processes = 600.0, os.cpu_count() or 1
+    print(f"Seeds from {first}", flush=True)
+    seeds = islice(chain(FAILED_ONCE, count(first)), arguments.crawls)
+    return run_many(seeds, arguments.processes, arguments.seconds, arguments.failures)
+
+
+def tell(seed: int) -> int:
+    """Tell the story of one seed, line by line."""
+    prepare()
+    story = run(seed)
+    found = violations(story)
+    print("\n".join([*story.lines(), *(f"VIOLATION: {each.text}" for each in found)]))
+    return bool(found)
+
+
+def prepare() -> None:
+    """Prepare a process to run crawls."""
     warnings.simplefilter("ignore")
     logging.disable()
     gc.freeze()
     # Killed coroutines complain when they are collected.
     sys.unraisablehook = lambda _: None
-    if arguments.seed is not None:
-        return tell(arguments.seed)
-    today = int(datetime.date.today().strftime("%Y%m%d")) * 10_000
-    first = today if arguments.first is None else arguments.first
-    seconds = 600.0 if arguments.long else arguments.seconds
-    return run_many(first, seconds, arguments.crawls, arguments.failures)
 
 
-def tell(seed: int) -> int:
-    """Tell the story of one seed, line by line."""
-    story = run(seed)
-    found = violations(story)
-    print("\n".join([*story.lines(), *(f"VIOLATION: {each.text}" for each in found)]))
-    return bool(found)
+@dataclass
+class Result:
+    """What a process tells of a crawl."""
+
+    requests: int = 0
+    seconds: float = 0.0
+    """Of virtual time."""
+
+    failure: str = ""
+    """The story of its first violation; empty if there was none."""
+
+
+def judge(seed: int) -> Result:
+    """Run one seed."""
+    try:
+        story = run(seed)
+        found = violations(story)
+    except Exception:  # noqa: BLE001  it ends the run, with the seed
+        return Result(failure=f"seed {seed}:\n{traceback.format_exc()}")
+    failure = "\n".join(excerpt(story, found)) if found else ""
+    return Result(len(story.world.log), story.ended - 1_000, failure)
 
 
 def excerpt(story: Story, found: list[Violation]) -> list[str]:
@@ -84,24 +126,30 @@ def excerpt(story: Story, found: list[Violation]) -> list[str]:
             f"The whole story: python -m tests.simulation {story.world.seed}"]  # fmt: skip
 
 
-def run_many(first: int, seconds: float, most: int, failures: int = 1) -> int:
-    """Run seeds until the *seconds* are over; stop after so many *failures*."""
+def run_many(
+    seeds: Iterator[int], processes: int, seconds: float, failures: int
+) -> int:
+    """Run *seeds*, in so many *processes*, until the *seconds* are over or so many crawls have failed."""
     began, crawls, requests, failed, virtual = time.perf_counter(), 0, 0, 0, 0.0
-    for seed in chain(FAILED_ONCE, count(first)):
-        story = run(seed)
-        crawls, requests = crawls + 1, requests + len(story.world.log)
-        virtual += story.ended - 1_000
-        found = violations(story)
-        if found:
-            failed += 1
-            print(*excerpt(story, found), sep="\n", flush=True)
-        is_late = time.perf_counter() - began > seconds
-        if failed >= failures or crawls >= most or is_late:
-            break
+    with ProcessPoolExecutor(processes, initializer=prepare) as pool:
+        running = {pool.submit(judge, seed) for seed in islice(seeds, processes)}
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for each in done:
+                result = each.result()
+                crawls, requests = crawls + 1, requests + result.requests
+                virtual += result.seconds
+                if result.failure:
+                    failed += 1
+                    print(result.failure, flush=True)
+            is_late = time.perf_counter() - began > seconds
+            if failed < failures and not is_late:
+                more = islice(seeds, processes - len(running))
+                running |= {pool.submit(judge, seed) for seed in more}
     taken = time.perf_counter() - began
     print(
-        f"{crawls} crawls from seed {first}, {requests} requests, {virtual / 86400:.2f} days of "
-        f"virtual time in {taken:.0f} s"
+        f"{crawls} crawls, {requests} requests, {virtual / 86400:.2f} days of virtual time "
+        f"in {taken:.0f} s"
     )
     return bool(failed)
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _SETTINGS = {
     "ADDONS": {"scrapy_rep.Addon": 500},
+    "CONCURRENT_ITEMS": 4,  # The engine makes so many tasks for each response.
     "DOWNLOAD_HANDLERS": {"http": "tests.simulation.crawl.Handler", "https": None},
     "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 300},
     "LOG_ENABLED": False,

@@ -19,11 +19,8 @@ from fakeredis._clients import FakeRedisConnection
 from redis import ConnectionPool, Redis
 
 from tests.simulation.crawl import Running, Story, begin
-from tests.simulation.loop import PROCESS, Process, VirtualLoop
+from tests.simulation.loop import PROCESS, Endless, Process, VirtualLoop
 from tests.simulation.world import Fault, World
-
-MOST_SECONDS = 2 * 86400.0
-"""A crawl that has not ended after so many seconds of virtual time never will."""
 
 _MOST_PAGES = 2**30
 """The largest number of pages of a SQLite file."""
@@ -38,9 +35,10 @@ def run(seed: int) -> Story:
     gc.disable()
     try:
         with TemporaryDirectory(dir=_memory()) as folder, VirtualLoop() as loop:
-            story.has_ended = loop.run_until_complete(
-                kinds[story.world.kind](story, folder)
-            )
+            crawl = kinds[story.world.kind](story, folder)
+            with suppress(Endless):
+                loop.run_until_complete(crawl)
+                story.has_ended = True
             story.ended = loop.time()
     finally:
         gc.enable()
@@ -49,9 +47,10 @@ def run(seed: int) -> Story:
 
 
 def _bury(story: Story) -> None:
-    """Free what killed processes had in memory."""
-    if story.killed:
+    """Free what killed processes, and those that do not end, had in memory."""
+    if story.killed or not story.has_ended:
         for process in story.processes:
+            process.is_over = True
             process.remains.clear()
         gc.collect()
 
@@ -61,32 +60,23 @@ def _memory() -> str | None:
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
-async def _plain(story: Story, folder: str) -> bool:
+async def _plain(story: Story, folder: str) -> None:
     """One process, whose clock may be set."""
     loop, world = asyncio.get_running_loop(), story.world
     assert isinstance(loop, VirtualLoop)
     for at, by in world.clock_sets:
         loop.call_at(at, setattr, loop, "was_set_by", by)
     if not world.settings["REP_LEDGER"]:
-        return await _ended(begin(story, Process(), folder))
+        await begin(story, Process(), folder).crawl
+        return
     path = f"{folder}/ledger"
-    has_ended = await _ended(begin(story, Process(), folder, REP_LEDGER=path))
+    await begin(story, Process(), folder, REP_LEDGER=path).crawl
     with closing(sqlite3.connect(path)) as db:
         refused = "SELECT url FROM decision WHERE verdict = 'refused'"
         story.ledger = Counter(url for (url,) in db.execute(refused))
         pages = "SELECT origin, sum(pages) FROM traffic GROUP BY origin"
         story.pages = dict(db.execute(pages).fetchall())
         story.gaps = db.execute("SELECT origin, kind, asked, gap FROM gap").fetchall()
-    return has_ended
-
-
-async def _ended(*running: Running) -> bool:
-    """Wait until crawls have ended. Return whether all have."""
-    crawls = [each.crawl for each in running]
-    done, pending = await asyncio.wait(crawls, timeout=MOST_SECONDS)
-    for each in done:
-        each.result()
-    return not pending
 
 
 async def _until(world: World, fault: Fault) -> None:
@@ -101,7 +91,7 @@ async def _end(running: Running, fault: Fault) -> None:
     """Stop or kill a process."""
     if fault.kind == "stop":
         await running.crawler.stop_async()
-        assert await _ended(running)
+        await running.crawl
     else:
         running.kill()
 
@@ -109,7 +99,7 @@ async def _end(running: Running, fault: Fault) -> None:
 # A crawl with a JOBDIR, which goes on after each fault from a copy of its files as they are.
 
 
-async def _job(story: Story, folder: str) -> bool:
+async def _job(story: Story, folder: str) -> None:
     files: list[sqlite3.Connection] = []
     connect = sqlite3.connect
 
@@ -133,7 +123,7 @@ async def _job(story: Story, folder: str) -> bool:
             await asyncio.sleep(fault.seconds)
             job = shutil.copytree(job, f"{folder}/job{number}")
         last = Process(len(story.world.faults))
-        return await _ended(begin(story, last, folder, JOBDIR=job))
+        await begin(story, last, folder, JOBDIR=job).crawl
 
 
 async def _fill(story: Story, file: sqlite3.Connection, seconds: float) -> None:
@@ -166,7 +156,7 @@ def _client(server: FakeServer) -> Redis:
     return Redis(connection_pool=pool)
 
 
-async def _workers(story: Story, folder: str) -> bool:
+async def _workers(story: Story, folder: str) -> None:
     """Two or three workers, all of which but the first may meet a fault."""
     server = FakeServer()
     settings = {
@@ -188,11 +178,11 @@ async def _workers(story: Story, folder: str) -> bool:
     ]
     for deed, worker in zip(deeds, workers[1:], strict=True):
         await asyncio.wait([deed, worker.crawl], return_when="FIRST_COMPLETED")
-    living = [each for each in workers if each.process.killed_at is None]
-    has_ended = await _ended(*living)
+    await asyncio.gather(
+        *(each.crawl for each in workers if each.process.killed_at is None)
+    )
     for deed in deeds:
         deed.cancel()
-    return has_ended
 
 
 async def _befall(

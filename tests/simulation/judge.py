@@ -177,7 +177,8 @@ def _pages(story: Story) -> Iterator[Violation]:
             yield Violation(
                 one.at, host, f"an item of a page with noindex: {one.sent_to}"
             )
-        if not is_dropped and not scraped[one.sent_to] and not story.killed:
+        is_complete = story.has_ended and not story.killed
+        if not is_dropped and not scraped[one.sent_to] and is_complete:
             yield Violation(one.at, host, f"no item of {one.sent_to}")
 
 

@@ -33,6 +33,9 @@ EPOCH = 1_800_000_000.0
 _TICK = 1e-6
 """The seconds that each turn of the loop takes."""
 
+_MOST_SECONDS, _MOST_TURNS = 2 * 86400.0, 1_000_000
+"""A crawl that takes longer than that never ends."""
+
 
 _PACKAGES = (
     "scrapy.core",
@@ -85,10 +88,18 @@ class Process:
 PROCESS: ContextVar[Process] = ContextVar("PROCESS", default=Process())  # noqa: B039  none is changed
 
 
+class Endless(Exception):
+    """The clock has run for too long."""
+
+
 class _Selector(selectors.DefaultSelector):
     now = 1_000.0
+    turns = 0
 
     def select(self, timeout: float | None = None) -> Any:
+        self.turns += 1
+        if self.turns > _MOST_TURNS or self.now > _MOST_SECONDS:
+            raise Endless
         events = super().select(0)
         # As a real clock, this one never stands still: code that is called a little early, and
         # waits for the rest, would be called at the same time forever.

@@ -149,6 +149,10 @@ class World:
         """A request of the ticket has its answer."""
         self.core.free(self.tickets[name], self.now, sent=True)
 
+    def give_back(self, name: str) -> None:
+        """A request of the ticket is not sent after all: it waits for its robots.txt first."""
+        self.core.free(self.tickets[name], self.now, sent=False)
+
     # Hosts.
 
     def fetch(self, *urgent: str) -> str:
@@ -322,6 +326,10 @@ CASES = {
         scope a -> <Scope a: 1 in flight, delay 5, 1 of 2 tickets wait>
         core_is -> <Core: 3 scopes, 4 places taken, 2 requests wait, 0 queues ready>
         free 3; next -> 4; free 1; free 4; next -> -; wait 5; next -> 2
+    """,
+    "a delay is remembered while its only request waits for robots.txt": """
+        delay a 5; page 1 a; next -> 1; end 1; give_back 1; robots 2 a -> grants 2
+        sent 2; free 2; redirected 3 a; wait 4.9; wait 0.1 -> grants 3
     """,
     "a delay that is taken back: requests go in parallel": """
         delay a 5; page 1 a; page 2 a; next -> 1; next -> -; delay a 0; next -> 2

@@ -37,6 +37,11 @@ FAILED_ONCE: tuple[int, ...] = (
     1137,
     980000360,
     771000002,
+    910000647,
+    880001337,
+    770000807,
+    880004325,
+    420336,
 )
 """Seeds that have found a bug: they run each time."""
 

@@ -79,8 +79,8 @@ class Story:
     stats: dict[int, dict[str, Any]] = field(default_factory=dict)
     """Of each process that has ended by itself."""
 
-    hindered: list[tuple[float, float]] = field(default_factory=list)
-    """When a disk was full or a server gone."""
+    hindered: list[tuple[float, float, int | None]] = field(default_factory=list)
+    """When a disk was full, a server gone or a process still, and which process; None for all."""
 
     ledger: Counter[str] = field(default_factory=Counter)
     """The URLs that were refused, by the ledger."""

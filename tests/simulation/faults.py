@@ -134,7 +134,7 @@ async def _fill(story: Story, file: sqlite3.Connection, seconds: float) -> None:
         await asyncio.sleep(seconds)
         file.execute(f"PRAGMA max_page_count = {_MOST_PAGES}")
     # It is tried again after a second.
-    story.hindered.append((began, asyncio.get_running_loop().time() + 1.5))
+    story.hindered.append((began, asyncio.get_running_loop().time() + 1.5, None))
 
 
 # Workers, which share a queue on a server.
@@ -209,4 +209,5 @@ async def _befall(
             worker.process.held = []
             await asyncio.sleep(fault.seconds)
             worker.process.go_on()
-    story.hindered.append((began, asyncio.get_running_loop().time() + 3))
+    still = worker.process.number if fault.kind == "still" else None
+    story.hindered.append((began, asyncio.get_running_loop().time() + 3, still))

@@ -224,10 +224,14 @@ def _ledger(story: Story, refused: list[Outcome]) -> Iterator[Violation]:
         for origin, kind, asked, gap in story.gaps:
             if origin != f"http://{host}":
                 continue
-            # What waits in its download slot as well is sent later than that.
-            most = _SAME if not story.world.settings["DOWNLOAD_DELAY"] else inf
+            # What waits in its download slot as well, which may be that of the host that has
+            # redirected it, is sent later than that.
+            has_delay = bool(story.world.settings["DOWNLOAD_DELAY"])
             is_real = gap is None or any(
-                -_SAME < after.at - before.ended - gap < most
+                -_SAME < after.at - before.ended - gap < _SAME
+                or (
+                    before.ended + gap < after.at and (has_delay or after.is_redirected)
+                )
                 for before in log
                 for after in log
                 if before.ended is not None

@@ -30,6 +30,9 @@ _ASKED_ONCE_MORE = 10.0
 _SHORTEST_LIFETIME = 300.0
 """For so many seconds, a robots.txt is used even if its Cache-Control says less."""
 
+_RENEWED_BEFORE = 3 / 4
+"""A lease is renewed before so much of it is left."""
+
 _GONE_HOSTS, _GONE_FAILURES = 5, 20
 """When so many hosts, and so many requests in a row, have failed, the network counts as gone."""
 
@@ -230,14 +233,18 @@ def _delays(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
     delay, busy_until = 0.0, -inf
     if said.override is not None:
         delay = max((text.delay for text in said.texts(until=inf)), default=0.0)
-    is_forgotten = False
+    is_forgotten, lost = False, []
     # What is sent into an outage reaches no host.
     for sent, after in pairwise(s for s in log if s.answer.error != "unresolved"):
         if sent.answer.status == 200 and sent.is_robots and said.override is None:
             delay = Text(0.0, 0, sent.answer.body, 0.0).delay
-        if sent.answered is not None:
+        if sent.answered is not None and _has_lost_lease(story, sent):
+            lost.append(sent)
+        elif sent.answered is not None:
             busy_until = max(busy_until, sent.answered)
-        gap = after.at - busy_until
+        # Other workers do not know of these.
+        own = [s.answered or 0.0 for s in lost if s.process == after.process]
+        gap = after.at - max([busy_until, *own])
         # A new process does not know the delay before it has the robots.txt; nor does one that has
         # forgotten the host.
         is_forgotten = (is_forgotten and sent.is_robots) or gap > delay + _FORGOTTEN
@@ -250,6 +257,22 @@ def _delays(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
                 yield after, "sent although the host's delay is too long"
         elif delay and gap < delay - _SLACK and is_known:
             yield after, f"a gap of {gap:.2f} s instead of {delay:g} s"
+
+
+def _has_lost_lease(story: Story, sent: Sent) -> bool:
+    """Whether a request was on its way while its worker did not renew its lease, because the server
+    was gone or the worker stood still: then the queue that workers share does not know of it.
+    """
+    if story.world.kind != "workers":
+        return False
+    least = story.world.settings["REP_QUEUE_LEASE"] * _RENEWED_BEFORE
+    return any(
+        ends - begins > least
+        and sent.at < ends
+        and begins < _end(sent, story)
+        and process in {None, sent.process}
+        for begins, ends, process in story.hindered
+    )
 
 
 def _pauses(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, str]]:
@@ -266,7 +289,7 @@ def _pauses(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
             process, in_flight = sent.process, 0
             # A pause is lost if the process was killed at once, or if the disk was full.
             is_lost = any(asked_at + _HEARD_AFTER > k for k in story.killed)
-            is_lost |= any(a <= asked_at <= b for a, b in story.hindered)
+            is_lost |= any(a <= asked_at <= b for a, b, _ in story.hindered)
             if at >= until or is_lost:
                 until, places = -inf, inf
         in_flight += (1 if is_start else -1) * is_page

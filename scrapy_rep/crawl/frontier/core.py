@@ -910,7 +910,8 @@ class Core:
             return
         until = scope.next_at
         if scope.delays:
-            until += _ANSWER_REMEMBERED
+            # A request may give its places back, and wait for the robots.txt of its host.
+            until = max(until, scope.taken_at) + _ANSWER_REMEMBERED
         if scope.back_off is not None:
             until = max(until, scope.back_off.until + _REMEMBERED)
         if until > now:

@@ -13,19 +13,17 @@ import pytest
 from scrapy_rep.crawl.frontier.core import (
     Core,
     Decided,
-    NetworkBack,
-    NetworkGone,
     Paused,
     Probe,
-    Slot,
     Ticket,
     Wake,
     Where,
 )
+from scrapy_rep.crawl.frontier.network import NetworkBack, NetworkGone
 from scrapy_rep.protocol.origins import Origin
 
 if TYPE_CHECKING:
-    from scrapy_rep.crawl.frontier.core import Host, Outlet, Said
+    from scrapy_rep.crawl.frontier.core import Host, Ready, Said
 
 pytestmark = pytest.mark.newest
 
@@ -75,8 +73,8 @@ class World:
                 self.robots(host, host)
             case NetworkGone(is_certain):
                 self.heard.append(f"gone{' for certain' if is_certain else ''}")
-            case NetworkBack(after, _):
-                self.heard.append(f"back after {after:g}")
+            case NetworkBack(since, until, _):
+                self.heard.append(f"back after {until - since:g}")
             case Wake() | Paused(_):
                 pass
 
@@ -89,42 +87,42 @@ class World:
     def add(
         self,
         name: str,
-        outlet: Outlet,
         host: Host | None,
         *scopes: str,
         kind: type[Ticket] = Ticket,
+        ready: Ready | None = None,
     ) -> None:
         places = tuple(map(self.core.scope, scopes))
         for scope in places:
-            scope.slot = Slot(self.in_slot)
-        self.tickets[name] = kind(outlet, host, places)
+            scope.places = self.in_slot
+        self.tickets[name] = kind(host, places, ready=ready)
         self.again(name)
 
     # Tickets.
 
     def queue(self, name: str, host: str) -> None:
         """A queue waits for the robots.txt of *host*."""
-        self.add(name, self.queues, self.host_of(host), host)
+        self.add(name, self.host_of(host), host, kind=Queue, ready=self.queues)
 
     def page(self, name: str, *scopes: str) -> None:
         """A queue whose robots.txt is known has a request to a host, in a download slot."""
-        self.add(name, self.queues, None, *scopes)
+        self.add(name, None, *scopes, kind=Queue, ready=self.queues)
 
     def file(self, name: str, *scopes: str) -> None:
         """The same for a request in the downloader, such as that of a media pipeline."""
-        self.add(name, self.core.direct, None, *scopes)
+        self.add(name, None, *scopes)
 
     def robots(self, name: str, host: str) -> None:
         """The robots.txt of *host* is to be sent."""
-        self.add(name, self.core.direct, None, host, kind=RobotsTxt)
+        self.add(name, None, host, kind=RobotsTxt)
 
     def asks(self, name: str, host: str) -> None:
         """A request in the downloader waits for the robots.txt of *host*."""
-        self.add(name, self.core.direct, self.host_of(host))
+        self.add(name, self.host_of(host))
 
     def redirected(self, name: str, host: str) -> None:
         """The robots.txt of another host, which has redirected it to *host*."""
-        self.add(name, self.core.redirected, None, host)
+        self.add(name, None, host, kind=Redirected)
 
     def again(self, name: str) -> None:
         """The queue has another request."""
@@ -259,10 +257,22 @@ class World:
         return "up" if self.core.network.gone_since is None else "gone"
 
 
+class Queue(Ticket):
+    """A queue of a host."""
+
+    is_direct = False
+
+
 class RobotsTxt(Ticket):
     """One request for a robots.txt."""
 
     is_for_robotstxt = True
+
+
+class Redirected(RobotsTxt):
+    """That of another host."""
+
+    is_redirected = True
 
 
 CASES = {
@@ -554,10 +564,10 @@ def test_places_that_are_free_are_taken_at_once() -> None:
 
     def takes(*keys: str) -> bool:
         scopes = tuple(map(core.scope, keys))
-        return core.take_free(Ticket(core.direct, None, scopes), world.now)
+        return core.take_free(Ticket(None, scopes), world.now)
 
     for key in ("a", "b", "slot"):
-        core.scope(key).slot = Slot(1)
+        core.scope(key).places = 1
     assert takes("a", "slot")
     assert not takes("b", "slot")
     assert [core.scope(key).in_flight for key in ("a", "b", "slot")] == [1, 0, 1]

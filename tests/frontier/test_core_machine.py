@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,21 +24,20 @@ from hypothesis.stateful import (
 from scrapy_rep.crawl.frontier.core import (
     Core,
     Decided,
-    NetworkBack,
     Phase,
     Probe,
-    Slot,
     Ticket,
     WaitReason,
     Where,
 )
+from scrapy_rep.crawl.frontier.network import NetworkBack
 from scrapy_rep.protocol.origins import Origin
 from tests import effort
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scrapy_rep.crawl.frontier.core import Host, Outlet, Said, Scope
+    from scrapy_rep.crawl.frontier.core import Host, Ready, Said, Scope
 
 pytestmark = pytest.mark.newest
 
@@ -52,6 +51,13 @@ NAMES = "abc"
 ORIGINS = [Origin("http", name, 80) for name in NAMES] + [Origin("https", "a", 443)]
 
 
+class Slot(NamedTuple):
+    """A download slot."""
+
+    places: float
+    pause: float
+
+
 origins = st.sampled_from([ORIGINS[0], *ORIGINS])
 which = st.integers(0, 30)
 lines = st.integers(0, 1)
@@ -59,7 +65,6 @@ slots = st.builds(
     Slot,
     st.sampled_from([1, 2, 3, inf]),
     st.sampled_from([0.0, 0.0, 0.5]),
-    st.just(-inf),
 )
 
 
@@ -104,7 +109,7 @@ class ScopeModel:
         """The time from which *item* may go if nothing else happens; never: ``inf``."""
         limits, times = [inf], [-inf]
         if is_slot:
-            limits.append(self.slot.places + item.outlet.is_direct * self.unsent)
+            limits.append(self.slot.places + item.is_direct * self.unsent)
             times.append(self.taken_at + self.slot.pause)
         if item.obeys:
             limits.append(1 if self.delay else inf)
@@ -207,30 +212,26 @@ class HostModel:
 class Item(Ticket):
     """A ticket with a number of requests."""
 
-    __slots__ = ("crawl", "is_for_robotstxt", "is_patient", "size")
-
     def __init__(
         self,
         crawl: Crawl,
-        outlet: Outlet,
         host: Host | None,
         scopes: tuple[Scope, ...],
         *,
+        ready: Ready | None,
         obeys: bool,
         is_patient: bool,
         is_for_robotstxt: bool,
+        is_redirected: bool,
         size: int,
     ) -> None:
-        super().__init__(outlet, host, scopes, obeys=obeys)
         self.crawl, self.is_patient, self.size = crawl, is_patient, size
-        self.is_for_robotstxt = is_for_robotstxt
+        self.is_direct = ready is None
+        self.is_for_robotstxt, self.is_redirected = is_for_robotstxt, is_redirected
+        super().__init__(host, scopes, obeys=obeys, ready=ready)
 
     def __len__(self) -> int:
         return self.size
-
-    @property
-    def is_redirected(self) -> bool:
-        return self.outlet.is_redirected
 
 
 @dataclass(eq=False)
@@ -263,7 +264,7 @@ class Crawl(Core):
 
     def scope(self, key: str) -> Scope:
         scope = super().scope(key)
-        scope.slot = self.machine.slots[key]
+        scope.places, scope.slot_pause = self.machine.slots[key]
         return scope
 
     def tell(self, host: Host | None) -> None:
@@ -316,13 +317,14 @@ class CoreMachine(RuleBasedStateMachine):
 
     def add(
         self,
-        outlet: Outlet,
+        ready: Ready | None,
         origin: Origin | None,
         names: str,
         *,
         obeys: bool = True,
         is_patient: bool = True,
         is_for_robotstxt: bool = False,
+        is_redirected: bool = False,
         size: int = 1,
     ) -> None:
         crawl, host = self.crawl, None
@@ -333,12 +335,13 @@ class CoreMachine(RuleBasedStateMachine):
         scopes = tuple(map(crawl.scope, names))
         item = Item(
             crawl,
-            outlet,
             host,
             scopes,
+            ready=ready,
             obeys=obeys,
             is_patient=is_patient,
             is_for_robotstxt=is_for_robotstxt,
+            is_redirected=is_redirected,
             size=size,
         )
         for model in self.models_of(item):
@@ -375,20 +378,19 @@ class CoreMachine(RuleBasedStateMachine):
         self, names: str, obeys: bool, is_redirected: bool, is_for_robotstxt: bool
     ) -> None:
         """A request in the downloader needs places."""
-        crawl = self.crawl
-        line = crawl.redirected if is_redirected else crawl.direct
         self.add(
-            line,
+            None,
             None,
             names,
             obeys=obeys or is_redirected,
             is_for_robotstxt=is_for_robotstxt or is_redirected,
+            is_redirected=is_redirected,
         )
 
     @rule(origin=origins, is_patient=st.booleans())
     def ask(self, origin: Origin, is_patient: bool) -> None:
         """A request in the downloader waits for robots.txt."""
-        self.add(self.crawl.direct, origin, "", is_patient=is_patient)
+        self.add(None, origin, "", is_patient=is_patient)
 
     @rule(line=lines, times=st.integers(1, 5))
     def pop(self, line: int, times: int) -> None:
@@ -427,7 +429,7 @@ class CoreMachine(RuleBasedStateMachine):
 
     def taken(self, item: Item) -> None:
         """Check that *item* may go, and note that it has its places."""
-        is_probe = not self.crawl.network.is_up and item.outlet.is_direct
+        is_probe = not self.crawl.network.is_up and item.is_direct
         if is_probe:
             assert item.is_for_robotstxt, "It is sent while the network is gone"
             is_one = self.probe is None or self.probe not in self.in_flight
@@ -438,7 +440,7 @@ class CoreMachine(RuleBasedStateMachine):
         if item.host is not None:
             assert item.crawl.rules[item.host].is_open(self.now)
         for model in self.models_of(item):
-            model.take(self.now, is_direct=item.outlet.is_direct)
+            model.take(self.now, is_direct=item.is_direct)
         if item.scopes:
             self.in_flight.append(InFlight(item, self.now))
             if is_probe:
@@ -491,10 +493,9 @@ class CoreMachine(RuleBasedStateMachine):
                 self.end(item)
             case Probe(name):
                 if name in NAMES:
-                    direct = self.crawl.direct
-                    self.add(direct, None, name, is_for_robotstxt=True)
-            case NetworkBack(seconds):
-                self.network_was_gone(seconds)
+                    self.add(None, None, name, is_for_robotstxt=True)
+            case NetworkBack(since, until):
+                self.network_was_gone(since, until)
 
     # Requests in flight.
 
@@ -539,14 +540,14 @@ class CoreMachine(RuleBasedStateMachine):
         if not found.is_sent:
             found.is_sent = True
             for model in self.models_of(found.item):
-                model.unsent -= not found.item.outlet.is_direct
+                model.unsent -= not found.item.is_direct
             found.item.crawl.sent(found.item)
 
     def leave_one(self, found: InFlight) -> None:
         item, is_sent = found.item, found.is_sent
         self.in_flight.remove(found)
         for model in self.models_of(item):
-            model.unsent -= not (is_sent or item.outlet.is_direct)
+            model.unsent -= not (is_sent or item.is_direct)
             model.leave(self.now, fetched=is_sent, is_redirected=item.is_redirected)
         item.crawl.free(item, self.now, sent=is_sent)
         self.settle()
@@ -668,12 +669,12 @@ class CoreMachine(RuleBasedStateMachine):
         self.crawl.answered(host, host, self.now)
         self.settle()
 
-    def network_was_gone(self, seconds: float) -> None:
+    def network_was_gone(self, since: float, until: float) -> None:
         for model in self.models.values():
             if model.pause is not None:
-                model.pause.since += seconds
+                model.pause.since += until - since
         for rules in self.crawl.rules.values():
-            rules.network_was_gone(self.now - seconds, self.now)
+            rules.network_was_gone(since, until)
 
     @rule(seconds=st.sampled_from([0.01, 0.5, 1.0, 2.5, 10.0, 61.0, 700.0]))
     def pass_time(self, seconds: float) -> None:
@@ -699,7 +700,7 @@ class CoreMachine(RuleBasedStateMachine):
             for lane in (scope.parked or {}).values():
                 parked += lane
                 first = next(iter(lane), None)
-                if first is None or (scope.ready and not first.outlet.is_direct):
+                if first is None or (scope.ready and not first.is_direct):
                     continue
                 assert isinstance(first, Item)
                 at = self.free_at(scope, first)

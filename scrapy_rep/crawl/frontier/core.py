@@ -9,8 +9,8 @@ Two rules:
    queues (:meth:`Core.go`), and the next robots.txt to fetch (:meth:`Core.next_wanted`). And of a
    request in the downloader, it asks first whether that need not wait (:meth:`Core.take_free`).
 2. The core knows what it was told, and asks nobody. What is known of a host (:meth:`Core.known`,
-   :meth:`Core.unreachable`) or of a download slot (:attr:`Scope.slot`) is told before a ticket is added
-   that depends on it.
+   :meth:`Core.unreachable`) or of a download slot (:attr:`Scope.places`) is told before a ticket is
+   added that depends on it.
 
 A *scope* is what requests share: a host name, or a download slot of another name. A request may go
 when each of its scopes has a place for it and the time is past its ``next_at``. Whatever holds a host
@@ -36,7 +36,7 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from scrapy_rep.crawl.frontier.network import Network
+from scrapy_rep.crawl.frontier.network import Network, NetworkBack, NetworkGone
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -192,21 +192,6 @@ class WaitReason(Enum):
     OTHER_WORKER = "another worker"
 
 
-class Slot(NamedTuple):
-    """A download slot of Scrapy, as its owner has last seen it."""
-
-    places: float
-    pause: float = 0.0
-    """The seconds from the time at which a place is taken to the next."""
-
-    free_at: float = -inf
-    """Before this time, the last request waits in the slot."""
-
-
-_NO_SLOT = Slot(inf)
-"""That of a scope without requests in the downloader."""
-
-
 @dataclass(slots=True, eq=False)
 class BackOff:
     """What a scope remembers of the answers 429 and 503 until all of its places are back."""
@@ -252,8 +237,15 @@ class Scope:
     key: str
     """A host name or the key of a download slot."""
 
-    slot: Slot = _NO_SLOT
-    """The download slot of this name."""
+    # The download slot of this name, as the owner of the core has last seen it.
+    places: float = inf
+    """How many requests it takes; no limit while no request goes through it."""
+
+    slot_pause: float = 0.0
+    """The seconds from the time at which a place is taken to the next."""
+
+    slot_free_at: float = -inf
+    """Before this time, the last request waits in the slot."""
 
     in_flight: int = 0
     unsent: int = 0
@@ -354,7 +346,10 @@ class Ticket:
     :meth:`__len__` is the number of its requests; a queue may be empty.
     """
 
-    __slots__ = ("host", "obeys", "outlet", "scopes", "where")
+    __slots__ = ("host", "obeys", "ready", "scopes", "where")
+
+    is_direct = True
+    """Whether it is a request in the downloader, which needs its places."""
 
     is_patient = True
     """Whether it waits while robots.txt is unreachable. Else, it is refused."""
@@ -362,28 +357,36 @@ class Ticket:
     is_for_robotstxt = False
     """Whether it is one request for a robots.txt."""
 
+    is_redirected = False
+    """Whether that is the robots.txt of another host, which has redirected it."""
+
     def __init__(
         self,
-        outlet: Outlet,
         host: Host | None,
         scopes: tuple[Scope, ...],
         *,
         obeys: bool = True,
+        ready: Ready | None = None,
     ) -> None:
-        """*outlet* is where it comes when it may go. *host* is None if no robots.txt decides. The
-        last of *scopes* is its download slot. A ticket that does not obey robots.txt (*obeys*)
-        keeps to places and to back-off only.
+        """*host* is None if no robots.txt decides. The last of *scopes* is its download slot. A ticket
+        that does not obey robots.txt (*obeys*) keeps to places and to back-off only. A queue is in
+        *ready* when its next request may go; what any other ticket is granted or refused is said.
         """
-        self.outlet = outlet
         self.host = host
         self.scopes = scopes
         self.obeys = obeys
+        self.ready = ready
         self.where = Where.NOWHERE
         if host is not None:
             host.tickets += 1
         for scope in scopes:
             scope.tickets += 1
-            scope.redirected += outlet.is_redirected
+            scope.redirected += self.is_redirected
+
+    @property
+    def lane(self) -> Lane:
+        """What it has in common with other tickets that may go at the same time."""
+        return self.ready, self.obeys, self.is_redirected
 
     def __len__(self) -> int:
         return 1
@@ -394,28 +397,15 @@ class Ticket:
         """
 
 
-class Outlet:
-    """Exit for tickets that may be sent. What they are granted or refused is said."""
-
-    def __init__(self, *, is_direct: bool, is_redirected: bool = False) -> None:
-        """*is_direct*: its tickets are requests in the downloader, which need places.
-        *is_redirected*: they are for the robots.txt of another host, which has redirected it.
-        """
-        self.is_direct = is_direct
-        self.is_redirected = is_redirected
+Lane: TypeAlias = "tuple[Ready | None, bool, bool]"
 
 
-Lane: TypeAlias = "tuple[Outlet, bool]"
-"""An outlet, and whether its tickets obey robots.txt: the others need not wait for a delay."""
-
-
-class Ready(Outlet):
+class Ready:
     """The queues whose next request may go. The download slot with the fewest requests in flight
     comes first; of several, the one that has waited longest. Each operation costs O(1).
     """
 
     def __init__(self) -> None:
-        super().__init__(is_direct=False)
         self._by_slot: dict[Scope, deque[Ticket]] = {}
         self._rows: list[OrderedDict[Scope, None]] = []
         """These slots by the number of requests in flight."""
@@ -500,22 +490,6 @@ class Probe(NamedTuple):
     request: Any
 
 
-class NetworkGone(NamedTuple):
-    """The network of the crawler seems to be gone. Requests in their download slots are to wait."""
-
-    is_certain: bool
-    """Whether a probe has failed, too."""
-
-
-class NetworkBack(NamedTuple):
-    """The network of the crawler is back."""
-
-    after: float
-    """For how many seconds it was gone."""
-
-    was_certain: bool
-
-
 Said: TypeAlias = "Decided | Wake | Paused | Probe | NetworkGone | NetworkBack"
 """What the core may say."""
 
@@ -588,17 +562,8 @@ class Core:
         self.network = Network(wait_timeout)
         self.hosts: dict[Origin, Host] = {}
         self.scopes: dict[str, Scope] = {}
-        self.direct = Outlet(is_direct=True)
-        """For requests that are in the downloader already: they go at once."""
-
-        self.redirected = Outlet(is_direct=True, is_redirected=True)
-        """The same for a robots.txt of another host, which has redirected it."""
-
-        self.elsewhere = Outlet(is_direct=False)
-        """For queues elsewhere, which want to know the rules of a host, but need no places."""
-
-        self.outlets: list[Ready] = []
-        """Those of the queues of a scheduler."""
+        self.queues: list[Ready] = []
+        """Those of the queues of a scheduler that are ready."""
 
         self.urgent: deque[Host] = deque()
         self.wanted: deque[Host] = deque()
@@ -621,7 +586,7 @@ class Core:
             f"{len(self.scopes)} scopes",
             f"{sum(each.in_flight for each in self.scopes.values())} places taken",
             f"{self.waiting().requests + len(self._at_network)} requests wait",
-            f"{sum(map(len, self.outlets))} queues ready",
+            f"{sum(map(len, self.queues))} queues ready",
         ]
         if not self.network.is_up:
             words.append("network gone")
@@ -642,9 +607,9 @@ class Core:
         return scope
 
     def ready(self) -> Ready:
-        """Return a new outlet for the queues of a scheduler."""
+        """Return a new place for the queues of a scheduler that are ready."""
         ready = Ready()
-        self.outlets.append(ready)
+        self.queues.append(ready)
         return ready
 
     def drain(self) -> Iterator[Said]:
@@ -677,7 +642,7 @@ class Core:
             host.add(ticket)
         retry_at = -inf if host.outage is None else host.outage.retry_at
         if now >= retry_at:
-            self._want(host, is_urgent=ticket.outlet.is_direct)
+            self._want(host, is_urgent=ticket.is_direct)
         else:
             self._alarms.set(host, retry_at)
 
@@ -686,10 +651,10 @@ class Core:
         refused, without places, if the ticket is at ``Where.REFUSED``. If it has more requests, it
         must be added again. If it does not go, it waits elsewhere.
         """
-        assert isinstance(ticket.outlet, Ready)
-        ticket.outlet.discard(ticket)
+        ready, host = ticket.ready, ticket.host
+        assert ready is not None
+        ready.discard(ticket)
         ticket.where = Where.NOWHERE
-        host = ticket.host
         is_free = host is None or now < host.expires
         for scope in ticket.scopes:
             is_free = is_free and self.free_at(scope, ticket) <= now
@@ -701,7 +666,7 @@ class Core:
             self.take(ticket, now)
         elif is_refused:
             ticket.where, slot = Where.REFUSED, ticket.scopes[-1]
-            ticket.outlet.moved(slot, slot.in_flight)
+            ready.moved(slot, slot.in_flight)
         else:
             self.add(ticket, now)
         for scope in ticket.scopes:
@@ -729,15 +694,15 @@ class Core:
             scope.waiting_since = None
             scope.in_flight += 1
             if scope.ready:
-                for ready in self.outlets:
+                for ready in self.queues:
                     ready.moved(scope, scope.in_flight - 1)
-            scope.unsent += not ticket.outlet.is_direct
+            scope.unsent += not ticket.is_direct
             scope.taken_at = now
 
     def sent(self, ticket: Ticket) -> None:
         """Note that a request of *ticket*, with its places, has reached the downloader."""
         for scope in ticket.scopes:
-            scope.unsent -= not ticket.outlet.is_direct
+            scope.unsent -= not ticket.is_direct
             scope.sent += 1
 
     def free(self, ticket: Ticket, now: float, *, sent: bool) -> None:
@@ -745,12 +710,12 @@ class Core:
         for scope in ticket.scopes:
             scope.in_flight -= 1
             if scope.ready:
-                for ready in self.outlets:
+                for ready in self.queues:
                     ready.moved(scope, scope.in_flight + 1)
-            if ticket.outlet.is_redirected:
+            if ticket.is_redirected:
                 scope.redirected_at = now + _DELAYS_PER_REDIRECTED * scope.delay
             if not sent:
-                scope.unsent -= not ticket.outlet.is_direct
+                scope.unsent -= not ticket.is_direct
                 continue
             scope.sent -= 1
             scope.answered_at = now
@@ -764,22 +729,19 @@ class Core:
                 self._forget_scope(scope, now)
         if ticket is self._probe:
             self._probe = None
-            before = self.network.gone_since, self.network.is_certain
-            self.network.probed(now, sent=sent)
-            self._say_network(now, *before)
+            self._say_network(self.network.probed(now, sent=sent), now)
 
     def end(self, ticket: Ticket, now: float) -> None:
         """Note that *ticket* will send nothing more, wherever it is."""
         host, was = ticket.host, ticket.where
         ticket.where = Where.NOWHERE
         if was is Where.READY:
-            assert isinstance(ticket.outlet, Ready)
-            ticket.outlet.discard(ticket)
+            assert ticket.ready is not None
+            ticket.ready.discard(ticket)
         elif was is Where.AT_SCOPE:
-            lane = ticket.outlet, ticket.obeys
             for parked in [each.parked for each in ticket.scopes if each.parked]:
-                if lane in parked:
-                    parked[lane].pop(ticket, None)
+                if ticket.lane in parked:
+                    parked[ticket.lane].pop(ticket, None)
         elif was is Where.AT_NETWORK:
             del self._at_network[ticket]
         elif was is Where.GRANTED and ticket.scopes:
@@ -791,7 +753,7 @@ class Core:
             self._forget(host)
         for scope in ticket.scopes:
             scope.tickets -= 1
-            scope.redirected -= ticket.outlet.is_redirected
+            scope.redirected -= ticket.is_redirected
             if not scope.tickets:
                 scope.waiting_since = None
             if scope.parked is not None:
@@ -802,8 +764,7 @@ class Core:
 
     def _seek_places(self, ticket: Ticket, now: float) -> None:
         """Put *ticket*, whose host is known, where it belongs now."""
-        outlet = ticket.outlet
-        is_up = not outlet.is_direct or self.network.is_up
+        is_up = not ticket.is_direct or self.network.is_up
         if not is_up and not self._is_next_probe(ticket):
             ticket.where = Where.AT_NETWORK
             self._at_network[ticket] = None
@@ -818,7 +779,7 @@ class Core:
                 self._park(ticket, scope, now)
                 self._alarms.set(scope, at)
             return
-        if outlet.is_direct:
+        if ticket.is_direct:
             self.take(ticket, now)
         if not is_up:
             self._probe = ticket
@@ -829,10 +790,10 @@ class Core:
         """Return from when *ticket* may take a place of *scope*; ``inf`` while all are taken."""
         places, at = inf, -inf
         if scope is ticket.scopes[-1]:
-            places, pause, at = scope.slot
-            if pause:
-                at = max(at, scope.taken_at + pause)
-            if ticket.outlet.is_direct:
+            places, at = scope.places, scope.slot_free_at
+            if scope.slot_pause:
+                at = max(at, scope.taken_at + scope.slot_pause)
+            if ticket.is_direct:
                 # A component that holds a request back may wait for this one.
                 places += scope.unsent
         if scope.back_off is not None:
@@ -844,17 +805,17 @@ class Core:
             return inf
         if ticket.obeys and scope.next_at > at:
             at = scope.next_at
-        if ticket.outlet.is_redirected and scope.tickets > scope.redirected:
+        if ticket.is_redirected and scope.tickets > scope.redirected:
             at = max(at, scope.redirected_at)
         return at
 
     def _let_out(self, ticket: Ticket, *, is_granted: bool) -> None:
-        """Bring *ticket*, which is granted or refused, to its outlet."""
-        if isinstance(ticket.outlet, Ready):
-            ticket.outlet.add(ticket)
-            return
-        ticket.where = Where.GRANTED if is_granted else Where.REFUSED
-        self.said.append(Decided(ticket, is_granted))
+        """Say that *ticket* is granted or refused; a queue is ready."""
+        if ticket.ready is not None:
+            ticket.ready.add(ticket)
+        else:
+            ticket.where = Where.GRANTED if is_granted else Where.REFUSED
+            self.said.append(Decided(ticket, is_granted))
 
     def _say_wake(self) -> None:
         if not self.said or not isinstance(self.said[-1], Wake):
@@ -867,8 +828,7 @@ class Core:
         ticket.where = Where.AT_SCOPE
         if scope.parked is None:
             scope.parked = {}
-        lane = (ticket.outlet, ticket.obeys)
-        scope.parked.setdefault(lane, OrderedDict())[ticket] = None
+        scope.parked.setdefault(ticket.lane, OrderedDict())[ticket] = None
         if not scope.in_flight and scope.waiting_since is None:
             scope.waiting_since = now
 
@@ -880,8 +840,8 @@ class Core:
             return
         is_refused = self.refuses(scope, now)
         for lane, waiting in list(scope.parked.items()):
-            outlet = lane[0]
-            while waiting and (outlet.is_direct or not scope.ready):
+            is_of_queues = lane[0] is not None
+            while waiting and not (is_of_queues and scope.ready):
                 ticket = next(iter(waiting))
                 at = self.free_at(scope, ticket)
                 if at > now and not is_refused:
@@ -1130,7 +1090,7 @@ class Core:
         is_first, found.has_answered = not found.has_answered, True
         found.own = 0.0
         found.places += 1
-        if found.places >= scope.slot.places:
+        if found.places >= scope.places:
             scope.back_off = None
         self._admit(scope, now)
         return is_first
@@ -1156,40 +1116,30 @@ class Core:
     def answered(self, key: str, request: Any, now: float) -> None:
         """Note that the host of the scope *key* has answered a *request*, with anything."""
         network = self.network
-        if not network.failed_hosts:
-            # The usual case: the network was up, and is.
-            if key not in network.answered_hosts:
-                network.answered(key, request)
-            return
-        before = network.gone_since, network.is_certain
-        network.answered(key, request)
-        self._say_network(now, *before)
+        # Else the usual case: the network was up, and is.
+        if network.failed_hosts or key not in network.answered_hosts:
+            self._say_network(network.answered(key, request, now), now)
 
     def failed(self, key: str, request: Any, now: float) -> None:
         """Note that a *request* to the host of the scope *key* has failed at the level of the
         network.
         """
-        before = self.network.gone_since, self.network.is_certain
-        self.network.failed(key, request, now)
-        self._say_network(now, *before)
+        self._say_network(self.network.failed(key, request, now), now)
 
     def _say_network(
-        self, now: float, gone_since: float | None, was_certain: bool
+        self, change: NetworkGone | NetworkBack | None, now: float
     ) -> None:
-        """Say what has changed, after the network was gone since then, or was not. When it is back,
-        all continue, and the time counts for no host.
+        """Say what has changed. When the network is back, all continue, and the time in which it was
+        gone counts for no host.
         """
-        network = self.network
-        if network.gone_since is not None:
-            if gone_since is None or network.is_certain > was_certain:
-                self.said.append(NetworkGone(network.is_certain))
+        if change is not None:
+            self.said.append(change)
+        if not isinstance(change, NetworkBack):
             return
-        if gone_since is None:
-            return
-        gone = now - gone_since
+        gone = now - change.since
         for host in self.hosts.values():
             if host.outage is not None:
-                if host.outage.since >= gone_since:
+                if host.outage.since >= change.since:
                     host.outage.retry_at = now
                     self._alarms.set(host, now)
                 host.outage.since += gone
@@ -1197,7 +1147,6 @@ class Core:
         for scope in self.scopes.values():
             if scope.back_off is not None:
                 scope.back_off.since += gone
-        self.said.append(NetworkBack(gone, was_certain))
         self._resume(now)
 
     def _resume(self, now: float) -> None:
@@ -1256,7 +1205,7 @@ class Core:
             elif owner.outage is not None and now < owner.outage.retry_at:
                 self._alarms.set(owner, owner.outage.retry_at)
             elif owner.waiting or owner.is_down:
-                is_urgent = any(each.outlet.is_direct for each in owner.waiting)
+                is_urgent = any(each.is_direct for each in owner.waiting)
                 self._want(owner, is_urgent=is_urgent)
 
     # What the log says.

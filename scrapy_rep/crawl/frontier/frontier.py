@@ -45,18 +45,15 @@ from scrapy_rep.crawl.frontier.backlog import HostKey, NoTerms
 from scrapy_rep.crawl.frontier.core import (
     Core,
     Decided,
-    NetworkBack,
-    NetworkGone,
-    Outlet,
     Paused,
     Phase,
     Probe,
-    Slot,
     Ticket,
     WaitReason,
     Wake,
     Where,
 )
+from scrapy_rep.crawl.frontier.network import NetworkBack, NetworkGone
 from scrapy_rep.crawl.frontier.politeness import ASKS_FOR_PAUSE, Politeness, duration
 from scrapy_rep.crawl.frontier.rules import HostRules
 from scrapy_rep.crawl.reporting import BACK_OFF, Case, DecisionReporter
@@ -116,25 +113,26 @@ class Waiter(Ticket):
     the rules of its host.
     """
 
-    __slots__ = ("call", "is_for_robotstxt", "is_patient", "request")
-
     call: Deferred[bool]
     """Called when it may go, or is refused."""
 
     def __init__(
         self,
-        outlet: Outlet,
         host: Host | None,
         scopes: tuple[Scope, ...],
         request: Request,
         *,
         obeys: bool = True,
+        is_direct: bool = True,
         is_patient: bool = True,
     ) -> None:
-        super().__init__(outlet, host, scopes, obeys=obeys)
         self.request = request
+        self.is_direct = is_direct
         self.is_patient = is_patient
-        self.is_for_robotstxt = isinstance(request, RobotsTxtRequest)
+        if isinstance(request, RobotsTxtRequest):
+            self.is_for_robotstxt = True
+            self.is_redirected = request.fetch.is_redirected
+        super().__init__(host, scopes, obeys=obeys)
 
     def peek(self) -> Request:
         """Return the request."""
@@ -206,9 +204,6 @@ class Frontier:
 
         self._keys: dict[str, HostKey] = {}
         """The usual keys, by scheme and authority."""
-
-        self._usual_slots: dict[float, Slot] = {}
-        """Those without a delay, by the number of places."""
 
         self.trips: dict[Request, Trip] = {}
         """The requests that have their places, or have lost them to others."""
@@ -332,24 +327,21 @@ class Frontier:
         downloader = self._downloader
         slot = downloader.slots.get(scope.key)
         if slot is not None and not slot.delay:
-            places, found = slot.concurrency, None
-        elif slot is None and scope.key not in downloader.own_slots:
-            places, found = inf, downloader.new_slot
-        else:
-            places, found = inf, slot_state(self._crawler, scope.key)
-        if found is not None and found.delay:
+            scope.places, scope.slot_pause = slot.concurrency, 0.0
+            scope.slot_free_at = -inf
+            return
+        is_new = slot is None and scope.key not in downloader.own_slots
+        crawler, key = self._crawler, scope.key
+        found = downloader.new_slot if is_new else slot_state(crawler, key)
+        scope.places, scope.slot_pause, scope.slot_free_at = inf, 0.0, -inf
+        if found is not None:
+            scope.places = found.concurrency
+            scope.slot_pause = found.delay * _PART_OF_DELAY
+        if found is not None and found.is_queueing:
             # One request that waits in the slot is enough. The next request may follow a little
             # after that request was sent.
-            pause, free_at = found.delay * _PART_OF_DELAY, -inf
-            if found.is_queueing:
-                soonest = self.clock.monotonic() + pause
-                free_at = max(found.last_seen + found.delay, soonest)
-            scope.slot = Slot(found.concurrency, pause, free_at)
-            return
-        places = places if found is None else found.concurrency
-        if scope.slot.places != places or scope.slot.pause:
-            usual = self._usual_slots.setdefault(places, Slot(places))
-            scope.slot = usual
+            soonest = self.clock.monotonic() + scope.slot_pause
+            scope.slot_free_at = max(found.last_seen + found.delay, soonest)
 
     def keep_pace(self, trip: Trip, pace: Pace) -> None:
         """Have the host of *trip* keep to the *pace* that its robots.txt asks for, or the override for
@@ -452,7 +444,7 @@ class Frontier:
 
     def _take_any_places(self, trip: Trip) -> None:
         """Let *trip* have its places, even if there are none."""
-        ticket = Ticket(self.core.direct, None, self.scopes_of(trip.key))
+        ticket = Ticket(None, self.scopes_of(trip.key))
         self.core.take(ticket, self.clock.monotonic())
         self._take_places(trip, ticket)
         self.core.end(ticket, self.clock.monotonic())
@@ -492,8 +484,7 @@ class Frontier:
         which are fetched again later, do not count.
         """
         wanted = sum(
-            each.outlet is self.core.elsewhere
-            and (each.host is None or not each.host.is_down)
+            not each.is_direct and (each.host is None or not each.host.is_down)
             for each in self._waiters
         )
         return max(min(_MAX_WANTED - wanted, _WANTED_AT_ONCE), 0)
@@ -515,7 +506,7 @@ class Frontier:
                 told(NoTerms.REFUSED if is_granted is False else NoTerms.UNKNOWN)
 
         self._hear_of_delay(key, delay)
-        call = self._wait(Waiter(self.core.elsewhere, host, (), first))
+        call = self._wait(Waiter(host, (), first, is_direct=False))
         # It fails if the spider closes.
         call.addErrback(lambda _: None).addCallback(tell)
         self.alarms.at(self.clock.monotonic(), self.flush)
@@ -600,10 +591,10 @@ class Frontier:
                     "robots.txt of one is tried after 1, 2, 4, ... 30 s. Check the network, the "
                     "resolver and the proxy of this machine"
                 )
-            case NetworkBack(after, was_certain=True):
+            case NetworkBack(since, until, was_certain=True):
                 self._logger.info(
                     "The network of the crawler is back after %(time)s: requests continue",
-                    time=duration(after),
+                    time=duration(until - since),
                 )
 
     def _on_alarm(self, at: float) -> None:
@@ -657,15 +648,16 @@ class Frontier:
             if self._keeps_turn(held, held.ticket):
                 return None
             self._give_back(held, held.ticket)
-        outlet, scopes = core.direct, self.scopes_of(trip.key)
-        if isinstance(request, RobotsTxtRequest):
-            if self._has_browser and self._are_held_by_browser(scopes):
-                # Its page may wait for this robots.txt.
-                self._take_any_places(trip)
-                return None
-            if request.fetch.is_redirected:
-                outlet = core.redirected
-        ticket = Waiter(outlet, None, scopes, request, obeys=obeys)
+        scopes = self.scopes_of(trip.key)
+        if (
+            self._has_browser
+            and _is_ours(request)
+            and self._are_held_by_browser(scopes)
+        ):
+            # Its page may wait for this robots.txt.
+            self._take_any_places(trip)
+            return None
+        ticket = Waiter(None, scopes, request, obeys=obeys)
 
         def go(is_granted: bool) -> bool | None:
             if not is_granted:
@@ -736,7 +728,7 @@ class Frontier:
         host.expires = -inf
         self.rules.add_template(host, trip.request)
         is_patient = self._is_patient(trip)
-        ticket = Waiter(self.core.direct, host, (), trip.request, is_patient=is_patient)
+        ticket = Waiter(host, (), trip.request, is_patient=is_patient)
 
         def known(is_granted: bool) -> SiteRules | None:
             return None if is_granted or host.outage is None else host.outage.known
@@ -841,7 +833,7 @@ class Frontier:
             if trip.ticket is None or trip.is_sent or trip.since > before:
                 continue
             lanes = [one for each in trip.ticket.scopes for one in each.parked or ()]
-            if any(outlet is self.core.direct for outlet, _ in lanes):
+            if any(ready is None and not redirected for ready, _, redirected in lanes):
                 self._free(trip, trip.ticket)
 
     # Back-off.

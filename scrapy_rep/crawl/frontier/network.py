@@ -11,7 +11,7 @@ has answered before if there is one, and failures are nobody's verdict.
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +33,23 @@ _ANSWERED = 4
 
 # The pause in seconds after the machine had no more files, ports or memory for a connection.
 _EXHAUSTED = 1.0
+
+
+class NetworkGone(NamedTuple):
+    """The network of the crawler seems to be gone. Requests in their download slots are to wait."""
+
+    is_certain: bool
+    """Whether a probe has failed, too."""
+
+
+class NetworkBack(NamedTuple):
+    """The network of the crawler is back."""
+
+    since: float
+    """From when on it was gone."""
+
+    until: float
+    was_certain: bool
 
 
 class Network:
@@ -75,7 +92,7 @@ class Network:
         """Whether requests other than a probe may be sent."""
         return self.gone_since is None and self.resumes_at == inf
 
-    def answered(self, host: str, request: Any) -> None:
+    def answered(self, host: str, request: Any, now: float) -> NetworkBack | None:
         """Note that *host* has answered a *request*, with anything: the network is up."""
         if host not in self.answered_hosts:
             self.answered_hosts[host] = request
@@ -86,10 +103,9 @@ class Network:
         if self.gone_since is not None:
             is_wrong = not self.is_certain
             self._needed = min(2 * self._needed, _MOST_REQUESTS) if is_wrong else _HOSTS
-        if self.failed_hosts:
-            self._recover()
+        return self._recover(now)
 
-    def failed(self, host: str, request: Any, now: float) -> None:
+    def failed(self, host: str, request: Any, now: float) -> NetworkGone | None:
         """Note that a *request* to *host* has failed at the level of the network."""
         if not self.failed_hosts:
             self._failed_at, self._failures = now, 0
@@ -101,6 +117,8 @@ class Network:
             self.gone_since, self.is_certain = self._failed_at, False
             self._turn, self._pause = 0, _FIRST_PROBE
             self.probe_at = now + self._pause
+            return NetworkGone(is_certain=False)
+        return None
 
     def exhausted(self, now: float) -> bool:
         """Note that the machine had no more files, ports or memory for a connection: nothing is
@@ -128,21 +146,24 @@ class Network:
         self.probe_at = now + _FIRST_PROBE
         return None
 
-    def probed(self, now: float, *, sent: bool) -> None:
+    def probed(self, now: float, *, sent: bool) -> NetworkGone | NetworkBack | None:
         """Note that a probe has ended; without an answer, unless it was not *sent*."""
         if self.gone_since is None:
-            return  # The probe was answered.
+            return None  # The probe was answered.
+        was_certain = self.is_certain
         if sent:
             self.probed_host = ""
             if not self.answered_hosts and now - self.gone_since >= self._wait_timeout:
                 # Until one answers, each counts as a host without a server.
                 self._needed = inf
-                self._recover()
-                return
+                return self._recover(now)
             self.is_certain = True
             self._pause = min(2 * self._pause, _LAST_PROBE)
         self.probe_at = now + self._pause
+        return NetworkGone(is_certain=True) if self.is_certain > was_certain else None
 
-    def _recover(self) -> None:
-        self.gone_since, self.probe_at, self.probed_host = None, inf, ""
+    def _recover(self, now: float) -> NetworkBack | None:
+        since, self.gone_since = self.gone_since, None
+        self.probe_at, self.probed_host = inf, ""
         self.failed_hosts.clear()
+        return None if since is None else NetworkBack(since, now, self.is_certain)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from scrapy_rep.crawl.frontier.backlog import HostKey
-    from scrapy_rep.crawl.frontier.core import Outlet
+    from scrapy_rep.crawl.frontier.core import Ready
     from scrapy_rep.crawl.frontier.jobdir import FileRequests
 
 
@@ -37,15 +37,17 @@ class BackQueue(Ticket):
 
     __slots__ = ("key", "requests")
 
+    is_direct = False
+
     def __init__(
         self,
         frontier: Frontier,
         key: HostKey,
-        outlet: Outlet,
+        ready: Ready,
         requests: MemoryRequests | FileRequests,
     ) -> None:
         host, obeys = frontier.host_of(key)
-        super().__init__(outlet, host, frontier.scopes_of(key), obeys=obeys)
+        super().__init__(host, frontier.scopes_of(key), obeys=obeys, ready=ready)
         self.key = key
         self.requests = requests
 

@@ -184,8 +184,8 @@ class HostRules:
         a queue elsewhere do not count: it wants only as many rules as it needs.
         """
         ready = 0
-        for outlet in self._core.outlets:
-            ready += outlet.count
+        for queues in self._core.queues:
+            ready += queues.count
         if self._clock.monotonic() >= self._soon_until:
             self._soon.clear()
             self._soon_until = self._clock.monotonic() + _SOON

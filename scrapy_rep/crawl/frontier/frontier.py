@@ -344,16 +344,12 @@ class Frontier:
             scope.slot_free_at = max(found.last_seen + found.delay, soonest)
 
     def keep_pace(self, trip: Trip, pace: Pace) -> None:
-        """Have the host of *trip* keep to the *pace* that its robots.txt asks for, or the override for
-        it: from the time on at which robots.txt was fetched, be it only to find the network back.
-        """
+        """Have the host of *trip* keep to the *pace* that its robots.txt asks for, or the override."""
         assert trip.origin is not None
         assert self.rules is not None
-        if self.obeys_delays:
-            scope = self.scopes_of(trip.key)[0]
-            known = trip.known or self.rules.cache.cached(trip.origin)
-            fetched = -inf if known is None else known.entry.fetched
-            self.politeness.keep_pace(scope, trip.origin, pace, fetched)
+        scope = self.core.scope(trip.key.host)
+        known = trip.known or self.rules.cache.cached(trip.origin)
+        self.politeness.keep_pace(scope, trip.origin, pace, known)
 
     # For the queues.
 

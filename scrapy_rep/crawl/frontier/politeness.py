@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from scrapy_rep.base.clock import Alarms
     from scrapy_rep.crawl.frontier.backlog import Backlog
     from scrapy_rep.crawl.frontier.core import Core, Scope, Ticket
+    from scrapy_rep.protocol.access.results import SiteRules
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robotstxt.pace import Pace
 
@@ -82,15 +83,16 @@ class Politeness:
     # Delays.
 
     def keep_pace(
-        self, scope: Scope, origin: Origin, pace: Pace, fetched: float
+        self, scope: Scope, origin: Origin, pace: Pace, known: SiteRules | None
     ) -> None:
-        """Have *scope* keep to the *pace* of *origin*, by a robots.txt that was *fetched* at this
-        time, unless the middleware refuses its requests for it.
+        """Have *scope* keep to the *pace* of *origin*, by its robots.txt or an override, from the time on
+        at which the robots.txt that is *known* was fetched, be it only to find the network back; unless
+        the middleware refuses its requests for it.
         """
         delay = self._settings.delay(pace)
         if not delay and not scope.delays:
             return
-        now = self._clock.monotonic()
+        now, fetched = self._clock.monotonic(), known.entry.fetched if known else -inf
         # *ago* is negative if a clock is wrong.
         ago = max(self._clock.time() - fetched, 0.0)
         since = max(now - ago, self._resumed_at)

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
     from scrapy_rep.crawl.frontier.core import Core, Host
     from scrapy_rep.crawl.frontier.politeness import Politeness
-    from scrapy_rep.protocol.access.overrides import Override
     from scrapy_rep.protocol.access.results import CacheEntry, SiteRules
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
@@ -116,16 +115,26 @@ class HostRules:
 
     def terms(self, origin: Origin) -> Terms | NoTerms:
         """Return what the robots.txt of *origin* says, or the override for it."""
-        override, known = self.cache.override(origin), self.cache.cached(origin)
-        if override is not None:
-            robots, until = override.robots, override.ends
-        elif known is not None and known.state is not State.UNREACHABLE:
-            robots, until = known.robots, known.entry.expires
-        else:
+        deciding = self._deciding(origin, self.cache.cached(origin))
+        if deciding is None:
             return NoTerms.UNKNOWN
+        robots, until = deciding
         pace = None if robots is None else self._identity.pace(robots)
         delay = 0.0 if pace is None else self._settings.delay(pace)
         return Terms(self._seconds_until(until), delay)
+
+    def _deciding(
+        self, origin: Origin, known: SiteRules | None
+    ) -> tuple[RobotsTxt | None, float] | None:
+        """Return the rules that decide for *origin*, and when they end: those of an override, or what
+        is *known*; None while its requests must wait.
+        """
+        override = self.cache.override(origin)
+        if override is not None:
+            return override.robots, override.ends
+        if known is None or known.state is State.UNREACHABLE:
+            return None
+        return known.robots, known.entry.expires
 
     def _seconds_until(self, until: float) -> float:
         """Return the seconds until a time at which rules end."""
@@ -135,47 +144,37 @@ class HostRules:
         """Tell the core what is known of *host*, for which a ticket comes, unless it waits already."""
         if host.phase in {Phase.WANTED, Phase.DOWN}:
             return
-        known = self.cache.cached(host.origin)
-        if (override := self.cache.override(host.origin)) is not None:
-            self._override(host, override, known)
-        elif known is None:
+        known, outage = self.cache.cached(host.origin), host.outage
+        if known and outage is not None and known.entry == outage.known.entry:
+            return  # The core knows that.
+        if not self._tell(host, known):
             # It has expired by the wall clock, which goes on while a machine sleeps.
             self._core.retry(host)
-        elif host.outage is None or known.entry != host.outage.known.entry:
-            self._tell(host, known)
 
-    def _tell(self, host: Host, known: SiteRules) -> None:
-        outage = host.outage
-        if known.state is State.UNREACHABLE:
-            self._note_unreachable(host, known)
-            return
-        self._open(host, known.robots, known.entry.expires, known.entry.fetched)
-        if outage is not None:
+    def _tell(self, host: Host, known: SiteRules | None) -> bool:
+        """Tell the core what decides for *host*, whose robots.txt is *known*. Return False if that
+        is nothing yet.
+        """
+        deciding, outage = self._deciding(host.origin, known), host.outage
+        if deciding is None:
+            if known is not None:
+                self._note_unreachable(host, known)
+            return known is not None
+        scope = self._core.scopes.get(bare_host(host.origin))
+        (robots, until), now = deciding, self._clock.monotonic()
+        if robots is not None and scope is not None:
+            # If an override decides, the robots.txt was fetched to find the network back.
+            pace = self._identity.pace(robots)
+            self._politeness.keep_pace(scope, host.origin, pace, known)
+        self._core.known(host, now, now + self._seconds_until(until))
+        if outage is not None and known is not None:
             self._logger.info(
                 "%(url)s is back after %(time)s (%(result)s): requests to this host continue",
                 url=host.origin.robotstxt_url,
                 result=known.entry.result,
-                time=duration(self._clock.monotonic() - outage.since),
+                time=duration(now - outage.since),
             )
-
-    def _override(
-        self, host: Host, override: Override, known: SiteRules | None
-    ) -> None:
-        """Have *override* decide for *host*. Its delay begins when the robots.txt that is *known* was
-        fetched, as a look for the network.
-        """
-        fetched = -inf if known is None else known.entry.fetched
-        self._open(host, override.robots, override.ends, fetched)
-
-    def _open(
-        self, host: Host, robots: RobotsTxt | None, until: float, fetched: float
-    ) -> None:
-        scope = self._core.scopes.get(bare_host(host.origin))
-        holds, now = self._seconds_until(until), self._clock.monotonic()
-        if robots is not None and scope is not None:
-            pace = self._identity.pace(robots)
-            self._politeness.keep_pace(scope, host.origin, pace, fetched)
-        self._core.known(host, now, now + holds)
+        return True
 
     # Fetches.
 
@@ -252,13 +251,8 @@ class HostRules:
             self.fetches.pop(host, None)
             self._soon.discard(host)
             self._core.end_fetch(host)
-            if (override := self.cache.override(host.origin)) is not None:
-                # It was fetched to find the network back, and decides nothing.
-                self._override(host, override, known)
-            elif known is None:
+            if not self._tell(host, known):
                 self._core.unknown(host, self._clock.monotonic())
-            else:
-                self._tell(host, known)
             self._act()
 
     async def _wait(self, request: RobotsTxtRequest) -> None:

@@ -22,6 +22,9 @@ from tests.simulation.crawl import Running, Story, begin
 from tests.simulation.loop import PROCESS, Endless, Process, VirtualLoop
 from tests.simulation.world import Fault, World
 
+_LONGEST = {"plain": 2 * 86400.0, "job": 2 * 86400.0, "workers": 3600.0}
+"""A crawl that takes more seconds of virtual time never ends."""
+
 _MOST_PAGES = 2**30
 """The largest number of pages of a SQLite file."""
 
@@ -34,8 +37,10 @@ def run(seed: int) -> Story:
     # What is collected of a killed process would go on in the crawl that runs then.
     gc.disable()
     try:
-        with TemporaryDirectory(dir=_memory()) as folder, VirtualLoop() as loop:
-            crawl = kinds[story.world.kind](story, folder)
+        kind = story.world.kind
+        loop = VirtualLoop(_LONGEST[kind])
+        with TemporaryDirectory(dir=_memory()) as folder, loop:
+            crawl = kinds[kind](story, folder)
             with suppress(Endless):
                 loop.run_until_complete(crawl)
                 story.has_ended = True

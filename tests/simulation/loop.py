@@ -33,8 +33,8 @@ EPOCH = 1_800_000_000.0
 _TICK = 1e-6
 """The seconds that each turn of the loop takes."""
 
-_MOST_SECONDS, _MOST_TURNS = 2 * 86400.0, 1_000_000
-"""A crawl that takes longer than that never ends."""
+_MOST_TURNS = 1_000_000
+"""A crawl that takes more turns of the loop never ends."""
 
 
 _PACKAGES = (
@@ -89,16 +89,20 @@ PROCESS: ContextVar[Process] = ContextVar("PROCESS", default=Process())  # noqa:
 
 
 class Endless(Exception):
-    """The clock has run for too long."""
+    """The loop has run for too long."""
 
 
 class _Selector(selectors.DefaultSelector):
     now = 1_000.0
     turns = 0
 
+    def __init__(self, longest: float) -> None:
+        super().__init__()
+        self.ends_at = self.now + longest
+
     def select(self, timeout: float | None = None) -> Any:
         self.turns += 1
-        if self.turns > _MOST_TURNS or self.now > _MOST_SECONDS:
+        if self.turns > _MOST_TURNS or self.now > self.ends_at:
             raise Endless
         events = super().select(0)
         # As a real clock, this one never stands still: code that is called a little early, and
@@ -112,8 +116,9 @@ class _Selector(selectors.DefaultSelector):
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop that never waits. Its clock is that of the whole process while it runs."""
 
-    def __init__(self) -> None:
-        self._virtual = _Selector()
+    def __init__(self, longest: float) -> None:
+        """Run for so many seconds at the longest."""
+        self._virtual = _Selector(longest)
         self.was_set_by = 0.0
         """The seconds by which the time of day was set forward since the beginning."""
 

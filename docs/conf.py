@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_ext")]
 
+from scrapy_rep import __version__
+
 _setup = ConfigParser(interpolation=None)
 _setup.read(ROOT / "setup.cfg", encoding="utf-8")
 
 project = "scrapy-rep"
 author = project_copyright = _setup["metadata"]["author"]
-release = version = _setup["metadata"]["version"]
+release = version = __version__
 
 # Nothing is loaded from the network in a build.
 extensions = [

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
     from scrapy_rep.tools.linter import Finding, lint
 
+__version__ = "0.1.0"
+
 __all__ = [
     "CLASSIC",
     "GOOGLE",

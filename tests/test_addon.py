@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -103,7 +102,7 @@ def test_a_browser(settings: dict[str, Any], is_used: bool) -> None:
 
 def test_what_the_log_calls_it() -> None:
     """Scrapy lists the add-ons in its log, this one with its version."""
-    assert repr(scrapy_rep.Addon()) == f"<scrapy_rep.Addon {version('scrapy-rep')}>"
+    assert repr(scrapy_rep.Addon()) == f"<scrapy_rep.Addon {scrapy_rep.__version__}>"
 
 
 def test_the_project_can_say_no() -> None:

@@ -12,7 +12,6 @@ import sys
 import time
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter, contains
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -52,14 +51,6 @@ _lines: Callable[..., Any] = dict.get if issubclass(Headers, dict) else Headers.
 
 # Older versions record the moments of download slots on the wall clock.
 _SLOTS_HAVE_WALL_CLOCK = getattr(downloader, "time", None) is time.time
-
-
-def package_version() -> str:
-    """The version of this package."""
-    try:
-        return version("scrapy-rep")
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def is_heard(crawler: Crawler, signal: Any) -> bool:

@@ -62,8 +62,7 @@ class Row(NamedTuple):
     kind: Kind
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """A type of settings, with its bounds. Called with a name and a default, it makes a row."""
 
     allowed: str
@@ -315,7 +314,7 @@ def _clients(settings: BaseSettings) -> frozenset[str]:
 # --- The table ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RepSettings:
     """The settings of a crawl that this package uses.
 

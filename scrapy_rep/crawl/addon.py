@@ -10,8 +10,8 @@ from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.misc import load_object
 from scrapy.utils.python import global_object_name
 
+from scrapy_rep import __version__
 from scrapy_rep.base.browsers import uses_playwright
-from scrapy_rep.base.compat import package_version
 from scrapy_rep.base.log import get_logger
 from scrapy_rep.base.settings import OBEY, RepSettings, is_dry_run
 from scrapy_rep.crawl.frontier.jobdir import JobDir
@@ -51,7 +51,7 @@ class Addon:
 
     def __repr__(self) -> str:
         """What Scrapy's list of add-ons in the log says."""
-        return f"<scrapy_rep.Addon {package_version()}>"
+        return f"<scrapy_rep.Addon {__version__}>"
 
     def update_settings(self, settings: BaseSettings) -> None:
         if not is_dry_run(settings):

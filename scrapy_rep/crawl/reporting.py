@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from scrapy import signals
 from scrapy.utils.python import global_object_name
 
+from scrapy_rep import __version__
 from scrapy_rep.base import stats
-from scrapy_rep.base.compat import package_version, shared_component
+from scrapy_rep.base.compat import shared_component
 from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.record import (
@@ -376,7 +377,7 @@ class Summary:
         self._logger.info(
             "scrapy-rep %(version)s crawls as %(agents)s (dialect %(dialect)s): %(does)s. Queue: "
             "%(queue)s, store: %(store)s, ledger: %(ledger)s",
-            version=package_version(),
+            version=__version__,
             agents=", ".join(Identity.of(self._crawler).tokens(None)) or "*",
             dialect=rep.dialect.name,
             does=does,

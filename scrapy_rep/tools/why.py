@@ -255,7 +255,7 @@ class _Answer:
                     for each in read_json(row["headers"], list)
                     if isinstance(each, list) and len(each) == 2
                 ]
-            result = replace(source.result, redirects=redirects)
+            result = source.result._replace(redirects=redirects)
             self._robotstxts[key] = {
                 "number": len(self._robotstxts) + 1,
                 "ledger": ledger.path,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -211,8 +210,8 @@ async def test_an_outage_lasts_as_long_as_a_crawl_has_seen_it() -> None:
     """
     cached = Cached()
     cached.fetcher.answers[ROBOTS_URL] = DOWN
-    stored = replace(entry(ROBOTS_URL, b"", age=20 * DAY), result=DOWN, attempts=9)
-    stored = replace(stored, unreachable_since=stored.fetched - 29 * DAY)
+    stored = entry(ROBOTS_URL, b"", age=20 * DAY)._replace(result=DOWN, attempts=9)
+    stored = stored._replace(unreachable_since=stored.fetched - 29 * DAY)
     cached.keep(stored)
     assert outage((await cached.learn()).entry) == 29 * DAY
     cached.passed = 3 * HOUR
@@ -256,12 +255,12 @@ async def test_when_an_unreachable_robotstxt_is_fetched_again(
     copy is used: a request whose turn comes later would need another fetch, each time.
     """
     cached = Cached(REP_DIALECT="google")
-    soon = replace(DOWN, headers=(("retry-after", "1"),))
-    before = replace(
-        entry(ROBOTS_URL, b"", age=120), result=soon, copy=result(ROBOTS_URL, ROBOTS)
+    soon = DOWN._replace(headers=(("retry-after", "1"),))
+    before = entry(ROBOTS_URL, b"", age=120)._replace(
+        result=soon, copy=result(ROBOTS_URL, ROBOTS)
     )
     since = before.fetched - hours * HOUR
-    cached.keep(replace(before, unreachable_since=since))
+    cached.keep(before._replace(unreachable_since=since))
     cached.fetcher.answers[ROBOTS_URL] = soon
     known = await cached.learn()
     assert known.state is state
@@ -330,8 +329,8 @@ async def test_a_tdmrep_beside_an_unreachable_robotstxt_is_not_stored() -> None:
     store = SharedMemory()
     cached = Cached(store, REP_PURPOSES=["tdm"], REP_DIALECT="google")
     before = entry(ROBOTS_URL, ROBOTS, age=120)
-    down = replace(before, result=NO_ANSWER["no answer"], copy=before.result)
-    cached.keep(replace(down, unreachable_since=down.fetched - 13 * HOUR))
+    down = before._replace(result=NO_ANSWER["no answer"], copy=before.result)
+    cached.keep(down._replace(unreachable_since=down.fetched - 13 * HOUR))
     cached.fetcher.answers[ROBOTS_URL] = NO_ANSWER["no answer"]
     known = await cached.learn()
     assert known.state is State.STALE
@@ -359,7 +358,7 @@ async def test_a_robotstxt_that_comes_meanwhile() -> None:
     for _ in range(100):
         await asyncio.sleep(0)
     assert cached.fetcher.asked[-1] == TDMREP_URL
-    later = replace(entry(ROBOTS_URL, b""), fetched=time.time() + 1)
+    later = entry(ROBOTS_URL, b"")._replace(fetched=time.time() + 1)
     cached.keep(later)
     landing.callback(result(TDMREP_URL, TDMREP))
     known = await asyncio.wait_for(learning, 10)
@@ -376,7 +375,7 @@ async def test_a_delay_after_tdmrep() -> None:
     cached = mining()
     body = b"User-agent: *\nCrawl-delay: 170\n"
     nothing_holds = (("cache-control", "no-cache"),)
-    answer = replace(result(ROBOTS_URL, body), headers=nothing_holds)
+    answer = result(ROBOTS_URL, body)._replace(headers=nothing_holds)
     cached.fetcher.answers |= {ROBOTS_URL: answer, TDMREP_URL: Deferred()}
     learning = asyncio.ensure_future(cached.learn())
     for _ in range(10):
@@ -390,7 +389,7 @@ async def test_a_delay_after_tdmrep() -> None:
 
 NO_ANSWER = {
     "no answer": result(ROBOTS_URL, status=None),
-    "dropped": replace(result(ROBOTS_URL, status=None), is_dropped=True),
+    "dropped": result(ROBOTS_URL, status=None)._replace(is_dropped=True),
     "of a proxy": result(ROBOTS_URL, status=407),
 }
 

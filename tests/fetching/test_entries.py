@@ -6,7 +6,6 @@ import json
 import tracemalloc
 import zlib
 from contextlib import suppress
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -31,6 +30,7 @@ results = st.builds(
     error=texts,
     is_permanent=st.booleans(),
     is_dropped=st.booleans(),
+    failure=st.none(),
 )
 
 
@@ -46,11 +46,11 @@ def entries(draw: st.DrawFn) -> CacheEntry:
         "expires": min(expires, fetched + KEEP),
     }
     if copy is not None:
-        known |= {"result": replace(result, body=b""), "copy": copy}
+        known |= {"result": result._replace(body=b""), "copy": copy}
         known |= {"copy_fetched": draw(times), "unreachable_since": draw(times)}
         known |= {"attempts": draw(st.integers(0, 10**9))}
     if (tdmrep := draw(st.none() | results)) is not None:
-        known |= {"tdmrep": replace(tdmrep, url=AT.url(PATH))}
+        known |= {"tdmrep": tdmrep._replace(url=AT.url(PATH))}
         known |= {"tdmrep_fetched": draw(times)}
     return CacheEntry(**known)
 

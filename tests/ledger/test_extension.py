@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from importlib.metadata import PackageNotFoundError
 from typing import TYPE_CHECKING
 
 import pytest
 from scrapy import Request, signals
 from scrapy.http import HtmlResponse
 
-from scrapy_rep.base import compat
+import scrapy_rep
 from scrapy_rep.base.settings import NOINDEX, OBEY
 from scrapy_rep.crawl.ledger import extension as module
 from scrapy_rep.crawl.ledger import writer
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
     from sqlite3 import Row
-    from typing import NoReturn
 
     from scrapy.crawler import Crawler
 
@@ -106,16 +104,11 @@ async def test_a_spider_that_never_opens(
 @coroutine_test
 async def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The memory of recorded origins is limited; beyond the limit, an origin can be recorded
-    again. Without the metadata of an installed package, the ledger says "not installed".
+    again.
     """
-
-    def version(name: str) -> NoReturn:
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr(compat, "version", version)
     monkeypatch.setattr(module, "_MAX_REMEMBERED", 2)
     urls = [f"http://host{number}.example/" for number in (1, 2, 1, 3, 1, 3)]
     rows, crawler = await crawl(tmp_path, urls)
     assert [row["origin"][11:-8] for row in rows] == ["1", "2", "3", "1"]
-    assert json.loads(rows[0]["versions"])["scrapy-rep"] == "not installed"
+    assert json.loads(rows[0]["versions"])["scrapy-rep"] == scrapy_rep.__version__
     assert crawler.stats.get_value("rep/ledger/recorded") == 4

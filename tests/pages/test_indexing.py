@@ -28,7 +28,7 @@ from scrapy_rep.crawl.pages.output import Links, OutputMiddleware
 from scrapy_rep.crawl.pages.responses import IndexingMiddleware
 from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.exceptions import FileDenied, ItemDenied, UsageDenied
-from scrapy_rep.protocol.indexing.metatags import MAX_PAGE
+from scrapy_rep.protocol.indexing.statements import MAX_PAGE
 from scrapy_rep.protocol.usage.statements import CATEGORIES
 from tests.fakes import coroutine_test, fake_crawler, records
 

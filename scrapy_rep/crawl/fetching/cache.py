@@ -4,7 +4,6 @@ store, then from its server."""
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from logging import DEBUG, INFO
 from math import inf
 from typing import TYPE_CHECKING
@@ -410,7 +409,7 @@ class RobotsTxtCache:
 
 def _lasting(entry: CacheEntry, until: float) -> CacheEntry:
     """*entry*, so that it holds at least *until*."""
-    return replace(entry, expires=until) if entry.expires < until else entry
+    return entry._replace(expires=until) if entry.expires < until else entry
 
 
 def tdmrep_url(origin: Origin) -> str:

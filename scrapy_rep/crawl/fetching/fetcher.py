@@ -12,7 +12,6 @@ import asyncio
 import errno
 import re
 from collections import deque
-from dataclasses import replace
 from functools import partial
 from socket import EAI_MEMORY, gaierror
 from typing import TYPE_CHECKING
@@ -173,7 +172,7 @@ class RobotsTxtFetcher:
                 if not is_final and attempts < max(_ATTEMPTS, len(templates)):
                     continue
                 if isinstance(answer, AccessResult):
-                    return replace(answer, url=url, redirects=tuple(targets))
+                    return answer._replace(url=url, redirects=tuple(targets))
                 target, error = _redirect_target(current, answer)
                 if target is not None and len(targets) == self._dialect.max_redirects:
                     target, error = None, f"redirected more than {len(targets)} times"

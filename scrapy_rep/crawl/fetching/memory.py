@@ -11,7 +11,6 @@ import json
 import zlib
 from collections import OrderedDict
 from contextlib import suppress
-from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -204,13 +203,18 @@ def loads(data: bytes, origin: Origin) -> CacheEntry:
         raise ValueError(f"{type(error).__name__}: {str(error)[:100]}") from None
 
 
+_LEFT_OUT = frozenset({"url", "body", "failure"})
+"""The fields of a result that are not written: its URL is that of its origin, its body comes after
+the rest, and a failure is not stored."""
+
+
 def _written(value: CacheEntry | AccessResult) -> dict[str, Any]:
-    found = {
-        each.name: (getattr(value, each.name), each.default) for each in fields(value)
+    defaults = value._field_defaults
+    return {
+        name: field
+        for name, field in value._asdict().items()
+        if name not in _LEFT_OUT and (name not in defaults or field != defaults[name])
     }
-    for name in ("url", "body", "failure"):
-        found.pop(name, None)
-    return {name: field for name, (field, default) in found.items() if field != default}
 
 
 def _entry(head: dict[str, Any], body: bytes, origin: Origin) -> CacheEntry:
@@ -225,7 +229,7 @@ def _entry(head: dict[str, Any], body: bytes, origin: Origin) -> CacheEntry:
         tdmrep=tdmrep,
         **{name: read(head[name]) for name, read in _OF_ENTRY.items() if name in head},
     )
-    return replace(entry, expires=min(entry.expires, entry.fetched + KEEP))
+    return entry._replace(expires=min(entry.expires, entry.fetched + KEEP))
 
 
 def _result(head: dict[str, Any], body: bytes, url: str) -> AccessResult:

@@ -19,9 +19,10 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
+from scrapy_rep import __version__
 from scrapy_rep import signals as ours
 from scrapy_rep.base import meta, stats
-from scrapy_rep.base.compat import package_version, run_in_thread
+from scrapy_rep.base.compat import run_in_thread
 from scrapy_rep.base.identity import Identity, default_header
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.record import Layer, Subject, Verdict, made, storable
@@ -237,7 +238,7 @@ def _path(setting: str, spider: str) -> Path:
 
 def _versions() -> dict[str, str]:
     return {
-        "scrapy-rep": package_version(),
+        "scrapy-rep": __version__,
         "Scrapy": scrapy.__version__,
         "Twisted": twisted.__version__,
         "Python": platform.python_version(),

@@ -23,8 +23,8 @@ from scrapy_rep.crawl.pages.effects import effects_of, has_document
 from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.crawl.reporting import DecisionReporter
 from scrapy_rep.exceptions import FileDenied
-from scrapy_rep.protocol.indexing.metatags import MAX_PAGE
 from scrapy_rep.protocol.indexing.rules import IndexingRules
+from scrapy_rep.protocol.indexing.statements import MAX_PAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ the epoch.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta, timezone
 from email.utils import parsedate_to_datetime
 from enum import Enum
@@ -234,8 +234,7 @@ class Failure(Enum):
     component failed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccessResult:
+class AccessResult(NamedTuple):
     """The result of one fetch of a robots.txt."""
 
     url: str
@@ -320,8 +319,7 @@ class State(str, Enum):
     __str__ = str.__str__
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheEntry:
+class CacheEntry(NamedTuple):
     """The cache entry of an origin: for its robots.txt, and its tdmrep.json if a crawl needs that.
     Times are in seconds since the epoch.
     """
@@ -445,10 +443,10 @@ def with_tdmrep(entry: CacheEntry, result: AccessResult, now: float) -> CacheEnt
     It holds as long as robots.txt. While it is unreachable, the last good copy counts, and it is
     asked for again within an hour.
     """
-    entry = replace(entry, tdmrep_fetched=max(now, entry.fetched))
+    entry = entry._replace(tdmrep_fetched=max(now, entry.fetched))
     if result.access is not Access.UNREACHABLE:
-        return replace(entry, tdmrep=result)
-    return replace(entry, expires=min(entry.expires, now + _TDMREP_RETRY))
+        return entry._replace(tdmrep=result)
+    return entry._replace(expires=min(entry.expires, now + _TDMREP_RETRY))
 
 
 def robots_of(

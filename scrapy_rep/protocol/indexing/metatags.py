@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from w3lib.encoding import html_body_declared_encoding, read_bom, resolve_encoding
 
-from scrapy_rep.protocol.indexing.statements import MAX_TEXT, TAGS_OF_USE, Tag
+from scrapy_rep.protocol.indexing.statements import MAX_PAGE, MAX_TEXT, TAGS_OF_USE, Tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -221,10 +221,6 @@ _SPACES = "\t\n\f\r "
 
 # A word, and after a colon the first word of its value; white space may surround the colon.
 _WORD = re.compile(r"[^\s,:]+(?:\s*:\s*[^\s,]*)?")
-
-MAX_PAGE = 4 * 2**20
-"""The number of bytes of a page that are read. No crawler can wait for the end of a page that its
-server makes as long as it likes; Googlebot reads the first 15 MB at most."""
 
 _ANGLE_BRACKET = re.compile(rb"[<>]")
 """No statement has these characters, so content with one has no closing quote."""

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.protocol.dialect import RFC9309, Dialect
-from scrapy_rep.protocol.indexing.metatags import read_page
 from scrapy_rep.protocol.indexing.statements import (
     DENIALS,
     IMAGE_PREVIEWS,
@@ -118,6 +117,8 @@ class IndexingRules:
         if values:
             read_headers(values, names, reading)
         if html:
+            from scrapy_rep.protocol.indexing.metatags import read_page  # noqa: PLC0415
+
             read_page(html, names, encoding, reading)
         if not (reading.statements or reading.findings or reading.tags):
             return _NOTHING_STATED

@@ -38,6 +38,11 @@ Value = int | str | datetime | None
 
 MAX_STATEMENTS = 1000
 """The limit for the statements of a response that are read, and for the findings about them."""
+
+MAX_PAGE = 4 * 2**20
+"""The number of bytes of a page that are read. No crawler can wait for the end of a page that its
+server makes as long as it likes; Googlebot reads the first 15 MB at most."""
+
 MAX_TEXT = 65_536
 """The number of bytes that are read of a field line or of the content of a tag."""
 

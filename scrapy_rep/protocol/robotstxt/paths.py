@@ -42,9 +42,8 @@ PLAIN_PATTERN = re.compile(rf"[/*][{NORMAL_CLASS}*]*\$?").fullmatch
 # These match one octet, or one encoded octet, at a time, and do not backtrack. A "%" that
 # begins no encoded octet stands for itself.
 _NORMAL = re.compile(rf"[{NORMAL_CLASS}]*").fullmatch
-_ASCII_TO_NORMALIZE = re.compile(
-    rf"%[0-9A-Fa-f]{{2}}|[^{NORMAL_CLASS}%*$\x80-\U0010ffff]"
-)
+_ABNORMAL = "".join(set(map(chr, range(128))).difference(NORMAL, "%*$"))
+_ASCII_TO_NORMALIZE = re.compile(rf"%[0-9A-Fa-f]{{2}}|[{re.escape(_ABNORMAL)}]")
 _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 _PERCENT_ALONE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_rep.protocol.indexing.metatags import MAX_PAGE, real_tags
+from scrapy_rep.protocol.indexing.metatags import real_tags
 from scrapy_rep.protocol.indexing.rules import IndexingRules
-from scrapy_rep.protocol.indexing.statements import MAX_STATEMENTS, MAX_TEXT
+from scrapy_rep.protocol.indexing.statements import MAX_PAGE, MAX_STATEMENTS, MAX_TEXT
 from tests.protocol.growth import assert_linear
 
 if TYPE_CHECKING:

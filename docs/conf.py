@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_ext")]
 
-from scrapy_rep import __version__
+from scrapy_rep.base import __version__
 
 _setup = ConfigParser(interpolation=None)
 _setup.read(ROOT / "setup.cfg", encoding="utf-8")

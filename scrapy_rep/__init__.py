@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from scrapy_rep.base import __version__ as __version__
     from scrapy_rep.base.record import Record
     from scrapy_rep.crawl.addon import Addon
     from scrapy_rep.crawl.fetching.robotparser import RobotParser
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.rules import Decision, Reason, Rule
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
     from scrapy_rep.tools.linter import Finding, lint
-
-__version__ = "0.1.0"
 
 __all__ = [
     "CLASSIC",
@@ -78,6 +77,7 @@ _MODULES = {
     "back_off": "crawl.frontier.frontier",
     "lint": "tools.linter",
     "product_tokens": "protocol.agents",
+    "__version__": "base",
 }
 
 

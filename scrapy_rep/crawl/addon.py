@@ -10,7 +10,7 @@ from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.misc import load_object
 from scrapy.utils.python import global_object_name
 
-from scrapy_rep import __version__
+from scrapy_rep.base import __version__
 from scrapy_rep.base.browsers import uses_playwright
 from scrapy_rep.base.log import get_logger
 from scrapy_rep.base.settings import OBEY, RepSettings, is_dry_run

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from scrapy import signals
 from scrapy.utils.python import global_object_name
 
-from scrapy_rep import __version__
-from scrapy_rep.base import stats
+from scrapy_rep.base import __version__, stats
 from scrapy_rep.base.compat import shared_component
 from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.log import CrawlLog

@@ -19,9 +19,8 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
-from scrapy_rep import __version__
 from scrapy_rep import signals as ours
-from scrapy_rep.base import meta, stats
+from scrapy_rep.base import __version__, meta, stats
 from scrapy_rep.base.compat import run_in_thread
 from scrapy_rep.base.identity import Identity, default_header
 from scrapy_rep.base.log import CrawlLog

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 from scrapy_redis.spiders import RedisSpider
 
-from scrapy_rep.base.clock import Clock
 from tests.crawl.spiders import NotingSpider, PlanSpider
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scrapy import Request
-    from scrapy.crawler import Crawler
     from scrapy.http import Response
 
 
@@ -108,16 +105,3 @@ class NewWorkerSpider(WorkerSpider):
 
     def new_page(self, response: Response) -> None:
         self.note_response(response)
-
-
-class WrongClockSpider(WorkerSpider):
-    """Runs with a clock that is ``ahead`` by some seconds, or behind."""
-
-    ahead = 0.0
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> WorkerSpider:
-        spider = super().from_crawler(crawler, *args, **kwargs)
-        # The process runs this crawl alone.
-        Clock.time = lambda _: time.time() + spider.ahead  # type: ignore[method-assign]
-        return spider

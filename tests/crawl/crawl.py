@@ -116,7 +116,6 @@ def start_crawl(
     settings: Mapping[str, Any] | None = None,
     enable: Mapping[str, Any] = ADDON,
     names: Mapping[str, Sequence[str | None]] | None = None,
-    outage: str = "",
     max_files: int = 0,
     constants: Mapping[str, float] | None = None,
     **attributes: Any,
@@ -126,7 +125,7 @@ def start_crawl(
     A request is a URL, or the keyword arguments of a ``Request``. *spider* is a class in
     ``tests.crawl.spiders``, or an import path; *attributes* become attributes of the
     spider. *enable* are the settings that enable this package. *names* are the addresses of
-    host names, and *outage* a file that switches them off (see :func:`tests.crawl.names.know`).
+    host names (see :func:`tests.crawl.names.know`).
     The process may have at most *max_files* open files, if that is given. *constants* replace those of modules, by
     their import paths.
     """
@@ -136,7 +135,6 @@ def start_crawl(
         "spider": spider if "." in spider else f"tests.crawl.spiders.{spider}",
         "settings": {**QUIET, **enable, **(settings or {})},
         "names": names or {},
-        "outage": outage,
         "max_files": max_files,
         "constants": constants or {},
         "attributes": {**attributes, "steps": steps},

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import socket
-import time
-from contextlib import suppress
-from functools import partial, partialmethod
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,17 +12,14 @@ if TYPE_CHECKING:
 _ALL = "*.test"
 
 
-def know(names: Mapping[str, Sequence[str | None]], outage: str = "") -> None:
+def know(names: Mapping[str, Sequence[str | None]]) -> None:
     """Let this process resolve only *names*, and the names and addresses of loopback.
 
     Each name has a list with one address for each lookup; the last one stays. None is a
     lookup that fails because the resolver does not answer. ``*.test`` stands for all names that end
-    so. While the file *outage* exists, these have the address in it, or no address if it is empty,
-    and the times of these lookups are appended to a file beside it, ``.lookups``.
+    so.
     """
     left = {name: list(addresses) for name, addresses in names.items()}
-    if outage:
-        _forget_lookups()
 
     def look_up(
         really: Callable[..., Any], host: Any, *args: Any, **kwargs: Any
@@ -33,15 +27,6 @@ def know(names: Mapping[str, Sequence[str | None]], outage: str = "") -> None:
         name = host.decode() if isinstance(host, bytes) else host
         if name.endswith(".test") and _ALL in left:
             name = _ALL
-            if outage and (file := Path(outage)).exists():
-                address = file.read_text(encoding="ascii")
-                with file.with_suffix(".lookups").open(
-                    "a", encoding="ascii"
-                ) as lookups:
-                    lookups.write(f"{time.monotonic()}\n")
-                if not address:
-                    raise socket.gaierror(socket.EAI_AGAIN, "No answer in time")
-                return really(address, *args, **kwargs)
         if name in left:
             address = left[name].pop(0) if len(left[name]) > 1 else left[name][0]
             if address is None:
@@ -71,12 +56,3 @@ def is_address(name: str, getaddrinfo: Any = socket.getaddrinfo) -> bool:
     except OSError:
         return False
     return True
-
-
-def _forget_lookups() -> None:
-    """Have aiohttp, which has no setting of Scrapy for that, look each name up anew."""
-    with suppress(ImportError):
-        from aiohttp import TCPConnector  # noqa: PLC0415
-
-        made = partialmethod(TCPConnector.__init__, use_dns_cache=False)
-        TCPConnector.__init__ = made  # type: ignore[method-assign]

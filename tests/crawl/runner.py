@@ -63,7 +63,7 @@ def report(crawler: Crawler) -> dict[str, Any]:
 
 def main() -> int:
     spec = json.load(sys.stdin)
-    names.know(spec["names"], spec["outage"])
+    names.know(spec["names"])
     if spec["max_files"]:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (spec["max_files"], most))

@@ -16,9 +16,9 @@ import pytest
 from tests import forks
 from tests.crawl.answers import Answer
 from tests.crawl.crawl import ROOT, run_crawl, wait_until
-from tests.crawl.disks import fill, forbid, free, make_read_only, small_disk
+from tests.crawl.disks import forbid, make_read_only, small_disk
 from tests.crawl.test_faults import POWERLESS
-from tests.crawl.trials import ENDS, RULES, Gate, Trial, Web, check_whole, kill
+from tests.crawl.trials import ENDS, RULES, Gate, Trial, Web
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,58 +52,11 @@ def check_one_warning(log: str, *words: str) -> None:
     assert "Traceback" not in log, log
 
 
-def put_on(disk: Path, trial: Trial) -> None:
-    """Put the JOBDIR on *disk*, and the robots.txt files elsewhere, as their store warns for
-    itself.
-    """
-    trial.job = disk / "job"
-    trial.settings |= {"JOBDIR": str(trial.job), "REP_STORE": "memory://"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("then", ["goes on", "is killed"])
-def test_a_disk_that_is_full_for_a_while(
-    site: Site, disk: Path, then: str, tmp_path: Path
-) -> None:
-    """While the disk is full, requests stay in memory, with one warning. When there is room
-    again, they are written. If the process is killed meanwhile, the next run goes on from
-    what was written before.
-    """
-    web = Web(site, 4, 50)
-    trial = Trial(site, tmp_path, web.start_urls)
-    put_on(disk, trial)
-    gate = Gate(site, 20)
-    crawl = trial.start()
-    crawl.until(lambda: trial.fetched_count > 20)
-    fill(disk)
-    gate.most = 120
-    crawl.until(lambda: "cannot be written" in crawl.log)
-    crawl.until(lambda: trial.fetched_count > 120)
-    most = 1
-    if then == "is killed":
-        most = 2
-        kill(crawl, 0)
-        crawl.wait()
-        free(disk)
-        gate.open()
-    else:
-        free(disk)
-        gate.open()
-        result = crawl.result()
-        assert result.stats["finish_reason"] == "finished"
-        check_one_warning(result.log, str(disk), "full")
-        assert "can be written again" in result.log
-        assert set(trial.hits()) == web.allowed
-    trial.finish()
-    hits = trial.hits()
-    assert set(hits) == web.allowed
-    assert not [url for url, times in hits.items() if len(times) > most]
-    check_whole(trial.job)
-
-
 @pytest.mark.slow
 def test_files_that_may_not_grow_for_a_while(site: Site, tmp_path: Path) -> None:
-    """The same where the system refuses writes beyond a size, also where nothing can be mounted."""
+    """While the system refuses writes beyond a size, requests stay in memory, with one warning. No page
+    is lost, or fetched again. ``tests/simulation`` has disks that are full, also when a process ends.
+    """
     web = Web(site, 3, 60)
     trial = Trial(
         site,
@@ -120,26 +73,6 @@ def test_files_that_may_not_grow_for_a_while(site: Site, tmp_path: Path) -> None
     hits = trial.hits()
     assert set(hits) == web.allowed
     assert not [url for url, times in hits.items() if len(times) > 1]
-
-
-def test_a_disk_that_is_full_at_the_end(site: Site, disk: Path, tmp_path: Path) -> None:
-    """A crawl that ends on a full disk is resumed when there is room again, although Scrapy
-    has written no whole state of its queue.
-    """
-    host = site.add(RULES)
-    urls, paths = numbered(host, 40)
-    trial = Trial(site, tmp_path, urls)
-    put_on(disk, trial)
-    gate = Gate(site, 6)
-    crawl = trial.start(CLOSESPIDER_PAGECOUNT=12)
-    crawl.until(lambda: len(host.pages) > 6)
-    fill(disk)
-    gate.open()
-    crawl.result()
-    assert len(host.pages) < 40
-    free(disk)
-    trial.finish()
-    assert set(host.pages) == paths
 
 
 def be_a_file(folder: Path) -> None:

@@ -112,14 +112,6 @@ class PassOnce(Component):
         self.seen.add(request.url)
 
 
-class DayGoesBy(Component):
-    """Sets the clock of a ClockSpider forward by more than a day while it handles some pages."""
-
-    async def process_request(self, request: Request) -> None:
-        if request.url.endswith("/2"):
-            self.crawler.spider.clock.offset += 25 * 3600
-
-
 class ForgetSlots(Component):
     """Deletes idle download slots after each response, instead of each minute."""
 

@@ -337,7 +337,7 @@ def test_what_takes_time(  # noqa: PLR0917
 
 @pytest.mark.slow
 @pytest.mark.unmeasured
-def test_ended_at_any_moment(site: Site, every_mode: str, tmp_path: Path) -> None:
+def test_ended_at_any_moment(site: Site, mode: str, tmp_path: Path) -> None:
     """A crawl whose process dies at random moments, by SIGKILL, by Ctrl-C twice and by SIGKILL
     after Ctrl-C, fetches all pages when it is resumed, again only those that were in flight,
     nothing forbidden, and keeps the delay of a host over the restarts. What is done stays done.
@@ -350,7 +350,7 @@ def test_ended_at_any_moment(site: Site, every_mode: str, tmp_path: Path) -> Non
         site,
         tmp_path,
         web.start_urls,
-        mode=every_mode,
+        mode=mode,
         settings=ledger,
     )
     for (hits, pause), end in zip(moments(KILLS, most), cycle(ENDS.values())):

@@ -9,7 +9,6 @@ import re
 import time
 from collections import Counter
 from contextlib import closing
-from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -463,37 +462,6 @@ def test_by_hand(site: Site, tmp_path: Path) -> None:
     [path] = tmp_path.iterdir()
     assert re.search(r"c-\d+-\d{4}-.*\.sqlite$", path.name)
     assert len(decisions(path, host.url("/private/a"))) == 1
-
-
-def test_an_override_that_ends_in_a_crawl(site: Site, tmp_path: Path) -> None:
-    """After its end, an override does not decide: robots.txt is fetched and obeyed. The ledger
-    has the override before, the robots.txt after, and a warning names the override once.
-    """
-    host, path = site.add(RULES), tmp_path / "ledger.sqlite"
-    until = (datetime.now(timezone.utc) + timedelta(hours=1)).isoformat()
-    urls = [host.url(f"/private/{number}") for number in (1, 2, 3)]
-    result = run_crawl(
-        [*urls, host.url("/public")],
-        spider="tests.crawl.waiting_spiders.ClockSpider",
-        moves={"/private/1": 7200},
-        settings={
-            "REP_OVERRIDES": {
-                "127.0.0.1": {"obey": False, "reason": "agreed", "until": until}
-            },
-            "REP_LEDGER": str(path),
-            "REP_LEDGER_LEVEL": "all",
-            "CONCURRENT_REQUESTS": 1,
-        },
-    )
-    assert [hit.target for hit in host.hits] == ["/private/1", "/robots.txt", "/public"]
-    first, second = decisions(path, urls[0]), decisions(path, urls[1])
-    ((_, layer, verdict, _, _, _, statement),) = first
-    assert (layer, verdict) == ("override", "allowed")
-    assert statement.startswith("127.0.0.1: ignore (agreed; until 20")
-    assert second == [
-        (None, "robots.txt", "refused", "rule", "*", 2, "Disallow: /private/")
-    ]
-    assert len(result.lines("WARNING", "has ended and decides nothing")) == 1
 
 
 def test_what_data_states(site: Site, mode: str, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.crawl.answers import Answer, busy, redirect, robots
+from tests.crawl.answers import Answer, busy, redirect
 from tests.crawl.crawl import run_crawl, start_crawl
 from tests.crawl.pauses import check_fetched, pages
 from tests.crawl.test_ledger import rows
@@ -27,7 +27,6 @@ DELAY = "User-agent: *\nCrawl-delay: {}\nDisallow: /private/\n"
 NO_DELAY = "User-agent: *\nDisallow: /private/\n"
 SPIDERS = "tests.crawl.waiting_spiders"
 COMPONENTS = "tests.crawl.component_spiders"
-DAY = 25 * 3600
 IMPATIENT = {
     "CONCURRENT_REQUESTS": 16,
     "CONCURRENT_REQUESTS_PER_DOMAIN": 16,
@@ -164,19 +163,6 @@ def test_the_longer_delay_holds(site: Site) -> None:
     assert median(hosts[2].gaps) > 0.4
 
 
-@pytest.mark.newest
-def test_a_delay_longer_than_the_robotstxt_holds(site: Site) -> None:
-    """A robots.txt holds until a request has its turn, also if it holds for a shorter time than
-    its Crawl-delay.
-    """
-    host = site.add(DELAY.format(0.6))
-    settings = {"REP_MAX_AGE": 0.2, "CLOSESPIDER_TIMEOUT": 60}
-    result = run_crawl(pages(host, 2), settings=settings)
-    assert result.fetched() == pages(host, 2)
-    assert len(host.robots_hits) <= 2
-    assert min(host.gaps) >= 0.6
-
-
 def test_a_delay_that_is_too_long(site: Site, mode: str) -> None:
     """The requests to a host that asks for a longer Crawl-delay than REP_SKIP_DELAY_OVER are
     refused, and one warning names the setting. A Visit-time does not hold up any request.
@@ -234,30 +220,6 @@ def test_what_a_crawl_that_waits_says(site: Site) -> None:
     assert host.pages == []
 
 
-@pytest.mark.newest
-def test_a_new_robotstxt(site: Site) -> None:
-    """A Crawl-delay that is new in a refreshed robots.txt holds from the refresh on. One
-    that is dropped no longer holds.
-    """
-    slow, free = robots(DELAY.format(0.4)), robots(NO_DELAY)
-    dropping = site.add([slow, free], name="127.0.0.2")
-    beginning = site.add([free, slow], name="127.0.0.3")
-    first, then = (
-        pages(dropping, 4, kind) + pages(beginning, 4, kind) for kind in "ab"
-    )
-    settings = {**IMPATIENT, "CONCURRENT_REQUESTS": 1}
-    spider = f"{SPIDERS}.ClockSpider"
-    result = run_crawl(first, spider=spider, settings=settings, later=[DAY], again=then)
-    check_all_fetched(result, 16)
-    for host in (dropping, beginning):
-        parts = [host.hits[:5], host.hits[5:]]
-        assert [part[0].path for part in parts] == ["/robots.txt"] * 2
-        before, after = ([b.time - a.time for a, b in pairwise(part)] for part in parts)
-        delayed, quick = (before, after) if host is dropping else (after, before)
-        assert min(delayed) >= 0.4
-        assert min(quick) < 0.4
-
-
 def test_responses_from_a_cache(site: Site, tmp_path: Path) -> None:
     """Responses from Scrapy's HTTP cache do not wait for a Crawl-delay, a 429 from there says
     nothing about the host now, and the ledger does not count them as traffic with the host, nor
@@ -291,21 +253,3 @@ def test_responses_from_a_cache(site: Site, tmp_path: Path) -> None:
     size = len(b"gone") + 8 * len(host.answer("/page/0").body)
     assert (found["crawl"], found["pages"], found["bytes"]) == (1, 9, size)
     assert rows(ledger, "SELECT sum(pages) AS n FROM progress") == [{"n": 9}]
-
-
-@pytest.mark.newest
-def test_robotstxt_runs_out_while_a_request_has_the_turn(site: Site) -> None:
-    """If robots.txt becomes stale while a request has the turn, robots.txt is fetched
-    first, without a deadlock.
-    """
-    host = site.add(DELAY.format(0.1))
-    passing = {"DOWNLOADER_MIDDLEWARES": {f"{COMPONENTS}.DayGoesBy": 100}}
-    result = run_crawl(
-        pages(host, 6),
-        spider=f"{SPIDERS}.ClockSpider",
-        settings={**IMPATIENT, **passing},
-        timeout=30,
-    )
-    check_all_fetched(result, 6)
-    assert len(host.robots_hits) == 2
-    assert min(host.gaps) >= 0.1

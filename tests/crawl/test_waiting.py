@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crawl.answers import Answer, redirect, robots
-from tests.crawl.crawl import RETRIED_SOON, run_crawl
+from tests.crawl.crawl import run_crawl
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -168,26 +168,6 @@ def test_what_does_not_come_from_the_queue(
 
 
 # A robots.txt that is unreachable.
-
-
-@pytest.mark.newest
-@pytest.mark.slow
-def test_a_clock_that_is_set(site: Site, tmp_path: Path) -> None:
-    """A clock that is set forward, as by NTP, in an outage does not end it: no forbidden page is
-    fetched. A host with a Crawl-delay goes on.
-    """
-    down = site.add([DOWN, DOWN, robots(RULES)], name="127.0.1.2")
-    slow = site.add(f"{RULES}Crawl-delay: 0.2\n", name="127.0.1.3")
-    result = run_crawl(
-        [*all_urls(down), *(slow.url(f"/{number}") for number in range(6))],
-        spider=f"{SPIDERS}.ClockSpider",
-        settings={**WAITING, "REP_STORE": f"sqlite:///{tmp_path / 'store'}"},
-        constants=RETRIED_SOON,
-        moves={"/robots.txt": 31 * 86_400.0},
-    )
-    assert down.pages == sorted(ALLOWED)
-    assert len(slow.pages) == 6
-    assert [error["reason"] for error in result.errors] == ["rule"] * len(FORBIDDEN)
 
 
 @pytest.mark.newest

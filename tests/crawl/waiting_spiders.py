@@ -1,4 +1,4 @@
-"""Spiders whose clock is changed, or that send requests in every way that Scrapy has."""
+"""Spiders whose clock is wrong, or that send requests in every way that Scrapy has."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from scrapy import Request, signals
-from scrapy.exceptions import DontCloseSpider
+from scrapy import Request
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
@@ -25,65 +24,18 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
 
-class Clock:
-    """Replaces ``time.time``, also of the frontier, by a clock that the test can set."""
-
-    def __init__(self, offset: float) -> None:
-        self.offset = offset
-        self._time = time.time
-        time.time = self
-        clock.Clock.time = staticmethod(self)
-
-    def __call__(self) -> float:
-        return self._time() + self.offset
-
-
 class ClockSpider(PlanSpider):
-    """A spider that sets its clock forward.
+    """Runs with a clock that is ``offset`` seconds ahead."""
 
-    It does so by ``offset`` seconds at the start, by those in ``moves`` after the page at
-    each path, and by those in ``later`` each time that all requests are answered; after
-    that it requests ``again``, in order. It records the number of steps before each
-    response.
-    """
-
-    offset: float = 0
-    moves: dict[str, float] = {}
-    later: list[float] = []
-    again: list[str] = []
-    asked = step = 0
+    offset = 0.0
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> ClockSpider:
         spider = super().from_crawler(crawler, *args, **kwargs)
-        spider.clock = Clock(spider.offset)
-        # This signal is sent before the downloader has room for the next request.
-        crawler.signals.connect(spider.move, signals.response_downloaded)
+        now = time.time
+        time.time = lambda: now() + spider.offset
+        clock.Clock.time = staticmethod(time.time)
         return spider
-
-    def move(self, request: Request) -> None:
-        for path, seconds in self.moves.items():
-            if request.url.endswith(path):
-                self.clock.offset += seconds
-
-    def note_response(self, response: Response) -> None:
-        super().note_response(response)
-        self.seen["responses"][-1]["step"] = self.step
-
-    def request(self, arguments: dict[str, Any]) -> Request:
-        self.asked += 1
-        return super().request(arguments)
-
-    def next_step(self) -> None:
-        answered = len(self.seen["responses"]) + len(self.seen["errors"])
-        if not self.later or answered < self.asked:
-            return
-        self.clock.offset += self.later.pop(0)
-        self.step += 1
-        for number, url in enumerate(self.again):
-            arguments = {"url": url, "priority": -number, "dont_filter": True}
-            self.crawler.engine.crawl(self.request(arguments))
-        raise DontCloseSpider
 
 
 class EveryWaySpider(PlanSpider):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +36,7 @@ class SurvivorSpider(PlanSpider):
     """Makes an item of each page, and follows its links.
 
     It writes the beginning and the end of each callback, each item and each refusal to the
-    file ``journal``, at once, so that a test can read it after the process was killed. The
-    times are of the monotonic clock, which all processes share.
+    file ``journal``, at once, so that a test can read it after the process was killed.
     """
 
     name = "survivor"
@@ -49,7 +47,7 @@ class SurvivorSpider(PlanSpider):
         if self._file is None:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
             self._file = os.open(self.journal, flags)
-        os.write(self._file, f"{time.monotonic()} {what} {url}\n".encode())
+        os.write(self._file, f"{what} {url}\n".encode())
 
     def note_item(self, item: dict[str, Any]) -> None:
         self.note("item", item["url"])
@@ -116,17 +114,6 @@ class UnpicklableSpider(SurvivorSpider):
                 yield request.replace(callback=partial(self.note_response))
             else:
                 yield request
-
-
-class ProxiedSpider(SurvivorSpider):
-    """Sends all requests through ``proxy``, as the environment may ask for."""
-
-    proxy: str
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> ProxiedSpider:
-        os.environ["http_proxy"] = kwargs["proxy"]
-        return super().from_crawler(crawler, *args, **kwargs)
 
 
 class DropSome:

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from scrapy_rep.protocol.agents import EVERYONE, agents_of_line, product_tokens
+from scrapy_rep.protocol.agents import EVERYONE, agents_of_line
 from scrapy_rep.protocol.dialect import DIALECTS, GOOGLE, RFC9309
 from scrapy_rep.protocol.robotstxt import pace, paths
 from scrapy_rep.protocol.robotstxt.groups import groups_of, sitemap_urls
@@ -82,8 +82,9 @@ KINDS = {
         "crawlers compare the pattern with paths, so they take the host for a part of the path",
         b"User-agent: *\nDisallow: https://example.com/a"),
     "agent-cut": Kind("warning",
-        "most crawlers read only {} of this name",
-        b"User-agent: Some Bot\nDisallow: /a"),
+        "most crawlers read only {} of this line",
+        b"User-agent: Some Bot\nDisallow: /a",
+        "write a user-agent line for each crawler, with its product token alone (letters, - and _)"),
     "bad-sitemap": Kind("warning",
         "crawlers can't reach this sitemap, because {}",
         b"Sitemap: /sitemap.xml"),
@@ -95,7 +96,7 @@ KINDS = {
         b"User-agent: *\nDisallow: /admin/\n\nUser-agent: mybot\nCrawl-delay: 5",
         "repeat those rules here, or write an empty Disallow if everything is allowed"),
     "encoding": Kind("warning",
-        "many crawlers misread {}",
+        "many crawlers misread what is not plain UTF-8",
         b"User-agent: *\nDisallow: /caf\xe9",
         "save the file as UTF-8, without a byte order mark and null bytes"),
     "everything-forbidden": Kind("warning",
@@ -111,7 +112,7 @@ KINDS = {
         b"<html>",
         "send the rules as text/plain, or answer 404 if there are none"),
     "ignored-field": Kind("warning",
-        "{} {}",
+        "crawlers of this dialect ignore the field {}",
         b"User-agent: *\nNoindex: /a",
         "{}"),
     "misspelt-field": Kind("error",
@@ -151,7 +152,6 @@ MAX_TEXT = 200
 
 _MAX_QUOTED = 60
 
-_PREFERENCES = ("content-usage", "content-signal")
 _KNOWN = frozenset({USER_AGENT, *RULES, SITEMAP, *PACE_FIELDS})
 
 # The beginning of an HTML page.
@@ -307,11 +307,9 @@ def _bytes(file: LintedFile) -> Iterator[Found]:
         # Of a long file, only a part is fetched.
         facts = "the file", f"at least {size:,}", "crawlers read", f"{limit:,}"
         yield "too-large", file.last_line, *facts
-    if file.body.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
-        yield "encoding", 0, "a file in UTF-16"
-    elif file.body.startswith(BOM_UTF8[:1]):
-        # For most crawlers, a part of a mark is none.
-        yield "encoding", 1, "the byte order mark at the beginning"
+    # For most crawlers, a part of a byte order mark is none.
+    if file.body.startswith((BOM_UTF8[:1], BOM_UTF16_LE, BOM_UTF16_BE)):
+        yield "encoding", 1
     for line in file.lines:
         yield from _bytes_of_line(line)
 
@@ -321,16 +319,13 @@ def _bytes_of_line(line: Written) -> Iterator[Found]:
     if limit is not None and size > limit:
         facts = "the line", f"{size:,}", "Google reads", f"{limit:,}"
         yield "too-large", line.number, *facts
-    if BOM_UTF8 in line.content:
-        yield "encoding", line.number, "the byte order mark in this line"
-    elif b"\0" in line.content:
-        yield "encoding", line.number, "the null bytes in this line"
-    else:
-        try:
-            line.content.decode()
-        except UnicodeDecodeError as error:
-            octet = line.content[error.start]
-            yield "encoding", line.number, f"the byte 0x{octet:02X}, which is not UTF-8"
+    is_plain = BOM_UTF8 not in line.content and b"\0" not in line.content
+    try:
+        line.content.decode()
+    except UnicodeDecodeError:
+        is_plain = False
+    if not is_plain:
+        yield "encoding", line.number
 
 
 # Fields.
@@ -347,26 +342,19 @@ _MAX_WORDS = 500
 _MAX_WORD = 40
 _FIELD_LIKENESS, _AGENT_LIKENESS = 0.8, 0.92
 
-_OF_PAGES = (
-    "search engines ignore",
-    "write it in a meta tag or an X-Robots-Tag header",
-)
-_SLOW_DOWN = "answer 429 or 503 to slow crawlers down"
+_OF_PAGES = "write it in a meta tag or an X-Robots-Tag header"
+_OF_PACE = "answer 429 or 503 to slow crawlers down"
 _IGNORED = {
-    "noindex": _OF_PAGES,
-    "nofollow": _OF_PAGES,
-    "noarchive": _OF_PAGES,
-    "visit-time": ("crawlers ignore", _SLOW_DOWN),
-    "acap": ("crawlers ignore", "write Allow and Disallow lines"),
-    "host": (
-        "Yandex, the only crawler that read it, now ignores",
-        "redirect the other hosts to the main one",
-    ),
+    **dict.fromkeys(("noindex", "nofollow", "noarchive"), _OF_PAGES),
+    "visit-time": _OF_PACE,
 }
-"""Who ignores a field, and what to do instead. All fields of ACAP begin with its name and a ``-``."""
+"""What to do instead of a field that no crawler reads."""
 
 
 def _fields(file: LintedFile) -> Iterator[Found]:
+    ignored = _IGNORED
+    if not file.dialect.crawl_delay:
+        ignored = _IGNORED | dict.fromkeys(PACE_FIELDS, _OF_PACE)
     for line in file.lines:
         name, colon, _ = line.content.partition(b":")
         words = name.split()
@@ -374,13 +362,8 @@ def _fields(file: LintedFile) -> Iterator[Found]:
             continue
         written = name.strip() if colon else words[0]
         lowered = written[: 2 * _MAX_WORD].decode("utf-8", "replace").lower()
-        ignored = "acap" if lowered.startswith("acap-") else lowered
-        if colon and ignored in _IGNORED:
-            who, instead = _IGNORED[ignored]
-            yield "ignored-field", line.number, who, written, instead
-        elif colon and lowered in PACE_FIELDS and not file.dialect.crawl_delay:
-            who = f"crawlers of the dialect {file.dialect.name} ignore"
-            yield "ignored-field", line.number, who, written, _SLOW_DOWN
+        if colon and lowered in ignored:
+            yield "ignored-field", line.number, written, ignored[lowered]
         elif not colon or lowered not in _SPELLING_OF:
             meant = _SPELLING_OF.get(line.field)
             if meant is None and len(lowered) > 3:
@@ -395,17 +378,9 @@ def _fields(file: LintedFile) -> Iterator[Found]:
 # User-agent lines.
 
 _MAX_AGENT = 2000
-_HEADER = re.compile(
-    rb"mozilla/\d|.{0,200}\((?:compatible|windows|x11|macintosh)\b",
-    re.IGNORECASE | re.DOTALL,
-).match
-_LIST = re.compile(rb"[a-z0-9_*-]+\s*[,;|]\s*[a-z*]", re.IGNORECASE).match
-
 # All crawlers read a name with a version or a "*" at its end alike, and one with digits or dots is
 # that of a crawler.
 _HARMLESS = re.compile(rb"[0-9.]*(?:/v?[0-9.x]*)?\*?", re.IGNORECASE).fullmatch
-
-_TOKEN = "the crawler's product token, of letters, - and _"  # noqa: S105
 
 # Shorter names are near to too many others.
 _MIN_NAME = 6
@@ -417,27 +392,20 @@ _TOKEN_OF = _OF_PURPOSES | {
 
 
 def _agents(file: LintedFile) -> Iterator[Found]:
-    is_split = file.dialect.comma_separated_agents
     for line in file.lines_of(USER_AGENT):
         value = line.value[:_MAX_AGENT]
-        tokens = agents_of_line(value, file.dialect)
-        token = tokens[0].encode()
+        token = agents_of_line(value, file.dialect)[0].encode()
         name = value.partition(b"/")[0].strip().decode("utf-8", "replace").lower()
         known = None
         if len(name) >= _MIN_NAME and name not in _TOKEN_OF:
             known = file.nearest(name, _TOKEN_OF, _AGENT_LIKENESS)
         if known is not None:
             yield "names-nobody", line.number, value, f"{known}, if that is meant"
-        elif _HEADER(value):
-            named = product_tokens(value.decode("utf-8", "replace"))
-            yield "agent-cut", line.number, token, next(iter(named), _TOKEN)
         elif not token:
-            yield "names-nobody", line.number, value, f"{_TOKEN}, or * for all crawlers"
-        elif (is_split and len(tokens) > 1) or _LIST(value):
-            yield "agent-cut", line.number, token, "a user-agent line for each name"
+            meant = "the crawler's product token, or * for all crawlers"
+            yield "names-nobody", line.number, value, meant
         elif not _HARMLESS(value[len(token) :]):
-            meant = "only *, or a product token" if token == b"*" else _TOKEN
-            yield "agent-cut", line.number, token, meant
+            yield "agent-cut", line.number, token
 
 
 # Groups.
@@ -610,56 +578,46 @@ _MAX_VALUE = 65_536
 _GOOD_VALUES = {
     "crawl-delay": "seconds, as in Crawl-delay: 5",
     "request-rate": "pages per seconds, as in Request-rate: 1/5",
+    "content-usage": "labels (train-ai, ai-use or search) with y or n, behind a path with a leading / "
+    "or none, as in Content-Usage: /blog/ train-ai=n",
+    "content-signal": "labels (ai-train, ai-input or search) with yes or no, or use=immediate, "
+    "reference or full, as in Content-Signal: ai-train=no",
 }
+"""What to write in a field."""
 
-_GOOD_PREFERENCES = {
-    signal: {
-        row.label: [each for each in (row.disallows, row.allows) if each]
-        for row in ROWS
-        if row.signal is signal
-    }
-    for signal in (Signal.CONTENT_USAGE, Signal.CONTENT_SIGNAL)
-}
+_PREFERENCES = {(row.signal, row.label): {row.allows, row.disallows} for row in ROWS}
 """The values of each label."""
-_GOOD_PREFERENCES[Signal.CONTENT_SIGNAL]["use"] += ["reference", "full"]
+_PREFERENCES[Signal.CONTENT_SIGNAL, "use"] = {"immediate", "reference", "full"}
 
 # The octets of usage records that are checked. Real files have far fewer.
 _MAX_CHECKED = 50_000
 
 
 def _values(file: LintedFile) -> Iterator[Found]:
-    for line in file.lines_of(*PACE_FIELDS) if file.dialect.crawl_delay else ():
-        text = line.value[:_MAX_VALUE].decode("utf-8", "replace")
-        if pace.READERS[line.field](text) is None:
-            yield "bad-value", line.number, line.value, _GOOD_VALUES[line.field]
     octets = 0
-    for line in file.lines_of(*_PREFERENCES):
-        octets += len(line.value)
-        if octets > _MAX_CHECKED:
-            return
-        good = _good_preference(line)
-        if good:
-            yield "bad-value", line.number, line.value, good
+    for line in file.lines_of(*_GOOD_VALUES):
+        if line.field in PACE_FIELDS:
+            text = line.value[:_MAX_VALUE].decode("utf-8", "replace")
+            is_read = pace.READERS[line.field](text) is not None
+            is_good = is_read or not file.dialect.crawl_delay
+        else:
+            octets += len(line.value)
+            is_good = octets > _MAX_CHECKED or _is_preference(line)
+        if not is_good:
+            yield "bad-value", line.number, line.value, _GOOD_VALUES[line.field]
 
 
-def _good_preference(line: Written) -> str | None:
-    """Return what to write in place of a usage record that nobody can read; None for a good one."""
-    first, _, rest = line.value.partition(b" ")
-    is_label = b"=" in first or rest.lstrip().startswith((b"=", b","))
-    if b"=" in rest and not is_label and not first.startswith(b"/"):
-        return f"a path with a leading /, as in {quoted(b'/' + first)}"
+def _is_preference(line: Written) -> bool:
+    """Whether a usage record states something in each of its parts."""
     signal, expression = expression_of(line.field, line.value)
-    good = _GOOD_PREFERENCES[signal]
-    pairs, is_read = expression.pairs, not expression.mistake
-    if (
-        pairs
-        and is_read
-        and all(value in good.get(label, ()) for label, value in pairs)
-    ):
-        return None
-    wrong = [label for label, value in pairs if value not in good.get(label, (value,))]
-    label = next(iter((*wrong, *good)))
-    return f"{label}={' or '.join(good[label])}; the labels are {', '.join(good)}"
+    return (
+        bool(expression.pairs)
+        and not expression.mistake
+        and all(
+            value in _PREFERENCES.get((signal, label), ())
+            for label, value in expression.pairs
+        )
+    )
 
 
 def _sitemaps(file: LintedFile) -> Iterator[Found]:

@@ -157,7 +157,7 @@ def learn(queue: RedisHostQueue, hosts: int) -> None:
     """Mark every robots.txt as known for a day, without a delay."""
     for number, request in enumerate(requests(queue.spider, hosts, hosts), 1):
         key = Frontier.of(queue.spider.crawler).key_of(request)
-        queue._worker.report_known(name_of(key), Terms(DAY))
+        queue._worker.report_rules(name_of(key), Terms(DAY))
         if number % _AT_ONCE == 0:
             flush(queue)
 

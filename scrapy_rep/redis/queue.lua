@@ -12,19 +12,20 @@
 --   :state         hash         mark: tells this queue from another one with the same name; number:
 --                               the last one of a request that was pushed or set aside; count: how
 --                               many requests are not done, without those in :aside
---   :ready         sorted set   queues whose robots.txt is known -> when to check them next
+--   :ready         sorted set   hosts that have a queue with a turn -> when to check them next
 --   :wanted        sorted set   queues whose robots.txt is wanted -> when to fetch it
 --   :queue:QUEUE   sorted set   requests, by priority; each begins with its number
---   :host:HOST     hash         see FIELDS; QUEUE: until when its robots.txt is known, and its delay
+--   :host:HOST     hash         see FIELDS; QUEUE: until when its robots.txt is known, its delay, and
+--                               its turn among the queues of the host; 0 if it has no requests, or
+--                               its robots.txt is wanted
 --   :pauses        sorted set   hosts -> a number that grows with each pause, and the success after it
---   :parked:HOST   list         queues that wait until a request to their host ends
 --   :workers       sorted set   workers -> when their leases expire
 --   :leases:WORKER hash         "=NUMBER" -> request that the worker has; "@NUMBER" -> host at which
 --                               that has a place; "~QUEUE": the worker fetches its robots.txt
 --   :aside         sorted set   requests that some workers cannot read -> a number that grows
 --
 -- Moments and durations are in milliseconds, by the clock of the server.
--- Every queue that is not empty is in :ready or in :wanted.
+-- Every queue that is not empty has a turn, or is in :wanted.
 
 local prefix = KEYS[1]
 local call = redis.call
@@ -45,13 +46,13 @@ local ready, wanted, pauses = prefix .. ':ready', prefix .. ':wanted', prefix ..
 local workers, aside = prefix .. ':workers', prefix .. ':aside'
 local leases = prefix .. ':leases:' .. worker
 
--- When to check a queue that waits for an event, in case that the event never comes.
+-- When to check what waits for an event, in case that the event never comes.
 local RESCUE = 3600 * 1000
 
--- For how long what is known of a host is kept after a change, or a pause.
-local KEPT, KEPT_AFTER_PAUSE = 25 * RESCUE, 24 * RESCUE
+-- For how long what is known of a host is kept after a pause, or while requests are in flight.
+local KEPT = 24 * RESCUE
 
--- How many queues that are not ready one call checks, and how many requests it takes to refuse.
+-- How many hosts that are not ready one call checks, and how many requests it takes to refuse.
 local LOOKS = 32
 
 -- How long a place stays reserved for a request that did not get it. Workers ask again after
@@ -87,22 +88,12 @@ local function is_empty(queue)
     return call('EXISTS', key_of(queue)) == 0
 end
 
-local function check_at(queue, moment)
-    call('ZADD', ready, moment, queue)
-end
-
-local function is_ready(queue)
-    return call('ZSCORE', ready, queue)
-end
-
 -- Hosts. What is known of one is read once, and what has changed is written once.
 
 local FIELDS = {
     'in_flight', -- the number of requests in flight
-    'known', -- 1 if the robots.txt of any queue is known
     'next_at', -- when the next request may be sent
     'gap', -- between the starts of two requests
-    'delay', -- from the end of one request to the start of the next
     'asked', -- until when the place is reserved for a request that did not come from a queue
 
     -- Only during the back-off of a host that answered 429 or 503:
@@ -114,14 +105,25 @@ local FIELDS = {
 }
 local hosts = {}
 
+-- The delay of a host, from the end of one request to the start of the next, is the longest of its
+-- queues.
 local function host_named(name)
-    if not hosts[name] then
-        local host = { name = name, key = prefix .. ':host:' .. name, changed = {} }
-        local found = call('HMGET', host.key, unpack(FIELDS))
-        for index, field in ipairs(FIELDS) do host[field] = tonumber(found[index] or 0) or 0 end
-        hosts[name] = host
+    if hosts[name] then return hosts[name] end
+    local host = { name = name, key = prefix .. ':host:' .. name, delay = 0, queues = {}, changed = {} }
+    for _, field in ipairs(FIELDS) do host[field] = 0 end
+    local found = call('HGETALL', host.key)
+    for index = 1, #found, 2 do
+        local field, value = found[index], found[index + 1]
+        local holds, delay, turn = string.match(value, '^(%d+) (%d+) (%d+)$')
+        if holds then
+            host.queues[field] = { holds = tonumber(holds), delay = tonumber(delay), turn = tonumber(turn) }
+            host.delay = math.max(host.delay, tonumber(delay))
+        else
+            host[field] = tonumber(value) or 0
+        end
     end
-    return hosts[name]
+    hosts[name] = host
+    return host
 end
 
 local function host_of(queue)
@@ -132,13 +134,23 @@ local function set(host, field, value)
     host[field], host.changed[field] = value, value
 end
 
--- When a host may be forgotten: when nothing is in flight, known or paused, and the next request may
--- be sent; else long after this.
+-- Note what is new of a queue.
+local function set_queue(host, queue, values)
+    local all = host.queues[queue] or { holds = 0, delay = 0, turn = 0 }
+    for name, value in pairs(values) do all[name] = value end
+    host.queues[queue] = all
+    host.changed[queue] = string.format('%.0f %.0f %.0f', all.holds, all.delay, all.turn)
+end
+
+-- When a host may be forgotten; nil while it has requests that may be sent.
 local function ends_at(host)
-    if host.in_flight + host.known + host.paused == 0 then
-        return math.max(host.next_at, host.asked)
+    local ends = math.max(host.next_at, host.asked, host.in_flight > 0 and now + KEPT or 0)
+    if host.paused > 0 then ends = math.max(ends, host.paused + KEPT) end
+    for _, queue in pairs(host.queues) do
+        if queue.turn > 0 then return nil end
+        ends = math.max(ends, queue.holds + RESCUE)
     end
-    return math.max(now + KEPT, host.paused + KEPT_AFTER_PAUSE)
+    return ends
 end
 
 local function write_hosts()
@@ -147,48 +159,63 @@ local function write_hosts()
         for field, value in pairs(host.changed) do
             values[#values + 1], values[#values + 2] = field, value
         end
-        if #values > 0 then call('HSET', host.key, unpack(values)) end
-        -- A robots.txt is known for a day at most, so that is often enough.
-        if #values > 0 and (host.known == 0 or host.changed.known or host.changed.paused) then
-            call('PEXPIREAT', host.key, ends_at(host))
+        if #values > 0 then
+            call('HSET', host.key, unpack(values))
+            local ends = ends_at(host)
+            if ends then call('PEXPIREAT', host.key, ends) else call('PERSIST', host.key) end
         end
     end
 end
 
--- Until when a robots.txt is known, and its delay, as they are stored.
-local function terms_of(text)
-    local known_until, delay = string.match(text or '', '^(%d+) (%d+)')
-    return tonumber(known_until) or 0, tonumber(delay) or 0
-end
-
 -- Whether requests of a queue may be sent, as far as robots.txt goes. It does not apply to a queue
 -- without an origin.
-local function is_known(queue)
+local function is_known(host, queue)
     if order.all_known or string.sub(queue, -1) == '\t' then return true end
-    return terms_of(call('HGET', host_of(queue).key, queue)) > now
+    local found = host.queues[queue]
+    return found and found.holds > now
 end
 
--- Whether the requests of a host in back-off are refused, as in ``core.py``, while so many of
--- them are in flight.
-local function is_refused(host, in_flight)
+-- The queue of the host whose turn is next, if there is one, and the last turn.
+local function next_turn(host)
+    local first, last = nil, 0
+    for queue, found in pairs(host.queues) do
+        last = math.max(last, found.turn)
+        if found.turn > 0 and (not first or found.turn < host.queues[first].turn) then first = queue end
+    end
+    return first, last
+end
+
+-- Note that a queue has no turn any more.
+local function pass(host, queue)
+    set_queue(host, queue, { turn = 0 })
+    if not next_turn(host) then call('ZREM', ready, host.name) end
+end
+
+-- Give a queue with requests its turn, or have its robots.txt fetched.
+local function arrive(queue)
+    local host = host_of(queue)
+    if not is_known(host, queue) then
+        if host.queues[queue] then pass(host, queue) end
+        call('ZADD', wanted, 'NX', now, queue)
+    elseif not host.queues[queue] or host.queues[queue].turn == 0 then
+        local _, last = next_turn(host)
+        set_queue(host, queue, { turn = last + 1 })
+        call('ZREM', wanted, queue)
+        call('ZADD', ready, 'NX', now, host.name)
+    end
+end
+
+-- Whether the requests of a host in back-off are refused, as in ``core.py``.
+local function is_refused(host)
     if host.paused == 0 then return false end
-    if host.paused <= now and in_flight == 0 then return false end -- This one asks if it is back.
+    if host.paused <= now and host.in_flight == 0 then return false end -- This one asks if it is back.
     local is_long = host.paused - now > order.wait_timeout
     return is_long or (host.own > 0 and now - host.since >= order.wait_timeout)
 end
 
--- A place at the host has become free, or was not used: check the next parked queue at *moment*.
-local function pass_on(host, moment)
-    local queue
-    repeat
-        queue = call('LPOP', prefix .. ':parked:' .. host.name)
-    until not queue or is_ready(queue)
-    if queue then check_at(queue, moment) end
-end
-
-local function park(queue, host, moment)
-    call('RPUSH', prefix .. ':parked:' .. host.name, queue)
-    check_at(queue, moment)
+-- Check a host at *moment*, if it has a queue with a turn.
+local function check_at(host, moment)
+    call('ZADD', ready, 'XX', moment, host.name)
 end
 
 -- Send nothing to the host before *moment*.
@@ -202,7 +229,8 @@ local function tell_all(host)
     local last = tonumber(call('ZREVRANGE', pauses, 0, 0, 'WITHSCORES')[2]) or 0
     local number = math.max(last + 1, now)
     call('ZADD', pauses, number, host.name)
-    if call('PTTL', pauses) < ends_at(host) - now then call('PEXPIREAT', pauses, ends_at(host)) end
+    local ends = host.paused + KEPT
+    if call('PTTL', pauses) < ends - now then call('PEXPIREAT', pauses, ends) end
     return number
 end
 
@@ -218,7 +246,7 @@ local function free(had, name, fate, gap, delay)
         set(host, 'own', 0)
     end
     if (gap or 0) > 0 then set(host, 'gap', gap) end
-    if had then pass_on(host, math.max(host.next_at, now)) end
+    if had then check_at(host, math.max(host.next_at, now)) end
 end
 
 -- Leases.
@@ -238,12 +266,6 @@ local function take(queue, most, host, found)
         found[#found + 1] = { lease, host_of(queue).delay, host and 1 or 0 }
     end
     return #items > 0
-end
-
--- Schedule a check, at once, of a queue that has got requests, unless one is scheduled already.
-local function arrive(queue)
-    if is_ready(queue) or call('ZSCORE', wanted, queue) then return end
-    call('ZADD', is_known(queue) and ready or wanted, now, queue)
 end
 
 -- Put a request back into its queue, before those that were pushed later. One that is garbled is
@@ -266,11 +288,7 @@ end
 
 -- Let any worker fetch the robots.txt of a queue.
 local function want(queue)
-    if is_empty(queue) then
-        call('ZREM', wanted, queue)
-    else
-        call('ZADD', wanted, 'XX', now, queue)
-    end
+    call('ZADD', wanted, 'XX', now, queue)
 end
 
 -- Return to the queue all that a worker has, but what is in *kept*. Its hosts count as having got
@@ -311,11 +329,13 @@ end
 -- greater numbers, by the clock.
 local function begin()
     count = 0
-    for _, key in ipairs({ ready, wanted }) do
-        for _, queue in ipairs(call('ZRANGE', key, 0, -1)) do
-            count = count + call('ZCARD', key_of(queue))
+    local queues = call('ZRANGE', wanted, 0, -1)
+    for _, name in ipairs(call('ZRANGE', ready, 0, -1)) do
+        for queue, found in pairs(host_named(name).queues) do
+            if found.turn > 0 then queues[#queues + 1] = queue end
         end
     end
+    for _, queue in ipairs(queues) do count = count + call('ZCARD', key_of(queue)) end
     for _, name in ipairs(call('ZRANGE', workers, 0, -1)) do
         for _, field in ipairs(call('HKEYS', prefix .. ':leases:' .. name)) do
             if string.sub(field, 1, 1) == '=' then count = count + 1 end
@@ -347,38 +367,30 @@ local function push()
     return seen
 end
 
--- The longest delay of the queues of a host. Forgets those whose robots.txt expired long ago.
-local function longest_delay(host)
-    local longest, fields = 0, call('HGETALL', host.key)
-    for index = 1, #fields, 2 do
-        local is_queue = string.find(fields[index], '\t', 1, true)
-        local known_until, delay = terms_of(fields[index + 1])
-        if is_queue and known_until + RESCUE <= now then
-            call('HDEL', host.key, fields[index])
-        elseif is_queue then
-            longest = math.max(longest, delay)
-        end
+-- The worker has found out the robots.txt of a queue. *holds*: how long. It was a request to the host,
+-- after which its delay applies, from now on: only this clock counts. Without these, the worker does
+-- not fetch it after all: the spider closes.
+local function note_rules(queue, holds, delay)
+    local had = call('HDEL', leases, '~' .. queue) == 1
+    if not holds then
+        -- A worker that was taken for dead has it no more: another one may fetch it.
+        if had then want(queue) end
+        return
     end
-    return longest
-end
-
--- The robots.txt of a queue is known. *holds*: how long. It was a request to the host, after which its
--- delay applies, from now on: only this clock counts.
-local function note_known(queue, holds, delay)
     local host = host_of(queue)
     hold(host, now + delay)
-    set(host, 'known', 1)
-    call('HSET', host.key, queue, now + holds .. ' ' .. delay)
-    if delay > 0 or host.delay > 0 then set(host, 'delay', longest_delay(host)) end
-    call('HDEL', leases, '~' .. queue)
+    set_queue(host, queue, { holds = now + holds, delay = delay })
+    host.delay = 0
+    for name, found in pairs(host.queues) do
+        if found.turn == 0 and found.holds + RESCUE <= now then
+            call('HDEL', host.key, name)
+            host.queues[name], host.changed[name] = nil, nil
+        else
+            host.delay = math.max(host.delay, found.delay)
+        end
+    end
     call('ZREM', wanted, queue)
-    if not is_empty(queue) then check_at(queue, now) end
-end
-
--- The worker does not fetch the robots.txt of a queue after all: the spider closes.
-local function note_unknown(queue)
-    -- A worker that was taken for dead has it no more: another one may fetch it.
-    if call('HDEL', leases, '~' .. queue) == 1 then want(queue) end
+    if not is_empty(queue) then arrive(queue) end
 end
 
 -- A request has left the downloader.
@@ -410,10 +422,8 @@ local function back_off(name, pause, own)
         if other.paused <= now and other.own == 0 then call('ZREM', pauses, each) end
     end
 
-    -- Its queues are checked now, since their requests may be refused.
-    for _, queue in ipairs({ name .. '\t', unpack(call('HKEYS', host.key)) }) do
-        call('ZADD', ready, 'XX', now, queue)
-    end
+    -- It is checked now, since its requests may be refused.
+    check_at(host, now)
 end
 
 -- What the worker gets.
@@ -452,21 +462,18 @@ end
 -- Hand out requests of a queue even if its host is not ready, because the worker refuses them.
 local function hand_out_refused(queue, found)
     take(queue, LOOKS, nil, found)
-    if is_empty(queue) then
-        call('ZREM', ready, queue)
-        local had = call('HDEL', leases, '~' .. queue) == 1
-        -- Unless another worker fetches its robots.txt, since this one was taken for dead.
-        if had or (tonumber(call('ZSCORE', wanted, queue)) or 0) <= now then
-            call('ZREM', wanted, queue)
-        end
-    end
+    if is_empty(queue) and call('HDEL', leases, '~' .. queue) == 1 then call('ZREM', wanted, queue) end
 end
 
-local turn = 0.001
+-- After the other hosts of this call.
+local later = 0
 
--- Hand out the best request of a queue, if its host is ready. If not, check the queue later.
-local function hand_out(queue, found)
-    local host = host_of(queue)
+-- Hand out the best request of the queue whose turn it is, if the host is ready. If not, check the
+-- host later.
+local function hand_out(host, found)
+    local queue, last = next_turn(host)
+    if not queue then return call('ZREM', ready, host.name) end
+    if not is_known(host, queue) then return arrive(queue) end
     local own = order.hosts[host.name]
     local gap = math.max(host.gap, own and own[2] or order.gap)
     -- A delay begins when a request ends, so a host with a delay gets one at a time.
@@ -475,39 +482,22 @@ local function hand_out(queue, found)
         for _, field in ipairs({ 'places', 'paused', 'own', 'since' }) do set(host, field, 0) end
     end
     if host.places > 0 then most = math.min(most, host.places) end
-    if not is_known(queue) then
-        call('ZREM', ready, queue)
-        if not is_empty(queue) then call('ZADD', wanted, now, queue) end
-        return pass_on(host, now)
+    if is_refused(host) then -- It needs no place.
+        take(queue, 1, nil, found)
+    elseif host.in_flight >= most then
+        return check_at(host, now + RESCUE)
+    elseif math.max(host.next_at, host.asked) > now then
+        return check_at(host, math.max(host.next_at, host.asked))
+    elseif take(queue, 1, host.name, found) then
+        set(host, 'in_flight', host.in_flight + 1)
+        if gap > 0 then set(host, 'next_at', now + gap) end
+        later = later + 0.001
+        check_at(host, now + gap + later)
     end
-    if is_refused(host, host.in_flight) then -- It needs no place.
-        if not take(queue, 1, nil, found) or is_empty(queue) then
-            call('ZREM', ready, queue)
-            call('LREM', prefix .. ':parked:' .. host.name, 0, queue)
-        end
-        return
-    end
-    if host.in_flight >= most then return park(queue, host, now + RESCUE) end
-    if host.next_at > now then return check_at(queue, host.next_at) end
-    if host.asked > now then return park(queue, host, host.asked) end
-    if not take(queue, 1, host.name, found) then
-        call('ZREM', ready, queue)
-        return pass_on(host, now)
-    end
-    local in_flight = host.in_flight + 1
-    set(host, 'in_flight', in_flight)
-    if gap > 0 then set(host, 'next_at', now + gap) end
     if is_empty(queue) then
-        call('ZREM', ready, queue)
-        if in_flight < most then pass_on(host, now + gap) end
-    elseif is_refused(host, in_flight) then
-        check_at(queue, now)
-    elseif in_flight < most then
-        -- After the other queues of this call.
-        check_at(queue, now + gap + turn)
-        turn = turn + 0.001
-    else
-        park(queue, host, now + RESCUE)
+        pass(host, queue)
+    elseif host.queues[queue].turn < last then
+        set_queue(host, queue, { turn = last + 1 })
     end
 end
 
@@ -539,11 +529,11 @@ local function hand_out_all(found)
     local looks = order.wanted + LOOKS
     while looks > 0 and #found < order.wanted do
         local most = math.min(order.wanted - #found, looks)
-        local queues = call('ZRANGEBYSCORE', ready, '-inf', '(' .. now + 1, 'LIMIT', 0, most)
-        if #queues == 0 then break end
-        looks = looks - #queues
-        -- Queues that are not ready are rescheduled, so that each is checked once.
-        for _, queue in ipairs(queues) do hand_out(queue, found) end
+        local names = call('ZRANGEBYSCORE', ready, '-inf', '(' .. now + 1, 'LIMIT', 0, most)
+        if #names == 0 then break end
+        looks = looks - #names
+        -- Hosts that are not ready are rescheduled, so that each is checked once.
+        for _, name in ipairs(names) do hand_out(host_named(name), found) end
     end
     if #found > 0 then return 0 end
     local first = call('ZRANGE', ready, 0, 0, 'WITHSCORES')[2]
@@ -551,21 +541,22 @@ local function hand_out_all(found)
 end
 
 -- Return the queues whose robots.txt the worker is to fetch, with a request of each, and the delay
--- of its host; none if enough queues are ready.
+-- of its host; none if enough hosts are ready.
 local function hand_out_wanted()
     local found = {}
     if order.quota <= 0 then return found end
     local queues = call('ZRANGEBYSCORE', wanted, '-inf', now, 'LIMIT', 0, order.quota)
     if #queues == 0 or call('ZCOUNT', ready, '-inf', now) >= order.enough then return found end
     for _, queue in ipairs(queues) do
-        local item = call('ZRANGE', key_of(queue), 0, 0)[1]
-        if not item or is_known(queue) then
+        local item, host = call('ZRANGE', key_of(queue), 0, 0)[1], host_of(queue)
+        if not item then
             call('ZREM', wanted, queue)
-            if item then check_at(queue, now) end
+        elseif is_known(host, queue) then
+            arrive(queue)
         else
             call('ZADD', wanted, now + RESCUE, queue)
             call('HSET', leases, '~' .. queue, '')
-            found[#found + 1] = { table.concat({ 0, queue, item }, '\n'), host_of(queue).delay }
+            found[#found + 1] = { table.concat({ 0, queue, item }, '\n'), host.delay }
         end
     end
     return found
@@ -576,7 +567,7 @@ end
 --   mark       the mark of the queue that the worker knows, or "". If the queue has another one
 --              now, or none, the worker gets the time and "" alone
 --   lease      for how long its lease is renewed
---   known, unknown  queues whose robots.txt is known or not, each with the arguments as above
+--   rules      the arguments of *note_rules*, for each queue whose robots.txt it was to fetch
 --   left       requests that have left the downloader: number, host, and the arguments of *free*
 --   done       numbers of requests whose callbacks have ended
 --   back       requests that the worker does not use: number, and the workers that could not read
@@ -584,7 +575,7 @@ end
 --   paused     hosts that have asked for a pause: host, the pause, the last one that was doubled
 --   has        only after a lost answer: the fields of its leases. All else returns to the queue
 --   retires    whether the worker ends: all it has returns to the queue
---   refuses    the queue whose requests it refuses, or ""
+--   refuses    a queue whose requests it refuses, or ""
 --   acquire    the number and the host of a request that is not from the queue, or nothing
 --   wanted     how many requests to hand out at most
 --   limit, gap, hosts    the limits of a host without a crawl delay, and those of some hosts
@@ -592,7 +583,7 @@ end
 --   wait_timeout   the longest time that requests wait for a host
 --   last_pause the number of the last pause that the worker knows
 --   last_aside the number of the last request that was set aside, as far as it knows
---   quota, enough  how many robots.txt the worker can fetch, and how many ready queues are enough
+--   quota, enough  how many robots.txt the worker can fetch, and how many ready hosts are enough
 --
 -- Returns the time; the mark of the queue; the indexes of new requests whose fingerprint is known; how
 -- many requests are not done, with those that were set aside and that it may be able to read; 1 if the
@@ -610,8 +601,7 @@ if #ARGV == 2 then call('DEL', prefix .. ':none') end
 if not mark and not order.retires then begin() end
 local seen, found = push(), {}
 local is_new, returned = renew()
-for _, each in ipairs(order.unknown) do note_unknown(unpack(each)) end
-for _, each in ipairs(order.known) do note_known(unpack(each)) end
+for _, each in ipairs(order.rules) do note_rules(unpack(each)) end
 for _, each in ipairs(order.left) do leave(unpack(each)) end
 for _, each in ipairs(order.back) do give_back(unpack(each)) end
 for _, each in ipairs(order.done) do change = change - call('HDEL', leases, '=' .. each) end
@@ -621,9 +611,9 @@ for _, each in ipairs(not order.retires and order.has or {}) do kept[each] = tru
 if order.has or order.retires then return_all(worker, order.has and SENT or 0, kept) end
 if order.retires then call('ZREM', workers, worker) end
 local new = newer_pauses()
-if order.refuses ~= '' then hand_out_refused(order.refuses, found) end
 local has_place = #order.acquire > 0 and acquire(unpack(order.acquire)) or 0
 local again = hand_out_all(found)
+if order.refuses ~= '' then hand_out_refused(order.refuses, found) end
 hand_out_aside(found)
 local to_fetch = hand_out_wanted()
 write_hosts()

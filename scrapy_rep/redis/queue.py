@@ -136,9 +136,6 @@ class RedisHostQueue(Base):
         self._generation = 0
         """The generation of the worker in which the server has done that."""
 
-        self._has_refused = False
-        """Whether the last ones are refused."""
-
         self._has_unreadable = False
         """Whether the log has named a request that this worker cannot read."""
 
@@ -214,27 +211,9 @@ class RedisHostQueue(Base):
         if not room:
             return None
         self._give_back_old()
-        if not self._buffer and not self._take_refused():
+        if not self._buffer:
             self._ask_if_due(room)
         return self._start_next()
-
-    def _take_refused(self) -> bool:
-        """Take some requests to refuse, if the last ones were to be sent. Return whether there are
-        any.
-        """
-        found: Sequence[Popped] = ()
-        while self._refused and not found and not self._has_refused:
-            answer = self._worker.exchange(refuses=self._refused[0])
-            if answer is None:
-                break
-            name, found = self._refused.popleft(), answer.found
-            if found:
-                self._want_rules(name)
-            else:
-                del self._fetching[name]
-        self._has_refused = bool(found)
-        self._fill(found)
-        return self._has_refused
 
     def _fill(self, found: Sequence[Popped]) -> None:
         """Keep what the server has handed out, to be popped next."""
@@ -250,7 +229,7 @@ class RedisHostQueue(Base):
         """Ask the server for requests, unless it has said that none is ready yet."""
         self._leases.settle()
         now = self._clock.monotonic()
-        if now >= self._ask_at or self._worker.has_ended:
+        if now >= self._ask_at or self._worker.has_ended or self._refused:
             if now >= self._rests_until:
                 self._exchange(max(self._wanted(room), 1))
             else:
@@ -275,6 +254,8 @@ class RedisHostQueue(Base):
             self._worker.limits = self._leases.limits
             quota = self._frontier.room_for_rules()
             order = {"wanted": wanted, "quota": quota, "enough": self._enough}
+            if self._refused:
+                order["refuses"] = self._refused[0]
         began = self._clock.monotonic()
         answer = self._worker.exchange(**order)
         now = self._clock.monotonic()
@@ -287,9 +268,19 @@ class RedisHostQueue(Base):
         if answer is not None:
             for popped in answer.wanted:
                 self._fetch_rules(popped)
+            if "refuses" in order:
+                self._took_refused(found)
         if wanted and not found:
             self._ask_at = now + min(self._worker.again, _ASK_EVERY)
         self._schedule()
+
+    def _took_refused(self, found: Sequence[Popped]) -> None:
+        """Note that *found* has requests of the first refused queue, or that it has no more."""
+        name = self._refused.popleft()
+        if any(popped.queue == name for popped in found):
+            self._want_rules(name)
+        else:
+            del self._fetching[name]
 
     def _start_next(self) -> Request | None:
         """Start the next request that was handed out, if there is one that can be read."""
@@ -354,10 +345,7 @@ class RedisHostQueue(Base):
             self._refused.append(name)
         else:
             del self._fetching[name]
-            if isinstance(terms, Terms):
-                self._worker.report_known(name, terms)
-            else:
-                self._worker.report_unknown(name)
+            self._worker.report_rules(name, None if terms is NoTerms.UNKNOWN else terms)
         self._call_soon()
 
     # Requests of this worker.

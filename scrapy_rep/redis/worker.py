@@ -372,14 +372,10 @@ class Worker:
         """Report that this worker cannot read a request that was handed out: others may."""
         self._reports["back"].append([popped.number, popped.tried])
 
-    def report_known(self, queue: str, terms: Terms) -> None:
-        """Report that the robots.txt of *queue* is known."""
-        times = [round(min(each, _LONGEST) * 1000) for each in terms]
-        self._reports["known"].append([queue, *times])
-
-    def report_unknown(self, queue: str) -> None:
-        """Report that another worker must fetch the robots.txt of *queue*."""
-        self._reports["unknown"].append([queue])
+    def report_rules(self, queue: str, terms: Terms | None) -> None:
+        """Report what the robots.txt of *queue* says; None if another worker must fetch it."""
+        times = [round(min(each, _LONGEST) * 1000) for each in terms or ()]
+        self._reports["rules"].append([queue, *times])
 
     def report_pause(self, host: str, pause: float, own: float) -> None:
         """Report at once that *host* has asked for a pause of *pause* seconds. *own* is the last
@@ -465,7 +461,7 @@ class Worker:
         - ``wanted``: at most so many requests, the best ones of hosts that are ready;
         - ``quota``: at most so many queues whose robots.txt this worker is to fetch, none if
           ``enough`` are ready;
-        - ``refuses``: some requests of this queue, to refuse them, even if its host is not ready;
+        - ``refuses``: some more of this queue, to refuse them, even if its host is not ready;
         - ``acquire``: the only place at a host, as a number and the name of the host;
         - ``retires``: whether all that this worker has returns to the queue, because it ends.
 
@@ -570,7 +566,7 @@ class Worker:
 
 
 def _no_reports() -> dict[str, list[list[Any]]]:
-    return {"left": [], "back": [], "known": [], "unknown": []}
+    return {"left": [], "back": [], "rules": []}
 
 
 def leases_of(

@@ -63,6 +63,8 @@ local function call(name, key, ...)
         end
         redis.call('HDEL', '{_ENDS}', key)
         return redis.call('DEL', key)
+    elseif name == 'PERSIST' then
+        return redis.call('HDEL', '{_ENDS}', key)
     elseif name == 'PTTL' then
         local ends = redis.call('HGET', '{_ENDS}', key)
         return ends and ends - redis.call('GET', '{_NOW}') or -1
@@ -217,6 +219,16 @@ def state_of(content: dict[str, Any], host: str) -> dict[str, int]:
     return {field: value for field, value in values.items() if value}
 
 
+def queues_in_line(content: dict[str, Any]) -> set[str]:
+    """The queues that have a turn, of hosts that will be checked."""
+    return {
+        field
+        for host in content.get("ready", {})
+        for field, value in content.get(f"host:{host}", {}).items()
+        if "\t" in field and not value.endswith(" 0")
+    }
+
+
 def push(
     worker: Worker, queue: str, *names: str, priority: int = 0, seen: bool = False
 ) -> None:
@@ -276,7 +288,7 @@ def retire(worker: Worker) -> None:
 
 def know(worker: Worker, queue: str, holds: float = HOUR, **terms: float) -> None:
     """Make the robots.txt of *queue* known."""
-    worker.report_known(queue, Terms(holds, **terms))
+    worker.report_rules(queue, Terms(holds, **terms))
     worker.exchange()
 
 

@@ -329,7 +329,7 @@ def test_one_worker_fetches_robotstxt_for_all(shared: Shared) -> None:
     assert (popped.queue, popped.data, popped.delay) == (PAGES, b"first", 0.0)
     assert wanted(two) == wanted(one) == []
     assert pop(two) is None
-    one.report_unknown(PAGES)
+    one.report_rules(PAGES, None)
     one.exchange()
     assert wanted(two) == [PAGES]
     know(two, PAGES, holds=10.0)
@@ -471,7 +471,7 @@ def test_worker_that_was_taken_for_dead_comes_back(shared: Shared) -> None:
     assert found.data == had.data
     end(stopped, had)
     stopped.report_unused(had)
-    stopped.report_unknown(OTHER)
+    stopped.report_rules(OTHER, None)
     assert stopped.exchange() is not None
     assert (shared.count(), state_of(shared.content(), HOST)["in_flight"]) == (3, 1)
     assert wanted(shared.worker()) == []

@@ -30,6 +30,7 @@ from tests.redis.shared import (
     PAGES,
     SECURE,
     Shared,
+    queues_in_line,
     state_of,
 )
 
@@ -224,10 +225,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
             self.say_known(member, min(member.fetching), terms)
 
     def say_known(self, member: Member, queue: str, terms: Terms | None) -> None:
-        if terms is None:
-            member.worker.report_unknown(queue)
-        else:
-            member.worker.report_known(queue, terms)
+        member.worker.report_rules(queue, terms)
         self.call(member, lambda: self.model.knows(member, queue, terms))
 
     @precondition(lambda self: any(member.fetching for member in self.members))
@@ -289,12 +287,12 @@ class SharedQueueMachine(RuleBasedStateMachine):
         if not self.members:
             return
         model, content = self.model, self.shared.content()
-        ready, wanted = content.get("ready", {}), content.get("wanted", {})
-        assert not ready.keys() & wanted.keys()
+        in_line, wanted = queues_in_line(content), content.get("wanted", {})
+        assert not in_line & wanted.keys()
         for queue in QUEUES:
             names = [each[14:] for each in content.get(f"queue:{queue}", {})]
             assert names == [item.name for item in model.waiting(queue)]
-            assert not names or queue in ready or queue in wanted
+            assert not names or queue in in_line or queue in wanted
         assert self.shared.count() == len(model.items)
         aside = {each.rpartition("\n")[2][14:] for each in content.get("aside", {})}
         assert aside == {item.name for item in model.aside}

@@ -78,17 +78,7 @@ local function numbered(number, request)
 end
 local IS_NUMBERED = '^' .. string.rep('%x', 14)
 
--- Queues.
-
-local function key_of(queue)
-    return prefix .. ':queue:' .. queue
-end
-
-local function is_empty(queue)
-    return call('EXISTS', key_of(queue)) == 0
-end
-
--- Hosts. What is known of one is read once, and what has changed is written once.
+-- Hosts and queues. What is known of a host is read once, and what has changed is written once.
 
 local FIELDS = {
     'in_flight', -- the number of requests in flight
@@ -103,43 +93,48 @@ local FIELDS = {
     'own', -- the last pause that was doubled, 0 after a success
     'since', -- the first such answer since a success
 }
-local hosts = {}
+local hosts, queue_named = {}, nil
 
 -- The delay of a host, from the end of one request to the start of the next, is the longest of its
 -- queues.
 local function host_named(name)
     if hosts[name] then return hosts[name] end
     local host = { name = name, key = prefix .. ':host:' .. name, delay = 0, queues = {}, changed = {} }
+    hosts[name] = host
     for _, field in ipairs(FIELDS) do host[field] = 0 end
     local found = call('HGETALL', host.key)
     for index = 1, #found, 2 do
         local field, value = found[index], found[index + 1]
         local holds, delay, turn = string.match(value, '^(%d+) (%d+) (%d+)$')
         if holds then
-            host.queues[field] = { holds = tonumber(holds), delay = tonumber(delay), turn = tonumber(turn) }
-            host.delay = math.max(host.delay, tonumber(delay))
+            local queue = queue_named(field)
+            queue.holds, queue.delay, queue.turn = tonumber(holds), tonumber(delay), tonumber(turn)
+            host.delay = math.max(host.delay, queue.delay)
         else
             host[field] = tonumber(value) or 0
         end
     end
-    hosts[name] = host
     return host
 end
 
-local function host_of(queue)
-    return host_named(string.match(queue, '^[^\t]*'))
+function queue_named(name)
+    local host = host_named(string.match(name, '^[^\t]*'))
+    host.queues[name] = host.queues[name]
+        or { name = name, host = host, key = prefix .. ':queue:' .. name, holds = 0, delay = 0, turn = 0 }
+    return host.queues[name]
+end
+
+local function is_empty(queue)
+    return call('EXISTS', queue.key) == 0
 end
 
 local function set(host, field, value)
     host[field], host.changed[field] = value, value
 end
 
--- Note what is new of a queue.
-local function set_queue(host, queue, values)
-    local all = host.queues[queue] or { holds = 0, delay = 0, turn = 0 }
-    for name, value in pairs(values) do all[name] = value end
-    host.queues[queue] = all
-    host.changed[queue] = string.format('%.0f %.0f %.0f', all.holds, all.delay, all.turn)
+local function set_turn(queue, turn)
+    queue.turn = turn
+    queue.host.changed[queue.name] = string.format('%.0f %.0f %.0f', queue.holds, queue.delay, turn)
 end
 
 -- When a host may be forgotten; nil while it has requests that may be sent.
@@ -169,39 +164,37 @@ end
 
 -- Whether requests of a queue may be sent, as far as robots.txt goes. It does not apply to a queue
 -- without an origin.
-local function is_known(host, queue)
-    if order.all_known or string.sub(queue, -1) == '\t' then return true end
-    local found = host.queues[queue]
-    return found and found.holds > now
+local function is_known(queue)
+    return order.all_known or string.sub(queue.name, -1) == '\t' or queue.holds > now
 end
 
 -- The queue of the host whose turn is next, if there is one, and the last turn.
 local function next_turn(host)
     local first, last = nil, 0
-    for queue, found in pairs(host.queues) do
-        last = math.max(last, found.turn)
-        if found.turn > 0 and (not first or found.turn < host.queues[first].turn) then first = queue end
+    for _, queue in pairs(host.queues) do
+        if queue.turn > 0 and (not first or queue.turn < first.turn) then first = queue end
+        last = math.max(last, queue.turn)
     end
     return first, last
 end
 
 -- Note that a queue has no turn any more.
-local function pass(host, queue)
-    set_queue(host, queue, { turn = 0 })
-    if not next_turn(host) then call('ZREM', ready, host.name) end
+local function pass(queue)
+    if queue.turn == 0 then return end
+    set_turn(queue, 0)
+    if not next_turn(queue.host) then call('ZREM', ready, queue.host.name) end
 end
 
 -- Give a queue with requests its turn, or have its robots.txt fetched.
 local function arrive(queue)
-    local host = host_of(queue)
-    if not is_known(host, queue) then
-        if host.queues[queue] then pass(host, queue) end
-        call('ZADD', wanted, 'NX', now, queue)
-    elseif not host.queues[queue] or host.queues[queue].turn == 0 then
-        local _, last = next_turn(host)
-        set_queue(host, queue, { turn = last + 1 })
-        call('ZREM', wanted, queue)
-        call('ZADD', ready, 'NX', now, host.name)
+    if not is_known(queue) then
+        pass(queue)
+        call('ZADD', wanted, 'NX', now, queue.name)
+    elseif queue.turn == 0 then
+        local _, last = next_turn(queue.host)
+        set_turn(queue, last + 1)
+        call('ZREM', wanted, queue.name)
+        call('ZADD', ready, 'NX', now, queue.host.name)
     end
 end
 
@@ -251,19 +244,19 @@ end
 
 -- Leases.
 
--- Take the best requests of a queue for the worker, with a place at their host if that is named.
--- Returns whether there were any.
-local function take(queue, most, host, found)
-    local items = call('ZPOPMIN', key_of(queue), most)
+-- Take the best requests of a queue for the worker, which *has_place* at their host for each. Returns
+-- whether there were any.
+local function take(queue, most, has_place, found)
+    local items = call('ZPOPMIN', queue.key, most)
     for index = 1, #items, 2 do
         local item = items[index]
         -- One that this script has not written has no number.
         if not string.find(item, IS_NUMBERED) then item = numbered(new_numbers(1) + 1, item) end
         local number = string.sub(item, 1, 14)
-        local lease = table.concat({ items[index + 1], queue, item }, '\n')
-        local fields = { '=' .. number, lease, host and '@' .. number, host }
-        call('HSET', leases, unpack(fields))
-        found[#found + 1] = { lease, host_of(queue).delay, host and 1 or 0 }
+        local lease = table.concat({ items[index + 1], queue.name, item }, '\n')
+        call('HSET', leases, '=' .. number, lease)
+        if has_place then call('HSET', leases, '@' .. number, queue.host.name) end
+        found[#found + 1] = { lease, queue.host.delay, has_place and 1 or 0 }
     end
     return #items > 0
 end
@@ -271,12 +264,13 @@ end
 -- Put a request back into its queue, before those that were pushed later. One that is garbled is
 -- gone.
 local function put_back(lease)
-    local score, queue, item = string.match(lease, '^(.-)\n(.-)\n(.*)$')
+    local score, name, item = string.match(lease, '^(.-)\n(.-)\n(.*)$')
     if not tonumber(score) then
         change = change - 1
         return
     end
-    call('ZADD', key_of(queue), score, item)
+    local queue = queue_named(name)
+    call('ZADD', queue.key, score, item)
     arrive(queue)
 end
 
@@ -329,13 +323,11 @@ end
 -- greater numbers, by the clock.
 local function begin()
     count = 0
-    local queues = call('ZRANGE', wanted, 0, -1)
-    for _, name in ipairs(call('ZRANGE', ready, 0, -1)) do
-        for queue, found in pairs(host_named(name).queues) do
-            if found.turn > 0 then queues[#queues + 1] = queue end
-        end
+    for _, name in ipairs(call('ZRANGE', wanted, 0, -1)) do queue_named(name) end
+    for _, name in ipairs(call('ZRANGE', ready, 0, -1)) do host_named(name) end
+    for _, host in pairs(hosts) do
+        for _, queue in pairs(host.queues) do count = count + call('ZCARD', queue.key) end
     end
-    for _, queue in ipairs(queues) do count = count + call('ZCARD', key_of(queue)) end
     for _, name in ipairs(call('ZRANGE', workers, 0, -1)) do
         for _, field in ipairs(call('HKEYS', prefix .. ':leases:' .. name)) do
             if string.sub(field, 1, 1) == '=' then count = count + 1 end
@@ -353,12 +345,12 @@ local function push()
     if size == 0 then return seen end
     local number = new_numbers(size)
     for index = 3, #ARGV, 4 do
-        local queue, fingerprint = ARGV[index], ARGV[index + 3]
+        local queue, fingerprint = queue_named(ARGV[index]), ARGV[index + 3]
         if fingerprint ~= '' and call('SADD', KEYS[2], fingerprint) == 0 then
             seen[#seen + 1] = (index - 3) / 4
         else
             number = number + 1
-            call('ZADD', key_of(queue), ARGV[index + 1], numbered(number, ARGV[index + 2]))
+            call('ZADD', queue.key, ARGV[index + 1], numbered(number, ARGV[index + 2]))
             queues[queue] = true
         end
     end
@@ -370,26 +362,28 @@ end
 -- The worker has found out the robots.txt of a queue. *holds*: how long. It was a request to the host,
 -- after which its delay applies, from now on: only this clock counts. Without these, the worker does
 -- not fetch it after all: the spider closes.
-local function note_rules(queue, holds, delay)
-    local had = call('HDEL', leases, '~' .. queue) == 1
+local function note_rules(name, holds, delay)
+    local had = call('HDEL', leases, '~' .. name) == 1
     if not holds then
         -- A worker that was taken for dead has it no more: another one may fetch it.
-        if had then want(queue) end
+        if had then want(name) end
         return
     end
-    local host = host_of(queue)
+    local queue = queue_named(name)
+    local host = queue.host
     hold(host, now + delay)
-    set_queue(host, queue, { holds = now + holds, delay = delay })
+    queue.holds, queue.delay = now + holds, delay
+    set_turn(queue, queue.turn)
     host.delay = 0
-    for name, found in pairs(host.queues) do
-        if found.turn == 0 and found.holds + RESCUE <= now then
-            call('HDEL', host.key, name)
-            host.queues[name], host.changed[name] = nil, nil
+    for _, each in pairs(host.queues) do
+        if each.turn == 0 and each.holds + RESCUE <= now then
+            call('HDEL', host.key, each.name)
+            host.queues[each.name], host.changed[each.name] = nil, nil
         else
-            host.delay = math.max(host.delay, found.delay)
+            host.delay = math.max(host.delay, each.delay)
         end
     end
-    call('ZREM', wanted, queue)
+    call('ZREM', wanted, name)
     if not is_empty(queue) then arrive(queue) end
 end
 
@@ -460,9 +454,10 @@ local function acquire(number, name)
 end
 
 -- Hand out requests of a queue even if its host is not ready, because the worker refuses them.
-local function hand_out_refused(queue, found)
-    take(queue, LOOKS, nil, found)
-    if is_empty(queue) and call('HDEL', leases, '~' .. queue) == 1 then call('ZREM', wanted, queue) end
+local function hand_out_refused(name, found)
+    local queue = queue_named(name)
+    take(queue, LOOKS, false, found)
+    if is_empty(queue) and call('HDEL', leases, '~' .. name) == 1 then call('ZREM', wanted, name) end
 end
 
 -- After the other hosts of this call.
@@ -473,7 +468,7 @@ local later = 0
 local function hand_out(host, found)
     local queue, last = next_turn(host)
     if not queue then return call('ZREM', ready, host.name) end
-    if not is_known(host, queue) then return arrive(queue) end
+    if not is_known(queue) then return arrive(queue) end
     local own = order.hosts[host.name]
     local gap = math.max(host.gap, own and own[2] or order.gap)
     -- A delay begins when a request ends, so a host with a delay gets one at a time.
@@ -483,21 +478,21 @@ local function hand_out(host, found)
     end
     if host.places > 0 then most = math.min(most, host.places) end
     if is_refused(host) then -- It needs no place.
-        take(queue, 1, nil, found)
+        take(queue, 1, false, found)
     elseif host.in_flight >= most then
         return check_at(host, now + RESCUE)
     elseif math.max(host.next_at, host.asked) > now then
         return check_at(host, math.max(host.next_at, host.asked))
-    elseif take(queue, 1, host.name, found) then
+    elseif take(queue, 1, true, found) then
         set(host, 'in_flight', host.in_flight + 1)
         if gap > 0 then set(host, 'next_at', now + gap) end
         later = later + 0.001
         check_at(host, now + gap + later)
     end
     if is_empty(queue) then
-        pass(host, queue)
-    elseif host.queues[queue].turn < last then
-        set_queue(host, queue, { turn = last + 1 })
+        pass(queue)
+    elseif queue.turn < last then
+        set_turn(queue, last + 1)
     end
 end
 
@@ -547,16 +542,17 @@ local function hand_out_wanted()
     if order.quota <= 0 then return found end
     local queues = call('ZRANGEBYSCORE', wanted, '-inf', now, 'LIMIT', 0, order.quota)
     if #queues == 0 or call('ZCOUNT', ready, '-inf', now) >= order.enough then return found end
-    for _, queue in ipairs(queues) do
-        local item, host = call('ZRANGE', key_of(queue), 0, 0)[1], host_of(queue)
+    for _, name in ipairs(queues) do
+        local queue = queue_named(name)
+        local item = call('ZRANGE', queue.key, 0, 0)[1]
         if not item then
-            call('ZREM', wanted, queue)
-        elseif is_known(host, queue) then
+            call('ZREM', wanted, name)
+        elseif is_known(queue) then
             arrive(queue)
         else
-            call('ZADD', wanted, now + RESCUE, queue)
-            call('HSET', leases, '~' .. queue, '')
-            found[#found + 1] = { table.concat({ 0, queue, item }, '\n'), host.delay }
+            call('ZADD', wanted, now + RESCUE, name)
+            call('HSET', leases, '~' .. name, '')
+            found[#found + 1] = { table.concat({ 0, name, item }, '\n'), queue.host.delay }
         end
     end
     return found

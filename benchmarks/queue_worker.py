@@ -148,7 +148,7 @@ def flush(queue: RedisHostQueue | PriorityQueue) -> None:
     """Send what a queue has collected, and give back what it has not used, as its timers do."""
     if isinstance(queue, RedisHostQueue):
         queue._kept_until = float("-inf")
-        queue._give_back(list(queue._buffer))
+        queue._give_back(list(queue._worker.buffer))
         queue._leases.settle()
         queue._worker.exchange()
 

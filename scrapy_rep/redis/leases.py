@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy import signals
 
@@ -16,7 +15,7 @@ from scrapy_rep.base.compat import (
     slot_state,
 )
 from scrapy_rep.crawl.frontier.backlog import Backlog
-from scrapy_rep.redis.worker import Limits
+from scrapy_rep.redis.worker import Lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -24,29 +23,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.redis.worker import Popped, Worker
-
-
-@dataclass(slots=True, eq=False)
-class Lease:
-    """A request that this worker has from the queue, or the place of another one."""
-
-    number: str
-    host: str
-    slot: str = ""
-    has_place: bool = True
-
-    # The values of the worker's counters when it got the request.
-    generation: int = 0
-    pushed: int = 0
-    last_pause: int = 0
-
-    popped: Popped | None = None
-    """The request as the queue has it; None if it is not from the queue."""
-
-    is_sent: bool = False
-    succeeded_after: int = 0
-    """The number of the host's last pause, if its request has succeeded after that."""
+    from scrapy_rep.redis.worker import Worker
 
 
 class Leases(Backlog):
@@ -74,36 +51,10 @@ class Leases(Backlog):
         left = signals.request_left_downloader
         crawler.signals.connect(self._left_downloader, left)
 
-    @property
-    def requests(self) -> list[str]:
-        """The numbers of the requests."""
-        return [lease.number for lease in self._leases.values()]
-
-    @property
-    def places(self) -> list[str]:
-        """The numbers of the places at hosts."""
-        leases = [*self._leases.values(), *self._acquired.values()]
-        return [lease.number for lease in leases if lease.has_place]
-
-    @property
-    def all_popped(self) -> list[Popped]:
-        """The requests as the queue has them."""
-        leases = self._leases.values()
-        return [lease.popped for lease in leases if lease.popped is not None]
-
-    def add(self, request: Request, popped: Popped, slot: str) -> None:
-        """Note that this worker has *request*, which goes to a download slot."""
-        worker = self._worker
-        self._leases[request] = Lease(
-            popped.number,
-            popped.host,
-            slot,
-            popped.has_place,
-            worker.generation,
-            worker.pushed,
-            worker.last_pause,
-            popped,
-        )
+    def add(self, request: Request, lease: Lease, slot: str) -> None:
+        """Note that *request* was popped, which goes to a download slot."""
+        lease.slot, lease.pushed = slot, self._worker.pushed
+        self._leases[request] = lease
 
     # For the frontier.
 
@@ -116,11 +67,11 @@ class Leases(Backlog):
 
     def recovered(self, request: Request) -> None:
         """Note that a host has answered *request* after a pause, without asking for another."""
-        lease = self._leases.get(request)
-        if lease is not None and lease.has_place:
+        own = self._leases.get(request)
+        has_place = own is not None and own.has_place
+        lease = own if has_place else self._acquired.get(request)
+        if lease is not None:
             lease.succeeded_after = lease.last_pause
-        elif lease := self._acquired.get(request):
-            lease.succeeded_after = self._worker.last_pause
 
     def catch_up(self) -> None:
         """Learn of the pauses that hosts have asked other workers for, unless the last call was just
@@ -145,12 +96,15 @@ class Leases(Backlog):
             lease.host == host and self._is_held(lease) and other in behind
             for other, lease in self._leases.items()
         ):
-            self._acquired[request] = Lease("", host)
+            self._acquired[request] = Lease(
+                "", host, last_pause=self._worker.last_pause
+            )
             return True
         number = uuid.uuid4().hex
         answer = self._worker.exchange(acquire=(number, host))
         if answer is not None and answer.has_place:
-            self._acquired[request] = Lease(number, host)
+            known = self._worker.last_pause
+            self._acquired[request] = Lease(number, host, last_pause=known)
         # While the server fails, this worker alone keeps the delay.
         return answer is None or answer.has_place
 
@@ -158,15 +112,11 @@ class Leases(Backlog):
         """Free the place of *request*, if it has one. A robots.txt that was *sent* without one, or in the
         place of another request, begins the delay of the host too.
         """
-        lease = self._acquired.pop(request, None)
-        if lease is None and (own := self._leases.get(request)) is not None:
-            delay, lease = 0.0, own
-        if lease is None and sent:
-            self._worker.report_left("", host, sent=True, delay=delay)
-            self._on_change()
-        elif lease is not None and lease.has_place:
+        own = self._leases.get(request)
+        lease = self._acquired.pop(request, own) or Lease("", host, has_place=sent)
+        if lease.has_place:
             lease.is_sent |= sent
-            self._free(lease, delay)
+            self._free(lease, 0.0 if lease is own else delay)
             self._on_change()
 
     def _is_held(self, lease: Lease) -> bool:
@@ -217,15 +167,17 @@ class Leases(Backlog):
         if not lease.slot:
             return 0
         _, gap = self._limits_of(lease.slot)
-        return gap if gap != self.limits.gap else 0
+        return gap if gap != self.limits["gap"] else 0
 
     @cached_property
-    def limits(self) -> Limits:
-        """The limits in the settings, as the engine's downloader has read them: the engine must
-        exist."""
+    def limits(self) -> dict[str, Any]:
+        """The limits in the settings, as an order has them, and as the engine's downloader has read
+        them: the engine must exist.
+        """
         slots = self._crawler.settings.getdict("DOWNLOAD_SLOTS")
         of_hosts = {slot: self._limits_of(slot) for slot in slots}
-        return Limits(*self._limits_of(""), of_hosts)
+        limit, gap = self._limits_of("")
+        return {"limit": limit, "gap": gap, "hosts": of_hosts}
 
     def _limits_of(self, slot: str) -> tuple[int, int]:
         """The concurrency of a download slot, and the milliseconds between its requests."""

@@ -21,7 +21,7 @@ from scrapy_rep.crawl.frontier.backlog import HostKey, KnownMethods, NoTerms, Te
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.protocol.origins import written_origin
 from scrapy_rep.redis.leases import Leases
-from scrapy_rep.redis.worker import AT_ONCE, Link, Worker, leases_of
+from scrapy_rep.redis.worker import AT_ONCE, Link, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scrapy import Spider
 
     from scrapy_rep.crawl.frontier.backlog import Turns
-    from scrapy_rep.redis.worker import Popped
+    from scrapy_rep.redis.worker import Lease
 
 # The seconds after which the end of a request is reported, and new requests are pushed, unless
 # a pop does it before.
@@ -115,8 +115,7 @@ class RedisHostQueue(Base):
             settings.queue_lease,
             obeys=self._frontier.obeys,
             wait_timeout=settings.wait_timeout,
-            on_paused=self._paused,
-            has=self._has,
+            on_paused=self._frontier.paused_elsewhere,
             on_lost=self._lost,
         )
         self._places = crawler.settings.getint("CONCURRENT_REQUESTS")
@@ -124,24 +123,17 @@ class RedisHostQueue(Base):
         self._methods = KnownMethods(crawler)
         self._leases = Leases(crawler, self._worker, self._call_soon)
         self._frontier.attach(self._leases)
-        self._fetching: dict[str, Request] = {}
-        """The queues whose robots.txt this worker fetches for all, each with a request of it."""
-
-        self._refused: deque[str] = deque()
-        """Those of them whose requests are refused."""
-
-        self._buffer: deque[Popped] = deque()
-        """The requests that the server has handed out, and that are popped next."""
-
-        self._generation = 0
-        """The generation of the worker in which the server has done that."""
+        self._refused: deque[Lease] = deque()
+        """A request of each queue whose requests are refused: its robots.txt is unreachable for too
+        long.
+        """
 
         self._has_unreadable = False
         """Whether the log has named a request that this worker cannot read."""
 
         self._keeps_for = _GIVE_BACK_AFTER
         self._kept_until = self._ask_at = self._called_at = float("-inf")
-        """Until when those are kept; from when the server is asked for more; and the last call."""
+        """Until when what was handed out is kept; from when the server is asked for more; and the last call."""
 
         self._rests_until = float("-inf")
         """When the event loop has had as much time since the last call to a distant server as
@@ -211,19 +203,9 @@ class RedisHostQueue(Base):
         if not room:
             return None
         self._give_back_old()
-        if not self._buffer:
+        if not self._worker.buffer:
             self._ask_if_due(room)
         return self._start_next()
-
-    def _fill(self, found: Sequence[Popped]) -> None:
-        """Keep what the server has handed out, to be popped next."""
-        if self._generation != self._worker.generation:
-            # Other workers have got what it had handed out before.
-            self._buffer.clear()
-            self._generation = self._worker.generation
-        self._buffer.extend(found)
-        if found:
-            self._kept_until = self._clock.monotonic() + self._keeps_for
 
     def _ask_if_due(self, room: int) -> None:
         """Ask the server for requests, unless it has said that none is ready yet."""
@@ -243,19 +225,21 @@ class RedisHostQueue(Base):
             return 0
         since = max(self._clock.monotonic() - self._called_at, self._keeps_for / 2)
         room += round(self._worker.just_left * self._keeps_for / since)
-        return min(max(room - len(self._buffer), 0), _MOST_AT_ONCE * self._places)
+        return min(
+            max(room - len(self._worker.buffer), 0), _MOST_AT_ONCE * self._places
+        )
 
     def _exchange(self, wanted: int) -> None:
         """Tell the server what has happened, and ask it for requests, and for hosts whose
         robots.txt to fetch.
         """
-        order = {}
+        order: dict[str, Any] = {}
         if wanted:
-            self._worker.limits = self._leases.limits
             quota = self._frontier.room_for_rules()
             order = {"wanted": wanted, "quota": quota, "enough": self._enough}
+            order |= self._leases.limits
             if self._refused:
-                order["refuses"] = self._refused[0]
+                order["refuses"] = self._refused[0].queue
         began = self._clock.monotonic()
         answer = self._worker.exchange(**order)
         now = self._clock.monotonic()
@@ -264,49 +248,38 @@ class RedisHostQueue(Base):
         self._rests_until = now + took if took > _NEAR else now
         self._calls_at = float("inf")
         found = () if answer is None else answer.found
-        self._fill(found)
+        if found:
+            self._kept_until = now + self._keeps_for
         if answer is not None:
-            for popped in answer.wanted:
-                self._fetch_rules(popped)
+            for lease in answer.wanted:
+                self._want_rules(lease, lease.delay)
             if "refuses" in order:
                 self._took_refused(found)
         if wanted and not found:
             self._ask_at = now + min(self._worker.again, _ASK_EVERY)
         self._schedule()
 
-    def _took_refused(self, found: Sequence[Popped]) -> None:
+    def _took_refused(self, found: Sequence[Lease]) -> None:
         """Note that *found* has requests of the first refused queue, or that it has no more."""
-        name = self._refused.popleft()
-        if any(popped.queue == name for popped in found):
-            self._want_rules(name)
+        refused = self._refused.popleft()
+        if any(lease.queue == refused.queue for lease in found):
+            self._want_rules(refused)
         else:
-            del self._fetching[name]
+            del self._worker.fetching[refused.queue]
 
     def _start_next(self) -> Request | None:
         """Start the next request that was handed out, if there is one that can be read."""
-        self._fill(())
         # Else other workers may have it.
-        while self._buffer and self._worker.is_alive:
-            request = self._start(self._buffer.popleft())
+        while self._worker.buffer and self._worker.is_alive:
+            request = self._start(self._worker.buffer.popleft())
             if request is not None:
                 return request
         return None
 
-    def _paused(self, host: str, *times: float) -> None:
-        """Note that a host has asked a worker for a pause."""
-        self._frontier.paused_elsewhere(host, *times)
-        self._give_back([one for one in self._buffer if one.host == host])
-
     def _give_back_old(self) -> None:
         """Give back what was not popped in time. Its host may have asked for a pause since."""
-        if self._buffer and self._clock.monotonic() >= self._kept_until:
-            self._give_back(list(self._buffer))
-
-    def _give_back(self, unused: list[Popped]) -> None:
-        """Let other workers have requests that this one does not use."""
-        for popped in unused:
-            self._buffer.remove(popped)
-            self._worker.report_unused(popped)
+        if self._clock.monotonic() >= self._kept_until:
+            self._worker.give_back()
 
     def clear(self) -> None:
         """Remove all requests, and the state of all hosts. Other workers on an empty queue need not
@@ -322,52 +295,45 @@ class RedisHostQueue(Base):
             if (key if isinstance(key, str) else key.decode()) not in kept:
                 self.server.unlink(key)
         self.server.unlink(self.key)  # Of a queue of scrapy-redis itself.
-        self._buffer.clear()
         self._worker.cleared()
 
     # The rules of hosts, for all workers.
 
-    def _fetch_rules(self, popped: Popped) -> None:
-        """Find out the robots.txt of a queue, named by a request of it."""
-        # If it is fetched already, this worker was taken for dead meanwhile.
-        if popped.queue not in self._fetching:
-            origin = _key_of(popped.queue).origin
-            self._fetching[popped.queue] = self._read(popped) or Request(str(origin))
-            self._want_rules(popped.queue, popped.delay)
+    def _want_rules(self, lease: Lease, delay: float = 0.0) -> None:
+        """Find out the robots.txt of the queue of *lease*, on behalf of its request."""
+        key = _key_of(lease.queue)
+        first = self._read(lease) or Request(str(key.origin))
+        self._frontier.want_rules(key, first, partial(self._told, lease), delay)
 
-    def _want_rules(self, name: str, delay: float = 0.0) -> None:
-        first, told = self._fetching[name], partial(self._told, name)
-        self._frontier.want_rules(_key_of(name), first, told, delay)
-
-    def _told(self, name: str, terms: Terms | NoTerms) -> None:
+    def _told(self, lease: Lease, terms: Terms | NoTerms) -> None:
         """Report the robots.txt of a queue, unless its requests are refused."""
         if terms is NoTerms.REFUSED:
-            self._refused.append(name)
+            self._refused.append(lease)
         else:
-            del self._fetching[name]
-            self._worker.report_rules(name, None if terms is NoTerms.UNKNOWN else terms)
+            known = terms if isinstance(terms, Terms) else None
+            self._worker.report_rules(lease.queue, known)
         self._call_soon()
 
     # Requests of this worker.
 
-    def _start(self, popped: Popped) -> Request | None:
-        request = self._read(popped)
+    def _start(self, lease: Lease) -> Request | None:
+        request = self._read(lease)
         if request is None:
-            self._worker.report_unreadable(popped)
+            self._worker.report_unreadable(lease)
             # None tells the engine that there is no request, but there may be others.
             self._call_soon()
             return None
         key = self._frontier.key_of(request)
-        self._leases.add(request, popped, key.slot)
-        if popped.has_place:  # Otherwise the middleware refuses it.
-            self._frontier.started(key, request, popped.delay)
+        self._leases.add(request, lease, key.slot)
+        if lease.has_place:  # Otherwise the middleware refuses it.
+            self._frontier.started(key, request, lease.delay)
         self._last_request = self._clock.monotonic()
         return request
 
-    def _read(self, popped: Popped) -> Request | None:
-        """Return the request in *popped*; None if this worker cannot read it."""
+    def _read(self, lease: Lease) -> Request | None:
+        """Return the request of *lease*; None if this worker cannot read it."""
         try:
-            found: Request = self._decode_request(popped.data)
+            found: Request = self._decode_request(lease.data)
         except Exception as error:  # noqa: BLE001  A serialiser can raise any error.
             if not self._has_unreadable:
                 self._has_unreadable = True
@@ -376,7 +342,7 @@ class RedisHostQueue(Base):
                     "worker does not send it, and leaves it to others, whose spider may have its "
                     "callback. This is logged once: at its end, each worker logs how many no "
                     "worker could read",
-                    host=popped.host,
+                    host=lease.host,
                     error=error,
                 )
             return None
@@ -385,10 +351,9 @@ class RedisHostQueue(Base):
     def _lost(self) -> None:
         """Push again what this worker has, since the queue is gone, and close the spider."""
         self._leases.settle()
-        held = [*self._leases.all_popped, *self._buffer]
-        self._buffer.clear()
-        for popped in held:
-            self._worker.push(popped.queue, popped.score, popped.data)
+        held = list(self._worker.requests.values())
+        for lease in held:
+            self._worker.push(lease.queue, lease.score, lease.data)
         if is_closing(self._crawler):
             if not (held or self._worker.unsent or self._worker.last_count):
                 return  # The queue was empty when the spider began to close.
@@ -403,14 +368,6 @@ class RedisHostQueue(Base):
             key=self.key,
             count=self._worker.unsent,
         )
-
-    def _has(self) -> list[str]:
-        """What this worker has, for the server after a lost answer."""
-        numbers = [each.number for each in self._buffer]
-        requests = [*self._leases.requests, *numbers]
-        # The server ignores the places of requests that have none.
-        places = [*self._leases.places, *numbers]
-        return leases_of(requests, places, self._fetching)
 
     # When to call the server.
 
@@ -453,7 +410,7 @@ class RedisHostQueue(Base):
         self._call_at(max(self._worker.renews_at, now + _SEND_EVERY))
         if self._worker.has_reports:
             self._call_at(now + _SEND_EVERY)
-        if self._buffer:
+        if self._worker.buffer:
             self._call_at(self._kept_until)
         if self._ask_at > now and not self._is_empty:
             self._call_at(self._ask_at)

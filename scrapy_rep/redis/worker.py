@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections import deque
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import islice
@@ -76,21 +77,41 @@ _NOTHING_WANTED = {
 }  # fmt: skip
 
 
-class Popped(NamedTuple):
-    """A request that was handed out."""
+@dataclass(slots=True, eq=False)
+class Lease:
+    """A request that this worker has from the server, or only a place at a host."""
 
     number: str
+
     queue: str
-    data: bytes
+    """The queue of the request, or the host."""
+
+    has_place: bool = True
+    """Whether it may be sent. If not, it has left the downloader, is to be refused, or was set
+    aside."""
+
+    data: bytes = b""
+
     delay: float = 0.0
     """The crawl delay of its host, in seconds."""
 
-    has_place: bool = True
-    """Whether it may be sent. If not, it is to be refused, or was set aside."""
-
     score: bytes = b"0"
+
     tried: str = ""
     """The workers that could not read it, one name after the other."""
+
+    # The values of the worker's counters: the first two when it got the lease, and the other one when
+    # the request was popped.
+    generation: int = 0
+    last_pause: int = 0
+    pushed: int = 0
+
+    slot: str = ""
+    """The download slot of a request that was popped."""
+
+    is_sent: bool = False
+    succeeded_after: int = 0
+    """The number of the host's last pause, if its request has succeeded after that."""
 
     @property
     def host(self) -> str:
@@ -98,27 +119,14 @@ class Popped(NamedTuple):
         return self.queue.partition("\t")[0]
 
 
-class Limits(NamedTuple):
-    """The limits of a host without a crawl delay."""
-
-    at_once: int = 1
-    """Requests in flight, of all workers."""
-
-    gap: int = 0
-    """Milliseconds between the starts of two requests."""
-
-    of_hosts: Mapping[str, tuple[int, int]] = {}
-    """The different limits of some hosts."""
-
-
 class Answer(NamedTuple):
     """What the server has answered to a call. Nothing, if it fails."""
 
-    found: Sequence[Popped] = ()
+    found: Sequence[Lease] = ()
     """Requests to send or to refuse."""
 
-    wanted: Sequence[Popped] = ()
-    """A request of each queue whose robots.txt this worker is to fetch, which it does not get."""
+    wanted: Sequence[Lease] = ()
+    """A request of each queue whose robots.txt this worker is to fetch from now on."""
 
     has_place: bool = False
     returned: int = 0
@@ -269,9 +277,6 @@ class Worker:
     (*obeys*), no queue waits for it.
     """
 
-    limits = Limits()
-    """The limits of hosts while requests are wanted."""
-
     def __init__(
         self,
         link: Link,
@@ -282,17 +287,14 @@ class Worker:
         obeys: bool = True,
         wait_timeout: float = _FOREVER,
         on_paused: Callable[[str, float, float, float], None] = lambda *_: None,
-        has: Callable[[], list[str]] = list,
         on_lost: Callable[[], None] = lambda: None,
     ) -> None:
         """*on_paused* is called for each pause of a host that any worker has reported: with the
         name of the host, the seconds that are left (less than 0 after the pause), the last pause
         that was doubled, and for how long the host has asked for pauses. Requests that would wait
-        longer than *wait_timeout* are handed out during a pause, to be refused. *has* is called after a
-        lost answer: it returns what this worker has, as :func:`leases_of`. Everything else that the
-        server has recorded for it returns to the queue. *on_lost* is called if the queue is gone, or
-        another one has taken its place: it pushes again what this worker has, and the worker gets
-        nothing more.
+        longer than *wait_timeout* are handed out during a pause, to be refused. *on_lost* is called if
+        the queue is gone, or another one has taken its place: it pushes again what this worker has,
+        and the worker gets nothing more.
         """
         self._link = link
         self._clock = clock
@@ -301,7 +303,6 @@ class Worker:
         self._all_known = not obeys
         self._wait_timeout = round(min(wait_timeout, _FOREVER) * 1000)
         self._on_paused = on_paused
-        self._has = has
         self._on_lost = on_lost
         self._name = uuid.uuid4().hex
         self._renewed_at = self._counted_until = float("-inf")
@@ -323,6 +324,18 @@ class Worker:
         self.pushed = 0
         """The number of requests that were pushed so far."""
 
+        self.requests: dict[str, Lease] = {}
+        """What this worker has, by number."""
+
+        self.buffer: deque[Lease] = deque()
+        """Those of them that were handed out and not popped yet."""
+
+        self.fetching: dict[str, Lease] = {}
+        """A request of each queue whose robots.txt it fetches, which it does not have."""
+
+        self._places: set[str] = set()
+        """The numbers of its places at hosts."""
+
         self._done: list[tuple[str, int]] = []
         self._paused: dict[str, tuple[float, float]] = {}
         self._begin_anew()
@@ -331,7 +344,8 @@ class Worker:
         """Know nothing of the queue on the server."""
         self._mark = ""
         self.last_pause = self._last_aside = 0
-        self._done.clear()
+        for each in (self.requests, self.buffer, self._places, self._done):
+            each.clear()
         self._reports = _no_reports()
 
     # What has happened.
@@ -352,6 +366,7 @@ class Worker:
         slot in milliseconds, if not the default, and *delay* that of the host in seconds, if the
         server may not know it.
         """
+        self._places.discard(number)
         fate = max(int(sent), pause)
         self._reports["left"].append([number, host, fate, gap, round(delay * 1000)])
 
@@ -362,18 +377,33 @@ class Worker:
         The report waits until the server has all requests that were pushed since then, since
         the callback may have made them.
         """
+        self.requests.pop(number, None)
         self._done.append((number, self.pushed if self.pushed > pushed else 0))
 
-    def report_unused(self, popped: Popped) -> None:
-        """Report that this worker does not use a request that was handed out."""
-        self._reports["back"].append([popped.number])
+    def give_back(self, host: str | None = None) -> None:
+        """Let other workers have the requests that were handed out and not popped: those to *host*, or
+        all.
+        """
+        for lease in list(self.buffer):
+            if host in {None, lease.host}:
+                self.buffer.remove(lease)
+                self._give_back(lease.number)
 
-    def report_unreadable(self, popped: Popped) -> None:
+    def report_unreadable(self, lease: Lease) -> None:
         """Report that this worker cannot read a request that was handed out: others may."""
-        self._reports["back"].append([popped.number, popped.tried])
+        self._give_back(lease.number, lease.tried)
+
+    def _give_back(self, number: str, *tried: str) -> None:
+        self._forget(number)
+        self._reports["back"].append([number, *tried])
+
+    def _forget(self, number: str) -> None:
+        self.requests.pop(number, None)
+        self._places.discard(number)
 
     def report_rules(self, queue: str, terms: Terms | None) -> None:
         """Report what the robots.txt of *queue* says; None if another worker must fetch it."""
+        self.fetching.pop(queue, None)
         times = [round(min(each, _LONGEST) * 1000) for each in terms or ()]
         self._reports["rules"].append([queue, *times])
 
@@ -458,7 +488,9 @@ class Worker:
     def exchange(self, **order: Any) -> Answer | None:
         """Renew the lease, report and push what was collected, and get what *order* asks for:
 
-        - ``wanted``: at most so many requests, the best ones of hosts that are ready;
+        - ``wanted``: at most so many requests, the best ones of hosts that are ready, which without a
+          crawl delay take ``limit`` requests at once, and one each ``gap`` milliseconds, or what
+          ``hosts`` says for some hosts;
         - ``quota``: at most so many queues whose robots.txt this worker is to fetch, none if
           ``enough`` are ready;
         - ``refuses``: some more of this queue, to refuse them, even if its host is not ready;
@@ -498,9 +530,6 @@ class Worker:
             **self._reports,
             "mark": self._mark,
             "lease": self._lease,
-            "limit": self.limits.at_once,
-            "gap": self.limits.gap,
-            "hosts": self.limits.of_hosts,
             "all_known": self._all_known,
             "wait_timeout": self._wait_timeout,
             "last_pause": self.last_pause,
@@ -513,7 +542,8 @@ class Worker:
             **order,
         }
         if self._link.has_lost_answer:
-            whole["has"] = [*self._has(), *leases_of(number for number, _ in later)]
+            requests = [*self.requests, *(number for number, _ in later)]
+            whole["has"] = leases_of(requests, self._places, self.fetching)
         words = [word for record in records for word in record[:4]]
         found = self._link.call(
             [self._prefix, self._seen_key], self._name, whole, words
@@ -540,12 +570,19 @@ class Worker:
         seen, *found = found
         for index in seen:
             records[index][-1]()
-        return self._answer(found)
+        answer = self._answer(found)
+        if answer.has_place:
+            self._places.add(order["acquire"][0])
+        return answer
 
     def _answer(self, parts: Sequence[Any]) -> Answer:
         self.last_count, is_new, returned, has_place, again, *parts = parts
         self._last_aside, set_aside, self.last_pause, pauses, found, wanted = parts
-        self.generation += is_new
+        if is_new:
+            # Other workers have got what it had handed out before.
+            self.generation += 1
+            while self.buffer:
+                self._forget(self.buffer.pop().number)
         self.again = again / 1000
         if returned:
             self._link.logger.warning(
@@ -556,12 +593,37 @@ class Worker:
         for host, *times in pauses:
             name = host.decode(errors="replace")
             self._on_paused(name, *(each / 1000 for each in times))
+            self.give_back(name)
+        leases = [self._lease_of(*each) for each in found]
+        self.requests.update((lease.number, lease) for lease in leases)
+        self._places.update(lease.number for lease in leases if lease.has_place)
+        self.buffer.extend(leases)
+        fetches = [self._lease_of(*each) for each in wanted]
+        # If it is fetched already, this worker was taken for dead meanwhile.
+        fetches = [lease for lease in fetches if lease.queue not in self.fetching]
+        self.fetching.update((lease.queue, lease) for lease in fetches)
         return Answer(
-            [_popped(*each) for each in found],
-            [_popped(*each) for each in wanted],
+            leases,
+            fetches,
             has_place=bool(has_place),
             returned=returned,
             set_aside=set_aside,
+        )
+
+    def _lease_of(
+        self, found: bytes, delay: int, has_place: int = 0, tried: bytes = b""
+    ) -> Lease:
+        score, queue, item = found.split(b"\n", 2)
+        return Lease(
+            item[:_NUMBER].decode(),
+            queue.decode(errors="replace"),
+            bool(has_place),
+            item[_NUMBER:],
+            delay / 1000,
+            score,
+            tried.decode(),
+            self.generation,
+            self.last_pause,
         )
 
 
@@ -580,11 +642,3 @@ def leases_of(
         *(f"@{number}" for number in places),
         *(f"~{queue}" for queue in fetching),
     ]
-
-
-def _popped(found: bytes, delay: int, has_place: int = 0, tried: bytes = b"") -> Popped:
-    score, queue, item = found.split(b"\n", 2)
-    number, data = item[:_NUMBER].decode(), item[_NUMBER:]
-    name = queue.decode(errors="replace")
-    place = bool(has_place)
-    return Popped(number, name, data, delay / 1000, place, score, tried.decode())

@@ -11,7 +11,7 @@ from tests.redis.shared import LEASE
 
 if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.backlog import Terms
-    from scrapy_rep.redis.worker import Popped, Worker
+    from scrapy_rep.redis.worker import Lease, Worker
 
 
 REMEMBERED = 600_000
@@ -212,7 +212,7 @@ class Model:
             and self.now >= max(host.free, host.last_start + self.gap)
         )
 
-    def popped(self, member: Member, popped: Popped) -> None:
+    def popped(self, member: Member, popped: Lease) -> None:
         host = self.host(popped.queue)
         if popped.tried:
             [item] = (one for one in self.aside if one.name == popped.data.decode())
@@ -236,7 +236,7 @@ class Model:
         member.places[popped.number] = host_of(popped.queue)
         host.last_start = self.now
 
-    def taken(self, member: Member, popped: Popped) -> None:
+    def taken(self, member: Member, popped: Lease) -> None:
         best = self.waiting(popped.queue)[0]
         assert popped.data.decode() == best.name
         best.tried.clear()

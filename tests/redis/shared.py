@@ -19,7 +19,7 @@ pytest.importorskip("scrapy_redis")
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.crawl.frontier.backlog import Terms
 from scrapy_rep.redis import worker as worker_module
-from scrapy_rep.redis.worker import Limits, Popped, Worker
+from scrapy_rep.redis.worker import Lease, Worker
 from tests.frontier.fakes import FakeClock
 
 if TYPE_CHECKING:
@@ -245,9 +245,7 @@ def pop(worker: Worker, at_once: int = 1, gap: int = 0, **limits: Any) -> str | 
     return None if found is None else found.data.decode()
 
 
-def take(
-    worker: Worker, at_once: int = 1, gap: int = 0, **limits: Any
-) -> Popped | None:
+def take(worker: Worker, at_once: int = 1, gap: int = 0, **limits: Any) -> Lease | None:
     """Pop a request. Return None if there is none."""
     found = take_some(worker, 1, at_once, gap, **limits)
     return found[0] if found else None
@@ -255,10 +253,11 @@ def take(
 
 def take_some(
     worker: Worker, most: int, at_once: int = 1, gap: int = 0, **limits: Any
-) -> list[Popped]:
+) -> list[Lease]:
     """Pop at most so many requests."""
-    worker.limits = Limits(at_once, gap, **limits)
-    answer = worker.exchange(wanted=most)
+    limits = {"limit": at_once, "gap": gap, "hosts": {}} | limits
+    answer = worker.exchange(wanted=most, **limits)
+    worker.buffer.clear()
     return [] if answer is None else list(answer.found)
 
 
@@ -268,7 +267,7 @@ def pop_all(worker: Worker, at_once: int = 1, gap: int = 0) -> list[str]:
 
 
 def end(
-    worker: Worker, popped: Popped, *, fetched: bool = True, pushed: int = 0, **how: Any
+    worker: Worker, popped: Lease, *, fetched: bool = True, pushed: int = 0, **how: Any
 ) -> None:
     """End a request, with its callback. The server gets to know with the next call."""
     worker.report_left(popped.number, popped.host, sent=fetched, **how)
@@ -312,9 +311,10 @@ def release(
     worker.exchange()
 
 
-def lose_an_answer(worker: Worker, *has: str) -> None:
-    """Let *worker* find that an answer was lost, and tell the server what it has."""
+def lose_all(worker: Worker) -> None:
+    """Let *worker* find that the answers were lost that handed it what it has."""
+    for each in (worker.requests, worker._places, worker.fetching):
+        each.clear()
     worker._link.has_lost_answer = True
-    worker._has = lambda: list(has)
     worker.exchange()
     assert not worker._link.has_lost_answer

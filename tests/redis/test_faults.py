@@ -16,7 +16,6 @@ from redis.exceptions import ResponseError
 from scrapy import Request
 
 from scrapy_rep.redis import worker as worker_module
-from scrapy_rep.redis.worker import leases_of
 from tests.redis.crawls import A, WorkerCrawl, decode_errors
 from tests.redis.shared import (
     EXEMPT,
@@ -27,7 +26,7 @@ from tests.redis.shared import (
     acquire,
     end,
     know,
-    lose_an_answer,
+    lose_all,
     pop,
     push,
     release,
@@ -148,7 +147,7 @@ def test_done_after_what_its_callback_has_made(shared: Shared, *, dies: bool) ->
         push(worker, EXEMPT, "made by 1")
         end(worker, one, pushed=before)
         end(worker, three, pushed=worker.pushed)
-        lose_an_answer(worker)  # What is to be reported does not return.
+        lose_all(worker)  # What is to be reported does not return.
         assert shared.count() == 1
     if dies:
         shared.advance(LEASE)
@@ -330,9 +329,8 @@ def test_worker_that_ends_after_a_lost_answer(shared: Shared) -> None:
     """A worker that ends returns all it has, also if it has missed an answer just before."""
     worker, other = shared.worker(), shared.worker(lease=1000.0)
     push(worker, EXEMPT, "1", "2")
-    one, two = take_some(worker, 2, at_once=9)
+    take_some(worker, 2, at_once=9)
     worker._link.has_lost_answer = True
-    worker._has = lambda: leases_of([one.number, two.number], [one.number])
     retire(worker)
     assert [each.data for each in take_some(other, 9, at_once=9)] == [b"1", b"2"]
 

@@ -207,10 +207,10 @@ def test_what_is_not_used_is_given_back(shared: Shared) -> None:
     other = shared.worker(obeys=False)
     crawl.push_pages(1, 2, 3)
     assert crawl.queue.pop() is not None
-    assert len(crawl.queue._buffer) == 2
+    assert len(crawl.queue._worker.buffer) == 2
     crawl.engine.scraper.is_full = True
     crawl.clock.advance(0.2)
-    assert not crawl.queue._buffer
+    assert not crawl.queue._worker.buffer
     assert len(take_some(other, 8, at_once=3)) == 2
 
 

@@ -21,7 +21,7 @@ from tests.redis.shared import (
     acquire,
     end,
     know,
-    lose_an_answer,
+    lose_all,
     pop,
     pop_all,
     push,
@@ -216,7 +216,7 @@ def test_most_at_once(shared: Shared, limit: str, most: int) -> None:
 
     how: dict[str, Any] = {"at_once": 4}
     if limit == "that of its download slot":
-        how |= {"gap": 5000, "of_hosts": {HOST: (2, 0)}}
+        how |= {"gap": 5000, "hosts": {HOST: (2, 0)}}
     elif limit == "one, with a Crawl-delay":
         know(two, PAGES, delay=1.0)
         shared.advance(1)
@@ -438,7 +438,7 @@ def test_what_a_worker_had_returns(
     if fate == "ends":
         retire(one)
     elif fate == "misses the answers":
-        lose_an_answer(one)
+        lose_all(one)
     else:
         shared.advance(LEASE - 0.001)
         assert one.is_alive
@@ -470,7 +470,8 @@ def test_worker_that_was_taken_for_dead_comes_back(shared: Shared) -> None:
     found = take(worker)
     assert found.data == had.data
     end(stopped, had)
-    stopped.report_unused(had)
+    stopped.buffer.append(had)
+    stopped.give_back()
     stopped.report_rules(OTHER, None)
     assert stopped.exchange() is not None
     assert (shared.count(), state_of(shared.content(), HOST)["in_flight"]) == (3, 1)

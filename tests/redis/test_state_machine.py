@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from scrapy_rep.crawl.frontier.backlog import Terms
-from scrapy_rep.redis.worker import Answer, Limits, Popped, leases_of
+from scrapy_rep.redis.worker import Answer, Lease, leases_of
 from tests.redis.machine import Item, Member, Model, ms
 from tests.redis.shared import (
     EXEMPT,
@@ -75,7 +75,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
         self.shared = self.patches.enter_context(Shared(self.server))
         self.model = Model(at_once=at_once, gap=gap, wait_timeout=WAIT_MAX)
         self.model.now = ms(self.shared.clock.monotonic())
-        self.limits = Limits(at_once, round(gap * 1000))
+        self.limits = {"limit": at_once, "gap": round(gap * 1000), "hosts": {}}
         for _ in range(WORKERS):
             self.start_a_worker()
         for queue, each in zip((PAGES, SECURE, OTHER), known, strict=True):
@@ -86,8 +86,8 @@ class SharedQueueMachine(RuleBasedStateMachine):
         self, member: Member, said: Callable[[], None] = lambda: None, **order: Any
     ) -> Answer:
         """The worker calls the server, which gets to know what has happened."""
-        member.worker.limits = self.limits
-        answer = member.worker.exchange(**order)
+        answer = member.worker.exchange(**order, **self.limits)
+        member.worker.buffer.clear()
         assert answer is not None
         assert answer.returned == self.model.calls(member)
         said()
@@ -126,12 +126,12 @@ class SharedQueueMachine(RuleBasedStateMachine):
             self.model.popped(member, popped)
             del member.had[popped.number]
             member.places.pop(popped.number, None)
+            member.worker._forget(popped.number)
         for popped in answer.wanted:
             self.model.fetches(member, popped.queue)
             member.fetching.remove(popped.queue)
+            del member.worker.fetching[popped.queue]
         member.worker._link.has_lost_answer = True
-        places = [*member.places, *member.acquired]
-        member.worker._has = lambda: leases_of(member.had, places, member.fetching)
         self.call(member)
         self.model.resyncs(member)
 
@@ -208,7 +208,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
         if member.had:
             name = [*member.had][which % len(member.had)]
             tried = "".join(sorted(member.had[name].tried))
-            member.worker.report_unreadable(Popped(name, "", b"", tried=tried))
+            member.worker.report_unreadable(Lease(name, "", tried=tried))
             self.call(member, lambda: self.model.sets_aside(member, name))
 
     @rule(number=members)

@@ -230,21 +230,19 @@ def _lifetime_after(failures: list[Sent]) -> float:
 
 def _delays(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, str]]:
     """From the end of each request to the start of the next, at least the Crawl-delay passes."""
-    delay, busy_until = 0.0, -inf
+    delay = 0.0
+    answered: list[Sent] = []
     if said.override is not None:
         delay = max((text.delay for text in said.texts(until=inf)), default=0.0)
-    is_forgotten, lost = False, []
+    is_forgotten = False
     # What is sent into an outage reaches no host.
     for sent, after in pairwise(s for s in log if s.answer.error != "unresolved"):
         if sent.answer.status == 200 and sent.is_robots and said.override is None:
             delay = Text(0.0, 0, sent.answer.body, 0.0).delay
-        if sent.answered is not None and _has_lost_lease(story, sent):
-            lost.append(sent)
-        elif sent.answered is not None:
-            busy_until = max(busy_until, sent.answered)
-        # Other workers do not know of these.
-        own = [s.answered or 0.0 for s in lost if s.process == after.process]
-        gap = after.at - max([busy_until, *own])
+        if sent.answered is not None:
+            answered.append(sent)
+        known = [s.answered or inf for s in answered if _is_known(story, s, after)]
+        gap = after.at - max(known, default=-inf)
         # A new process does not know the delay before it has the robots.txt; nor does one that has
         # forgotten the host.
         is_forgotten = (is_forgotten and sent.is_robots) or gap > delay + _FORGOTTEN
@@ -259,20 +257,24 @@ def _delays(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
             yield after, f"a gap of {gap:.2f} s instead of {delay:g} s"
 
 
-def _has_lost_lease(story: Story, sent: Sent) -> bool:
-    """Whether a request was on its way while its worker did not renew its lease, because the server
-    was gone or the worker stood still: then the queue that workers share does not know of it.
+def _is_known(story: Story, sent: Sent, after: Sent) -> bool:
+    """Whether who sends *after* may know that *sent* was sent. Another worker does not if the server
+    was gone when either of them was sent past the queue, or if the worker of *sent* did not renew its
+    lease while that was on its way: the server was gone, or the worker stood still.
     """
-    if story.world.kind != "workers":
-        return False
+    if story.world.kind != "workers" or sent.process == after.process:
+        return True
     least = story.world.settings["REP_QUEUE_LEASE"] * _RENEWED_BEFORE
-    return any(
-        ends - begins > least
-        and sent.at < ends
-        and begins < _end(sent, story)
-        and process in {None, sent.process}
-        for begins, ends, process in story.hindered
-    )
+    for begins, ends, process in story.hindered:
+        is_server = process is None
+        for one in (sent, after) if is_server else ():
+            if (one.is_leaf or one.is_robots) and begins <= one.at < ends:
+                return False
+        is_on_its_way = sent.at < ends and begins < _end(sent, story)
+        is_of_it = is_server or process == sent.process
+        if is_on_its_way and is_of_it and ends - begins > least:
+            return False
+    return True
 
 
 def _pauses(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, str]]:

@@ -537,14 +537,12 @@ class _Alarms:
 
     def due(self, now: float) -> Iterator[Scope | Host]:
         """Yield each owner whose time has come. Its alarm is over."""
-        heap = self._heap
-        while self.first_at <= now:
-            _, _, owner = heappop(heap)
-            owner.alarm_at = inf
-            while heap and heap[0][0] != heap[0][2].alarm_at:
-                heappop(heap)
-            self.first_at = heap[0][0] if heap else inf
-            yield owner
+        while self._heap and self._heap[0][0] <= now:
+            at, _, owner = heappop(self._heap)
+            if at == owner.alarm_at:
+                owner.alarm_at = inf
+                yield owner
+        self.first_at = self._heap[0][0] if self._heap else inf
 
 
 # The core.

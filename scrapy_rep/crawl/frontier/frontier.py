@@ -217,12 +217,10 @@ class Frontier:
 
         self._has_warned = False
         self._was_exhausted = False
-        self._has_started = False
         connect = crawler.signals.connect
         connect(self._reached_downloader, signals.request_reached_downloader)
         connect(self._headers_received, signals.headers_received)
         connect(self._response_downloaded, signals.response_downloaded)
-        connect(self._engine_started, signals.engine_started)
         connect(self._spider_opened, signals.spider_opened)
         connect(self._spider_closed, signals.spider_closed)
 
@@ -393,16 +391,14 @@ class Frontier:
         if request is None:
             self.core.free(queue, self.clock.monotonic(), sent=False)
             return
-        trip = self.trips.get(request)
-        if trip is None:
-            trip = Trip(request, key.origin, key=key, is_from_queue=True)
+        trip = Trip(request, key.origin, key=key, is_from_queue=True)
         self._take_places(trip, queue)
 
     def started(self, key: HostKey, request: Request, delay: float = 0.0) -> None:
         """Note that *request*, for which another queue has found places, goes to the downloader."""
         self._hear_of_delay(key, delay)
         trip = Trip(request, key.origin, key=key, is_from_queue=True)
-        self._take_any_places(self.trips.get(request, trip))
+        self._take_any_places(trip)
         self.flush()
 
     def _has_room(self) -> bool:
@@ -520,8 +516,11 @@ class Frontier:
         self, host: str, left: float, own: float, lasted: float
     ) -> None:
         """Note a pause that another worker, or an earlier run, was asked for."""
-        self.politeness.paused_elsewhere(host, left, own, lasted)
-        self.alarms.at(self.clock.monotonic(), self.flush)
+        core, now = self.core, self.clock.monotonic()
+        if self.politeness.backs_off:
+            scope, until, since = core.scope(host), now + left, now - lasted
+            core.paused_elsewhere(scope, now, until=until, own=own, since=since)
+            self.alarms.at(now, self.flush)
 
     # What ends, and what is due.
 
@@ -617,14 +616,13 @@ class Frontier:
         self.alarms.at(self.clock.monotonic(), self._close_spider)
 
     def _close_spider(self) -> None:
-        # Before the engine has started, Scrapy would leave its connections open.
-        if self._has_started:
+        assert self._crawler.engine is not None
+        if self._crawler.engine.running:
             close_spider(self._crawler, self.closes_for)
-
-    def _engine_started(self) -> None:
-        self._has_started = True
-        if self.closes_for:
-            self.stop(self.closes_for)
+        else:
+            # Scrapy would leave its connections open.
+            soon = self.clock.monotonic() + _CHECK_EVERY
+            self.alarms.at(soon, self._close_spider)
 
     # For requests in the downloader.
 
@@ -641,9 +639,14 @@ class Frontier:
         if held is not None and held.ticket is not None:
             if self._shared is not None:
                 self._shared.catch_up()
-            if self._keeps_turn(held, held.ticket):
+            ticket = held.ticket
+            if self._keeps_turn(held, ticket):
                 return None
-            self._give_back(held, held.ticket)
+            self.free(request)
+            if self._shared is not None and not held.has_acquired:
+                # It has the turn from the queue.
+                key = ticket.scopes[0].key
+                self._shared.release(request, key, 0.0, sent=False)
         scopes = self.scopes_of(trip.key)
         if (
             self._has_browser
@@ -694,12 +697,6 @@ class Frontier:
             if found is not None and (found.until > now or found.asked_at > trip.since):
                 return False
         return True
-
-    def _give_back(self, trip: Trip, ticket: Ticket) -> None:
-        """Free the places of *trip*, which waits again, and the turn that it has from a shared queue."""
-        self.free(trip.request)
-        if self._shared is not None and not trip.has_acquired:
-            self._shared.release(trip.request, ticket.scopes[0].key, 0.0, sent=False)
 
     def _refused(self, trip: Trip, ticket: Ticket) -> Exception:
         """Return the error that refuses the request of *trip* for a pause of its host."""
@@ -1033,8 +1030,12 @@ def back_off(
             )
     frontier = Frontier.of(crawler)
     several = [scopes] if isinstance(scopes, str) or scopes is None else scopes
-    for key in [_key_of(each, frontier.core.scopes) for each in several]:
-        frontier.politeness.back_off(key, delay, cap)
+    keys = [_key_of(each, frontier.core.scopes) for each in several]
+    if not frontier.politeness.backs_off:
+        return
+    for scope in map(frontier.core.scope, keys):
+        now, why = frontier.clock.monotonic(), "is paused by the spider"
+        frontier.politeness.back_off(scope, delay, cap, now, why)
     frontier.flush()
 
 

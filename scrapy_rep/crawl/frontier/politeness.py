@@ -65,7 +65,9 @@ class Politeness:
         self._clock = clock = alarms.clock
         self._backlogs = backlogs
         self._settings = settings = RepSettings.of(crawler)
-        self._backs_off = bool(settings.backoff_max) and not settings.dry_run
+        self.backs_off = bool(settings.backoff_max) and not settings.dry_run
+        """Whether pauses are kept."""
+
         self._identity = Identity.of(crawler)
         self._reporter = DecisionReporter.of(crawler)
         self._traffic = Traffic.of(crawler)
@@ -169,12 +171,12 @@ class Politeness:
         sent at *sent_at*.
         """
         found = scope.back_off
-        if not self._backs_off:
+        if not self.backs_off:
             return
         if status in ASKS_FOR_PAUSE:
             before = found.until if found is not None else -inf
             asked, said = pause_in(status, headers, self._clock.time())
-            if self._back_off(scope, asked, None, sent_at, f"answered {said}"):
+            if self.back_off(scope, asked, None, sent_at, f"answered {said}"):
                 where = origin_at(request.url, request)
                 self._reporter.slowed("back-off", said, where, request.url)
             found = scope.back_off
@@ -195,13 +197,7 @@ class Politeness:
                     pauses=found.pauses,
                 )
 
-    def back_off(self, key: str, delay: float | None, cap: float | None) -> None:
-        """Pause the scope of *key*: see :func:`scrapy_rep.back_off`."""
-        if self._backs_off:
-            scope, now = self._core.scope(key), self._clock.monotonic()
-            self._back_off(scope, delay, cap, now, "is paused by the spider")
-
-    def _back_off(
+    def back_off(
         self,
         scope: Scope,
         delay: float | None,
@@ -250,19 +246,6 @@ class Politeness:
                 pause=duration(pause),
             )
         return is_new
-
-    def paused_elsewhere(
-        self, key: str, left: float, own: float, lasted: float
-    ) -> None:
-        """Note that another worker, or an earlier run, has seen a host ask for a pause, of which
-        *left* seconds are left (less than 0 after it). Its back-off has *lasted* so long, and *own*
-        is the last pause that was doubled.
-        """
-        if not self._settings.backoff_max:
-            return
-        now, scope = self._clock.monotonic(), self._core.scope(key)
-        until, since = now + left, now - lasted
-        self._core.paused_elsewhere(scope, now, until=until, own=own, since=since)
 
     def why_refused(self, ticket: Ticket) -> str:
         """Return why the requests of *ticket* are refused, for a message."""

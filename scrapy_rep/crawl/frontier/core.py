@@ -960,11 +960,6 @@ class Core:
             self._happens(host, Event.NO_RESULT)
         self._forget(host)
 
-    def retry(self, host: Host) -> None:
-        """Let the next ticket have the robots.txt of *host* fetched, if that is unreachable."""
-        if host.outage is not None:
-            host.outage.retry_at = -inf
-
     def _happens(self, host: Host, event: Event) -> None:
         following = _NEXT_PHASE[event][host.phase]
         assert following is not None, (host, event)
@@ -1114,9 +1109,11 @@ class Core:
     def answered(self, key: str, request: Any, now: float) -> None:
         """Note that the host of the scope *key* has answered a *request*, with anything."""
         network = self.network
-        # Else the usual case: the network was up, and is.
-        if network.failed_hosts or key not in network.answered_hosts:
+        if network.failed_hosts:
             self._say_network(network.answered(key, request, now), now)
+        elif key not in network.answered_hosts:
+            # The usual case: the network was up, and is.
+            network.answered(key, request, now)
 
     def failed(self, key: str, request: Any, now: float) -> None:
         """Note that a *request* to the host of the scope *key* has failed at the level of the

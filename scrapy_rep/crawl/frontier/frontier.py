@@ -217,10 +217,12 @@ class Frontier:
 
         self._has_warned = False
         self._was_exhausted = False
+        self._has_started = False
         connect = crawler.signals.connect
         connect(self._reached_downloader, signals.request_reached_downloader)
         connect(self._headers_received, signals.headers_received)
         connect(self._response_downloaded, signals.response_downloaded)
+        connect(self._engine_started, signals.engine_started)
         connect(self._spider_opened, signals.spider_opened)
         connect(self._spider_closed, signals.spider_closed)
 
@@ -616,13 +618,14 @@ class Frontier:
         self.alarms.at(self.clock.monotonic(), self._close_spider)
 
     def _close_spider(self) -> None:
-        assert self._crawler.engine is not None
-        if self._crawler.engine.running:
+        # Before the engine has started, Scrapy would leave its connections open.
+        if self._has_started:
             close_spider(self._crawler, self.closes_for)
-        else:
-            # Scrapy would leave its connections open.
-            soon = self.clock.monotonic() + _CHECK_EVERY
-            self.alarms.at(soon, self._close_spider)
+
+    def _engine_started(self) -> None:
+        self._has_started = True
+        if self.closes_for:
+            self.stop(self.closes_for)
 
     # For requests in the downloader.
 

@@ -103,7 +103,7 @@ class Network:
         if self.gone_since is not None:
             is_wrong = not self.is_certain
             self._needed = min(2 * self._needed, _MOST_REQUESTS) if is_wrong else _HOSTS
-        return self._recover(now)
+        return self._recover(now) if self.failed_hosts else None
 
     def failed(self, host: str, request: Any, now: float) -> NetworkGone | None:
         """Note that a *request* to *host* has failed at the level of the network."""

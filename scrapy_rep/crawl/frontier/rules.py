@@ -118,27 +118,24 @@ class HostRules:
         deciding = self._deciding(origin, self.cache.cached(origin))
         if deciding is None:
             return NoTerms.UNKNOWN
-        robots, until = deciding
+        robots, holds = deciding
         pace = None if robots is None else self._identity.pace(robots)
-        delay = 0.0 if pace is None else self._settings.delay(pace)
-        return Terms(self._seconds_until(until), delay)
+        return Terms(holds, 0.0 if pace is None else self._settings.delay(pace))
 
     def _deciding(
         self, origin: Origin, known: SiteRules | None
     ) -> tuple[RobotsTxt | None, float] | None:
-        """Return the rules that decide for *origin*, and when they end: those of an override, or what
-        is *known*; None while its requests must wait.
+        """Return the rules that decide for *origin*, and for how many seconds: those of an override, or
+        what is *known*; None while its requests must wait.
         """
         override = self.cache.override(origin)
         if override is not None:
-            return override.robots, override.ends
-        if known is None or known.state is State.UNREACHABLE:
+            robots, until = override.robots, override.ends
+        elif known is None or known.state is State.UNREACHABLE:
             return None
-        return known.robots, known.entry.expires
-
-    def _seconds_until(self, until: float) -> float:
-        """Return the seconds until a time at which rules end."""
-        return max(until - self._clock.time(), _MIN_HOLDS)
+        else:
+            robots, until = known.robots, known.entry.expires
+        return robots, max(until - self._clock.time(), _MIN_HOLDS)
 
     def tell(self, host: Host) -> None:
         """Tell the core what is known of *host*, for which a ticket comes, unless it waits already."""
@@ -147,9 +144,9 @@ class HostRules:
         known, outage = self.cache.cached(host.origin), host.outage
         if known and outage is not None and known.entry == outage.known.entry:
             return  # The core knows that.
-        if not self._tell(host, known):
+        if not self._tell(host, known) and outage is not None:
             # It has expired by the wall clock, which goes on while a machine sleeps.
-            self._core.retry(host)
+            outage.retry_at = -inf
 
     def _tell(self, host: Host, known: SiteRules | None) -> bool:
         """Tell the core what decides for *host*, whose robots.txt is *known*. Return False if that
@@ -161,12 +158,12 @@ class HostRules:
                 self._note_unreachable(host, known)
             return known is not None
         scope = self._core.scopes.get(bare_host(host.origin))
-        (robots, until), now = deciding, self._clock.monotonic()
+        (robots, holds), now = deciding, self._clock.monotonic()
         if robots is not None and scope is not None:
             # If an override decides, the robots.txt was fetched to find the network back.
             pace = self._identity.pace(robots)
             self._politeness.keep_pace(scope, host.origin, pace, known)
-        self._core.known(host, now, now + self._seconds_until(until))
+        self._core.known(host, now, now + holds)
         if outage is not None and known is not None:
             self._logger.info(
                 "%(url)s is back after %(time)s (%(result)s): requests to this host continue",

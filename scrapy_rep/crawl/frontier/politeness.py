@@ -224,8 +224,7 @@ class Politeness:
         collected.set_value(stats.PAUSED, round(paused, 3))
         if is_new:
             collected.inc_value(stats.PAUSES)
-        if is_first:
-            self._is_first(stats.BACK_OFF_HOSTS, scope.key)
+        self._is_first(stats.BACK_OFF_HOSTS, scope.key)
         if self._core.refuses(scope, now) and not found.is_long:
             found.is_long = True
             self._logger.warning(

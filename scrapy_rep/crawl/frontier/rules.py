@@ -225,8 +225,10 @@ class HostRules:
         """Let a fetch for *host* take over proxy and headers from *request*, which waits for it, if
         no other has its proxy.
         """
-        host.templates = host.templates or []
-        add_template(host.templates, request)
+        if host.templates is None:
+            host.templates = [request]
+        else:
+            add_template(host.templates, request)
 
     async def _fetch(self, host: Host, stale: CacheEntry | None) -> None:
         if host.templates is None:

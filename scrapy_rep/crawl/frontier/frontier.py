@@ -122,11 +122,14 @@ class Waiter(Ticket):
         scopes: tuple[Scope, ...],
         request: Request,
         *,
+        trip: Trip | None = None,
         obeys: bool = True,
         is_direct: bool = True,
         is_patient: bool = True,
     ) -> None:
+        """It waits for the places of *trip*, or else for robots.txt."""
         self.request = request
+        self.trip = trip
         self.is_direct = is_direct
         self.is_patient = is_patient
         if isinstance(request, RobotsTxtRequest):
@@ -570,8 +573,11 @@ class Frontier:
         match said:
             case Decided(ticket, is_granted):
                 assert isinstance(ticket, Waiter)
-                self._end(ticket)
-                ticket.call.callback(is_granted)
+                if is_granted and not self._gets_turn(ticket):
+                    self.add(ticket)
+                else:
+                    self._end(ticket)
+                    ticket.call.callback(is_granted)
             case Wake():
                 wake(self._crawler)
             case Paused(scope):
@@ -629,13 +635,10 @@ class Frontier:
 
     # For requests in the downloader.
 
-    def take_turn(
-        self, trip: Trip, *, obeys: bool = True
-    ) -> Deferred[bool | None] | None:
+    def take_turn(self, trip: Trip, *, obeys: bool = True) -> Deferred[None] | None:
         """Let the request of *trip* have its turn. Return None if it may be sent at once. Else it
-        waits for what this returns: its result is False if another worker has the turn, so that this
-        must be called again. It fails with SpiderClosing, or with the error that refuses the request
-        if its host has asked for too long a pause.
+        waits for what this returns. That fails with SpiderClosing, or with the error that refuses the
+        request if its host has asked for too long a pause.
         """
         request, core = trip.request, self.core
         held = self.trips.get(request)
@@ -659,23 +662,15 @@ class Frontier:
             # Its page may wait for this robots.txt.
             self._take_any_places(trip)
             return None
-        ticket = Waiter(None, scopes, request, obeys=obeys)
+        ticket = Waiter(None, scopes, request, trip=trip, obeys=obeys)
 
-        def go(is_granted: bool) -> bool | None:
+        def go(is_granted: bool) -> None:
             if not is_granted:
                 raise self._refused(trip, ticket)
-            self._take_places(trip, ticket)
-            if self._shared is None or self._acquire(self._shared, trip, ticket):
-                return None
-            return False
 
-        call: Deferred[bool | None] | None = None
-        now = self.clock.monotonic()
-        if core.take_free(ticket, now):
+        call, now = None, self.clock.monotonic()
+        if core.take_free(ticket, now) and self._gets_turn(ticket):
             core.end(ticket, now)
-            if go(True) is False:
-                # From now on, it has to wait.
-                call = self.take_turn(trip, obeys=obeys)
         else:
             call = self._wait(ticket).addCallback(go)
         self.flush()
@@ -686,8 +681,8 @@ class Frontier:
         :meth:`take_turn` fails.
         """
         wait = self.take_turn(trip, obeys=obeys)
-        while wait is not None and await maybe_deferred_to_future(wait) is False:
-            wait = self.take_turn(trip, obeys=obeys)
+        if wait is not None:
+            await maybe_deferred_to_future(wait)
 
     def _keeps_turn(self, trip: Trip, ticket: Ticket) -> bool:
         """Whether no pause has begun since *trip* has got its places, which are those of *ticket*."""
@@ -765,11 +760,17 @@ class Frontier:
             return trip.is_from_queue
         return trip.via is None and trip.request.callback is not NO_CALLBACK
 
-    def _acquire(self, shared: Backlog, trip: Trip, ticket: Ticket) -> bool:
-        """Whether the request of *trip*, which has its places, may be sent as far as the workers of the
-        *shared* queue know: its host has asked none of them for a pause, and if it takes only one
-        request at a time, no other worker sends one. If not, free the places for a while.
+    def _gets_turn(self, ticket: Waiter) -> bool:
+        """Let *ticket*, which is granted, have the places that it has waited for, if there are any.
+        Return whether it may be sent as far as the workers of a shared queue know: its host has asked
+        none of them for a pause, and if it takes only one request at a time, no other worker sends one.
+        If not, the places are free again, and it must wait again.
         """
+        trip, shared = ticket.trip, self._shared
+        if trip is not None:
+            self._take_places(trip, ticket)
+        if trip is None or shared is None:
+            return True
         scope, request = ticket.scopes[0], trip.request
         # It may have waited since the last call to the server.
         shared.catch_up()

@@ -466,6 +466,7 @@ CASES = {
     """,
     "a machine without files sends nothing for a second": """
         queue 1 a; page 2 b; file 3 b -> grants 3; exhaust; file 4 c; fetch -> -; next -> -
+        core_is -> <Core: 1 hosts WANTED, 3 scopes, 1 places taken, 2 requests wait, 1 queues ready, no connections left>
         wait 0.9; wait 0.1 -> grants 4; next -> 2; fetch -> a
     """,
     "what waits for the network may end": """

@@ -587,7 +587,8 @@ class Core:
             f"{sum(map(len, self.queues))} queues ready",
         ]
         if not self.network.is_up:
-            words.append("network gone")
+            is_gone = self.network.gone_since is not None
+            words.append("network gone" if is_gone else "no connections left")
         return f"<Core: {', '.join(words)}>"
 
     def host(self, origin: Origin) -> Host:

@@ -233,7 +233,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             return self._wait(trip, found)
         if isinstance(found, Response):
             return found
-        self.allow(trip, found)
+        if found is not None or self._has_overrides:
+            self.allow(trip, found)
         return None
 
     async def _wait(

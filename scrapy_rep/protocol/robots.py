@@ -203,10 +203,12 @@ class RobotsTxt:
         followed = self._followed
         if followed is None or followed.agents != agents:
             followed = self._rules_for(agents)
-        rules = followed.rules
-        allowed = None if rules else followed.first_answer(target)
+        rules, allowed = followed.rules, None
+        if rules is None:
+            allowed = followed.first_answer(target)
         if allowed is None:
-            allowed = (rules or self._read_rules(followed)).allows(target)
+            rules = rules or self._read_rules(followed)
+            allowed = rules.marks[rules.winner(target)] & 1 == 1
         return allowed or self._is_robotstxt(target)
 
     def pace(self, agents: str | Sequence[str]) -> Pace:
@@ -254,7 +256,7 @@ class RobotsTxt:
         return found
 
     def _is_robotstxt(self, target: str) -> bool:
-        return self.dialect.robotstxt_allowed and target == "/robots.txt"
+        return target == "/robots.txt" and self.dialect.robotstxt_allowed
 
     def _rules_for(self, agents: str | Sequence[str]) -> CrawlerRules:
         """Return the rules for *agents*. Nearly every call has the agents of the last one."""

@@ -1112,7 +1112,7 @@ class Core:
         network = self.network
         if network.failed_hosts:
             self._say_network(network.answered(key, request, now), now)
-        elif key not in network.answered_hosts:
+        elif key not in network.answered_hosts and now >= network.notes_at:
             # The usual case: the network was up, and is.
             network.answered(key, request, now)
 

@@ -31,6 +31,9 @@ _LAST_PROBE = 30.0
 # The hosts that are asked in turn: the last ones that have answered, then those that have failed.
 _ANSWERED = 4
 
+# If so many of the former are known, another is noted after these seconds, unless one has failed.
+_NOTED_EVERY = 1.0
+
 # The pause in seconds after the machine had no more files, ports or memory for a connection.
 _EXHAUSTED = 1.0
 
@@ -78,6 +81,9 @@ class Network:
         self.failed_hosts: dict[str, Any] = {}
         """By host, a request to it."""
 
+        self.notes_at = -inf
+        """Until then, the answer of another host changes nothing while none has failed."""
+
         self._failures = 0
         self._failed_at = -inf
 
@@ -98,6 +104,7 @@ class Network:
             self.answered_hosts[host] = request
             if len(self.answered_hosts) > _ANSWERED:
                 del self.answered_hosts[next(iter(self.answered_hosts))]
+                self.notes_at = now + _NOTED_EVERY
             if self._needed == inf:
                 self._needed = _HOSTS
         if self.gone_since is not None:

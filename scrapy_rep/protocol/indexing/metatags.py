@@ -217,6 +217,7 @@ def _script_end(html: bytes, position: int) -> int:
 
 
 _EVERYONE = "robots"
+_FOR_EVERYONE = frozenset({_EVERYONE, *TAGS_OF_USE})
 _SPACES = "\t\n\f\r "
 
 # A word, and after a colon the first word of its value; white space may surround the colon.
@@ -252,7 +253,7 @@ and some (punycode) take more than linear time."""
 
 
 def read_page(
-    html: bytes, agents: tuple[str, ...], encoding: str | None, reading: StatementReader
+    html: bytes, agents: frozenset[str], encoding: str | None, reading: StatementReader
 ) -> None:
     """Add the statements of meta tags that are addressed to *agents* or to everyone, in the first
     :data:`MAX_PAGE` bytes of a page.
@@ -276,7 +277,7 @@ def read_page(
             # The tokenizer needs an encoding that extends ASCII.
             html = html.decode(codec, "replace").encode("utf-8", "replace")
             encoding = "utf-8"
-    names = frozenset({_EVERYONE, *TAGS_OF_USE, *agents})
+    names = _FOR_EVERYONE | agents
     lowered = html.lower()
     starts = _candidates(html, lowered, names)
     line, before = 1, 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.protocol.dialect import RFC9309, Dialect
@@ -111,8 +112,7 @@ class IndexingRules:
         encoding: str | None = None,
     ) -> IndexingRules:
         """As :meth:`parse`, with the value of each ``X-Robots-Tag`` field line."""
-        listed = (agents,) if isinstance(agents, str) else agents
-        names = tuple(map(str.lower, filter(None, listed)))
+        names = _lowered(agents if isinstance(agents, str) else tuple(agents))
         reading = StatementReader(dialect.indexing_vocabulary)
         if values:
             read_headers(values, names, reading)
@@ -220,6 +220,14 @@ class IndexingRules:
 
 _NOTHING_STATED = IndexingRules()
 """The rules of every response without statements."""
+
+
+# A crawl has few sequences of product tokens.
+@lru_cache(maxsize=64)
+def _lowered(agents: str | tuple[str, ...]) -> frozenset[str]:
+    """Return product tokens in lower case."""
+    listed = (agents,) if isinstance(agents, str) else agents
+    return frozenset(map(str.lower, filter(None, listed)))
 
 
 def _iso(date: datetime) -> str:

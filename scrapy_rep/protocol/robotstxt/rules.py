@@ -142,8 +142,8 @@ class RuleList:
     """
 
     __slots__ = (
-        "_best", "_dialect", "_exact", "_heads", "_marks", "_parents", "_patterns",
-        "_values", "_wildcards",
+        "_best", "_dialect", "_exact", "_heads", "_parents", "_patterns", "_values",
+        "_wildcards", "marks",
     )  # fmt: skip
 
     def __init__(self, lines: Iterable[PlainLine], dialect: Dialect) -> None:
@@ -152,8 +152,8 @@ class RuleList:
         none = len(found)
 
         marks = [2 * line + allows for _, line, allows, _, _ in found]
-        self._marks = _compact([*marks, 1, 0])
-        """For each rule, two times the number of its line, plus one if it allows. Two more
+        self.marks = _compact([*marks, 1, 0])
+        """By the place of each rule, two times the number of its line, plus one if it allows. Two more
         stand for no rule, which allows, and for :data:`TOO_LONG`, which does not."""
 
         self._values = [value for _, _, _, value, _ in found]
@@ -193,11 +193,11 @@ class RuleList:
         """For each literal, the lowest place of those that it begins with, and of itself."""
 
     def winner(self, target: str) -> int:
-        """Return the place of the rule that decides on *target*, or one that :meth:`allows` and
-        :meth:`rule` know for no rule; or :data:`TOO_LONG`.
+        """Return the place of the rule that decides on *target*, or one that :attr:`marks` and
+        :meth:`rule` have for no rule; or :data:`TOO_LONG`.
         """
         whole = target
-        if paths.may_delimit_nothing(target):
+        if "%" in target and paths.may_delimit_nothing(target):
             target = paths.with_decoded_query(target, self._dialect)
         heads, parents = self._heads, self._parents
         at = bisect_right(heads, target) - 1
@@ -229,17 +229,13 @@ class RuleList:
                     return place
         return best
 
-    def allows(self, target: str) -> bool:
-        """Whether *target* is allowed. One that is too long to compare is not allowed."""
-        return self._marks[self.winner(target)] & 1 == 1
-
     def rule(self, place: int) -> tuple[bool, Rule] | None:
         """Return whether the rule at a *place* of :meth:`winner` allows, and the rule; None if
         there is no rule.
         """
         if not 0 <= place < len(self._values):
             return None
-        mark, value = self._marks[place], self._values[place]
+        mark, value = self.marks[place], self._values[place]
         # An empty rule that has an effect is a Disallow that allows everything.
         kind = "allow" if mark & 1 and value else "disallow"
         written = value.encode("latin-1").decode("utf-8", "replace")

@@ -30,8 +30,8 @@ def test_a_measure(
     assert rows[1][1].startswith("protego")
 
 
-CALLS = {"request": 81, "host": 212}
-"""How many calls of functions of this package a request costs, and a host (208 to 218, by the load of
+CALLS = {"request": 76, "host": 206}
+"""How many calls of functions of this package a request costs, and a host (205 to 211, by the load of
 the machine)."""
 
 

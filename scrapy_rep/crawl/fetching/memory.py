@@ -68,10 +68,11 @@ class LRU(Generic[V]):
 
     def get(self, key: Hashable) -> V | None:
         """The value of *key*, which counts as used now; None if there is none."""
-        if key not in self._kept:
+        found = self._kept.get(key)
+        if found is None:
             return None
         self._kept.move_to_end(key)
-        return self._kept[key][0]
+        return found[0]
 
     def pop(self, key: Hashable) -> V | None:
         """Remove and return the value of *key*; None if there is none."""
@@ -121,17 +122,22 @@ class Memory:
     def get(self, origin: Origin) -> SiteRules | None:
         """What is known of *origin*, which counts as used now; None if it is not in memory."""
         rules = self._parsed.get(origin)
-        if rules is None and (packed := self._packed.pop(origin)) is not None:
-            # An entry with times before 1970, by a clock that was set, is forgotten.
-            with suppress(ValueError):
-                entry = loads(packed.data, origin)
-                rules = self._read(origin, entry, packed.learned)
-                self.put(rules)
+        if rules is not None or not self._packed.size:
+            return rules
+        packed = self._packed.pop(origin)
+        if packed is None:
+            return None
+        # An entry with times before 1970, by a clock that was set, is forgotten.
+        with suppress(ValueError):
+            entry = loads(packed.data, origin)
+            rules = self._read(origin, entry, packed.learned)
+            self.put(rules)
         return rules
 
     def put(self, rules: SiteRules) -> None:
         """Keep *rules* as what is known of their origin."""
-        self._packed.pop(rules.origin)
+        if self._packed.size:
+            self._packed.pop(rules.origin)
         size = _PARSED_OVERHEAD + _text_size(rules.entry)
         for displaced in self._parsed.put(rules.origin, rules, size):
             # What is too long is forgotten.

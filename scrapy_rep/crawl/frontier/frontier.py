@@ -309,10 +309,10 @@ class Frontier:
         """Return the scopes of requests with *key*, that of the download slot last."""
         slot = self.core.scope(key.slot)
         self._look_at_slot(slot)
-        host = key.host
-        if not host or host == key.slot:
+        is_usual = key.origin is None or key.origin.host == key.slot
+        if is_usual or key.host == key.slot:
             return (slot,)
-        return self.core.scope(host), slot
+        return self.core.scope(key.host), slot
 
     def host_of(self, key: HostKey) -> tuple[Host | None, bool]:
         """Return the host of requests with *key*, and whether they obey its delay."""

@@ -25,6 +25,7 @@ from scrapy.utils.test import get_crawler
 from scrapy_redis import picklecompat
 from scrapy_redis.queue import PriorityQueue
 
+from scrapy_rep.base.clock import Clock
 from scrapy_rep.crawl.frontier.backlog import Terms
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.redis import RedisHostQueue
@@ -32,8 +33,6 @@ from scrapy_rep.redis.queue import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from scrapy.crawler import Crawler
 
 QUEUES = {"PriorityQueue": PriorityQueue, "HostQueue": RedisHostQueue}
 KEY = "crawl:requests"
@@ -69,6 +68,17 @@ def requests(spider: CrawlSpider, hosts: int, count: int) -> Iterator[Request]:
         )
 
 
+class _WithoutTimers(Clock):
+    """The clock of a process without an event loop."""
+
+    def call_later(self, seconds: float, function: object) -> Any:
+        return SimpleNamespace(cancel=lambda: None)
+
+
+async def _until_turn(trip: object) -> None:
+    """Nothing is sent here."""
+
+
 def open_queue(
     kind: str, url: str, serializer: Any = picklecompat
 ) -> RedisHostQueue | PriorityQueue:
@@ -79,7 +89,9 @@ def open_queue(
     crawler = get_crawler(CrawlSpider, {"ROBOTSTXT_OBEY": True})
     crawler.spider = spider = CrawlSpider.from_crawler(crawler)
     crawler.engine = _engine()
-    _stop_frontier(crawler)
+    frontier = Frontier(crawler, _WithoutTimers())
+    vars(crawler)["_scrapy_rep_components"] = {Frontier: frontier}
+    frontier.obey(_until_turn)
     return QUEUES[kind](Redis.from_url(url), spider, KEY, serializer)
 
 
@@ -93,20 +105,6 @@ def _engine() -> Any:
     slot = SimpleNamespace(inprogress=set(), closing=None, nextcall=nextcall)
     scraper = SimpleNamespace(slot=SimpleNamespace(needs_backout=lambda: False))
     return SimpleNamespace(downloader=downloader, scraper=scraper, _slot=slot)
-
-
-def _stop_frontier(crawler: Crawler) -> None:
-    """Make the frontier know hosts, without an event loop to fetch robots.txt."""
-    frontier = Frontier.of(crawler)
-    frontier.alarms = SimpleNamespace(at=lambda *_: None, stop=lambda: None)
-
-    def nothing(*_: object) -> None: ...
-
-    frontier.rules = SimpleNamespace(
-        fetcher=SimpleNamespace(leaves_room=True), fetches={},
-        begin_fetches=nothing, close=nothing, tell=nothing, note_proxy=nothing,
-        cache=SimpleNamespace(override=nothing),
-    )  # fmt: skip
 
 
 @contextmanager
@@ -147,8 +145,7 @@ def in_bulk(queue: RedisHostQueue | PriorityQueue) -> Iterator[None]:
 def flush(queue: RedisHostQueue | PriorityQueue) -> None:
     """Send what a queue has collected, and give back what it has not used, as its timers do."""
     if isinstance(queue, RedisHostQueue):
-        queue._kept_until = float("-inf")
-        queue._give_back(list(queue._worker.buffer))
+        queue._worker.give_back()
         queue._leases.settle()
         queue._worker.exchange()
 

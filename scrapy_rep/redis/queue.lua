@@ -274,12 +274,6 @@ local function put_back(lease)
     arrive(queue)
 end
 
--- Keep a request that this worker cannot read for those that have not *tried*.
-local function set_aside(lease, tried)
-    call('ZADD', aside, new_numbers(1) + 1, tried .. worker .. '\n' .. lease)
-    change = change - 1
-end
-
 -- Let any worker fetch the robots.txt of a queue.
 local function want(queue)
     call('ZADD', wanted, 'XX', now, queue)
@@ -392,12 +386,18 @@ local function leave(number, ...)
     free(call('HDEL', leases, '@' .. number) == 1, ...)
 end
 
--- The worker does not use a request. If it cannot read it, *tried* are those that could not before.
+-- The worker does not use a request. If it cannot read it, *tried* are those that could not before, and
+-- it is kept for the others.
 local function give_back(number, tried)
     local lease, name = unpack(call('HMGET', leases, '=' .. number, '@' .. number))
     if not lease then return end
     call('HDEL', leases, '=' .. number)
-    if tried then set_aside(lease, tried) else put_back(lease) end
+    if tried then
+        call('ZADD', aside, new_numbers(1) + 1, tried .. worker .. '\n' .. lease)
+        change = change - 1
+    else
+        put_back(lease)
+    end
     if name then leave(number, name, 0) end
 end
 
@@ -569,7 +569,8 @@ end
 --   back       requests that the worker does not use: number, and the workers that could not read
 --              it, if this one cannot either
 --   paused     hosts that have asked for a pause: host, the pause, the last one that was doubled
---   has        only after a lost answer: the fields of its leases. All else returns to the queue
+--   has        only after a lost answer: the fields of its leases, as the names of an object. All else
+--              returns to the queue
 --   retires    whether the worker ends: all it has returns to the queue
 --   refuses    a queue whose requests it refuses, or ""
 --   acquire    the number and the host of a request that is not from the queue, or nothing
@@ -602,9 +603,9 @@ for _, each in ipairs(order.left) do leave(unpack(each)) end
 for _, each in ipairs(order.back) do give_back(unpack(each)) end
 for _, each in ipairs(order.done) do change = change - call('HDEL', leases, '=' .. each) end
 for _, each in ipairs(order.paused) do back_off(unpack(each)) end
-local kept = {}
-for _, each in ipairs(not order.retires and order.has or {}) do kept[each] = true end
-if order.has or order.retires then return_all(worker, order.has and SENT or 0, kept) end
+if order.has or order.retires then
+    return_all(worker, order.has and SENT or 0, not order.retires and order.has or {})
+end
 if order.retires then call('ZREM', workers, worker) end
 local new = newer_pauses()
 local has_place = #order.acquire > 0 and acquire(unpack(order.acquire)) or 0

@@ -543,7 +543,8 @@ class Worker:
         }
         if self._link.has_lost_answer:
             requests = [*self.requests, *(number for number, _ in later)]
-            whole["has"] = leases_of(requests, self._places, self.fetching)
+            fields = leases_of(requests, self._places, self.fetching)
+            whole["has"] = dict.fromkeys(fields, 1)
         words = [word for record in records for word in record[:4]]
         found = self._link.call(
             [self._prefix, self._seen_key], self._name, whole, words

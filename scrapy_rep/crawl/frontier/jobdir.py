@@ -402,8 +402,7 @@ class DupeFilter(RFPDupeFilter):
     that a new one is taken for one of them is 5 in 10^11.
     """
 
-    _job: JobDir | None = None
-    _saved: JobFile | None = None
+    _job: JobDir
     _seen: set[int]
 
     @classmethod
@@ -415,27 +414,27 @@ class DupeFilter(RFPDupeFilter):
 
     def open(self) -> None:
         """Called by the scheduler, after it has opened its queues."""
-        if self._job is not None:
-            self._saved = self._job.file
-        if self._saved is None or self.file is None:
+        saved = self._job.file
+        if saved is None or self.file is None:
             return
         path = Path(self.file.name)
         self.file.close()
         self.file = None
         if not path.stat().st_size:
             path.unlink()
-        self._seen = self._saved.seen()
+        self._seen = saved.seen()
 
     def request_seen(self, request: Request) -> bool:
         """Return whether *request* was seen before, and note it."""
-        if self._job is not None and self._job.is_stopped:
+        saved = self._job.file
+        if self._job.is_stopped:
             return True  # Nothing is taken any more, and what is not taken must not be noted.
-        if self._saved is None:
+        if saved is None:
             return super().request_seen(request)
         whole = self.fingerprinter.fingerprint(request)
         fingerprint = int.from_bytes(whole[:_FINGERPRINT], "big", signed=True)
         if fingerprint in self._seen:
             return True
         self._seen.add(fingerprint)
-        self._saved.offer(request, fingerprint)
+        saved.offer(request, fingerprint)
         return False

@@ -252,7 +252,9 @@ class RedisHostQueue(Base):
             self._kept_until = now + self._keeps_for
         if answer is not None:
             for lease in answer.wanted:
-                self._want_rules(lease, lease.delay)
+                # If it is fetched already, this worker was taken for dead meanwhile.
+                if self._worker.fetching[lease.queue] is lease:
+                    self._want_rules(lease, lease.delay)
             if "refuses" in order:
                 self._took_refused(found)
         if wanted and not found:

@@ -126,7 +126,7 @@ class Answer(NamedTuple):
     """Requests to send or to refuse."""
 
     wanted: Sequence[Lease] = ()
-    """A request of each queue whose robots.txt this worker is to fetch from now on."""
+    """A request of each queue whose robots.txt this worker is to fetch."""
 
     has_place: bool = False
     returned: int = 0
@@ -600,9 +600,8 @@ class Worker:
         self._places.update(lease.number for lease in leases if lease.has_place)
         self.buffer.extend(leases)
         fetches = [self._lease_of(*each) for each in wanted]
-        # If it is fetched already, this worker was taken for dead meanwhile.
-        fetches = [lease for lease in fetches if lease.queue not in self.fetching]
-        self.fetching.update((lease.queue, lease) for lease in fetches)
+        for lease in fetches:
+            self.fetching.setdefault(lease.queue, lease)
         return Answer(
             leases,
             fetches,

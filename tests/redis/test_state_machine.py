@@ -86,7 +86,9 @@ class SharedQueueMachine(RuleBasedStateMachine):
         self, member: Member, said: Callable[[], None] = lambda: None, **order: Any
     ) -> Answer:
         """The worker calls the server, which gets to know what has happened."""
-        answer = member.worker.exchange(**order, **self.limits)
+        if "wanted" in order:
+            order |= self.limits
+        answer = member.worker.exchange(**order)
         member.worker.buffer.clear()
         assert answer is not None
         assert answer.returned == self.model.calls(member)
@@ -240,6 +242,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
             self.model.taken(member, popped)
         assert not self.model.waiting(queue)
         member.fetching.discard(queue)
+        del member.worker.fetching[queue]
         self.model.accounts[member].fetching.discard(queue)
 
     @rule(number=members, host=st.sampled_from(HOSTS))

@@ -12,7 +12,7 @@
 
   function sort(column, ascending) {
     const head = heads[column];
-    const numeric = "number" in head.dataset;
+    const numeric = head.classList.contains("n");
     const keyed = rows.map((row, index) => {
       const cell = row.cells[column];
       return { row, index, key: numeric ? number(cell) : cell.textContent };
@@ -33,7 +33,7 @@
     button.addEventListener("click", () => {
       const now = head.getAttribute("aria-sort");
       // The first click sorts numbers from the greatest, and names from A.
-      sort(column, now ? now === "descending" : !("number" in head.dataset));
+      sort(column, now ? now === "descending" : !head.classList.contains("n"));
     });
   });
 

@@ -25,7 +25,13 @@ from scrapy.exceptions import UsageError
 from w3lib.url import safe_url_string
 
 from scrapy_rep.crawl.fetching.memory import LRU, parsed_size
-from scrapy_rep.crawl.ledger.reader import crawls_of, open_ledger, reading
+from scrapy_rep.crawl.ledger.reader import (
+    crawls_of,
+    open_ledger,
+    read_json,
+    read_texts,
+    reading,
+)
 from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.access.results import Access, AccessResult, renew, robots_of
 from scrapy_rep.protocol.origins import Origin, origin_of, written_origin
@@ -216,6 +222,9 @@ class RulesSource:
 
     crawl: dict[str, Any] | None = None
     """The crawl whose ledger has it."""
+
+    row: sqlite3.Row | None = None
+    """Its row in this ledger."""
 
     def __post_init__(self) -> None:
         self.read_as = cache(self._read_as)
@@ -450,21 +459,27 @@ class LedgerFile:
         with reading(self.path):
             yield from self.connection.execute(sql, self._asked | values)
 
-    def snapshot(self, number: int | None) -> sqlite3.Row | None:
-        """Return the row of a robots.txt, with its body; None if there is none."""
-        return next(self.rows(_SNAPSHOT, id=number), None)
-
     def _source(self, snapshot: int | None) -> RulesSource | None:
         """Return a robots.txt that a crawl used; None if there is none."""
-        row = self.snapshot(snapshot)
+        row = next(self.rows(_SNAPSHOT, id=snapshot), None)
         if row is None:
             return None
-        body, error = row["body"], row["error"] or ""
-        result = AccessResult(
-            url=row["url"], status=row["status"], error=error, body=body or b""
-        )
+        with reading(self.path):
+            headers = tuple(
+                (str(each[0]), str(each[1]))
+                for each in read_json(row["headers"], list)
+                if isinstance(each, list) and len(each) == 2
+            )
+            result = AccessResult(
+                url=row["url"],
+                status=row["status"],
+                headers=headers,
+                body=row["body"] or b"",
+                redirects=read_texts(row["redirects"]),
+                error=row["error"] or "",
+            )
         crawl = self.crawls.get(row["crawl"])
-        return RulesSource(result, body, row["fetched"], crawl=crawl)
+        return RulesSource(result, row["body"], row["fetched"], crawl=crawl, row=row)
 
 
 class LedgerSources(Sources):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -11,7 +10,6 @@ from urllib.parse import urlsplit
 from scrapy.exceptions import UsageError
 
 from scrapy_rep.base.record import url_text
-from scrapy_rep.crawl.ledger.reader import read_json, read_texts, reading
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.origins import origin_of, written_origin
 from scrapy_rep.protocol.robotstxt.paths import target
@@ -243,25 +241,17 @@ class _Answer:
 
     def _robotstxt(self, ledger: LedgerFile, snapshot: int | None) -> int | None:
         """Add a robots.txt. Return its number in this answer; None if there is none."""
-        key = ledger.path, snapshot or 0
-        row, source = ledger.snapshot(snapshot), ledger.source(snapshot)
-        if row is None or source is None:
+        source = ledger.source(snapshot)
+        if source is None or source.row is None:
             return None
+        row, key = source.row, (ledger.path, source.row["id"])
         if key not in self._robotstxts:
-            with reading(ledger.path):
-                redirects = read_texts(row["redirects"])
-                headers = [
-                    list(map(str, each))
-                    for each in read_json(row["headers"], list)
-                    if isinstance(each, list) and len(each) == 2
-                ]
-            result = source.result._replace(redirects=redirects)
             self._robotstxts[key] = {
                 "number": len(self._robotstxts) + 1,
                 "ledger": ledger.path,
                 **{name: row[name] for name in ("crawl", "origin", "url", "sha256")},
-                "access": replace(source, result=result).access,
-                "headers": headers,
+                "access": source.access,
+                "headers": list(map(list, source.result.headers)),
                 **{name: iso_time(row[name]) for name in ("expires", "copy_of")},
                 "bytes": None if source.body is None else len(source.body),
             }

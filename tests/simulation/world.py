@@ -140,6 +140,9 @@ class Host:
     period: float
     """After so many seconds, a robots.txt that changes says the opposite."""
 
+    leaves: float = 1.0
+    """How many pages need a file, and as many another page, for 8 that need neither."""
+
     others: list[str] = field(default_factory=list)
     """The hosts that it redirects to."""
 
@@ -208,7 +211,8 @@ class Host:
                 path = f"/go/{child}" if is_moved else path_of(child)
                 urls[kind].append(f"http://{self.name}{path}")
         leaf = f"http://{self.name}{path_of(LEAF + number)}"
-        media, own = random.choices([(leaf, ""), ("", leaf), ("", "")], [1, 1, 8])[0]
+        kinds, weights = [(leaf, ""), ("", leaf), ("", "")], [self.leaves] * 2 + [8]
+        media, own = random.choices(kinds, weights)[0]
         robots = random.choices(["noindex", "nofollow", "noindex, nofollow", ""],
                                 [1, 1, 1, 20])[0]  # fmt: skip
         return Page(tuple(urls["links"]), tuple(urls["nofollow"]), media, own, robots)
@@ -250,8 +254,9 @@ class World:
         random = Random(seed)
         self.seed = seed
         # In this order, seeds that once failed have kept their kind.
-        kinds = ["workers", "plain", "job", "workers"]
-        self.kind = random.choices(kinds, [1.5, 10.5, 6, 1])[0]
+        kinds = ["busy", "plain", "job", "workers"]
+        drawn = random.choices(kinds, [1.5, 10.5, 6, 1])[0]
+        self.kind = "workers" if drawn == "busy" else drawn
         self.outages: list[tuple[float, float]] = []
         if self.kind == "plain" and random.random() < 0.3:
             begins = 1_000 + random.uniform(0, 60)
@@ -275,7 +280,12 @@ class World:
             for host in self.hosts.values():  # Each call of the server takes a while.
                 host.pages = min(host.pages, 20)
                 host.crawl_delay = min(host.crawl_delay or 0, 5) or None
-        self.faults = _faults(random, self.kind)
+        if drawn == "busy":
+            # Many requests are on their way when a host asks for a pause, or a worker is killed.
+            self.settings |= {"CONCURRENT_REQUESTS_PER_DOMAIN": 8, "DOWNLOAD_DELAY": 0}
+            for host in self.hosts.values():
+                host.crawl_delay, host.latency, host.leaves = None, 1.0, 6.0
+        self.faults = _faults(random, drawn)
         moments = Random(f"{seed} moments")
         for fault in self.faults:
             fault.later = moments.choice([0, 0, 0, 0.3, 3, 30])
@@ -372,8 +382,10 @@ def _faults(random: Random, kind: str) -> list[Fault]:
         "plain": [],
         "job": ["kill", "kill", "kill", "stop", "full"],
         "workers": ["kill", "stop", "gone", "restarted", "flushed", "still", "ahead"],
+        "busy": ["kill", "kill", "kill", "stop", "gone", "still"],
     }[kind]
     count = {"plain": 0, "job": random.randint(0, 4), "workers": random.randint(0, 2)}
+    count["busy"] = random.randint(0, 2)
     return [
         Fault(
             kind=random.choice(kinds),

@@ -42,7 +42,6 @@ FAILED_ONCE: tuple[int, ...] = (
     770000807,
     880004325,
     420336,
-    202611260816,
 )
 """Seeds that have found a bug: they run each time."""
 

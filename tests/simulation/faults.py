@@ -84,9 +84,9 @@ async def _plain(story: Story, folder: str) -> None:
         story.gaps = db.execute("SELECT origin, kind, asked, gap FROM gap").fetchall()
 
 
-async def _until(world: World, fault: Fault) -> None:
-    """Wait until it is time for *fault*."""
-    await world.has_sent(len(world.log) + fault.after)
+async def _until(world: World, fault: Fault, process: int | None = None) -> None:
+    """Wait until it is time for *fault*, just after a request of this *process*, if it is given."""
+    await world.has_sent(len(world.log) + fault.after, process)
     for _ in range(fault.turns):
         await asyncio.sleep(0)
     await asyncio.sleep(fault.later)
@@ -194,7 +194,9 @@ async def _befall(
     story: Story, fault: Fault, server: FakeServer, worker: Running
 ) -> None:
     """Do to a worker, or to the server, what the world has in store."""
-    await _until(story.world, fault)
+    number = worker.process.number
+    is_own = story.world.is_busy and fault.kind == "kill"
+    await _until(story.world, fault, number if is_own else None)
     if worker.crawl.done():
         return
     began = asyncio.get_running_loop().time()
@@ -214,5 +216,5 @@ async def _befall(
             worker.process.held = []
             await asyncio.sleep(fault.seconds)
             worker.process.go_on()
-    still = worker.process.number if fault.kind == "still" else None
+    still = number if fault.kind == "still" else None
     story.hindered.append((began, asyncio.get_running_loop().time() + 3, still))

@@ -256,7 +256,8 @@ class World:
         # In this order, seeds that once failed have kept their kind.
         kinds = ["busy", "plain", "job", "workers"]
         drawn = random.choices(kinds, [1.5, 10.5, 6, 1])[0]
-        self.kind = "workers" if drawn == "busy" else drawn
+        self.is_busy = drawn == "busy"
+        self.kind = "workers" if self.is_busy else drawn
         self.outages: list[tuple[float, float]] = []
         if self.kind == "plain" and random.random() < 0.3:
             begins = 1_000 + random.uniform(0, 60)
@@ -280,11 +281,12 @@ class World:
             for host in self.hosts.values():  # Each call of the server takes a while.
                 host.pages = min(host.pages, 20)
                 host.crawl_delay = min(host.crawl_delay or 0, 5) or None
-        if drawn == "busy":
+        if self.is_busy:
             # Many requests are on their way when a host asks for a pause, or a worker is killed.
             self.settings |= {"CONCURRENT_REQUESTS_PER_DOMAIN": 8, "DOWNLOAD_DELAY": 0}
             for host in self.hosts.values():
                 host.crawl_delay, host.latency, host.leaves = None, 1.0, 6.0
+                host.pages, host.page_faults = 20, 0.3
         self.faults = _faults(random, drawn)
         moments = Random(f"{seed} moments")
         for fault in self.faults:
@@ -293,12 +295,14 @@ class World:
             begins = 1_000 + moments.uniform(0, 60)
             self.outages.append((begins, begins + moments.choice([20, 300])))
         self.log: list[Sent] = []
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[int, int | None, asyncio.Future[None]]] = []
 
-    async def has_sent(self, count: int) -> None:
-        """Wait until so many requests were sent."""
+    async def has_sent(self, count: int, process: int | None = None) -> None:
+        """Wait until so many requests were sent, and one of them just now; by this *process*, if it is
+        given.
+        """
         waits = asyncio.get_running_loop().create_future()
-        self._waiting.append((count, waits))
+        self._waiting.append((count, process, waits))
         await waits
 
     def send(self, host: str, path: str, now: float, process: int) -> Sent:
@@ -309,8 +313,8 @@ class World:
             answer = self.hosts[host].answer(path, now)
         sent = Sent(len(self.log), process, now, host, path, answer)
         self.log.append(sent)
-        for count, waits in self._waiting:
-            if count == len(self.log) and not waits.done():
+        for count, by, waits in self._waiting:
+            if count <= len(self.log) and by in {None, process} and not waits.done():
                 waits.set_result(None)
         return sent
 
@@ -385,7 +389,7 @@ def _faults(random: Random, kind: str) -> list[Fault]:
         "busy": ["kill", "kill", "kill", "stop", "gone", "still"],
     }[kind]
     count = {"plain": 0, "job": random.randint(0, 4), "workers": random.randint(0, 2)}
-    count["busy"] = random.randint(0, 2)
+    count["busy"] = count["workers"]
     return [
         Fault(
             kind=random.choice(kinds),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from scrapy.utils.misc import load_object
@@ -19,11 +18,10 @@ PAGE_INIT_META = "playwright_page_init_callback"
 """The meta key of the function that scrapy-playwright calls with a new page, before the page
 opens the URL of the request."""
 
-_NAMES = re.compile(
-    "camoufox|headless|nodriver|patchright|playwright|puppeteer|pyppeteer|selenium"
-    "|seleniumbase|webdriver|zendriver",
-    re.IGNORECASE,
-).search
+_NAMES = (
+    "camoufox", "headless", "nodriver", "patchright", "playwright", "puppeteer", "pyppeteer",
+    "selenium", "webdriver", "zendriver",
+)  # fmt: skip
 
 _PLAYWRIGHT = "scrapy_playwright."
 
@@ -55,7 +53,7 @@ def browser_handler(settings: BaseSettings) -> tuple[str, bool] | None:
             for kind in getattr(handler, "__mro__", (type(handler),))
         ]
         is_playwright = any(path.startswith(_PLAYWRIGHT) for path in paths)
-        if is_playwright or any(map(_NAMES, paths)):
+        if is_playwright or any(name in " ".join(paths).lower() for name in _NAMES):
             return paths[0], is_playwright
     return None
 

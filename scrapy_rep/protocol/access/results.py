@@ -44,14 +44,14 @@ _AGE_DIRECTIVES = {
     "expires": (),
 }
 
-_DELTA_SECONDS = re.compile(r"\d+", re.ASCII)  # RFC 9111, 1.2.2
-_WITH_FRACTION = re.compile(r"\d+(\.\d+)?", re.ASCII)
+_DELTA_SECONDS = r"(?a)\d+"  # RFC 9111, 1.2.2
+_WITH_FRACTION = r"(?a)\d+(\.\d+)?"
 _MAX_SECONDS = 2.0**31
 """What a longer time counts as (RFC 9111, 1.2.2)."""
 _MAX_CHARACTERS = 64
 """How much of a number or date is read."""
 
-_DIRECTIVE = re.compile(r'\s*([\w-]+)\s*(?:=\s*"?([^",]*)"?)?\s*')
+_DIRECTIVE = r'\s*([\w-]+)\s*(?:=\s*"?([^",]*)"?)?\s*'
 
 
 class Bounds(NamedTuple):
@@ -156,16 +156,16 @@ def cache_control(fields: dict[str, str]) -> dict[str, str]:
     """Return the directives of ``Cache-Control``, with names in lower case (5.2)."""
     directives: dict[str, str] = {}
     for part in fields.get("cache-control", "")[:4096].split(","):
-        match = _DIRECTIVE.fullmatch(part)
+        match = re.fullmatch(_DIRECTIVE, part)
         if match is not None:
             # The first of two equal directives counts (4.2.1).
             directives.setdefault(match[1].lower(), match[2] or "")
     return directives
 
 
-def _seconds(value: str, form: re.Pattern[str] = _DELTA_SECONDS) -> float | None:
+def _seconds(value: str, form: str = _DELTA_SECONDS) -> float | None:
     value = value[:_MAX_CHARACTERS].strip()
-    return min(float(value), _MAX_SECONDS) if form.fullmatch(value) else None
+    return min(float(value), _MAX_SECONDS) if re.fullmatch(form, value) else None
 
 
 def _moment(value: str) -> float | None:

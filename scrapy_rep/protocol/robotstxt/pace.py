@@ -20,17 +20,14 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.robotstxt.groups import OtherRecord
 
-_DELAY = re.compile(
-    r"(\d+(?:\.\d*)?|\.\d+)\s?(?:s|secs?|seconds?)?", re.ASCII | re.IGNORECASE
-)
+# Few files have these, so Python compiles each pattern at its first use.
+_DELAY = r"(?ai)(\d+(?:\.\d*)?|\.\d+)\s?(?:s|secs?|seconds?)?"
 
 # The longest delay, in seconds. Longer ones are cut to this.
 _MAX_DELAY = 1e9
 
 # Nine digits are enough for any real value, and keep numbers small.
-_RATE = re.compile(
-    r"(\d{1,9})\s?/\s?(\d{1,9})\s?([smh]?)(?:\s+\d\d:?\d\d-\d\d:?\d\d)?", re.ASCII
-)
+_RATE = r"(?a)(\d{1,9})\s?/\s?(\d{1,9})\s?([smh]?)(?:\s+\d\d:?\d\d-\d\d:?\d\d)?"
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
@@ -99,13 +96,13 @@ def crawl_delay(value: str) -> float | None:
 
     The value is a decimal number; ``s``, ``sec`` or ``seconds`` may follow it.
     """
-    match = _DELAY.fullmatch(value)
+    match = re.fullmatch(_DELAY, value)
     return min(float(match[1]), _MAX_DELAY) if match else None
 
 
 def request_rate(value: str) -> RequestRate | None:
     """Return the rate of a ``Request-rate``, or None for an invalid value."""
-    match = _RATE.fullmatch(value.lower())
+    match = re.fullmatch(_RATE, value.lower())
     if match is None:
         return None
     requests, seconds = int(match[1]), int(match[2]) * _SECONDS[match[3]]

@@ -42,8 +42,8 @@ _MAX_LINES = 100
 
 # A target and its parameters (RFC 8288, 3). No repetition shares a character with what
 # follows it, so this cannot backtrack.
-_LINK = re.compile(rb"<([^<>]{0,4096})>((?:[^,\"<]|\"[^\"]*\")*)")
-_PARAMETER = re.compile(rb";\s*([A-Za-z*]+)\s*=\s*(?:\"([^\"]*)\"|([^\s;,\"]+))")
+_LINK = rb"<([^<>]{0,4096})>((?:[^,\"<]|\"[^\"]*\")*)"
+_PARAMETER = rb";\s*([A-Za-z*]+)\s*=\s*(?:\"([^\"]*)\"|([^\s;,\"]+))"
 
 
 def page_statements(
@@ -89,8 +89,8 @@ def _read(
 
 def _license_urls(value: bytes) -> Iterator[bytes]:
     """Yield the targets of the licence links in the value of a ``Link`` field line."""
-    for match in _LINK.finditer(value[:MAX_TEXT]):
-        for name, quoted, token in _PARAMETER.findall(match[2]):
+    for match in re.finditer(_LINK, value[:MAX_TEXT]):
+        for name, quoted, token in re.findall(_PARAMETER, match[2]):
             relations = (quoted or token).lower().split()
             if name.lower() == b"rel" and b"license" in relations:
                 yield match[1]

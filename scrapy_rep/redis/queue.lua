@@ -379,6 +379,7 @@ local function note_rules(name, holds, delay)
     end
     call('ZREM', wanted, name)
     if not is_empty(queue) then arrive(queue) end
+    check_at(host, now) -- It may have another delay now.
 end
 
 -- A request has left the downloader.

@@ -182,13 +182,16 @@ def test_no_worker_sends_before(shared: Shared, reason: str) -> None:
 
 
 def test_delay_that_is_dropped(shared: Shared) -> None:
-    """A delay that no robots.txt of the host asks for any more holds no longer."""
+    """A delay that no robots.txt of the host asks for any more holds no longer, also while a request
+    is in flight.
+    """
     worker = shared.worker()
     know(worker, PAGES, delay=1.0)
-    know(worker, PAGES)
     shared.advance(1)
-    push(worker, PAGES, "1", "2")
-    assert pop_all(worker, at_once=8) == ["1", "2"]
+    push(worker, PAGES, "1", "2", "3")
+    assert pop_all(worker, at_once=8) == ["1"]
+    know(worker, PAGES)
+    assert pop_all(worker, at_once=8) == ["2", "3"]
 
 
 # The places at a host.

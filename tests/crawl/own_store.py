@@ -1,18 +1,15 @@
-"""Stores of a project's own: the example in the documentation, and broken ones."""
+"""Stores of a project's own: the example in the documentation, and a broken one."""
 
 from __future__ import annotations
 
 import time
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 from uuid import uuid4
 
-from scrapy_rep.crawl.fetching.memory import dumps
 from scrapy_rep.crawl.fetching.store import Store
 from scrapy_rep.exceptions import StoreError
-from scrapy_rep.protocol.access.results import AccessResult, CacheEntry
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -60,33 +57,3 @@ class StuckStore(FolderStore):
         time.sleep(10_000)
 
     put = close = get
-
-
-class LyingStore(FolderStore):
-    """A store that returns what nobody has put, another lie for each key."""
-
-    def get(self, key: str) -> Any:
-        result = AccessResult(url=key, status=200, body=b"User-agent: *\nAllow: /\n")
-        later = time.time() + 10 * 365 * 24 * 3600
-        lies = [
-            b"User-agent: *\nAllow: /\n",
-            "text",
-            7,
-            bytes(3_000_000),
-            zlib.compress(bytes(50_000_000)),
-            dumps(CacheEntry(result=result, fetched=later, expires=later + 60)),
-        ]
-        return lies[urlsplit(key).port % len(lies)]
-
-
-class DyingStore(FolderStore):
-    """A store that is slow, and fails for good after some calls."""
-
-    calls = 0
-
-    def get(self, key: str) -> bytes | None:
-        time.sleep(0.2)
-        self.calls += 1
-        if self.calls > 3:
-            raise StoreError(str(self._folder), "the disk is gone")
-        return super().get(key)

@@ -12,7 +12,7 @@ from scrapy.spiders import SitemapSpider
 from scrapy_rep.protocol.origins import written_origin
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
@@ -145,16 +145,6 @@ class MozillaSpider(PlanSpider):
     """A spider with its own ``user_agent``."""
 
     user_agent = "Mozilla/5.0 (compatible; spiderbot/1.0; +https://example.com/)"
-
-
-class FilesSpider(PlanSpider):
-    """Makes an item of each page, with the URLs of files for FilesPipeline."""
-
-    file_urls: list[str]
-
-    def note_response(self, response: Response) -> Iterator[dict[str, Any]]:
-        super().note_response(response)
-        yield {"url": response.url, "file_urls": self.file_urls}
 
 
 class RobotsSitemapSpider(NotingSpider, SitemapSpider):

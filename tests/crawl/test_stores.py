@@ -1,4 +1,6 @@
-"""Stores keep robots.txt files between crawls, and for several at a time."""
+"""Stores keep robots.txt files between crawls, and for several at a time. ``tests/fetching`` has what
+becomes of a store that fails.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,8 @@ import pytest
 from tests.crawl.answers import robots
 from tests.crawl.crawl import run_crawl
 from tests.crawl.own_store import FolderStore
-from tests.fetching.redis_server import BINARY, RedisServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.crawl.crawl import CrawlResult
     from tests.crawl.server import Host, Site
 
@@ -93,55 +92,16 @@ def test_a_store_that_never_returns(site: Site, mode: str, tmp_path: Path) -> No
     assert "StuckStore: a call has not returned after 0.5 seconds" in warning
 
 
-@pytest.mark.parametrize(
-    ("store", "warning"),
-    [
-        ("LyingStore", "in the store of robots.txt files cannot be read"),
-        ("DyingStore", "The store of robots.txt files fails"),
-    ],
-    ids=["lies", "dies"],
-)
-def test_a_broken_store(
-    site: Site, mode: str, tmp_path: Path, store: str, warning: str
-) -> None:
-    """Whatever a store returns that no crawl has put, or if it is slow and then fails for good, each
-    robots.txt is fetched once and obeyed, with one warning.
-    """
-    hosts = [site.add(RULES) for _ in range(12)]
-    asked = urls(hosts, "page", 1)
-    settings = {
-        "REP_STORE": f"tests.crawl.own_store.{store}",
-        "ROBOTSTXT_FOLDER": str(tmp_path),
-    }
-    result = run_crawl(asked, mode=mode, settings=settings)
-    check_obeyed(asked, hosts, result)
-    assert [len(host.robots_hits) for host in hosts] == [1] * len(hosts)
-    [line] = result.lines("WARNING", "fetching.store")
-    assert warning in line
-    assert "rep/robotstxt/from_store" not in result.stats
-
-
 WORKERS, HOSTS = 4, 36
 
 
-@pytest.fixture(params=["redis", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The address of an empty store that several processes can use."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'robotstxt.sqlite'}"
-        return
-    if BINARY is None:
-        pytest.skip("There is no redis-server on the PATH")
-    with RedisServer() as server:
-        yield server.url
-
-
-def test_workers_that_share_a_store(site: Site, store: str) -> None:
+def test_workers_that_share_a_store(site: Site, tmp_path: Path) -> None:
     """Four workers fetch the robots.txt files that no other one has stored yet, and all obey them. The
     next crawl fetches none.
     """
     hosts = [site.add(robots(RULES, delay=0.2)) for _ in range(HOSTS)]
     asked = urls(hosts, "page", 1)
+    store = f"sqlite:///{tmp_path / 'robotstxt.sqlite'}"
     settings = {"REP_STORE": store, "CONCURRENT_REQUESTS": 16}
 
     def work(_: int) -> CrawlResult:
@@ -160,31 +120,3 @@ def test_workers_that_share_a_store(site: Site, store: str) -> None:
         assert "rep/store/errors" not in result.stats
     for host in hosts:
         assert host.pages == ["/public/page-0"] * (WORKERS + 1)
-
-
-def test_a_worker_whose_network_is_broken(site: Site, store: str) -> None:
-    """What a crawl does not reach, by its own resolver or proxy, it does not store: the next crawl
-    fetches everything at once.
-    """
-    host, proxy = site.add(RULES), site.refusing()
-    names = [f"{name}.test" for name in ("a", "b", "c", "d")]
-    asked = [f"http://{name}:{host.port}/public/{n}" for name in names for n in "12"]
-    settings = {"REP_STORE": store}
-    result = run_crawl(
-        [
-            {"url": url, "meta": {"proxy": proxy.origin} if "a.t" in url else {}}
-            for url in asked
-        ],
-        settings=settings,
-        names={key: [None] for key in names},
-        constants={"scrapy_rep.crawl.frontier.rules._ASKED_ONCE_MORE": 0.1},
-    )
-    assert len(result.errors) == len(asked)
-    assert host.hits == []
-    result = run_crawl(
-        asked, settings=settings, names={key: ["127.0.0.1"] for key in names}
-    )
-    assert result.fetched() == sorted(asked)
-    assert "rep/robotstxt/from_store" not in result.stats
-    first, *_, last = [hit.time for hit in host.hits]
-    assert last - first < 5

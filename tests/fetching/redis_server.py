@@ -82,11 +82,6 @@ class RedisServer:
             self._process.wait()
             self._process = None
 
-    def forget(self) -> None:
-        """Remove what the server, which is stopped, has written."""
-        for path in self._folder.glob("appendonly*"):
-            shutil.rmtree(path)
-
     @contextmanager
     def suspended(self) -> Iterator[None]:
         """Stop the process, as when a server hangs: it accepts connections without answering."""

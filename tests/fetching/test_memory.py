@@ -136,9 +136,9 @@ PYTHONS_OWN = 16_384
     [
         ([b""], 300_000, 1_000, None),
         ([rules(3_000)], 300_000, 300, None),
-        # A twentieth of 128 MB, and of 100,000 hosts. The median of the files of 2,143 large sites
+        # A hundredth of 128 MB, and of 100,000 hosts. The median of the files of 2,143 large sites
         # has 552 bytes.
-        ([rules(552)], 6_400_000, 5_000, 5_000),
+        ([rules(552)], 1_280_000, 1_000, 1_000),
         ([rules(KIB_500), *HOSTILE], 6_400_000, 200, None),
     ],
     ids=["empty", "long", "ordinary", "longest"],

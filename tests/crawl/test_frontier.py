@@ -38,20 +38,6 @@ def named(number: int) -> str:
     return f"127.0.1.{number + 1}"
 
 
-@pytest.mark.newest
-def test_a_slow_host_stays_in_the_queue(site: Site) -> None:
-    """Of 150 requests to a host with a Crawl-delay, only those that are sent or refused
-    leave the queue.
-    """
-    host = site.add(delayed(0.3))
-    requests = pages(host, 120) + [host.url(f"/private/{n}") for n in range(30)]
-    result = run_crawl(requests, settings={"CLOSESPIDER_PAGECOUNT": 3})
-    assert 1 <= len(host.pages) < 10
-    left = len(host.pages) + len(result.errors)
-    assert result.stats["scheduler/dequeued"] <= left + 1
-    assert all(gap >= 0.3 for gap in host.gaps)
-
-
 def test_a_queue_that_knows_nothing_of_hosts(site: Site, mode: str) -> None:
     """With another queue class, requests wait in the downloader for a Crawl-delay and for a
     robots.txt that is unreachable, and one warning recommends HostQueue.
@@ -153,27 +139,6 @@ def most_at_once(hits: list[Hit]) -> int:
         sum(one.time <= hit.time < (one.answered or hit.time + 1) for one in hits)
         for hit in hits
     )
-
-
-@pytest.mark.newest
-def test_a_busy_host_does_not_fill_the_downloader(site: Site) -> None:
-    """A host at its CONCURRENT_REQUESTS_PER_DOMAIN takes no places of other hosts. However long
-    a request waits, it is enqueued once and dequeued once.
-    """
-    busy, other = site.add(RULES, name=named(1)), site.add(RULES, name=named(2))
-    # These pages are answered when the other host has received all its requests, and this host
-    # as many as it may have at once.
-    late = Answer(after=lambda: len(other.pages) == 10 and len(busy.pages) > 1)
-    paths = [f"/page/{number}" for number in range(20)]
-    busy.answers |= dict.fromkeys(paths, late)
-    settings = {"CONCURRENT_REQUESTS": 4, "CONCURRENT_REQUESTS_PER_DOMAIN": 2}
-    first = [{"url": busy.url(path), "priority": 1} for path in paths]
-    result = run_crawl([*first, *pages(other, 10)], settings=settings)
-    assert len(busy.pages) == 20
-    assert busy.at_once == 2
-    assert max(hit.time for hit in other.hits) < busy.hits[3].time
-    assert result.stats["scheduler/enqueued"] == 30
-    assert result.stats["scheduler/dequeued"] == 30
 
 
 def test_closing_is_no_outage(site: Site, mode: str, tmp_path: Path) -> None:

@@ -341,28 +341,6 @@ def test_a_jobdir_beside_the_queue(
 
 @pytest.mark.newest
 @pytest.mark.unmeasured
-def test_two_versions_of_a_spider(site: Site, server: RedisServer) -> None:
-    """Requests with a callback that one worker lacks are fetched by another one that has it, each
-    page once.
-    """
-    hosts = [site.add(RULES, name=f"127.0.6.{number}") for number in range(1, 7)]
-    urls = [host.url(f"/{number}") for number in range(10) for host in hosts]
-    for host in hosts:
-        limit(host, 0)
-    settings = settings_for(server, CONCURRENT_REQUESTS=4)  # One cannot have all.
-    new = start(urls, settings, spider="NewWorkerSpider", is_first=True)
-    new.until(lambda: hosts[0].pages)  # So it finds the links.
-    old = start(urls, settings, spider="OldWorkerSpider").result(LONGEST)
-    finish([new])
-    assert old.stats["finish_reason"] == "finished", old.log
-    assert len(old.lines("ERROR", "cannot be read")) == 1, old.log
-    assert "Traceback" not in old.log
-    assert all(sorted(host.pages) == [f"/{n}" for n in range(10)] for host in hosts)
-    check_nothing_left(server)
-
-
-@pytest.mark.newest
-@pytest.mark.unmeasured
 def test_requests_that_no_worker_can_read(site: Site, server: RedisServer) -> None:
     """A crawl ends although no worker has the callback of some requests. Each worker says how many
     that are, and a later one that has it fetches them.
@@ -403,16 +381,3 @@ def test_requests_of_another_queue_class(site: Site, server: RedisServer) -> Non
     [line] = result.lines("WARNING")
     assert f"{count} requests are in the queue worker:requests" in line
     assert redis.zcard("worker:requests") == count
-
-
-@pytest.mark.newest
-@pytest.mark.unmeasured
-def test_idle_spider_leaves_redis_alone(site: Site, server: RedisServer) -> None:
-    """An idle RedisSpider looks for start URLs, and asks the queue, as seldom as without this
-    package: with Scrapy's heartbeat, every five seconds.
-    """
-    result = run_crawl(**plan(server, "StartUrlSpider", CLOSESPIDER_TIMEOUT=4))
-    assert result.stats["finish_reason"] == "closespider_timeout"
-    stats = server.client().info("commandstats")
-    assert stats["cmdstat_llen"]["calls"] <= 4
-    assert stats["cmdstat_evalsha"]["calls"] <= 8

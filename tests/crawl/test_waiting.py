@@ -38,27 +38,6 @@ def all_urls(*hosts: Host) -> list[str]:
 # A robots.txt that is slow.
 
 
-def test_healthy_hosts_do_not_stall(site: Site, mode: str) -> None:
-    """While requests wait for the slow robots.txt of four hosts, one fetch of each, the pages of
-    another host are fetched with full CONCURRENT_REQUESTS. Those that waited are sent afterwards,
-    and obey.
-    """
-    host = site.add(RULES)
-    paths = [f"/public/{number}" for number in range(40)]
-    host.answers |= dict.fromkeys(paths, Answer(delay=0.05))
-    late = robots(RULES, after=lambda: len(host.pages) == 40)
-    slow = [site.add(late) for _ in range(4)]
-    first = [{"url": url, "priority": 1} for url in all_urls(*slow)]
-    result = run_crawl([*first, *map(host.url, paths)], mode=mode, settings=FOUR)
-    assert len(host.pages) == 40
-    assert host.at_once == 4
-    assert result.stats["robotstxt/request_count"] == 5
-    for one in slow:
-        assert one.pages == sorted(ALLOWED)
-        assert len(one.robots_hits) == 1
-        assert host.hits[-1].time < one.hits[1].time
-
-
 def test_one_at_a_time(site: Site, every_mode: str) -> None:
     """With CONCURRENT_REQUESTS = 1, the robots.txt fetch does not wait for the request that waits
     for it. Requests of a host that waited are sent in the order of their priority. Each port and

@@ -339,6 +339,27 @@ def test_a_jobdir_beside_the_queue(
     assert not [*tmp_path.rglob("requests.*")]
 
 
+@pytest.mark.unmeasured
+def test_a_queue_that_is_lost(site: Site, mode: str, server: RedisServer) -> None:
+    """After a FLUSHALL, each worker says what is lost, and closes for that reason. What the workers
+    had is in the queue again: the next worker fetches it, and ends as usual.
+    """
+    crowd = Crowd(site)
+    settings = settings_for(server)
+    crawls = start_workers(crowd, settings, 3, mode=mode)
+    wait_until(lambda: crowd.fetched >= 30, LONGEST)
+    server.client().flushall()
+    for crawl in crawls:
+        result = crawl.result(LONGEST)
+        assert result.stats["finish_reason"] == "queue_lost", result.log
+        [line] = result.lines("ERROR")
+        assert "The queue worker:requests in Redis is lost" in line
+    assert int(server.client().hget("{worker:requests}:state", "count")) > 0
+    [last] = finish([start(crowd.urls, settings, mode)])
+    assert last.stats["scheduler/dequeued/redis"] > 0
+    check_nothing_left(server)
+
+
 @pytest.mark.newest
 @pytest.mark.unmeasured
 def test_requests_that_no_worker_can_read(site: Site, server: RedisServer) -> None:

@@ -283,10 +283,11 @@ class World:
                 host.crawl_delay = min(host.crawl_delay or 0, 5) or None
         if self.is_busy:
             # Many requests are on their way when a host asks for a pause, or a worker is killed.
-            self.settings |= {"CONCURRENT_REQUESTS_PER_DOMAIN": 8, "DOWNLOAD_DELAY": 0}
+            self.settings |= {"CONCURRENT_REQUESTS": 4, "DOWNLOAD_DELAY": 0}
+            self.settings["CONCURRENT_REQUESTS_PER_DOMAIN"] = 8
             for host in self.hosts.values():
                 host.crawl_delay, host.latency, host.leaves = None, 1.0, 6.0
-                host.pages, host.page_faults = 20, 0.3
+                host.fate, host.pages, host.page_faults = "rules", 30, 0.2
         self.faults = _faults(random, drawn)
         moments = Random(f"{seed} moments")
         for fault in self.faults:

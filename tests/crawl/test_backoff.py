@@ -260,24 +260,3 @@ def test_a_shorter_longest_pause(site: Site) -> None:
     result = run_crawl(pages(off, 12), settings={**SETTINGS, "REP_BACKOFF_MAX": 0})
     check_fetched(off, *pages(off, 12))
     assert [key for key in result.stats if "backoff" in key] == []
-
-
-@pytest.mark.newest
-def test_a_robotstxt_that_may_be_fetched_again_at_once(site: Site) -> None:
-    """While robots.txt says that it may be fetched again at once, or after a moment, the crawl
-    waits twice as long each time.
-    """
-    hosts = [
-        site.add(busy(status, after), name=f"127.0.0.{number}")
-        for number, (status, after) in enumerate(
-            [(503, "0"), (500, "0"), (429, "1")], 2
-        )
-    ]
-    settings = {**SETTINGS, "REP_WAIT_TIMEOUT": 6}
-    run_crawl([host.url("/page") for host in hosts], settings=settings)
-    for host in hosts:
-        seconds = [round(gap + EARLY) for gap in host.gaps]
-        # At last, once more before the page is refused.
-        assert seconds[:2] == [1, 2]
-        assert len(host.hits) <= 4
-        assert host.pages == []

@@ -1,5 +1,5 @@
 """A Redis server that hangs, restarts or is out of memory: no request is lost, and the log warns
-once. ``tests/crawl/test_many_workers.py`` lets a server restart and hang under whole crawls.
+once. ``tests/crawl/test_many_workers.py`` lets a server restart under whole crawls.
 """
 
 from __future__ import annotations

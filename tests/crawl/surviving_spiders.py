@@ -11,9 +11,7 @@ from scrapy import Request, Spider
 from scrapy.exceptions import CloseSpider, IgnoreRequest
 from scrapy.http import TextResponse
 from scrapy.http.request import NO_CALLBACK
-from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from twisted.internet.defer import Deferred
 
 from tests.crawl.spiders import PlanSpider
 
@@ -23,13 +21,6 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
     from twisted.python.failure import Failure
-
-
-async def sleep(seconds: float) -> None:
-    """Wait in any mode."""
-    waiting: Deferred[None] = Deferred()
-    call_later(seconds, waiting.callback, None)
-    await maybe_deferred_to_future(waiting)
 
 
 class SurvivorSpider(PlanSpider):
@@ -174,37 +165,6 @@ class EchoSpider(SurvivorSpider):
         self.seen["responses"][-1].update(
             meta=dict(request.meta), size=len(request.body)
         )
-
-
-class FallbackSpider(SurvivorSpider):
-    """Requests ``fallback`` for each request that fails, ``seconds`` later."""
-
-    fallback: str
-    seconds: float
-
-    async def note_error(self, failure: Failure) -> AsyncIterator[Request]:
-        SurvivorSpider.note_error(self, failure)
-        await sleep(self.seconds)
-        yield self.request({"url": self.fallback})
-
-
-class SlowPipeline:
-    """Takes the ``seconds`` of the spider for each item, and notes in the journal when it has
-    it, and when it is done.
-    """
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> SlowPipeline:
-        pipeline = cls()
-        pipeline.crawler = crawler
-        return pipeline
-
-    async def process_item(self, item: dict[str, Any]) -> dict[str, Any]:
-        spider = self.crawler.spider
-        spider.note("got", item["url"])
-        await sleep(spider.seconds)
-        spider.note("kept", item["url"])
-        return item
 
 
 class DownloadingSurvivorSpider(SurvivorSpider):

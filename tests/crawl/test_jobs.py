@@ -32,8 +32,6 @@ SPIDERS = "tests.crawl.surviving_spiders."
 MIDDLEWARES = {
     f"{SPIDERS}{name}": 600 for name in ("DropSome", "AnswerSome", "ReplaceSome")
 }
-LONG = 600.0
-"""Seconds that no run lasts."""
 
 
 def links(*paths: str) -> Answer:
@@ -267,60 +265,6 @@ def test_stopped_while_hosts_wait(
         assert host.pages == [f"/{number}" for number in range(5)]
     refused = sorted(note.url for note in trial.notes("rule"))
     assert refused == sorted(urls[-3:])
-
-
-@pytest.mark.parametrize(
-    ("spider", "is_down", "settings", "before", "after"),
-    [
-        ("FallbackSpider", True, {}, "unreachable", {"begin /fallback"}),
-        (
-            "SurvivorSpider",
-            False,
-            {"ITEM_PIPELINES": {f"{SPIDERS}SlowPipeline": 1}, "ROBOTSTXT_OBEY": False},
-            "got",
-            {"kept /0", "kept /1", "kept /private/"},
-        ),
-    ],
-    ids=["the errback of a refused request", "a pipeline, robots.txt not obeyed"],
-)
-def test_what_takes_time(  # noqa: PLR0917
-    site: Site,
-    mode: str,
-    spider: str,
-    is_down: bool,
-    settings: dict[str, Any],
-    before: str,
-    after: set[str],
-    tmp_path: Path,
-) -> None:
-    """A request is in flight until its errback has ended, or the pipelines have its items: if the
-    process is killed before, the next run does it again, and nothing is lost.
-    """
-    host, other = site.add(Answer(status=503) if is_down else RULES), site.add(RULES)
-    urls = [host.url(path) for path in ("/0", "/1", "/private/")][: 1 if is_down else 3]
-    trial = Trial(
-        site,
-        tmp_path,
-        urls,
-        mode=mode,
-        spider=spider,
-        settings=settings,
-        fallback=other.url("/fallback"),
-        seconds=LONG,
-    )
-    crawl = trial.start()
-    crawl.until(lambda: len(trial.notes(before)) == len(urls))
-    if is_down:
-        trial.wait_for_file(crawl, *urls)
-    kill(crawl)
-    crawl.wait()
-    kind = min(after).partition(" ")[0]
-    assert not trial.notes(kind)
-    trial.how["seconds"] = 0
-    trial.finish()
-    noted = {f"{note.what} /{note.url.split('/', 3)[3]}" for note in trial.notes(kind)}
-    assert noted == after
-    assert is_down or not host.robots_hits
 
 
 @pytest.mark.slow

@@ -239,7 +239,7 @@ local function free(had, name, fate, gap, delay)
         set(host, 'own', 0)
     end
     if (gap or 0) > 0 then set(host, 'gap', gap) end
-    if had then check_at(host, math.max(host.next_at, now)) end
+    if had then check_at(host, now) end
 end
 
 -- Leases.

@@ -290,6 +290,21 @@ def test_pauses_are_told(shared: Shared) -> None:
     assert [host for host, _, own, _ in told[3] if own] == ["b.example"]
 
 
+def test_refused_after_the_end_of_another(shared: Shared) -> None:
+    """The end of a request that was in flight when its host asked for too long a pause does not keep
+    the others from being refused.
+    """
+    worker = shared.worker(wait_timeout=5.0)
+    know(worker, PAGES)
+    push(worker, PAGES, "1", "2", "3")
+    found = take_some(worker, 2, at_once=2)
+    worker.report_pause(HOST, 60.0, 1.0)
+    end(worker, found[0])
+    refused = take(worker, at_once=2)
+    assert refused is not None
+    assert not refused.has_place
+
+
 def test_pauses_that_last_too_long(shared: Shared) -> None:
     """If a host asks for more than the crawl waits, at once or by pauses that follow each other,
     its requests are handed out to be refused, without a place. After the pause one request asks

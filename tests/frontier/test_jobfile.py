@@ -241,6 +241,30 @@ def test_requests_that_sqlite_does_not_find(tmp_path: Path) -> None:
     assert refused
 
 
+def test_pages_in_disorder(tmp_path: Path) -> None:
+    """A file in a page of which two rows have changed places is refused: SQLite, which searches rows
+    by their numbers, may not find either.
+    """
+    path = make(tmp_path)
+    whole = path.read_bytes()
+    size = int.from_bytes(whole[16:18], "big")
+    # A page of a table has its kind at byte 0, its number of rows from byte 3, and from byte 8 where
+    # each begins.
+    pages = [
+        page
+        for page in range(size, len(whole), size)
+        if whole[page] == 13 and int.from_bytes(whole[page + 3 : page + 5], "big") > 1
+    ]
+    assert pages
+    for page in pages:
+        damaged = bytearray(whole)
+        first, second = slice(page + 8, page + 10), slice(page + 10, page + 12)
+        damaged[first], damaged[second] = damaged[second], damaged[first]
+        path.write_bytes(damaged)
+        with pytest.raises(JobError, match="cannot be used"):
+            read(path)
+
+
 def test_another_file(tmp_path: Path) -> None:
     """A database of another program is refused, and not changed."""
     path = tmp_path / "requests.sqlite"

@@ -42,6 +42,8 @@ FAILED_ONCE: tuple[int, ...] = (
     770000807,
     880004325,
     420336,
+    202611240554,
+    202611250571,
 )
 """Seeds that have found a bug: they run each time."""
 

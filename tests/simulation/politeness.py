@@ -287,6 +287,8 @@ def _pauses(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
     process = 0
     for at, is_start, sent in sorted(events, key=lambda each: each[:2]):
         is_page, status = not sent.is_robots, sent.answer.status
+        # What no robots.txt decides about takes no place of the other workers if it is past the queue.
+        is_alone = story.world.kind == "workers" and said.override == "ignore"
         if story.world.kind == "job" and sent.process != process:
             process, in_flight = sent.process, 0
             # A pause is lost if the process was killed at once, or if the disk was full.
@@ -294,7 +296,9 @@ def _pauses(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
             is_lost |= any(a <= asked_at <= b for a, b, _ in story.hindered)
             if at >= until or is_lost:
                 until, places = -inf, inf
-        in_flight += (1 if is_start else -1) * is_page
+        in_flight += (1 if is_start else -1) * (
+            is_page and not (is_alone and sent.is_leaf)
+        )
         heard = asked_at + (_HEARD_AFTER if story.world.kind == "workers" else 0.0)
         if is_start:
             if heard <= at < until - _SLACK:

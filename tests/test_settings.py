@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date, datetime, timezone
 from math import inf, nan
 from typing import Any
@@ -24,7 +25,7 @@ from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
 from scrapy_rep.protocol.origins import Origin, origin_of
 from tests.fetching.places import SharedMemory
 
-MINE = RFC9309._replace(name="mine", index_html_quirk=True)
+MINE = replace(RFC9309, name="mine", index_html_quirk=True)
 AGENTS = "ROBOTSTXT_USER_AGENT"
 OBEY = "ROBOTSTXT_OBEY"
 

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 OBEY = "ROBOTSTXT_OBEY"
 USER_AGENT = "ROBOTSTXT_USER_AGENT"
 PARSER = "ROBOTSTXT_PARSER"
-LEDGER = "REP_LEDGER"
 LEDGER_LEVEL = "REP_LEDGER_LEVEL"
 DRY_RUN = "REP_DRY_RUN"
 NOINDEX = "REP_NOINDEX"
@@ -482,7 +481,7 @@ class RepSettings:
     Example: `REP_QUEUE_LEASE = 30`
     """
 
-    ledger: str | None = _TEXT(LEDGER, None)
+    ledger: str | None = _TEXT("REP_LEDGER", None)
     """The SQLite file that decisions and robots.txt files are recorded in.
 
     `%(name)s` stands for the name of the spider, `%(time)s` for the time of its start, `%(pid)s` for

@@ -13,10 +13,11 @@ from scrapy.utils.python import global_object_name
 from scrapy_rep.base import __version__
 from scrapy_rep.base.browsers import uses_playwright
 from scrapy_rep.base.log import get_logger
-from scrapy_rep.base.settings import LEDGER, LEDGER_LEVEL, OBEY, RepSettings, is_dry_run
+from scrapy_rep.base.settings import OBEY, RepSettings, is_dry_run
 from scrapy_rep.crawl.frontier.jobdir import JobDir
 from scrapy_rep.crawl.frontier.queue import HostQueue
 from scrapy_rep.crawl.gate import RobotsTxtMiddleware
+from scrapy_rep.crawl.ledger.extension import LedgerExtension
 from scrapy_rep.crawl.pages.output import OutputMiddleware
 from scrapy_rep.crawl.pages.responses import IndexingMiddleware
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-_LEDGER = "scrapy_rep.crawl.ledger.extension.LedgerExtension"
 _PLAYWRIGHT = "scrapy_rep.playwright.PlaywrightMiddleware"
 
 _SCRAPYS_OWN = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
@@ -64,20 +64,16 @@ class Addon:
             ("DOWNLOADER_MIDDLEWARES", RobotsTxtMiddleware),
             ("DOWNLOADER_MIDDLEWARES", IndexingMiddleware),
             ("SPIDER_MIDDLEWARES", OutputMiddleware),
+            ("EXTENSIONS", LedgerExtension),
         ):
             settings.setdefault_in_component_priority_dict(
                 name, component, component.ORDER
             )
-        # Imported only where they are needed.
-        for name, path, is_needed in (
-            ("DOWNLOADER_MIDDLEWARES", _PLAYWRIGHT, uses_playwright(settings)),
-            ("EXTENSIONS", _LEDGER, settings[LEDGER] or settings[LEDGER_LEVEL]),
-        ):
-            if is_needed:
-                component = load_object(path)
-                settings.setdefault_in_component_priority_dict(
-                    name, component, component.ORDER
-                )
+        if uses_playwright(settings):
+            guard = load_object(_PLAYWRIGHT)
+            settings.setdefault_in_component_priority_dict(
+                "DOWNLOADER_MIDDLEWARES", guard, guard.ORDER
+            )
         if self._crawler is not None and _uses_jobdir(settings):
             JobDir.of(self._crawler).make(settings)
         # An invalid setting stops Scrapy at the start, not at the first request.

@@ -1,7 +1,7 @@
 """The points on which RFC 9309, Google and the classic texts differ, as fields of a dialect.
 
 Code reads these fields and never compares names of dialects, so users can make their own:
-``RFC9309._replace(index_html_quirk=True)``.
+``dataclasses.replace(RFC9309, index_html_quirk=True)``.
 
 Sources, as the field comments cite them:
 
@@ -15,11 +15,13 @@ Sources, as the field comments cite them:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal, NamedTuple
+from typing import Literal
 
 
-class Dialect(NamedTuple):
+@dataclass(frozen=True)
+class Dialect:
     """A way to read robots.txt, and to act on the result of fetching it."""
 
     name: str

@@ -83,7 +83,7 @@ def test_site(site: Path, messages: list[Any]) -> None:
     errors = {name for name in scrapy_rep.__all__ if name.endswith("Denied")}
     for name in set(scrapy_rep.__all__) - dialects - errors:
         assert f'id="scrapy_rep.{name}"' in api, name
-    for name in Dialect._fields:
+    for name in Dialect.__dataclass_fields__:
         assert f'id="scrapy_rep.Dialect.{name}"' in api, name
     ids = re.findall(r'id="scrapy_rep\.RobotsTxt\.(\w+)"', api)
     assert ids[:3] == ["parse", "decide", "is_allowed"]

@@ -224,6 +224,37 @@ def test_a_request_that_needs_no_turn() -> None:
     assert crawl.on_network == [image.url]
 
 
+@pytest.mark.parametrize("waits", [True, False], ids=["waits", "at once"])
+@pytest.mark.parametrize("where", ["acquire", "catch_up"])
+def test_a_service_that_fails(
+    monkeypatch: pytest.MonkeyPatch, where: str, waits: bool
+) -> None:
+    """A request that asks for a turn fails with the error of the service, and leaves the place to
+    others.
+    """
+    crawl = begun("User-agent: *\nCrawl-delay: 3")
+    crawl.service.queues.clear()
+    if not waits:
+        crawl.clock.advance(3.1)
+
+    def fails(*args: Any) -> Any:
+        raise ConnectionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ServiceQueue, where, fails)
+        first = Request(f"{A}/first", callback=NO_CALLBACK)
+        crawl.start(first)
+        crawl.clock.advance(30)
+    assert isinstance(crawl.ended[first], ConnectionError)
+    second = Request(f"{A}/second", callback=NO_CALLBACK)
+    crawl.start(second)
+    crawl.clock.advance(60)
+    assert crawl.on_network == [second.url]
+    crawl.answer(second)
+    crawl.clock.advance(700)
+    assert not crawl.frontier.core.scopes
+
+
 def test_cancelled_while_another_worker_has_the_turn() -> None:
     """Also after it has asked for the turn more often than Python can nest calls."""
     crawl = begun("User-agent: *\nCrawl-delay: 0.4")

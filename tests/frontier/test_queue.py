@@ -335,8 +335,7 @@ def test_classes_of_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
 
 def test_peek(tmp_path: Path) -> None:
     """``peek`` returns the request that is popped next, and leaves it in the queue."""
-    usual = HostQueue.from_crawler(Crawl(obey=False).crawler, LifoMemoryQueue, "")
-    for queue in (usual, on_disk(tmp_path)):
+    for queue in (in_memory(), on_disk(tmp_path)):
         assert queue.peek() is None
         for request in requests():
             queue.push(request)
@@ -395,10 +394,10 @@ def test_a_queue_class_that_fails() -> None:
         queue.push(page(f"{PAGE}{number}", is_lost=number == 2))
     assert crawl.on_network == [f"{PAGE}robots.txt"]
     crawl.answer(f"{PAGE}robots.txt")
-    with pytest.raises(AttributeError):
+    with pytest.raises(NotImplementedError):
         queue.peek()
     (back_queue,) = queue._queues.values()
-    (memory_queue,) = back_queue.requests._queue.queues.values()
+    ((_, memory_queue),) = back_queue.requests._levels
     memory_queue.error = OSError("damaged")
     with pytest.raises(OSError, match="damaged"):
         queue.peek()
@@ -419,7 +418,7 @@ def test_a_queue_class_that_fails_while_another_request_waits() -> None:
     crawl.answer(f"{PAGE}robots.txt", "User-agent: *\nCrawl-delay: 4")
     crawl.clock.advance(4)
     (back_queue,) = queue._queues.values()
-    (memory_queue,) = back_queue.requests._queue.queues.values()
+    ((_, memory_queue),) = back_queue.requests._levels
     memory_queue.error = OSError("damaged")
     pop = memory_queue.pop
 

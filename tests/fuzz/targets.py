@@ -20,6 +20,7 @@ from contextlib import (
     redirect_stdout,
     suppress,
 )
+from dataclasses import replace
 from datetime import timezone
 from functools import cache
 from pathlib import Path
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 SEEDS = Path(__file__).with_name("seeds")
 AGENTS = ("mybot", "mybot-image")
 # TDMRep's rules are in sequence: the first that matches decides.
-IN_SEQUENCE = RFC9309._replace(name="tdmrep", rule_choice="first")
+IN_SEQUENCE = replace(RFC9309, name="tdmrep", rule_choice="first")
 # Processor time on a slow machine, with coverage measured. A quadratic reader takes more: 64 KiB
 # compared byte by byte are four thousand million steps.
 SECONDS = 2.0

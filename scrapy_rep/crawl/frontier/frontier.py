@@ -573,11 +573,17 @@ class Frontier:
         match said:
             case Decided(ticket, is_granted):
                 assert isinstance(ticket, Waiter)
-                if is_granted and not self._gets_turn(ticket):
-                    self.add(ticket)
-                else:
+                try:
+                    is_over = not is_granted or self._gets_turn(ticket)
+                except Exception:  # noqa: BLE001  of a shared queue of the project
+                    self._end(ticket)
+                    ticket.call.errback()
+                    return
+                if is_over:
                     self._end(ticket)
                     ticket.call.callback(is_granted)
+                else:
+                    self.add(ticket)
             case Wake():
                 wake(self._crawler)
             case Paused(scope):
@@ -668,11 +674,16 @@ class Frontier:
             if not is_granted:
                 raise self._refused(trip, ticket)
 
-        call, now = None, self.clock.monotonic()
-        if core.take_free(ticket, now) and self._gets_turn(ticket):
+        now, goes = self.clock.monotonic(), False
+        if core.take_free(ticket, now):
+            try:
+                goes = self._gets_turn(ticket)
+            except Exception:
+                core.end(ticket, now)
+                raise
+        if goes:
             core.end(ticket, now)
-        else:
-            call = self._wait(ticket).addCallback(go)
+        call = None if goes else self._wait(ticket).addCallback(go)
         self.flush()
         return call
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from queuelib.queue import FifoDiskQueue, FifoSQLiteQueue, LifoSQLiteQueue
 from scrapy import squeues
-from scrapy.pqueues import ScrapyPriorityQueue
+from scrapy.utils.misc import build_from_crawler
 
 from scrapy_rep.crawl.frontier.backlog import Backlog
 from scrapy_rep.crawl.frontier.core import Ticket
@@ -29,7 +31,12 @@ if TYPE_CHECKING:
 # The number of hosts without requests that are kept: one that is being crawled has soon another.
 _MAX_IDLE = 1_000
 
+_rank_of = itemgetter(0)
+
 _IN_MEMORY = {squeues.FifoMemoryQueue, squeues.LifoMemoryQueue}
+
+# Shared by all that have none, and never changed.
+_NO_LEVELS: list[tuple[int, Any]] = []
 
 
 class BackQueue(Ticket):
@@ -179,9 +186,7 @@ class HostQueue(Backlog):
         return request
 
     def peek(self) -> Request | None:
-        """Return the request that :meth:`pop` would return if its host is still ready. Of start
-        requests and others of one priority, Scrapy's own queue in memory names a start request.
-        """
+        """Return the request that :meth:`pop` would return if its host is still ready."""
         queue = self.ready.first()
         return queue.requests.peek() if isinstance(queue, BackQueue) else None
 
@@ -265,10 +270,9 @@ class QueueClasses:
         """Return the classes that are not Scrapy's own."""
         return {each for each in self._classes if each.__module__ != squeues.__name__}
 
-    def open(self) -> ScrapyPriorityQueue:
-        """Return a new queue in memory."""
-        start = self.of_start
-        return ScrapyPriorityQueue(self.crawler, self.usual, "", start_queue_cls=start)
+    def open(self, rank: int) -> QueueProtocol:
+        """Return a new queue in memory for requests of *rank*."""
+        return build_from_crawler(self._classes[rank % 2], self.crawler, "")
 
 
 def _is_fifo(kind: type) -> bool:
@@ -277,55 +281,86 @@ def _is_fifo(kind: type) -> bool:
 
 
 class MemoryRequests:
-    """The requests to one host, in Scrapy's own priority queue. Since there are many hosts, one with
-    a single request has no queue.
+    """Works as Scrapy's ScrapyPriorityQueue, but in less memory, since there is one for each of
+    many hosts. The only request of a host needs no queue.
     """
 
-    __slots__ = ("_kinds", "_only", "_queue", "count")
+    __slots__ = ("_kinds", "_levels", "_only", "count")
 
     def __init__(self, kinds: QueueClasses) -> None:
         self._kinds = kinds
-        self._only: Request | None = None
-        """A request that is in no queue."""
+        self._only: tuple[int, Request] | None = None
+        """A request that is in no queue, and its rank."""
 
-        self._queue: ScrapyPriorityQueue | None = None
+        self._levels: list[tuple[int, QueueProtocol]] = _NO_LEVELS
+        """The queues by rank. The best rank is the last one."""
+
         self.count = 0
         """The number of requests."""
 
     def push(self, request: Request) -> None:
         """Add *request*."""
-        if not self.count and self._kinds.are_scrapys:
-            self._only = request
+        rank, levels = self._kinds.rank(request), self._levels
+        if levels and levels[-1][0] == rank:
+            levels[-1][1].push(request)
+        elif not self.count and self._kinds.are_scrapys:
+            self._only = rank, request
         else:
-            if self._queue is None:
-                self._queue = self._kinds.open()
             if self._only is not None:
-                self._queue.push(self._only)
+                self._push(*self._only)
                 self._only = None
-            self._queue.push(request)
+            self._push(rank, request)
         self.count += 1
 
+    def _push(self, rank: int, request: Request) -> None:
+        levels = self._levels
+        index = bisect_left(levels, rank, key=_rank_of)
+        if index < len(levels) and levels[index][0] == rank:
+            levels[index][1].push(request)
+            return
+        queue = self._kinds.open(rank)
+        queue.push(request)
+        if levels:
+            levels.insert(index, (rank, queue))
+        else:
+            self._levels = [(rank, queue)]  # insert() would allocate room for more.
+
     def pop(self) -> Request | None:
-        """Remove and return the best request; None if there is none that can be read."""
-        found, self._only = self._only, None
-        queue, before = self._queue, self.count
-        if found is not None or queue is None:
-            self.count = 0
-            return found
-        try:
-            # After an error, an empty queue may come first.
-            found = queue.pop() or queue.pop()
-        finally:
-            self.count = len(queue)
-        if found is None and self.count == before:
-            # A queue class of the project that cannot read a request must not be tried for ever.
-            self.count = 0
-        if not self.count:
-            self._queue = None
-        return found
+        """Remove and return the best request; None if there is none."""
+        if self._only is not None:
+            _, request = self._only
+            self._only, self.count = None, 0
+            return request
+        levels = self._levels
+        while levels:
+            queue = levels[-1][1]
+            before = after = len(queue)
+            try:
+                found: Request | None = queue.pop()
+            finally:
+                after = len(queue)
+                self.count -= before - after
+            if found is None and after == before:
+                # A queue class of the project that cannot read a request must not be tried for ever.
+                self.count -= after
+                after = 0
+            if not after:
+                levels.pop()
+                queue.close()
+            if found is not None:
+                return found
+        return None
 
     def peek(self) -> Request | None:
-        """Return a request that :meth:`pop` may return next; None if there is none. Raises an error
-        if the queue class cannot peek.
+        """Return the request that :meth:`pop` would return. Raises NotImplementedError if the
+        queue class cannot peek.
         """
-        return self._only if self._queue is None else self._queue.peek()
+        if self._only is not None:
+            return self._only[1]
+        if not self._levels:
+            return None
+        queue: Any = self._levels[-1][1]
+        if not hasattr(queue, "peek"):
+            raise NotImplementedError
+        request: Request | None = queue.peek()
+        return request

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from itertools import accumulate, chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -277,7 +278,7 @@ MAX_SIZE = 512_000
 within the limit is not valid JSON."""
 
 # TDMRep refers to the draft of RFC 9309 for patterns, and the first match wins.
-_IN_SEQUENCE = RFC9309._replace(name="tdmrep", rule_choice="first")
+_IN_SEQUENCE = replace(RFC9309, name="tdmrep", rule_choice="first")
 
 
 class TdmRep:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +94,7 @@ def test_one_rule(text: str, changes: dict[str, Any], value: Any, source: str) -
          {"follow": False}, "max-snippet: 0, nosnippet, unavailable_after: Fri, 25 Jun 2010"),
         (CLASSIC, "none, all", {**NOINDEX, "follow": False}, ""),
         # A user can extend the vocabulary of a dialect.
-        (GOOGLE._replace(indexing_vocabulary=frozenset({"noarchive"})), "noarchive, noindex",
+        (replace(GOOGLE, indexing_vocabulary=frozenset({"noarchive"})), "noarchive, noindex",
          {"archive": False}, "noindex"),
         (RFC9309, "noindex, something-new, nofollow", {**NOINDEX, "follow": False},
          "something-new"),

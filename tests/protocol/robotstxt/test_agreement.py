@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
 DIALECTS = [RFC9309, GOOGLE, CLASSIC]
 # Mixtures of fields that no built-in dialect has, but that users can make.
 MIXTURES = [
-    RFC9309._replace(name="index", index_html_quirk=True),
-    RFC9309._replace(name="typos", misspelt_fields=True, line_limit=20),
-    RFC9309._replace(name="first", rule_choice="first", merge_groups=False),
-    GOOGLE._replace(name="slash", leading_slash_assumed=True, robotstxt_allowed=True),
-    CLASSIC._replace(name="octets", rule_choice="most-octets", merge_groups=True),
-    CLASSIC._replace(name="wild", wildcards=True, agent_match="token"),
+    replace(RFC9309, name="index", index_html_quirk=True),
+    replace(RFC9309, name="typos", misspelt_fields=True, line_limit=20),
+    replace(RFC9309, name="first", rule_choice="first", merge_groups=False),
+    replace(GOOGLE, name="slash", leading_slash_assumed=True, robotstxt_allowed=True),
+    replace(CLASSIC, name="octets", rule_choice="most-octets", merge_groups=True),
+    replace(CLASSIC, name="wild", wildcards=True, agent_match="token"),
 ]
 Case = tuple[bytes, str, tuple[str, ...]]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from operator import attrgetter
 from time import process_time
 from typing import TYPE_CHECKING
@@ -130,7 +131,7 @@ def test_a_file_as_long_as_is_read(name: str, dialect: Dialect) -> None:
     """
     start = process_time()
     robots = RobotsTxt.parse(
-        hostile(name, KIB_500), dialect._replace(size_limit=2 * KIB_500)
+        hostile(name, KIB_500), replace(dialect, size_limit=2 * KIB_500)
     )
     decide(robots, 8_000, [word(number).decode() for number in (0, 4_000, 8_000)])
     assert process_time() - start < SECONDS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -137,7 +138,7 @@ def test_what_follows_500_kib_is_ignored(dialect: Dialect) -> None:
         for end in (b"\nA", b"b\n")
     )
     assert (whole.line, cut.line) == (4, 0)
-    smaller = dialect._replace(size_limit=len(head))
+    smaller = replace(dialect, size_limit=len(head))
     assert ask(body, "/a", dialect=smaller).line == 2
 
 

@@ -44,6 +44,7 @@ FAILED_ONCE: tuple[int, ...] = (
     420336,
     202611240554,
     202611250571,
+    202611241673,
 )
 """Seeds that have found a bug: they run each time."""
 

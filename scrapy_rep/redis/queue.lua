@@ -190,10 +190,12 @@ local function arrive(queue)
     if not is_known(queue) then
         pass(queue)
         call('ZADD', wanted, 'NX', now, queue.name)
-    elseif queue.turn == 0 then
-        local _, last = next_turn(queue.host)
-        set_turn(queue, last + 1)
-        call('ZREM', wanted, queue.name)
+    else
+        if queue.turn == 0 then
+            local _, last = next_turn(queue.host)
+            set_turn(queue, last + 1)
+            call('ZREM', wanted, queue.name)
+        end
         call('ZADD', ready, 'NX', now, queue.host.name)
     end
 end
@@ -239,7 +241,7 @@ local function free(had, name, fate, gap, delay)
         set(host, 'own', 0)
     end
     if (gap or 0) > 0 then set(host, 'gap', gap) end
-    if had then check_at(host, now) end
+    if had then check_at(host, is_refused(host) and now or math.max(host.next_at, now)) end
 end
 
 -- Leases.
@@ -454,10 +456,11 @@ local function acquire(number, name)
     return 1
 end
 
--- Hand out requests of a queue even if its host is not ready, because the worker refuses them.
+-- Hand out requests of a queue even if its host is not ready, because the worker refuses them. They leave
+-- at least half of the room to others.
 local function hand_out_refused(name, found)
     local queue = queue_named(name)
-    take(queue, LOOKS, false, found)
+    take(queue, order.wanted > 0 and math.ceil(order.wanted / 2) or LOOKS, false, found)
     if is_empty(queue) and call('HDEL', leases, '~' .. name) == 1 then call('ZREM', wanted, name) end
 end
 
@@ -610,8 +613,8 @@ end
 if order.retires then call('ZREM', workers, worker) end
 local new = newer_pauses()
 local has_place = #order.acquire > 0 and acquire(unpack(order.acquire)) or 0
-local again = hand_out_all(found)
 if order.refuses ~= '' then hand_out_refused(order.refuses, found) end
+local again = hand_out_all(found)
 hand_out_aside(found)
 local to_fetch = hand_out_wanted()
 write_hosts()

@@ -82,6 +82,19 @@ def test_a_host_that_cannot_be_read() -> None:
     assert not crawl.on_network
 
 
+def test_a_robotstxt_that_asks_for_a_pause() -> None:
+    """Nothing is sent to its host until the pause is over, not even what obeys no robots.txt."""
+    crawl = Crawl()
+    crawl.push("http://a.example/1")
+    crawl.run()
+    crawl.answer(ROBOTS, status=429, Retry_After="20")
+    crawl.outside("http://a.example/2", dont_obey_robotstxt=True)
+    crawl.pass_time(19.9)
+    assert crawl.on_network == []
+    crawl.pass_time(0.1)
+    assert len(crawl.on_network) == 1
+
+
 def test_a_clock_that_is_set_back() -> None:
     """If the clock is set back after robots.txt was fetched, no request waits longer than the
     delay.

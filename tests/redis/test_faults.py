@@ -325,6 +325,21 @@ def test_state_that_is_lost_alone(shared: Shared) -> None:
     assert renew(other) == len(found)
 
 
+@pytest.mark.parametrize("key", ["ready", "wanted", "host:a.example"])
+def test_a_key_that_is_lost_alone(shared: Shared, key: str) -> None:
+    """The next request of a host brings it back."""
+    worker = shared.worker()
+    know(worker, PAGES)
+    push(worker, PAGES, "1", "2")
+    shared.redis.delete(shared.key(key))
+    push(worker, PAGES, "3")
+    shared.advance(1)
+    for queue in wanted(worker):
+        know(worker, queue)
+    found = take_some(worker, 4, at_once=8)
+    assert [each.data for each in found] == [b"1", b"2", b"3"]
+
+
 def test_worker_that_ends_after_a_lost_answer(shared: Shared) -> None:
     """A worker that ends returns all it has, also if it has missed an answer just before."""
     worker, other = shared.worker(), shared.worker(lease=1000.0)

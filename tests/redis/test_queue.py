@@ -81,6 +81,27 @@ def test_host_that_is_given_up(
     assert 1 <= decode_errors(caplog) <= 2
 
 
+def test_host_that_is_given_up_beside_busy_ones(shared: Shared) -> None:
+    """Its requests are refused while others fill the downloader, and few of them come in vain."""
+    crawl = WorkerCrawl(shared, REP_WAIT_TIMEOUT=10, CONCURRENT_REQUESTS=4)
+    crawl.push_pages(*range(40))
+    for number in range(400):
+        crawl.push(f"http://b{number % 4}.example/{number}")
+    shared.redis.config_resetstat()
+    for _ in range(60):
+        crawl.settle(0.5)
+        for request in list(crawl.network.requests):
+            if request.url.startswith(A):
+                crawl.fail(request.url, OSError("broken"), runs=False)
+            else:
+                crawl.answer(request, runs=False)
+        crawl.engine.wake()
+    refused = [each for each in crawl.ended.values() if isinstance(each, RobotsDenied)]
+    assert len(refused) == 40
+    moved = shared.redis.info("commandstats")["cmdstat_zpopmin"]["calls"]
+    assert moved < 3 * len(crawl.ended)
+
+
 def test_duplicates(shared: Shared) -> None:
     """A request that any worker has pushed is dropped as a duplicate, with the signal
     of Scrapy, unless it has dont_filter.

@@ -172,12 +172,13 @@ def lint(
     if isinstance(body, str):
         body = body.encode("utf-8", "surrogatepass")
     file = LintedFile(body, dialect, url)
-    by_code: dict[str, list[Found]] = {}
+    by_code: dict[str, dict[Found, None]] = {}
     for check in _CHECKS:
         for code, *rest in check(file):
-            by_code.setdefault(code, []).append(tuple(rest))
+            by_code.setdefault(code, {})[tuple(rest)] = None
     found = []
-    for code, each in by_code.items():
+    for code, distinct in by_code.items():
+        each = list(distinct)
         for number, (line, *facts) in enumerate(each[: MAX_OF_A_CODE + 1]):
             message = KINDS[code].message(*facts)
             if number == MAX_OF_A_CODE:
@@ -394,7 +395,8 @@ _TOKEN_OF = _OF_PURPOSES | {
 def _agents(file: LintedFile) -> Iterator[Found]:
     for line in file.lines_of(USER_AGENT):
         value = line.value[:_MAX_AGENT]
-        token = agents_of_line(value, file.dialect)[0].encode()
+        # Some write several names in a line, with a sign between them that few crawlers know.
+        token = re.split("[,;|]", agents_of_line(value, file.dialect)[0])[0].encode()
         name = value.partition(b"/")[0].strip().decode("utf-8", "replace").lower()
         known = None
         if len(name) >= _MIN_NAME and name not in _TOKEN_OF:

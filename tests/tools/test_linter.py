@@ -111,6 +111,9 @@ AGENTS = [
     Case("agent-cut", "User-agent: Mozilla/4.0 (compatible; MSIE 5.5; Windows)\nDisallow: /", 1, "a user-agent line for each crawler", "User-agent: bot/1.0\nDisallow: /"),
     Case("agent-cut", "User-agent: my bot\nDisallow: /", 1, "a user-agent line for each crawler", "User-agent: mj12bot*\nDisallow: /", GOOGLE),
     Case("agent-cut", "User-agent: a, b\nDisallow: /", 1, "a user-agent line for each crawler", "User-agent: a\nUser-agent: b\nDisallow: /"),
+    Case("agent-cut", "User-agent: one;two\nDisallow: /", 1, "a user-agent line for each crawler", "User-agent: one\nUser-agent: two\nDisallow: /"),
+    Case("agent-cut", "User-agent: one|two\nDisallow: /", 1, "a user-agent line for each crawler", "User-agent: one\nUser-agent: two\nDisallow: /"),
+    Case("agent-cut", "User-agent: one,two\nDisallow: /", 1, "a user-agent line for each crawler", "User-agent: one\nUser-agent: two\nDisallow: /", CLASSIC),
     Case("agent-cut", "User-agent: bot Disallow: /\nAllow: /", 1, "a user-agent line for each crawler", "User-agent: bot # Disallow: /\nAllow: /"),
     Case("agent-cut", "User-agent: * Disallow: /\nAllow: /", 1, "a user-agent line for each crawler", rule("/")),
     Case("cut-off", rule("/a") + "User-agent: b\nCrawl-delay: 1", 3, "repeat those rules", rule("/a") + "User-agent: b\nDisallow:"),
@@ -266,6 +269,13 @@ def test_what_a_finding_tells() -> None:
     (finding, *_) = lint(rule("é" * 100_000))
     assert finding.text == ("Disallow: " + "é" * MAX_TEXT)[:MAX_TEXT]
     assert len(finding.message) < 300
+
+
+def test_one_finding_for_utf_16() -> None:
+    """A mark that the dialect does not read is one finding, and so is each line behind it."""
+    body = b"\xff\xfe" + "User-agent: *\nDisallow: /a\n".encode("utf-16-le")
+    found = lint(body, GOOGLE)
+    assert len({(each.line, each.code) for each in found}) == len(found)
 
 
 def test_findings_are_not_too_many() -> None:

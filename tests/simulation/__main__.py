@@ -45,6 +45,7 @@ FAILED_ONCE: tuple[int, ...] = (
     202611240554,
     202611250571,
     202611241673,
+    202611250902,
 )
 """Seeds that have found a bug: they run each time."""
 

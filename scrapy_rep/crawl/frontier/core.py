@@ -251,8 +251,9 @@ class Scope:
     unsent: int = 0
     """How many of those came from a queue, and have not reached the downloader."""
 
+    # Of those to its host, not of others that only share its download slot:
     sent: int = 0
-    """How many of those have reached the downloader."""
+    """How many have reached the downloader."""
 
     answered_at: float = -inf
     """When the last one that was sent has ended."""
@@ -702,7 +703,7 @@ class Core:
         """Note that a request of *ticket*, with its places, has reached the downloader."""
         for scope in ticket.scopes:
             scope.unsent -= not ticket.is_direct
-            scope.sent += 1
+        ticket.scopes[0].sent += 1
 
     def free(self, ticket: Ticket, now: float, *, sent: bool) -> None:
         """Free the places of a request of *ticket*. Delays begin if it was *sent*."""
@@ -716,8 +717,9 @@ class Core:
             if not sent:
                 scope.unsent -= not ticket.is_direct
                 continue
-            scope.sent -= 1
-            scope.answered_at = now
+            if scope is ticket.scopes[0]:
+                scope.sent -= 1
+                scope.answered_at = now
             if scope.delays:
                 scope.wait_until(now + scope.delay, WaitReason.DELAY)
         # Only now: a ticket may need a place of each.

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+from math import inf
 from typing import TYPE_CHECKING
 
 import pytest
@@ -576,3 +577,17 @@ def test_places_that_are_free_are_taken_at_once() -> None:
     assert not takes("c")
     core.network.exhausted(world.now)
     assert not takes("b")
+
+
+def test_the_last_answer_of_a_host_is_its_own() -> None:
+    """A request that only shares the download slot of a host, as one that it has redirected, leaves no
+    answer of that host.
+    """
+    world = World()
+    core = world.core
+    own, slot = core.scope("a"), core.scope("slot")
+    ticket = Ticket(None, (own, slot))
+    assert core.take_free(ticket, world.now)
+    core.sent(ticket)
+    core.free(ticket, world.now, sent=True)
+    assert (own.answered_at, slot.answered_at) == (world.now, -inf)

@@ -46,6 +46,8 @@ FAILED_ONCE: tuple[int, ...] = (
     202611250571,
     202611241673,
     202611250902,
+    202611242595,
+    202611251513,
 )
 """Seeds that have found a bug: they run each time."""
 

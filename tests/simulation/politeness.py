@@ -73,6 +73,7 @@ class Said:
     """What a host has said in a story."""
 
     def __init__(self, story: Story, host: str) -> None:
+        self.host = host
         self.log = [sent for sent in story.world.log if sent.host == host]
         self._settings = story.world.settings
         overrides = self._settings.get("REP_OVERRIDES", {})
@@ -165,6 +166,7 @@ def _rules(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, st
     in_slot = float(settings["DOWNLOAD_DELAY"])
     in_slot *= max(2, settings["CONCURRENT_REQUESTS_PER_DOMAIN"])
     in_slot += 1.0
+    held = sorted(_held(story, said))
     for sent in log if said.override != "ignore" else ():
         if sent.is_robots:
             continue
@@ -197,8 +199,9 @@ def _rules(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, st
                 and until <= ends
             ):
                 until = ends + _SHORTEST_LIFETIME
-            elif until <= other.at <= sent.at and _is_held(story, other):
-                until = other.at + _SHORTEST_LIFETIME
+        for at in held:
+            if until <= at <= sent.at:
+                until = at + _SHORTEST_LIFETIME
         # If the clock is set back, an age seems to be less, while it is more than that.
         set_back = max((-by for _, by in story.world.clock_sets), default=0.0)
         late = sent.at - until - last.delay - in_slot - max(set_back, 0.0)
@@ -207,19 +210,30 @@ def _rules(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, st
             yield sent, f"sent {late:.1f} s after its robots.txt was stale"
 
 
-def _is_held(story: Story, sent: Sent) -> bool:
-    """Whether another host has redirected a request here, and has asked for a pause."""
-    if not sent.is_redirected:
-        return False
-    source = f"h{int(sent.path.rsplit('/', 1)[1]) // LEAF - 2}.example"
+def _held(story: Story, said: Said) -> Iterator[float]:
+    """Yield when a request was judged that another host has redirected here and held back, since it had
+    asked for a pause.
+    """
     most = story.world.settings["REP_BACKOFF_MAX"]
-    return any(
-        s.answer.status in {429, 503}
-        and s.ended is not None
-        and s.ended <= sent.at < s.ended + max(_asked(s), most)
+    redirecting = {
+        f"http://{s.host}{s.path}": s.host
         for s in story.world.log
-        if s.host == source
-    )
+        if s.answer.headers.get("Location", "").startswith(f"http://{said.host}/")
+    }
+    judged = [(each.at, redirecting.get(each.url)) for each in story.outcomes]
+    for sent in said.log:
+        if sent.is_redirected:
+            number = int(sent.path.rsplit("/", 1)[1])
+            judged.append((sent.at, f"h{number // LEAF - 2}.example"))
+    for at, source in judged:
+        if any(
+            s.answer.status in {429, 503}
+            and s.ended is not None
+            and s.ended <= at < s.ended + max(_asked(s), most)
+            for s in story.world.log
+            if s.host == source
+        ):
+            yield at
 
 
 def _lifetime_after(failures: list[Sent]) -> float:
@@ -312,6 +326,9 @@ def _pauses(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
             asked_at = at
         elif status:
             places += 1
+            # At the limit of its slot, a host has recovered.
+            if places >= story.world.settings["CONCURRENT_REQUESTS_PER_DOMAIN"]:
+                places = inf
 
 
 def _places(story: Story) -> Iterator[Violation]:

@@ -200,7 +200,7 @@ def _rules(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, st
             ):
                 until = ends + _SHORTEST_LIFETIME
         for at in held:
-            if until <= at <= sent.at:
+            if until <= at <= sent.at + _SLACK:
                 until = at + _SHORTEST_LIFETIME
         # If the clock is set back, an age seems to be less, while it is more than that.
         set_back = max((-by for _, by in story.world.clock_sets), default=0.0)

@@ -74,12 +74,21 @@ def write_crawl(
 ) -> LedgerWriter:
     """Write a crawl that has ended, its records in several transactions."""
     writer = LedgerWriter(path)
-    writer._crawl = crawl
-    for records in transactions:
+    writer.start(crawl)
+    for number, records in enumerate(transactions, 1):
         for record in records:
             put(writer, record)
-        writer._end = END if records is transactions[-1] else None
-        assert writer._write_all()
-    assert writer._connection is not None
-    module.close_and_merge_log(writer._connection)
+        if number == len(transactions):
+            writer.close(END)
+        else:
+            flush(writer)
+    assert not writer.dropped
     return writer
+
+
+def flush(writer: LedgerWriter) -> None:
+    """Write what the writer has, and let it count that."""
+    for _ in range(2):
+        writer.flush()
+        writer._thread.join()
+    writer._settle()

@@ -9,7 +9,6 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from hashlib import sha256
-from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,20 +23,13 @@ from scrapy_rep.protocol.access.results import AccessResult, CacheEntry
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.protocol.text import visible
-from tests.ledger.records import CRAWL, END, ORIGIN, decided, put, snapshot
+from tests.ledger.records import CRAWL, END, ORIGIN, decided, flush, put, snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-WRITTEN_EVERY = module._WRITE_INTERVAL
 A, B = "http://a.example", "http://b.example"
-
-
-@pytest.fixture(autouse=True)
-def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_WRITE_INTERVAL", 0.01)
-    monkeypatch.setattr(module, "_RETRY_AFTER", 0.01)
 
 
 @pytest.fixture
@@ -75,15 +67,6 @@ def written(path: Path, *records: Any) -> LedgerWriter:
     writer = started(path, *records)
     writer.close(END)
     return writer
-
-
-def wait_for(check: Callable[[], object]) -> None:
-    """Wait until the condition is true, for ten seconds at most."""
-    for _ in range(2000):
-        if check():
-            return
-        Event().wait(0.005)
-    raise AssertionError
 
 
 # The file.
@@ -283,7 +266,7 @@ def test_traffic(path: Path, is_each_alone: bool) -> None:
             note(*values)
             if is_each_alone:
                 write(now)
-                wait_for(lambda: writer._weight_in == writer._weight_out)
+                flush(writer)
         write(now)
     assert taken == (16 if is_each_alone else 14)
     writer.close(END)
@@ -343,31 +326,28 @@ def test_the_views(path: Path) -> None:
 # The thread.
 
 
-def test_half_a_second_apart(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """During a crawl, a reader sees the records so far, and a crawl without an end. They are
-    written every half second, so a crash loses no more than that.
-    """
-    monkeypatch.setattr(module, "_RETRY_AFTER", 60.0)
+def test_while_the_crawl_runs(path: Path) -> None:
+    """During a crawl, a reader sees the records of the last flush, and a crawl without an end."""
     writer = started(path)
     for number in (1, 2):
         put(writer, decided(number))
-        wait_for(lambda number=number: writer.recorded == number)
+        flush(writer)
+        assert writer.recorded == number
         so_far = "SELECT ended, (SELECT count(*) FROM decision) FROM crawl"
         assert rows(path, so_far) == [(None, number)]
     writer.close(END)
-    assert WRITTEN_EVERY == 0.5
 
 
-def test_two_writers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two writers on one file do not disturb each other; each writes its own rows, also if they
-    are more than a batch. The last one to close leaves a single file.
+def test_two_writers(path: Path) -> None:
+    """Two writers on one file do not disturb each other; each writes its own rows. The last one to
+    close leaves a single file.
     """
-    monkeypatch.setattr(module, "_ROWS_A_BATCH", 30)
     writers = [started(path) for _ in range(2)]
     for number in range(200):
         for writer in writers:
             put(writer, snapshot(fetched=float(number + 1)))
             put(writer, decided(number, fetched=float(number + 1)))
+            writer.flush()
     for writer in writers:
         writer.close(END)
         assert (writer.recorded, writer.dropped) == (400, 0)
@@ -385,10 +365,14 @@ def test_a_slow_disk(
     """On a slow disk, records beyond the buffer are counted, and the others are written."""
     texts = len(f"{decided().url}{decided().statement}")
     monkeypatch.setattr(module, "_MAX_WAITING", 10 * (module._ROW + texts) + 9)
-    writer = started(path, *map(decided, range(100)))
+    writer = started(path, *map(decided, range(5)))
+    writer.flush()
+    for number in range(5, 100):
+        put(writer, decided(number))
     assert writer.dropped == 90
     blocker.execute("ROLLBACK")
-    wait_for(lambda: writer.recorded == 10)
+    flush(writer)
+    assert writer.recorded == 10
     put(writer, decided(100))
     writer.close(END)
     assert (writer.recorded, writer.dropped) == (11, 90)
@@ -403,7 +387,7 @@ def test_an_end_that_takes_too_long(
     writer = written(path, decided(1))
     assert writer.dropped == 1
     blocker.execute("ROLLBACK")
-    wait_for(lambda: writer.recorded)
+    writer._thread.join()
 
 
 def test_a_file_that_fails_for_a_while(path: Path) -> None:
@@ -415,24 +399,27 @@ def test_a_file_that_fails_for_a_while(path: Path) -> None:
     assert (never.recorded, never.dropped) == (0, 2)
     assert never.errors > 0
     writer = started(path, snapshot(), decided(1))
-    wait_for(lambda: writer.errors > 1)
+    flush(writer)
+    put(writer, decided(2))
+    assert writer.errors > 1
     assert "directory" in str(writer.error)
     path.rmdir()
-    wait_for(lambda: writer.recorded == 2)
+    flush(writer)
+    assert writer.recorded == 3
     assert writer.error is None
     writer.close(END)
-    assert rows(path, "SELECT snapshot FROM decision") == [(1,)]
+    assert rows(path, "SELECT snapshot FROM decision") == [(1,), (1,)]
     assert rows(path, "SELECT count(*) FROM crawl") == [(1,)]
 
 
 def test_a_file_that_is_moved(path: Path) -> None:
     """If the file is moved away, no new one is made; the writer continues when it is back."""
     writer = started(path, decided(1))
-    wait_for(lambda: writer.recorded == 1)
+    flush(writer)
     elsewhere = path.with_name("elsewhere")
     path.rename(elsewhere)
     put(writer, decided(2))
-    wait_for(lambda: writer.errors)
+    flush(writer)
     assert "moved or removed" in str(writer.error)
     assert not path.exists()
     elsewhere.rename(path)
@@ -441,18 +428,17 @@ def test_a_file_that_is_moved(path: Path) -> None:
     assert rows(path, "SELECT time FROM decision") == [(1.0,), (2.0,)]
 
 
-def test_what_can_never_be_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_can_never_be_written(path: Path) -> None:
     """A record that can never be written is dropped and counted; later ones are written."""
-    soon = module._RETRY_AFTER
-    monkeypatch.setattr(module, "_RETRY_AFTER", 60.0)
-    writer = started(path, decided(1, line=10**30))
-    wait_for(lambda: writer.errors)
+    writer = started(path)
+    put(writer, decided(1, line=10**30))
+    flush(writer)
     assert isinstance(writer.error, OverflowError)
     put(writer, decided(2))
     writer.close(END)
     assert (writer.recorded, writer.dropped) == (1, 1)
-    monkeypatch.setattr(module, "_RETRY_AFTER", soon)
     never = started(path, decided(1), crawl=(object(), *CRAWL[1:]))
-    wait_for(lambda: never.errors > 1)
+    flush(never)
+    assert never.errors > 1
     never.close(END)
     assert (never.recorded, never.dropped) == (0, 1)

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.access.results import CacheEntry
     from scrapy_rep.protocol.origins import Origin
 
-# Seconds between two checks of the writer, which then gets what was counted.
-_CHECK_INTERVAL = 0.5
+# Seconds between two transactions.
+_WRITE_INTERVAL = 1.0
 
 # The most decisions to remember at the level "denied", so that they are not recorded twice.
 _MAX_REMEMBERED = 10_000
@@ -118,7 +118,7 @@ class LedgerExtension:
         if not (self._settings.obey or self._settings.dry_run):
             connect(self._not_obeyed, signals.request_reached_downloader)
         self._writer.start(crawl)
-        self._checking.start(_CHECK_INTERVAL, now=False)
+        self._checking.start(_WRITE_INTERVAL, now=False)
 
     def _robotstxt_known(self, origin: Origin, entry: CacheEntry) -> None:
         self._writer.write_snapshot(str(origin), entry, self._settings.dialect)
@@ -163,7 +163,7 @@ class LedgerExtension:
         if not self._is_open:
             return
         self._checking.stop()
-        self._check()
+        self._add_traffic()
         counts = {
             key: value
             for key, value in self._crawler.stats.get_stats().items()
@@ -183,10 +183,14 @@ class LedgerExtension:
             )
 
     def _check(self) -> None:
-        """Pass what was counted since the last time to the writer, and check that."""
+        self._add_traffic()
+        self._writer.flush()
+        self._check_writer()
+
+    def _add_traffic(self) -> None:
+        """Pass what was counted since the last time to the writer."""
         for row in self._traffic.take(time.time()):
             self._writer.write(*row)
-        self._check_writer()
 
     def _check_writer(self) -> None:
         """Update the stats of the writer, and log each kind of failure once."""
@@ -201,7 +205,7 @@ class LedgerExtension:
         if writer.error is not None:
             self._warn(
                 "Cannot write to the ledger %(path)s: %(error)s. The crawl continues, keeps up to "
-                "32 MiB of records in memory, and tries again every two seconds and at its end",
+                "32 MiB of records in memory, and tries again every second and at its end",
                 error=writer.error,
             )
         if writer.dropped:

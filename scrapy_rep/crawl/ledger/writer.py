@@ -1,17 +1,17 @@
-"""Writes a ledger, in a thread."""
+"""Writes a ledger, in threads."""
 
 from __future__ import annotations
 
 import errno
 import json
 import sqlite3
-from collections import deque
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from itertools import chain, count
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Thread
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.base.record import Record, storable, url_text
@@ -23,20 +23,13 @@ from scrapy_rep.protocol.text import without_credentials
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Sequence
     from typing import TypeAlias
 
     from scrapy_rep.protocol.access.results import CacheEntry
     from scrapy_rep.protocol.dialect import Dialect
 
-    # A table, a row of it, and its approximate memory in bytes.
-    _Queued: TypeAlias = tuple[str, tuple[Any, ...], int]
-
-# Seconds between two transactions.
-_WRITE_INTERVAL = 0.5
-
-# Seconds until a failed write is retried.
-_RETRY_AFTER = 2.0
+    # Rows, by table.
+    _Rows: TypeAlias = dict[str, list[tuple[Any, ...]]]
 
 # Seconds that the end of a crawl waits for the last records to be written.
 _CLOSE_TIMEOUT = 10.0
@@ -47,8 +40,6 @@ _LOCK_TIMEOUT = 5.0
 # The approximate limit of rows in memory, in bytes, and the memory of one without its texts.
 _MAX_WAITING = 32 * 1024 * 1024
 _ROW = 600
-
-_ROWS_A_BATCH = 5_000
 
 # Rows in one statement. Each statement releases and takes the interpreter lock, which costs
 # the crawl more than the row itself. Older versions of SQLite allow 999 values at most.
@@ -84,7 +75,7 @@ _CONFLICTS = {
     " waiting = max(coalesce(waiting, 0), coalesce(excluded.waiting, waiting))",
 }
 
-_RECORDS = frozenset({"snapshot", "decision"})
+_RECORDS = "snapshot", "decision"
 """The tables whose rows are counted as recorded, or as dropped."""
 
 # Transient failures: parts of SQLite's messages, and error numbers of the system.
@@ -126,9 +117,12 @@ def open_to_write(path: Path) -> sqlite3.Connection:
     # Opened for the error of the system: SQLite does not say why it can't open a file.
     with path.open("ab"):
         pass
-    connection = sqlite3.connect(path, timeout=_LOCK_TIMEOUT, isolation_level=None)
+    connection = sqlite3.connect(
+        # Several threads write, one after the other.
+        path, timeout=_LOCK_TIMEOUT, isolation_level=None, check_same_thread=False,
+    )  # fmt: skip
     try:
-        # About two transactions are written each second.
+        # About one transaction is written each second.
         prepare_file(connection, SCHEMA, synchronous="FULL")
     except BaseException as error:
         connection.close()
@@ -184,11 +178,12 @@ def snapshot(
 
 
 class LedgerWriter:
-    """Takes records from one thread, and writes them to the file at *path* in another.
+    """Keeps records in memory until :meth:`flush` writes all of them to the file at *path*, in one
+    transaction and in a thread.
 
     It raises nothing. A failed write is counted in ``errors``, and is in ``error`` until a
-    write succeeds. It is retried if the error may pass. Records that exceed the memory limit,
-    or can't be written before the end of the crawl, are counted in ``dropped``.
+    write succeeds. The next flush tries again if the error may pass. Records that exceed the memory
+    limit, or can't be written before the end of the crawl, are counted in ``dropped``.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -197,59 +192,76 @@ class LedgerWriter:
         # The process may change its working directory later.
         self._path = Path(path).absolute()
         self._crawl: tuple[Any, ...] = ()
-        self._end: tuple[Any, ...] | None = None
-        self._queue: deque[_Queued] = deque()
-        self._batch: list[_Queued] = []
-        self._weight_in = self._weight_out = 0
-        """The weight of all rows so far that were queued, which one thread counts; and of those that
-        are written or dropped, which the other counts."""
-        self._lock = Lock()
-        """Both threads count what is dropped."""
-        self._closing = Event()
-        # A daemon: a process that exits loses the last second of records at most.
-        self._thread = Thread(target=self._run, name="ledger", daemon=True)
+        self._crawl_id: int | None = None
+        self._rows = _no_rows()
+        self._batch = _no_rows()
+        """The rows that a thread writes, or that are to be written again."""
+        self._weight = self._batch_weight = 0
+        """The approximate memory of all rows in bytes, and that of the batch."""
+        self._is_done = True
+        """Whether the batch is written, or never can be."""
+        self._thread = Thread()
+        """The one that wrote last."""
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
-        self._crawl_id: int | None = None
         self._is_closed = False
         """Whether the end of the crawl is written, and no other process has the file open."""
 
     def start(self, crawl: tuple[Any, ...]) -> None:
-        """Begin to write. *crawl* has the columns of the table, from ``uuid`` to ``started``."""
+        """Begin a crawl. *crawl* has the columns of the table, from ``uuid`` to ``started``."""
         self._crawl = crawl
-        self._thread.start()
+        self.flush()
 
     def write(self, table: str, row: tuple[Any, ...], size: int = 0) -> None:
-        """Queue a row, to be written within a second, unless the queue is full. *size* is that of its
-        long values.
+        """Keep a row for the next flush, unless the memory is full. *size* is that of its long
+        values.
         """
-        weight = _ROW + size
-        if self._weight_in - self._weight_out + weight > _MAX_WAITING:
-            self._drop([(table, row, weight)])
-            return
-        self._weight_in += weight
-        self._queue.append((table, row, weight))
+        weight = self._weight + _ROW + size
+        if weight > _MAX_WAITING:
+            self.dropped += table in _RECORDS
+        else:
+            self._weight = weight
+            self._rows[table].append(row)
 
     def write_snapshot(self, origin: str, entry: CacheEntry, dialect: Dialect) -> None:
-        """Queue a robots.txt that was fetched or loaded."""
+        """Keep a robots.txt that was fetched or loaded."""
         row, body = snapshot(origin, entry, dialect)
         if body is not None:
             self.write("body", (row[-1], body), len(body))
         self.write("snapshot", row)
 
     def write_decision(self, record: Record) -> None:
-        """Queue a decision."""
+        """Keep a decision."""
         texts = record.url, record.page, record.statement, record.form, record.via
         self.write("decision", record, sum(map(len, filter(None, texts))))
 
+    def flush(self, end: tuple[Any, ...] | None = None) -> None:
+        """Let a thread write all rows, and the *end* of the crawl, unless one still writes."""
+        if self._thread.is_alive():
+            return
+        self._settle()
+        if self._crawl_id is None or end is not None or self._weight:
+            for table, rows in self._rows.items():
+                self._batch[table] += rows
+            self._rows, self._batch_weight = _no_rows(), self._weight
+            self._is_done = False
+            # A daemon: a process that exits loses the last second of records at most.
+            self._thread = Thread(
+                target=self._write, args=(end,), name="ledger", daemon=True
+            )
+            self._thread.start()
+
     def close(self, end: tuple[Any, ...]) -> None:
-        """Write the queued records and the *end* of the crawl: its time, reason and counts. Blocks
-        for 10 seconds at most.
+        """Write what is left and the *end* of the crawl: its time, reason and counts. Blocks for 10
+        seconds at most.
         """
-        self._end = end
-        self._closing.set()
-        self._thread.join(_CLOSE_TIMEOUT)
-        self._drop([*self._batch, *self._queue])
+        until = monotonic() + _CLOSE_TIMEOUT
+        self._join(until)
+        self.flush(end)
+        self._join(until)
+        if not self._thread.is_alive():
+            self._settle()
+        self.dropped += _count(self._batch) + _count(self._rows)
 
     def digest(self) -> str | None:
         """Return the SHA-256 of the closed file, in hex; None if the end of the crawl is not written,
@@ -264,70 +276,48 @@ class LedgerWriter:
             return found.hexdigest()
         return None
 
-    # The methods below run in the other thread.
+    def _join(self, until: float) -> None:
+        if self._thread.is_alive():
+            self._thread.join(max(0, until - monotonic()))
 
-    def _run(self) -> None:
-        pause, closing = _WRITE_INTERVAL, False
-        while not closing:
-            closing = self._closing.wait(pause)
-            pause = _WRITE_INTERVAL if self._write_all() else _RETRY_AFTER
-        if self._connection is not None:
-            self._is_closed = close_and_merge_log(self._connection)
+    def _settle(self) -> None:
+        """Count the batch, and let it go, unless it is to be written again."""
+        if self._is_done:
+            if self.error is None:
+                self.recorded += _count(self._batch)
+            else:
+                self.dropped += _count(self._batch)
+            self._weight -= self._batch_weight
+            self._batch, self._batch_weight = _no_rows(), 0
 
-    def _write_all(self) -> bool:
-        """Write all queued records. Return whether that succeeded."""
-        while True:
-            if not self._batch:
-                count = min(len(self._queue), _ROWS_A_BATCH)
-                self._batch = [self._queue.popleft() for _ in range(count)]
-            # All records are in the queue when the end is set.
-            end = None if len(self._queue) else self._end
-            if not self._batch and end is None and self._crawl_id is not None:
-                return True
-            try:
-                self._commit(self._batch, end)
-            except Exception as error:  # noqa: BLE001  whatever it is, the crawl goes on
-                self.error = error
-                self.errors += 1
-                if self._connection is not None:
-                    with suppress(sqlite3.Error):
-                        self._connection.close()  # This rolls back.
-                    self._connection = None
-                if not isinstance(error, _RETRIED):
-                    self._done(is_written=False)
-                return False
-            self.error = None
-            self._done(is_written=True)
-            # What the crawl has added since then has time until the next call.
-            if end is not None or (
-                self._end is None and len(self._queue) < _ROWS_A_BATCH
-            ):
-                return True
+    # The methods below run in the thread.
 
-    def _done(self, *, is_written: bool) -> None:
-        """Let the batch go, to make room for others."""
-        if is_written:
-            self.recorded += _count(self._batch)
-        else:
-            self._drop(self._batch)
-        self._weight_out += sum(weight for *_, weight in self._batch)
-        self._batch = []
+    def _write(self, end: tuple[Any, ...] | None) -> None:
+        try:
+            connection = self._connected()
+            self._commit(connection, end)
+        except Exception as error:  # noqa: BLE001  whatever it is, the crawl goes on
+            self.error = error
+            self.errors += 1
+            if self._connection is not None:
+                with suppress(sqlite3.Error):
+                    self._connection.close()  # This rolls back.
+                self._connection = None
+            self._is_done = not isinstance(error, _RETRIED)
+            return
+        self.error, self._is_done = None, True
+        if end is not None:
+            self._is_closed = close_and_merge_log(connection)
 
-    def _drop(self, rows: Sequence[_Queued]) -> None:
-        with self._lock:
-            self.dropped += _count(rows)
-
-    def _commit(self, batch: list[_Queued], end: tuple[Any, ...] | None) -> None:
-        connection = self._connected()
+    def _commit(
+        self, connection: sqlite3.Connection, end: tuple[Any, ...] | None
+    ) -> None:
         # After a plain BEGIN, the first statement would fail without waiting if another
         # process wrote in between.
         connection.execute("BEGIN IMMEDIATE")
         crawl = self._crawl_id or connection.execute(_CRAWL, self._crawl).lastrowid
         assert crawl is not None
-        of_tables: dict[str, list[tuple[Any, ...]]] = {table: [] for table in _COLUMNS}
-        for table, row, _ in batch:
-            of_tables[table].append(row)
-        for table, rows in of_tables.items():
+        for table, rows in self._batch.items():
             for at in range(0, len(rows), _ROWS_AT_ONCE):
                 some = rows[at : at + _ROWS_AT_ONCE]
                 statement = _insert(table, len(some), crawl)
@@ -348,8 +338,12 @@ class LedgerWriter:
         return self._connection
 
 
-def _count(rows: Iterable[_Queued]) -> int:
-    return sum(table in _RECORDS for table, *_ in rows)
+def _no_rows() -> _Rows:
+    return {table: [] for table in _COLUMNS}
+
+
+def _count(rows: _Rows) -> int:
+    return sum(len(rows[table]) for table in _RECORDS)
 
 
 @cache

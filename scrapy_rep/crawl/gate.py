@@ -398,8 +398,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         """Apply the robots.txt of the origin of *request*, or the override for it, unless *cause*,
         the request of the spider, is exempt. Raises RobotsDenied or SpiderClosing.
         """
-        is_exempt = cause is not None and _is_exempted_by(cause, request)
-        trip = Trip(request, request_origin(request), via=via, is_exempt=is_exempt)
+        trip = Trip(request, request_origin(request))
+        trip.via = via
+        trip.is_exempt = cause is not None and _is_exempted_by(cause, request)
         await self._wait(trip, self._advance(trip))
 
 

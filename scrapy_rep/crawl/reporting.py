@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from scrapy import signals
@@ -109,14 +108,8 @@ class Via(NamedTuple):
     """The URL of the page (or empty), or of the spider's request before the redirect."""
 
 
-@dataclass(slots=True, eq=False)
 class Case:
     """A request, and what decides about it."""
-
-    request: Request
-
-    origin: Origin | None
-    """None if the host or port of the URL cannot be read."""
 
     known: SiteRules | None = None
     """The robots.txt of the origin; None if it does not decide, or must be fetched first."""
@@ -135,6 +128,12 @@ class Case:
 
     why: str = ""
     """More about the reason, for the message of a refusal."""
+
+    def __init__(self, request: Request, origin: Origin | None) -> None:
+        self.request = request
+
+        self.origin = origin
+        """None if the host or port of the URL cannot be read."""
 
     @property
     def entry(self) -> CacheEntry | None:

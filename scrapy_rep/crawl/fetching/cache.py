@@ -186,7 +186,7 @@ class RobotsTxtCache:
             # the Origin Server").
             is_read = entry.tdmrep.access is Access.SUCCESSFUL
             tdmrep = TdmRep.parse(entry.tdmrep.body if is_read else b"[]")
-        return SiteRules(origin, entry, state, robots, tdmrep, learned)
+        return SiteRules(origin, entry, state, robots, tdmrep=tdmrep, learned=learned)
 
     def _renewed(
         self,
@@ -297,7 +297,8 @@ class RobotsTxtCache:
         if origin is not None and request.fetch.virtual_host:
             origin = origin.at_virtual_host(request.fetch.virtual_host)
         assert origin is not None
-        case = Case(request, origin, override=self.override(origin))
+        case = Case(request, origin)
+        case.override = self.override(origin)
         if (used := self.override_for(origin)) is not None:
             self._reporter.override_used(used, origin)
         if case.override is not None:

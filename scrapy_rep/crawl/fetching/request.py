@@ -11,7 +11,6 @@ import sys
 import time
 import zlib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +54,6 @@ MAX_TIMEOUT = 30.0
 it, and Scrapy's default of 180 is meant for large files."""
 
 
-@dataclass(slots=True, eq=False)
 class Fetch:
     """What this package knows about a request of its own, and about its download."""
 

@@ -29,7 +29,6 @@ While it is gone, nothing is sent but one probe at a time, and no time runs out.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from dataclasses import dataclass
 from enum import Enum, auto
 from heapq import heappop, heappush
 from itertools import count
@@ -111,48 +110,55 @@ _NEXT_PHASE = {
 }
 
 
-@dataclass(slots=True, eq=False)
 class Outage:
     """What is known of a host whose robots.txt is unreachable."""
 
-    since: float
-    until: float
-    """How long its tickets wait."""
+    __slots__ = ("known", "retry_at", "since", "until")
 
-    retry_at: float = -inf
-    """The time from which robots.txt may be fetched again."""
+    def __init__(self, since: float, until: float) -> None:
+        self.since = since
+        self.until = until
+        """How long its tickets wait."""
 
-    known: Any = None
-    """For the owner of the core: the last result."""
+        self.retry_at = -inf
+        """The time from which robots.txt may be fetched again."""
+
+        self.known: Any = None
+        """For the owner of the core: the last result."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Host:
     """An origin whose robots.txt decides."""
 
-    origin: Origin
-    phase: Phase = Phase.UNKNOWN
+    __slots__ = (
+        "alarm_at", "expires", "is_fetching", "is_wanted", "origin", "outage", "phase",
+        "templates", "tickets", "waiting",
+    )  # fmt: skip
 
-    waiting: dict[Ticket, None] | tuple[Ticket, ...] = ()
-    """The tickets that wait for robots.txt; for one or none, a tuple takes less memory."""
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self.phase = Phase.UNKNOWN
 
-    tickets: int = 0
-    """How many tickets belong to it, waiting or not."""
+        self.waiting: dict[Ticket, None] | tuple[Ticket, ...] = ()
+        """The tickets that wait for robots.txt; for one or none, a tuple takes less memory."""
 
-    expires: float = -inf
-    """When the rules are stale; ``-inf`` while they are not known."""
+        self.tickets = 0
+        """How many tickets belong to it, waiting or not."""
 
-    is_wanted: bool = False
-    is_fetching: bool = False
+        self.expires = -inf
+        """When the rules are stale; ``-inf`` while they are not known."""
 
-    outage: Outage | None = None
-    """While DOWN or REFUSED."""
+        self.is_wanted = False
+        self.is_fetching = False
 
-    alarm_at: float = inf
-    """The time of its entry in the heap of alarms."""
+        self.outage: Outage | None = None
+        """While DOWN or REFUSED."""
 
-    templates: Any = None
-    """For the owner of the core: what a fetch of robots.txt takes over from the tickets."""
+        self.alarm_at = inf
+        """The time of its entry in the heap of alarms."""
+
+        self.templates: Any = None
+        """For the owner of the core: what a fetch of robots.txt takes over from the tickets."""
 
     def __repr__(self) -> str:
         again = f", again at {self.outage.retry_at:g}" if self.outage else ""
@@ -192,37 +198,42 @@ class WaitReason(Enum):
     OTHER_WORKER = "another worker"
 
 
-@dataclass(slots=True, eq=False)
 class BackOff:
     """What a scope remembers of the answers 429 and 503 until all of its places are back."""
 
-    since: float
-    """The first such answer since the last success."""
+    __slots__ = (
+        "asked", "asked_at", "has_answered", "is_long", "own", "pauses", "places",
+        "since", "until",
+    )  # fmt: skip
 
-    until: float = -inf
-    """The end of the current pause, or of the last one."""
+    def __init__(self, since: float) -> None:
+        self.since = since
+        """The first such answer since the last success."""
 
-    pauses: int = 0
+        self.until = -inf
+        """The end of the current pause, or of the last one."""
 
-    own: float = 0.0
-    """The seconds of the last pause that the crawl chose itself."""
+        self.pauses = 0
 
-    places: int = 1
-    """The requests that may be in flight now."""
+        self.own = 0.0
+        """The seconds of the last pause that the crawl chose itself."""
 
-    asked_at: float = -inf
-    """When the last pause was asked for, or when this process learned of it."""
+        self.places = 1
+        """The requests that may be in flight now."""
 
-    # For the log.
-    is_long: bool = False
-    """Whether requests were refused for it."""
+        self.asked_at = -inf
+        """When the last pause was asked for, or when this process learned of it."""
 
-    has_answered: bool = False
-    """Whether a request has succeeded since the first pause."""
+        # For the log.
+        self.is_long = False
+        """Whether requests were refused for it."""
 
-    # For the ledger.
-    asked: float = 0.0
-    """The seconds of the pause after which no request was sent yet; 0 if there is none."""
+        self.has_answered = False
+        """Whether a request has succeeded since the first pause."""
+
+        # For the ledger.
+        self.asked = 0.0
+        """The seconds of the pause after which no request was sent yet; 0 if there is none."""
 
     @property
     def has_recovered(self) -> bool:
@@ -230,66 +241,72 @@ class BackOff:
         return self.places > 1
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Scope:
     """What requests share: places, a delay, and a time before which nothing is sent."""
 
-    key: str
-    """A host name or the key of a download slot."""
+    __slots__ = (
+        "alarm_at", "answered_at", "back_off", "delays", "in_flight", "key", "next_at",
+        "parked", "places", "ready", "reason", "redirected", "redirected_at", "sent",
+        "slot_free_at", "slot_pause", "taken_at", "tickets", "unsent", "waiting_since",
+    )  # fmt: skip
 
-    # The download slot of this name, as the owner of the core has last seen it.
-    places: float = inf
-    """How many requests it takes; no limit while no request goes through it."""
+    def __init__(self, key: str) -> None:
+        self.key = key
+        """A host name or the key of a download slot."""
 
-    slot_pause: float = 0.0
-    """The seconds from the time at which a place is taken to the next."""
+        # The download slot of this name, as the owner of the core has last seen it.
+        self.places = inf
+        """How many requests it takes; no limit while no request goes through it."""
 
-    slot_free_at: float = -inf
-    """Before this time, the last request waits in the slot."""
+        self.slot_pause = 0.0
+        """The seconds from the time at which a place is taken to the next."""
 
-    in_flight: int = 0
-    unsent: int = 0
-    """How many of those came from a queue, and have not reached the downloader."""
+        self.slot_free_at = -inf
+        """Before this time, the last request waits in the slot."""
 
-    # Of those to its host, not of others that only share its download slot:
-    sent: int = 0
-    """How many have reached the downloader."""
+        self.in_flight = 0
+        self.unsent = 0
+        """How many of those came from a queue, and have not reached the downloader."""
 
-    answered_at: float = -inf
-    """When the last one that was sent has ended."""
+        # Of those to its host, not of others that only share its download slot:
+        self.sent = 0
+        """How many have reached the downloader."""
 
-    next_at: float = -inf
-    reason: WaitReason = WaitReason.DELAY
-    """Why ``next_at`` is what it is."""
+        self.answered_at = -inf
+        """When the last one that was sent has ended."""
 
-    taken_at: float = -inf
-    """When a place was last taken."""
+        self.next_at = -inf
+        self.reason = WaitReason.DELAY
+        """Why ``next_at`` is what it is."""
 
-    tickets: int = 0
-    """How many tickets belong to it."""
+        self.taken_at = -inf
+        """When a place was last taken."""
 
-    ready: int = 0
-    """How many of them are queues whose next request may go."""
+        self.tickets = 0
+        """How many tickets belong to it."""
 
-    redirected: int = 0
-    """How many of them are for the robots.txt of another host."""
+        self.ready = 0
+        """How many of them are queues whose next request may go."""
 
-    alarm_at: float = inf
-    """The time of its entry in the heap of alarms."""
+        self.redirected = 0
+        """How many of them are for the robots.txt of another host."""
 
-    # Most scopes have none of these.
-    delays: dict[Origin, float] | None = None
-    """The crawl delay of each origin that has one, in seconds."""
+        self.alarm_at = inf
+        """The time of its entry in the heap of alarms."""
 
-    back_off: BackOff | None = None
-    parked: dict[Lane, OrderedDict[Ticket, None]] | None = None
-    """The tickets that wait here, the first of each lane first."""
+        # Most scopes have none of these.
+        self.delays: dict[Origin, float] | None = None
+        """The crawl delay of each origin that has one, in seconds."""
 
-    redirected_at: float = -inf
-    """When the next robots.txt of another host may be sent while pages wait."""
+        self.back_off: BackOff | None = None
+        self.parked: dict[Lane, OrderedDict[Ticket, None]] | None = None
+        """The tickets that wait here, the first of each lane first."""
 
-    waiting_since: float | None = None
-    """Since when tickets wait while nothing is in flight; None if they do not."""
+        self.redirected_at = -inf
+        """When the next robots.txt of another host may be sent while pages wait."""
+
+        self.waiting_since: float | None = None
+        """Since when tickets wait while nothing is in flight; None if they do not."""
 
     def __repr__(self) -> str:
         words = [f"{self.in_flight} in flight"]

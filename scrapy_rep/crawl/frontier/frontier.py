@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING
@@ -145,7 +144,6 @@ class Waiter(Ticket):
 _NO_KEY = HostKey("", None)
 
 
-@dataclass(slots=True, eq=False)
 class Trip(Case):
     """A request on its way: from its queue, or from the first time that it is seen, until it has
     left the downloader.
@@ -396,13 +394,15 @@ class Frontier:
         if request is None:
             self.core.free(queue, self.clock.monotonic(), sent=False)
             return
-        trip = Trip(request, key.origin, key=key, is_from_queue=True)
+        trip = Trip(request, key.origin)
+        trip.key, trip.is_from_queue = key, True
         self._take_places(trip, queue)
 
     def started(self, key: HostKey, request: Request, delay: float = 0.0) -> None:
         """Note that *request*, for which another queue has found places, goes to the downloader."""
         self._hear_of_delay(key, delay)
-        trip = Trip(request, key.origin, key=key, is_from_queue=True)
+        trip = Trip(request, key.origin)
+        trip.key, trip.is_from_queue = key, True
         self._take_any_places(trip)
         self.flush()
 
@@ -712,7 +712,8 @@ class Frontier:
         why = self.politeness.why_refused(ticket)
         if _is_ours(trip.request):
             return BackingOff(why)
-        case = Case(trip.request, trip.origin or request_origin(trip.request), why=why)
+        case = Case(trip.request, trip.origin or request_origin(trip.request))
+        case.why = why
         return self._reporter.refused(case, BACK_OFF)
 
     def wait_for_rules(self, trip: Trip) -> Deferred[SiteRules | None]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from copy import copy, deepcopy
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -322,16 +321,18 @@ _WORK_OF_LINK = 100
 _WORK_OF_NON_ASCII = 4
 
 
-@dataclass(frozen=True)
 class Links:
     """The ``<a>`` and ``<area>`` links of a page, in order."""
 
-    found: tuple[tuple[str, str], ...] = ()
-    """The canonical URL (w3lib's ``canonicalize_url``, which Scrapy's fingerprints use too) and the
-    ``rel`` of each link, as written."""
+    def __init__(
+        self, found: tuple[tuple[str, str], ...] = (), *, is_whole: bool = True
+    ) -> None:
+        self.found = found
+        """The canonical URL (w3lib's ``canonicalize_url``, which Scrapy's fingerprints use too) and the
+        ``rel`` of each link, as written."""
 
-    is_whole: bool = True
-    """Whether these are all of them. A page may have too many to read them all."""
+        self.is_whole = is_whole
+        """Whether these are all of them. A page may have too many to read them all."""
 
     @cached_property
     def urls(self) -> frozenset[str]:

@@ -9,7 +9,6 @@ the epoch.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import timedelta, timezone
 from email.utils import parsedate_to_datetime
 from enum import Enum
@@ -474,20 +473,33 @@ def robots_of(
     )
 
 
-@dataclass(slots=True, eq=False)
 class SiteRules:
     """What is known of an origin: its files, parsed, with their cache entry."""
 
-    origin: Origin
-    entry: CacheEntry
+    __slots__ = (
+        "entry", "learned", "origin", "robots", "state", "tdmrep",
+    )  # fmt: skip
 
-    state: State
-    """What the crawler follows until the next fetch."""
+    def __init__(
+        self,
+        origin: Origin,
+        entry: CacheEntry,
+        state: State,
+        robots: RobotsTxt,
+        *,
+        tdmrep: TdmRep | None = None,
+        learned: float = 0.0,
+    ) -> None:
+        self.origin = origin
+        self.entry = entry
 
-    robots: RobotsTxt
+        self.state = state
+        """What the crawler follows until the next fetch."""
 
-    tdmrep: TdmRep | None = None
-    """None if the crawl needs none, robots.txt forbids to fetch it, or it never could be fetched."""
+        self.robots = robots
 
-    learned: float = 0.0
-    """The time of the monotonic clock since which this process knows the entry."""
+        self.tdmrep = tdmrep
+        """None if the crawl needs none, robots.txt forbids to fetch it, or it never could be fetched."""
+
+        self.learned = learned
+        """The time of the monotonic clock since which this process knows the entry."""

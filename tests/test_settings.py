@@ -35,7 +35,7 @@ class OwnStore(SharedMemory):
 
 
 def read(**settings: Any) -> RepSettings:
-    return RepSettings.from_settings(Settings(settings))
+    return RepSettings(Settings(settings))
 
 
 def error_of(**settings: Any) -> str:
@@ -74,10 +74,13 @@ def test_what_the_dialect_decides() -> None:
 def test_the_components_of_a_crawl_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """The settings of a crawl are read once, however many components use them."""
     reads = []
-    once = RepSettings.from_settings
-    monkeypatch.setattr(
-        RepSettings, "from_settings", lambda found: reads.append(found) or once(found)
-    )
+    once = RepSettings.__init__
+
+    def read(self: RepSettings, found: Settings) -> None:
+        reads.append(found)
+        once(self, found)
+
+    monkeypatch.setattr(RepSettings, "__init__", read)
     crawler = get_crawler(DefaultSpider, {OBEY: True})
     for component in (RobotsTxtMiddleware, IndexingMiddleware, OutputMiddleware):
         component.from_crawler(crawler)
@@ -355,4 +358,4 @@ def test_clients(settings: dict[str, Any], clients: set[str]) -> None:
     """HTTP clients with special behaviour are recognised by the download
     handlers in Scrapy's settings.
     """
-    assert RepSettings.from_settings(Settings(settings)).clients == clients
+    assert RepSettings(Settings(settings)).clients == clients

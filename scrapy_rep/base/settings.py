@@ -7,7 +7,6 @@ end an error message.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
 from itertools import chain
 from math import inf
 from pathlib import Path
@@ -63,7 +62,9 @@ class Row(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A type of settings, with its bounds. Called with a name and a default, it makes a row."""
+    """A type of settings, with its bounds. Called with a name and a default, it makes a row, which
+    stands where the value of the setting will be.
+    """
 
     allowed: str
     """What a value must be: the end of the error message, and a line of the reference."""
@@ -76,7 +77,7 @@ class Kind(NamedTuple):
     """Whether a value is within the bounds."""
 
     def __call__(self, name: str, default: object) -> Any:
-        return field(metadata={"row": Row(name, default, self)})
+        return Row(name, default, self)
 
     def read(self, settings: BaseSettings, name: str, default: object) -> Any:
         """The value of a setting. Raises SettingError if it is not allowed."""
@@ -314,11 +315,10 @@ def _clients(settings: BaseSettings) -> frozenset[str]:
 # --- The table ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class RepSettings:
     """The settings of a crawl that this package uses.
 
-    A field is a row of the table. The text below it is its entry in
+    An attribute of the class is a row of the table; that of an instance is the value. The text below it is its entry in
     ``docs/reference/settings.md``, which ``docs/_ext/settingspage.py`` writes: what the
     setting means, in one paragraph; details; why the default is what it is; an example.
     """
@@ -358,7 +358,7 @@ class RepSettings:
     Example: `ROBOTSTXT_USER_AGENT = ["mybot-images", "mybot"]`
     """
 
-    dialect: Dialect = _DIALECT("REP_DIALECT", RFC9309.name)  # noqa: RUF009
+    dialect: Dialect = _DIALECT("REP_DIALECT", RFC9309.name)
     """Which standard to follow on points where the standards differ.
 
     [Dialects](../dialects.md) lists these points, and says how to make a dialect of your own.
@@ -412,7 +412,7 @@ class RepSettings:
     Example: `REP_MAX_AGE = 3600`
     """
 
-    store: str | Path | type = _STORE("REP_STORE", "memory://")  # noqa: RUF009
+    store: str | Path | type = _STORE("REP_STORE", "memory://")
     """Where robots.txt files are kept. In a crawl with a `JOBDIR`, the default is a file in it.
 
     `memory://` keeps them during the crawl; `sqlite:///robotstxt.sqlite` (`sqlite:////var/...` for an
@@ -583,10 +583,16 @@ class RepSettings:
     Example: `REP_USAGE_UNKNOWN = "deny"`
     """
 
-    clients: frozenset[str] = frozenset()
+    clients: frozenset[str]
     """The HTTP clients of the download handlers that send URLs in another form than Scrapy's
     own (see :func:`~scrapy_rep.protocol.request_target.forms`). No row: it is read from
     Scrapy's ``DOWNLOAD_HANDLERS``."""
+
+    def __init__(self, settings: BaseSettings) -> None:
+        """Read the settings. Raises SettingError for an invalid value."""
+        for attribute, (name, default, kind) in ROWS.items():
+            setattr(self, attribute, kind.read(settings, name, default))
+        self.clients = _clients(settings)
 
     @property
     def bounds(self) -> Bounds:
@@ -605,20 +611,11 @@ class RepSettings:
         """The settings of a crawl, which are read once and shared by its components."""
         return shared_component(crawler, _read_settings)
 
-    @classmethod
-    def from_settings(cls, settings: BaseSettings) -> RepSettings:
-        """Read the settings. Raises SettingError for an invalid value."""
-        values = {
-            field: kind.read(settings, name, default)
-            for field, (name, default, kind) in ROWS.items()
-        }
-        return cls(**values, clients=_clients(settings))
-
 
 ROWS: dict[str, Row] = {
-    each.name: each.metadata["row"] for each in fields(RepSettings) if each.metadata
+    name: row for name, row in vars(RepSettings).items() if isinstance(row, Row)
 }
-"""The table, by field of RepSettings."""
+"""The table, by attribute of RepSettings."""
 
 DEFAULTS = {
     row.name: row.default for row in sorted(ROWS.values()) if row.name[:4] == "REP_"
@@ -627,7 +624,7 @@ DEFAULTS = {
 
 
 def _read_settings(crawler: Crawler) -> RepSettings:
-    return RepSettings.from_settings(crawler.settings)
+    return RepSettings(crawler.settings)
 
 
 def is_dry_run(settings: BaseSettings) -> bool:

@@ -77,7 +77,7 @@ class Addon:
         if self._crawler is not None and _uses_jobdir(settings):
             JobDir.of(self._crawler).make(settings)
         # An invalid setting stops Scrapy at the start, not at the first request.
-        RepSettings.from_settings(settings)
+        RepSettings(settings)
 
 
 def _use_dupefilter(settings: BaseSettings) -> None:

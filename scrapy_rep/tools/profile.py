@@ -250,7 +250,7 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
     if is_everyone:
         settings.set(USER_AGENT, None, "cmdline")
     try:
-        rep = RepSettings.from_settings(settings)
+        rep = RepSettings(settings)
     except SettingError as error:
         # An error names the option that was given.
         message = str(error)

@@ -45,7 +45,7 @@ def test_setting(name: str) -> None:
     (example,) = re.findall(rf"^- Example: `{name} = (.+)`$", entry, re.MULTILINE)
     value, default = ast.literal_eval(example), settings.DEFAULTS[name]
     assert value != default
-    settings.RepSettings.from_settings(Settings({name: value}))
+    settings.RepSettings(Settings({name: value}))
     (shown, why) = re.findall(r"^- Default: `(.*)`: (.+)$", entry, re.MULTILINE)[0]
     assert shown == repr(default).replace("'", '"')
     assert why.endswith(".")

@@ -67,7 +67,7 @@ def test_settings(sample: Sample) -> None:
     own = {
         name: value for name, value in written.items() if "myproject." not in str(value)
     }
-    RepSettings.from_settings(Settings(own))
+    RepSettings(Settings(own))
     for name in (
         "DOWNLOADER_MIDDLEWARES",
         "SPIDER_MIDDLEWARES",

@@ -38,7 +38,7 @@ async def fetch(
     answers: dict[str, Any], cause: Request = CAUSE, **settings: Any
 ) -> tuple[AccessResult, FakeEngine]:
     crawler = fake_crawler(settings, answers)
-    read = RepSettings.from_settings(crawler.settings)
+    read = RepSettings(crawler.settings)
     templates = [cause]
     result = await RobotsTxtFetcher(crawler, read).fetch(URL, templates)
     return result, crawler.engine
@@ -52,7 +52,7 @@ async def test_what_is_no_robotstxt_is_not_counted() -> None:
     file, moved = "http://example.com/.well-known/tdmrep.json", "http://a.example/moved"
     answers = {file: answer(file, b"", 301, Location=moved), moved: OSError("reset")}
     crawler = fake_crawler({}, answers)
-    read = RepSettings.from_settings(crawler.settings)
+    read = RepSettings(crawler.settings)
     fetcher = RobotsTxtFetcher(crawler, read)
 
     async def check(request: Request, templates: list[Request]) -> None:
@@ -67,7 +67,7 @@ async def test_what_is_no_robotstxt_is_not_counted() -> None:
 async def test_an_error_in_a_check(caplog: pytest.LogCaptureFixture) -> None:
     """It is one of this crawler, not of a component of the project. The file is asked for once."""
     crawler = fake_crawler({}, {URL: answer(URL)})
-    fetcher = RobotsTxtFetcher(crawler, RepSettings.from_settings(crawler.settings))
+    fetcher = RobotsTxtFetcher(crawler, RepSettings(crawler.settings))
     checked = []
 
     async def check(request: Request, templates: list[Request]) -> None:
@@ -184,7 +184,7 @@ async def test_a_fetch_that_is_cancelled(error: BaseException, why: str) -> None
             templates.clear()
         raise error
 
-    read = RepSettings.from_settings(crawler.settings)
+    read = RepSettings(crawler.settings)
     fetch = RobotsTxtFetcher(crawler, read, take_turn).fetch(URL, templates)
     if why == "another component":
         found = await fetch
@@ -204,7 +204,7 @@ async def test_an_error_of_the_crawler(caplog: pytest.LogCaptureFixture) -> None
     def is_own_fault(_: Failure) -> bool:
         raise RuntimeError("out of order")
 
-    read = RepSettings.from_settings(crawler.settings)
+    read = RepSettings(crawler.settings)
     fetcher = RobotsTxtFetcher(crawler, read, is_own_fault=is_own_fault)
     found = await fetcher.fetch(URL, [CAUSE])
     assert (found.access, found.error) == ("unreachable", "RuntimeError: out of order")
@@ -230,7 +230,7 @@ async def test_a_fetch_that_is_cancelled_while_it_waits(
         return landings[-1]
 
     crawler = fake_crawler({}, {URL: download})
-    robots = RobotsTxtFetcher(crawler, RepSettings.from_settings(crawler.settings))
+    robots = RobotsTxtFetcher(crawler, RepSettings(crawler.settings))
     first, second, third = (
         asyncio.ensure_future(robots.fetch(URL, [CAUSE])) for _ in range(3)
     )
@@ -256,7 +256,7 @@ async def test_each_attempt_uses_another_proxy() -> None:
         add_template(templates, Request(URL, meta={"proxy": proxy}))
     answers = {URL: [OSError("reset"), answer(URL, b"", 407), answer(URL)]}
     crawler = fake_crawler({}, answers)
-    read = RepSettings.from_settings(crawler.settings)
+    read = RepSettings(crawler.settings)
     result = await RobotsTxtFetcher(crawler, read).fetch(URL, templates)
     assert result.status == 200
     used = [request.meta["proxy"] for request in crawler.engine.asked]
@@ -334,7 +334,7 @@ async def received(
         return answer(URL)
 
     crawler.engine.download_async = download
-    fetcher = RobotsTxtFetcher(crawler, RepSettings.from_settings(crawler.settings))
+    fetcher = RobotsTxtFetcher(crawler, RepSettings(crawler.settings))
     cause = Request(URL, meta={"download_timeout": timeout})
     templates = [cause]
     return await fetcher.fetch(URL, templates), outcomes, crawler

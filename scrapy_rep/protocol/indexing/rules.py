@@ -10,7 +10,6 @@ and SEO plugins send ``noindex, follow`` with the sitemap that they publish for 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +37,6 @@ _DENYING_NAMES = {
 """Each right that can be denied, and the name of the statement that denies it."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class IndexingRules:
     """The indexing rules of a page, combined from its headers and meta tags.
 
@@ -75,10 +73,19 @@ class IndexingRules:
     """How many seconds of video may be shown; None for no limit."""
     unavailable_after: datetime | None = None
     """When the page must leave indexes: an aware datetime in UTC, or None for never."""
-    statements: tuple[Statement, ...] = field(default=(), compare=False)
-    """The evidence: every statement addressed to the crawler, with headers first."""
-    findings: tuple[IndexingFinding, ...] = field(default=(), compare=False)
-    tags: tuple[Tag, ...] = field(default=(), compare=False)
+
+    def __init__(
+        self,
+        statements: Sequence[Statement] = (),
+        findings: Sequence[IndexingFinding] = (),
+        tags: Sequence[Tag] = (),
+    ) -> None:
+        self.statements = tuple(statements)
+        """The evidence: every statement addressed to the crawler, with headers first."""
+        self.findings = tuple(findings)
+        self.tags = tuple(tags)
+        for name, value in _combined(self.statements).items():
+            setattr(self, name, value)
 
     @classmethod
     def parse(
@@ -122,12 +129,7 @@ class IndexingRules:
             read_page(html, names, encoding, reading)
         if not (reading.statements or reading.findings or reading.tags):
             return _NOTHING_STATED
-        return cls(
-            **_combined(reading.statements),
-            statements=tuple(reading.statements),
-            findings=tuple(reading.findings),
-            tags=tuple(reading.tags),
-        )
+        return cls(reading.statements, reading.findings, reading.tags)
 
     @property
     def snippet(self) -> bool:
@@ -160,10 +162,7 @@ class IndexingRules:
         the statements that would do so alone.
         """
         unrestricted = _NOTHING_STATED.to_dict()
-        alone = [
-            (each, IndexingRules(**_combined([each])).to_dict())
-            for each in self.statements
-        ]
+        alone = [(each, IndexingRules([each]).to_dict()) for each in self.statements]
         return {
             name: [each for each, said in alone if said[name] != unrestricted[name]]
             for name, value in self.to_dict().items()
@@ -214,12 +213,16 @@ class IndexingRules:
             parts.append(f"unavailable_after:{_iso(self.unavailable_after)}")
         return ", ".join(parts) or "all"
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, IndexingRules):
+            return NotImplemented
+        return self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash(self.to_header())
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.to_header()}>"
-
-
-_NOTHING_STATED = IndexingRules()
-"""The rules of every response without statements."""
 
 
 # A crawl has few sequences of product tokens.
@@ -257,6 +260,10 @@ def _combined(statements: Iterable[Statement]) -> dict[str, Any]:
         key = IMAGE_PREVIEWS.index if previews else None
         rules[name.replace("-", "_")] = min(found, key=key)
     return rules
+
+
+_NOTHING_STATED = IndexingRules()
+"""The rules of every response without statements."""
 
 
 DOCUMENTS = (

@@ -5,7 +5,6 @@ response, in its headers and tags.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.protocol.indexing.rules import IndexingRules
@@ -109,16 +108,16 @@ class Denial(NamedTuple):
         return str(self.statement or "nothing is stated")
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class UsagePreferences:
     """The usage preferences of a page, and the statements that they result from.
 
     Two are equal if they allow the same uses, even with different statements.
     """
 
-    statements: tuple[UsageStatement, ...] = ()
-    """The evidence: every statement addressed to the crawler. Only the first of many equal
-    ones about a category are kept."""
+    def __init__(self, statements: tuple[UsageStatement, ...] = ()) -> None:
+        self.statements = statements
+        """The evidence: every statement addressed to the crawler. Only the first of many equal
+        ones about a category are kept."""
 
     @classmethod
     def parse(

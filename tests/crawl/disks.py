@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import subprocess
 from contextlib import contextmanager, suppress
@@ -48,3 +49,14 @@ def forbid(folder: Path) -> None:
     """Make the folder and its files read-only for their owner."""
     for path in (*folder.iterdir(), folder):
         path.chmod(0o500 if path.is_dir() else 0o400)
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Let no file grow that this process writes."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)

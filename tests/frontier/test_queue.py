@@ -24,6 +24,7 @@ from scrapy_rep.crawl.frontier import queue as host_queue
 from scrapy_rep.crawl.frontier.jobdir import DupeFilter
 from scrapy_rep.crawl.frontier.queue import HostQueue
 from scrapy_rep.exceptions import SpiderClosing
+from tests.crawl.disks import full_disk
 from tests.frontier.fakes import Crawl, page
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def contents(queue: Any) -> list[Request]:
 
 def kill(queue: Any) -> None:
     """Do what the operating system does with the files of a process that is killed."""
-    queue._job.file._close()
+    queue._job.file._opened.close()
 
 
 def change(folder: Path, statement: str, *values: object) -> list[Any]:
@@ -202,19 +203,42 @@ def test_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """
     caplog.set_level("INFO")
     queue = on_disk(tmp_path, (), crawl := Crawl(obey=False))
-    (pages,) = queue._job.file._db.execute("PRAGMA page_count").fetchone()
-    queue._job.file._db.execute(f"PRAGMA max_page_count = {pages}")
-    for number in range(300):
-        queue.push(Request(f"{PAGE}{number}"))
-    crawl.pass_time(3)
-    assert len(queue) == 300
-    assert queue.pop().url == f"{PAGE}299"
-    assert rows(tmp_path) < 9
-    queue._job.file._db.execute("PRAGMA max_page_count = 100000")
+    with full_disk():
+        for number in range(300):
+            queue.push(Request(f"{PAGE}{number}"))
+        crawl.pass_time(3)
+        assert len(queue) == 300
+        assert queue.pop().url == f"{PAGE}299"
+        assert rows(tmp_path) == 0
     crawl.pass_time(3)
     assert rows(tmp_path) >= 299
     (warning,) = [each for each in caplog.records if each.levelname == "WARNING"]
     assert "cannot be written" in warning.getMessage()
+    assert "can be written again" in caplog.records[-1].getMessage()
+    queue.close()
+
+
+def test_a_file_that_is_locked(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """While another program has locked the file, nothing is popped, and what is pushed waits. After
+    that, it is popped and written.
+    """
+    caplog.set_level("INFO")
+    queue = on_disk(tmp_path, (), crawl := Crawl(obey=False))
+    queue._job.file._db.execute("PRAGMA busy_timeout = 0")
+    path = tmp_path / "rep.queue" / "requests.sqlite"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        queue.push(Request(PAGE))
+        assert queue.pop() is None
+        crawl.pass_time(3)
+        assert queue.pop() is None
+        assert len(queue) == 1
+    crawl.pass_time(3)
+    assert rows(tmp_path) == 1
+    assert queue.pop().url == PAGE
+    assert "database is locked" in caplog.text
     assert "can be written again" in caplog.records[-1].getMessage()
     queue.close()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 from contextlib import suppress
-from math import inf
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
@@ -75,6 +74,9 @@ class JobDir:
         self.file: JobFile | None = None
         """None without a JOBDIR, before :meth:`open`, and if it cannot be used."""
 
+        self.offered: tuple[Request | None, int] = None, 0
+        """A request that is new, and may be added next, with its fingerprint."""
+
         self.is_stopped = False
         """Whether the crawl stops because the file cannot be used: nothing is taken any more."""
 
@@ -85,7 +87,6 @@ class JobDir:
         self._watch: LoopWatch | None = None
         self._state: Any = _LEFT
         self._unreadable = 0
-        self._write_at = -inf
         self._is_scheduled = False
         self._is_failing = False
 
@@ -175,7 +176,6 @@ class JobDir:
         writes it as JSON.
         """
         if self.file is not None:
-            self._note_done(self.file)
             self._write(self.file)
         if self._watch is not None:
             self._watch.stop()
@@ -206,11 +206,6 @@ class JobDir:
 
     # Requests.
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether so many changes wait in memory that no request may be popped."""
-        return self.file is not None and self.file.changes >= _MAX_CHANGES
-
     def requests(self, key: HostKey, saved: int = 0) -> FileRequests:
         """Return the requests to the host of *key*, of which *saved* are in the file already. Raises
         ValueError if the file cannot be used.
@@ -222,13 +217,17 @@ class JobDir:
     def added(self, request: Request) -> None:
         """Note that *request* was added to the requests of its host."""
         if self.file is not None:
-            self.file.add_offered(request)
-            self._write_if_due(self.file)
+            if self.offered[0] is request:
+                self.file.add_seen(self.offered[1])
+            if self.file.changes >= _MAX_CHANGES and not self._is_failing:
+                self._write(self.file)  # A callback has made many requests at once.
+            self._write_soon()
 
     def note_pause(self, host: str, seconds: float) -> None:
         """Note for the next run that *host* pauses for *seconds*."""
         if self.file is not None:
             self.file.note_pause(host, self._turns.clock.time() + seconds, seconds)
+            self._write_soon()
 
     def read(self, data: bytes | None) -> Request:
         """Return the request in *data*. Raises any error if that is not possible."""
@@ -265,11 +264,30 @@ class JobDir:
 
     # When changes are written.
 
-    def settle(self) -> None:
-        """Note which requests are done, and write what has changed."""
+    def is_ready(self) -> bool:
+        """Whether a request may be popped: not while too many changes wait in memory, or cannot be
+        executed.
+        """
+        file = self.file
+        if file is None:
+            return False
+        self._write_soon()
+        try:
+            return file.changes < _MAX_CHANGES and file.execute()
+        except JobError as damage:
+            self.stop(damage)
+            return False
+
+    def _write_soon(self, seconds: float = _WRITE_EVERY) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            at = self._turns.clock.monotonic() + seconds
+            self._turns.alarms.at(at, self._on_alarm)
+
+    def _on_alarm(self) -> None:
+        self._is_scheduled = False
         if self.file is not None:
-            self._note_done(self.file)
-            self._write_if_due(self.file)
+            self._write(self.file)
 
     def _note_done(self, file: JobFile) -> None:
         """Note which requests are done. Those that a closing spider did not send are not."""
@@ -280,28 +298,18 @@ class JobDir:
             if request not in self._turns.closed_unsent:
                 file.done(number)
 
-    def _write_if_due(self, file: JobFile) -> None:
-        """Write the changes to *file*, unless the last write was just now: then soon."""
-        now = self._turns.clock.monotonic()
-        if file.changes and now >= self._write_at:
-            self._write(file)
-        # Nothing is popped while the downloader is full, or the spider closes.
-        if (file.changes or file.in_flight) and not self._is_scheduled:
-            self._is_scheduled = True
-            self._turns.alarms.at(now + _WRITE_EVERY, self._on_alarm)
-
-    def _on_alarm(self) -> None:
-        self._is_scheduled = False
-        self.settle()
-
     def _write(self, file: JobFile) -> None:
+        """Note which requests are done, and write what has changed."""
+        self._note_done(file)
         try:
-            error = file.commit()
+            error = file.commit() if file.changes else None
         except JobError as damage:
             self.stop(damage)
             return
-        pause = _WRITE_EVERY if error is None else _RETRY_AFTER
-        self._write_at = self._turns.clock.monotonic() + pause
+        if error is not None:
+            self._write_soon(_RETRY_AFTER)
+        elif file.in_flight:
+            self._write_soon()  # Nothing is popped while the downloader is full, or the spider closes.
         was_failing, self._is_failing = self._is_failing, error is not None
         if was_failing and error is None:
             self._logger.info("%(path)s can be written again", path=file.path)
@@ -371,14 +379,14 @@ class FileRequests:
         """Remove and return the best request, which is in flight then. Return None if it cannot be
         read: then it stays in the file for the next run.
         """
-        best = self._file.pop(self._host, self.count)
+        number, data = self._file.pop(self._host)
         self.count -= 1
         try:
-            request = self._job.read(best.data)
+            request = self._job.read(data)
         except Exception as error:  # noqa: BLE001  pickle, and the classes of the project, can raise any
             self._job.note_unreadable(self._host, error)
             return None
-        self._file.in_flight[request] = best.number
+        self._file.in_flight[request] = number
         return request
 
     def peek(self) -> Request | None:
@@ -386,7 +394,7 @@ class FileRequests:
         if not self.count:
             return None
         try:
-            return self._job.read(self._file.best(self._host, self.count).data)
+            return self._job.read(self._file.best(self._host)[1])
         except Exception:  # noqa: BLE001  as above
             return None
 
@@ -436,5 +444,5 @@ class DupeFilter(RFPDupeFilter):
         if fingerprint in self._seen:
             return True
         self._seen.add(fingerprint)
-        saved.offer(request, fingerprint)
+        self._job.offered = request, fingerprint
         return False

@@ -155,10 +155,8 @@ class HostQueue(Backlog):
         frontier = self._frontier
         if frontier.closes_for:
             return None
-        if self._job is not None:
-            self._job.settle()
-            if self._job.is_behind:
-                return None
+        if self._job is not None and not self._job.is_ready():
+            return None
         # Only now: no robots.txt may be fetched before the spider is open.
         resumed, self._resumed = self._resumed, []
         for queue in resumed:

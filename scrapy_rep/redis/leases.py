@@ -96,17 +96,15 @@ class Leases(Backlog):
             lease.host == host and self._is_held(lease) and other in behind
             for other, lease in self._leases.items()
         ):
-            self._acquired[request] = Lease(
-                "", host, last_pause=self._worker.last_pause
-            )
-            return True
-        number = uuid.uuid4().hex
-        answer = self._worker.exchange(acquire=(number, host))
-        if answer is not None and answer.has_place:
             known = self._worker.last_pause
-            self._acquired[request] = Lease(number, host, last_pause=known)
-        # While the server fails, this worker alone keeps the delay.
-        return answer is None or answer.has_place
+            self._acquired[request] = Lease("", host, last_pause=known)
+            return True
+        answer = self._worker.exchange(acquire=(uuid.uuid4().hex, host))
+        if answer is None:
+            return True  # While the server fails, this worker alone keeps the delay.
+        if answer.acquired is not None:
+            self._acquired[request] = answer.acquired
+        return answer.acquired is not None
 
     def release(self, request: Request, host: str, delay: float, *, sent: bool) -> None:
         """Free the place of *request*, if it has one. A robots.txt that was *sent* without one, or in the
@@ -116,7 +114,7 @@ class Leases(Backlog):
         lease = self._acquired.pop(request, own) or Lease("", host, has_place=sent)
         if lease.has_place:
             lease.is_sent |= sent
-            self._free(lease, 0.0 if lease is own else delay)
+            self._left(lease, 0.0 if lease is own else delay)
             self._on_change()
 
     def _is_held(self, lease: Lease) -> bool:
@@ -125,18 +123,6 @@ class Leases(Backlog):
         """
         is_new = lease.generation == self._worker.generation
         return lease.has_place and self._worker.is_alive and is_new
-
-    def _free(self, lease: Lease, delay: float = 0.0) -> None:
-        """Free a place."""
-        lease.has_place = False
-        self._worker.report_left(
-            lease.number,
-            lease.host,
-            sent=lease.is_sent,
-            pause=lease.succeeded_after,
-            gap=self._gap_of(lease),
-            delay=delay,
-        )
 
     # The end of requests.
 
@@ -153,21 +139,19 @@ class Leases(Backlog):
         in_progress = requests_in_progress(self._crawler)
         for request, lease in list(self._leases.items()):
             if lease.has_place and (lease.is_sent or request not in active):
-                self._free(lease)
+                self._left(lease)
             # A closing spider may not have sent it: then it returns to the queue.
             is_unsent = not lease.is_sent and is_closing(self._crawler)
             if request not in in_progress and not is_unsent:
                 del self._leases[request]
-                self._worker.report_done(lease.number, lease.pushed)
+                self._worker.report_done(lease)
 
     # Limits.
 
-    def _gap_of(self, lease: Lease) -> int:
-        """The delay of the request's download slot, if that is not the default."""
-        if not lease.slot:
-            return 0
-        _, gap = self._limits_of(lease.slot)
-        return gap if gap != self.limits["gap"] else 0
+    def _left(self, lease: Lease, delay: float = 0.0) -> None:
+        gap = self._limits_of(lease.slot)[1] if lease.slot else 0
+        is_own = gap != self.limits["gap"]
+        self._worker.report_left(lease, gap=gap if is_own else 0, delay=delay)
 
     @cached_property
     def limits(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis import ConnectionPool, Redis
 from redis.backoff import NoBackoff
-from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
+from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from scrapy_rep.crawl.fetching.redisstore import without_handshake
@@ -90,7 +90,8 @@ class Lease:
     """Whether it may be sent. If not, it has left the downloader, is to be refused, or was set
     aside."""
 
-    data: bytes = b""
+    data: bytes | None = None
+    """What was pushed; None for a place alone."""
 
     delay: float = 0.0
     """The crawl delay of its host, in seconds."""
@@ -128,7 +129,9 @@ class Answer(NamedTuple):
     wanted: Sequence[Lease] = ()
     """A request of each queue whose robots.txt this worker is to fetch."""
 
-    has_place: bool = False
+    acquired: Lease | None = None
+    """The place that it has asked for."""
+
     returned: int = 0
     """How many requests have returned to the queue from a dead worker."""
 
@@ -213,12 +216,18 @@ class Link:
         try:
             found = self._script(keys, args)
         except (RedisError, OSError) as error:
-            self._failed(error)
-            if _is_out_of_memory(error):
-                self.is_full = True
-                return None
-            self._failed_at = self._clock.monotonic()
-            self.has_lost_answer = True
+            if not self.is_failing:
+                self.is_failing = True
+                self.logger.warning(
+                    "The queue in Redis fails (%(error)s): this worker keeps new requests in "
+                    "memory, and takes requests again when the server works again",
+                    error=f"{type(error).__name__}: {error}",
+                )
+            # Redis 6 has its code in the middle of the error of a script, redis-py in no text.
+            self.is_full = "maxmemory" in str(error)
+            if not self.is_full:
+                self._failed_at = self._clock.monotonic()
+                self.has_lost_answer = True
             return None
         self._failed_at = None
         return found
@@ -228,15 +237,6 @@ class Link:
         if self.is_failing:
             self.is_failing = False
             self.logger.info("The queue in Redis works again")
-
-    def _failed(self, error: Exception) -> None:
-        if not self.is_failing:
-            self.is_failing = True
-            self.logger.warning(
-                "The queue in Redis fails (%(error)s): this worker keeps new requests in "
-                "memory, and takes requests again when the server works again",
-                error=f"{type(error).__name__}: {error}",
-            )
 
 
 def _with_connection_of_its_own(client: Any) -> Any:
@@ -260,14 +260,6 @@ def _with_connection_of_its_own(client: Any) -> Any:
 def source() -> str:
     """Return the text of the script."""
     return (files(__package__) / "queue.lua").read_text(encoding="utf-8")
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """Whether the server answered, but has no memory left."""
-    if isinstance(error, OutOfMemoryError):
-        return True
-    # Redis 6 has the code in the middle of the error of a script.
-    return isinstance(error, ResponseError) and "-OOM " in str(error)
 
 
 class Worker:
@@ -324,17 +316,14 @@ class Worker:
         self.pushed = 0
         """The number of requests that were pushed so far."""
 
-        self.requests: dict[str, Lease] = {}
+        self.leases: dict[str, Lease] = {}
         """What this worker has, by number."""
 
         self.buffer: deque[Lease] = deque()
-        """Those of them that were handed out and not popped yet."""
+        """The requests that were handed out and not popped yet."""
 
         self.fetching: dict[str, Lease] = {}
         """A request of each queue whose robots.txt it fetches, which it does not have."""
-
-        self._places: set[str] = set()
-        """The numbers of its places at hosts."""
 
         self._done: list[tuple[str, int]] = []
         self._paused: dict[str, tuple[float, float]] = {}
@@ -344,41 +333,33 @@ class Worker:
         """Know nothing of the queue on the server."""
         self._mark = ""
         self.last_pause = self._last_aside = 0
-        for each in (self.requests, self.buffer, self._places, self._done):
+        for each in (self.leases, self.buffer, self._done):
             each.clear()
         self._reports = _no_reports()
 
     # What has happened.
 
-    def report_left(
-        self,
-        number: str,
-        host: str,
-        *,
-        sent: bool,
-        pause: int = 0,
-        gap: int = 0,
-        delay: float = 0.0,
-    ) -> None:
-        """Report that a request has left the downloader. *sent* is whether it was sent to
-        its host. If the host, which had asked for a pause, did not ask again, *pause* is the value
-        of :attr:`last_pause` when the worker got the request. *gap* is the delay of its download
-        slot in milliseconds, if not the default, and *delay* that of the host in seconds, if the
-        server may not know it.
+    def report_left(self, lease: Lease, *, gap: int = 0, delay: float = 0.0) -> None:
+        """Report that a request has left the downloader, and free its place. *gap* is the delay of its
+        download slot in milliseconds, if not the default, and *delay* that of the host in seconds, if
+        the server may not know it.
         """
-        self._places.discard(number)
-        fate = max(int(sent), pause)
-        self._reports["left"].append([number, host, fate, gap, round(delay * 1000)])
+        lease.has_place = False
+        if lease.data is None:
+            self.leases.pop(lease.number, None)
+        fate = max(int(lease.is_sent), lease.succeeded_after)
+        left = [lease.number, lease.host, fate, gap, round(delay * 1000)]
+        self._reports["left"].append(left)
 
-    def report_done(self, number: str, pushed: int = 0) -> None:
-        """Report that the callback of a request has ended. *pushed* is the value of
-        :attr:`pushed` when it was popped.
+    def report_done(self, lease: Lease) -> None:
+        """Report that the callback of a request has ended.
 
-        The report waits until the server has all requests that were pushed since then, since
+        The report waits until the server has all requests that were pushed since it was popped, since
         the callback may have made them.
         """
-        self.requests.pop(number, None)
-        self._done.append((number, self.pushed if self.pushed > pushed else 0))
+        self.leases.pop(lease.number, None)
+        has_pushed = self.pushed > lease.pushed
+        self._done.append((lease.number, self.pushed if has_pushed else 0))
 
     def give_back(self, host: str | None = None) -> None:
         """Let other workers have the requests that were handed out and not popped: those to *host*, or
@@ -387,19 +368,15 @@ class Worker:
         for lease in list(self.buffer):
             if host in {None, lease.host}:
                 self.buffer.remove(lease)
-                self._give_back(lease.number)
+                self._give_back(lease)
 
     def report_unreadable(self, lease: Lease) -> None:
         """Report that this worker cannot read a request that was handed out: others may."""
-        self._give_back(lease.number, lease.tried)
+        self._give_back(lease, lease.tried)
 
-    def _give_back(self, number: str, *tried: str) -> None:
-        self._forget(number)
-        self._reports["back"].append([number, *tried])
-
-    def _forget(self, number: str) -> None:
-        self.requests.pop(number, None)
-        self._places.discard(number)
+    def _give_back(self, lease: Lease, *tried: str) -> None:
+        self.leases.pop(lease.number, None)
+        self._reports["back"].append([lease.number, *tried])
 
     def report_rules(self, queue: str, terms: Terms | None) -> None:
         """Report what the robots.txt of *queue* says; None if another worker must fetch it."""
@@ -542,8 +519,11 @@ class Worker:
             **order,
         }
         if self._link.has_lost_answer:
-            requests = [*self.requests, *(number for number, _ in later)]
-            fields = leases_of(requests, self._places, self.fetching)
+            leases = self.leases.values()
+            requests = [one.number for one in leases if one.data is not None]
+            requests += [number for number, _ in later]
+            places = [one.number for one in leases if one.has_place]
+            fields = leases_of(requests, places, self.fetching)
             whole["has"] = dict.fromkeys(fields, 1)
         words = [word for record in records for word in record[:4]]
         found = self._link.call(
@@ -571,19 +551,17 @@ class Worker:
         seen, *found = found
         for index in seen:
             records[index][-1]()
-        answer = self._answer(found)
-        if answer.has_place:
-            self._places.add(order["acquire"][0])
-        return answer
+        return self._answer(found, whole["acquire"])
 
-    def _answer(self, parts: Sequence[Any]) -> Answer:
+    def _answer(self, parts: Sequence[Any], place: Sequence[str]) -> Answer:
+        """Note what the server has answered. *place* is the one that was asked for, if any."""
         self.last_count, is_new, returned, has_place, again, *parts = parts
         self._last_aside, set_aside, self.last_pause, pauses, found, wanted = parts
         if is_new:
             # Other workers have got what it had handed out before.
             self.generation += 1
             while self.buffer:
-                self._forget(self.buffer.pop().number)
+                del self.leases[self.buffer.pop().number]
         self.again = again / 1000
         if returned:
             self._link.logger.warning(
@@ -596,19 +574,16 @@ class Worker:
             self._on_paused(name, *(each / 1000 for each in times))
             self.give_back(name)
         leases = [self._lease_of(*each) for each in found]
-        self.requests.update((lease.number, lease) for lease in leases)
-        self._places.update(lease.number for lease in leases if lease.has_place)
         self.buffer.extend(leases)
         fetches = [self._lease_of(*each) for each in wanted]
         for lease in fetches:
             self.fetching.setdefault(lease.queue, lease)
-        return Answer(
-            leases,
-            fetches,
-            has_place=bool(has_place),
-            returned=returned,
-            set_aside=set_aside,
-        )
+        acquired = None
+        if has_place:
+            acquired = Lease(place[0], place[1], last_pause=self.last_pause)
+        held = [*leases, acquired] if acquired else leases
+        self.leases.update((lease.number, lease) for lease in held)
+        return Answer(leases, fetches, acquired, returned, set_aside)
 
     def _lease_of(
         self, found: bytes, delay: int, has_place: int = 0, tried: bytes = b""

@@ -266,12 +266,13 @@ def pop_all(worker: Worker, at_once: int = 1, gap: int = 0) -> list[str]:
     return list(iter(lambda: pop(worker, at_once, gap), None))
 
 
-def end(
-    worker: Worker, popped: Lease, *, fetched: bool = True, pushed: int = 0, **how: Any
-) -> None:
-    """End a request, with its callback. The server gets to know with the next call."""
-    worker.report_left(popped.number, popped.host, sent=fetched, **how)
-    worker.report_done(popped.number, pushed)
+def end(worker: Worker, popped: Lease, *, pushed: int = 0, pause: int = 0) -> None:
+    """End a request, with its callback. The server gets to know with the next call. *pause* is the
+    last one that the worker knew, if the host has answered well since.
+    """
+    popped.is_sent, popped.succeeded_after, popped.pushed = True, pause, pushed
+    worker.report_left(popped)
+    worker.report_done(popped)
 
 
 def renew(worker: Worker) -> int:
@@ -300,20 +301,20 @@ def wanted(worker: Worker, quota: int = 32, enough: int = 100) -> list[str]:
 def acquire(worker: Worker, number: str, host: str) -> bool:
     """Take the only place at *host*, for a request that is not from the queue."""
     answer = worker.exchange(acquire=(number, host))
-    return answer is not None and answer.has_place
+    return answer is not None and answer.acquired is not None
 
 
 def release(
     worker: Worker, number: str, host: str, delay: float, *, fetched: bool
 ) -> None:
     """Free a place that was acquired."""
-    worker.report_left(number, host, sent=fetched, delay=delay)
+    worker.report_left(Lease(number, host, is_sent=fetched), delay=delay)
     worker.exchange()
 
 
 def lose_all(worker: Worker) -> None:
     """Let *worker* find that the answers were lost that handed it what it has."""
-    for each in (worker.requests, worker._places, worker.fetching):
+    for each in (worker.leases, worker.fetching):
         each.clear()
     worker._link.has_lost_answer = True
     worker.exchange()

@@ -419,8 +419,9 @@ def test_pauses_that_are_over(shared: Shared) -> None:
         assert acquire(worker, f"{number}", f"{number}.example") is False
         shared.advance(11)
         assert acquire(worker, f"{number}", f"{number}.example")
-        pause = worker.last_pause
-        worker.report_left(f"{number}", f"{number}.example", sent=True, pause=pause)
+        lease = worker.leases[f"{number}"]
+        lease.succeeded_after = worker.last_pause
+        worker.report_left(lease)
         worker.exchange()
     members = shared.content()["pauses"]
     assert "long.example" in members

@@ -130,8 +130,7 @@ def test_ready_host_behind_many_whose_requests_end(shared: Shared) -> None:
     while len(found) < len(others):
         found += take_some(worker, 100, at_once=1, gap=60_000)
     for each in found:
-        worker.report_left(each.number, each.host, sent=True)
-        worker.report_done(each.number)
+        end(worker, each)
     worker.exchange()
     shared.advance(1)
     push(worker, EXEMPT, "goes")

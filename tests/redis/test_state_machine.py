@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from scrapy_rep.crawl.frontier.backlog import Terms
-from scrapy_rep.redis.worker import Answer, Lease, leases_of
+from scrapy_rep.redis.worker import Answer, leases_of
 from tests.redis.machine import Item, Member, Model, ms
 from tests.redis.shared import (
     EXEMPT,
@@ -126,9 +126,8 @@ class SharedQueueMachine(RuleBasedStateMachine):
         answer = self.call(member, wanted=1, quota=1, enough=8)
         for popped in answer.found:
             self.model.popped(member, popped)
-            del member.had[popped.number]
+            del member.had[popped.number], member.worker.leases[popped.number]
             member.places.pop(popped.number, None)
-            member.worker._forget(popped.number)
         for popped in answer.wanted:
             self.model.fetches(member, popped.queue)
             member.fetching.remove(popped.queue)
@@ -184,12 +183,13 @@ class SharedQueueMachine(RuleBasedStateMachine):
             place = [*member.places][which % len(member.places)]
             host = member.places.pop(place)
             pauses, pause = member.pauses.pop(place)
-            if fetched and succeeds and self.model.hosts[host].places < inf:
-                member.worker.report_left(place, host, sent=fetched, pause=pause)
-                member.left.append((place, host, fetched, pauses))
-            else:
-                member.worker.report_left(place, host, sent=fetched)
-                member.left.append((place, host, fetched, -1))
+            lease = member.worker.leases[place]
+            lease.is_sent = fetched
+            is_success = fetched and succeeds and self.model.hosts[host].places < inf
+            lease.succeeded_after = pause if is_success else 0
+            member.worker.report_left(lease)
+            left = (place, host, fetched, pauses if is_success else -1)
+            member.left.append(left)
 
     @precondition(lambda self: any(member.had for member in self.members))
     @rule(number=members, which=which)
@@ -199,7 +199,9 @@ class SharedQueueMachine(RuleBasedStateMachine):
         if numbers:
             done = numbers[which % len(numbers)]
             del member.had[done]
-            member.worker.report_done(done)
+            lease = member.worker.leases[done]
+            lease.pushed = member.worker.pushed
+            member.worker.report_done(lease)
             member.done.append(done)
 
     @precondition(lambda self: any(member.had for member in self.members))
@@ -210,7 +212,9 @@ class SharedQueueMachine(RuleBasedStateMachine):
         if member.had:
             name = [*member.had][which % len(member.had)]
             tried = "".join(sorted(member.had[name].tried))
-            member.worker.report_unreadable(Lease(name, "", tried=tried))
+            lease = member.worker.leases[name]
+            lease.tried = tried
+            member.worker.report_unreadable(lease)
             self.call(member, lambda: self.model.sets_aside(member, name))
 
     @rule(number=members)
@@ -249,7 +253,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
     def acquire(self, number: int, host: str) -> None:
         member = self.member(number)
         name = f"{next(self.number)}"
-        found = self.call(member, acquire=(name, host)).has_place
+        found = self.call(member, acquire=(name, host)).acquired is not None
         assert found == self.model.acquires(member, name, host)
         if not found:
             self.model.hosts[host].asked = self.model.now + ms(PATIENCE)
@@ -258,8 +262,10 @@ class SharedQueueMachine(RuleBasedStateMachine):
     @rule(number=members, delay=st.sampled_from([0.0, 1.0, 7.0]))
     def release(self, number: int, delay: float) -> None:
         member = self.member(number)
-        for name, host in list(member.acquired.items())[:1]:
-            member.worker.report_left(name, host, sent=bool(delay), delay=delay)
+        for name in list(member.acquired)[:1]:
+            lease = member.worker.leases[name]
+            lease.is_sent = bool(delay)
+            member.worker.report_left(lease, delay=delay)
             self.call(member)
             self.model.releases(member, name, delay)
 

@@ -16,7 +16,7 @@ from scrapy_rep.base.log import get_logger
 from scrapy_rep.base.settings import OBEY, RepSettings, is_dry_run
 from scrapy_rep.crawl.frontier.jobdir import JobDir
 from scrapy_rep.crawl.frontier.queue import HostQueue
-from scrapy_rep.crawl.gate import RobotsTxtMiddleware
+from scrapy_rep.crawl.gate import RobotsTxtMiddleware, TransferMiddleware
 from scrapy_rep.crawl.ledger.extension import LedgerExtension
 from scrapy_rep.crawl.pages.output import OutputMiddleware
 from scrapy_rep.crawl.pages.responses import IndexingMiddleware
@@ -63,6 +63,7 @@ class Addon:
         for name, component in (
             ("DOWNLOADER_MIDDLEWARES", RobotsTxtMiddleware),
             ("DOWNLOADER_MIDDLEWARES", IndexingMiddleware),
+            ("DOWNLOADER_MIDDLEWARES", TransferMiddleware),
             ("SPIDER_MIDDLEWARES", OutputMiddleware),
             ("EXTENSIONS", LedgerExtension),
         ):

@@ -100,7 +100,6 @@ class Judge:
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
         self._settings = settings = RepSettings.of(crawler)
-        self._own = FetchMiddleware(crawler)
         self._frontier = Frontier.of(crawler)
         self._reporter = reporter = DecisionReporter.of(crawler)
         self._identity = Identity.of(crawler)
@@ -194,9 +193,8 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     """
 
     ORDER = 595
-    """After UserAgentMiddleware (500), which sets the User-Agent; and between
-    HttpCompressionMiddleware (590) and RedirectMiddleware (600), so that this middleware
-    decodes the responses to its own requests itself."""
+    """After UserAgentMiddleware (500), which sets the User-Agent; and before middlewares that look a
+    response up, or choose a proxy, for a request that is sent."""
 
     def __init__(self, crawler: Crawler) -> None:
         if not RepSettings.of(crawler).obey:
@@ -204,9 +202,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         super().__init__(crawler)
         until_turn = lambda trip: self._until_turn(trip, self._advance(trip))
         self._cache = self._frontier.obey(until_turn).cache
-        self._has_page = False
-        """Whether any page was fetched."""
-
+        self._usage.judge_arrivals(self._judge_arrival)
         connect_first(crawler, self._spider_idle, signals.spider_idle)
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
 
@@ -221,7 +217,6 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         its turn, which a request from HostQueue has already.
         """
         if isinstance(request, RobotsTxtRequest):
-            self._own.process_request(request)
             return None
         trip = self._frontier.trip_of(request)
         if trip.key.origin is None and not is_of_http(request):
@@ -282,26 +277,6 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             frontier.keep_pace(trip, pace)
         return frontier.take_turn(trip, obeys=obeys) or decision
 
-    def process_response(
-        self, request: Request, response: Response
-    ) -> Response | Coroutine[Any, Any, Response]:
-        # From a cache or another component. The places of a request with a response of its
-        # own are free already.
-        if request in self._frontier.trips:
-            self._frontier.free(request)
-        if isinstance(request, RobotsTxtRequest):
-            return self._own.process_response(request, response)
-        self._has_page = True
-        if response.url != request.url and _has_moved(request, response):
-            return self._check_arrival(request, response)
-        return response
-
-    def process_exception(self, request: Request, exception: Exception) -> None:
-        self._frontier.failed(request, exception)
-        # The places of a request with a response are free already.
-        self._frontier.free(request)
-        self._own.process_exception(request, exception)
-
     def _copy(self, case: Case) -> Response | None:
         """Return the cached response to a spider's own request for a robots.txt; None if there
         is none, robots.txt is unreachable or was redirected, so that Scrapy downloads it, and
@@ -328,7 +303,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         """Close the crawl with a reason of its own if it has no page since robots.txt has refused
         its start requests.
         """
-        if self._reporter.is_start_refused and not self._has_page:
+        if self._reporter.is_start_refused and not self._usage.has_page:
             raise CloseSpider("robots_denied")
 
     # Browsers behind download handlers.
@@ -348,10 +323,17 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             ours=ABORT_FORBIDDEN,
         )
 
-    async def _check_arrival(self, request: Request, response: Response) -> Response:
-        """Return *response*, which comes from another URL than that of *request*, if robots.txt
-        allows that. It was sent to the host already, so it does not wait for its turn. Raises
-        RobotsDenied or SpiderClosing.
+    def _judge_arrival(
+        self, request: Request, response: Response
+    ) -> Coroutine[Any, Any, None] | None:
+        """Return what judges the URL that *response* comes from, if it is not that of *request*."""
+        if _has_moved(request, response):
+            return self._check_arrival(request, response)
+        return None
+
+    async def _check_arrival(self, request: Request, response: Response) -> None:
+        """Apply robots.txt to the URL that *response* comes from. It was sent to the host already, so
+        it does not wait for its turn. Raises RobotsDenied or SpiderClosing.
         """
         arrived = Request(
             response.url,
@@ -369,7 +351,6 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             self._crawler.stats.inc_value(stats.ARRIVED)
             raise
         self._usage.take_over(request, arrived)
-        return response
 
     async def refusal_of(
         self, url: str, cause: Request | None, page: str = ""
@@ -402,6 +383,33 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         trip.via = via
         trip.is_exempt = cause is not None and _is_exempted_by(cause, request)
         await self._wait(trip, self._advance(trip))
+
+
+class TransferMiddleware(FetchMiddleware):
+    """Tells the frontier what is sent, and what comes back. As the middleware next to the downloader,
+    it costs less than the signals of Scrapy that say the same.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        super().__init__(crawler)
+        self._frontier = Frontier.of(crawler)
+
+    def process_request(self, request: Request) -> None:
+        if isinstance(request, RobotsTxtRequest):
+            super().process_request(request)
+        self._frontier.sent(request)
+
+    def process_response(self, request: Request, response: Response) -> Response:
+        self._frontier.received(request, response)
+        if isinstance(request, RobotsTxtRequest):
+            return super().process_response(request, response)
+        return response
+
+    def process_exception(self, request: Request, exception: Exception) -> None:
+        super().process_exception(request, exception)
+        self._frontier.failed(request, exception)
+        # The places of a request with a response are free already.
+        self._frontier.free(request)
 
 
 def _has_moved(request: Request, response: Response) -> bool:
@@ -455,16 +463,11 @@ class DryRun(Judge):
     # Requests and responses.
 
     async def process_request(self, request: Request) -> None:
-        if isinstance(request, RobotsTxtRequest):
-            self._own.process_request(request)
-        elif is_of_http(request) and not _is_scrapys_own(request):
+        is_own = isinstance(request, RobotsTxtRequest) or _is_scrapys_own(request)
+        if is_of_http(request) and not is_own:
             await self._judge_request(request)
 
-    def process_response(self, request: Request, response: Response) -> Response:
-        return self._own.process_response(request, response)
-
     async def process_exception(self, request: Request, exception: Exception) -> None:
-        self._own.process_exception(request, exception)
         if isinstance(request, RobotsTxtRequest):
             return
         if isinstance(exception, IgnoreRequest) and str(exception) == _SCRAPYS_REFUSAL:

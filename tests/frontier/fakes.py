@@ -34,7 +34,7 @@ from scrapy_rep.crawl.fetching import cache
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.queue import HostQueue
-from scrapy_rep.crawl.gate import RobotsTxtMiddleware
+from scrapy_rep.crawl.gate import RobotsTxtMiddleware, TransferMiddleware
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -279,7 +279,11 @@ class Crawl:
             "ROBOTSTXT_USER_AGENT": "bot",
             "EXTENSIONS_BASE": {},
             "DOWNLOADER_MIDDLEWARES_BASE": {},
-            "DOWNLOADER_MIDDLEWARES": {RobotsTxtMiddleware: 595, Lingering: 700},
+            "DOWNLOADER_MIDDLEWARES": {
+                RobotsTxtMiddleware: 595,
+                Lingering: 700,
+                TransferMiddleware: 10_000,
+            },
             NO_JITTER: 0,
         }
         self.crawler = get_crawler(self.spider_class, {**own, **settings})
@@ -307,7 +311,7 @@ class Crawl:
     @property
     def lingering(self) -> dict[Request, Deferred[None]]:
         """The requests that a middleware after this package's holds back."""
-        (*_, found) = self.downloader.middleware.middlewares
+        (*_, found, _) = self.downloader.middleware.middlewares
         assert isinstance(found, Lingering)
         return found.requests
 

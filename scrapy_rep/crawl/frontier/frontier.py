@@ -220,9 +220,7 @@ class Frontier:
         self._was_exhausted = False
         self._has_started = False
         connect = crawler.signals.connect
-        connect(self._reached_downloader, signals.request_reached_downloader)
         connect(self._headers_received, signals.headers_received)
-        connect(self._response_downloaded, signals.response_downloaded)
         connect(self._engine_started, signals.engine_started)
         connect(self._spider_opened, signals.spider_opened)
         connect(self._spider_closed, signals.spider_closed)
@@ -818,9 +816,8 @@ class Frontier:
             for trip in self.trips.values()
         )
 
-    def _reached_downloader(self, request: Request) -> None:
-        if isinstance(request, RobotsTxtRequest):
-            request.fetch.is_sent = True
+    def sent(self, request: Request) -> None:
+        """Note that *request* has passed all middlewares."""
         trip = self.trips.get(request)
         if trip is None:
             return
@@ -854,14 +851,18 @@ class Frontier:
             self._answered(request, status, headers)
             self.flush()
 
-    def _response_downloaded(self, response: Response, request: Request) -> None:
+    def received(self, request: Request, response: Response) -> None:
+        """Note that *request* has got *response*: from its host, if it was sent, or else from a cache
+        or another component.
+        """
         trip = self.trips.get(request)
         if trip is None or trip.ticket is None:
             return
-        scope = trip.ticket.scopes[0]
-        self.core.answered(scope.key, request, self.clock.monotonic())
-        if scope.back_off is not None or response.status in ASKS_FOR_PAUSE:
-            self._answered(request, response.status, response.headers)
+        if trip.is_sent:
+            scope = trip.ticket.scopes[0]
+            self.core.answered(scope.key, request, self.clock.monotonic())
+            if scope.back_off is not None or response.status in ASKS_FOR_PAUSE:
+                self._answered(request, response.status, response.headers)
         del self.trips[request]
         self._free(trip, trip.ticket)
         self.flush()
@@ -931,7 +932,7 @@ class Frontier:
         except (BackingOff, RobotsDenied, SpiderClosing) as error:
             go_on(error)
         else:
-            self._reached_downloader(trip.request)
+            self.sent(trip.request)
             go_on(None)
 
     # The end.

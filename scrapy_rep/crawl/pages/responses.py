@@ -27,7 +27,8 @@ from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.indexing.statements import MAX_PAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Coroutine, Iterator
+    from typing import Any
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -66,9 +67,29 @@ class IndexingMiddleware:
     def from_crawler(cls, crawler: Crawler) -> IndexingMiddleware:
         return cls(crawler)
 
-    def process_response(self, request: Request, response: Response) -> Response:
+    def process_response(
+        self, request: Request, response: Response
+    ) -> Response | Coroutine[Any, Any, Response]:
         if isinstance(request, RobotsTxtRequest):
             return response
+        if response.url != request.url:
+            arrival = self._usage.judge_arrival(request, response)
+            if arrival is not None:
+                return self._note_after(arrival, request, response)
+        return self._note(request, response)
+
+    async def _note_after(
+        self,
+        arrival: Coroutine[Any, Any, None],
+        request: Request,
+        response: Response,
+    ) -> Response:
+        """Return *response* with what it allows, once it is certain that it may be read."""
+        await arrival
+        return self._note(request, response)
+
+    def _note(self, request: Request, response: Response) -> Response:
+        """Return *response* with what it allows."""
         rules, preferences = self._read(request, response)
         read = request.meta
         read[meta.INDEXING] = rules

@@ -301,6 +301,15 @@ async def test_the_request() -> None:
     assert "other" not in request.meta
 
 
+def test_the_slot_of_a_redirected_request() -> None:
+    """A robots.txt does not wait in the download slot of another host, in which Scrapy keeps a request
+    that this has redirected.
+    """
+    meta = {"download_slot": "b.example", "redirect_urls": ["http://b.example/"]}
+    request = RobotsTxtRequest.of(URL, Request(URL, meta=meta), ["download_slot"])
+    assert "download_slot" not in request.meta
+
+
 @pytest.mark.parametrize(("asked", "timeout"), [(None, 30), (600, 30), (5, 5)])
 def test_the_longest_timeout(asked: float | None, timeout: float) -> None:
     """However long DOWNLOAD_TIMEOUT is, an attempt takes 30 seconds at most."""

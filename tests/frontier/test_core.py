@@ -113,6 +113,10 @@ class World:
         """The same for a request in the downloader, such as that of a media pipeline."""
         self.add(name, None, *scopes)
 
+    def returns(self, name: str, *scopes: str) -> None:
+        """A request that came from a queue needs places again, after its robots.txt."""
+        self.add(name, None, *scopes, kind=Returned)
+
     def robots(self, name: str, host: str) -> None:
         """The robots.txt of *host* is to be sent."""
         self.add(name, None, host, kind=RobotsTxt)
@@ -264,6 +268,12 @@ class Queue(Ticket):
     is_direct = False
 
 
+class Returned(Ticket):
+    """A request in the downloader that came from a queue."""
+
+    is_from_queue = True
+
+
 class RobotsTxt(Ticket):
     """One request for a robots.txt."""
 
@@ -359,6 +369,10 @@ CASES = {
         delay a 1; page 1 a; next -> 1; again 1; file 2 a; file 3 a; free 1
         wait 1 -> grants 2; next -> -; free 2; wait 1 -> grants 3
         next -> -; free 3; wait 1; next -> 1
+    """,
+    "a file passes a page that was not sent yet, and may wait for it; another page does not": """
+        places 1; page 1 a; next -> 1; returns 2 a; file 3 a -> grants 3
+        sent 1; free 1; free 3 -> grants 2
     """,
     "the download slot with the fewest requests in flight, and of equals in turn": """
         page 1 a; page 2 b; page 3 a; page 4 b; file 5 c -> grants 5; page 6 c

@@ -312,6 +312,21 @@ def test_an_image_and_a_page_that_may_go_at_once(shared: Shared) -> None:
     assert {first, *crawl.on_network} == {f"{A}/2", f"{A}/image"}
 
 
+def test_a_page_beside_an_image_of_before_the_pause(shared: Shared) -> None:
+    """After a pause, a worker does not send a page beside an image that it has sent before, which the
+    server does not count.
+    """
+    crawl = begun(shared)
+    crawl.outside(f"{A}/image")
+    crawl.answer(f"{A}/1", status=429, Retry_After="5")
+    crawl.push_pages(2)
+    crawl.settle(8)
+    assert crawl.on_network == [f"{A}/image"]
+    crawl.answer(f"{A}/image")
+    crawl.settle(3)
+    assert crawl.on_network == [f"{A}/2"]
+
+
 def test_an_image_beside_the_pages_of_two_workers(shared: Shared) -> None:
     """After a pause and one success, the host has two places: with two pages in flight, one of each
     worker, an image waits.

@@ -142,9 +142,7 @@ def _refusals(story: Story) -> Iterator[Violation]:
         parts = urlsplit(one.sent_to)
         said = Said(story, parts.netloc)
         texts = said.texts(until=one.at)
-        # After a redirect, the pause may be that of the host first asked.
-        asked = Said(story, urlsplit(one.url).netloc)
-        longest = max(each.longest_pause(until=one.at) for each in (said, asked))
+        longest = said.longest_pause(until=one.at)
         is_paused = longest >= settings["REP_WAIT_TIMEOUT"]
         match one.reason:
             case "rule":

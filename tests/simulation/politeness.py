@@ -7,8 +7,6 @@ from itertools import pairwise, product
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.simulation.world import LEAF
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -166,7 +164,6 @@ def _rules(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, st
     in_slot = float(settings["DOWNLOAD_DELAY"])
     in_slot *= max(2, settings["CONCURRENT_REQUESTS_PER_DOMAIN"])
     in_slot += 1.0
-    held = sorted(_held(story, said))
     for sent in log if said.override != "ignore" else ():
         if sent.is_robots:
             continue
@@ -189,7 +186,7 @@ def _rules(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, st
         if failures:
             until = max(until, (failures[-1].ended or 0.0) + _lifetime_after(failures))
         # In a pause that is too long to wait for, no robots.txt is fetched: it counts as unreachable,
-        # and the last good copy is used. After a redirect, the pause may be that of the other host.
+        # and the last good copy is used.
         wait = settings["REP_WAIT_TIMEOUT"]
         for other in said.log:
             ends = (other.ended or -inf) + _asked(other)
@@ -199,41 +196,26 @@ def _rules(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, st
                 and until <= ends
             ):
                 until = ends + _SHORTEST_LIFETIME
-        for at in held:
-            if until <= at <= sent.at + _SLACK:
-                until = at + _SHORTEST_LIFETIME
         # If the clock is set back, an age seems to be less, while it is more than that.
         set_back = max((-by for _, by in story.world.clock_sets), default=0.0)
         late = sent.at - until - last.delay - in_slot - max(set_back, 0.0)
+        late -= _waited_in_slot(story, sent)
         is_gone = any(a <= sent.at < b for a, b in story.world.outages)
         if late > 0 and not is_gone:
             yield sent, f"sent {late:.1f} s after its robots.txt was stale"
 
 
-def _held(story: Story, said: Said) -> Iterator[float]:
-    """Yield when a request was judged that another host has redirected here and held back, since it had
-    asked for a pause.
+def _waited_in_slot(story: Story, sent: Sent) -> float:
+    """How long a request may have waited in its download slot for one to another host, which Scrapy
+    keeps there since the host of the slot has redirected it.
     """
-    most = story.world.settings["REP_BACKOFF_MAX"]
-    redirecting = {
-        f"http://{s.host}{s.path}": s.host
-        for s in story.world.log
-        if s.answer.headers.get("Location", "").startswith(f"http://{said.host}/")
-    }
-    judged = [(each.at, redirecting.get(each.url)) for each in story.outcomes]
-    for sent in said.log:
-        if sent.is_redirected:
-            number = int(sent.path.rsplit("/", 1)[1])
-            judged.append((sent.at, f"h{number // LEAF - 2}.example"))
-    for at, source in judged:
-        if any(
-            s.answer.status in {429, 503}
-            and s.ended is not None
-            and s.ended <= at < s.ended + max(_asked(s), most)
-            for s in story.world.log
-            if s.host == source
-        ):
-            yield at
+    ended = [
+        other
+        for other in story.world.log
+        if other.slot == sent.slot and other.host != sent.host
+        if other.at < sent.at and abs(_end(other, story) - sent.at) < _SLACK
+    ]
+    return max((sent.at - other.at for other in ended), default=0.0)
 
 
 def _lifetime_after(failures: list[Sent]) -> float:
@@ -295,40 +277,75 @@ def _pauses(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
     """After a 429 or 503, no page is fetched for as long as the host asks, or a second; then one, and
     one more after each success.
     """
-    until, places, in_flight, asked_at = -inf, inf, 0, -inf
+    asked: list[tuple[Sent, float]] = []
+    """What the host has answered that way, and until when."""
+    on_their_way: dict[int, Sent] = {}
+    places, process = inf, 0
     events = [(sent.at, 1, sent) for sent in log if not sent.is_robots]
     events += [(_end(sent, story), 0, sent) for sent in log]
-    process = 0
     for at, is_start, sent in sorted(events, key=lambda each: each[:2]):
         is_page, status = not sent.is_robots, sent.answer.status
-        # What no robots.txt decides about takes no place of the other workers if it is past the queue.
-        is_alone = story.world.kind == "workers" and said.override == "ignore"
         if story.world.kind == "job" and sent.process != process:
-            process, in_flight = sent.process, 0
-            # A pause is lost if the process was killed at once, or if the disk was full.
-            is_lost = any(asked_at + _HEARD_AFTER > k for k in story.killed)
-            is_lost |= any(a <= asked_at <= b for a, b, _ in story.hindered)
-            if at >= until or is_lost:
-                until, places = -inf, inf
-        in_flight += (1 if is_start else -1) * (
-            is_page and not (is_alone and sent.is_leaf)
-        )
-        heard = asked_at + (_HEARD_AFTER if story.world.kind == "workers" else 0.0)
+            process, on_their_way = sent.process, {}
+            if not any(at < until for _, until in asked) or _is_lost(
+                story, asked[-1][0]
+            ):
+                asked, places = [], inf
         if is_start:
-            if heard <= at < until - _SLACK:
+            on_their_way[sent.number] = sent
+            heard = [end for one, end in asked if _has_heard(story, sent, one)]
+            until = max(heard, default=-inf)
+            if at < until - _SLACK:
                 yield sent, f"sent {until - at:.2f} s before the end of a pause"
-            if in_flight > places and heard <= at:
-                yield sent, f"{in_flight} requests on their way after a pause"
-        elif sent.ended is None:
-            pass
-        elif status in {429, 503} and is_page:
-            until, places = max(until, at + max(_asked(sent), 1.0)), 1
-            asked_at = at
+            last = asked[-1][0] if asked else None
+            if last is not None and _has_heard(story, sent, last):
+                others = on_their_way.values()
+                own = sum(each.process == sent.process for each in others)
+                count = sum(_counts(story, said, each, sent, last) for each in others)
+                if max(own, count) > places:
+                    yield sent, f"{max(own, count)} requests on their way after a pause"
+            continue
+        on_their_way.pop(sent.number, None)
+        if sent.ended is None:
+            continue
+        if status in {429, 503} and is_page:
+            asked.append((sent, at + max(_asked(sent), 1.0)))
+            places = 1
         elif status:
             places += 1
             # At the limit of its slot, a host has recovered.
             if places >= story.world.settings["CONCURRENT_REQUESTS_PER_DOMAIN"]:
                 places = inf
+
+
+def _has_heard(story: Story, sent: Sent, asked: Sent) -> bool:
+    """Whether who sends *sent* knows that the host has *asked* for a pause. While the server is gone, a
+    worker cannot tell the others.
+    """
+    assert asked.ended is not None
+    heard = asked.ended
+    if story.world.kind == "workers" and sent.process != asked.process:
+        gone = [b for a, b, of in story.hindered if of is None and a <= heard < b]
+        heard = max([heard + _HEARD_AFTER, *gone])
+    return sent.at >= heard
+
+
+def _is_lost(story: Story, asked: Sent) -> bool:
+    """Whether a JOBDIR has not noted a pause: the process was killed at once, or the disk was full."""
+    at = asked.answered or inf
+    is_killed = any(at <= killed < at + _HEARD_AFTER for killed in story.killed)
+    return is_killed or any(a <= at <= b for a, b, _ in story.hindered)
+
+
+def _counts(story: Story, said: Said, other: Sent, sent: Sent, asked: Sent) -> bool:
+    """Whether *other* counts for all workers when *sent* is sent after a pause. What is past the queue
+    does not if no robots.txt decides about it, or if its worker had not heard of the pause.
+    """
+    if other is sent or story.world.kind != "workers":
+        return True
+    if said.override == "ignore" and (other.is_leaf or sent.is_leaf):
+        return False
+    return not other.is_leaf or _has_heard(story, other, asked)
 
 
 def _places(story: Story) -> Iterator[Violation]:

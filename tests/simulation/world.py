@@ -86,8 +86,15 @@ class Sent:
 
     @property
     def is_redirected(self) -> bool:
-        """Whether another host has redirected it here."""
+        """Whether a host has redirected it here."""
         return not self.is_robots and int(self.path.rsplit("/", 1)[1]) >= 2 * LEAF
+
+    @property
+    def slot(self) -> str:
+        """The host in whose download slot Scrapy keeps it: the one that has redirected it."""
+        if not self.is_redirected:
+            return self.host
+        return f"h{int(self.path.rsplit('/', 1)[1]) // LEAF - 2}.example"
 
     def __str__(self) -> str:
         answer = self.answer

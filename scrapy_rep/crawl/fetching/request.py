@@ -20,6 +20,7 @@ from scrapy.http.request import NO_CALLBACK
 
 from scrapy_rep.base import meta
 from scrapy_rep.base.compat import PROXY_AUTH_META_KEY, has_headers
+from scrapy_rep.base.requests import bare_host, request_origin, was_redirected
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.robotstxt.lines import decoded_text
@@ -118,6 +119,9 @@ class RobotsTxtRequest(Request):
         """
         before = template.meta
         taken_over = {key: before[key] for key in meta_keys if key in before}
+        origin = request_origin(template)
+        if origin is not None and was_redirected(template, bare_host(origin)):
+            taken_over.pop("download_slot", None)  # That of another host.
         names = [b"User-Agent"]
         if "proxy" in before:
             taken_over["proxy"] = before["proxy"]

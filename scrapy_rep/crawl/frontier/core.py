@@ -369,6 +369,9 @@ class Ticket:
     is_direct = True
     """Whether it is a request in the downloader, which needs its places."""
 
+    is_from_queue = False
+    """Whether it is a request in the downloader that came from a queue: nothing waits for it."""
+
     is_patient = True
     """Whether it waits while robots.txt is unreachable. Else, it is refused."""
 
@@ -811,7 +814,7 @@ class Core:
             places, at = scope.places, scope.slot_free_at
             if scope.slot_pause:
                 at = max(at, scope.taken_at + scope.slot_pause)
-            if ticket.is_direct:
+            if ticket.is_direct and not ticket.is_from_queue:
                 # A component that holds a request back may wait for this one.
                 places += scope.unsent
         if scope.back_off is not None:

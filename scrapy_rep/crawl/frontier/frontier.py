@@ -130,6 +130,7 @@ class Waiter(Ticket):
         self.request = request
         self.trip = trip
         self.is_direct = is_direct
+        self.is_from_queue = trip is not None and trip.is_from_queue
         self.is_patient = is_patient
         if isinstance(request, RobotsTxtRequest):
             self.is_for_robotstxt = True
@@ -700,10 +701,26 @@ class Frontier:
         now = self.clock.monotonic()
         for scope in ticket.scopes:
             found = scope.back_off
+            if found is None:
+                continue
             # After a pause there are fewer places.
-            if found is not None and (found.until > now or found.asked_at > trip.since):
+            if found.until > now or found.asked_at > trip.since:
+                return False
+            if scope.in_flight > found.places and self._has_uncounted(scope, trip):
                 return False
         return True
+
+    def _has_uncounted(self, scope: Scope, trip: Trip) -> bool:
+        """Whether a request of *scope*, beside that of *trip*, is in flight and does not count for the
+        queue that workers share: it is past it, and the host had neither a delay nor a pause.
+        """
+        return self._shared is not None and any(
+            not (each.is_from_queue or each.has_acquired)
+            for each in self.trips.values()
+            if each is not trip
+            and each.ticket is not None
+            and scope in each.ticket.scopes
+        )
 
     def _refused(self, trip: Trip, ticket: Ticket) -> Exception:
         """Return the error that refuses the request of *trip* for a pause of its host."""

@@ -35,7 +35,7 @@ local worker, order = ARGV[1], cjson.decode(ARGV[2])
 
 -- A server that was suspended runs the calls that had arrived before. A worker that does not wait
 -- for the answer any more gets nothing.
-if order.deadline > 0 and now > order.deadline then return { now } end
+if now > order.deadline then return { now } end
 
 -- The queue that the worker knows is gone: it must notice before anything changes.
 local STATE = prefix .. ':state'
@@ -563,7 +563,7 @@ local function hand_out_wanted()
 end
 
 -- The order of a worker has:
---   deadline   when the worker no longer waits for the answer; 0 if it does not know the time
+--   deadline   when the worker no longer waits for the answer
 --   mark       the mark of the queue that the worker knows, or "". If the queue has another one
 --              now, or none, the worker gets the time and "" alone
 --   lease      for how long its lease is renewed

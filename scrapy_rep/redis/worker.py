@@ -151,8 +151,10 @@ class Link:
         self._clock = clock
         self._client = _with_connection_of_its_own(client)
         self._script = self._client.register_script(source())
-        self._offset: float | None = None
-        self._failed_at: float | None = None
+        self._offset = 0.0
+        """The milliseconds from the clock of this machine to that of the server."""
+
+        self._paused_until = float("-inf")
         self.is_failing = False
         """Whether a call has failed, and :meth:`note_recovery` was not called since."""
 
@@ -167,28 +169,6 @@ class Link:
         if isinstance(self._client, Redis):
             self._client.connection_pool.disconnect()
 
-    @property
-    def is_paused(self) -> bool:
-        """Whether the server is not called now, because it failed to answer just before."""
-        if self._failed_at is None:
-            return False
-        return self._clock.monotonic() < self._failed_at + _PAUSE
-
-    @property
-    def knows_time(self) -> bool:
-        """Whether the server has answered a call, so that the time of its clock is known."""
-        return self._offset is not None
-
-    @property
-    def _deadline(self) -> int:
-        """The moment until which the server may run a call that is made now, in milliseconds
-        by the server's clock; 0 if that clock is not known yet.
-        """
-        if self._offset is None:
-            return 0
-        seconds = self._clock.monotonic() + _TIMEOUT + _MARGIN
-        return round(seconds * 1000 + self._offset)
-
     def call(
         self,
         keys: Sequence[str],
@@ -197,8 +177,11 @@ class Link:
         words: Sequence[str | bytes | int],
     ) -> list[Any] | None:
         """Give the script an order, and return its answer; None if the server fails."""
-        for _ in range(2):  # The server refuses a call as late if its clock was set.
-            text = json.dumps({**order, "deadline": self._deadline})
+        # The server refuses a call as late while its clock is not known, or if that was set.
+        for _ in range(2):
+            latest = self._clock.monotonic() + _TIMEOUT + _MARGIN
+            deadline = round(latest * 1000 + self._offset)
+            text = json.dumps({**order, "deadline": deadline})
             found = self._run(keys, [worker, text, *words])
             if found is None:
                 break
@@ -211,7 +194,7 @@ class Link:
     def _run(self, keys: Sequence[str], args: Sequence[str | bytes | float]) -> Any:
         """Run the script, and return its result; None if the server fails."""
         self.is_full = False
-        if self.is_paused:
+        if self._clock.monotonic() < self._paused_until:
             return None
         try:
             found = self._script(keys, args)
@@ -226,10 +209,9 @@ class Link:
             # Redis 6 has its code in the middle of the error of a script, redis-py in no text.
             self.is_full = "maxmemory" in str(error)
             if not self.is_full:
-                self._failed_at = self._clock.monotonic()
+                self._paused_until = self._clock.monotonic() + _PAUSE
                 self.has_lost_answer = True
             return None
-        self._failed_at = None
         return found
 
     def note_recovery(self) -> None:
@@ -478,11 +460,6 @@ class Worker:
         """
         # If there is no answer, the server is not asked again at once.
         self.again = float("inf")
-        if not self._link.knows_time:
-            # A call without a deadline must not push anything, nor get anything.
-            answer = self._send({}, 0)
-            if answer is None or not (order or self.has_reports):
-                return answer
         if self.is_lost or len(self._unsent) >= MAX_UNSENT:
             order = {"retires": order.get("retires", False)}
         while len(self._unsent) > MAX_UNSENT:

@@ -93,7 +93,13 @@ local FIELDS = {
     'own', -- the last pause that was doubled, 0 after a success
     'since', -- the first such answer since a success
 }
-local hosts, queue_named = {}, nil
+local hosts = {}
+
+local function queue_of(host, name)
+    host.queues[name] = host.queues[name]
+        or { name = name, host = host, key = prefix .. ':queue:' .. name, holds = 0, delay = 0, turn = 0 }
+    return host.queues[name]
+end
 
 -- The delay of a host, from the end of one request to the start of the next, is the longest of its
 -- queues.
@@ -107,7 +113,7 @@ local function host_named(name)
         local field, value = found[index], found[index + 1]
         local holds, delay, turn = string.match(value, '^(%d+) (%d+) (%d+)$')
         if holds then
-            local queue = queue_named(field)
+            local queue = queue_of(host, field)
             queue.holds, queue.delay, queue.turn = tonumber(holds), tonumber(delay), tonumber(turn)
             host.delay = math.max(host.delay, queue.delay)
         else
@@ -117,11 +123,8 @@ local function host_named(name)
     return host
 end
 
-function queue_named(name)
-    local host = host_named(string.match(name, '^[^\t]*'))
-    host.queues[name] = host.queues[name]
-        or { name = name, host = host, key = prefix .. ':queue:' .. name, holds = 0, delay = 0, turn = 0 }
-    return host.queues[name]
+local function queue_named(name)
+    return queue_of(host_named(string.match(name, '^[^\t]*')), name)
 end
 
 local function is_empty(queue)

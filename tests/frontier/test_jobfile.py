@@ -46,11 +46,12 @@ class Job:
             raise ValueError
         return data
 
-    def rank(self, request: Pushed) -> int:
-        return request.rank
+    def order(self, request: Pushed) -> tuple[int, bool]:
+        # Of one rank, all are popped in the same order.
+        return request.rank, request.rank in {0, 1}
 
-    def is_last_first(self, rank: int) -> bool:
-        return rank in {0, 1}  # Of one rank, all are popped in the same order.
+    def stop(self, error: JobError) -> None:
+        raise error
 
     def note_unreadable(self, host: str, error: Exception) -> None:
         assert isinstance(error, ValueError)

@@ -80,8 +80,7 @@ class JobDir:
         self.is_stopped = False
         """Whether the crawl stops because the file cannot be used: nothing is taken any more."""
 
-        self.rank: Callable[[Request], int]
-        self.is_last_first: Callable[[int], bool]
+        self.order: Callable[[Request], tuple[int, bool]]
         self._error: JobError | None = None
         self._turns: Turns
         self._watch: LoopWatch | None = None
@@ -132,20 +131,16 @@ class JobDir:
                     state.unlink()
 
     def open(
-        self,
-        folder: Path,
-        state: Any,
-        rank: Callable[[Request], int],
-        is_last_first: Callable[[int], bool],
+        self, folder: Path, state: Any, order: Callable[[Request], tuple[int, bool]]
     ) -> Iterator[tuple[HostKey, int]]:
         """Open the file, and yield each host that has requests there, with their number.
 
         *folder* is Scrapy's own for requests, and *state* what :meth:`close` has returned to Scrapy.
-        The *rank* of a request, and whether the last one of a rank is the first to be popped
-        (*is_last_first*), make the order.
+        *order* returns the rank of a request, and whether the last one of that is the first to be
+        popped.
         """
         turns = self._turns
-        self.rank, self.is_last_first = rank, is_last_first
+        self.order = order
         self._watch = LoopWatch()
         path = folder.parent / _FILE
         try:
@@ -371,18 +366,22 @@ class FileRequests:
         """Add *request*. Raises ValueError if it cannot be pickled, as Scrapy's queues do: then
         the scheduler keeps it in memory.
         """
-        data, rank = self._job.written(request), self._job.rank(request)
-        self._file.add(self._host, rank, data, self._job.is_last_first(rank))
+        self._file.add(
+            self._host, self._job.written(request), *self._job.order(request)
+        )
         self.count += 1
 
     def pop(self) -> Request | None:
         """Remove and return the best request, which is in flight then. Return None if it cannot be
         read: then it stays in the file for the next run.
         """
-        number, data = self._file.pop(self._host)
         self.count -= 1
         try:
+            number, data = self._file.pop(self._host)
             request = self._job.read(data)
+        except JobError as error:
+            self._job.stop(error)
+            return None
         except Exception as error:  # noqa: BLE001  pickle, and the classes of the project, can raise any
             self._job.note_unreadable(self._host, error)
             return None

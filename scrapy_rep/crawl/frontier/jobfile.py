@@ -185,7 +185,7 @@ class JobFile:
         self._add_change(_POPPED, number)
         return number, data
 
-    def add(self, host: str, rank: int, data: bytes, is_last_first: bool) -> None:
+    def add(self, host: str, data: bytes, rank: int, is_last_first: bool) -> None:
         """Add a request of *host*. Requests with a higher *rank* are popped first. If it
         *is_last_first*, it is popped before those of its rank that were added before it.
         """

@@ -15,7 +15,6 @@ from scrapy_rep.crawl.frontier.backlog import Backlog
 from scrapy_rep.crawl.frontier.core import Ticket
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.jobdir import JobDir
-from scrapy_rep.exceptions import JobError
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -118,8 +117,7 @@ class HostQueue(Backlog):
             job.prepare(self._frontier)
             return
         job.warn_of_classes(kinds.of_other_packages())
-        how = kinds.rank, kinds.is_last_first
-        for host, count in job.open(Path(key), startprios, *how):
+        for host, count in job.open(Path(key), startprios, kinds.order):
             self._resumed.append(self._add(host, job.requests(host, count)))
 
     def __len__(self) -> int:
@@ -168,9 +166,6 @@ class HostQueue(Backlog):
                 requests, before = found.requests, found.requests.count
                 try:
                     request = requests.pop()
-                except JobError as error:
-                    assert self._job is not None
-                    self._job.stop(error)
                 finally:
                     # There is no request, or an error, if it cannot be read.
                     self._count -= before - requests.count
@@ -260,9 +255,10 @@ class QueueClasses:
         is_start = self.of_start is not None and request.meta.get("is_start_request")
         return 2 * request.priority + (not is_start)
 
-    def is_last_first(self, rank: int) -> bool:
-        """Whether the class for requests of *rank* pops the last one first."""
-        return self._are_last_first[rank % 2]
+    def order(self, request: Request) -> tuple[int, bool]:
+        """Return the rank of *request*, and whether its class pops the last one of a rank first."""
+        rank = self.rank(request)
+        return rank, self._are_last_first[rank % 2]
 
     def of_other_packages(self) -> set[type[QueueProtocol]]:
         """Return the classes that are not Scrapy's own."""

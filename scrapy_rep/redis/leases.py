@@ -43,10 +43,6 @@ class Leases(Backlog):
         self._crawler = crawler
         self._worker = worker
         self._on_change = on_change
-        self._leases: dict[Request, Lease] = {}
-        self._acquired: dict[Request, Lease] = {}
-        """The places of requests that did not come from the queue, or have lost theirs; without a
-        number if a request uses that of another one."""
 
         left = signals.request_left_downloader
         crawler.signals.connect(self._left_downloader, left)
@@ -54,7 +50,7 @@ class Leases(Backlog):
     def add(self, request: Request, lease: Lease, slot: str) -> None:
         """Note that *request* was popped, which goes to a download slot."""
         lease.slot, lease.pushed = slot, self._worker.pushed
-        self._leases[request] = lease
+        self._worker.popped[request] = lease
 
     # For the frontier.
 
@@ -67,9 +63,9 @@ class Leases(Backlog):
 
     def recovered(self, request: Request) -> None:
         """Note that a host has answered *request* after a pause, without asking for another."""
-        own = self._leases.get(request)
+        own = self._worker.popped.get(request)
         has_place = own is not None and own.has_place
-        lease = own if has_place else self._acquired.get(request)
+        lease = own if has_place else self._worker.acquired.get(request)
         if lease is not None:
             lease.succeeded_after = lease.last_pause
 
@@ -82,7 +78,7 @@ class Leases(Backlog):
 
     def has_turn(self, request: Request) -> bool:
         """Whether *request* got its place from the Redis server, and still has it."""
-        lease = self._leases.get(request)
+        lease = self._worker.popped.get(request)
         return lease is not None and self._is_held(lease)
 
     def acquire(self, request: Request, host: str, behind: Collection[Request]) -> bool:
@@ -94,24 +90,26 @@ class Leases(Backlog):
         self.settle()
         if any(
             lease.host == host and self._is_held(lease) and other in behind
-            for other, lease in self._leases.items()
+            for other, lease in self._worker.popped.items()
         ):
             known = self._worker.last_pause
-            self._acquired[request] = Lease("", host, last_pause=known)
+            self._worker.acquired[request] = Lease("", host, last_pause=known)
             return True
         answer = self._worker.exchange(acquire=(uuid.uuid4().hex, host))
         if answer is None:
             return True  # While the server fails, this worker alone keeps the delay.
         if answer.acquired is not None:
-            self._acquired[request] = answer.acquired
+            self._worker.acquired[request] = answer.acquired
         return answer.acquired is not None
 
     def release(self, request: Request, host: str, delay: float, *, sent: bool) -> None:
         """Free the place of *request*, if it has one. A robots.txt that was *sent* without one, or in the
         place of another request, begins the delay of the host too.
         """
-        own = self._leases.get(request)
-        lease = self._acquired.pop(request, own) or Lease("", host, has_place=sent)
+        own = self._worker.popped.get(request)
+        lease = self._worker.acquired.pop(request, own) or Lease(
+            "", host, has_place=sent
+        )
         if lease.has_place:
             lease.is_sent |= sent
             self._left(lease, 0.0 if lease is own else delay)
@@ -128,7 +126,7 @@ class Leases(Backlog):
 
     def _left_downloader(self, request: Request) -> None:
         """Note that *request* was sent, or failed."""
-        lease = self._leases.get(request)
+        lease = self._worker.popped.get(request)
         if lease is not None:
             lease.is_sent = True
             self._on_change()
@@ -137,13 +135,13 @@ class Leases(Backlog):
         """Find out which requests have ended, for the next report to the Redis server."""
         active = active_requests(self._crawler)
         in_progress = requests_in_progress(self._crawler)
-        for request, lease in list(self._leases.items()):
+        for request, lease in list(self._worker.popped.items()):
             if lease.has_place and (lease.is_sent or request not in active):
                 self._left(lease)
             # A closing spider may not have sent it: then it returns to the queue.
             is_unsent = not lease.is_sent and is_closing(self._crawler)
             if request not in in_progress and not is_unsent:
-                del self._leases[request]
+                del self._worker.popped[request]
                 self._worker.report_done(lease)
 
     # Limits.

@@ -353,9 +353,8 @@ class RedisHostQueue(Base):
     def _lost(self) -> None:
         """Push again what this worker has, since the queue is gone, and close the spider."""
         self._leases.settle()
-        for lease in self._worker.leases.values():
-            if lease.data is not None:
-                self._worker.push(lease.queue, lease.score, lease.data)
+        for lease in (*self._worker.buffer, *self._worker.popped.values()):
+            self._worker.push(lease.queue, lease.score, lease.data)
         if is_closing(self._crawler):
             if not (self._worker.unsent or self._worker.last_count):
                 return  # The queue was empty when the spider began to close.

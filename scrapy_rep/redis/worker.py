@@ -90,8 +90,7 @@ class Lease:
     """Whether it may be sent. If not, it has left the downloader, is to be refused, or was set
     aside."""
 
-    data: bytes | None = None
-    """What was pushed; None for a place alone."""
+    data: bytes = b""
 
     delay: float = 0.0
     """The crawl delay of its host, in seconds."""
@@ -298,11 +297,16 @@ class Worker:
         self.pushed = 0
         """The number of requests that were pushed so far."""
 
-        self.leases: dict[str, Lease] = {}
-        """What this worker has, by number."""
-
+        # What this worker has.
         self.buffer: deque[Lease] = deque()
         """The requests that were handed out and not popped yet."""
+
+        self.popped: dict[object, Lease] = {}
+        """Those that were, until their callbacks have ended."""
+
+        self.acquired: dict[object, Lease] = {}
+        """The places of requests that did not come from the queue, or have lost theirs; without a
+        number if a request uses that of another one."""
 
         self.fetching: dict[str, Lease] = {}
         """A request of each queue whose robots.txt it fetches, which it does not have."""
@@ -315,7 +319,7 @@ class Worker:
         """Know nothing of the queue on the server."""
         self._mark = ""
         self.last_pause = self._last_aside = 0
-        for each in (self.leases, self.buffer, self._done):
+        for each in (self.buffer, self.popped, self._done):
             each.clear()
         self._reports = _no_reports()
 
@@ -327,8 +331,6 @@ class Worker:
         the server may not know it.
         """
         lease.has_place = False
-        if lease.data is None:
-            self.leases.pop(lease.number, None)
         fate = max(int(lease.is_sent), lease.succeeded_after)
         left = [lease.number, lease.host, fate, gap, round(delay * 1000)]
         self._reports["left"].append(left)
@@ -339,7 +341,6 @@ class Worker:
         The report waits until the server has all requests that were pushed since it was popped, since
         the callback may have made them.
         """
-        self.leases.pop(lease.number, None)
         has_pushed = self.pushed > lease.pushed
         self._done.append((lease.number, self.pushed if has_pushed else 0))
 
@@ -357,7 +358,6 @@ class Worker:
         self._give_back(lease, lease.tried)
 
     def _give_back(self, lease: Lease, *tried: str) -> None:
-        self.leases.pop(lease.number, None)
         self._reports["back"].append([lease.number, *tried])
 
     def report_rules(self, queue: str, terms: Terms | None) -> None:
@@ -496,11 +496,13 @@ class Worker:
             **order,
         }
         if self._link.has_lost_answer:
-            leases = self.leases.values()
-            requests = [one.number for one in leases if one.data is not None]
-            requests += [number for number, _ in later]
-            places = [one.number for one in leases if one.has_place]
-            fields = leases_of(requests, places, self.fetching)
+            requests = [*self.buffer, *self.popped.values()]
+            places = [*requests, *self.acquired.values()]
+            fields = leases_of(
+                [*(one.number for one in requests), *(number for number, _ in later)],
+                [one.number for one in places if one.has_place],
+                self.fetching,
+            )
             whole["has"] = dict.fromkeys(fields, 1)
         words = [word for record in records for word in record[:4]]
         found = self._link.call(
@@ -537,8 +539,7 @@ class Worker:
         if is_new:
             # Other workers have got what it had handed out before.
             self.generation += 1
-            while self.buffer:
-                del self.leases[self.buffer.pop().number]
+            self.buffer.clear()
         self.again = again / 1000
         if returned:
             self._link.logger.warning(
@@ -558,8 +559,6 @@ class Worker:
         acquired = None
         if has_place:
             acquired = Lease(place[0], place[1], last_pause=self.last_pause)
-        held = [*leases, acquired] if acquired else leases
-        self.leases.update((lease.number, lease) for lease in held)
         return Answer(leases, fetches, acquired, returned, set_aside)
 
     def _lease_of(

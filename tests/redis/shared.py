@@ -257,8 +257,14 @@ def take_some(
     """Pop at most so many requests."""
     limits = {"limit": at_once, "gap": gap, "hosts": {}} | limits
     answer = worker.exchange(wanted=most, **limits)
-    worker.buffer.clear()
+    pop_buffer(worker)
     return [] if answer is None else list(answer.found)
+
+
+def pop_buffer(worker: Worker) -> None:
+    """Pop what was handed out, as a request that is its own number."""
+    worker.popped.update((lease.number, lease) for lease in worker.buffer)
+    worker.buffer.clear()
 
 
 def pop_all(worker: Worker, at_once: int = 1, gap: int = 0) -> list[str]:
@@ -270,6 +276,7 @@ def end(worker: Worker, popped: Lease, *, pushed: int = 0, pause: int = 0) -> No
     """End a request, with its callback. The server gets to know with the next call. *pause* is the
     last one that the worker knew, if the host has answered well since.
     """
+    worker.popped.pop(popped.number, None)
     popped.is_sent, popped.succeeded_after, popped.pushed = True, pause, pushed
     worker.report_left(popped)
     worker.report_done(popped)
@@ -301,20 +308,24 @@ def wanted(worker: Worker, quota: int = 32, enough: int = 100) -> list[str]:
 def acquire(worker: Worker, number: str, host: str) -> bool:
     """Take the only place at *host*, for a request that is not from the queue."""
     answer = worker.exchange(acquire=(number, host))
-    return answer is not None and answer.acquired is not None
+    if answer is None or answer.acquired is None:
+        return False
+    worker.acquired[number] = answer.acquired
+    return True
 
 
 def release(
     worker: Worker, number: str, host: str, delay: float, *, fetched: bool
 ) -> None:
     """Free a place that was acquired."""
+    worker.acquired.pop(number, None)
     worker.report_left(Lease(number, host, is_sent=fetched), delay=delay)
     worker.exchange()
 
 
 def lose_all(worker: Worker) -> None:
     """Let *worker* find that the answers were lost that handed it what it has."""
-    for each in (worker.leases, worker.fetching):
+    for each in (worker.popped, worker.acquired, worker.fetching):
         each.clear()
     worker._link.has_lost_answer = True
     worker.exchange()

@@ -419,7 +419,7 @@ def test_pauses_that_are_over(shared: Shared) -> None:
         assert acquire(worker, f"{number}", f"{number}.example") is False
         shared.advance(11)
         assert acquire(worker, f"{number}", f"{number}.example")
-        lease = worker.leases[f"{number}"]
+        lease = worker.acquired.pop(f"{number}")
         lease.succeeded_after = worker.last_pause
         worker.report_left(lease)
         worker.exchange()

@@ -30,6 +30,7 @@ from tests.redis.shared import (
     PAGES,
     SECURE,
     Shared,
+    pop_buffer,
     queues_in_line,
     state_of,
 )
@@ -89,7 +90,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
         if "wanted" in order:
             order |= self.limits
         answer = member.worker.exchange(**order)
-        member.worker.buffer.clear()
+        pop_buffer(member.worker)
         assert answer is not None
         assert answer.returned == self.model.calls(member)
         said()
@@ -126,7 +127,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
         answer = self.call(member, wanted=1, quota=1, enough=8)
         for popped in answer.found:
             self.model.popped(member, popped)
-            del member.had[popped.number], member.worker.leases[popped.number]
+            del member.had[popped.number], member.worker.popped[popped.number]
             member.places.pop(popped.number, None)
         for popped in answer.wanted:
             self.model.fetches(member, popped.queue)
@@ -183,7 +184,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
             place = [*member.places][which % len(member.places)]
             host = member.places.pop(place)
             pauses, pause = member.pauses.pop(place)
-            lease = member.worker.leases[place]
+            lease = member.worker.popped[place]
             lease.is_sent = fetched
             is_success = fetched and succeeds and self.model.hosts[host].places < inf
             lease.succeeded_after = pause if is_success else 0
@@ -199,7 +200,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
         if numbers:
             done = numbers[which % len(numbers)]
             del member.had[done]
-            lease = member.worker.leases[done]
+            lease = member.worker.popped.pop(done)
             lease.pushed = member.worker.pushed
             member.worker.report_done(lease)
             member.done.append(done)
@@ -212,7 +213,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
         if member.had:
             name = [*member.had][which % len(member.had)]
             tried = "".join(sorted(member.had[name].tried))
-            lease = member.worker.leases[name]
+            lease = member.worker.popped.pop(name)
             lease.tried = tried
             member.worker.report_unreadable(lease)
             self.call(member, lambda: self.model.sets_aside(member, name))
@@ -253,9 +254,11 @@ class SharedQueueMachine(RuleBasedStateMachine):
     def acquire(self, number: int, host: str) -> None:
         member = self.member(number)
         name = f"{next(self.number)}"
-        found = self.call(member, acquire=(name, host)).acquired is not None
-        assert found == self.model.acquires(member, name, host)
-        if not found:
+        found = self.call(member, acquire=(name, host)).acquired
+        assert (found is not None) == self.model.acquires(member, name, host)
+        if found is not None:
+            member.worker.acquired[name] = found
+        else:
             self.model.hosts[host].asked = self.model.now + ms(PATIENCE)
 
     @precondition(lambda self: any(member.acquired for member in self.members))
@@ -263,7 +266,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
     def release(self, number: int, delay: float) -> None:
         member = self.member(number)
         for name in list(member.acquired)[:1]:
-            lease = member.worker.leases[name]
+            lease = member.worker.acquired.pop(name)
             lease.is_sent = bool(delay)
             member.worker.report_left(lease, delay=delay)
             self.call(member)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from conformance.cases import agents_of, body_of
 from conformance.fetching import Fetcher
-from scrapy_rep.protocol.access.results import Bounds, renew, robots_of
+from scrapy_rep.protocol.access.results import renew, robots_of
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.robots import RobotsTxt
@@ -96,7 +96,7 @@ def _after_fetches(
             dialect=dialect,
             now=now,
             elapsed=elapsed,
-            bounds=Bounds(0),
+            min_age=0.0,
         )
     assert entry is not None
     robots = robots_of(entry, dialect)

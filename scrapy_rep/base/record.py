@@ -1,23 +1,18 @@
 """Records: a decision, in the one form in which it is sent, raised, counted and stored."""
 
-from __future__ import annotations
-
 import time
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from scrapy_rep.base import meta
+from scrapy_rep.protocol.access.overrides import Override
+from scrapy_rep.protocol.access.results import CacheEntry
 from scrapy_rep.protocol.indexing.statements import Statement
-from scrapy_rep.protocol.robotstxt.rules import Reason
+from scrapy_rep.protocol.origins import Origin
+from scrapy_rep.protocol.robotstxt.rules import Decision, Reason
 from scrapy_rep.protocol.text import without_credentials
 from scrapy_rep.protocol.usage.statements import CATEGORIES, Source, UsageStatement
-
-if TYPE_CHECKING:
-    from scrapy_rep.protocol.access.overrides import Override
-    from scrapy_rep.protocol.access.results import CacheEntry
-    from scrapy_rep.protocol.origins import Origin
-    from scrapy_rep.protocol.robotstxt.rules import Decision
 
 Because: TypeAlias = "Statement | UsageStatement | str | None"
 """Why a page forbids something: a statement, the value of a ``rel``, or None if it is not known."""

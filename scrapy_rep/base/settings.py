@@ -23,7 +23,6 @@ from scrapy_rep.protocol.access.overrides import (
     OverrideError,
     parse_overrides,
 )
-from scrapy_rep.protocol.access.results import Bounds
 from scrapy_rep.protocol.agents import is_product_token, product_tokens
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309, Dialect
 from scrapy_rep.protocol.request_target import AIOHTTP, HTTP2, HTTPX
@@ -593,10 +592,6 @@ class RepSettings:
         for attribute, (name, default, kind) in ROWS.items():
             setattr(self, attribute, kind.read(settings, name, default))
         self.clients = _clients(settings)
-
-    @property
-    def bounds(self) -> Bounds:
-        return Bounds(max_age=self.max_age)
 
     def accepts(self, pace: Pace) -> bool:
         """Whether this crawl accepts the delay of *pace*. Else it refuses requests for it."""

@@ -1,7 +1,5 @@
 """Origins: the scheme, host and port to which one robots.txt applies (RFC 9309, 2.3)."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from typing import NamedTuple
@@ -61,13 +59,13 @@ class Origin(NamedTuple):
         return self.url("/robots.txt")
 
     @property
-    def named(self) -> Origin:
+    def named(self) -> "Origin":
         """The origin that requests name: that of the virtual host, if there is one."""
         if not self.virtual_host:
             return self
         return origin(self.scheme, self.virtual_host) or self
 
-    def at_virtual_host(self, header: str) -> Origin | None:
+    def at_virtual_host(self, header: str) -> "Origin | None":
         """The origin for requests with *header* as their ``Host`` header; None if that is not
         a host with an optional port.
         """

@@ -5,8 +5,6 @@ of :class:`~scrapy_rep.protocol.robotstxt.rules.Reason`, the name of an indexing
 purpose, or the setting or meta key by which the user of the crawler decided.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from scrapy_rep.protocol.usage.statements import CATEGORIES

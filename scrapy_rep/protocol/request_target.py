@@ -39,25 +39,27 @@ _ORDINARY = re.compile(
     rf"[a-z]+://[{_CHARACTERS}]*(?:/[{_BUT_DOT}][{_CHARACTERS}]*)*/?(?<!\?)"
 ).fullmatch
 
+# What few URLs need is compiled when it is needed.
+
 # Finds what gives a URL several forms: a character that no URL may have (RFC 3986), a dot
 # segment, a path that begins with "//", empty parameters, an empty query, an encoded
 # unreserved octet, or a "%" that begins no encoded octet.
-_MAY_HAVE_FORMS = re.compile(
+_MAY_HAVE_FORMS = (
     r"[^!-\[\]-~]"
     r"|/(?:\.(?:[./?#%]|$)|(?<!:/)/)"
     r"|;(?:[?#]|$)|\?(?:#|$)"
     r"|%(?:2[DdEe]|3[0-9]|[46][1-9A-Fa-f]|5[0-9AaFf]|7[0-9AaEe]|(?![0-9A-Fa-f]{2}))"
-).search
+)
 
 # Captures scheme and authority, path, and query.
-_PARTS = re.compile(r"([^/?#]*//[^/?#]*)([^?#]*)(\?[^#]*)?").match
+_PARTS = r"([^/?#]*//[^/?#]*)([^?#]*)(\?[^#]*)?"
 
 # The characters that URL parsers remove everywhere (WHATWG URL, 4.4).
 _TAB_OR_NEWLINE = str.maketrans("", "", "\t\r\n")
 
-_WHITE_SPACE = re.compile(r"[\x00-\x20\x7f]").search
-_UNSENDABLE = re.compile(r"[^!-~]+")
-_ENCODED = re.compile(r"%([0-9A-Fa-f]{2})?")
+_WHITE_SPACE = r"[\x00-\x20\x7f]"
+_UNSENDABLE = r"[^!-~]+"
+_ENCODED = r"%([0-9A-Fa-f]{2})?"
 _UNRESERVED = frozenset(string.ascii_letters + string.digits + "-._~")
 
 Dots: TypeAlias = "tuple[frozenset[str], frozenset[str]]"
@@ -123,9 +125,9 @@ def forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, ...]:
     is_changed = (AIOHTTP in clients and "%" in url) or (
         HTTP2 in clients and ";" in url
     )
-    if not (is_changed or _MAY_HAVE_FORMS(url)):
+    if not (is_changed or re.search(_MAY_HAVE_FORMS, url)):
         return (url,)
-    parts = _PARTS(url.strip(C0_CONTROL_OR_SPACE).translate(_TAB_OR_NEWLINE))
+    parts = re.match(_PARTS, url.strip(C0_CONTROL_OR_SPACE).translate(_TAB_OR_NEWLINE))
     if parts is None:
         return (url,)
     start, path, query = parts[1], parts[2] or "/", parts[3] or ""
@@ -141,7 +143,7 @@ def have_same_target(url: str, other: str) -> bool:
 
 
 def _all_targets(url: str) -> set[str]:
-    found = map(_PARTS, forms(url))
+    found = (re.match(_PARTS, form) for form in forms(url))
     return {(form[2] or "/") + (form[3] or "") for form in found if form}
 
 
@@ -149,7 +151,7 @@ def is_robotstxt(url: str) -> bool:
     """Whether the request target of *url* is exactly ``/robots.txt``."""
     if "/robots.txt" not in url:
         return False
-    parts = _PARTS(url)
+    parts = re.match(_PARTS, url)
     return parts is not None and parts[2] == "/robots.txt" and parts[3] is None
 
 
@@ -157,7 +159,7 @@ def _sent(path: str, query: str, clients: frozenset[str]) -> tuple[str, ...]:
     """Return the path and query in the second of the :func:`forms`, and in the one before it that
     a path with two slashes has.
     """
-    end = _WHITE_SPACE(path + query)
+    end = re.search(_WHITE_SPACE, path + query)
     if end:
         path, mark, query = (path + query)[: end.start()].partition("?")
         query = mark + query
@@ -203,8 +205,8 @@ def _without_dots(path: str, dots: Dots = _ALL_DOTS) -> str:
 
 def _normal(text: str) -> str:
     """*text* with characters that cannot be sent encoded, and unreserved octets decoded."""
-    text = _UNSENDABLE.sub(_as_encoded, text)
-    return _ENCODED.sub(_as_normal, text) if "%" in text else text
+    text = re.sub(_UNSENDABLE, _as_encoded, text)
+    return re.sub(_ENCODED, _as_normal, text) if "%" in text else text
 
 
 def _as_encoded(match: re.Match[str]) -> str:
@@ -225,4 +227,4 @@ def _requoted(text: str, decoded: frozenset[str]) -> str:
         octet = chr(int(match[1], 16))
         return octet if octet in decoded else match[0].upper()
 
-    return _ENCODED.sub(as_sent, text)
+    return re.sub(_ENCODED, as_sent, text)

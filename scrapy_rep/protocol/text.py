@@ -36,10 +36,10 @@ MASK = "***"
 """The text that replaces user names and passwords."""
 
 # The user information of a URL ends at the last "@" of its authority.
-_USERINFO = re.compile(r"(?<=//)[^/?#\s]*(?=@)")
+_USERINFO = r"(?<=//)[^/?#\s]*(?=@)"
 
 # The Redis client also takes credentials from the query of an address.
-_CREDENTIAL = re.compile(r"((?:username|password)=)[^&\s]*")
+_CREDENTIAL = r"((?:username|password)=)[^&\s]*"
 
 
 def visible(text: str) -> str:
@@ -59,7 +59,7 @@ def visible(text: str) -> str:
 
 def without_credentials(text: str) -> str:
     """Return *text* with the user names and passwords of all URLs in it masked."""
-    return _USERINFO.sub(MASK, text) if "@" in text else text
+    return re.sub(_USERINFO, MASK, text) if "@" in text else text
 
 
 def address_without_credentials(address: str) -> str:
@@ -71,4 +71,4 @@ def address_without_credentials(address: str) -> str:
     if at:
         scheme, slashes, _ = before.partition("//")
         address = f"{scheme if slashes else ''}{slashes}{MASK}@{after}"
-    return _CREDENTIAL.sub(rf"\1{MASK}", address)
+    return re.sub(_CREDENTIAL, rf"\1{MASK}", address)

@@ -13,8 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scrapy_rep.crawl.fetching.memory import KEEP, MAX_SIZE, dumps, loads
-from scrapy_rep.protocol.access.results import AccessResult, CacheEntry
-from scrapy_rep.protocol.usage.sites import PATH
+from scrapy_rep.protocol.access.results import TDMREP, AccessResult, CacheEntry
 from tests.fetching.places import AT, START, URL, check_data, entry
 
 LATEST = 2.0**37
@@ -50,7 +49,7 @@ def entries(draw: st.DrawFn) -> CacheEntry:
         known |= {"copy_fetched": draw(times), "unreachable_since": draw(times)}
         known |= {"attempts": draw(st.integers(0, 10**9))}
     if (tdmrep := draw(st.none() | results)) is not None:
-        known |= {"tdmrep": tdmrep._replace(url=AT.url(PATH))}
+        known |= {"tdmrep": tdmrep._replace(url=AT.url(TDMREP))}
         known |= {"tdmrep_fetched": draw(times)}
     return CacheEntry(**known)
 
@@ -102,7 +101,7 @@ def test_the_longest_entry() -> None:
     random = Random(5).randbytes(MAX_SIZE - 100)
     # Two files of the most bytes that are read make one.
     both = entry(
-        body, tdmrep=AccessResult(url=AT.url(PATH), status=200, body=body[:400_000])
+        body, tdmrep=AccessResult(url=AT.url(TDMREP), status=200, body=body[:400_000])
     )
     assert loads(dumps(both), AT) == both
     for each in (entry(bytes(MAX_SIZE)), entry(error="x" * MAX_SIZE), entry(random)):

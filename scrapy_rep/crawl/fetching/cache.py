@@ -21,6 +21,8 @@ from scrapy_rep.crawl.fetching.store import open_client
 from scrapy_rep.crawl.reporting import Case, DecisionReporter
 from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.access.results import (
+    MIN_AGE,
+    TDMREP,
     Access,
     AccessResult,
     CacheEntry,
@@ -32,7 +34,6 @@ from scrapy_rep.protocol.access.results import (
 )
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.protocol.request_target import decide
-from scrapy_rep.protocol.usage.sites import PATH, TdmRep
 from scrapy_rep.protocol.usage.statements import MINING
 from scrapy_rep.signals import robotstxt_known
 
@@ -72,7 +73,6 @@ class RobotsTxtCache:
         self._logger = CrawlLog(__name__, crawler)
         self._fetcher = fetcher
         self._settings = settings
-        self._bounds = settings.bounds
         self._reporter = reporter
         self._clock = clock
         self._identity = Identity.of(crawler)
@@ -182,6 +182,8 @@ class RobotsTxtCache:
         robots = robots_of(entry, dialect, state)
         tdmrep = None
         if self._needs_tdmrep and entry.tdmrep is not None:
+            from scrapy_rep.protocol.usage.sites import TdmRep  # noqa: PLC0415
+
             # A server without the file does not implement the protocol (TDMRep, "TDM File on
             # the Origin Server").
             is_read = entry.tdmrep.access is Access.SUCCESSFUL
@@ -207,7 +209,7 @@ class RobotsTxtCache:
             result,
             before,
             dialect=settings.dialect,
-            bounds=self._bounds,
+            max_age=settings.max_age,
             now=now,
             elapsed=elapsed,
             jitter=random.random(),  # noqa: S311
@@ -217,7 +219,7 @@ class RobotsTxtCache:
             self._last_for_turn(rules, now)
         elif rules.state is not State.UNREACHABLE:
             # Otherwise, requests wait until it is back.
-            rules.entry = _lasting(entry, now + self._bounds.min_age)
+            rules.entry = _lasting(entry, now + MIN_AGE)
         return rules
 
     def _last_for_turn(self, rules: SiteRules, now: float) -> None:
@@ -415,4 +417,4 @@ def _lasting(entry: CacheEntry, until: float) -> CacheEntry:
 
 def tdmrep_url(origin: Origin) -> str:
     """The URL of the tdmrep.json of *origin*."""
-    return origin.url(PATH)
+    return origin.url(TDMREP)

@@ -14,8 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from scrapy_rep.protocol.access.results import AccessResult, CacheEntry
-from scrapy_rep.protocol.usage.sites import PATH
+from scrapy_rep.protocol.access.results import TDMREP, AccessResult, CacheEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -227,7 +226,7 @@ def _entry(head: dict[str, Any], body: bytes, origin: Origin) -> CacheEntry:
     url, copy, tdmrep = origin.robotstxt_url, head.get("copy"), None
     if "tdmrep" in head:
         size = _integer(head[_SIZE])
-        tdmrep = _result(head["tdmrep"], body[size:], origin.url(PATH))
+        tdmrep = _result(head["tdmrep"], body[size:], origin.url(TDMREP))
         body = body[:size]
     entry = CacheEntry(
         result=_result(head["result"], body if copy is None else b"", url),

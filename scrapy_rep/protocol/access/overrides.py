@@ -1,19 +1,14 @@
 """Overrides: the operator's own decisions for hosts, which replace their robots.txt."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time, timedelta, timezone
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from scrapy_rep.protocol.dialect import Dialect
+from scrapy_rep.protocol.origins import Origin
 from scrapy_rep.protocol.robots import RobotsTxt
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.protocol.origins import Origin
 
 ALLOWED_OVERRIDE = (
     '"obey", "ignore", the text of a robots.txt, or a dict with one of the keys "obey" and '
@@ -35,9 +30,7 @@ _KEYS = {
 
 _MAX_PORT = 65535
 
-_HOST_PATTERN = re.compile(
-    r"(\*|(?:\*\.)?(?:\[[0-9a-f:.]+\]|[^\s/*:]+))(?::(\d{1,5}))?"
-)
+_HOST_PATTERN = r"(\*|(?:\*\.)?(?:\[[0-9a-f:.]+\]|[^\s/*:]+))(?::(\d{1,5}))?"
 
 
 class Override(NamedTuple):
@@ -132,7 +125,7 @@ def override_for(
 
 
 def _parse(pattern: str, value: object, dialect: Dialect) -> Override:
-    match = _HOST_PATTERN.fullmatch(pattern.lower())
+    match = re.fullmatch(_HOST_PATTERN, pattern.lower())
     port = int(match[2]) if match and match[2] else None
     if match is None or (port is not None and not 0 < port <= _MAX_PORT):
         raise OverrideError((), pattern, ALLOWED_PATTERN)

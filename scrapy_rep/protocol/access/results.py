@@ -6,26 +6,22 @@ pairs of a name in lower case and a value. Durations are in seconds, points in t
 the epoch.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterable
 from datetime import timedelta, timezone
 from email.utils import parsedate_to_datetime
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from scrapy_rep.protocol.dialect import Dialect
+from scrapy_rep.protocol.origins import Origin
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.rules import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.usage.sites import TdmRep
 
-    Headers = Iterable[tuple[str, str]]
-
+Headers: TypeAlias = Iterable[tuple[str, str]]
 
 DAY = 24 * 60 * 60.0
 
@@ -53,28 +49,30 @@ _MAX_CHARACTERS = 64
 _DIRECTIVE = r'\s*([\w-]+)\s*(?:=\s*"?([^",]*)"?)?\s*'
 
 
-class Bounds(NamedTuple):
-    """The operator's limits for the lifetime of a robots.txt, in seconds."""
-
-    min_age: float = 5 * 60.0
-    """The shortest lifetime, if *max_age* is not shorter. Without it, ``max-age=0``, a default
-    of many servers, would cause a fetch before each page. RFC 9309, 2.4, names no such limit."""
-
-    max_age: float = DAY
-    """The longest lifetime. Only dialects with such a limit use it (RFC 9309, 2.4)."""
+MIN_AGE = 5 * 60.0
+"""The shortest lifetime. Without it, ``max-age=0``, a default of many servers, would cause a fetch
+before each page. RFC 9309, 2.4, names no such limit."""
 
 
 def lifetime(
-    headers: Headers, dialect: Dialect, bounds: Bounds, fetched: float
+    headers: Headers,
+    dialect: Dialect,
+    fetched: float,
+    *,
+    min_age: float = MIN_AGE,
+    max_age: float = DAY,
 ) -> float:
-    """Return for how many seconds after *fetched* a response with *headers* is fresh."""
+    """Return for how many seconds after *fetched* a response with *headers* is fresh: *min_age* at
+    least, if *max_age* is not shorter, and *max_age* at most in a dialect with such a limit
+    (RFC 9309, 2.4).
+    """
     fields = dict(headers)
     directives = cache_control(fields)
     stated = _stated_lifetime(fields, directives, dialect, fetched)
     found = dialect.holds.total_seconds() if stated is None else stated
     if dialect.freshness == "cache-control":
-        found = min(found, bounds.max_age)
-    return max(min(found, _MAX_HOLDS), min(bounds.min_age, bounds.max_age))
+        found = min(found, max_age)
+    return max(min(found, _MAX_HOLDS), min(min_age, max_age))
 
 
 def _stated_lifetime(
@@ -193,6 +191,9 @@ HEADERS = frozenset(
 
 # It comes from a proxy, and says nothing about the site.
 _OF_PROXY = 407
+
+TDMREP = "/.well-known/tdmrep.json"
+"""The path of the tdmrep.json of an origin."""
 
 _TDMREP_RETRY = 60 * 60.0
 """After how many seconds a tdmrep.json that was unreachable is asked for again."""
@@ -393,7 +394,8 @@ def renew(
     dialect: Dialect,
     now: float,
     elapsed: float = 0.0,
-    bounds: Bounds = Bounds(),  # noqa: B008  immutable
+    min_age: float = MIN_AGE,
+    max_age: float = DAY,
     jitter: float = 0.0,
 ) -> CacheEntry:
     """Return the entry after a fetch with *result*; *before* is the entry until then.
@@ -407,7 +409,7 @@ def renew(
     if before is not None:
         tdmrep, tdmrep_fetched = before.tdmrep, before.tdmrep_fetched
     if result.access is not Access.UNREACHABLE:
-        holds = lifetime(result.headers, dialect, bounds, now)
+        holds = lifetime(result.headers, dialect, now, min_age=min_age, max_age=max_age)
         return CacheEntry(
             result=result,
             fetched=now,
@@ -487,7 +489,7 @@ class SiteRules:
         state: State,
         robots: RobotsTxt,
         *,
-        tdmrep: TdmRep | None = None,
+        tdmrep: "TdmRep | None" = None,
         learned: float = 0.0,
     ) -> None:
         self.origin = origin

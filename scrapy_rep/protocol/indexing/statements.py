@@ -23,15 +23,10 @@ explain them ("X-Robots-Tag: BadBot: noindex, nofollow, googlebot: nofollow")::
 Only dates may have commas in their value.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
-
+from typing import Literal, NamedTuple
 
 Source = Literal["header", "meta"]
 Value = int | str | datetime | None

@@ -1,13 +1,16 @@
 """The groups of a robots.txt: their agents, rules and other records (RFC 9309, 2.1)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from scrapy_rep.protocol.agents import agents_of_line, followed
+from scrapy_rep.protocol.dialect import Dialect
 from scrapy_rep.protocol.robotstxt.lines import (
+    GroupText,
     Line,
+    PlainLine,
     decoded_text,
     octets,
     plain_lines,
@@ -15,13 +18,6 @@ from scrapy_rep.protocol.robotstxt.lines import (
 )
 from scrapy_rep.protocol.robotstxt.rules import Rule
 from scrapy_rep.protocol.text import PACE_FIELDS, RULES, SITEMAP, USER_AGENT
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-    from collections.abc import Set as AbstractSet
-
-    from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.protocol.robotstxt.lines import GroupText, PlainLine
 
 
 class OtherRecord(NamedTuple):

@@ -4,14 +4,14 @@ See :mod:`~scrapy_rep.protocol.text`. Any field name is accepted, and no content
 error (RFC 9309, 2.3.1.5). Only CR, LF and CRLF end a line; a form feed or U+2028 does not.
 """
 
-from __future__ import annotations
-
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from collections.abc import Iterator
 from itertools import repeat
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from scrapy_rep.protocol.agents import agents_of_line
+from scrapy_rep.protocol.dialect import Dialect
 from scrapy_rep.protocol.text import (
     PACE_FIELDS,
     RULES,
@@ -20,11 +20,6 @@ from scrapy_rep.protocol.text import (
     WHITE_SPACE,
     WS,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from scrapy_rep.protocol.dialect import Dialect
 
 PlainLine: TypeAlias = tuple[int, str, str]
 """The number and the field of a :class:`Line`, and the rest of the line behind the colon, with

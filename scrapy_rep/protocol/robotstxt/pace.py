@@ -8,17 +8,12 @@ Crawlers ignore any other value: a negative number, ``inf``, ``1e3``, or ``1,5``
 be a fraction or a list.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
+from scrapy_rep.protocol.robotstxt.groups import OtherRecord
 from scrapy_rep.protocol.robotstxt.rules import Decision, Reason, Rule
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from scrapy_rep.protocol.robotstxt.groups import OtherRecord
 
 # Few files have these, so Python compiles each pattern at its first use.
 _DELAY = r"(?ai)(\d+(?:\.\d*)?|\.\d+)\s?(?:s|secs?|seconds?)?"
@@ -59,7 +54,7 @@ class Pace(NamedTuple):
     """The first record that asks for this delay."""
 
     @classmethod
-    def of(cls, records: Iterable[OtherRecord]) -> Pace:
+    def of(cls, records: Iterable[OtherRecord]) -> "Pace":
         delays: list[float] = []
         rates: list[RequestRate] = []
         longest, asking = 0.0, None

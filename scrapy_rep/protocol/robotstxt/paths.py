@@ -5,16 +5,12 @@ compare and count octets. RFC 9309, 2.2.2, normalizes both before they are compa
 :attr:`~scrapy_rep.protocol.dialect.Dialect.path_encoding`.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from collections.abc import Set as AbstractSet
-
-    from scrapy_rep.protocol.dialect import Dialect
+from scrapy_rep.protocol.dialect import Dialect
 
 # RFC 3986, 2.3 and 2.2. Four characters are never normal: "#" ends a path, "%" begins an
 # encoded octet, and "*" and "$" are special in patterns.
@@ -76,7 +72,7 @@ class Pattern(NamedTuple):
     octets: int
     """The length of the normalized pattern, including its special characters."""
 
-    halves: tuple[Pattern, Pattern] | None = None
+    halves: "tuple[Pattern, Pattern] | None" = None
     """If a ``/`` or ``?`` stands after the first raw ``?``: the pattern up to this ``?``, and
     the rest, in which both also match their encoded forms."""
 

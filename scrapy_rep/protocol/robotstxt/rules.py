@@ -2,25 +2,20 @@
 sorted once by precedence: the first that matches decides.
 """
 
-from __future__ import annotations
-
 import re
 from array import array
 from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from enum import Enum
 from functools import cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from scrapy_rep.protocol.dialect import Dialect
 from scrapy_rep.protocol.robotstxt import paths
+from scrapy_rep.protocol.robotstxt.lines import GroupText, PlainLine
 from scrapy_rep.protocol.text import WHITE_SPACE, WS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from collections.abc import Set as AbstractSet
-
-    from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.protocol.robotstxt.lines import GroupText, PlainLine
 
 
 class Reason(str, Enum):
@@ -58,7 +53,7 @@ class Decision(NamedTuple):
 
     allowed: bool
 
-    rule: Rule | None
+    rule: "Rule | None"
     """The rule that decided, or None."""
 
     agent: str | None

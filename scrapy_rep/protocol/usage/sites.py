@@ -271,8 +271,6 @@ def expression_of(field: str, value: bytes) -> tuple[Signal, Expression]:
     return signal, read_expression(signal, split_path(value)[1])
 
 
-PATH = "/.well-known/tdmrep.json"
-
 MAX_SIZE = 512_000
 """The largest file that is read, in bytes. A longer one states nothing, because the part
 within the limit is not valid JSON."""

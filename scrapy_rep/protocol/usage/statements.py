@@ -27,17 +27,13 @@ The first is from draft-ietf-aipref-attach-05, 3.2; header field lines have no p
 specifies the second one. It covers the examples of contentsignals.org and what sites write.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from scrapy_rep.protocol.text import WHITE_SPACE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 
 class Source(str, Enum):
@@ -143,7 +139,7 @@ _MAX_PAIRS = 1_000
 _MAX_ALIKE = 10
 _MAX_OTHERS = 100
 
-_PATH = re.compile(rf"/[^{WHITE_SPACE}]*".encode()).match
+_PATH = rf"/[^{WHITE_SPACE}]*".encode()
 _URLS = frozenset({Signal.LICENSE, Signal.TDM_POLICY})
 
 # What the position of a statement numbers, where it is a number.
@@ -222,7 +218,7 @@ class Expression(NamedTuple):
 
 def split_path(value: bytes) -> tuple[bytes, bytes]:
     """Split a record's value into its path, which may be empty, and the rest."""
-    match = _PATH(value)
+    match = re.match(_PATH, value)
     path = match[0] if match else b""
     return path, value[len(path) :].strip(WHITE_SPACE.encode())
 

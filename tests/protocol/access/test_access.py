@@ -14,7 +14,6 @@ from scrapy_rep.protocol.access.results import (
     DAY,
     Access,
     AccessResult,
-    Bounds,
     CacheEntry,
     State,
     lifetime,
@@ -220,7 +219,7 @@ def test_freshness(dialect: Dialect, headers: dict[str, str], seconds: float) ->
     dialect, only max-age counts; in the 1996 draft, only Expires.
     """
     answer = result(200, **headers)
-    assert lifetime(answer.headers, dialect, Bounds(0, 1e9), NOW) == seconds
+    assert lifetime(answer.headers, dialect, NOW, min_age=0, max_age=1e9) == seconds
     entry = renew(answer, None, dialect=dialect, now=NOW)
     if seconds in {DAY, 7 * DAY}:
         assert entry.expires == NOW + seconds
@@ -237,11 +236,11 @@ def test_floor_and_ceiling_of_freshness() -> None:
         200, cache_control="max-age=99999999999", expires=date(400 * DAY)
     ).headers
     for dialect in DIALECTS.values():
-        assert lifetime(soon, dialect, Bounds(), NOW) == 300
-        assert lifetime(soon, dialect, Bounds(7, 1e9), NOW) == 7
-        assert lifetime(soon, dialect, Bounds(max_age=5), NOW) == 5
+        assert lifetime(soon, dialect, NOW) == 300
+        assert lifetime(soon, dialect, NOW, min_age=7) == 7
+        assert lifetime(soon, dialect, NOW, max_age=5) == 5
         ceiling = DAY if dialect is RFC9309 else MONTH
-        assert lifetime(late, dialect, Bounds(), NOW) == ceiling
+        assert lifetime(late, dialect, NOW) == ceiling
 
 
 # ``Retry-After`` (RFC 9110, 10.2.3)

@@ -91,7 +91,7 @@ class EveryWaySpider(PlanSpider):
     async def note_places(self, host: str) -> None:
         frontier = Frontier.of(self.crawler)
         # What is done each 0.2 s: while others are active, settle() may not see who has ended.
-        frontier._leave_unseen()
+        frontier._free_unseen()
         scope = frontier.core.scope(host)
         rest = {"in_flight": scope.in_flight, "tickets": scope.tickets}
         self.crawler.stats.set_value(f"places/{host}", rest)

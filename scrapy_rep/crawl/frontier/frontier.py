@@ -410,7 +410,7 @@ class Frontier:
         # All requests in flight are active. If others are active too, what ended unseen may be
         # found later, by _check().
         if len(self.trips) > len(self._downloader.active):
-            self._leave_unseen()
+            self._free_unseen()
         if self.closes_for or not self.core.network.is_up:
             return False
         return self.rules is None or self.rules.fetcher.leaves_room
@@ -528,7 +528,7 @@ class Frontier:
 
     # What ends, and what is due.
 
-    def _leave_unseen(self) -> None:
+    def _free_unseen(self) -> None:
         """Free the places of requests whose end another component has hidden."""
         gone = self.trips.keys() - self._downloader.active
         if gone and self._waiters:
@@ -621,7 +621,7 @@ class Frontier:
             self._close()
         else:
             self._give_way()
-            self._leave_unseen()
+            self._free_unseen()
 
     def stop(self, reason: str) -> None:
         """Let no queue hand out another request, and close the spider with *reason*."""

@@ -107,55 +107,22 @@ _MAX_WANTED = 256
 _WANTED_AT_ONCE = 32
 
 
-class Waiter(Ticket):
-    """One request that waits: in the downloader, for its robots.txt or its places; or elsewhere, for
-    the rules of its host.
-    """
-
-    call: Deferred[bool]
-    """Called when it may go, or is refused."""
-
-    def __init__(
-        self,
-        host: Host | None,
-        scopes: tuple[Scope, ...],
-        request: Request,
-        *,
-        trip: Trip | None = None,
-        obeys: bool = True,
-        is_direct: bool = True,
-        is_patient: bool = True,
-    ) -> None:
-        """It waits for the places of *trip*, or else for robots.txt."""
-        self.request = request
-        self.trip = trip
-        self.is_direct = is_direct
-        self.is_from_queue = trip is not None and trip.is_from_queue
-        self.is_patient = is_patient
-        if isinstance(request, RobotsTxtRequest):
-            self.is_for_robotstxt = True
-            self.is_redirected = request.fetch.is_redirected
-        super().__init__(host, scopes, obeys=obeys)
-
-    def peek(self) -> Request:
-        """Return the request."""
-        return self.request
-
-
 _NO_KEY = HostKey("", None)
 
 
-class Trip(Case):
+class Trip(Case, Ticket):
     """A request on its way: from its queue, or from the first time that it is seen, until it has
-    left the downloader.
+    left the downloader. Whenever it has to wait, it is a ticket itself.
     """
 
     key: HostKey = _NO_KEY
-    is_from_queue: bool = False
+
+    call: Deferred[bool]
+    """Called when it has waited: when it may go, or is refused."""
 
     ticket: Ticket | None = None
-    """That of its places; None while it has none, or has lost them to others, since a component of
-    the project holds it back."""
+    """That of its places, its own or that of its queue; None while it has none, or has lost them to
+    others, since a component of the project holds it back."""
 
     since: float = -inf
     """When it has got them."""
@@ -169,6 +136,19 @@ class Trip(Case):
 
     has_acquired: bool = False
     """Whether the queue that workers share has given it the turn of its host, if it needed that."""
+
+    def become_ticket(
+        self, host: Host | None, scopes: tuple[Scope, ...], *, obeys: bool = True
+    ) -> None:
+        """Wait for the robots.txt of *host*, or for places of *scopes*, when it is added."""
+        if isinstance(self.request, RobotsTxtRequest):
+            self.is_for_robotstxt = True
+            self.is_redirected = self.request.fetch.is_redirected
+        Ticket.__init__(self, host, scopes, obeys=obeys)
+
+    def peek(self) -> Request:
+        """Return the request."""
+        return self.request
 
 
 class Frontier:
@@ -210,7 +190,10 @@ class Frontier:
         self.trips: dict[Request, Trip] = {}
         """The requests that have their places, or have lost them to others."""
 
-        self._waiters: dict[Waiter, None] = {}
+        self._waiting: dict[Trip, None] = {}
+        """The requests that wait: in the downloader for their robots.txt or places, or in a queue
+        elsewhere for the rules of their host."""
+
         self._alarm_at = inf
         self._check_at = -inf
         self._is_flushing = False
@@ -481,7 +464,7 @@ class Frontier:
         """
         wanted = sum(
             not each.is_direct and (each.host is None or not each.host.is_down)
-            for each in self._waiters
+            for each in self._waiting
         )
         return max(min(_MAX_WANTED - wanted, _WANTED_AT_ONCE), 0)
 
@@ -502,7 +485,10 @@ class Frontier:
                 told(NoTerms.REFUSED if is_granted is False else NoTerms.UNKNOWN)
 
         self._hear_of_delay(key, delay)
-        call = self._wait(Waiter(host, (), first, is_direct=False))
+        trip = Trip(first, key.origin)
+        trip.is_direct = False
+        trip.become_ticket(host, ())
+        call = self._wait(trip)
         # It fails if the spider closes.
         call.addErrback(lambda _: None).addCallback(tell)
         self.alarms.at(self.clock.monotonic(), self.flush)
@@ -531,10 +517,10 @@ class Frontier:
     def _free_unseen(self) -> None:
         """Free the places of requests whose end another component has hidden."""
         gone = self.trips.keys() - self._downloader.active
-        if gone and self._waiters:
+        if gone and self._waiting:
             # Of one object that is downloaded several times at once, Scrapy forgets all others
             # when the first one ends.
-            gone -= {waiter.request for waiter in self._waiters}
+            gone -= {each.request for each in self._waiting}
         if gone:
             # In the order in which they were popped.
             for request, trip in list(self.trips.items()):
@@ -561,7 +547,7 @@ class Frontier:
         finally:
             self._is_flushing = False
         at = core.wake_at()
-        if self.trips or self._waiters or (rules is not None and rules.fetches):
+        if self.trips or self._waiting or (rules is not None and rules.fetches):
             at = min(at, self._check_at)
         if at < self._alarm_at:
             self._alarm_at = at
@@ -570,19 +556,19 @@ class Frontier:
     def _act_on(self, said: Said) -> None:
         """Do one thing that the core says."""
         match said:
-            case Decided(ticket, is_granted):
-                assert isinstance(ticket, Waiter)
+            case Decided(trip, is_granted):
+                assert isinstance(trip, Trip)
                 try:
-                    is_over = not is_granted or self._gets_turn(ticket)
+                    is_over = not is_granted or self._gets_turn(trip)
                 except Exception:  # noqa: BLE001  of a shared queue of the project
-                    self._end(ticket)
-                    ticket.call.errback()
+                    self._end(trip)
+                    trip.call.errback()
                     return
                 if is_over:
-                    self._end(ticket)
-                    ticket.call.callback(is_granted)
+                    self._end(trip)
+                    trip.call.callback(is_granted)
                 else:
-                    self.add(ticket)
+                    self.add(trip)
             case Wake():
                 wake(self._crawler)
             case Paused(scope):
@@ -667,22 +653,22 @@ class Frontier:
             # Its page may wait for this robots.txt.
             self._take_any_places(trip)
             return None
-        ticket = Waiter(None, scopes, request, trip=trip, obeys=obeys)
+        trip.become_ticket(None, scopes, obeys=obeys)
 
         def go(is_granted: bool) -> None:
             if not is_granted:
-                raise self._refused(trip, ticket)
+                raise self._refused(trip)
 
         now, goes = self.clock.monotonic(), False
-        if core.take_free(ticket, now):
+        if core.take_free(trip, now):
             try:
-                goes = self._gets_turn(ticket)
+                goes = self._gets_turn(trip)
             except Exception:
-                core.end(ticket, now)
+                core.end(trip, now)
                 raise
         if goes:
-            core.end(ticket, now)
-        call = None if goes else self._wait(ticket).addCallback(go)
+            core.end(trip, now)
+        call = None if goes else self._wait(trip).addCallback(go)
         self.flush()
         return call
 
@@ -722,9 +708,9 @@ class Frontier:
             and scope in each.ticket.scopes
         )
 
-    def _refused(self, trip: Trip, ticket: Ticket) -> Exception:
+    def _refused(self, trip: Trip) -> Exception:
         """Return the error that refuses the request of *trip* for a pause of its host."""
-        why = self.politeness.why_refused(ticket)
+        why = self.politeness.why_refused(trip)
         if _is_ours(trip.request):
             return BackingOff(why)
         case = Case(trip.request, trip.origin or request_origin(trip.request))
@@ -745,36 +731,36 @@ class Frontier:
         host = self.core.host(trip.origin)
         host.expires = -inf
         self.rules.add_template(host, trip.request)
-        is_patient = self._is_patient(trip)
-        ticket = Waiter(host, (), trip.request, is_patient=is_patient)
+        trip.is_patient = self._is_patient(trip)
+        trip.become_ticket(host, ())
 
         def known(is_granted: bool) -> SiteRules | None:
             return None if is_granted or host.outage is None else host.outage.known
 
-        call = self._wait(ticket).addCallback(known)
+        call = self._wait(trip).addCallback(known)
         self.flush()
         return call
 
-    def _wait(self, ticket: Waiter) -> Deferred[bool]:
-        """Have *ticket* wait until it may go (True), or is refused (False)."""
-        ticket.call = Deferred(lambda _: self._cancel(ticket))
-        self._waiters[ticket] = None
+    def _wait(self, trip: Trip) -> Deferred[bool]:
+        """Have *trip* wait until it may go (True), or is refused (False)."""
+        trip.call = Deferred(lambda _: self._cancel(trip))
+        self._waiting[trip] = None
         if not (self._backlogs or self._has_warned):
-            self._warn_of_waiting(ticket)
-        self.add(ticket)
-        return ticket.call
+            self._warn_of_waiting(trip)
+        self.add(trip)
+        return trip.call
 
-    def _cancel(self, ticket: Waiter) -> None:
-        """Note that nobody waits for *ticket* any more."""
-        if ticket not in self._waiters:
+    def _cancel(self, trip: Trip) -> None:
+        """Note that nobody waits for *trip* any more."""
+        if trip not in self._waiting:
             return  # The spider closes.
-        self._end(ticket)
-        if self.rules is not None and ticket.host is not None:
-            self.rules.cancel_if_alone(ticket.host)
+        self._end(trip)
+        if self.rules is not None and trip.host is not None:
+            self.rules.cancel_if_alone(trip.host)
 
-    def _end(self, ticket: Waiter) -> None:
-        del self._waiters[ticket]
-        self.core.end(ticket, self.clock.monotonic())
+    def _end(self, trip: Trip) -> None:
+        del self._waiting[trip]
+        self.core.end(trip, self.clock.monotonic())
 
     def _is_patient(self, trip: Trip) -> bool:
         """Whether the request of *trip* may wait while robots.txt is unreachable.
@@ -787,24 +773,24 @@ class Frontier:
             return trip.is_from_queue
         return trip.via is None and trip.request.callback is not NO_CALLBACK
 
-    def _gets_turn(self, ticket: Waiter) -> bool:
-        """Let *ticket*, which is granted, have the places that it has waited for, if there are any.
+    def _gets_turn(self, trip: Trip) -> bool:
+        """Let *trip*, which is granted, have the places that it has waited for, if there are any.
         Return whether it may be sent as far as the workers of a shared queue know: its host has asked
         none of them for a pause, and if it takes only one request at a time, no other worker sends one.
         If not, the places are free again, and it must wait again.
         """
-        trip, shared = ticket.trip, self._shared
-        if trip is not None:
-            self._take_places(trip, ticket)
-        if trip is None or shared is None:
+        shared = self._shared
+        if trip.scopes:
+            self._take_places(trip, trip)
+        if not trip.scopes or shared is None:
             return True
-        scope, request = ticket.scopes[0], trip.request
+        scope, request = trip.scopes[0], trip.request
         # It may have waited since the last call to the server.
         shared.catch_up()
         if scope.back_off is not None and scope.back_off.until > self.clock.monotonic():
             self.free(request)
             return False
-        is_alone = ticket.obeys and (scope.delays or scope.back_off is not None)
+        is_alone = trip.obeys and (scope.delays or scope.back_off is not None)
         if not is_alone:
             return True
         if shared.acquire(request, scope.key, self._behind(request)):
@@ -822,7 +808,7 @@ class Frontier:
         """
         behind = {each.request for each in self.trips.values() if each.ticket is None}
         if _is_ours(request):
-            behind.update(waiter.request for waiter in self._waiters)
+            behind.update(each.request for each in self._waiting)
         return behind
 
     def _are_held_by_browser(self, scopes: tuple[Scope, ...]) -> bool:
@@ -844,7 +830,7 @@ class Frontier:
             trip.is_sent = True
             if self.politeness.measures:
                 self.politeness.measure_sent(request, trip.ticket)
-                self.politeness.measure_waiting(len(self._waiters))
+                self.politeness.measure_waiting(len(self._waiting))
             self.core.sent(trip.ticket)
 
     def _give_way(self) -> None:
@@ -959,27 +945,27 @@ class Frontier:
         waits for its requests.
         """
         self.flush()
-        waiters = list(self._waiters)
-        for ticket in waiters:
-            self._end(ticket)
-            self.closed_unsent.add(ticket.request)
-        for ticket in waiters:
+        waiting = list(self._waiting)
+        for trip in waiting:
+            self._end(trip)
+            self.closed_unsent.add(trip.request)
+        for trip in waiting:
             # Without asyncio, the end of one continues at once, and may cancel others.
-            if not ticket.call.called:
-                why = f"The spider closed while {ticket.request} waited"
-                ticket.call.errback(SpiderClosing(why))
+            if not trip.call.called:
+                why = f"The spider closed while {trip.request} waited"
+                trip.call.errback(SpiderClosing(why))
         if self.rules is not None:
             self.rules.close()
 
     # The log.
 
-    def _warn_of_waiting(self, ticket: Waiter) -> None:
-        """Warn once that requests may wait in the downloader, if that of *ticket* does so because
+    def _warn_of_waiting(self, trip: Trip) -> None:
+        """Warn once that requests may wait in the downloader, if that of *trip* does so because
         the scheduler does not use HostQueue.
         """
-        if ticket.request.callback is NO_CALLBACK:
+        if trip.request.callback is NO_CALLBACK:
             return
-        if ticket.host is None and not any(scope.delays for scope in ticket.scopes):
+        if trip.host is None and not any(scope.delays for scope in trip.scopes):
             return
         self._has_warned = True
         settings = self._crawler.settings
@@ -1012,7 +998,7 @@ class Frontier:
                 else "",
             )
         self._has_sent = False
-        self.politeness.measure_waiting(len(self._waiters))
+        self.politeness.measure_waiting(len(self._waiting))
         self.alarms.at(self.clock.monotonic() + _LOG_EVERY, self._log_waiting)
 
     def _spider_opened(self) -> None:

@@ -29,7 +29,7 @@ MARKERS = (
 COVERAGE_PROCESS = {"COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"}
 """The environment variables that make Python processes measure their coverage."""
 
-ONE_BY_ONE = ("tests/crawl/", "tests/tools/", "tests/redis/")
+ONE_BY_ONE = ("tests/crawl/", "tests/tools/", "tests/redis/", "tests/simulation/")
 """Folders of tests that take long: each goes to the process that is free first, but those of a
 class together. Elsewhere, a process gets a file at a time. So a class here, and a file elsewhere,
 may share what takes seconds to make.

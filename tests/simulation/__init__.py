@@ -6,7 +6,7 @@ handler and the spider of a process are in `crawl.py`; `faults.py` runs one proc
 resumes a crawl with a JOBDIR, or runs several workers on one queue. `politeness.py` compares what
 was sent with what the hosts asked for, and `judge.py` what became of each request.
 
-    python -m tests.simulation SEED          tell the story of one seed, line by line
+    python -m tests.simulation SEED ...      tell the stories of seeds, line by line
     python -m tests.simulation --seconds 20  run as many seeds as fit into 20 seconds
     python -m tests.simulation --long        run seeds for ten minutes, on all cores
 """

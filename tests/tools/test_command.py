@@ -132,20 +132,13 @@ def test_nobody_reads(arguments: tuple[str, ...]) -> None:
             continue
         read, write = os.pipe()
         os.close(read)
-        command = [
-            sys.executable,
-            "-m",
-            "scrapy",
-            "rep",
-            *arguments,
-            "-s",
-            "USER_AGENT=mybot",
-        ]
-        done = subprocess.run(
-            command, stdout=write, stderr=stderr, env=plain_environment(), check=False
-        )
-        os.close(write)
-        assert (done.returncode, done.stderr or b"") == (141, b"")
+        command = ["scrapy", "rep", *arguments, "-s", "USER_AGENT=mybot"]
+        with forks.Popen(
+            command, stdout=write, stderr=stderr, env=plain_environment()
+        ) as process:
+            os.close(write)
+            _, errors = process.communicate()
+        assert (process.returncode, errors or b"") == (141, b"")
 
 
 def test_results_come_before_the_list_ends() -> None:

@@ -119,9 +119,10 @@ class RobotsTxtRequest(Request):
         """
         before = template.meta
         taken_over = {key: before[key] for key in meta_keys if key in before}
-        origin = request_origin(template)
-        if origin is not None and was_redirected(template, bare_host(origin)):
-            taken_over.pop("download_slot", None)  # That of another host.
+        if "redirect_urls" in before:
+            origin = request_origin(template)
+            if origin is not None and was_redirected(template, bare_host(origin)):
+                taken_over.pop("download_slot", None)  # That of another host.
         names = [b"User-Agent"]
         if "proxy" in before:
             taken_over["proxy"] = before["proxy"]

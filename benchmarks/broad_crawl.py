@@ -29,7 +29,6 @@ from benchmarks.crawl_site import ROBOTS
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-LATENCY = 0.05  # seconds
 PAGE = (
     b"<!DOCTYPE html><html><head><title>A page</title></head><body>%s</body></html>"
     % (b"<p>The quick brown fox jumps over the lazy dog.</p>" * 20)
@@ -60,8 +59,10 @@ SETTINGS: dict[str, object] = {
 class Handler(BaseDownloadHandler):
     """Answers for all hosts of the Web."""
 
+    LATENCY = 0.05  # seconds
+
     async def download_request(self, request: scrapy.Request) -> TextResponse:
-        await asyncio.sleep(LATENCY)
+        await asyncio.sleep(self.LATENCY)
         if request.url.endswith("/robots.txt"):
             headers = {"Content-Type": "text/plain"}
             return TextResponse(request.url, body=ROBOTS, headers=headers)

@@ -6,10 +6,13 @@ python -m benchmarks --only ledger
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,23 +33,30 @@ def ledger(
     _files: list[bytes], rounds: int, decisions: int = DECISIONS
 ) -> Iterator[Row]:
     """Crawl with a ledger and without, most requests being refused, and report on it. The compared
-    number is the time of each crawl, with its start and imports.
+    number is the time of each crawl, with its start and imports. Each level has a processor of its
+    own, if there are as many.
     """
     what = f"crawl with {decisions:,} decisions"
-    with tempfile.TemporaryDirectory() as folder:
-        for level, target in LEVELS.items():
-            # Each crawl has a file of its own.
-            files = str(Path(folder, f"{level}-%(pid)s"))
-            plain, kept = (
-                _side(who, decisions, *own)
-                for who, own in (
-                    ("no ledger", ()),
-                    (f"REP_LEDGER_LEVEL = {level!r}", (level, files)),
-                )
-            )
-            targets = {what: target}
-            yield from in_pairs(plain, kept, min(PAIRS, rounds), targets)
-        path = next(Path(folder).glob("all-*"))
+
+    def measured(level: str, processor: int) -> list[Row]:
+        # Of this thread, and of the processes that it starts.
+        os.sched_setaffinity(0, {processor})
+        files = str(Path(folder, f"{level}-%(pid)s"))
+        plain = _side("no ledger", decisions)
+        kept = _side(f"REP_LEDGER_LEVEL = {level!r}", decisions, level, files)
+        short = _side("", SENT, level, f"{files}-short")
+        targets = {what: LEVELS[level]}
+        pairs = min(PAIRS, rounds)
+        return list(in_pairs(plain, kept, pairs, targets, warm_up=short))
+
+    processors = sorted(os.sched_getaffinity(0))[: len(LEVELS)]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ThreadPoolExecutor(len(processors)) as threads,
+    ):
+        for rows in threads.map(measured, LEVELS, cycle(processors)):
+            yield from rows
+        path = next(Path(folder).glob("all-*[0-9]"))
         seconds = _report_seconds(path)
     yield Row(
         f"report on {decisions:,} decisions",

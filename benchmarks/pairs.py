@@ -36,19 +36,24 @@ def in_pairs(
     pairs: int,
     targets: Mapping[str, Target] = {},
     unit: str = "s",
+    *,
+    warm_up: Side | None = None,
 ) -> Iterator[Row]:
     """Run *pairs* pairs after one that warms up, and compare the numbers of the two sides.
-    *targets* are those of the rows.
+    *targets* are those of the rows. Instead of a pair, a shorter process can *warm_up*: it compiles
+    the modules.
     """
     found: list[dict[str, Mapping[str, float]]] = []
     with tempfile.TemporaryDirectory() as folder:
-        for number in range(pairs + 1):
+        if warm_up is not None:
+            _Process(warm_up, folder).numbers()
+        for number in range(pairs + (warm_up is None)):
             with on_one_processor():
                 # Alternate which side starts first: it takes longer.
                 order = (one, other) if number % 2 else (other, one)
                 running = {side.who: _Process(side, folder) for side in order}
             found.append({who: process.numbers() for who, process in running.items()})
-    del found[0]  # It compiled the modules for the others.
+    del found[:-pairs]  # The first one compiled the modules for the others.
     for what in found[0][one.who]:
         first, second = (
             Times(tuple(pair[side.who][what] for pair in found))

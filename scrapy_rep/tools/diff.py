@@ -51,13 +51,9 @@ if TYPE_CHECKING:
     from scrapy_rep.tools.profile import Profile, Web
 
 
-# The most records to compare: those of a file, and of both files, where agents that follow the same
-# count once. Only hostile files have more: thousands of agents that share thousands of rules, but
-# not all.
-_MAX_COMPARED = 500_000
-
-_OUTSIDE = ""
-"""In place of an agent: the records that belong to no group."""
+# The most records to compare: those of both files, where agents that follow the same count once.
+# Only hostile files have more: thousands of agents that share thousands of rules, but not all.
+_MAX_COMPARED = 1_000_000
 
 _Records: TypeAlias = "dict[tuple[str, str], int]"
 """The field and value of each record, with the number of its line."""
@@ -67,6 +63,9 @@ _Followed: TypeAlias = "tuple[tuple[int, int], ...]"
 
 _Found: TypeAlias = "tuple[tuple[str, str, int], ...]"
 """The field, the value and the line of each record that only one file has."""
+
+_Change: TypeAlias = "tuple[str, _Found, _Found]"
+"""What becomes of the groups of an agent, with the records that were removed and added."""
 
 
 def rule_changes(old: RobotsTxt, new: RobotsTxt) -> list[dict[str, Any]] | None:
@@ -78,36 +77,36 @@ def rule_changes(old: RobotsTxt, new: RobotsTxt) -> list[dict[str, Any]] | None:
     """
     if old.body == new.body and old.dialect == new.dialect:
         return []
-    # A local file has no URL: it is taken for one of the same host.
-    before = _records_by_agent(old, old._url or new._url)
-    after = _records_by_agent(new, new._url or old._url)
-    if before is None or after is None:
-        return None
-    left = 2 * _MAX_COMPARED
-    compared: dict[tuple[int, int], tuple[_Found, _Found]] = {}
-    agents_of: dict[tuple[str, _Found, _Found, bool], list[str]] = {}
-    for agent in dict.fromkeys([*before, *after]):
-        was, now = before.get(agent), after.get(agent)
-        kind = "added" if was is None else "removed" if now is None else "changed"
-        pair = id(was), id(now)
+    left = _MAX_COMPARED
+    followed = _followed_by_agent(old), _followed_by_agent(new)
+    compared: dict[tuple[_Followed, _Followed], _Change] = {}
+    agents_of: dict[_Change, list[str]] = {}
+    for agent in filter(None, dict.fromkeys(chain(*followed))):
+        was, now = pair = followed[0].get(agent, ()), followed[1].get(agent, ())
         if pair not in compared:
-            left -= len(was or ()) + len(now or ())
+            left -= _size(old, was) + _size(new, now)
             if left < 0:
                 return None
-            compared[pair] = _only(was, now), _only(now, was)
-        removed, added = compared[pair]
-        if removed or added or kind != "changed":
-            agents_of.setdefault((kind, removed, added, not agent), []).append(agent)
-    changes = [
+            kind = "changed" if was and now else "removed" if was else "added"
+            compared[pair] = kind, *_compared(_records(old, was), _records(new, now))
+        if compared[pair] != ("changed", (), ()):
+            agents_of.setdefault(compared[pair], []).append(agent)
+    # A local file has no URL: it is taken for one of the same host.
+    removed, added = _compared(
+        _outside(old, old._url or new._url), _outside(new, new._url or old._url)
+    )
+    changes = [*agents_of.items()]
+    if removed or added:
+        changes.append((("changed", removed, added), []))
+    return [
         {
             "change": kind,
-            "agents": [agent for agent in agents if agent != _OUTSIDE],
+            "agents": agents,
             "added": list(map(_as_dict, added)),
             "removed": list(map(_as_dict, removed)),
         }
-        for (kind, removed, added, _), agents in agents_of.items()
+        for (kind, removed, added), agents in changes
     ]
-    return sorted(changes, key=lambda change: not change["agents"])
 
 
 def sample_paths(*files: RobotsTxt) -> Iterator[str]:
@@ -147,47 +146,45 @@ def _followed_by_agent(robots: RobotsTxt) -> dict[str, _Followed]:
     return {agent: tuple(followed) for agent, followed in found.items()}
 
 
-def _records_by_agent(
-    robots: RobotsTxt, base: str | None
-) -> dict[str, _Records] | None:
-    """Return the records that each agent follows, each once, in order. None if they are too many.
+def _size(robots: RobotsTxt, followed: _Followed) -> int:
+    """Return how many records it takes to read those that are *followed*."""
+    groups = [robots.groups[index] for index, _ in followed]
+    return sum(len(group.rules) + len(group.records) for group in groups)
 
-    Agents that follow the same share their records. *base* is the base of sitemap URLs.
-    """
-    groups, left = robots.groups, _MAX_COMPARED
-    found: dict[str, _Records] = {}
-    shared: dict[_Followed, _Records] = {}
-    for agent, followed in _followed_by_agent(robots).items():
-        if followed not in shared:
-            records = shared[followed] = {}
-            for index, run in followed:
-                group = groups[index]
-                left -= len(group.rules) + len(group.records)
-                if left < 0:
-                    return None
-                for rule in group.rules:
-                    records.setdefault((rule.kind, rule.pattern), rule.line)
-                for each in group.records:
-                    # A delay is for the agents directly above.
-                    if each.field not in PACE_FIELDS or each.run == run:
-                        records.setdefault((each.field, each.value), each.line)
-        found[agent] = shared[followed]
+
+def _records(robots: RobotsTxt, followed: _Followed) -> _Records:
+    """Return the records of the groups that are *followed*, each once, in order."""
+    found: _Records = {}
+    for index, run in followed:
+        group = robots.groups[index]
+        for rule in group.rules:
+            found.setdefault((rule.kind, rule.pattern), rule.line)
+        for each in group.records:
+            # A delay is for the agents directly above.
+            if each.field not in PACE_FIELDS or each.run == run:
+                found.setdefault((each.field, each.value), each.line)
+    return found
+
+
+def _outside(robots: RobotsTxt, base: str | None) -> _Records:
+    """Return the records that belong to no group. *base* is the base of sitemap URLs."""
     read = [*lines(robots.body, robots.dialect)]
     for_all, _ = usage_groups(read, robots.dialect)
-    outside = found[_OUTSIDE] = {
+    found = {
         (line.field, line.value.decode("utf-8", "replace")): line.number
         for line in for_all
     }
     for line in read:
         for url in sitemap_urls([line], base):
-            outside.setdefault((SITEMAP, url), line.number)
+            found.setdefault((SITEMAP, url), line.number)
     return found
 
 
-def _only(these: _Records | None, those: _Records | None) -> _Found:
-    """Return the records that are in *these* alone."""
-    found, others = these or {}, those or {}
-    return tuple((*each, line) for each, line in found.items() if each not in others)
+def _compared(old: _Records, new: _Records) -> tuple[_Found, _Found]:
+    """Return the records that are in one of them alone."""
+    removed = ((*each, line) for each, line in old.items() if each not in new)
+    added = ((*each, line) for each, line in new.items() if each not in old)
+    return tuple(removed), tuple(added)
 
 
 def _as_dict(record: tuple[str, str, int]) -> dict[str, Any]:

@@ -284,12 +284,7 @@ def delay_asked(body: bytes, dialect: Dialect, tokens: Sequence[str]) -> float |
     """Return the delay that a robots.txt asks a crawler for, in seconds."""
     if not _MAY_SLOW(body):
         return None
-    robots = RobotsTxt.parse(body, dialect)
-    delays = [robots.crawl_delay(tokens)]
-    rate = robots.request_rate(tokens) if dialect.crawl_delay else None
-    if rate:
-        delays.append(rate.seconds / rate.requests)
-    return max((delay for delay in delays if delay), default=None)
+    return RobotsTxt.parse(body, dialect).pace(tokens).delay or None
 
 
 def crawlers_named(body: bytes) -> Iterator[tuple[Crawler, str, int]]:

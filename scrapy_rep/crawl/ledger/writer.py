@@ -9,12 +9,13 @@ from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from itertools import chain, count
+from operator import attrgetter
 from pathlib import Path
 from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.base.record import Record, storable, url_text
+from scrapy_rep.base.record import Layer, Record, Subject, Verdict, storable, url_text
 from scrapy_rep.base.sqlitefile import ForeignFile, identity, prepare_file
 from scrapy_rep.crawl.ledger.reader import SCHEMA
 from scrapy_rep.exceptions import LedgerError
@@ -81,6 +82,10 @@ _RECORDS = "snapshot", "decision"
 # Transient failures: parts of SQLite's messages, and error numbers of the system.
 _TRANSIENT = ("full", "locked", "I/O")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+# Without an adapter, SQLite's module would search for one in several places, for each value.
+for _term in (Subject, Verdict, Layer):
+    sqlite3.register_adapter(_term, attrgetter("_value_"))
 
 # Errors that may pass. After any other error, the same records would fail again.
 _RETRIED = (sqlite3.OperationalError, OSError, LedgerError)

@@ -233,7 +233,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return None
 
     async def _wait(
-        self, trip: Trip, found: Deferred[Any] | Outcome
+        self, trip: Trip, found: Deferred[None] | Outcome
     ) -> Response | None:
         """Report that the request of *trip* is sent, once that is so, or return its response."""
         outcome = await self._until_turn(trip, found)
@@ -242,28 +242,23 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         self.allow(trip, outcome)
         return None
 
-    async def _until_turn(self, trip: Trip, found: Deferred[Any] | Outcome) -> Outcome:
+    async def _until_turn(self, trip: Trip, found: Deferred[None] | Outcome) -> Outcome:
         """Wait until the request of *trip* may be sent; *found* is what :meth:`_advance` has returned.
         Raises RobotsDenied or SpiderClosing.
         """
-        unreachable = None
         while isinstance(found, Deferred):
             # Meanwhile, what decides may change.
-            unreachable = await maybe_deferred_to_future(found) or unreachable
-            found = self._advance(trip, unreachable)
+            await maybe_deferred_to_future(found)
+            found = self._advance(trip)
         return found
 
-    def _advance(
-        self, trip: Trip, unreachable: SiteRules | None = None
-    ) -> Deferred[Any] | Outcome:
+    def _advance(self, trip: Trip) -> Deferred[None] | Outcome:
         """Judge the request of *trip* by what is known now, and let it have its turn. Or return what
         it has to wait for first: then call this again. Raises RobotsDenied.
-
-        *unreachable*, a result of such a wait, is known of a robots.txt for which it does not wait.
         """
         frontier = self._frontier
-        if unreachable is not None:
-            trip.known = unreachable
+        if trip.unreachable is not None:
+            trip.known = trip.unreachable
         elif not self.look_up(trip):
             return frontier.wait_for_rules(trip)
         decision, pace = self.judge(trip)

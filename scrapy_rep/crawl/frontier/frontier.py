@@ -117,6 +117,9 @@ class Trip(Case, Ticket):
 
     key: HostKey = _NO_KEY
 
+    unreachable: SiteRules | None = None
+    """What is known of its robots.txt, if that is unreachable and the request does not wait for it."""
+
     call: Deferred[bool]
     """Called when it has waited: when it may go, or is refused."""
 
@@ -717,9 +720,9 @@ class Frontier:
         case.why = why
         return self._reporter.refused(case, BACK_OFF)
 
-    def wait_for_rules(self, trip: Trip) -> Deferred[SiteRules | None]:
-        """Have the request of *trip* wait for its robots.txt. Look that up again then, unless the
-        result is what is known of one that is unreachable: *trip* does not wait for it.
+    def wait_for_rules(self, trip: Trip) -> Deferred[None]:
+        """Have the request of *trip* wait for its robots.txt. Look that up again then, unless it is
+        unreachable, and *trip* does not wait for it: then that is noted there.
 
         If this is cancelled and nothing else waits, so is the fetch. It fails with SpiderClosing if
         the spider closes meanwhile.
@@ -734,10 +737,11 @@ class Frontier:
         trip.is_patient = self._is_patient(trip)
         trip.become_ticket(host, ())
 
-        def known(is_granted: bool) -> SiteRules | None:
-            return None if is_granted or host.outage is None else host.outage.known
+        def go(is_granted: bool) -> None:
+            if not is_granted and host.outage is not None:
+                trip.unreachable = host.outage.known
 
-        call = self._wait(trip).addCallback(known)
+        call = self._wait(trip).addCallback(go)
         self.flush()
         return call
 

@@ -634,16 +634,14 @@ class Frontier:
         waits for what this returns. That fails with SpiderClosing, or with the error that refuses the
         request if its host has asked for too long a pause.
         """
-        request, core = trip.request, self.core
-        held = self.trips.get(request)
-        if held is not None and held.ticket is not None:
+        request, core, ticket = trip.request, self.core, trip.ticket
+        if ticket is not None:
             if self._shared is not None:
                 self._shared.catch_up()
-            ticket = held.ticket
-            if self._keeps_turn(held, ticket):
+            if self._keeps_turn(trip, ticket):
                 return None
             self.free(request)
-            if self._shared is not None and not held.has_acquired:
+            if self._shared is not None and not trip.has_acquired:
                 # It has the turn from the queue.
                 key = ticket.scopes[0].key
                 self._shared.release(request, key, 0.0, sent=False)

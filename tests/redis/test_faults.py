@@ -378,7 +378,7 @@ def test_another_worker_clears_an_empty_queue(
     shared: Shared, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With SCHEDULER_PERSIST = False, the first worker to end clears the queue. If that was empty,
-    the others have lost nothing. The last one leaves no key.
+    the others have lost nothing, and go on. The last one leaves no key.
     """
     one, two = (WorkerCrawl(shared, obey=False) for _ in range(2))
     assert len(one.queue) == len(two.queue) == 0
@@ -387,6 +387,12 @@ def test_another_worker_clears_an_empty_queue(
         crawl.close()
         crawl.closed()
         assert not messages(caplog, logging.ERROR)
+        if crawl is one:
+            two.push_pages(1)
+            two.run()
+            assert two.serve() == [f"{A}/1"]
+            two.settle()
+            assert len(two.queue) == 0
     assert not shared.content()
 
 

@@ -139,7 +139,7 @@ PYTHONS_OWN = 16_384
         # A hundredth of 128 MB, and of 100,000 hosts. The median of the files of 2,143 large sites
         # has 552 bytes.
         ([rules(552)], 1_280_000, 1_000, 1_000),
-        ([rules(KIB_500), *HOSTILE], 6_400_000, 200, None),
+        ([rules(KIB_500), *HOSTILE], 6_400_000, 80, None),
     ],
     ids=["empty", "long", "ordinary", "longest"],
 )

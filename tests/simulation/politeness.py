@@ -311,7 +311,7 @@ def _pauses(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
         if status in {429, 503} and is_page:
             asked.append((sent, at + max(_asked(sent), 1.0)))
             places = 1
-        elif status:
+        elif status and asked and sent.at >= asked[-1][1] - _SLACK:
             places += 1
             # At the limit of its slot, a host has recovered.
             if places >= story.world.settings["CONCURRENT_REQUESTS_PER_DOMAIN"]:

@@ -288,7 +288,8 @@ class World:
             for host in self.hosts.values():  # Each call of the server takes a while.
                 host.pages = min(host.pages, 20)
                 host.crawl_delay = min(host.crawl_delay or 0, 5) or None
-        if self.is_busy:
+        is_busy = self.kind == "plain" and Random(f"{seed} busy").random() < 0.05
+        if is_busy or self.is_busy:
             # Many requests are on their way when a host asks for a pause, or a worker is killed.
             self.settings |= {"CONCURRENT_REQUESTS": 4, "DOWNLOAD_DELAY": 0}
             self.settings["CONCURRENT_REQUESTS_PER_DOMAIN"] = 8

@@ -166,10 +166,6 @@ class Host:
         waiting = f"{len(self.waiting)} of {self.tickets} tickets wait"
         return f"<Host {self.origin}: {self.phase.name}{again}{fetch}, {waiting}>"
 
-    @property
-    def is_down(self) -> bool:
-        return self.outage is not None
-
     def add(self, ticket: Ticket) -> None:
         """Have *ticket* wait for robots.txt."""
         if not self.waiting:
@@ -1013,7 +1009,7 @@ class Core:
         host.is_wanted = True
 
     def _forget(self, host: Host) -> None:
-        if host.tickets or host.is_down:
+        if host.tickets or host.outage is not None:
             return
         # Also while it is fetched: that may be cancelled, so the next ticket needs a new fetch.
         host.is_wanted = False
@@ -1222,7 +1218,7 @@ class Core:
                 self._forget_scope(owner, now)
             elif owner.outage is not None and now < owner.outage.retry_at:
                 self._alarms.set(owner, owner.outage.retry_at)
-            elif owner.waiting or owner.is_down:
+            elif owner.waiting or owner.outage is not None:
                 is_urgent = any(each.is_direct for each in owner.waiting)
                 self._want(owner, is_urgent=is_urgent)
 

@@ -466,7 +466,7 @@ class Frontier:
         which are fetched again later, do not count.
         """
         wanted = sum(
-            not each.is_direct and (each.host is None or not each.host.is_down)
+            not each.is_direct and (each.host is None or each.host.outage is None)
             for each in self._waiting
         )
         return max(min(_MAX_WANTED - wanted, _WANTED_AT_ONCE), 0)

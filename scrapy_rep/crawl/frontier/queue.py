@@ -241,7 +241,6 @@ class QueueClasses:
         of_start: type[QueueProtocol] | None,
     ) -> None:
         self.crawler = crawler
-        self.usual = usual
         self.of_start = of_start
         # Of even ranks, and of odd ones.
         self._classes = of_start or usual, usual

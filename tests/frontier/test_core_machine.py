@@ -415,14 +415,14 @@ class CoreMachine(RuleBasedStateMachine):
             if item.where is Where.REFUSED:
                 assert self.is_refused(item), "A ticket is refused that need not be"
             else:
-                assert item.where is Where.NOWHERE
+                assert item.where in {Where.NOWHERE, Where.READY}
                 for scope in were_ready & ready._by_slot.keys():
                     assert before[scope.key] >= before[item.scopes[-1].key]
             item.size -= 1
-            if item.size:
+            if item.size and item.where is not Where.READY:
                 crawl.tell(item.host)
                 crawl.add(item, self.now)
-            else:
+            elif not item.size:
                 self.end(item)
         self.settle()
         return item is not None

@@ -453,8 +453,13 @@ class Ready:
             del self._rows[before][scope]
             self._enter(scope)
 
+    def turn(self, ticket: Ticket) -> None:
+        """Put *ticket*, the first of its slot, behind the others: it had its turn."""
+        self._by_slot[ticket.scopes[-1]].rotate(-1)
+
     def discard(self, ticket: Ticket) -> None:
         """Remove *ticket*, which is here."""
+        ticket.where = Where.NOWHERE
         slot = ticket.scopes[-1]
         tickets = self._by_slot[slot]
         tickets.remove(ticket)
@@ -663,14 +668,12 @@ class Core:
             self._alarms.set(host, retry_at)
 
     def go(self, ticket: Ticket, now: float) -> bool:
-        """Return whether the next request of *ticket*, which is ready, goes now, with its places, or is
-        refused, without places, if the ticket is at ``Where.REFUSED``. If it has more requests, it
-        must be added again. If it does not go, it waits elsewhere.
+        """Return whether the next request of *ticket*, the first that is ready, goes now, with its
+        places, or is refused, without places, if the ticket is at ``Where.REFUSED``. If it has more
+        requests and is nowhere, it must be added again. If it does not go, it waits elsewhere.
         """
         ready, host = ticket.ready, ticket.host
         assert ready is not None
-        ready.discard(ticket)
-        ticket.where = Where.NOWHERE
         is_free = host is None or now < host.expires
         for scope in ticket.scopes:
             is_free = is_free and self.free_at(scope, ticket) <= now
@@ -680,10 +683,18 @@ class Core:
         )
         if is_free:
             self.take(ticket, now)
-        elif is_refused:
+            stays = len(ticket) > 1
+            for scope in ticket.scopes:
+                is_next = scope.parked is None and self.free_at(scope, ticket) <= now
+                stays = stays and is_next
+            if stays:
+                ready.turn(ticket)
+                return True
+        ready.discard(ticket)
+        if is_refused:
             ticket.where, slot = Where.REFUSED, ticket.scopes[-1]
             ready.moved(slot, slot.in_flight)
-        else:
+        elif not is_free:
             self.add(ticket, now)
         for scope in ticket.scopes:
             if scope.parked is not None:

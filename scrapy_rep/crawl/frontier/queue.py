@@ -12,7 +12,7 @@ from scrapy import squeues
 from scrapy.utils.misc import build_from_crawler
 
 from scrapy_rep.crawl.frontier.backlog import Backlog
-from scrapy_rep.crawl.frontier.core import Ticket
+from scrapy_rep.crawl.frontier.core import Ticket, Where
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.jobdir import JobDir
 
@@ -170,10 +170,10 @@ class HostQueue(Backlog):
                     # There is no request, or an error, if it cannot be read.
                     self._count -= before - requests.count
                     frontier.popped(found, found.key, request)
-                    if requests.count:
-                        frontier.add(found)
-                    else:
+                    if not requests.count:
                         self._rest(found)
+                    elif found.where is not Where.READY:
+                        frontier.add(found)
         finally:
             frontier.flush()
         return request
@@ -218,6 +218,8 @@ class HostQueue(Backlog):
         """
         if queue.key not in self._queues:
             return  # Its file cannot be used, so all are closed.
+        if queue.where is Where.READY:
+            self.ready.discard(queue)  # Its other requests could not be read.
         self._idle[queue] = None
         is_delayed = any(scope.delays for scope in queue.scopes)
         if is_delayed or len(self._idle) > _MAX_IDLE:

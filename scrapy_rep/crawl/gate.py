@@ -23,7 +23,7 @@ from scrapy_rep.base.requests import host_of, is_of_http, request_origin
 from scrapy_rep.base.settings import OBEY, RepSettings
 from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
 from scrapy_rep.crawl.fetching.fetcher import RobotsTxtFetcher
-from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
+from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.frontier.frontier import Frontier, Trip
 from scrapy_rep.crawl.frontier.politeness import duration
 from scrapy_rep.crawl.pages.usage import SiteUsage
@@ -378,33 +378,6 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         trip.via = via
         trip.is_exempt = cause is not None and _is_exempted_by(cause, request)
         await self._wait(trip, self._advance(trip))
-
-
-class TransferMiddleware(FetchMiddleware):
-    """Tells the frontier what is sent, and what comes back. As the middleware next to the downloader,
-    it costs less than the signals of Scrapy that say the same.
-    """
-
-    def __init__(self, crawler: Crawler) -> None:
-        super().__init__(crawler)
-        self._frontier = Frontier.of(crawler)
-
-    def process_request(self, request: Request) -> None:
-        if isinstance(request, RobotsTxtRequest):
-            super().process_request(request)
-        self._frontier.sent(request)
-
-    def process_response(self, request: Request, response: Response) -> Response:
-        self._frontier.received(request, response)
-        if isinstance(request, RobotsTxtRequest):
-            return super().process_response(request, response)
-        return response
-
-    def process_exception(self, request: Request, exception: Exception) -> None:
-        super().process_exception(request, exception)
-        self._frontier.failed(request, exception)
-        # The places of a request with a response are free already.
-        self._frontier.free(request)
 
 
 def _has_moved(request: Request, response: Response) -> bool:

@@ -34,7 +34,7 @@ from scrapy_rep.crawl.fetching import cache
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.queue import HostQueue
-from scrapy_rep.crawl.gate import RobotsTxtMiddleware, TransferMiddleware
+from scrapy_rep.crawl.gate import RobotsTxtMiddleware
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -282,7 +282,7 @@ class Crawl:
             "DOWNLOADER_MIDDLEWARES": {
                 RobotsTxtMiddleware: 595,
                 Lingering: 700,
-                TransferMiddleware: 10_000,
+                Frontier: 10_000,
             },
             NO_JITTER: 0,
         }

@@ -185,7 +185,7 @@ def add_template(templates: list[Request], request: Request) -> None:
 class FetchMiddleware:
     """Asks for robots.txt unencoded, at the right virtual host and with a time-out of its own,
     decodes it if it is encoded nevertheless, and notes whether it was sent, and with which error its
-    download has failed. Commands use it; a crawl has a subclass.
+    download has failed. Commands use it; in a crawl, the frontier calls it.
     """
 
     ORDER = 10_000

@@ -39,7 +39,7 @@ from scrapy_rep.base.requests import (
 )
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.fetching.fetcher import in_words, kind_of
-from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
+from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
 from scrapy_rep.crawl.frontier.backlog import HostKey, NoTerms
 from scrapy_rep.crawl.frontier.core import (
     Core,
@@ -159,7 +159,12 @@ class Frontier:
 
     The queues of the scheduler and the downloader middleware share one frontier. It owns the core,
     does what that says, and hands down to :attr:`politeness` and :attr:`rules` what they need of it.
+
+    It is itself a downloader middleware, which sees what is sent and what comes back. That costs less
+    than the signals of Scrapy that say the same.
     """
+
+    ORDER = FetchMiddleware.ORDER
 
     def __init__(self, crawler: Crawler, clock: Clock | None = None) -> None:
         self._crawler = crawler
@@ -172,6 +177,7 @@ class Frontier:
         self.alarms = Alarms(self.clock)
         self.core = Core(settings.wait_timeout)
         self._reporter = DecisionReporter.of(crawler)
+        self._fetching = FetchMiddleware(crawler)
         self._backlogs: list[Backlog] = []
         self._shared: Backlog | None = None
         """The queue that several workers share, if there is one."""
@@ -216,6 +222,11 @@ class Frontier:
     def of(cls, crawler: Crawler) -> Frontier:
         """Return the instance that the components of a crawl share."""
         return shared_component(crawler, cls)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Frontier:
+        """Called by Scrapy, for the middleware."""
+        return cls.of(crawler)
 
     def obey(self, until_turn: Callable[[Trip], Awaitable[object]]) -> HostRules:
         """Obey robots.txt from now on: the middleware, which Scrapy makes before the scheduler, says
@@ -821,8 +832,10 @@ class Frontier:
             for trip in self.trips.values()
         )
 
-    def sent(self, request: Request) -> None:
-        """Note that *request* has passed all middlewares."""
+    def process_request(self, request: Request) -> None:
+        """Note that *request* has passed all middlewares before this one, and is sent."""
+        if isinstance(request, RobotsTxtRequest):
+            self._fetching.process_request(request)
         trip = self.trips.get(request)
         if trip is None:
             return
@@ -856,21 +869,23 @@ class Frontier:
             self._answered(request, status, headers)
             self.flush()
 
-    def received(self, request: Request, response: Response) -> None:
+    def process_response(self, request: Request, response: Response) -> Response:
         """Note that *request* has got *response*: from its host, if it was sent, or else from a cache
         or another component.
         """
         trip = self.trips.get(request)
-        if trip is None or trip.ticket is None:
-            return
-        if trip.is_sent:
-            scope = trip.ticket.scopes[0]
-            self.core.answered(scope.key, request, self.clock.monotonic())
-            if scope.back_off is not None or response.status in ASKS_FOR_PAUSE:
-                self._answered(request, response.status, response.headers)
-        del self.trips[request]
-        self._free(trip, trip.ticket)
-        self.flush()
+        if trip is not None and trip.ticket is not None:
+            if trip.is_sent:
+                scope = trip.ticket.scopes[0]
+                self.core.answered(scope.key, request, self.clock.monotonic())
+                if scope.back_off is not None or response.status in ASKS_FOR_PAUSE:
+                    self._answered(request, response.status, response.headers)
+            del self.trips[request]
+            self._free(trip, trip.ticket)
+            self.flush()
+        if isinstance(request, RobotsTxtRequest):
+            return self._fetching.process_response(request, response)
+        return response
 
     def _answered(self, request: Request, status: int, headers: Headers) -> None:
         trip = self.trips.get(request)
@@ -881,8 +896,14 @@ class Frontier:
 
     # The network of the crawler itself.
 
-    def failed(self, request: Request, error: Exception) -> None:
-        """Note that the download of *request* has failed, if it has its places."""
+    def process_exception(self, request: Request, exception: Exception) -> None:
+        """Note that *request* has failed, and was sent or not."""
+        self._fetching.process_exception(request, exception)
+        self._failed(request, exception)
+        # The places of a request with a response are free already.
+        self.free(request)
+
+    def _failed(self, request: Request, error: Exception) -> None:
         trip = self.trips.get(request)
         if trip is None or trip.ticket is None or self.rules is None:
             return
@@ -937,7 +958,7 @@ class Frontier:
         except (BackingOff, RobotsDenied, SpiderClosing) as error:
             go_on(error)
         else:
-            self.sent(trip.request)
+            self.process_request(trip.request)
             go_on(None)
 
     # The end.

@@ -13,8 +13,6 @@ Sources, as the field comments cite them:
 - *HTML 4.01*, B.4.1: "Notes on helping search engines index your Web site".
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal

@@ -12,7 +12,7 @@ import zlib
 from collections import OrderedDict
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from scrapy_rep.protocol.access.results import TDMREP, AccessResult, CacheEntry
 
@@ -94,11 +94,6 @@ class LRU(Generic[V]):
         return displaced
 
 
-class _Packed(NamedTuple):
-    data: bytes
-    learned: float
-
-
 class Memory:
     """What is known of each origin, together in at most *max_bytes*, if a quarter of them is room for
     one file. Those that were used last are parsed. The others are packed, which takes a tenth of the
@@ -109,7 +104,8 @@ class Memory:
         self, max_bytes: int, read: Callable[[Origin, CacheEntry, float], SiteRules]
     ) -> None:
         parsed_bytes = max_bytes // _PARSED_SHARE
-        self._packed: LRU[_Packed] = LRU(max_bytes - parsed_bytes)
+        # The entry, and since when it is known.
+        self._packed: LRU[tuple[bytes, float]] = LRU(max_bytes - parsed_bytes)
         self._parsed: LRU[SiteRules] = LRU(parsed_bytes)
         self._read = read
 
@@ -127,9 +123,9 @@ class Memory:
         if packed is None:
             return None
         # An entry with times before 1970, by a clock that was set, is forgotten.
+        data, learned = packed
         with suppress(ValueError):
-            entry = loads(packed.data, origin)
-            rules = self._read(origin, entry, packed.learned)
+            rules = self._read(origin, loads(data, origin), learned)
             self.put(rules)
         return rules
 
@@ -141,9 +137,9 @@ class Memory:
         for displaced in self._parsed.put(rules.origin, rules, size):
             # What is too long is forgotten.
             with suppress(ValueError):
-                packed = _Packed(dumps(displaced.entry), displaced.learned)
-                size = len(packed.data) + _PACKED_OVERHEAD
-                self._packed.put(displaced.origin, packed, size)
+                data = dumps(displaced.entry)
+                size = len(data) + _PACKED_OVERHEAD
+                self._packed.put(displaced.origin, (data, displaced.learned), size)
 
 
 def parsed_size(body: bytes) -> int:

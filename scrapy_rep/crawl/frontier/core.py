@@ -494,7 +494,7 @@ class Decided(NamedTuple):
     is_granted: bool
 
 
-class Wake(NamedTuple):
+class Wake:
     """A queue that has waited has a request that may go, or is refused."""
 
 
@@ -525,15 +525,6 @@ class Slowdown(NamedTuple):
     key: str
     requests: int
     delay: float
-
-
-class Waiting(NamedTuple):
-    """What waits for robots.txt, a delay or a pause."""
-
-    requests: int
-    hosts: int
-    first: Scope | None
-    """The scope of those that may be sent first, if a scope holds them back."""
 
 
 # Alarms.
@@ -605,7 +596,7 @@ class Core:
         words += [
             f"{len(self.scopes)} scopes",
             f"{sum(each.in_flight for each in self.scopes.values())} places taken",
-            f"{self.waiting().requests + len(self._at_network)} requests wait",
+            f"{self.waiting()[0] + len(self._at_network)} requests wait",
             f"{sum(map(len, self.queues))} queues ready",
         ]
         if not self.network.is_up:
@@ -1235,8 +1226,10 @@ class Core:
 
     # What the log says.
 
-    def waiting(self) -> Waiting:
-        """Return what waits for robots.txt, a delay or a pause."""
+    def waiting(self) -> tuple[int, int, Scope | None]:
+        """Return how many requests, to how many hosts, wait for robots.txt, a delay or a pause; and
+        the scope of those that may be sent first, if a scope holds them back.
+        """
         lists: list[Collection[Ticket]] = [
             host.waiting for host in self.hosts.values() if host.waiting
         ]
@@ -1247,7 +1240,7 @@ class Core:
                 if first is None or scope.next_at < first.next_at:
                     first = scope
         requests = sum(len(ticket) for tickets in lists for ticket in tickets)
-        return Waiting(requests, len(lists), first)
+        return requests, len(lists), first
 
     def slowdowns(self) -> list[Slowdown]:
         """Return what has held up the crawl, the longest first."""

@@ -2,12 +2,12 @@
 response, in its headers and tags.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from scrapy_rep.protocol.indexing.rules import IndexingRules
+from scrapy_rep.protocol.indexing.statements import Statement, Tag
 from scrapy_rep.protocol.usage.statements import (
     CATEGORIES,
     MAX_TEXT,
@@ -19,13 +19,6 @@ from scrapy_rep.protocol.usage.statements import (
     row_of,
     statements_at,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from scrapy_rep.protocol.indexing.statements import Statement, Tag
-    from scrapy_rep.protocol.usage.statements import UsageStatement
-
 
 _SIGNALS = {
     "content-usage": Signal.CONTENT_USAGE,
@@ -99,7 +92,7 @@ class Denial(NamedTuple):
     """A purpose that the crawler must not use some content for."""
 
     purpose: str
-    preferences: UsagePreferences
+    preferences: "UsagePreferences"
     statement: UsageStatement | None
     """The statement that disallows it; None if there is none, and unknown uses are denied."""
 
@@ -126,8 +119,8 @@ class UsagePreferences:
         html: bytes = b"",
         agents: str | Sequence[str] = (),
         encoding: str | None = None,
-        tdmrep: UsagePreferences | None = None,
-    ) -> UsagePreferences:
+        tdmrep: "UsagePreferences | None" = None,
+    ) -> "UsagePreferences":
         """Read the usage statements of a response. No content makes this raise.
 
         :param headers: the name and value of each field line
@@ -149,8 +142,8 @@ class UsagePreferences:
         fields: Iterable[tuple[str, bytes]],
         statements: Iterable[Statement],
         tags: Iterable[Tag],
-        tdmrep: UsagePreferences | None = None,
-    ) -> UsagePreferences:
+        tdmrep: "UsagePreferences | None" = None,
+    ) -> "UsagePreferences":
         """Return the preferences of a response whose indexing rules are already parsed.
 
         *fields* are its field lines, with names in lower case; *statements* and *tags* are
@@ -209,7 +202,7 @@ class UsagePreferences:
         """Return the preference for each category of use, as JSON values."""
         return {category: self.get(category) for category in CATEGORIES}
 
-    def __or__(self, other: UsagePreferences) -> UsagePreferences:
+    def __or__(self, other: "UsagePreferences") -> "UsagePreferences":
         """Combine both: a use is disallowed if either disallows it, else allowed if either
         allows it, else unknown."""
         if not other.statements:

@@ -40,6 +40,13 @@ _CLOSED = "everything-forbidden"
 def run(arguments: Namespace, settings: Settings) -> int:
     profile = profile_of(arguments, settings)
     output = Output(arguments)
+    ignored = {name.strip() for each in arguments.ignore for name in each.split(",")}
+    asked = {"--explain": arguments.explain, "--ignore": sorted(ignored)}
+    for option, codes in asked.items():
+        for code in codes:
+            if code not in KINDS:
+                known = ", ".join(KINDS)
+                raise UsageError(f"{option} is {code!r}, but it must be one of {known}")
     for code in arguments.explain:
         explained = _explanation(code)
         lines = explained["example"].splitlines()
@@ -48,9 +55,6 @@ def run(arguments: Namespace, settings: Settings) -> int:
         if not arguments.explain:
             raise UsageError("name a file or a URL, or a code with --explain")
         return CLEAN
-    ignored = {name.strip() for each in arguments.ignore for name in each.split(",")}
-    for code in sorted(ignored - KINDS.keys()):
-        raise UsageError(f"--ignore is {code!r}, but it must be {_codes()}")
     severities = SEVERITIES[: SEVERITIES.index(arguments.severity) + 1]
     offline = not any(is_url(each) and parse_url(each) for each in arguments.files)
     files = ask(
@@ -101,8 +105,6 @@ def _findings(file: RulesSource, dialect: Dialect) -> Sequence[Finding]:
 
 
 def _explanation(code: str) -> dict[str, Any]:
-    if code not in KINDS:
-        raise UsageError(f"--explain is {code!r}, but it must be {_codes()}")
     found = explain(code)
     return {
         "code": code,
@@ -111,7 +113,3 @@ def _explanation(code: str) -> dict[str, Any]:
         "line": found.line,
         "message": found.message,
     }
-
-
-def _codes() -> str:
-    return f"one of {', '.join(KINDS)}"

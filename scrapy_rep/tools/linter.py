@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from difflib import get_close_matches
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
@@ -173,20 +174,19 @@ def lint(
         body = body.encode("utf-8", "surrogatepass")
     file = LintedFile(body, dialect, url)
     by_code: dict[str, dict[Found, None]] = {}
-    for check in _CHECKS:
-        for code, *rest in check(file):
-            by_code.setdefault(code, {})[tuple(rest)] = None
-    found = []
+    for found in chain.from_iterable(check(file) for check in _CHECKS):
+        by_code.setdefault(found[0], {})[found[1:]] = None
+    findings = []
     for code, distinct in by_code.items():
-        each = list(distinct)
-        for number, (line, *facts) in enumerate(each[: MAX_OF_A_CODE + 1]):
-            message = KINDS[code].message(*facts)
-            if number == MAX_OF_A_CODE:
-                left = len(each) - MAX_OF_A_CODE
-                message = f"{left} more findings with this code from this line on"
-            severity, text = KINDS[code].severity, file.text(line)
-            found.append(Finding(line, code, severity, message, text))
-    return tuple(sorted(found))
+        kind, more = KINDS[code], len(distinct) - MAX_OF_A_CODE
+        for number, (line, *facts) in enumerate(islice(distinct, MAX_OF_A_CODE + 1)):
+            message = f"{more} more findings with this code from this line on"
+            if number < MAX_OF_A_CODE:
+                message = kind.message(*facts)
+            findings.append(
+                Finding(line, code, kind.severity, message, file.text(line))
+            )
+    return tuple(sorted(findings))
 
 
 def explain(code: str) -> Finding:
@@ -231,28 +231,21 @@ class LintedFile:
 
         self.url = url if self.host else None
 
-        self._texts = decoded_text(body, dialect).split(b"\n")
-        self.last_line = len(self._texts)
+        self.texts = decoded_text(body, dialect).split(b"\n")
+        """The lines as written."""
 
-        self.page_line = 0
+        first = next((n for n, raw in enumerate(self.texts) if raw.strip()), 0)
+        self.page_line = first + 1 if _PAGE(self.texts[first]) else 0
         """The line on which an HTML page begins; 0 if the file is none. Of a page, only the
         lines with known fields are checked."""
 
-        first = next((n for n, raw in enumerate(self._texts) if raw.strip()), 0)
-        if _PAGE(self._texts[first]):
-            self.page_line = first + 1
-
-        self.lines: list[Written] = []
-        read: list[Line] = []
-        for number, raw in enumerate(self._texts, 1):
-            line = read_line(number, raw, dialect)
-            if line:
-                read.append(line)
-            field, value = line[1:] if line else ("", b"")
-            if raw and (field in _KNOWN or not self.page_line):
-                self.lines.append(Written(number, raw, field, value))
-
-        self.groups = groups_of(read, dialect)
+        read = [read_line(*each, dialect) for each in enumerate(self.texts, 1)]
+        self.groups = groups_of([line for line in read if line], dialect)
+        self.lines = [
+            Written(number, raw, *(line[1:] if line else ("", b"")))
+            for number, (raw, line) in enumerate(zip(self.texts, read, strict=True), 1)
+            if raw and (not self.page_line or (line and line.field in _KNOWN))
+        ]
 
         self.whole = {"/", "/*", "*"} if dialect.wildcards else {"/"}
         """The patterns that match every path."""
@@ -275,7 +268,7 @@ class LintedFile:
 
     def text(self, line: int) -> str:
         """Return the beginning of a line as written; nothing for line 0."""
-        return _shown(self._texts[line - 1], MAX_TEXT) if line else ""
+        return _shown(self.texts[line - 1], MAX_TEXT) if line else ""
 
 
 def _host_of(url: str) -> str:
@@ -307,7 +300,7 @@ def _bytes(file: LintedFile) -> Iterator[Found]:
     if size > limit:
         # Of a long file, only a part is fetched.
         facts = "the file", f"at least {size:,}", "crawlers read", f"{limit:,}"
-        yield "too-large", file.last_line, *facts
+        yield "too-large", len(file.texts), *facts
     # For most crawlers, a part of a byte order mark is none.
     if file.body.startswith((BOM_UTF8[:1], BOM_UTF16_LE, BOM_UTF16_BE)):
         yield "encoding", 1

@@ -261,9 +261,9 @@ class LedgerWriter:
         seconds at most.
         """
         until = monotonic() + _CLOSE_TIMEOUT
-        self._join(until)
+        self._thread.join(_CLOSE_TIMEOUT)
         self.flush(end)
-        self._join(until)
+        self._thread.join(max(0, until - monotonic()))
         if not self._thread.is_alive():
             self._settle()
         self.dropped += _count(self._batch) + _count(self._rows)
@@ -280,10 +280,6 @@ class LedgerWriter:
                 found.update(part)
             return found.hexdigest()
         return None
-
-    def _join(self, until: float) -> None:
-        if self._thread.is_alive():
-            self._thread.join(max(0, until - monotonic()))
 
     def _settle(self) -> None:
         """Count the batch, and let it go, unless it is to be written again."""

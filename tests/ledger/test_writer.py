@@ -9,6 +9,7 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from hashlib import sha256
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -426,6 +427,24 @@ def test_a_file_that_is_moved(path: Path) -> None:
     writer.close(END)
     assert (writer.recorded, writer.dropped) == (2, 0)
     assert rows(path, "SELECT time FROM decision") == [(1.0,), (2.0,)]
+
+
+def test_a_system_without_threads(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no thread can be started, nothing is raised, and the writer tries again."""
+
+    def fail(thread: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Thread, "start", fail)
+        writer = started(path, decided(1))
+        writer.flush()
+        assert (writer.errors, str(writer.error)) == (2, "can't start new thread")
+        never = written(path.with_name("never"), decided(1))
+        assert (never.recorded, never.dropped) == (0, 1)
+    put(writer, decided(2))
+    writer.close(END)
+    assert (writer.recorded, writer.dropped) == (2, 0)
 
 
 def test_what_can_never_be_written(path: Path) -> None:

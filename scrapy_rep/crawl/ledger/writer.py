@@ -250,20 +250,24 @@ class LedgerWriter:
                 self._batch[table] += rows
             self._rows, self._batch_weight = _no_rows(), self._weight
             self._is_done = False
-            # A daemon: a process that exits loses the last second of records at most.
-            self._thread = Thread(
-                target=self._write, args=(end,), name="ledger", daemon=True
-            )
-            self._thread.start()
+            # A daemon: a process that exits does not wait for a disk.
+            thread = Thread(target=self._write, args=(end,), name="ledger", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # The system has no thread to give.
+                self.error = error
+                self.errors += 1
+            else:
+                self._thread = thread
 
     def close(self, end: tuple[Any, ...]) -> None:
         """Write what is left and the *end* of the crawl: its time, reason and counts. Blocks for 10
         seconds at most.
         """
         until = monotonic() + _CLOSE_TIMEOUT
-        self._thread.join(_CLOSE_TIMEOUT)
+        self._join(until)
         self.flush(end)
-        self._thread.join(max(0, until - monotonic()))
+        self._join(until)
         if not self._thread.is_alive():
             self._settle()
         self.dropped += _count(self._batch) + _count(self._rows)
@@ -280,6 +284,10 @@ class LedgerWriter:
                 found.update(part)
             return found.hexdigest()
         return None
+
+    def _join(self, until: float) -> None:
+        if self._thread.is_alive():
+            self._thread.join(max(0, until - monotonic()))
 
     def _settle(self) -> None:
         """Count the batch, and let it go, unless it is to be written again."""

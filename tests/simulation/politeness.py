@@ -199,9 +199,8 @@ def _rules(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, st
         # If the clock is set back, an age seems to be less, while it is more than that.
         set_back = max((-by for _, by in story.world.clock_sets), default=0.0)
         late = sent.at - until - last.delay - in_slot - max(set_back, 0.0)
-        late -= _waited_in_slot(story, sent)
         is_gone = any(a <= sent.at < b for a, b in story.world.outages)
-        if late > 0 and not is_gone:
+        if late > 0 and not is_gone and late > _waited_in_slot(story, sent):
             yield sent, f"sent {late:.1f} s after its robots.txt was stale"
 
 

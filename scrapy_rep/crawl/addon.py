@@ -13,7 +13,7 @@ from scrapy.utils.python import global_object_name
 from scrapy_rep.base import __version__
 from scrapy_rep.base.browsers import uses_playwright
 from scrapy_rep.base.log import get_logger
-from scrapy_rep.base.settings import OBEY, RepSettings, is_dry_run
+from scrapy_rep.base.settings import OBEY, is_dry_run
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.jobdir import JobDir
 from scrapy_rep.crawl.frontier.queue import HostQueue
@@ -34,7 +34,8 @@ _SCRAPYS_OWN = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
 
 
 class Addon:
-    """Enables this package's components, and replaces Scrapy's RobotsTxtMiddleware.
+    """Enables this package's components, and replaces Scrapy's RobotsTxtMiddleware. The components
+    read the settings when they are made, so that an invalid one stops Scrapy at the start.
 
     The project's own settings take precedence: ``ROBOTSTXT_OBEY`` is set at ``addon``
     priority, and a component of this package that the project sets keeps the order that the
@@ -78,8 +79,6 @@ class Addon:
             )
         if self._crawler is not None and _uses_jobdir(settings):
             JobDir.of(self._crawler).make(settings)
-        # An invalid setting stops Scrapy at the start, not at the first request.
-        RepSettings(settings)
 
 
 def _use_dupefilter(settings: BaseSettings) -> None:

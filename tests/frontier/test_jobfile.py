@@ -322,6 +322,18 @@ def test_pauses(tmp_path: Path, row: tuple[Any, ...], left: Any) -> None:
         file.close()
 
 
+def test_closed_without_a_commit(tmp_path: Path) -> None:
+    """What was not committed is not in the file, also if it was executed."""
+    path = tmp_path / "requests.sqlite"
+    file = JobFile(path)
+    requests_of(file, "a").push(Pushed(b"1"))
+    assert file.best("a")[1] == b"1"
+    file.close()
+    file = JobFile(path)
+    assert file.is_empty()
+    file.close()
+
+
 def test_space_is_given_back(tmp_path: Path) -> None:
     """A file whose requests are done is small again after it is closed."""
     path = make(tmp_path, 3000)

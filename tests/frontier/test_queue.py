@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 from random import Random
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 from zlib import crc32
 
 import pytest
@@ -20,6 +21,7 @@ from scrapy.squeues import (
     PickleLifoDiskQueue,
 )
 
+from scrapy_rep.crawl.frontier import jobdir
 from scrapy_rep.crawl.frontier import queue as host_queue
 from scrapy_rep.crawl.frontier.jobdir import DupeFilter
 from scrapy_rep.crawl.frontier.queue import HostQueue
@@ -205,16 +207,29 @@ def test_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     queue = on_disk(tmp_path, (), crawl := Crawl(obey=False))
     with full_disk():
         for number in range(300):
-            queue.push(Request(f"{PAGE}{number}"))
+            queue.push(Request(f"{PAGE}{number}", body=b"x" * 20_000))
         crawl.pass_time(3)
         assert len(queue) == 300
         assert queue.pop().url == f"{PAGE}299"
+        with mock.patch.object(jobdir, "_MAX_CHANGES", 300):
+            assert queue.pop() is None
+        crawl.pass_time(3)
         assert rows(tmp_path) == 0
     crawl.pass_time(3)
     assert rows(tmp_path) >= 299
     (warning,) = [each for each in caplog.records if each.levelname == "WARNING"]
     assert "cannot be written" in warning.getMessage()
     assert "can be written again" in caplog.records[-1].getMessage()
+    queue.close()
+
+
+@mock.patch.object(jobdir, "_MAX_CHANGES", 100)
+def test_many_requests_at_once(tmp_path: Path) -> None:
+    """What a callback makes in one go does not wait in memory until it has ended."""
+    queue = on_disk(tmp_path)
+    for number in range(250):
+        queue.push(Request(f"{PAGE}{number}"))
+    assert rows(tmp_path) > 150
     queue.close()
 
 
@@ -230,14 +245,15 @@ def test_a_file_that_is_locked(
     path = tmp_path / "rep.queue" / "requests.sqlite"
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        queue.push(Request(PAGE))
+        for number in range(2):
+            queue.push(Request(f"{PAGE}{number}"))
         assert queue.pop() is None
         crawl.pass_time(3)
         assert queue.pop() is None
-        assert len(queue) == 1
+        assert len(queue) == 2
     crawl.pass_time(3)
-    assert rows(tmp_path) == 1
-    assert queue.pop().url == PAGE
+    assert rows(tmp_path) == 2
+    assert queue.pop().url == f"{PAGE}1"
     assert "database is locked" in caplog.text
     assert "can be written again" in caplog.records[-1].getMessage()
     queue.close()

@@ -158,8 +158,8 @@ class JobFile:
     # Requests.
 
     def is_empty(self) -> bool:
-        """Whether no request is in the file, and nothing waits for :meth:`commit`."""
-        return not self._changes and not self._read("SELECT 1 FROM requests LIMIT 1")
+        """Whether no request is in the file."""
+        return not self._read("SELECT 1 FROM requests LIMIT 1")
 
     def hosts(self) -> list[tuple[str, int]]:
         """Return each host that has requests in the file, with their number, after the file was

@@ -14,9 +14,10 @@ import sys
 import tempfile
 import time
 import tracemalloc
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count, islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from scrapy.core.scheduler import Scheduler
@@ -24,9 +25,9 @@ from scrapy.utils.test import get_crawler
 
 from benchmarks.broad_crawl import SIDES
 from benchmarks.pairs import Side, in_pairs
-from benchmarks.queue_worker import CrawlSpider, _engine, requests
+from benchmarks.queue_worker import CrawlSpider, _engine, frontier_of, requests
 from benchmarks.table import Row, Target
-from scrapy_rep.crawl.frontier.frontier import Frontier
+from scrapy_rep.base.clock import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,25 +46,26 @@ HOSTS = {1: Target(most_ratio=1 / 0.6), 10_000: Target(most_ratio=1)}
 MEMORY = Target(most_ratio=1.05)
 
 
-class Alarms:
-    """Does what is due when the event loop would."""
+class TurnClock(Clock):
+    """The clock of a process without an event loop: a benchmark says when a turn of it begins."""
 
-    def __init__(self, clock: Any) -> None:
-        self._clock = clock
-        self._due: list[tuple[float, int, Any, Any]] = []
+    def __init__(self) -> None:
+        self._due: list[tuple[float, int, Any]] = []
         self._order = count()
 
-    def at(self, moment: float, do: Any, *args: Any) -> None:
-        heappush(self._due, (moment, next(self._order), do, args))
+    def call_later(self, seconds: float, function: Any) -> Any:
+        entry = self.monotonic() + seconds, next(self._order), function
+        heappush(self._due, entry)
+        return SimpleNamespace(cancel=lambda: self._cancel(entry))
+
+    def _cancel(self, entry: tuple[float, int, Any]) -> None:
+        self._due.remove(entry)
+        heapify(self._due)
 
     def turn(self) -> None:
-        now = self._clock.monotonic()
+        now = self.monotonic()
         while self._due and self._due[0][0] <= now:
-            _, _, do, args = heappop(self._due)
-            do(*args)
-
-    def stop(self) -> None:
-        self._due.clear()
+            heappop(self._due)[2]()
 
 
 class Bench:
@@ -80,9 +82,9 @@ class Bench:
         engine.downloader.domain_concurrency = AT_ONCE
         self.turn: Any = int
         if side == "ours":
-            frontier = Frontier.of(crawler)
-            frontier.alarms = alarms = Alarms(frontier.clock)
-            self.turn = alarms.turn
+            clock = TurnClock()
+            frontier_of(crawler, clock)
+            self.turn = clock.turn
         self.scheduler = Scheduler.from_crawler(crawler)
         self.scheduler.open(self.spider)
 
@@ -187,7 +189,7 @@ def main(part: str, side: str, *numbers: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         measure = {"times": times, "memory": memory}[part]
         print(json.dumps(measure(Bench(side, folder), *map(int, numbers))), flush=True)
-    os._exit(0)  # Without a loop, the frontier's alarms never end.
+    os._exit(0)  # Without a loop, the frontier's timers never end.
 
 
 if __name__ == "__main__":

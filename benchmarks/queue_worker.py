@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from time import monotonic, process_time, sleep
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 from redis import Redis
 from scrapy import Request, Spider
@@ -26,6 +27,7 @@ from scrapy_redis import picklecompat
 from scrapy_redis.queue import PriorityQueue
 
 from scrapy_rep.base.clock import Clock
+from scrapy_rep.crawl.frontier import frontier
 from scrapy_rep.crawl.frontier.backlog import Terms
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.redis import RedisHostQueue
@@ -33,6 +35,8 @@ from scrapy_rep.redis.queue import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from scrapy.crawler import Crawler
 
 QUEUES = {"PriorityQueue": PriorityQueue, "HostQueue": RedisHostQueue}
 KEY = "crawl:requests"
@@ -89,10 +93,14 @@ def open_queue(
     crawler = get_crawler(CrawlSpider, {"ROBOTSTXT_OBEY": True})
     crawler.spider = spider = CrawlSpider.from_crawler(crawler)
     crawler.engine = _engine()
-    frontier = Frontier(crawler, _WithoutTimers())
-    vars(crawler)["_scrapy_rep_components"] = {Frontier: frontier}
-    frontier.obey(_until_turn)
+    frontier_of(crawler, _WithoutTimers()).obey(_until_turn)
     return QUEUES[kind](Redis.from_url(url), spider, KEY, serializer)
+
+
+def frontier_of(crawler: Crawler, clock: Clock) -> Frontier:
+    """Return the frontier of *crawler*, with this *clock*."""
+    with mock.patch.object(frontier, "Clock", return_value=clock):
+        return Frontier.of(crawler)
 
 
 def _engine() -> Any:

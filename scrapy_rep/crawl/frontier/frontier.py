@@ -416,7 +416,9 @@ class Frontier:
 
     def trip_of(self, request: Request) -> Trip:
         """Return what is known of *request*, which is in the downloader, with its key of now."""
-        trip = self.trips.get(request) or Trip(request, None)
+        trip = self.trips.get(request)
+        if trip is None:
+            trip = Trip(request, None)
         trip.key = key = self.key_of(request)
         trip.origin = key.origin
         if key.origin is None:

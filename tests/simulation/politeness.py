@@ -299,7 +299,7 @@ def _pauses(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
             last = asked[-1][0] if asked else None
             if last is not None and _has_heard(story, sent, last):
                 others = on_their_way.values()
-                own = sum(each.process == sent.process for each in others)
+                own = sum(_counts_here(said, each, sent) for each in others)
                 count = sum(_counts(story, said, each, sent, last) for each in others)
                 if max(own, count) > places:
                     yield sent, f"{max(own, count)} requests on their way after a pause"
@@ -334,6 +334,14 @@ def _is_lost(story: Story, asked: Sent) -> bool:
     at = asked.answered or inf
     is_killed = any(at <= killed < at + _HEARD_AFTER for killed in story.killed)
     return is_killed or any(a <= at <= b for a, b, _ in story.hindered)
+
+
+def _counts_here(said: Said, other: Sent, sent: Sent) -> bool:
+    """Whether *other* counts for its own worker. Pages do not wait for files that are past the queue if
+    no robots.txt decides about them.
+    """
+    is_free = said.override == "ignore" and other.is_leaf and not sent.is_leaf
+    return other.process == sent.process and not is_free
 
 
 def _counts(story: Story, said: Said, other: Sent, sent: Sent, asked: Sent) -> bool:

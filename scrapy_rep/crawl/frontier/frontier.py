@@ -651,7 +651,7 @@ class Frontier:
         if ticket is not None:
             if self._shared is not None:
                 self._shared.catch_up()
-            if self._keeps_turn(trip, ticket):
+            if self._keeps_turn(trip, ticket, obeys=obeys):
                 return None
             self.free(request)
             if self._shared is not None and not trip.has_acquired:
@@ -694,7 +694,7 @@ class Frontier:
         if wait is not None:
             await maybe_deferred_to_future(wait)
 
-    def _keeps_turn(self, trip: Trip, ticket: Ticket) -> bool:
+    def _keeps_turn(self, trip: Trip, ticket: Ticket, *, obeys: bool) -> bool:
         """Whether no pause has begun since *trip* has got its places, which are those of *ticket*."""
         if self.core.network.gone_since is not None:
             return False
@@ -706,7 +706,9 @@ class Frontier:
             # After a pause there are fewer places.
             if found.until > now or found.asked_at > trip.since:
                 return False
-            if scope.in_flight > found.places and self._has_uncounted(scope, trip):
+            # One that does not obey would get its places back without asking the other workers.
+            is_full = obeys and scope.in_flight > found.places
+            if is_full and self._has_uncounted(scope, trip):
                 return False
         return True
 

@@ -162,9 +162,10 @@ class ScopeModel:
         if self.in_flight or self.pages or self.redirected:
             return False
         paused_until = self.pause.until if self.pause else -inf
-        until = max(self.not_before, paused_until) + ANSWER_REMEMBERED * bool(
-            self.delay
-        )
+        until = max(self.not_before, paused_until)
+        if self.delay:
+            # A place that was given back unsent counts, too.
+            until = max(until, self.taken_at) + ANSWER_REMEMBERED
         return now >= max(until, paused_until + REMEMBERED)
 
 

@@ -340,7 +340,9 @@ def _counts_here(said: Said, other: Sent, sent: Sent) -> bool:
     """Whether *other* counts for its own worker. Pages do not wait for files that are past the queue if
     no robots.txt decides about them.
     """
-    is_free = said.override == "ignore" and other.is_leaf and not sent.is_leaf
+    is_free = (
+        said.override == "ignore" and other.is_past_queue and not sent.is_past_queue
+    )
     return other.process == sent.process and not is_free
 
 
@@ -350,9 +352,9 @@ def _counts(story: Story, said: Said, other: Sent, sent: Sent, asked: Sent) -> b
     """
     if other is sent or story.world.kind != "workers":
         return True
-    if said.override == "ignore" and (other.is_leaf or sent.is_leaf):
+    if said.override == "ignore" and (other.is_past_queue or sent.is_past_queue):
         return False
-    return not other.is_leaf or _has_heard(story, other, asked)
+    return not other.is_past_queue or _has_heard(story, other, asked)
 
 
 def _places(story: Story) -> Iterator[Violation]:

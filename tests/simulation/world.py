@@ -90,6 +90,11 @@ class Sent:
         return not self.is_robots and int(self.path.rsplit("/", 1)[1]) >= 2 * LEAF
 
     @property
+    def is_past_queue(self) -> bool:
+        """Whether a callback or a pipeline downloads it itself."""
+        return self.is_leaf and not self.is_redirected
+
+    @property
     def slot(self) -> str:
         """The host in whose download slot Scrapy keeps it: the one that has redirected it."""
         if not self.is_redirected:

@@ -133,7 +133,7 @@ class JobFileMachine(RuleBasedStateMachine):
     @rule()
     def commit(self) -> None:
         assert self.file.commit() is None
-        assert self.file.changes == 0
+        assert self.file.waiting == 0
         self.note_commit()
 
     @rule()
@@ -320,6 +320,27 @@ def test_pauses(tmp_path: Path, row: tuple[Any, ...], left: Any) -> None:
         assert kept == (len(left),)
     finally:
         file.close()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        (b"a.example", 1060.0, 60.0),
+        ("a.example", "soon", 60.0),
+        ("a.example", 1060.0, b"long"),
+    ],
+)
+def test_pauses_of_wrong_types(tmp_path: Path, row: tuple[Any, ...]) -> None:
+    """A pause that is none cannot be written. A file that has one is damaged."""
+    path = make(tmp_path)
+    with closing(sqlite3.connect(path)) as database:
+        with pytest.raises(sqlite3.IntegrityError):
+            database.execute("INSERT INTO pauses VALUES (?, ?, ?)", row)
+        database.execute("PRAGMA ignore_check_constraints = ON")
+        database.execute("INSERT INTO pauses VALUES (?, ?, ?)", row)
+        database.commit()
+    with pytest.raises(JobError, match="CHECK constraint failed in pauses"):
+        JobFile(path)
 
 
 def test_closed_without_a_commit(tmp_path: Path) -> None:

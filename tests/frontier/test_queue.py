@@ -211,8 +211,8 @@ def test_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         crawl.pass_time(3)
         assert len(queue) == 300
         assert queue.pop().url == f"{PAGE}299"
-        with mock.patch.object(jobdir, "_MAX_CHANGES", 300):
-            assert queue.pop() is None
+        queue.push(Request(PAGE, body=b"x" * 4_000_000))
+        assert queue.pop() is None  # Too much waits.
         crawl.pass_time(3)
         assert rows(tmp_path) == 0
     crawl.pass_time(3)
@@ -223,7 +223,24 @@ def test_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     queue.close()
 
 
-@mock.patch.object(jobdir, "_MAX_CHANGES", 100)
+@mock.patch.object(jobdir, "_MAX_WAITING", 20_000)
+def test_much_on_a_full_disk(tmp_path: Path) -> None:
+    """The more waits, the more rarely it is tried to be written."""
+    queue = on_disk(tmp_path, (), crawl := Crawl(obey=False))
+    file = queue._job.file
+    with full_disk(), mock.patch.object(file, "commit", wraps=file.commit) as commit:
+        for _ in range(100):
+            queue.push(Request(PAGE))
+        tries = commit.call_count
+        for _ in range(20):
+            crawl.pass_time(1)
+        assert 2 <= commit.call_count - tries <= 5
+    crawl.pass_time(10)
+    assert rows(tmp_path) == 100
+    queue.close()
+
+
+@mock.patch.object(jobdir, "_MAX_WAITING", 100_000)
 def test_many_requests_at_once(tmp_path: Path) -> None:
     """What a callback makes in one go does not wait in memory until it has ended."""
     queue = on_disk(tmp_path)
@@ -256,6 +273,47 @@ def test_a_file_that_is_locked(
     assert queue.pop().url == f"{PAGE}1"
     assert "database is locked" in caplog.text
     assert "can be written again" in caplog.records[-1].getMessage()
+    queue.close()
+
+
+def test_a_short_lock(tmp_path: Path) -> None:
+    """If nothing could be popped, the engine asks again as soon as the file is written."""
+    queue = on_disk(tmp_path, (), crawl := Crawl(obey=False))
+    queue._job.file._db.execute("PRAGMA busy_timeout = 0")
+    path = tmp_path / "rep.queue" / "requests.sqlite"
+    queue.push(Request(PAGE))
+    with mock.patch.object(jobdir, "wake") as wake:
+        crawl.pass_time(3)
+        queue.push(Request(PAGE))
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            assert queue.pop() is None
+        assert not wake.called
+        crawl.pass_time(3)
+        wake.assert_called_once_with(crawl.crawler)
+        assert queue.pop() is not None
+        crawl.pass_time(3)
+        assert wake.call_count == 1
+    queue.close()
+
+
+def test_an_unreadable_request_in_a_locked_file(tmp_path: Path) -> None:
+    """Requests after one that cannot be read wait for the end of the lock, as others do."""
+    queue = on_disk(tmp_path, (), crawl := Crawl(obey=False))
+    for number in range(3):
+        queue.push(Request(f"{PAGE}{number}"))
+    crawl.pass_time(3)
+    change(tmp_path, "UPDATE requests SET data = x'00' WHERE number = 3")
+    queue._job.file._db.execute("PRAGMA busy_timeout = 0")
+    path = tmp_path / "rep.queue" / "requests.sqlite"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert queue.pop() is None
+        assert queue.peek() is None
+        assert len(queue) == 2
+    crawl.pass_time(3)
+    assert queue.peek().url == f"{PAGE}1"
+    assert [found.url for found in contents(queue)] == [f"{PAGE}1", f"{PAGE}0"]
     queue.close()
 
 

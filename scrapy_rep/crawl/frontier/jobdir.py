@@ -50,10 +50,11 @@ _REASON = "jobdir_unusable"
 # Changes are written to the file, in one transaction, if the last write was this many seconds ago.
 _WRITE_EVERY = 0.05
 
-# If the file cannot be written, it is tried again after these seconds, and while more changes than
-# this wait in memory, no request is popped, since its callback would make more.
+# If the file cannot be written, it is tried again after these seconds. While changes that take more
+# bytes than this wait in memory, no request is popped, since its callback would make more. Each try
+# executes all of them, so it is rarer the more there are.
 _RETRY_AFTER = 1.0
-_MAX_CHANGES = 10_000
+_MAX_WAITING = 10_000_000
 
 # A priority that no setting has.
 _ABOVE_ALL = 1000
@@ -88,6 +89,8 @@ class JobDir:
         self._unreadable = 0
         self._is_scheduled = False
         self._is_failing = False
+        self._has_refused = False
+        """Whether a request was not popped because changes wait."""
 
     @classmethod
     def of(cls, crawler: Crawler) -> JobDir:
@@ -214,7 +217,7 @@ class JobDir:
         if self.file is not None:
             if self.offered[0] is request:
                 self.file.add_seen(self.offered[1])
-            if self.file.changes >= _MAX_CHANGES and not self._is_failing:
+            if self.file.waiting >= _MAX_WAITING and not self._is_failing:
                 self._write(self.file)  # A callback has made many requests at once.
             self._write_soon()
 
@@ -268,10 +271,12 @@ class JobDir:
             return False
         self._write_soon()
         try:
-            return file.changes < _MAX_CHANGES and file.execute()
+            is_ready = file.waiting < _MAX_WAITING and file.execute()
         except JobError as damage:
             self.stop(damage)
             return False
+        self._has_refused = self._has_refused or not is_ready
+        return is_ready
 
     def _write_soon(self, seconds: float = _WRITE_EVERY) -> None:
         if not self._is_scheduled:
@@ -297,27 +302,30 @@ class JobDir:
         """Note which requests are done, and write what has changed."""
         self._note_done(file)
         try:
-            error = file.commit() if file.changes else None
+            error = file.commit() if file.waiting else None
         except JobError as damage:
             self.stop(damage)
             return
         if error is not None:
-            self._write_soon(_RETRY_AFTER)
+            self._write_soon(_RETRY_AFTER * max(1, file.waiting / _MAX_WAITING))
         elif file.in_flight:
             self._write_soon()  # Nothing is popped while the downloader is full, or the spider closes.
         was_failing, self._is_failing = self._is_failing, error is not None
         if was_failing and error is None:
             self._logger.info("%(path)s can be written again", path=file.path)
-            wake(self._crawler)
         elif error is not None and not was_failing:
             self._logger.warning(
-                "%(path)s cannot be written: %(error)s. Requests stay in memory meanwhile; while "
-                "%(most)d changes wait, no request is sent. The crawl tries again each second. If it "
-                "ends before that succeeds, pages that ended since the last write are fetched again",
+                "%(path)s cannot be written: %(error)s. Changes stay in memory meanwhile. No request "
+                "is sent while they take more than %(most)d MB, or another program has locked the "
+                "file. The crawl tries again until it succeeds. If it ends before that, pages that "
+                "ended since the last write are fetched again",
                 path=file.path,
                 error=error,
-                most=_MAX_CHANGES,
+                most=_MAX_WAITING // 1_000_000,
             )
+        if self._has_refused and error is None:
+            self._has_refused = False
+            wake(self._crawler)
 
 
 def _is_of_others(folder: Path, file: Path, state: Any) -> bool:
@@ -389,10 +397,10 @@ class FileRequests:
         return request
 
     def peek(self) -> Request | None:
-        """Return the request that :meth:`pop` would return; None if it cannot be read."""
-        if not self.count:
-            return None
+        """Return the request that :meth:`pop` would return; None if it cannot be read, or not now."""
         try:
+            if not self.count or not self._file.execute():
+                return None
             return self._job.read(self._file.best(self._host)[1])
         except Exception:  # noqa: BLE001  as above
             return None

@@ -47,7 +47,9 @@ _SCHEMA = Schema(
         "CREATE TABLE seen (fingerprint INTEGER NOT NULL)",
         """
         CREATE TABLE pauses (
-            scope TEXT NOT NULL PRIMARY KEY, until REAL NOT NULL, seconds REAL NOT NULL
+            scope TEXT NOT NULL PRIMARY KEY CHECK (typeof(scope) = 'text'),
+            until REAL NOT NULL CHECK (typeof(until) = 'real'),
+            seconds REAL NOT NULL CHECK (typeof(seconds) = 'real')
         )
         """,
     ),
@@ -76,6 +78,9 @@ _TIMEOUT = 1.0
 # The bytes of the checksum before each request.
 _CHECKSUM = 4
 
+# About how many bytes of memory a change takes that waits, without the data of a request.
+_CHANGE = 1_000
+
 
 def _connected(path: Path, timeout: float) -> closing[sqlite3.Connection]:
     return closing(sqlite3.connect(path, timeout=timeout, isolation_level=None))
@@ -99,6 +104,9 @@ class JobFile:
         self.path = path
         self._changes: list[tuple[str, tuple[Any, ...]]] = []
         """What waits for :meth:`commit`: statements, and their values."""
+
+        self.waiting = 0
+        """About how many bytes of memory they take."""
 
         self._executed = 0
         """How many of them the transaction has; -1 if they cannot be executed."""
@@ -193,6 +201,7 @@ class JobFile:
         position = -number if is_last_first else number
         rank = -max(min(rank, _MAX_RANK), -_MAX_RANK)
         self._add_change(_ADDED, number, host, rank, position, _with_checksum(data))
+        self.waiting += len(data)
 
     def done(self, number: int) -> None:
         """Remove a request that was in flight."""
@@ -225,13 +234,9 @@ class JobFile:
 
     # Transactions.
 
-    @property
-    def changes(self) -> int:
-        """The number of changes that wait for :meth:`commit`."""
-        return len(self._changes)
-
     def _add_change(self, statement: str, *values: Any) -> None:
         self._changes.append((statement, values))
+        self.waiting += _CHANGE
 
     def execute(self) -> bool:
         """Execute the changes that wait, so that requests can be read. Return False if that fails:
@@ -250,7 +255,7 @@ class JobFile:
         error = self._execute("COMMIT")
         if error is None:
             self._changes.clear()
-            self._executed = 0
+            self.waiting = self._executed = 0
         return error
 
     def _execute(self, *ends: str) -> sqlite3.Error | None:

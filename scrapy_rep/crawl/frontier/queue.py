@@ -150,10 +150,8 @@ class HostQueue(Backlog):
 
     def pop(self) -> Request | None:
         """Remove and return the best request of the next host; None if no host is ready."""
-        frontier = self._frontier
+        frontier, job = self._frontier, self._job
         if frontier.closes_for:
-            return None
-        if self._job is not None and not self._job.is_ready():
             return None
         # Only now: no robots.txt may be fetched before the spider is open.
         resumed, self._resumed = self._resumed, []
@@ -161,7 +159,9 @@ class HostQueue(Backlog):
             frontier.add(queue)
         request = None
         try:
-            while request is None and (found := frontier.next(self.ready)) is not None:
+            while request is None and (job is None or job.is_ready()):
+                if (found := frontier.next(self.ready)) is None:
+                    break
                 assert isinstance(found, BackQueue)
                 requests, before = found.requests, found.requests.count
                 try:

@@ -284,12 +284,18 @@ class RedisHostQueue(Base):
             self._worker.give_back()
 
     def clear(self) -> None:
-        """Remove all requests, and the state of all hosts. Other workers have lost nothing if there was
-        no request.
+        """Remove all requests, and the state of all hosts. Other workers on an empty queue need not
+        know: for them it stays the same one.
         """
+        workers, state = (f"{self._prefix}:{name}" for name in ("workers", "state"))
+        is_empty = self._worker.count_all() == 0
+        kept = (
+            {workers, state} if is_empty and self.server.zcard(workers) > 1 else set()
+        )
         escaped = "".join(f"\\{c}" if c in "*?[]\\" else c for c in self._prefix)
         for key in self.server.scan_iter(f"{escaped}:*", count=1_000):
-            self.server.unlink(key)
+            if (key if isinstance(key, str) else key.decode()) not in kept:
+                self.server.unlink(key)
         self.server.unlink(self.key)  # Of a queue of scrapy-redis itself.
         self._worker.cleared()
 
@@ -344,16 +350,15 @@ class RedisHostQueue(Base):
             return None
         return found
 
-    def _lost(self) -> bool:
-        """The queue is gone: push again what this worker has, and close the spider. Return False if
-        there was nothing to lose.
-        """
-        if not self._worker.last_count:
-            return False
+    def _lost(self) -> None:
+        """Push again what this worker has, since the queue is gone, and close the spider."""
         self._leases.settle()
         for lease in (*self._worker.buffer, *self._worker.popped.values()):
             self._worker.push(lease.queue, lease.score, lease.data)
-        if not is_closing(self._crawler):
+        if is_closing(self._crawler):
+            if not (self._worker.unsent or self._worker.last_count):
+                return  # The queue was empty when the spider began to close.
+        else:
             self._frontier.stop("queue_lost")
         self._logger.error(
             "The queue %(key)s in Redis is lost: the server has another one, or none (FLUSHALL, a "
@@ -364,7 +369,6 @@ class RedisHostQueue(Base):
             key=self.key,
             count=self._worker.unsent,
         )
-        return True
 
     # When to call the server.
 

@@ -260,14 +260,14 @@ class Worker:
         obeys: bool = True,
         wait_timeout: float = _FOREVER,
         on_paused: Callable[[str, float, float, float], None] = lambda *_: None,
-        on_lost: Callable[[], bool] = lambda: True,
+        on_lost: Callable[[], None] = lambda: None,
     ) -> None:
         """*on_paused* is called for each pause of a host that any worker has reported: with the
         name of the host, the seconds that are left (less than 0 after the pause), the last pause
         that was doubled, and for how long the host has asked for pauses. Requests that would wait
         longer than *wait_timeout* are handed out during a pause, to be refused. *on_lost* is called if
-        the queue is gone, or another one has taken its place: it pushes again what this worker has.
-        If it returns True, the worker gets nothing more.
+        the queue is gone, or another one has taken its place: it pushes again what this worker has,
+        and the worker gets nothing more.
         """
         self._link = link
         self._clock = clock
@@ -512,7 +512,8 @@ class Worker:
             return None
         mark, *found = found
         if not found:
-            self.is_lost |= self._on_lost()
+            self.is_lost = True
+            self._on_lost()
             self._begin_anew()
             return self._send({"retires": order.get("retires", False)}, most)
         self._mark = mark.decode()

@@ -396,6 +396,31 @@ def test_another_worker_clears_an_empty_queue(
     assert not shared.content()
 
 
+def test_another_worker_clears_a_queue_that_has_just_become_empty(
+    shared: Shared, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The same if the last call of another worker was before the last request was done."""
+    one, two = (WorkerCrawl(shared, obey=False) for _ in range(2))
+    one.push_pages(1)
+    one.run()
+    two.send()
+    assert one.serve() == [f"{A}/1"]
+    one.settle(0.1)
+    assert len(one.queue) == 0
+    assert two.queue._worker.last_count == 1
+    one.queue.clear()
+    one.close()
+    one.closed()
+    two.settle(9)
+    assert not two.frontier.closes_for
+    two.push_pages(2)
+    two.run()
+    assert two.serve() == [f"{A}/2"]
+    two.settle()
+    assert len(two.queue) == 0
+    assert not messages(caplog, logging.ERROR)
+
+
 def test_garbled_members(shared: Shared, caplog: pytest.LogCaptureFixture) -> None:
     """Members that this package has not written are set aside, or ignored, with one error. The
     crawl goes on.

@@ -40,8 +40,16 @@ _DENYING_NAMES = {
 class IndexingRules:
     """The indexing rules of a page, combined from its headers and meta tags.
 
-    Two are equal if they allow the same, even with different statements.
+    Two are equal if they allow the same, even with different statements. They cannot be changed:
+    all pages without statements share theirs.
     """
+
+    statements: tuple[Statement, ...]
+    """The evidence: every statement addressed to the crawler, with headers first."""
+    findings: tuple[IndexingFinding, ...]
+    """What is wrong with the statements."""
+    tags: tuple[Tag, ...]
+    """The tags about use."""
 
     index: bool = True
     """Whether the page may be in an index. `indexable` also considers the date."""
@@ -80,12 +88,15 @@ class IndexingRules:
         findings: Sequence[IndexingFinding] = (),
         tags: Sequence[Tag] = (),
     ) -> None:
-        self.statements = tuple(statements)
-        """The evidence: every statement addressed to the crawler, with headers first."""
-        self.findings = tuple(findings)
-        self.tags = tuple(tags)
-        for name, value in _combined(self.statements).items():
-            setattr(self, name, value)
+        vars(self).update(
+            _combined(statements),
+            statements=tuple(statements),
+            findings=tuple(findings),
+            tags=tuple(tags),
+        )
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} cannot be changed")
 
     @classmethod
     def parse(

@@ -104,13 +104,19 @@ class Denial(NamedTuple):
 class UsagePreferences:
     """The usage preferences of a page, and the statements that they result from.
 
-    Two are equal if they allow the same uses, even with different statements.
+    Two are equal if they allow the same uses, even with different statements. They cannot be
+    changed: all pages without statements share theirs.
     """
 
+    statements: tuple[UsageStatement, ...]
+    """The evidence: every statement addressed to the crawler. Only the first of many equal ones
+    about a category are kept."""
+
     def __init__(self, statements: tuple[UsageStatement, ...] = ()) -> None:
-        self.statements = statements
-        """The evidence: every statement addressed to the crawler. Only the first of many equal
-        ones about a category are kept."""
+        vars(self)["statements"] = statements
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} cannot be changed")
 
     @classmethod
     def parse(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from copy import copy
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from scrapy_rep.protocol.indexing.statements import (
     VOCABULARY,
     Statement,
 )
+from scrapy_rep.protocol.usage.preferences import UsagePreferences
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
@@ -39,11 +41,11 @@ def read(
 
 def restrictions(rules: IndexingRules) -> dict[str, Any]:
     """The attributes of *rules* that differ from those of a page without statements."""
-    values = {name: getattr(rules, name) for name in IndexingRules.__annotations__}
     return {
         name: value
-        for name, value in values.items()
-        if value != getattr(IndexingRules, name)
+        for name, value in vars(rules).items()
+        if name not in {"statements", "findings", "tags"}
+        and value != getattr(IndexingRules, name)
     }
 
 
@@ -252,6 +254,16 @@ def test_value_object() -> None:
     assert rules != read("noindex")
     assert repr(rules) == "<IndexingRules noindex, nofollow, noarchive, max-snippet:20>"
     assert repr(IndexingRules()) == "<IndexingRules all>"
+
+
+def test_what_pages_share_cannot_be_changed() -> None:
+    rules = IndexingRules.parse()
+    with pytest.raises(AttributeError, match="IndexingRules cannot be changed"):
+        rules.follow = False
+    preferences = UsagePreferences.parse()
+    with pytest.raises(AttributeError, match="UsagePreferences cannot be changed"):
+        preferences.statements = ()
+    assert copy(rules) == IndexingRules.parse()
 
 
 def test_to_dict() -> None:

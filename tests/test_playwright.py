@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import pytest
 from scrapy import Request
 from scrapy.http import HtmlResponse
-from scrapy.utils.defer import maybe_deferred_to_future
+from scrapy.utils.defer import ensure_awaitable, maybe_deferred_to_future
 from twisted.internet.defer import Deferred, fail
 
 from scrapy_rep import playwright
@@ -401,6 +401,7 @@ async def test_what_the_site_states_of_where_it_arrives(
     request = Request(f"{SITE}{other}", meta={"playwright": True})
     mw._usage.note(request, RobotsTxt.parse(ROBOTS), None)
     response = HtmlResponse(f"{SITE}{path}", flags=["playwright"], request=request)
-    await reader.process_response(request, response)
+    await ensure_awaitable(mw.process_response(request, response))
+    reader.process_response(request, response)
     denial = request.meta["rep_usage"].denial(["train-ai"])
     assert (denial is None) is is_used

@@ -21,7 +21,6 @@ from scrapy_rep import back_off
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.gate import DryRun, RobotsTxtMiddleware
-from scrapy_rep.crawl.pages.responses import IndexingMiddleware
 from scrapy_rep.exceptions import RobotsDenied
 from tests.fakes import ROBOTS, answer, coroutine_test, fake_crawler, records
 
@@ -319,10 +318,12 @@ async def test_where_a_browser_has_arrived(
     """A page at which a browser ends counts like a request for it: it is recorded at the ledger level
     "all", and so is a robots.txt, and the stat of an override counts it.
     """
-    _, crawler = middleware(**settings, REP_OVERRIDES={"example.com": "obey"})
+    mw, crawler = middleware(**settings, REP_OVERRIDES={"example.com": "obey"})
     seen = records(crawler)
     response = HtmlResponse(url)
-    await IndexingMiddleware(crawler).process_response(Request(SITE), response)
+    assert (
+        await ensure_awaitable(mw.process_response(Request(SITE), response)) is response
+    )
     assert [each.url for each in seen if each.verdict == "allowed"] == reported
     assert crawler.stats.get_value("rep/override/obey") == 1
 

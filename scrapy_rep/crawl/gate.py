@@ -23,7 +23,7 @@ from scrapy_rep.base.requests import host_of, is_of_http, request_origin
 from scrapy_rep.base.settings import OBEY, RepSettings
 from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
 from scrapy_rep.crawl.fetching.fetcher import RobotsTxtFetcher
-from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
+from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
 from scrapy_rep.crawl.frontier.frontier import Frontier, Trip
 from scrapy_rep.crawl.frontier.politeness import duration
 from scrapy_rep.crawl.pages.usage import SiteUsage
@@ -100,6 +100,7 @@ class Judge:
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
         self._settings = settings = RepSettings.of(crawler)
+        self._own = FetchMiddleware(crawler)
         self._frontier = Frontier.of(crawler)
         self._reporter = reporter = DecisionReporter.of(crawler)
         self._identity = Identity.of(crawler)
@@ -193,8 +194,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     """
 
     ORDER = 595
-    """After UserAgentMiddleware (500), which sets the User-Agent; and before middlewares that look a
-    response up, or choose a proxy, for a request that is sent."""
+    """After UserAgentMiddleware (500), which sets the User-Agent; and between
+    HttpCompressionMiddleware (590) and RedirectMiddleware (600), so that this middleware
+    decodes the responses to its own requests itself."""
 
     def __init__(self, crawler: Crawler) -> None:
         if not RepSettings.of(crawler).obey:
@@ -202,7 +204,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         super().__init__(crawler)
         until_turn = lambda trip: self._until_turn(trip, self._advance(trip))
         self._cache = self._frontier.obey(until_turn).cache
-        self._usage.judge_arrivals(self._judge_arrival)
+        self._has_page = False
+        """Whether any page was fetched."""
+
         connect_first(crawler, self._spider_idle, signals.spider_idle)
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
 
@@ -217,6 +221,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         its turn, which a request from HostQueue has already.
         """
         if isinstance(request, RobotsTxtRequest):
+            self._own.process_request(request)
             return None
         trip = self._frontier.trip_of(request)
         if trip.key.origin is None and not is_of_http(request):
@@ -272,6 +277,19 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             frontier.keep_pace(trip, pace)
         return frontier.take_turn(trip, obeys=obeys) or decision
 
+    def process_response(
+        self, request: Request, response: Response
+    ) -> Response | Coroutine[Any, Any, Response]:
+        if isinstance(request, RobotsTxtRequest):
+            return self._own.process_response(request, response)
+        self._has_page = True
+        if response.url != request.url and _has_moved(request, response):
+            return self._check_arrival(request, response)
+        return response
+
+    def process_exception(self, request: Request, exception: Exception) -> None:
+        self._own.process_exception(request, exception)
+
     def _copy(self, case: Case) -> Response | None:
         """Return the cached response to a spider's own request for a robots.txt; None if there
         is none, robots.txt is unreachable or was redirected, so that Scrapy downloads it, and
@@ -298,7 +316,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         """Close the crawl with a reason of its own if it has no page since robots.txt has refused
         its start requests.
         """
-        if self._reporter.is_start_refused and not self._usage.has_page:
+        if self._reporter.is_start_refused and not self._has_page:
             raise CloseSpider("robots_denied")
 
     # Browsers behind download handlers.
@@ -318,17 +336,10 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             ours=ABORT_FORBIDDEN,
         )
 
-    def _judge_arrival(
-        self, request: Request, response: Response
-    ) -> Coroutine[Any, Any, None] | None:
-        """Return what judges the URL that *response* comes from, if it is not that of *request*."""
-        if _has_moved(request, response):
-            return self._check_arrival(request, response)
-        return None
-
-    async def _check_arrival(self, request: Request, response: Response) -> None:
-        """Apply robots.txt to the URL that *response* comes from. It was sent to the host already, so
-        it does not wait for its turn. Raises RobotsDenied or SpiderClosing.
+    async def _check_arrival(self, request: Request, response: Response) -> Response:
+        """Return *response*, which comes from another URL than that of *request*, if robots.txt
+        allows that. It was sent to the host already, so it does not wait for its turn. Raises
+        RobotsDenied or SpiderClosing.
         """
         arrived = Request(
             response.url,
@@ -346,6 +357,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             self._crawler.stats.inc_value(stats.ARRIVED)
             raise
         self._usage.take_over(request, arrived)
+        return response
 
     async def refusal_of(
         self, url: str, cause: Request | None, page: str = ""
@@ -431,11 +443,16 @@ class DryRun(Judge):
     # Requests and responses.
 
     async def process_request(self, request: Request) -> None:
-        is_own = isinstance(request, RobotsTxtRequest) or _is_scrapys_own(request)
-        if is_of_http(request) and not is_own:
+        if isinstance(request, RobotsTxtRequest):
+            self._own.process_request(request)
+        elif is_of_http(request) and not _is_scrapys_own(request):
             await self._judge_request(request)
 
+    def process_response(self, request: Request, response: Response) -> Response:
+        return self._own.process_response(request, response)
+
     async def process_exception(self, request: Request, exception: Exception) -> None:
+        self._own.process_exception(request, exception)
         if isinstance(request, RobotsTxtRequest):
             return
         if isinstance(exception, IgnoreRequest) and str(exception) == _SCRAPYS_REFUSAL:

@@ -95,6 +95,22 @@ class ReplaceRobotsTxt(Component):
         return request.replace(url=url) if is_copy else JsonRequest(url, data={})
 
 
+class SolveChallenges(Component):
+    """Repeats what a challenge has answered, and counts how a robots.txt is asked for."""
+
+    def process_response(
+        self, request: Request, response: Response
+    ) -> Response | Request:
+        if response.body != b"a challenge":
+            return response
+        if is_robotstxt(request):
+            encoding = request.headers["Accept-Encoding"].decode()
+            timeout = request.meta["download_timeout"]
+            self.crawler.stats.inc_value(f"solved/{encoding}/{timeout:g}")
+        headers = {**request.headers, "X-Solved": "yes"}
+        return request.replace(headers=headers, dont_filter=True)
+
+
 class CountPasses(Component):
     """Counts the requests that pass it, in the stat ``passes``."""
 

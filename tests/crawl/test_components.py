@@ -30,6 +30,7 @@ TDMREP = b'[{"location": "/", "tdm-reservation": 1}]'
 STOPPED = "a component stopped its download (StopDownload in a handler of"
 PART = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"
 """The start of a response, after which no client tries again by itself."""
+REFRESH = b'<meta http-equiv="refresh" content="0; url=/found">'
 
 
 def pages(*hosts: Host) -> list[str]:
@@ -130,6 +131,21 @@ def test_a_middleware_that_helps(
     asked = [hit.path for hit in host.hits]
     assert asked == [*dict.fromkeys(["/robots.txt", path]), "/public"]
     assert result.lines("ERROR") == []
+
+
+@pytest.mark.newest
+def test_a_middleware_that_solves_challenges(site: Site) -> None:
+    """It sees the request for robots.txt as it is sent, and the response as the server has sent it."""
+    host = site.add(RULES)
+    host.limit = lambda hit: (
+        None if "X-Solved" in hit.headers else Answer(b"a challenge", 403)
+    )
+    result = run_crawl(pages(host), settings=beside("SolveChallenges"))
+    assert [hit.path for hit in host.hits if "X-Solved" in hit.headers] == [
+        "/robots.txt",
+        "/public",
+    ]
+    assert result.stats["solved/identity/30"] == 1
 
 
 @pytest.mark.newest
@@ -393,12 +409,15 @@ def test_the_delay_is_that_of_the_site(site: Site, kind: str) -> None:
 
 @pytest.mark.newest
 def test_where_the_service_has_landed(site: Site) -> None:
-    """A response of a service that ended at another URL is judged by that URL."""
+    """A response of a service that ended at another URL is judged by that URL, before Scrapy looks
+    where the page leads.
+    """
     service, host = site.add(name="127.0.0.9"), site.add(RULES, name="127.0.0.2")
     for path in ("/moved", "/exempt"):
         landed = {"X-Landed": host.url("/private"), "Content-Type": "text/html"}
         target = f"/render?url={quote(host.url(path), safe='')}"
-        service.answers[target] = Answer(b"<html></html>", headers=landed)
+        body = REFRESH if path == "/moved" else b"<html></html>"
+        service.answers[target] = Answer(body, headers=landed)
     exempt = {"url": host.url("/exempt"), "meta": {"dont_obey_robotstxt": True}}
     urls = [host.url("/private"), host.url("/moved"), host.url("/fine"), exempt]
     result = run_crawl(urls, **through(service, "ExemptService"))

@@ -10,7 +10,7 @@ from scrapy.exceptions import CloseSpider
 from scrapy.signals import spider_idle
 
 from tests.crawl.answers import Answer, robots
-from tests.crawl.crawl import run_crawl
+from tests.crawl.crawl import ADDON, BY_HAND, run_crawl
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -37,21 +37,23 @@ class OwnReasonSpider(Spider):
 
 
 @pytest.mark.parametrize(
-    ("paths", "status", "reason"),
+    ("paths", "status", "enable", "reason"),
     [
-        ("/private/1 /private/2", 200, "robots_denied"),
-        ("/private/1", 503, "robots_denied"),
-        ("/private/1 /public", 200, "finished"),
-        ("/public", 200, "finished"),
+        ("/private/1 /private/2", 200, ADDON, "robots_denied"),
+        ("/private/1", 503, ADDON, "robots_denied"),
+        ("/private/1 /public", 200, ADDON, "finished"),
+        ("/private/1 /public", 200, BY_HAND, "finished"),
+        ("/public", 200, ADDON, "finished"),
     ],
 )
 def test_a_crawl_whose_start_requests_are_refused(
-    site: Site, mode: str, paths: str, status: int, reason: str
+    site: Site, mode: str, *, paths: str, status: int, enable: Any, reason: str
 ) -> None:
     """It ends as robots_denied, if it has fetched no page, and a warning says so at once."""
     host = site.add(robots(FORBIDS, status=status))
     urls = map(host.url, paths.split())
-    result = run_crawl(urls, settings={"REP_WAIT_TIMEOUT": 0}, mode=mode)
+    settings = {"REP_WAIT_TIMEOUT": 0}
+    result = run_crawl(urls, settings=settings, enable=enable, mode=mode)
     assert result.stats["finish_reason"] == reason
     is_refused = "private" in paths
     assert len(result.lines("WARNING", "A start request is refused")) == is_refused

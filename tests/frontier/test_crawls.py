@@ -7,11 +7,13 @@ from unittest import mock
 import pytest
 from scrapy import Request
 from scrapy.http.request import NO_CALLBACK
-from twisted.internet.defer import CancelledError
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.error import ConnectionRefusedError as RefusedError
 
 from scrapy_rep import back_off
 from scrapy_rep.base import stats
+from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.gate import RobotsTxtMiddleware
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
 from tests.frontier.fakes import Crawl, page
@@ -375,3 +377,38 @@ def test_a_robotstxt_that_is_fetched_again_after_it_was_cancelled(
     crawl.run()
     assert crawl.on_network == [ROBOTS, ROBOTS]  # The first one was cancelled.
     assert "error" not in caplog.text
+
+
+def test_an_object_that_waits_twice() -> None:
+    """Both downloads of it end, and nothing is left of them, also if a component has held them back
+    until others have got its places.
+    """
+    held: list[Deferred[None]] = []
+
+    class HoldsBack:
+        async def process_request(self, request: Request) -> None:
+            if request.url.endswith("/held"):
+                held.append(Deferred())
+                await maybe_deferred_to_future(held[-1])
+
+    order = {HoldsBack: 100, RobotsTxtMiddleware: 595, Frontier: 10_000}
+    crawl = Crawl(CONCURRENT_REQUESTS_PER_DOMAIN=1, DOWNLOADER_MIDDLEWARES=order)
+    crawl.push("http://a.example/held")
+    crawl.outside("http://a.example/")
+    crawl.answer(ROBOTS, runs=False)
+    crawl.answer("http://a.example/", runs=False)
+    request = crawl.pop()
+    assert request is not None
+    (scope,) = crawl.frontier.core.scopes.values()
+    before = scope.tickets
+    downloads = [crawl.engine.downloader.fetch(request) for _ in range(2)]
+    others = [crawl.outside(f"http://a.example/{number}") for number in range(2)]
+    crawl.pass_time(3)
+    for each in held:
+        each.callback(None)
+    for each in (others[0], others[1], request, request):
+        crawl.answer(each)
+        crawl.pass_time(1)
+    assert all(each.called for each in downloads)
+    crawl.close()
+    assert scope.tickets == before

@@ -14,7 +14,7 @@ from codecs import BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from scrapy import Request
+from scrapy import Request, signals
 from scrapy.exceptions import StopDownload
 from scrapy.http.request import NO_CALLBACK
 
@@ -184,21 +184,32 @@ def add_template(templates: list[Request], request: Request) -> None:
 
 class FetchMiddleware:
     """Asks for robots.txt unencoded, at the right virtual host and with a time-out of its own,
-    decodes it if it is encoded nevertheless, and notes whether it was sent, and with which error its
-    download has failed. Commands use it; in a crawl, the frontier calls it.
+    decodes it if it is encoded nevertheless, and notes with which error its download has failed.
+    RobotsTxtMiddleware calls it in a crawl.
     """
 
-    ORDER = 10_000
-    """Next to the downloader: a request that comes here is sent, and a response is as the server has
-    sent it."""
+    ORDER = 595
+    """Between HttpCompressionMiddleware (590), which then finds nothing to decode, and
+    RedirectMiddleware (600)."""
 
     def __init__(self, crawler: Crawler) -> None:
         # One byte more tells the parser that the body was cut.
         self._limit = RepSettings.of(crawler).dialect.size_limit + 1
 
     @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
+    def from_crawler(cls, crawler: Crawler) -> FetchMiddleware:
+        """Called in commands. In a crawl, the frontier sees what is sent."""
+        found = cls(crawler)
+        crawler.signals.connect(
+            found.reached_downloader, signals.request_reached_downloader
+        )
+        return found
+
+    @staticmethod
+    def reached_downloader(request: Request) -> None:
+        """Note that *request* has passed all middlewares."""
+        if isinstance(request, RobotsTxtRequest):
+            request.fetch.is_sent = True
 
     def process_request(self, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):
@@ -210,7 +221,6 @@ class FetchMiddleware:
             if request.fetch.virtual_host:
                 request.headers["Host"] = request.fetch.virtual_host
             request.meta["download_timeout"] = request.timeout
-            request.fetch.is_sent = True
 
     def process_response(self, request: Request, response: Response) -> Response:
         is_own = isinstance(request, RobotsTxtRequest)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy import signals
 from scrapy.http.request import NO_CALLBACK
@@ -39,7 +39,7 @@ from scrapy_rep.base.requests import (
 )
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.fetching.fetcher import in_words, kind_of
-from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
+from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.frontier.backlog import HostKey, NoTerms
 from scrapy_rep.crawl.frontier.core import (
     Core,
@@ -164,7 +164,8 @@ class Frontier:
     than the signals of Scrapy that say the same.
     """
 
-    ORDER = FetchMiddleware.ORDER
+    ORDER = 10_000
+    """Next to the downloader: a request that comes here is sent."""
 
     def __init__(self, crawler: Crawler, clock: Clock | None = None) -> None:
         self._crawler = crawler
@@ -177,7 +178,6 @@ class Frontier:
         self.alarms = Alarms(self.clock)
         self.core = Core(settings.wait_timeout)
         self._reporter = DecisionReporter.of(crawler)
-        self._fetching = FetchMiddleware(crawler)
         self._backlogs: list[Backlog] = []
         self._shared: Backlog | None = None
         """The queue that several workers share, if there is one."""
@@ -647,6 +647,8 @@ class Frontier:
         waits for what this returns. That fails with SpiderClosing, or with the error that refuses the
         request if its host has asked for too long a pause.
         """
+        if trip in self._waiting:
+            return self._wait_along(trip)
         request, core, ticket = trip.request, self.core, trip.ticket
         if ticket is not None:
             if self._shared is not None:
@@ -747,6 +749,8 @@ class Frontier:
         """
         assert trip.origin is not None
         assert self.rules is not None
+        if trip in self._waiting:
+            return self._wait_along(trip)
         # The request for robots.txt needs the places first.
         self.free(trip.request)
         host = self.core.host(trip.origin)
@@ -771,6 +775,20 @@ class Frontier:
             self._warn_of_waiting(trip)
         self.add(trip)
         return trip.call
+
+    def _wait_along(self, trip: Trip) -> Deferred[None]:
+        """Have another download of the same object wait until *trip* waits no more, in whatever way
+        that ends. Then look again.
+        """
+        call: Deferred[None] = Deferred()
+
+        def go_on(result: Any) -> Any:
+            if not call.called:
+                call.callback(None)
+            return result
+
+        trip.call.addBoth(go_on)
+        return call
 
     def _cancel(self, trip: Trip) -> None:
         """Note that nobody waits for *trip* any more."""
@@ -844,7 +862,7 @@ class Frontier:
     def process_request(self, request: Request) -> None:
         """Note that *request* has passed all middlewares before this one, and is sent."""
         if isinstance(request, RobotsTxtRequest):
-            self._fetching.process_request(request)
+            request.fetch.is_sent = True
         trip = self.trips.get(request)
         if trip is None:
             return
@@ -892,8 +910,6 @@ class Frontier:
             del self.trips[request]
             self._free(trip, trip.ticket)
             self.flush()
-        if isinstance(request, RobotsTxtRequest):
-            return self._fetching.process_response(request, response)
         return response
 
     def _answered(self, request: Request, status: int, headers: Headers) -> None:
@@ -907,7 +923,6 @@ class Frontier:
 
     def process_exception(self, request: Request, exception: Exception) -> None:
         """Note that *request* has failed, and was sent or not."""
-        self._fetching.process_exception(request, exception)
         self._failed(request, exception)
         # The places of a request with a response are free already.
         self.free(request)
@@ -960,7 +975,8 @@ class Frontier:
     ) -> None:
         try:
             if self._until_turn is not None and not _is_ours(trip.request):
-                # While it waits, its robots.txt may become stale.
+                # While it waits, its robots.txt may become stale, or be known again.
+                trip.unreachable = None
                 await self._until_turn(trip)
             else:
                 await self._until_own_turn(trip, obeys=ticket.obeys)

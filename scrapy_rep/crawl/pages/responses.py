@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from scrapy.http import HtmlResponse, Response
+from scrapy.http import HtmlResponse
 from scrapy.http.request import NO_CALLBACK
 from w3lib.encoding import http_content_type_encoding
 
@@ -27,11 +27,11 @@ from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.indexing.statements import MAX_PAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
-    from typing import Any
+    from collections.abc import Iterator
 
     from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
 
     from scrapy_rep.crawl.pages.effects import Effects
     from scrapy_rep.protocol.indexing.statements import Statement
@@ -66,16 +66,9 @@ class IndexingMiddleware:
     def from_crawler(cls, crawler: Crawler) -> IndexingMiddleware:
         return cls(crawler)
 
-    def process_response(
-        self, request: Request, response: Response, *, may_be_read: bool = False
-    ) -> Response | Coroutine[Any, Any, Response]:
-        """Read *response*, after it is certain that this is allowed: it may come from another URL."""
+    def process_response(self, request: Request, response: Response) -> Response:
         if isinstance(request, RobotsTxtRequest):
             return response
-        if response.url != request.url and not may_be_read:
-            arrival = self._usage.judge_arrival(request, response)
-            if arrival is not None:
-                return self._read_after(arrival, request, response)
         rules, preferences = self._read(request, response)
         read = request.meta
         read[meta.INDEXING] = rules
@@ -92,17 +85,6 @@ class IndexingMiddleware:
         if request.callback is NO_CALLBACK:
             self._judge_file(request, response)
         return response
-
-    async def _read_after(
-        self,
-        arrival: Coroutine[Any, Any, None],
-        request: Request,
-        response: Response,
-    ) -> Response:
-        await arrival
-        found = self.process_response(request, response, may_be_read=True)
-        assert isinstance(found, Response)
-        return found
 
     def _read(
         self, request: Request, response: Response

@@ -18,18 +18,13 @@ from scrapy_rep.protocol.usage.preferences import (
 from scrapy_rep.protocol.usage.statements import CATEGORIES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from typing import Any, TypeAlias
-
     from scrapy import Request
     from scrapy.crawler import Crawler
-    from scrapy.http import Headers, Response
+    from scrapy.http import Headers
 
     from scrapy_rep.protocol.access.results import CacheEntry, SiteRules
     from scrapy_rep.protocol.indexing.rules import IndexingRules
     from scrapy_rep.protocol.robots import RobotsTxt
-
-    _Judge: TypeAlias = Callable[[Request, Response], Coroutine[Any, Any, None] | None]
 
 _FIELDS = frozenset(name.title().encode() for name in FIELDS)
 """The header fields about use, as Scrapy stores their names."""
@@ -59,20 +54,10 @@ class SiteUsage:
         self._has_stated = False
         """Whether any site has stated something: most crawls need not look each request up."""
 
-        self.has_page = False
-        """Whether any page was read."""
-
-        self.judge_arrival: _Judge = lambda _, __: None
-        """Returns what judges the URL that a response comes from, if it is not that of its request."""
-
     @classmethod
     def of(cls, crawler: Crawler) -> SiteUsage:
         """The instance that the components of a crawl share."""
         return shared_component(crawler, cls)
-
-    def judge_arrivals(self, judge: _Judge) -> None:
-        """Have *judge* decide whether a page may be read that comes from another URL than its request."""
-        self.judge_arrival = judge
 
     def purposes_of(self, request: Request) -> tuple[str, ...]:
         """The purposes of the response to *request*. Raises ValueError if the value of its
@@ -127,7 +112,6 @@ class SiteUsage:
         self, request: Request, headers: Headers, rules: IndexingRules
     ) -> UsagePreferences:
         """The preferences for a response, from its site and its own headers and tags."""
-        self.has_page = True
         of_site = self._stated.get(request, _NOTHING) if self._has_stated else _NOTHING
         is_silent = not (rules.statements or rules.tags) and _FIELDS.isdisjoint(headers)
         if is_silent and of_site is _NOTHING:

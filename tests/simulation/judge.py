@@ -39,9 +39,13 @@ def _ends(story: Story) -> Iterator[Violation]:
     """The crawl ends, for the right reason."""
     if not story.has_ended:
         yield Violation(story.ended, "", "the crawl does not end")
-    # Start requests were refused, and the spider got no page.
+    # Start requests were refused, and no page was fetched, not even one that was retried after that.
     is_denied = any(each.exception == "RobotsDenied" for each in story.outcomes)
-    is_denied = is_denied and not any(each.status for each in story.outcomes)
+    has_page = any(each.status for each in story.outcomes) or any(
+        each.ended and each.answer.status in {429, 503} and not each.is_robots
+        for each in story.world.log
+    )
+    is_denied = is_denied and not has_page
     expected = {"robots_denied" if is_denied else "finished"}
     has_pause = any(each.reason == "back-off" for each in story.outcomes)
     if story.world.kind != "plain" or has_pause:

@@ -14,7 +14,6 @@ from scrapy_rep.base import __version__
 from scrapy_rep.base.browsers import uses_playwright
 from scrapy_rep.base.log import get_logger
 from scrapy_rep.base.settings import OBEY, is_dry_run
-from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.frontier.jobdir import JobDir
 from scrapy_rep.crawl.frontier.queue import HostQueue
 from scrapy_rep.crawl.gate import RobotsTxtMiddleware
@@ -65,7 +64,6 @@ class Addon:
         for name, component in (
             ("DOWNLOADER_MIDDLEWARES", RobotsTxtMiddleware),
             ("DOWNLOADER_MIDDLEWARES", IndexingMiddleware),
-            ("DOWNLOADER_MIDDLEWARES", Frontier),
             ("SPIDER_MIDDLEWARES", OutputMiddleware),
             ("EXTENSIONS", LedgerExtension),
         ):

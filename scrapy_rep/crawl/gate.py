@@ -280,6 +280,10 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
     def process_response(
         self, request: Request, response: Response
     ) -> Response | Coroutine[Any, Any, Response]:
+        # From a cache or another component. The places of a request with a response of its
+        # own are free already.
+        if request in self._frontier.trips:
+            self._frontier.free(request)
         if isinstance(request, RobotsTxtRequest):
             return self._own.process_response(request, response)
         self._has_page = True
@@ -288,6 +292,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> None:
+        self._frontier.failed(request, exception)
+        # The places of a request with a response are free already.
+        self._frontier.free(request)
         self._own.process_exception(request, exception)
 
     def _copy(self, case: Case) -> Response | None:

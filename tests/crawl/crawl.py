@@ -27,7 +27,6 @@ BY_HAND = {
     "DOWNLOADER_MIDDLEWARES": {
         "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": None,
         "scrapy_rep.crawl.gate.RobotsTxtMiddleware": 595,
-        "scrapy_rep.crawl.frontier.frontier.Frontier": 10_000,
     },
 }
 QUIET = {

@@ -279,11 +279,7 @@ class Crawl:
             "ROBOTSTXT_USER_AGENT": "bot",
             "EXTENSIONS_BASE": {},
             "DOWNLOADER_MIDDLEWARES_BASE": {},
-            "DOWNLOADER_MIDDLEWARES": {
-                RobotsTxtMiddleware: 595,
-                Lingering: 700,
-                Frontier: 10_000,
-            },
+            "DOWNLOADER_MIDDLEWARES": {RobotsTxtMiddleware: 595, Lingering: 700},
             NO_JITTER: 0,
         }
         self.crawler = get_crawler(self.spider_class, {**own, **settings})
@@ -311,7 +307,7 @@ class Crawl:
     @property
     def lingering(self) -> dict[Request, Deferred[None]]:
         """The requests that a middleware after this package's holds back."""
-        (*_, found, _) = self.downloader.middleware.middlewares
+        (*_, found) = self.downloader.middleware.middlewares
         assert isinstance(found, Lingering)
         return found.requests
 

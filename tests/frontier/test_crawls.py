@@ -13,7 +13,6 @@ from twisted.internet.error import ConnectionRefusedError as RefusedError
 
 from scrapy_rep import back_off
 from scrapy_rep.base import stats
-from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.gate import RobotsTxtMiddleware
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
 from tests.frontier.fakes import Crawl, page
@@ -391,7 +390,7 @@ def test_an_object_that_waits_twice() -> None:
                 held.append(Deferred())
                 await maybe_deferred_to_future(held[-1])
 
-    order = {HoldsBack: 100, RobotsTxtMiddleware: 595, Frontier: 10_000}
+    order = {HoldsBack: 100, RobotsTxtMiddleware: 595}
     crawl = Crawl(CONCURRENT_REQUESTS_PER_DOMAIN=1, DOWNLOADER_MIDDLEWARES=order)
     crawl.push("http://a.example/held")
     crawl.outside("http://a.example/")

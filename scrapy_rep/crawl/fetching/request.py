@@ -198,7 +198,7 @@ class FetchMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> FetchMiddleware:
-        """Called in commands. In a crawl, the frontier sees what is sent."""
+        """Called in commands. In a crawl, the frontier receives the signal."""
         found = cls(crawler)
         crawler.signals.connect(
             found.reached_downloader, signals.request_reached_downloader

@@ -159,13 +159,7 @@ class Frontier:
 
     The queues of the scheduler and the downloader middleware share one frontier. It owns the core,
     does what that says, and hands down to :attr:`politeness` and :attr:`rules` what they need of it.
-
-    It is itself a downloader middleware, which sees what is sent and what comes back. That costs less
-    than the signals of Scrapy that say the same.
     """
-
-    ORDER = 10_000
-    """Next to the downloader: a request that comes here is sent."""
 
     def __init__(self, crawler: Crawler, clock: Clock | None = None) -> None:
         self._crawler = crawler
@@ -213,7 +207,9 @@ class Frontier:
         self._was_exhausted = False
         self._has_started = False
         connect = crawler.signals.connect
+        connect(self._reached_downloader, signals.request_reached_downloader)
         connect(self._headers_received, signals.headers_received)
+        connect(self._response_downloaded, signals.response_downloaded)
         connect(self._engine_started, signals.engine_started)
         connect(self._spider_opened, signals.spider_opened)
         connect(self._spider_closed, signals.spider_closed)
@@ -222,11 +218,6 @@ class Frontier:
     def of(cls, crawler: Crawler) -> Frontier:
         """Return the instance that the components of a crawl share."""
         return shared_component(crawler, cls)
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Frontier:
-        """Called by Scrapy, for the middleware."""
-        return cls.of(crawler)
 
     def obey(self, until_turn: Callable[[Trip], Awaitable[object]]) -> HostRules:
         """Obey robots.txt from now on: the middleware, which Scrapy makes before the scheduler, says
@@ -859,8 +850,7 @@ class Frontier:
             for trip in self.trips.values()
         )
 
-    def process_request(self, request: Request) -> None:
-        """Note that *request* has passed all middlewares before this one, and is sent."""
+    def _reached_downloader(self, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):
             request.fetch.is_sent = True
         trip = self.trips.get(request)
@@ -896,21 +886,20 @@ class Frontier:
             self._answered(request, status, headers)
             self.flush()
 
-    def process_response(self, request: Request, response: Response) -> Response:
-        """Note that *request* has got *response*: from its host, if it was sent, or else from a cache
-        or another component.
+    def _response_downloaded(self, response: Response, request: Request) -> None:
+        """Note that *request* has got *response*, before its download slot sends the next one: a
+        middleware would see it too late for a pause.
         """
         trip = self.trips.get(request)
-        if trip is not None and trip.ticket is not None:
-            if trip.is_sent:
-                scope = trip.ticket.scopes[0]
-                self.core.answered(scope.key, request, self.clock.monotonic())
-                if scope.back_off is not None or response.status in ASKS_FOR_PAUSE:
-                    self._answered(request, response.status, response.headers)
-            del self.trips[request]
-            self._free(trip, trip.ticket)
-            self.flush()
-        return response
+        if trip is None or trip.ticket is None:
+            return
+        scope = trip.ticket.scopes[0]
+        self.core.answered(scope.key, request, self.clock.monotonic())
+        if scope.back_off is not None or response.status in ASKS_FOR_PAUSE:
+            self._answered(request, response.status, response.headers)
+        del self.trips[request]
+        self._free(trip, trip.ticket)
+        self.flush()
 
     def _answered(self, request: Request, status: int, headers: Headers) -> None:
         trip = self.trips.get(request)
@@ -921,13 +910,8 @@ class Frontier:
 
     # The network of the crawler itself.
 
-    def process_exception(self, request: Request, exception: Exception) -> None:
-        """Note that *request* has failed, and was sent or not."""
-        self._failed(request, exception)
-        # The places of a request with a response are free already.
-        self.free(request)
-
-    def _failed(self, request: Request, error: Exception) -> None:
+    def failed(self, request: Request, error: Exception) -> None:
+        """Note that the download of *request* has failed, if it has its places."""
         trip = self.trips.get(request)
         if trip is None or trip.ticket is None or self.rules is None:
             return
@@ -983,7 +967,7 @@ class Frontier:
         except (BackingOff, RobotsDenied, SpiderClosing) as error:
             go_on(error)
         else:
-            self.process_request(trip.request)
+            self._reached_downloader(trip.request)
             go_on(None)
 
     # The end.

@@ -385,6 +385,29 @@ def test_from_the_store_and_in_an_outage(site: Site, tmp_path: Path) -> None:
     ]
 
 
+def test_a_status_of_many_digits(site: Site, tmp_path: Path) -> None:
+    """A robots.txt whose status is no HTTP status is unreachable, and costs the ledger nothing."""
+    large, negative = site.add(Answer(status=10**30)), site.add(Answer(status=-1))
+    path = tmp_path / "ledger.sqlite"
+    settings = {"REP_LEDGER": str(path), "REP_LEDGER_LEVEL": "all"}
+    urls = [
+        large.url("/page"),
+        negative.url("/page"),
+        site.add(robots(RULES)).url("/page"),
+    ]
+    result = run_crawl(urls, settings=settings)
+    found = rows(
+        path, "SELECT verdict FROM decision JOIN snapshot ON snapshot.id = snapshot"
+    )
+    assert sorted(row["verdict"] for row in found) == ["allowed", "refused", "refused"]
+    assert large.pages == negative.pages == []
+    assert result.stats["rep/ledger/recorded"] == 6
+    assert "rep/ledger/dropped" not in result.stats
+    errors = {row["error"] for row in rows(path, "SELECT error FROM snapshot")}
+    said = "is no HTTP status"
+    assert errors == {None, f"-1 {said}", f"1{19 * '0'} {said}"}
+
+
 def test_killed(site: Site, tmp_path: Path) -> None:
     """After a kill with SIGKILL, the ledger is intact and has all decisions up to some moment, and
     how much was fetched until then.

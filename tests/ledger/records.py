@@ -91,4 +91,4 @@ def flush(writer: LedgerWriter) -> None:
     for _ in range(2):
         writer.flush()
         writer._thread.join()
-    writer._settle()
+    writer._take()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from scrapy import Request, signals
 from scrapy.http import HtmlResponse
+from twisted.internet.task import Clock, LoopingCall
 
 import scrapy_rep
 from scrapy_rep.base.settings import NOINDEX, OBEY
@@ -88,6 +89,36 @@ async def test_records_without_room(
     _, crawler = await crawl(tmp_path)
     assert crawler.stats.get_value("rep/ledger/dropped") == 2
     assert [str(tmp_path / "ledger") in line for line in caplog.messages] == [True]
+
+
+@coroutine_test
+async def test_while_the_crawl_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decision is in the file about a second later, while the crawl goes on."""
+    clock, path = Clock(), tmp_path / "ledger"
+    monkeypatch.setattr(module, "create_looping_call", LoopingCall)
+    crawler = fake_crawler({"REP_LEDGER": str(path), "ROBOTSTXT_OBEY": False})
+    extension = LedgerExtension.from_crawler(crawler)
+    extension._checking.clock = clock
+    spider, send = crawler.spider, crawler.signals.send_catch_log
+    send(signals.spider_opened, spider=spider)
+    extension._writer._thread.join()
+    counts = []
+    for seconds in (0.0, 1.0, 1.0):
+        send(
+            signals.request_reached_downloader, request=Request(URLS[0]), spider=spider
+        )
+        clock.advance(seconds)
+        extension._writer._thread.join()
+        with closing(open_ledger(str(path))) as ledger:
+            query = "SELECT count(*) FROM decision, crawl WHERE ended IS NULL"
+            counts += map(tuple, ledger.execute(query))
+        extension._recorded.clear()
+    assert counts == [(0,), (2,), (3,)]
+    await crawler.signals.send_catch_log_async(
+        signals.spider_closed, spider=spider, reason="finished"
+    )
 
 
 @coroutine_test

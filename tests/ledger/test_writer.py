@@ -383,12 +383,20 @@ def test_a_slow_disk(
 def test_an_end_that_takes_too_long(
     path: Path, blocker: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The crawl waits only so long for the last records; unwritten ones are counted."""
+    """The crawl waits only so long for the last records; unwritten ones are counted. If the process
+    lives on, they are written nevertheless, with the end, also those that the last write had to
+    leave to another.
+    """
     monkeypatch.setattr(module, "_CLOSE_TIMEOUT", 0.1)
-    writer = written(path, decided(1))
-    assert writer.dropped == 1
+    writer = started(path, decided(1))
+    writer.flush()
+    put(writer, decided(2))
+    writer.close(END)
+    assert (writer.recorded, writer.dropped) == (0, 2)
     blocker.execute("ROLLBACK")
     writer._thread.join()
+    so_far = "SELECT ended, (SELECT count(*) FROM decision) FROM crawl"
+    assert rows(path, so_far) == [(END[0], 2)]
 
 
 def test_a_file_that_fails_for_a_while(path: Path) -> None:
@@ -407,8 +415,9 @@ def test_a_file_that_fails_for_a_while(path: Path) -> None:
     path.rmdir()
     flush(writer)
     assert writer.recorded == 3
-    assert writer.error is None
+    errors = writer.errors
     writer.close(END)
+    assert writer.errors == errors
     assert rows(path, "SELECT snapshot FROM decision") == [(1,), (1,)]
     assert rows(path, "SELECT count(*) FROM crawl") == [(1,)]
 
@@ -448,14 +457,23 @@ def test_a_system_without_threads(path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_can_never_be_written(path: Path) -> None:
-    """A record that can never be written is dropped and counted; later ones are written."""
-    writer = started(path)
-    put(writer, decided(1, line=10**30))
-    flush(writer)
-    assert isinstance(writer.error, OverflowError)
-    put(writer, decided(2))
-    writer.close(END)
-    assert (writer.recorded, writer.dropped) == (1, 1)
+    """A record that can never be written costs those of its statement, which are counted. All
+    others are written.
+    """
+    at_once = module._ROWS_AT_ONCE
+    for value in (10**30, object(), "\ud800"):
+        writer = started(path, *map(decided, range(3 * at_once - 1)))
+        put(writer, decided(1, line=value))
+        put(writer, decided(2))
+        flush(writer)
+        assert not isinstance(writer.error, sqlite3.OperationalError)
+        assert writer.errors == 1
+        assert (writer.recorded, writer.dropped) == (2 * at_once + 1, at_once)
+        put(writer, decided(3))
+        writer.close(END)
+        assert (writer.errors, writer.recorded) == (1, 2 * at_once + 2)
+    count = "SELECT count(*) FROM decision GROUP BY crawl"
+    assert rows(path, count) == [(2 * at_once + 2,)] * 3
     never = started(path, decided(1), crawl=(object(), *CRAWL[1:]))
     flush(never)
     assert never.errors > 1

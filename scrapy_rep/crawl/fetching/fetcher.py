@@ -66,6 +66,9 @@ other. Those of plugins that repeat a request through another proxy are fewer.""
 
 _PROXY_REFUSES, _TOO_MANY, _SERVER_ERROR = 407, 429, 500
 
+_STATUSES = range(100, 1000)
+"""Three digits (RFC 9110, 15). Twisted takes any number, also one that no file can store."""
+
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 # How many Retry-After fields of an answer are read.
@@ -197,13 +200,15 @@ class RobotsTxtFetcher:
             return AccessResult(url=url, status=None, error=in_words(exception))
         count(stats.RESPONSE_COUNT)
         count(stats.RESPONSE_STATUS_COUNT.format(status=answer.status))
+        is_of_http = answer.status in _STATUSES
+        no_status = f"{str(answer.status)[:20]} is no HTTP status"
         return AccessResult(
             url=url,
-            status=answer.status,
+            status=answer.status if is_of_http else None,
             headers=headers_of(answer.headers),
             body=answer.body if answer.status // 100 == 2 else b"",
             redirects=tuple(targets),
-            error=error,
+            error=error if is_of_http else no_status,
         )
 
     async def _send(

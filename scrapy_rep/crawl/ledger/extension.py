@@ -169,7 +169,7 @@ class LedgerExtension:
             for key, value in self._crawler.stats.get_stats().items()
             if isinstance(value, (int, float)) and not isinstance(value, bool)
         }
-        end = time.time(), reason, json.dumps(counts, sort_keys=True)
+        end = time.time(), storable(str(reason)), json.dumps(counts, sort_keys=True)
         await run_in_thread(partial(self._writer.close, end))
         self._check_writer()
         if not self._is_own:

@@ -12,7 +12,6 @@ from itertools import chain, count
 from operator import attrgetter
 from pathlib import Path
 from threading import Thread
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.base.record import Layer, Record, Subject, Verdict, storable, url_text
@@ -24,6 +23,7 @@ from scrapy_rep.protocol.text import without_credentials
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
     from typing import TypeAlias
 
     from scrapy_rep.protocol.access.results import CacheEntry
@@ -87,8 +87,9 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 for _term in (Subject, Verdict, Layer):
     sqlite3.register_adapter(_term, attrgetter("_value_"))
 
-# Errors that may pass. After any other error, the same records would fail again.
-_RETRIED = (sqlite3.OperationalError, OSError, LedgerError)
+# The errors of a file that fails. Others, their subclasses too, are those of a value that SQLite
+# cannot store.
+_OF_FILE = (sqlite3.OperationalError, sqlite3.DatabaseError)
 
 
 # The file.
@@ -186,9 +187,10 @@ class LedgerWriter:
     """Keeps records in memory until :meth:`flush` writes all of them to the file at *path*, in one
     transaction and in a thread.
 
-    It raises nothing. A failed write is counted in ``errors``, and is in ``error`` until a
-    write succeeds. The next flush tries again if the error may pass. Records that exceed the memory
-    limit, or can't be written before the end of the crawl, are counted in ``dropped``.
+    It raises nothing. Failed writes are counted in ``errors``; the error of the last one is in
+    ``error``. The next flush tries again. Records that exceed the memory limit, can't be written
+    before the end of the crawl, or are in one statement with a value that can never be written,
+    are counted in ``dropped``.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -204,7 +206,9 @@ class LedgerWriter:
         self._weight = self._batch_weight = 0
         """The approximate memory of all rows in bytes, and that of the batch."""
         self._is_done = True
-        """Whether the batch is written, or never can be."""
+        """Whether the batch is written, but for what never can be."""
+        self._unwritable = 0
+        """The records of the batch that can never be written."""
         self._thread = Thread()
         """The one that wrote last."""
         self._connection: sqlite3.Connection | None = None
@@ -240,36 +244,24 @@ class LedgerWriter:
         texts = record.url, record.page, record.statement, record.form, record.via
         self.write("decision", record, sum(map(len, filter(None, texts))))
 
-    def flush(self, end: tuple[Any, ...] | None = None) -> None:
-        """Let a thread write all rows, and the *end* of the crawl, unless one still writes."""
+    def flush(self) -> None:
+        """Let a thread write all rows, unless one still writes."""
         if self._thread.is_alive():
             return
-        self._settle()
-        if self._crawl_id is None or end is not None or self._weight:
-            for table, rows in self._rows.items():
-                self._batch[table] += rows
-            self._rows, self._batch_weight = _no_rows(), self._weight
-            self._is_done = False
-            # A daemon: a process that exits does not wait for a disk.
-            thread = Thread(target=self._write, args=(end,), name="ledger", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError as error:  # The system has no thread to give.
-                self.error = error
-                self.errors += 1
-            else:
-                self._thread = thread
+        self._take()
+        if self._crawl_id is None or self._weight:
+            self._start(self._write)
 
     def close(self, end: tuple[Any, ...]) -> None:
         """Write what is left and the *end* of the crawl: its time, reason and counts. Blocks for 10
-        seconds at most.
+        seconds at most. What is not written by then is counted, and written later if the process
+        lives on.
         """
-        until = monotonic() + _CLOSE_TIMEOUT
-        self._join(until)
-        self.flush(end)
-        self._join(until)
+        self._start(self._write_end, self._thread, end)
+        if self._thread.is_alive():
+            self._thread.join(_CLOSE_TIMEOUT)
         if not self._thread.is_alive():
-            self._settle()
+            self._take()
         self.dropped += _count(self._batch) + _count(self._rows)
 
     def digest(self) -> str | None:
@@ -285,42 +277,62 @@ class LedgerWriter:
             return found.hexdigest()
         return None
 
-    def _join(self, until: float) -> None:
-        if self._thread.is_alive():
-            self._thread.join(max(0, until - monotonic()))
+    def _start(self, write: Callable[..., None], *args: Any) -> None:
+        # A daemon: a process that exits does not wait for a disk.
+        thread = Thread(target=write, args=args, name="ledger", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # The system has no thread to give.
+            self.error = error
+            self.errors += 1
+        else:
+            self._thread = thread
 
-    def _settle(self) -> None:
-        """Count the batch, and let it go, unless it is to be written again."""
+    def _take(self) -> None:
+        """Count the batch, and let it go, unless it is to be written again. Add all other rows."""
         if self._is_done:
-            if self.error is None:
-                self.recorded += _count(self._batch)
-            else:
-                self.dropped += _count(self._batch)
+            self.recorded += _count(self._batch) - self._unwritable
+            self.dropped += self._unwritable
             self._weight -= self._batch_weight
-            self._batch, self._batch_weight = _no_rows(), 0
+            self._batch, self._is_done = _no_rows(), False
+        for table, rows in self._rows.items():
+            self._batch[table] += rows
+        self._rows, self._batch_weight = _no_rows(), self._weight
 
     # The methods below run in the thread.
 
-    def _write(self, end: tuple[Any, ...] | None) -> None:
+    def _write_end(self, before: Thread, end: tuple[Any, ...]) -> None:
+        """Write what is left and the *end*, once the thread *before* this one has ended."""
+        if before.is_alive():
+            before.join()
+        self._take()
+        self._write(end)
+
+    def _write(self, end: tuple[Any, ...] | None = None) -> None:
         try:
             connection = self._connected()
-            self._commit(connection, end)
-        except Exception as error:  # noqa: BLE001  whatever it is, the crawl goes on
-            self.error = error
-            self.errors += 1
+            error = self._commit(connection, end)
+        except Exception as failure:  # noqa: BLE001  whatever it is, the crawl goes on
+            error = failure
             if self._connection is not None:
                 with suppress(sqlite3.Error):
                     self._connection.close()  # This rolls back.
                 self._connection = None
-            self._is_done = not isinstance(error, _RETRIED)
-            return
-        self.error, self._is_done = None, True
-        if end is not None:
-            self._is_closed = close_and_merge_log(connection)
+        else:
+            self._is_done = True
+            if end is not None:
+                self._is_closed = close_and_merge_log(connection)
+        if error is not None:
+            self.error = error
+            self.errors += 1
 
     def _commit(
         self, connection: sqlite3.Connection, end: tuple[Any, ...] | None
-    ) -> None:
+    ) -> Exception | None:
+        """Write the batch and the *end*. Return the error of a value that can never be written, which
+        costs its statement alone.
+        """
+        failure, self._unwritable = None, 0
         # After a plain BEGIN, the first statement would fail without waiting if another
         # process wrote in between.
         connection.execute("BEGIN IMMEDIATE")
@@ -330,11 +342,19 @@ class LedgerWriter:
             for at in range(0, len(rows), _ROWS_AT_ONCE):
                 some = rows[at : at + _ROWS_AT_ONCE]
                 statement = _insert(table, len(some), crawl)
-                connection.execute(statement, list(chain.from_iterable(some)))
+                try:
+                    connection.execute(statement, list(chain.from_iterable(some)))
+                except Exception as error:
+                    # Some failures end the transaction.
+                    if type(error) in _OF_FILE or not connection.in_transaction:
+                        raise
+                    failure = error
+                    self._unwritable += len(some) if table in _RECORDS else 0
         if end is not None:
             connection.execute(_END, (*end, crawl))
         connection.execute("COMMIT")
         self._crawl_id = crawl
+        return failure
 
     def _connected(self) -> sqlite3.Connection:
         # SQLite continues to write to a removed file. A new file at this path would inherit

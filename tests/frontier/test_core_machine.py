@@ -113,6 +113,7 @@ class ScopeModel:
             times.append(self.taken_at + self.slot.pause)
         if item.obeys:
             limits.append(1 if self.delay else inf)
+        if item.obeys or self.pause:
             times.append(self.not_before)
         if self.pause:
             limits.append(self.pause.places)

@@ -272,7 +272,7 @@ def _is_known(story: Story, sent: Sent, after: Sent) -> bool:
     return True
 
 
-def _pauses(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, str]]:
+def _pauses(story: Story, _: Said, log: list[Sent]) -> Iterator[tuple[Sent, str]]:
     """After a 429 or 503, no page is fetched for as long as the host asks, or a second; then one, and
     one more after each success.
     """
@@ -299,8 +299,8 @@ def _pauses(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
             last = asked[-1][0] if asked else None
             if last is not None and _has_heard(story, sent, last):
                 others = on_their_way.values()
-                own = sum(_counts_here(said, each, sent) for each in others)
-                count = sum(_counts(story, said, each, sent, last) for each in others)
+                own = sum(each.process == sent.process for each in others)
+                count = sum(_counts(story, each, sent, last) for each in others)
                 if max(own, count) > places:
                     yield sent, f"{max(own, count)} requests on their way after a pause"
             continue
@@ -336,24 +336,12 @@ def _is_lost(story: Story, asked: Sent) -> bool:
     return is_killed or any(a <= at <= b for a, b, _ in story.hindered)
 
 
-def _counts_here(said: Said, other: Sent, sent: Sent) -> bool:
-    """Whether *other* counts for its own worker. Pages do not wait for files that are past the queue if
-    no robots.txt decides about them.
-    """
-    is_free = (
-        said.override == "ignore" and other.is_past_queue and not sent.is_past_queue
-    )
-    return other.process == sent.process and not is_free
-
-
-def _counts(story: Story, said: Said, other: Sent, sent: Sent, asked: Sent) -> bool:
+def _counts(story: Story, other: Sent, sent: Sent, asked: Sent) -> bool:
     """Whether *other* counts for all workers when *sent* is sent after a pause. What is past the queue
-    does not if no robots.txt decides about it, or if its worker had not heard of the pause.
+    does not if its worker had not heard of the pause.
     """
     if other is sent or story.world.kind != "workers":
         return True
-    if said.override == "ignore" and (other.is_past_queue or sent.is_past_queue):
-        return False
     return not other.is_past_queue or _has_heard(story, other, asked)
 
 

@@ -386,7 +386,8 @@ class Ticket:
         ready: Ready | None = None,
     ) -> None:
         """*host* is None if no robots.txt decides. The last of *scopes* is its download slot. A ticket
-        that does not obey robots.txt (*obeys*) keeps to places and to back-off only. A queue is in
+        that does not obey robots.txt (*obeys*) keeps to places and to back-off only, and to delays
+        until all places are back after a pause. A queue is in
         *ready* when its next request may go; what any other ticket is granted or refused is said.
         """
         self.host = host
@@ -822,7 +823,7 @@ class Core:
             places = 1
         if scope.in_flight >= places:
             return inf
-        if ticket.obeys and scope.next_at > at:
+        if scope.next_at > at and (ticket.obeys or scope.back_off is not None):
             at = scope.next_at
         if ticket.is_redirected and scope.tickets > scope.redirected:
             at = max(at, scope.redirected_at)

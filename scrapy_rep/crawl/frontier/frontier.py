@@ -644,7 +644,7 @@ class Frontier:
         if ticket is not None:
             if self._shared is not None:
                 self._shared.catch_up()
-            if self._keeps_turn(trip, ticket, obeys=obeys):
+            if self._keeps_turn(trip, ticket):
                 return None
             self.free(request)
             if self._shared is not None and not trip.has_acquired:
@@ -692,7 +692,7 @@ class Frontier:
         if wait is not None:
             await maybe_deferred_to_future(wait)
 
-    def _keeps_turn(self, trip: Trip, ticket: Ticket, *, obeys: bool) -> bool:
+    def _keeps_turn(self, trip: Trip, ticket: Ticket) -> bool:
         """Whether no pause has begun since *trip* has got its places, which are those of *ticket*."""
         if self.core.network.gone_since is not None:
             return False
@@ -704,8 +704,7 @@ class Frontier:
             # After a pause there are fewer places.
             if found.until > now or found.asked_at > trip.since:
                 return False
-            # One that does not obey would get its places back without asking the other workers.
-            is_full = obeys and scope.in_flight > found.places
+            is_full = scope.in_flight > found.places
             if is_full and self._has_uncounted(scope, trip):
                 return False
         return True
@@ -821,8 +820,8 @@ class Frontier:
         if scope.back_off is not None and scope.back_off.until > self.clock.monotonic():
             self.free(request)
             return False
-        is_alone = trip.obeys and (scope.delays or scope.back_off is not None)
-        if not is_alone:
+        has_delay = trip.obeys and scope.delays
+        if not has_delay and scope.back_off is None:
             return True
         if shared.acquire(request, scope.key, self._behind(request)):
             trip.has_acquired = True

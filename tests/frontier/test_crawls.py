@@ -378,6 +378,19 @@ def test_a_robotstxt_that_is_fetched_again_after_it_was_cancelled(
     assert "error" not in caplog.text
 
 
+def test_the_delay_of_a_host_whose_only_page_is_refused() -> None:
+    """Its robots.txt is not fetched again before the delay that it asks for."""
+    crawl = Crawl()
+    crawl.outside("http://a.example/no")
+    crawl.answer(ROBOTS, "User-agent: *\nDisallow: /no\nCrawl-delay: 100\n")
+    crawl.clock.set_back(-100_000)  # It is stale at once.
+    crawl.push("http://a.example/")
+    crawl.pass_time(90)
+    assert crawl.on_network == []
+    crawl.pass_time(20)
+    assert crawl.on_network == [ROBOTS]
+
+
 def test_an_object_that_waits_twice() -> None:
     """Both downloads of it end, and nothing is left of them, also if a component has held them back
     until others have got its places.

@@ -48,6 +48,7 @@ FAILED_ONCE: tuple[int, ...] = (
     202611263523,
     202611262539,
     202611262492,
+    202611260373,
     730114,
 )
 """Seeds that have found a bug: they run each time."""

@@ -651,7 +651,7 @@ class Frontier:
                 # It has the turn from the queue.
                 key = ticket.scopes[0].key
                 self._shared.release(request, key, 0.0, sent=False)
-        elif self._shared is not None and trip.is_from_queue and trip.ticket is None:
+        elif self._shared is not None and trip.is_from_queue:
             scope = self.core.scope(trip.key.host)
             if scope.back_off is not None and scope.back_off.asked_at > trip.since:
                 # It has waited for its robots.txt since before the pause.

@@ -157,12 +157,18 @@ class HostRules:
             if known is not None:
                 self._note_unreachable(host, known)
             return known is not None
-        scope = self._core.scopes.get(bare_host(host.origin))
+        key = bare_host(host.origin)
         (robots, holds), now = deciding, self._clock.monotonic()
-        if robots is not None and scope is not None:
+        if robots is not None:
             # If an override decides, the robots.txt was fetched to find the network back.
             pace = self._identity.pace(robots)
-            self._politeness.keep_pace(scope, host.origin, pace, known)
+            scope = self._core.scopes.get(key)
+            if scope is None and self._settings.delay(pace):
+                scope = self._core.scope(
+                    key
+                )  # If it refuses the only page, nothing else makes it.
+            if scope is not None:
+                self._politeness.keep_pace(scope, host.origin, pace, known)
         self._core.known(host, now, now + holds)
         if outage is not None and known is not None:
             self._logger.info(

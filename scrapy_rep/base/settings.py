@@ -317,9 +317,10 @@ def _clients(settings: BaseSettings) -> frozenset[str]:
 class RepSettings:
     """The settings of a crawl that this package uses.
 
-    An attribute of the class is a row of the table; that of an instance is the value. The text below it is its entry in
-    ``docs/reference/settings.md``, which ``docs/_ext/settingspage.py`` writes: what the
-    setting means, in one paragraph; details; why the default is what it is; an example.
+    An attribute of the class is a row of the table; that of an instance is the value. The text
+    below it is its entry in ``docs/reference/settings.md``, which ``docs/_ext/settingspage.py``
+    writes: what the setting means, in one paragraph; details; why the default is what it is; an
+    example.
     """
 
     obey: bool = _FLAG(OBEY, False)

@@ -387,8 +387,8 @@ class Ticket:
     ) -> None:
         """*host* is None if no robots.txt decides. The last of *scopes* is its download slot. A ticket
         that does not obey robots.txt (*obeys*) keeps to places and to back-off only, and to delays
-        until all places are back after a pause. A queue is in
-        *ready* when its next request may go; what any other ticket is granted or refused is said.
+        until all places are back after a pause. A queue is in *ready* when its next request may go;
+        what any other ticket is granted or refused is said.
         """
         self.host = host
         self.scopes = scopes

@@ -958,8 +958,7 @@ class Frontier:
     ) -> None:
         try:
             if self._until_turn is not None and not _is_ours(trip.request):
-                # While it waits, its robots.txt may become stale, or be known again.
-                trip.unreachable = None
+                # While it waits, its robots.txt may become stale.
                 await self._until_turn(trip)
             else:
                 await self._until_own_turn(trip, obeys=ticket.obeys)

@@ -164,9 +164,8 @@ class HostRules:
             pace = self._identity.pace(robots)
             scope = self._core.scopes.get(key)
             if scope is None and self._settings.delay(pace):
-                scope = self._core.scope(
-                    key
-                )  # If it refuses the only page, nothing else makes it.
+                # The only page may be refused, and nothing else would remember the delay.
+                scope = self._core.scope(key)
             if scope is not None:
                 self._politeness.keep_pace(scope, host.origin, pace, known)
         self._core.known(host, now, now + holds)

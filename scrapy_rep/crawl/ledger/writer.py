@@ -87,8 +87,8 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 for _term in (Subject, Verdict, Layer):
     sqlite3.register_adapter(_term, attrgetter("_value_"))
 
-# The errors of a file that fails. Others, their subclasses too, are those of a value that SQLite
-# cannot store.
+# The errors of a file that fails. Any other, also one of their subclasses, is that of a value that
+# SQLite cannot store.
 _OF_FILE = (sqlite3.OperationalError, sqlite3.DatabaseError)
 
 

@@ -12,21 +12,18 @@ from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from unittest import mock
 
 from fakeredis import FakeServer
 from fakeredis._clients import FakeRedisConnection
 from redis import ConnectionPool, Redis
 
+from tests.crawl.disks import full_disk
 from tests.simulation.crawl import Running, Story, begin
 from tests.simulation.loop import PROCESS, Endless, Process, VirtualLoop
 from tests.simulation.world import Fault, World
 
 _LONGEST = {"plain": 86400.0, "job": 86400.0, "workers": 3600.0}
 """A crawl that takes more seconds of virtual time never ends."""
-
-_MOST_PAGES = 2**30
-"""The largest number of pages of a SQLite file."""
 
 
 def run(seed: int) -> Story:
@@ -105,39 +102,27 @@ async def _end(running: Running, fault: Fault) -> None:
 
 
 async def _job(story: Story, folder: str) -> None:
-    files: list[sqlite3.Connection] = []
-    connect = sqlite3.connect
-
-    def noted(path: Any, *args: Any, **kwargs: Any) -> sqlite3.Connection:
-        found: sqlite3.Connection = connect(path, *args, **kwargs)
-        if Path(path).name == "requests.sqlite":
-            files.append(found)
-        return found
-
     job = f"{folder}/job"
-    with mock.patch("sqlite3.connect", noted):
-        for number, fault in enumerate(story.world.faults):
-            running = begin(story, Process(number), folder, JOBDIR=job)
-            due = asyncio.ensure_future(_until(story.world, fault))
-            await asyncio.wait([running.crawl, due], return_when="FIRST_COMPLETED")
-            if not running.crawl.done() and fault.kind == "full":
-                await _fill(story, files[-1], fault.seconds)
-            if not running.crawl.done():
-                await _end(running, fault)
-            due.cancel()
-            await asyncio.sleep(fault.seconds)
-            job = shutil.copytree(job, f"{folder}/job{number}")
-        last = Process(len(story.world.faults))
-        await begin(story, last, folder, JOBDIR=job).crawl
+    for number, fault in enumerate(story.world.faults):
+        running = begin(story, Process(number), folder, JOBDIR=job)
+        due = asyncio.ensure_future(_until(story.world, fault))
+        await asyncio.wait([running.crawl, due], return_when="FIRST_COMPLETED")
+        if not running.crawl.done() and fault.kind == "full":
+            await _fill(story, fault.seconds)
+        if not running.crawl.done():
+            await _end(running, fault)
+        due.cancel()
+        await asyncio.sleep(fault.seconds)
+        job = shutil.copytree(job, f"{folder}/job{number}")
+    last = Process(len(story.world.faults))
+    await begin(story, last, folder, JOBDIR=job).crawl
 
 
-async def _fill(story: Story, file: sqlite3.Connection, seconds: float) -> None:
+async def _fill(story: Story, seconds: float) -> None:
     """Have the disk full for so many *seconds*."""
     began = asyncio.get_running_loop().time()
-    with suppress(sqlite3.ProgrammingError):  # The crawl may close it.
-        file.execute("PRAGMA max_page_count = 1")
+    with full_disk():
         await asyncio.sleep(seconds)
-        file.execute(f"PRAGMA max_page_count = {_MOST_PAGES}")
     # It is tried again after a second.
     story.hindered.append((began, asyncio.get_running_loop().time() + 1.5, None))
 

@@ -92,12 +92,14 @@ def _lost(story: Story) -> Iterator[str]:
     """
     # What a spider that closes has not sent stays in the queue.
     last = {o.url: o.at for o in story.outcomes if o.exception != "SpiderClosing"}
-    newest: dict[str, Asked] = {each.url: each for each in story.asked}
+    # A page that asks for itself has an outcome.
+    newest = {each.url: each for each in story.asked if each.parent != each.url}
     for url, asked in newest.items():
-        child, is_asked_again = asked, False
+        child: Asked | None = asked
+        is_asked_again = False
         while child is not None and not is_asked_again:
             is_asked_again = last.get(child.parent, 0.0) > child.at
-            child = newest.get(child.parent) if child.parent != child.url else None
+            child = newest.get(child.parent)
         if not (url in last or is_asked_again or asked.is_own):
             yield url
 

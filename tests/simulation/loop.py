@@ -146,6 +146,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_soon(
         self, callback: Any, *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
+        if self.is_closed():
+            # What a killed crawl leaves behind may be collected only now.
+            return asyncio.Handle(callback, args, self, context)
         return super().call_soon(_living(callback, context), *args, context=context)
 
     def call_soon_threadsafe(

@@ -412,16 +412,33 @@ def headers_of(headers: Headers) -> tuple[tuple[str, str], ...]:
 
 # Why a download failed.
 
+_OWN = "an error of this machine"
 _NO_HOST = "the host name could not be resolved"
 _NO_PROXY = "the host name of the proxy could not be resolved"
 _REFUSED = "connection refused"
 _NO_WAY = "the host is unreachable"
 _NO_NETWORK = "the network is unreachable"
 _TIMED_OUT = "timed out"
-_NOT_HTTP = "the answer is not valid HTTP"
-_CLOSED = "connection closed by the server"
-_RESET = "connection reset by the server"
-_INCOMPLETE = "the answer is incomplete"
+_TLS = "TLS failed"
+
+_WORDS = {
+    # No file, memory, or address of its own to connect from.
+    r"EMFILE|ENFILE|ENOBUFS|ENOMEM|EADDRNOTAVAIL|EAI_MEMORY|\bMemoryError|curl(27|45);": _OWN,
+    "curl5;": _NO_PROXY,
+    "CannotResolveHost|DNSLookup|UnknownHost|gaierror|curl6;": _NO_HOST,
+    # For libcurl, each failure of a connection but a time-out.
+    "ConnectionRefused|curl7;": _REFUSED,
+    "EHOSTUNREACH|EHOSTDOWN": _NO_WAY,
+    # Also of a host that has only an IPv6 address, where the machine has none.
+    "ENETDOWN|ENETUNREACH": _NO_NETWORK,
+    "TimedOut|Timeout|ETIMEDOUT|curl28;": _TIMED_OUT,
+    "BadHttpMessage|BadStatusLine|ParseError|curl8;": "the answer is not valid HTTP",
+    "ConnectionDone|ConnectionLost|ServerDisconnected|curl52;": "connection closed by the server",
+    "ConnectionReset|curl5[56];": "connection reset by the server",
+    "DataLoss|curl18;": "the answer is incomplete",
+    r"\bSSLError|OpenSSL\.SSL\.": _TLS,
+}
+"""The words for an error, by a regular expression for its :func:`_names`."""
 
 NO_SERVER = frozenset({_NO_HOST, _REFUSED})
 """The words for errors that mean that there is no server at the host."""
@@ -429,88 +446,36 @@ NO_SERVER = frozenset({_NO_HOST, _REFUSED})
 _OF_NETWORK = NO_SERVER | {_NO_PROXY, _NO_WAY, _NO_NETWORK, _TIMED_OUT}
 """The words for errors that mean that nothing has answered."""
 
-_BY_NAME = {
-    "CannotResolveHost|DNSLookup|UnknownHost|gaierror": _NO_HOST,
-    "ConnectionRefused": _REFUSED,
-    "TimedOut|Timeout": _TIMED_OUT,
-    "BadHttpMessage|BadStatusLine|ParseError": _NOT_HTTP,
-    "ConnectionDone|ConnectionLost|ServerDisconnected": _CLOSED,
-    "ConnectionReset": _RESET,
-    "DataLoss": _INCOMPLETE,
-}
-"""By a regular expression for words in the names of the classes of an error."""
-
-_BY_ERRNO: dict[int | None, str] = {
-    errno.EHOSTUNREACH: _NO_WAY,
-    errno.EHOSTDOWN: _NO_WAY,
-    # Also of a host that has only an IPv6 address, where the machine has none.
-    errno.ENETDOWN: _NO_NETWORK,
-    errno.ENETUNREACH: _NO_NETWORK,
-    errno.ETIMEDOUT: _TIMED_OUT,
-}
-
-_BY_CURL: dict[int | None, str] = {
-    5: _NO_PROXY,
-    6: _NO_HOST,
-    7: _REFUSED,  # Each failure of a connection but a time-out.
-    8: _NOT_HTTP,
-    18: _INCOMPLETE,
-    28: _TIMED_OUT,
-    52: _CLOSED,
-    55: _RESET,
-    56: _RESET,
-}
-"""By the code of libcurl (https://curl.se/libcurl/c/libcurl-errors.html)."""
-
-_OWN_ERRNOS = frozenset(
-    {
-        errno.EMFILE,
-        errno.ENFILE,
-        errno.ENOBUFS,
-        errno.ENOMEM,
-        errno.EADDRNOTAVAIL,
-    }
-)
-
-# No memory, and no address of its own to connect from.
-_OWN_CURL = frozenset({27, 45})
-
-# The limits for chains of causes, which can be circular, and branch. Download handlers nest fewer
+# The limit for chains of causes, which can be circular, and branch. Download handlers nest fewer
 # errors.
-_MAX_DEPTH = 5
 _MAX_ERRORS = 50
 
 
 def kind_of(error: BaseException) -> Failure:
     """Whose failure *error* is, which ended a download."""
     # Also what was handled when the error was raised, which says nothing about its words.
-    causes = _causes(error, with_context=True)
-    if any(map(_is_own, causes)):
+    words = [*filter(None, map(_words, _causes(error, with_context=True)))]
+    if _OWN in words:
         return Failure.OWN
-    return Failure.NETWORK if _first(_words, causes) in _OF_NETWORK else Failure.OTHER
+    return Failure.NETWORK if words and words[0] in _OF_NETWORK else Failure.OTHER
 
 
 def in_words(error: BaseException) -> str:
     """The reason for *error*, which ended a download, for logs and reports."""
     causes = _causes(error)
-    for cause in filter(_is_own, causes):
-        return f"an error of this machine: {_text(cause) or type(cause).__name__}"
-    text = f"{type(error).__name__}: {_first(_text, causes)}"
-    return _first(_words, causes) or text.rstrip(": ")
-
-
-def _first(
-    words_of: Callable[[BaseException], str], causes: list[BaseException]
-) -> str:
-    """The first words that there are for one of *causes*; empty if there are none."""
-    return next(filter(None, map(words_of, causes)), "")
+    known = [(words, cause) for cause in causes if (words := _words(cause))]
+    of_own = [each for each in known if each[0] == _OWN]
+    for words, cause in of_own or known:
+        has_detail = words in {_OWN, _TLS}
+        return f"{words}: {_detail(cause)}" if has_detail else words
+    text = next(filter(None, map(_text, causes)), "")
+    return f"{type(error).__name__}: {text}".rstrip(": ")
 
 
 def _causes(
     error: BaseException,
     *,
     with_context: bool = False,
-    depth: int = _MAX_DEPTH,
     seen: list[BaseException] | None = None,
 ) -> list[BaseException]:
     """The causes of *error*, the first cause first, and *error* itself; *with_context* after each
@@ -520,7 +485,7 @@ def _causes(
     if len(seen) == _MAX_ERRORS or any(each is error for each in seen):
         return []
     seen.append(error)
-    further = partial(_causes, with_context=with_context, depth=depth - 1, seen=seen)
+    further = partial(_causes, with_context=with_context, seen=seen)
     # The latter is of Twisted's CannotListenError.
     causes: list[object] = [error.__cause__, getattr(error, "socketError", None)]
     # Twisted keeps causes in a list of failures, an exception group in a tuple, without
@@ -530,63 +495,41 @@ def _causes(
         if isinstance(several, (list, tuple)):
             causes += [getattr(each, "value", each) for each in several[:_MAX_ERRORS]]
     found: list[BaseException] = []
-    for cause in causes if depth else ():
+    for cause in causes:
         if isinstance(cause, BaseException):
             found += further(cause)
     found.append(error)
     context = None if error.__suppress_context__ else error.__context__
-    if with_context and depth and context is not None:
+    if with_context and context is not None:
         found += further(context)
     return found
-
-
-def _is_own(error: BaseException) -> bool:
-    if isinstance(error, gaierror):
-        return error.errno == EAI_MEMORY
-    return (
-        isinstance(error, MemoryError)
-        or _errno(error) in _OWN_ERRNOS
-        or _curl_code(error) in _OWN_CURL
-    )
 
 
 def _words(error: BaseException) -> str:
     """What is said of *error*, apart from its causes; empty if it is of no known kind."""
     names = _names(error)
-    for pattern, words in _BY_NAME.items():
-        if re.search(pattern, names):
-            return words
-    by_number = _BY_ERRNO.get(_errno(error)) or _BY_CURL.get(_curl_code(error))
-    if by_number is None and _is_of_tls(error):
-        return f"TLS failed: {_reason_of_tls(error)}"
-    return by_number or ""
+    found = (words for names_of, words in _WORDS.items() if re.search(names_of, names))
+    return next(found, "")
 
 
 def _names(error: BaseException) -> str:
-    return " ".join(kind.__name__ for kind in type(error).__mro__)
+    """By what an error is told: the names of its classes and of its number, if it is an OSError or
+    of Twisted, and its code of libcurl (https://curl.se/libcurl/c/libcurl-errors.html).
+    """
+    names = [f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__]
+    for attribute in ("errno", "osError"):
+        number = getattr(error, attribute, None)
+        if isinstance(number, int):
+            names.append(errno.errorcode.get(number, ""))
+    if isinstance(error, gaierror) and error.errno == EAI_MEMORY:
+        names.append("EAI_MEMORY")
+    if "CurlError" in " ".join(names):
+        names.append(f"curl{getattr(error, 'code', '')};")
+    return " ".join(names)
 
 
-def _errno(error: BaseException) -> int | None:
-    """The errno of *error*, an OSError or of Twisted."""
-    numbers = (getattr(error, name, None) for name in ("errno", "osError"))
-    return next((each for each in numbers if isinstance(each, int)), None)
-
-
-def _curl_code(error: BaseException) -> int | None:
-    code = getattr(error, "code", None) if "CurlError" in _names(error) else None
-    return int(code) if isinstance(code, int) else None
-
-
-def _is_of_tls(error: BaseException) -> bool:
-    kinds = type(error).__mro__
-    return any(
-        kind.__name__ == "SSLError" or kind.__module__ == "OpenSSL.SSL"
-        for kind in kinds
-    )
-
-
-def _reason_of_tls(error: BaseException) -> str:
-    """OpenSSL's reason: the text of its error, or the last part of its error queue."""
+def _detail(error: BaseException) -> str:
+    """The message of *error*; of OpenSSL, its reason, or the last part of its error queue."""
     reason = getattr(error, "reason", None)
     if isinstance(reason, str):
         return reason.lower().replace("_", " ")

@@ -9,20 +9,20 @@
 -- apply to its host. A *place* at a host is the right to have one request to it in flight. A
 -- worker holds requests and places until its lease expires.
 --
---   :state         hash         mark: tells this queue from another one with the same name; number:
---                               the last one of a request that was pushed or set aside; count: how
---                               many requests are not done, without those in :aside
+--   :state         hash         mark: tells this queue from another one with the same name, and is
+--                               empty while that is cleared; number: the last one that was given to
+--                               anything; count: how many requests are not done
 --   :ready         sorted set   hosts that have a queue with a turn -> when to check them next
 --   :wanted        sorted set   queues whose robots.txt is wanted -> when to fetch it
 --   :queue:QUEUE   sorted set   requests, by priority; each begins with its number
 --   :host:HOST     hash         see FIELDS; QUEUE: until when its robots.txt is known, its delay, and
 --                               its turn among the queues of the host; 0 if it has no requests, or
 --                               its robots.txt is wanted
---   :pauses        sorted set   hosts -> a number that grows with each pause, and the success after it
+--   :pauses        sorted set   hosts -> the number of the last pause, or of the success after it
 --   :workers       sorted set   workers -> when their leases expire
 --   :leases:WORKER hash         "=NUMBER" -> request that the worker has; "@NUMBER" -> host at which
 --                               that has a place; "~QUEUE": the worker fetches its robots.txt
---   :aside         sorted set   requests that some workers cannot read -> a number that grows
+--   :aside         sorted set   requests that some workers cannot read -> a number
 --
 -- Moments and durations are in milliseconds, by the clock of the server.
 -- Every queue that is not empty has a turn, or is in :wanted.
@@ -37,10 +37,12 @@ local worker, order = ARGV[1], cjson.decode(ARGV[2])
 -- for the answer any more gets nothing.
 if now > order.deadline then return { now } end
 
--- The queue that the worker knows is gone: it must notice before anything changes.
+-- The queue that the worker knows is gone: it must notice before anything changes. Another one
+-- begins when all of that is deleted.
 local STATE = prefix .. ':state'
 local mark, count = unpack(call('HMGET', STATE, 'mark', 'count'))
 if order.mark ~= '' and order.mark ~= mark then return { now, '' } end
+if mark == '' then return { now } end
 
 local ready, wanted, pauses = prefix .. ':ready', prefix .. ':wanted', prefix .. ':pauses'
 local workers, aside = prefix .. ':workers', prefix .. ':aside'
@@ -64,19 +66,19 @@ local PATIENCE = 3000
 -- when it got the request. A request that was sent before the host's last pause says nothing.
 local SENT = 1
 
--- How many requests are new, or came out of :aside, less those that are done.
+-- How many requests are new, less those that are done.
 local change = 0
 
--- Return the number before those of so many new requests.
-local function new_numbers(size)
-    return call('HINCRBY', STATE, 'number', size) - size
+-- Numbers grow. Return the last one of so many new ones.
+local function new_number(size)
+    return call('HINCRBY', STATE, 'number', size)
 end
 
--- A request with its number, as it is stored.
-local function numbered(number, request)
-    return string.format('%014x', number) .. request
+-- At most so many members of a sorted set whose numbers are greater than *last*, with these.
+local function newer(key, last, most)
+    last = string.format('(%.0f', last)
+    return call('ZRANGEBYSCORE', key, last, '+inf', 'WITHSCORES', 'LIMIT', 0, most)
 end
-local IS_NUMBERED = '^' .. string.rep('%x', 14)
 
 -- Hosts and queues. What is known of a host is read once, and what has changed is written once.
 
@@ -203,9 +205,8 @@ local function arrive(queue)
     end
 end
 
--- Whether the requests of a host in back-off are refused, as in ``core.py``.
+-- Whether the requests of a host are refused for its back-off, as in ``core.py``.
 local function is_refused(host)
-    if host.paused == 0 then return false end
     if host.paused <= now and host.in_flight == 0 then return false end -- This one asks if it is back.
     local is_long = host.paused - now > order.wait_timeout
     return is_long or (host.own > 0 and now - host.since >= order.wait_timeout)
@@ -224,21 +225,21 @@ end
 -- Tell all workers of a pause of the host, or of the first success after it: each reads what is newer
 -- than the last that it has read. Returns its number.
 local function tell_all(host)
-    local last = tonumber(call('ZREVRANGE', pauses, 0, 0, 'WITHSCORES')[2]) or 0
-    local number = math.max(last + 1, now)
+    local number = new_number(1)
     call('ZADD', pauses, number, host.name)
     local ends = host.paused + KEPT
     if call('PTTL', pauses) < ends - now then call('PEXPIREAT', pauses, ends) end
     return number
 end
 
--- Free the place of a request, if a worker *had* it. If it was sent, the delay of the host begins.
--- *delay* is the one that the worker knows, and *gap* that of its slot, if not the default.
-local function free(had, name, fate, gap, delay)
-    local host = host_named(name)
+-- Free the place of a request that has left the downloader, if the worker with these leases has it. If
+-- it was sent, the delay of the host begins. *delay* is the one that the worker knows, and *gap* that of
+-- its slot, if not the default.
+local function free(key, number, name, fate, gap, delay)
+    local host, had = host_named(name), call('HDEL', key, '@' .. number) == 1
     if had then set(host, 'in_flight', math.max(host.in_flight - 1, 0)) end
     if fate >= SENT then hold(host, now + math.max(host.delay, delay or 0)) end
-    if host.paused > 0 and fate > SENT and fate >= host.pause then
+    if host.places > 0 and fate > SENT and fate >= host.pause then
         set(host, 'places', host.places + 1)
         if host.own > 0 then tell_all(host) end
         set(host, 'own', 0)
@@ -255,8 +256,6 @@ local function take(queue, most, has_place, found)
     local items = call('ZPOPMIN', queue.key, most)
     for index = 1, #items, 2 do
         local item = items[index]
-        -- One that this script has not written has no number.
-        if not string.find(item, IS_NUMBERED) then item = numbered(new_numbers(1) + 1, item) end
         local number = string.sub(item, 1, 14)
         local lease = table.concat({ items[index + 1], queue.name, item }, '\n')
         call('HSET', leases, '=' .. number, lease)
@@ -266,14 +265,9 @@ local function take(queue, most, has_place, found)
     return #items > 0
 end
 
--- Put a request back into its queue, before those that were pushed later. One that is garbled is
--- gone.
+-- Put a request back into its queue, before those that were pushed later.
 local function put_back(lease)
     local score, name, item = string.match(lease, '^(.-)\n(.-)\n(.*)$')
-    if not tonumber(score) then
-        change = change - 1
-        return
-    end
     local queue = queue_named(name)
     call('ZADD', queue.key, score, item)
     arrive(queue)
@@ -291,16 +285,18 @@ local function return_all(name, fate, kept)
     local all = call('HGETALL', key)
     for index = 1, #all, 2 do
         local field, value = all[index], all[index + 1]
-        local kind = string.sub(field, 1, 1)
-        if not kept[field] then
+        local kind, number = string.match(field, '^(.)(.*)$')
+        if kept[field] then
+            -- It is in use.
+        elseif kind == '@' then
+            free(key, number, value, fate)
+        else
             call('HDEL', key, field)
             if kind == '=' then
                 put_back(value)
                 requests = requests + 1
-            elseif kind == '@' then
-                free(true, value, fate)
             else
-                want(string.sub(field, 2))
+                want(number)
             end
         end
     end
@@ -318,38 +314,20 @@ local function renew()
     return is_new, return_all(dead, SENT, {})
 end
 
--- Begin a queue. If only the state of one was lost, its requests are counted, and later ones get
--- greater numbers, by the clock.
-local function begin()
-    count = 0
-    for _, name in ipairs(call('ZRANGE', wanted, 0, -1)) do queue_named(name) end
-    for _, name in ipairs(call('ZRANGE', ready, 0, -1)) do host_named(name) end
-    for _, host in pairs(hosts) do
-        for _, queue in pairs(host.queues) do count = count + call('ZCARD', queue.key) end
-    end
-    for _, name in ipairs(call('ZRANGE', workers, 0, -1)) do
-        for _, field in ipairs(call('HKEYS', prefix .. ':leases:' .. name)) do
-            if string.sub(field, 1, 1) == '=' then count = count + 1 end
-        end
-    end
-    mark = worker .. now
-    call('HSET', STATE, 'mark', mark, 'number', now * 1000, 'count', count)
-end
-
 -- What the worker has done.
 
 -- Add new requests, unless their fingerprints are known. Returns the indexes of those.
 local function push()
     local seen, queues, size = {}, {}, (#ARGV - 2) / 4
     if size == 0 then return seen end
-    local number = new_numbers(size)
+    local number = new_number(size) - size
     for index = 3, #ARGV, 4 do
         local queue, fingerprint = queue_named(ARGV[index]), ARGV[index + 3]
         if fingerprint ~= '' and call('SADD', KEYS[2], fingerprint) == 0 then
             seen[#seen + 1] = (index - 3) / 4
         else
             number = number + 1
-            call('ZADD', queue.key, ARGV[index + 1], numbered(number, ARGV[index + 2]))
+            call('ZADD', queue.key, ARGV[index + 1], string.format('%014x', number) .. ARGV[index + 2])
             queues[queue] = true
         end
     end
@@ -387,11 +365,6 @@ local function note_rules(name, holds, delay)
     check_at(host, now) -- It may have another delay now.
 end
 
--- A request has left the downloader.
-local function leave(number, ...)
-    free(call('HDEL', leases, '@' .. number) == 1, ...)
-end
-
 -- The worker does not use a request. If it cannot read it, *tried* are those that could not before, and
 -- it is kept for the others.
 local function give_back(number, tried)
@@ -399,12 +372,11 @@ local function give_back(number, tried)
     if not lease then return end
     call('HDEL', leases, '=' .. number)
     if tried then
-        call('ZADD', aside, new_numbers(1) + 1, tried .. worker .. '\n' .. lease)
-        change = change - 1
+        call('ZADD', aside, new_number(1), tried .. worker .. '\n' .. lease)
     else
         put_back(lease)
     end
-    if name then leave(number, name, 0) end
+    if name then free(leases, number, name, 0) end
 end
 
 -- A host has answered 429 or 503: no worker sends anything to it for a while.
@@ -431,12 +403,10 @@ end
 -- The pauses that the worker does not know, also those that are over. After a success, they have
 -- lasted for 0.
 local function newer_pauses()
-    local found = {}
-    local newer = call('ZRANGEBYSCORE', pauses, '(' .. order.last_pause, '+inf', 'WITHSCORES',
-        'LIMIT', 0, 100)
-    for index = 1, #newer, 2 do
-        local host = host_named(newer[index])
-        order.last_pause = tonumber(newer[index + 1])
+    local found, names = {}, newer(pauses, order.last_pause, 100)
+    for index = 1, #names, 2 do
+        local host = host_named(names[index])
+        order.last_pause = tonumber(names[index + 1])
         local lasted = (host.paused > now or host.own > 0) and now - host.since or 0
         found[#found + 1] = { host.name, host.paused - now, host.own, lasted }
     end
@@ -480,9 +450,7 @@ local function hand_out(host, found)
     local gap = math.max(host.gap, own and own[2] or order.gap)
     -- A delay begins when a request ends, so a host with a delay gets one at a time.
     local most = host.delay > 0 and 1 or own and own[1] or order.limit
-    if host.places >= most and host.own == 0 then
-        for _, field in ipairs({ 'places', 'paused', 'own', 'since' }) do set(host, field, 0) end
-    end
+    if host.places >= most and host.own == 0 then set(host, 'places', 0) end
     if host.places > 0 then most = math.min(most, host.places) end
     if is_refused(host) then -- It needs no place.
         take(queue, 1, false, found)
@@ -503,23 +471,17 @@ local function hand_out(host, found)
     end
 end
 
--- The requests that were set aside after those that the worker has seen.
-local function newer_aside(command, ...)
-    return call(command, aside, string.format('(%.0f', order.last_aside), '+inf', ...)
-end
-
 -- Hand out requests that other workers could not read, without a place.
 local function hand_out_aside(found)
-    local newer = order.wanted > 0
-        and newer_aside('ZRANGEBYSCORE', 'WITHSCORES', 'LIMIT', 0, order.wanted) or {}
-    for index = 1, #newer, 2 do
-        local tried, lease = string.match(newer[index], '^(%w*)\n(.*)$')
-        local number = string.match(lease or '', '^.-\n.-\n(' .. string.rep('%x', 14) .. ')')
-        order.last_aside = tonumber(newer[index + 1])
-        if number and not string.find(tried, worker, 1, true) then
-            call('ZREM', aside, newer[index])
+    local items = order.wanted > 0 and newer(aside, order.last_aside, order.wanted) or {}
+    for index = 1, #items, 2 do
+        local item = items[index]
+        local tried, lease = string.match(item, '^(%w*)\n(.*)$')
+        order.last_aside = tonumber(items[index + 1])
+        if not string.find(tried, worker, 1, true) then
+            call('ZREM', aside, item)
+            local number = string.match(lease, '^.-\n.-\n(' .. string.rep('.', 14) .. ')')
             call('HSET', leases, '=' .. number, lease)
-            change = change + 1
             found[#found + 1] = { lease, 0, 0, tried }
         end
     end
@@ -590,7 +552,7 @@ end
 --   quota, enough  how many robots.txt the worker can fetch, and how many ready hosts are enough
 --
 -- Returns the time; the mark of the queue; the indexes of new requests whose fingerprint is known; how
--- many requests are not done, with those that were set aside and that it may be able to read; 1 if the
+-- many requests are not done, but those that were set aside and that it could not read; 1 if the
 -- worker is new, and how many requests returned from a dead one; 1 if it has acquired the place; after
 -- how long to ask again; the number of the last request that was set aside, and how many are, if the
 -- worker ends; the number of the last pause, and the new ones: host, the rest, the last one that was
@@ -602,11 +564,14 @@ end
 -- A server that is out of memory refuses a script whose first write needs memory, such as that of
 -- new requests: then nothing of the call has happened. All else must still work.
 if #ARGV == 2 then call('DEL', prefix .. ':none') end
-if not mark and not order.retires then begin() end
+if not mark and not order.retires then
+    mark = worker .. now
+    call('HSET', STATE, 'mark', mark, 'number', now * 1000)
+end
 local seen, found = push(), {}
 local is_new, returned = renew()
 for _, each in ipairs(order.rules) do note_rules(unpack(each)) end
-for _, each in ipairs(order.left) do leave(unpack(each)) end
+for _, each in ipairs(order.left) do free(leases, unpack(each)) end
 for _, each in ipairs(order.back) do give_back(unpack(each)) end
 for _, each in ipairs(order.done) do change = change - call('HDEL', leases, '=' .. each) end
 for _, each in ipairs(order.paused) do back_off(unpack(each)) end
@@ -622,5 +587,6 @@ hand_out_aside(found)
 local to_fetch = hand_out_wanted()
 write_hosts()
 if change ~= 0 then count = call('HINCRBY', STATE, 'count', change) end
-return { now, mark or '', seen, (count or 0) + newer_aside('ZCOUNT'), is_new, returned, has_place, again, order.last_aside,
+local seen_aside = call('ZCOUNT', aside, '-inf', string.format('%.0f', order.last_aside))
+return { now, mark or '', seen, (count or 0) - seen_aside, is_new, returned, has_place, again, order.last_aside,
     order.retires and call('ZCARD', aside) or 0, order.last_pause, new, found, to_fetch }

@@ -53,6 +53,9 @@ _ASK_EVERY = 0.5
 # The seconds after which requests that were kept in memory are sent again.
 _SEND_EVERY = 1.0
 
+# The seconds after which a queue that a worker clears may be used again, if that worker is killed.
+_MAX_CLEARING = 60
+
 _MIN_READY = 64
 
 _fingerprints: WeakKeyDictionary[Request, tuple[RedisDupeFilter, str]] = (
@@ -284,19 +287,21 @@ class RedisHostQueue(Base):
             self._worker.give_back()
 
     def clear(self) -> None:
-        """Remove all requests, and the state of all hosts. Other workers on an empty queue need not
-        know: for them it stays the same one.
+        """Remove all requests, and the state of all hosts. An empty queue stays as it is for other
+        workers, if there are any: the last one removes it.
         """
-        workers, state = (f"{self._prefix}:{name}" for name in ("workers", "state"))
-        is_empty = self._worker.count_all() == 0
-        kept = (
-            {workers, state} if is_empty and self.server.zcard(workers) > 1 else set()
-        )
-        escaped = "".join(f"\\{c}" if c in "*?[]\\" else c for c in self._prefix)
-        for key in self.server.scan_iter(f"{escaped}:*", count=1_000):
-            if (key if isinstance(key, str) else key.decode()) not in kept:
-                self.server.unlink(key)
-        self.server.unlink(self.key)  # Of a queue of scrapy-redis itself.
+        server, state = self.server, f"{self._prefix}:state"
+        server.unlink(self.key)  # Of a queue of scrapy-redis itself.
+        has_others = server.zcard(f"{self._prefix}:workers") > 1
+        if self._worker.count_all() or not has_others:
+            # From now on, no call of a worker changes anything until the state is gone, too.
+            server.hset(state, "mark", "")
+            server.expire(state, _MAX_CLEARING)
+            escaped = "".join(f"\\{c}" if c in "*?[]\\" else c for c in self._prefix)
+            for key in server.scan_iter(f"{escaped}:*", count=1_000):
+                if key not in {state, state.encode()}:
+                    server.unlink(key)
+            server.unlink(state)
         self._worker.cleared()
 
     # The rules of hosts, for all workers.

@@ -304,27 +304,6 @@ def test_answer_that_does_not_come_to_who_has_a_batch(shared: Shared) -> None:
     assert crawl.queue.pop() is not None
 
 
-def test_state_that_is_lost_alone(shared: Shared) -> None:
-    """If the mark of the queue is gone, and the counters with it, a worker that had seen it gets nothing
-    more. A new worker counts what is there, and its own requests come after those.
-    """
-    worker = shared.worker()
-    push(worker, EXEMPT, *"1234")
-    found = take_some(worker, 2, at_once=9)
-    shared.redis.delete(shared.key("state"))
-    shared.advance(0.001)
-    other = shared.worker()
-    assert other.count_all() == 4
-    push(other, EXEMPT, *"567")
-    assert take(worker) is None
-    assert worker.is_lost
-    assert other.count_all() == 7
-    names = [each.data.decode() for each in take_some(other, 9, at_once=9)]
-    assert names == [*"34567"]
-    shared.advance(LEASE)
-    assert renew(other) == len(found)
-
-
 @pytest.mark.parametrize("key", ["ready", "wanted", "host:a.example"])
 def test_a_key_that_is_lost_alone(shared: Shared, key: str) -> None:
     """The next request of a host brings it back."""
@@ -421,22 +400,32 @@ def test_another_worker_clears_a_queue_that_has_just_become_empty(
     assert not messages(caplog, logging.ERROR)
 
 
-def test_garbled_members(shared: Shared, caplog: pytest.LogCaptureFixture) -> None:
-    """Members that this package has not written are set aside, or ignored, with one error. The
-    crawl goes on.
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_requests_while_the_queue_is_cleared(shared: Shared, moment: str) -> None:
+    """What workers push while another one clears the queue, before or after it has deleted keys, is
+    counted exactly as often as it is in the queue afterwards, and each can be sent.
     """
-    crawl = WorkerCrawl(shared, obey=False)
-    crawl.push_pages(1)
-    garbage = b"\xff\x00\n"
-    for name in (f"queue:{EXEMPT}", "ready", "wanted", "pauses", "aside", "workers"):
-        shared.redis.zadd(shared.key(name), {garbage: 1})
-    for name in (f"leases:{garbage!r}", "host:a.example"):
-        shared.redis.hset(shared.key(name), "=1", garbage)
-    shared.redis.zadd(shared.key("workers"), {repr(garbage): 1})
-    crawl.run()
-    crawl.settle(2)
-    assert crawl.on_network == [f"{A}/1"]
-    assert decode_errors(caplog) == 1
+    one, two = (WorkerCrawl(shared, obey=False) for _ in range(2))
+    two.push_pages(1, 2)
+    new = shared.worker()
+
+    def scan(*args: Any, **how: Any) -> Iterator[bytes]:
+        if moment == "after":
+            yield from found(*args, **how)
+        two.push_pages(3)
+        push(new, EXEMPT, "4")
+        if moment == "before":
+            yield from found(*args, **how)
+
+    found = one.queue.server.scan_iter
+    with mock.patch.object(one.queue.server, "scan_iter", scan):
+        one.queue.clear()
+    assert not shared.content()
+    one.die()
+    for worker in (two.queue._worker, new):
+        worker.exchange()
+    other = shared.worker()
+    assert other.count_all() == len(take_some(other, 9, at_once=9)) > 0
 
 
 def test_pauses_that_are_over(shared: Shared) -> None:

@@ -305,7 +305,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
             names = [each[14:] for each in content.get(f"queue:{queue}", {})]
             assert names == [item.name for item in model.waiting(queue)]
             assert not names or queue in in_line or queue in wanted
-        assert self.shared.count() == len(model.items)
+        assert self.shared.count() == len(model.items) + len(model.aside)
         aside = {each.rpartition("\n")[2][14:] for each in content.get("aside", {})}
         assert aside == {item.name for item in model.aside}
         leases = [name for name in content if name.startswith("leases:")]

@@ -119,8 +119,7 @@ class Leases(Backlog):
         """Whether this worker still has the place: as far as it knows, its lease has not expired
         since.
         """
-        is_new = lease.generation == self._worker.generation
-        return lease.has_place and self._worker.is_alive and is_new
+        return lease.has_place and self._worker.is_alive and not lease.is_expired
 
     # The end of requests.
 

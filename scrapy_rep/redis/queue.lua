@@ -170,7 +170,7 @@ end
 -- Whether requests of a queue may be sent, as far as robots.txt goes. It does not apply to a queue
 -- without an origin.
 local function is_known(queue)
-    return order.all_known or string.sub(queue.name, -1) == '\t' or queue.holds > now
+    return string.sub(queue.name, -1) == '\t' or queue.holds > now
 end
 
 -- The queue of the host whose turn is next, if there is one, and the last turn.
@@ -541,11 +541,10 @@ end
 --   has        only after a lost answer: the fields of its leases, as the names of an object. All else
 --              returns to the queue
 --   retires    whether the worker ends: all it has returns to the queue
---   refuses    a queue whose requests it refuses, or ""
+--   refuses    a queue whose requests it refuses, or nothing
 --   acquire    the number and the host of a request that is not from the queue, or nothing
 --   wanted     how many requests to hand out at most
 --   limit, gap, hosts    the limits of a host without a crawl delay, and those of some hosts
---   all_known  whether the crawl ignores robots.txt
 --   wait_timeout   the longest time that requests wait for a host
 --   last_pause the number of the last pause that the worker knows
 --   last_aside the number of the last request that was set aside, as far as it knows
@@ -580,8 +579,8 @@ if order.has or order.retires then
 end
 if order.retires then call('ZREM', workers, worker) end
 local new = newer_pauses()
-local has_place = #order.acquire > 0 and acquire(unpack(order.acquire)) or 0
-if order.refuses ~= '' then hand_out_refused(order.refuses, found) end
+local has_place = order.acquire and acquire(unpack(order.acquire)) or 0
+if order.refuses then hand_out_refused(order.refuses, found) end
 local again = hand_out_all(found)
 hand_out_aside(found)
 local to_fetch = hand_out_wanted()

@@ -116,7 +116,6 @@ class RedisHostQueue(Base):
             self._clock,
             self._prefix,
             settings.queue_lease,
-            obeys=self._frontier.obeys,
             wait_timeout=settings.wait_timeout,
             on_paused=self._frontier.paused_elsewhere,
             on_lost=self._lost,
@@ -255,9 +254,7 @@ class RedisHostQueue(Base):
             self._kept_until = now + self._keeps_for
         if answer is not None:
             for lease in answer.wanted:
-                # If it is fetched already, this worker was taken for dead meanwhile.
-                if self._worker.fetching[lease.queue] is lease:
-                    self._want_rules(lease, lease.delay)
+                self._want_rules(lease, lease.delay)
             if "refuses" in order:
                 self._took_refused(found)
         if wanted and not found:

@@ -51,12 +51,11 @@ AT_ONCE = 100
 # none is popped, since its callback would make even more.
 MAX_UNSENT = 1000
 
-# A worker whose last call began within these seconds knows the pauses of hosts well enough to send a
-# request. If calls take longer, it counts for as many calls as their answers do.
+# A worker whose last call began within these seconds knows the pauses of hosts and the number of
+# requests well enough. If a call takes longer, that counts for so many times as long, so that a distant
+# server is seldom asked for these alone.
 _JUST_NOW = 0.02
-
-# For how many times as long as a call takes the number of requests that it returns is used.
-_COUNT_HOLDS = 10
+_CALLS = 10
 
 # The length of the number at the start of each stored request.
 _NUMBER = 14
@@ -70,11 +69,6 @@ _LONGEST = 86_400.0
 
 # In seconds, about thirty years.
 _FOREVER = 1e9
-
-# What an order asks for, if it does not say.
-_NOTHING_WANTED = {
-    "wanted": 0, "quota": 0, "enough": 0, "refuses": "", "acquire": (), "retires": False
-}  # fmt: skip
 
 
 @dataclass(slots=True, eq=False)
@@ -100,11 +94,14 @@ class Lease:
     tried: str = ""
     """The workers that could not read it, one name after the other."""
 
-    # The values of the worker's counters: the first two when it got the lease, and the other one when
-    # the request was popped.
-    generation: int = 0
     last_pause: int = 0
+    """The number of the last pause of any host that the worker knew when it got the lease."""
+
     pushed: int = 0
+    """How many requests it had pushed when this one was popped."""
+
+    is_expired: bool = False
+    """Whether the lease had expired, and other workers may have got the request since."""
 
     slot: str = ""
     """The download slot of a request that was popped."""
@@ -246,8 +243,7 @@ def source() -> str:
 class Worker:
     """What one worker has done, which it reports to the server, and gets for it.
 
-    Reports go with the next call, to save round trips. If the crawl does not obey robots.txt
-    (*obeys*), no queue waits for it.
+    Reports go with the next call, to save round trips.
     """
 
     def __init__(
@@ -257,7 +253,6 @@ class Worker:
         prefix: str,
         lease: float,
         *,
-        obeys: bool = True,
         wait_timeout: float = _FOREVER,
         on_paused: Callable[[str, float, float, float], None] = lambda *_: None,
         on_lost: Callable[[], None] = lambda: None,
@@ -273,17 +268,11 @@ class Worker:
         self._clock = clock
         self._prefix = self._seen_key = prefix
         self._lease = round(lease * 1000)
-        self._all_known = not obeys
         self._wait_timeout = round(min(wait_timeout, _FOREVER) * 1000)
         self._on_paused = on_paused
         self._on_lost = on_lost
         self._name = uuid.uuid4().hex
-        self._renewed_at = self._counted_until = float("-inf")
         self._took = 0.0
-        self.generation = 0
-        """The number of times that the server has registered this worker: once at the start,
-        and again after its lease had expired, and other workers got what it had."""
-
         self.last_count = 0
         """The number of requests that were not done at the last call."""
 
@@ -312,12 +301,12 @@ class Worker:
         """A request of each queue whose robots.txt it fetches, which it does not have."""
 
         self._done: list[tuple[str, int]] = []
-        self._paused: dict[str, tuple[float, float]] = {}
         self._begin_anew()
 
     def _begin_anew(self) -> None:
         """Know nothing of the queue on the server."""
         self._mark = ""
+        self._renewed_at = float("-inf")
         self.last_pause = self._last_aside = 0
         for each in (self.buffer, self.popped, self._done):
             each.clear()
@@ -370,7 +359,8 @@ class Worker:
         """Report at once that *host* has asked for a pause of *pause* seconds. *own* is the last
         one that was doubled.
         """
-        self._paused[host] = self._clock.monotonic() + pause, own
+        times = (round(each * 1000) for each in (pause, own))
+        self._reports["paused"].append([host, *times])
         self.exchange()
 
     def push(
@@ -404,7 +394,7 @@ class Worker:
     @property
     def has_reports(self) -> bool:
         """Whether there is something to report, or to push."""
-        return any((self._unsent, self._done, self._paused, *self._reports.values()))
+        return any((self._unsent, self._done, *self._reports.values()))
 
     @property
     def is_alive(self) -> bool:
@@ -415,7 +405,7 @@ class Worker:
     def is_up_to_date(self) -> bool:
         """Whether the last call was just now."""
         age = self._clock.monotonic() - self._renewed_at
-        return age < max(_JUST_NOW, _COUNT_HOLDS * self._took)
+        return age < max(_JUST_NOW, _CALLS * self._took)
 
     @property
     def renews_at(self) -> float:
@@ -431,15 +421,13 @@ class Worker:
         """The number of requests on the server that are not done, and of those that wait in
         the memory of this worker. If the server fails, the number of the last call, at least 1.
         """
-        is_new = self._clock.monotonic() < self._counted_until
-        if is_new or self.exchange() is not None:
+        if self.is_up_to_date or self.exchange() is not None:
             return self.last_count + self.unsent
         return max(self.last_count + self.unsent, 1)  # Zero would end the crawl.
 
     def cleared(self) -> None:
         """Note that the queue was cleared: the next call begins a new one, or joins it."""
         self._unsent.clear()
-        self._counted_until = float("-inf")
         self._begin_anew()
 
     # Calls.
@@ -480,19 +468,15 @@ class Worker:
         later = [one for one in self._done if one[1] > taken]
         now = self._clock.monotonic()
         whole = {
-            **_NOTHING_WANTED,
             **self._reports,
             "mark": self._mark,
             "lease": self._lease,
-            "all_known": self._all_known,
+            "wanted": 0,
+            "quota": 0,
             "wait_timeout": self._wait_timeout,
             "last_pause": self.last_pause,
             "last_aside": self._last_aside,
             "done": [number for number, last in self._done if last <= taken],
-            "paused": [
-                [host, round(max(until - now, 0.0) * 1000), round(own * 1000)]
-                for host, (until, own) in self._paused.items()
-            ],
             **order,
         }
         if self._link.has_lost_answer:
@@ -518,28 +502,24 @@ class Worker:
             return self._send({"retires": order.get("retires", False)}, most)
         self._mark = mark.decode()
         self._renewed_at, self._link.has_lost_answer = now, False
-        # A number of requests is used for some time, so a distant server is seldom asked for it
-        # alone.
-        answered = self._clock.monotonic()
-        self._took = answered - now
-        self._counted_until = answered + _COUNT_HOLDS * self._took
+        self._took = self._clock.monotonic() - now
         self._done, self._reports = later, _no_reports()
-        self._paused.clear()
         for _ in records:
             self._unsent.popleft()
         seen, *found = found
         for index in seen:
             records[index][-1]()
-        return self._answer(found, whole["acquire"])
+        return self._answer(found, order.get("acquire", ("", "")))
 
-    def _answer(self, parts: Sequence[Any], place: Sequence[str]) -> Answer:
+    def _answer(self, parts: Sequence[Any], place: tuple[str, str]) -> Answer:
         """Note what the server has answered. *place* is the one that was asked for, if any."""
         self.last_count, is_new, returned, has_place, again, *parts = parts
         self._last_aside, set_aside, self.last_pause, pauses, found, wanted = parts
         if is_new:
             # Other workers have got what it had handed out before.
-            self.generation += 1
             self.buffer.clear()
+            for lease in self.popped.values():
+                lease.is_expired = True
         self.again = again / 1000
         if returned:
             self._link.logger.warning(
@@ -554,11 +534,10 @@ class Worker:
         leases = [self._lease_of(*each) for each in found]
         self.buffer.extend(leases)
         fetches = [self._lease_of(*each) for each in wanted]
-        for lease in fetches:
-            self.fetching.setdefault(lease.queue, lease)
-        acquired = None
-        if has_place:
-            acquired = Lease(place[0], place[1], last_pause=self.last_pause)
+        # If it fetches one already, it was taken for dead meanwhile.
+        fetches = [lease for lease in fetches if lease.queue not in self.fetching]
+        self.fetching.update((lease.queue, lease) for lease in fetches)
+        acquired = Lease(*place, last_pause=self.last_pause) if has_place else None
         return Answer(leases, fetches, acquired, returned, set_aside)
 
     def _lease_of(
@@ -573,13 +552,12 @@ class Worker:
             delay / 1000,
             score,
             tried.decode(),
-            self.generation,
             self.last_pause,
         )
 
 
 def _no_reports() -> dict[str, list[list[Any]]]:
-    return {"left": [], "back": [], "rules": []}
+    return {"left": [], "back": [], "rules": [], "paused": []}
 
 
 def leases_of(

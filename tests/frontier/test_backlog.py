@@ -274,7 +274,6 @@ def test_cancelled_while_another_worker_has_the_turn() -> None:
 def test_room(why: str) -> None:
     """A queue returns nothing while there is no room."""
     crawl = ServiceCrawl(obey=False, CONCURRENT_REQUESTS=2)
-    assert not crawl.frontier.obeys
     assert crawl.frontier.room() == 2
     if why == "the crawl stops":
         crawl.frontier.stop("for a reason")

@@ -369,7 +369,7 @@ def test_what_was_handed_out_before(shared: Shared, fate: str) -> None:
     was about to send when it lost its lease. If no other worker has noticed, it may.
     """
     crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS=4)
-    other = shared.worker(lease=1000.0, obeys=False)
+    other = shared.worker(lease=1000.0)
     crawl.push_pages(1, 2, 3)
     request = crawl.queue.pop()
     assert request is not None

@@ -16,7 +16,7 @@ from redis.exceptions import ResponseError
 from scrapy import Request
 
 from scrapy_rep.redis import worker as worker_module
-from tests.redis.crawls import A, WorkerCrawl, decode_errors
+from tests.redis.crawls import A, WorkerCrawl
 from tests.redis.shared import (
     EXEMPT,
     HOUR,
@@ -261,6 +261,7 @@ def test_server_that_hangs(server: RedisServer) -> None:
     with Shared(server, timeout=0.5) as shared:
         crawl = WorkerCrawl(shared, obey=False)
         assert len(crawl.queue) == 0
+        shared.advance(0.1)
         with server.suspended():
             assert len(crawl.queue) == 1
 
@@ -290,7 +291,7 @@ def test_answer_that_does_not_come(shared: Shared, lost: str) -> None:
 def test_answer_that_does_not_come_to_who_has_a_batch(shared: Shared) -> None:
     """After a lost answer, a worker keeps the requests that it was handed out and has not popped."""
     crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS=4)
-    other = shared.worker(lease=1000.0, obeys=False)
+    other = shared.worker(lease=1000.0)
     crawl.push_pages(0, 1, 2)
     crawl.start(crawl.queue.pop())
     crawl.die()
@@ -348,7 +349,7 @@ def test_queue_that_is_lost(shared: Shared, caplog: pytest.LogCaptureFixture) ->
     texts = messages(caplog, logging.ERROR)
     assert [re.findall(r"The (\d) requests", text) for text in texts] == [["3"], ["1"]]
     assert shared.count() == 4
-    found = take_some(shared.worker(obeys=False), 9, at_once=9)
+    found = take_some(shared.worker(), 9, at_once=9)
     assert len(found) == 4
     assert len(messages(caplog, logging.ERROR)) == 2
 

@@ -102,6 +102,16 @@ def test_host_that_is_given_up_beside_busy_ones(shared: Shared) -> None:
     assert moved < 3 * len(crawl.ended)
 
 
+def test_requests_of_a_crawl_that_obeys(shared: Shared) -> None:
+    """A crawl with ``ROBOTSTXT_OBEY = False`` also sends what an earlier crawl has left, without
+    robots.txt.
+    """
+    WorkerCrawl(shared).push_pages(1, 2)
+    crawl = WorkerCrawl(shared, obey=False)
+    crawl.settle(1)
+    assert sorted(each.url for each in crawl.sent) == [f"{A}/1", f"{A}/2"]
+
+
 def test_duplicates(shared: Shared) -> None:
     """A request that any worker has pushed is dropped as a duplicate, with the signal
     of Scrapy, unless it has dont_filter.
@@ -118,7 +128,7 @@ def test_duplicates(shared: Shared) -> None:
         crawl.enqueue(Request(f"{A}/1"))
     two.enqueue(Request(f"{A}/1", dont_filter=True))
     assert dropped == [(one, f"{A}/1"), (two, f"{A}/1")]
-    assert len(one.queue) == 2
+    assert shared.count() == 2
     assert shared.redis.scard(SEEN) == 1
 
 
@@ -225,7 +235,7 @@ def test_what_is_not_used_is_given_back(shared: Shared) -> None:
     queue without a delay for their host.
     """
     crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS=4)
-    other = shared.worker(obeys=False)
+    other = shared.worker()
     crawl.push_pages(1, 2, 3)
     assert crawl.queue.pop() is not None
     assert len(crawl.queue._worker.buffer) == 2

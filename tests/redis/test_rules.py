@@ -122,8 +122,8 @@ def test_ready_host_behind_many_whose_requests_end(shared: Shared) -> None:
     """A ready host is found in the next call after two hundred others, which must wait now, have ended
     their requests.
     """
-    worker = shared.worker(obeys=False)
-    others = [f"h{number}\thttp://h{number}" for number in range(200)]
+    worker = shared.worker()
+    others = [f"h{number}\t" for number in range(200)]
     for queue in others:
         push(worker, queue, "1", "2")
     found = []
@@ -377,13 +377,10 @@ def test_one_worker_fetches_robotstxt_for_all(shared: Shared) -> None:
     assert wanted(two) == [PAGES]
 
 
-@pytest.mark.parametrize(("queue", "obeys"), [(EXEMPT, True), (PAGES, False)])
-def test_no_robotstxt_is_needed(shared: Shared, queue: str, *, obeys: bool) -> None:
-    """Requests that robots.txt does not apply to go at once, and all of a crawl with
-    ``ROBOTSTXT_OBEY = False``, though an earlier crawl has left them.
-    """
-    push(shared.worker(), queue, "1")
-    worker = shared.worker(obeys=obeys)
+def test_no_robotstxt_is_needed(shared: Shared) -> None:
+    """Requests that robots.txt does not apply to go at once."""
+    worker = shared.worker()
+    push(worker, EXEMPT, "1")
     assert wanted(worker) == []
     assert pop(worker) == "1"
 
@@ -483,6 +480,7 @@ def test_what_a_worker_had_returns(
         assert wanted(two) == []
         shared.advance(0.001)
         assert not one.is_alive
+        assert renew(two) == 2
         assert two.count_all() == 5
         assert "the 2 requests that it had taken are in the queue" in caplog.text
     assert pop_all(two, at_once=9) == ["0", "1", "2", "3"]

@@ -356,6 +356,8 @@ class SharedQueueMachine(RuleBasedStateMachine):
 
     def count_all(self) -> int:
         """Return how many requests at most a worker could still get, with those set aside."""
+        for member in self.members:
+            self.call(member)
         return max(member.worker.count_all() for member in self.members)
 
     def work(self, number: int) -> None:

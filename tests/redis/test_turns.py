@@ -35,7 +35,6 @@ class SmallFrontier:
     def __init__(self, clock: Any) -> None:
         self.clock = clock
         self.alarms = Alarms(clock)
-        self.obeys = True
         self.closed_unsent: set[Request] = set()
         self.places = 16
         self.backlogs: list[Backlog] = []

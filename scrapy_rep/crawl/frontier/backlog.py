@@ -93,10 +93,6 @@ class Turns(Protocol):
     alarms: Alarms
 
     @property
-    def obeys(self) -> bool:
-        """Whether the crawl obeys robots.txt. If not, every key is without an origin."""
-
-    @property
     def closed_unsent(self) -> Container[Request]:
         """The requests that have ended only because the spider closes: they are not done."""
 
@@ -105,7 +101,7 @@ class Turns(Protocol):
 
     def key_of(self, request: Request) -> HostKey:
         """Return the key of the host of *request*: robots.txt, delays and places are the same for
-        all requests with this key.
+        all requests with this key. If the crawl ignores robots.txt, no key has an origin.
         """
 
     def room(self) -> int:

@@ -40,7 +40,7 @@ from scrapy_rep.base.requests import (
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.fetching.fetcher import in_words, kind_of
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
-from scrapy_rep.crawl.frontier.backlog import HostKey, NoTerms
+from scrapy_rep.crawl.frontier.backlog import HostKey, NoTerms, Terms
 from scrapy_rep.crawl.frontier.core import (
     Core,
     Decided,
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Headers, Response
 
-    from scrapy_rep.crawl.frontier.backlog import Backlog, Terms
+    from scrapy_rep.crawl.frontier.backlog import Backlog
     from scrapy_rep.crawl.frontier.core import Host, Ready, Said, Scope
     from scrapy_rep.protocol.access.results import SiteRules
     from scrapy_rep.protocol.robotstxt.pace import Pace
@@ -235,11 +235,6 @@ class Frontier:
             act=self.flush,
         )
         return self.rules
-
-    @property
-    def obeys(self) -> bool:
-        """Whether the crawl obeys robots.txt."""
-        return self.rules is not None
 
     def attach(self, backlog: Backlog) -> None:
         """Note that the scheduler has *backlog*."""
@@ -486,8 +481,8 @@ class Frontier:
         host, _ = self.host_of(key)
 
         def tell(is_granted: bool | None) -> None:
-            if is_granted and self.rules is not None and key.origin is not None:
-                told(self.rules.terms(key.origin))
+            if is_granted and key.origin is not None:
+                told(self.rules.terms(key.origin) if self.rules else Terms(inf))
             else:
                 told(NoTerms.REFUSED if is_granted is False else NoTerms.UNKNOWN)
 

@@ -19,7 +19,7 @@ from scrapy_rep.protocol.robotstxt.lines import lines
 from scrapy_rep.protocol.robotstxt.rules import Reason
 from scrapy_rep.protocol.text import PACE_FIELDS, SITEMAP
 from scrapy_rep.protocol.usage.sites import FIELDS as USAGE_FIELDS
-from scrapy_rep.protocol.usage.sites import usage_groups
+from scrapy_rep.protocol.usage.sites import records_for_all
 from scrapy_rep.protocol.usage.statements import split_path
 from scrapy_rep.tools.inputs import (
     LIVE,
@@ -130,8 +130,7 @@ def _patterns(group: Group) -> Iterator[str]:
     for record in group.records:
         if record.field in USAGE_FIELDS:
             # A record without a path applies to all paths.
-            path, _ = split_path(record.value.encode("utf-8", "surrogatepass"))
-            yield path.decode("utf-8", "replace") or "/"
+            yield split_path(record.value)[0] or "/"
 
 
 def _followed_by_agent(robots: RobotsTxt) -> dict[str, _Followed]:
@@ -169,11 +168,7 @@ def _records(robots: RobotsTxt, followed: _Followed) -> _Records:
 def _outside(robots: RobotsTxt, base: str | None) -> _Records:
     """Return the records that belong to no group. *base* is the base of sitemap URLs."""
     read = [*lines(robots.body, robots.dialect)]
-    for_all, _ = usage_groups(read, robots.dialect)
-    found = {
-        (line.field, line.value.decode("utf-8", "replace")): line.number
-        for line in for_all
-    }
+    found = {(each.field, each.value): each.line for each in records_for_all(read)}
     for line in read:
         for url in sitemap_urls([line], base):
             found.setdefault((SITEMAP, url), line.number)

@@ -604,7 +604,8 @@ def _values(file: LintedFile) -> Iterator[Found]:
 
 def _is_preference(line: Written) -> bool:
     """Whether a usage record states something in each of its parts."""
-    signal, expression = expression_of(line.field, line.value)
+    text = line.value.decode("utf-8", "replace")
+    signal, expression = expression_of(line.field, text)
     return (
         bool(expression.pairs)
         and not expression.mistake

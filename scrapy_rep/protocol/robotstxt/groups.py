@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
 from scrapy_rep.protocol.agents import agents_of_line, followed
@@ -53,36 +53,52 @@ class Group(NamedTuple):
     it. Blank lines, comments and sitemaps do not end a run. Other records do, but do not end
     the group."""
 
+    def runs_of(self, tokens: AbstractSet[str]) -> set[int]:
+        """Return the runs of user-agent lines that name one of *tokens*."""
+        named = zip(self.agents, self.runs, strict=True)
+        return {run for agent, run in named if agent in tokens}
+
+
+_Named: TypeAlias = tuple[str, int, int]
+"""A token of a user-agent line, its number, and its run."""
 
 _PACE_FIELDS = tuple(field.encode() for field in PACE_FIELDS)
 
 
-def groups_of(lines: Iterable[Line], dialect: Dialect) -> tuple[Group, ...]:
-    return tuple(_group(group, dialect) for group in lines_by_group(lines))
-
-
-def lines_by_group(
-    lines: Iterable[Line], rule_fields: Collection[str] = RULES
-) -> list[list[Line]]:
-    """Return the lines of each group, from its first user-agent line on, without sitemaps.
+def groups_of(
+    lines: Iterable[Line], dialect: Dialect, rule_fields: Collection[str] = RULES
+) -> tuple[Group, ...]:
+    """Return the groups, in file order.
 
     *rule_fields* are the fields of rules: a user-agent line behind one begins the next group.
     """
-    groups: list[list[Line]] = []
+    found: list[tuple[list[_Named], list[Rule], list[OtherRecord]]] = []
     is_in_group = has_rules = False
-    for line in lines:
-        if line.field == USER_AGENT:
+    run = latest_run = 0
+    for number, field, value in lines:
+        if field == USER_AGENT:
             if has_rules or not is_in_group:
-                groups.append([])
+                found.append(([], [], []))
+                run = 0
             is_in_group, has_rules = True, False
-            groups[-1].append(line)
-        elif not line.field:
+            run = latest_run = run or number
+            for agent in agents_of_line(value, dialect):
+                found[-1][0].append((agent, number, run))
+        elif not field:
             is_in_group = False
-        elif is_in_group and line.field != SITEMAP:
+        elif is_in_group and field != SITEMAP:
             # Rules before any group are in none (RFC 2.2.2).
-            has_rules = has_rules or line.field in rule_fields
-            groups[-1].append(line)
-    return groups
+            has_rules = has_rules or field in rule_fields
+            run, text = 0, value.decode("utf-8", "replace")
+            if field in RULES:
+                found[-1][1].append(Rule(field, text, number))
+            else:
+                found[-1][2].append(OtherRecord(field, text, number, latest_run))
+    groups = []
+    for named, rules, records in found:
+        agents, numbers, runs = zip(*named, strict=True)
+        groups.append(Group(agents, tuple(rules), tuple(records), numbers, runs))
+    return tuple(groups)
 
 
 def follow(
@@ -178,26 +194,6 @@ def sitemap_urls(lines: Iterable[Line], url: str | None) -> Iterator[str]:
             yield absolute
 
 
-def _group(lines: Iterable[Line], dialect: Dialect) -> Group:
-    agents: list[tuple[str, int, int]] = []
-    rules: list[Rule] = []
-    records: list[OtherRecord] = []
-    run = latest_run = 0
-    for number, field, value in lines:
-        if field == USER_AGENT:
-            run = latest_run = run or number
-            agents += [(name, number, run) for name in agents_of_line(value, dialect)]
-            continue
-        run = 0
-        text = value.decode("utf-8", "replace")
-        if field in RULES:
-            rules.append(Rule(field, text, number))
-        else:
-            records.append(OtherRecord(field, text, number, latest_run))
-    tokens, numbers, runs = zip(*agents, strict=True)
-    return Group(tokens, tuple(rules), tuple(records), numbers, runs)
-
-
 def _records_for(
     tokens: AbstractSet[str], text: bytes, first: int, dialect: Dialect
 ) -> Iterator[OtherRecord]:
@@ -219,8 +215,7 @@ def _records_for(
         for number, field, rest in plain_lines(text[:end], dialect, first)
     )
     for group in groups_of(read, dialect):
-        named = zip(group.agents, group.runs, strict=True)
-        ours = {run for agent, run in named if agent in tokens}
+        ours = group.runs_of(tokens)
         for record in group.records:
             if record.field in PACE_FIELDS and record.run in ours:
                 yield record

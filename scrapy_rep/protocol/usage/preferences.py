@@ -34,8 +34,8 @@ _MAX_LINES = 100
 
 # A target and its parameters (RFC 8288, 3). No repetition shares a character with what
 # follows it, so this cannot backtrack.
-_LINK = rb"<([^<>]{0,4096})>((?:[^,\"<]|\"[^\"]*\")*)"
-_PARAMETER = rb";\s*([A-Za-z*]+)\s*=\s*(?:\"([^\"]*)\"|([^\s;,\"]+))"
+_LINK = r"<([^<>]{0,4096})>((?:[^,\"<]|\"[^\"]*\")*)"
+_PARAMETER = r"(?a);\s*([A-Za-z*]+)\s*=\s*(?:\"([^\"]*)\"|([^\s;,\"]+))"
 
 
 def page_statements(
@@ -48,43 +48,42 @@ def page_statements(
     They come from its header *fields*, with names in lower case, its indexing *statements*,
     and its *tags*.
     """
-    by_name: dict[str, list[bytes]] = {name: [] for name in _SIGNALS}
+    by_name: dict[str, list[str]] = {name: [] for name in _SIGNALS}
     for name, value in fields:
         lines = by_name.get(name, [])
         # The readers cut or ignore text over this limit.
         if sum(map(len, lines)) <= MAX_TEXT and len(lines) < _MAX_LINES:
-            lines.append(value.strip())
+            lines.append(value.strip().decode("utf-8", "replace"))
     # All field lines form one dictionary (RFC 9651, 4.2). An error in one line makes all
     # preferences unknown.
-    by_name["content-usage"] = [b", ".join(by_name["content-usage"])]
+    by_name["content-usage"] = [", ".join(by_name["content-usage"])]
     for name, lines in by_name.items():
         for position, line in enumerate(lines, 1):
-            for value in _license_urls(line) if name == "link" else (line,):
-                yield from _read(_SIGNALS[name], Source.HEADER, position, value)
+            for text in _license_urls(line) if name == "link" else (line,):
+                yield from _read(_SIGNALS[name], Source.HEADER, position, text)
     for each in statements:
         if row_of(Signal.ROBOTS_TAG, each.name) is not None:
             place = Source(each.source), Signal.ROBOTS_TAG, each.agent, each.position
             yield from statements_at(place, each.text, [(each.name, each.name)])
     for tag in tags:
         signal = _SIGNALS.get(tag.name, Signal.LICENSE)
-        content = tag.content.strip().encode("utf-8", "replace")
-        yield from _read(signal, Source.META, tag.line, content)
+        yield from _read(signal, Source.META, tag.line, tag.content.strip())
 
 
 def _read(
-    signal: Signal, source: Source, position: int, value: bytes
+    signal: Signal, source: Source, position: int, value: str
 ) -> Iterator[UsageStatement]:
-    text = f"{signal}: {value.decode('utf-8', 'replace')}"
     pairs = read_expression(signal, value).pairs
-    return statements_at((source, signal, None, position), text, pairs)
+    place = source, signal, None, position
+    return statements_at(place, f"{signal}: {value}", pairs)
 
 
-def _license_urls(value: bytes) -> Iterator[bytes]:
+def _license_urls(value: str) -> Iterator[str]:
     """Yield the targets of the licence links in the value of a ``Link`` field line."""
     for match in re.finditer(_LINK, value[:MAX_TEXT]):
         for name, quoted, token in re.findall(_PARAMETER, match[2]):
             relations = (quoted or token).lower().split()
-            if name.lower() == b"rel" and b"license" in relations:
+            if name.lower() == "rel" and "license" in relations:
                 yield match[1]
 
 

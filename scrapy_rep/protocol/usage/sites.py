@@ -19,16 +19,15 @@ which matches like a path pattern of robots.txt, a ``tdm-reservation``, and an o
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
-from itertools import accumulate, chain, groupby
+from itertools import accumulate, chain, groupby, takewhile
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.protocol.agents import agents_of_line, followed
+from scrapy_rep.protocol.agents import followed
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.robotstxt import paths
-from scrapy_rep.protocol.robotstxt.groups import lines_by_group
+from scrapy_rep.protocol.robotstxt.groups import OtherRecord, groups_of
 from scrapy_rep.protocol.robotstxt.lines import decoded_text, lines
 from scrapy_rep.protocol.text import RULES, USER_AGENT
 from scrapy_rep.protocol.usage.preferences import NOTHING_STATED, UsagePreferences
@@ -45,20 +44,16 @@ from scrapy_rep.protocol.usage.statements import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+    from collections.abc import Set as AbstractSet
 
     from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.protocol.usage.statements import UsageStatement
-
-    Statements = tuple[UsageStatement, ...]
+    from scrapy_rep.protocol.robotstxt.groups import Group
     from scrapy_rep.protocol.robotstxt.lines import Line
     from scrapy_rep.protocol.robotstxt.rules import Decision
     from scrapy_rep.protocol.usage.statements import Expression
 
-    Addressed = tuple[set[str], Line]
-    UsageGroup = tuple[set[str], list[Addressed]]
-    from collections.abc import Iterator
-
+    Statements = tuple[UsageStatement, ...]
 
 MAX_COMPARED = 4_000_000
 """How many octets are compared for one target, counted for each pattern that is more than a
@@ -75,7 +70,7 @@ class StatementsByPath:
     __slots__ = ("_ranked", "_searched")
 
     def __init__(
-        self, records: Iterable[tuple[bytes, Statements]], dialect: Dialect
+        self, records: Iterable[tuple[str, Statements]], dialect: Dialect
     ) -> None:
         self._ranked: list[tuple[int, paths.Pattern, Statements]] = []
         """Rank, pattern and statements of each record; those with the lowest rank that match
@@ -84,7 +79,8 @@ class StatementsByPath:
         for number, (path, statements) in enumerate(records):
             pattern = paths.EVERYTHING
             if path:
-                found = paths.pattern(path.decode("latin-1"), dialect)
+                octets = path.encode("utf-8", "surrogatepass")
+                found = paths.pattern(octets.decode("latin-1"), dialect)
                 if found is None:
                     continue
                 pattern = found
@@ -129,7 +125,10 @@ FIELDS = frozenset(_SIGNALS)
 _NAMES = tuple(name.encode() for name in (*FIELDS, *PURPOSE_TOKENS))
 _RULES = frozenset({*RULES, "content-usage"})
 
-# How many bytes of usage records are read for one crawler: more than any site has. Parsing a
+# The fields of records that apply only to the run of user-agent lines directly above.
+_OF_RUN = frozenset({"content-signal"})
+
+# How many characters of usage records are read for one crawler: more than any site has. Parsing a
 # dictionary takes a thousand times as long as parsing a rule.
 _MAX_READ = 50_000
 
@@ -154,34 +153,36 @@ class UsageRecords:
         self, body: bytes, agents: str | tuple[str, ...], dialect: Dialect
     ) -> None:
         tokens = (agents,) if isinstance(agents, str) else agents
-        for_all, groups = usage_groups([*lines(body, dialect)], dialect)
-        agent, ours = _followed(groups, tokens, dialect)
-        named = {token for names, _ in groups for token in names}
+        read = [*lines(body, dialect)]
+        groups = groups_of(read, dialect, _RULES)
+        named = {token for group in groups for token in group.agents}
+        agent, ours = followed(tokens, named, dialect)
         self.purpose_tokens = [token for token in PURPOSE_TOKENS if token in named]
         """The tokens of purposes for which there is a group."""
 
         self._by_path: list[StatementsByPath] = []
         self._licenses: tuple[UsageStatement, ...] = ()
         # In file order: records for all crawlers stand before the first group.
-        for whose, records in ((None, for_all), (agent, ours)):
-            lines_of: dict[Signal, list[Line]] = {}
-            for line in _within_limit(records):
-                lines_of.setdefault(_SIGNALS[line.field], []).append(line)
+        for_agent = _records_of(groups, ours, dialect)
+        for whose, records in ((None, records_for_all(read)), (agent, for_agent)):
+            by_signal: dict[Signal, list[OtherRecord]] = {}
+            for each in _within_limit(records):
+                by_signal.setdefault(_SIGNALS[each.field], []).append(each)
             for signal in _BY_PATH:
-                if signal in lines_of:
+                if signal in by_signal:
                     # A record without a known label still counts: it overrides records
                     # of shorter paths.
                     by_path = [
-                        (split_path(line.value)[0], tuple(statements_of(line, whose)))
-                        for line in lines_of[signal]
+                        (split_path(each.value)[0], tuple(statements_of(each, whose)))
+                        for each in by_signal[signal]
                     ]
                     self._by_path.append(StatementsByPath(by_path, dialect))
-            if Signal.LICENSE in lines_of:
+            if Signal.LICENSE in by_signal:
                 # Licences in a group override the licences for all (RSL 1.0, 4.4.3).
                 self._licenses = limited(
                     statement
-                    for line in lines_of[Signal.LICENSE]
-                    for statement in statements_of(line, whose)
+                    for each in by_signal[Signal.LICENSE]
+                    for statement in statements_of(each, whose)
                     if "://" in statement.label  # An absolute URI (RSL 1.0, 4.4.1).
                 )
 
@@ -205,67 +206,51 @@ def purpose_statements(token: str, decision: Decision) -> Statements:
     return tuple(statements_at(place, text, [(token, value)]))
 
 
-def usage_groups(
-    read: list[Line], dialect: Dialect
-) -> tuple[list[Line], list[UsageGroup]]:
-    """Return the usage records among the lines of a robots.txt: those before the first group,
-    which apply to all crawlers; and of each group its agents, and its records, each with the
-    agents to which it is addressed.
+def records_for_all(read: Iterable[Line]) -> list[OtherRecord]:
+    """Return the usage records among the lines of a robots.txt that stand before the first group,
+    and apply to all crawlers.
     """
-    by_group = lines_by_group(read, _RULES)
-    first = by_group[0][0].number if by_group else sys.maxsize
-    of_all = FIELDS - _RULES
-    for_all = [line for line in read if line.number < first and line.field in of_all]
-    return for_all, [_usage_group(group, dialect) for group in by_group]
-
-
-def _usage_group(group: list[Line], dialect: Dialect) -> UsageGroup:
-    agents: set[str] = set()
-    run: set[str] = set()
-    records: list[Addressed] = []
-    is_in_run = False
-    for line in group:
-        if line.field == USER_AGENT:
-            run = run if is_in_run else set()
-            run.update(agents_of_line(line.value, dialect))
-            agents |= run
-        elif line.field in FIELDS:
-            is_of_run = _SIGNALS[line.field] is Signal.CONTENT_SIGNAL
-            records.append((run if is_of_run else agents, line))
-        is_in_run = line.field == USER_AGENT
-    return agents, records
-
-
-def _followed(
-    groups: list[UsageGroup], agents: tuple[str, ...], dialect: Dialect
-) -> tuple[str | None, list[Line]]:
-    """Return the first of *agents*, or ``*``, that has a group, and its records."""
-    tokens = {token for names, _ in groups for token in names}
-    agent, named = followed(agents, tokens, dialect)
-    found = [each for names, each in groups if not named.isdisjoint(names)]
-    if not dialect.merge_groups:
-        del found[1:]
-    records = chain.from_iterable(found)
-    return agent, [line for names, line in records if not named.isdisjoint(names)]
-
-
-def _within_limit(records: list[Line]) -> list[Line]:
-    """Return the first records, up to the limit in bytes."""
-    sizes = accumulate(len(line.value) for line in records)
+    before = takewhile(lambda line: line.field != USER_AGENT, read)
     return [
-        line for line, size in zip(records, sizes, strict=True) if size <= _MAX_READ
+        OtherRecord(field, value.decode("utf-8", "replace"), number)
+        for number, field, value in before
+        if field in FIELDS and field not in _RULES
     ]
 
 
-def statements_of(line: Line, agent: str | None) -> Iterable[UsageStatement]:
+def _records_of(
+    groups: Iterable[Group], named: AbstractSet[str], dialect: Dialect
+) -> list[OtherRecord]:
+    """Return the usage records of the groups for the agent with the tokens *named*."""
+    found = [
+        [
+            each
+            for each in group.records
+            if each.field in FIELDS and (each.run in ours or each.field not in _OF_RUN)
+        ]
+        for group in groups
+        if (ours := group.runs_of(named))
+    ]
+    return [*chain.from_iterable(found if dialect.merge_groups else found[:1])]
+
+
+def _within_limit(records: list[OtherRecord]) -> list[OtherRecord]:
+    """Return the first records, up to the limit in characters."""
+    sizes = accumulate(len(each.value) for each in records)
+    return [
+        each for each, size in zip(records, sizes, strict=True) if size <= _MAX_READ
+    ]
+
+
+def statements_of(record: OtherRecord, agent: str | None) -> Iterable[UsageStatement]:
     """Return the statements of a record for *agent*, or for all crawlers if that is None."""
-    signal, expression = expression_of(line.field, line.value)
-    text = f"{signal}: {line.value.decode('utf-8', 'replace')}"
-    place = Source.ROBOTS_TXT, signal, agent, line.number
+    signal, expression = expression_of(record.field, record.value)
+    text = f"{signal}: {record.value}"
+    place = Source.ROBOTS_TXT, signal, agent, record.line
     return statements_at(place, text, expression.pairs)
 
 
-def expression_of(field: str, value: bytes) -> tuple[Signal, Expression]:
+def expression_of(field: str, value: str) -> tuple[Signal, Expression]:
     """Return the signal of a record, and its parsed labels and values without the path."""
     signal = _SIGNALS[field]
     return signal, read_expression(signal, split_path(value)[1])
@@ -304,12 +289,11 @@ class TdmRep:
         return UsagePreferences(found) if found else NOTHING_STATED
 
 
-def _records(rules: list[Any]) -> Iterator[tuple[bytes, tuple[UsageStatement, ...]]]:
+def _records(rules: list[Any]) -> Iterator[tuple[str, Statements]]:
     for number, rule in enumerate(rules, 1):
         location = rule.get("location") if isinstance(rule, dict) else None
         if isinstance(location, str) and (location := location.strip(" \t\v\f")):
-            path = location.encode("utf-8", "surrogatepass")
-            yield path, tuple(_statements(number, location[:MAX_SHOWN], rule))
+            yield location, tuple(_statements(number, location[:MAX_SHOWN], rule))
 
 
 def _statements(

@@ -128,7 +128,7 @@ MINING = frozenset(_BY_LABEL[Signal.TDM_RESERVATION, "tdm-reservation"].categori
 
 
 MAX_TEXT = 65_536
-"""The longest dictionary, list of pairs or field line that is read, in octets."""
+"""The longest dictionary, list of pairs or field line that is read, in characters."""
 
 MAX_SHOWN = 1_024
 """The number of characters of a statement's text that are kept."""
@@ -139,7 +139,7 @@ _MAX_PAIRS = 1_000
 _MAX_ALIKE = 10
 _MAX_OTHERS = 100
 
-_PATH = rf"/[^{WHITE_SPACE}]*".encode()
+_PATH = rf"/[^{WHITE_SPACE}]*"
 _URLS = frozenset({Signal.LICENSE, Signal.TDM_POLICY})
 
 # What the position of a statement numbers, where it is a number.
@@ -216,39 +216,38 @@ class Expression(NamedTuple):
     """The first mistake in the text, for the linter; empty if there is none."""
 
 
-def split_path(value: bytes) -> tuple[bytes, bytes]:
+def split_path(value: str) -> tuple[str, str]:
     """Split a record's value into its path, which may be empty, and the rest."""
     match = re.match(_PATH, value)
-    path = match[0] if match else b""
-    return path, value[len(path) :].strip(WHITE_SPACE.encode())
+    path = match[0] if match else ""
+    return path, value[len(path) :].strip(WHITE_SPACE)
 
 
-def read_expression(signal: Signal, octets: bytes) -> Expression:
+def read_expression(signal: Signal, text: str) -> Expression:
     """Parse the value of a record without its path, of a field line or of a tag.
 
     ``Content-Usage`` is in draft-ietf-aipref-vocab-08, 6.5. A URL is a label without a value.
     """
-    if not octets.strip():
+    if not text.strip():
         return Expression(mistake="the line states nothing")
-    if len(octets) > MAX_TEXT:
+    if len(text) > MAX_TEXT:
         return Expression(
-            mistake=f"crawlers ignore a line of more than {MAX_TEXT} bytes"
+            mistake=f"crawlers ignore a line of more than {MAX_TEXT} characters"
         )
     if signal is Signal.CONTENT_USAGE:
-        is_short = len(octets) <= MAX_SHOWN
-        return (_read_dictionary_cached if is_short else _read_dictionary)(octets)
-    text = octets.decode("utf-8", "replace")
+        is_short = len(text) <= MAX_SHOWN
+        return (_read_dictionary_cached if is_short else _read_dictionary)(text)
     if signal is Signal.CONTENT_SIGNAL:
         return _read_pairs(text)
     return Expression((((text, None) if signal in _URLS else (signal.lower(), text)),))
 
 
-def _read_dictionary(octets: bytes) -> Expression:
+def _read_dictionary(text: str) -> Expression:
     # Imported here, because few sites have such a field.
     from http_sf import Token, parse  # noqa: PLC0415
 
     try:
-        found: Any = parse(octets, tltype="dictionary")
+        found: Any = parse(text.encode(), tltype="dictionary")
     except Exception as error:  # noqa: BLE001  whatever the library raises
         message = f"crawlers ignore this, as it is no RFC 9651 dictionary: {error}"
         return Expression(mistake=message[:200])

@@ -216,23 +216,13 @@ class PlaywrightMiddleware:
         self._is_asked = True
         if self.gate is None:
             return True
-        check = self._check(self.gate, url, cause, page, is_top=is_top)
-        loop = self._loop
-        if loop is None or loop is asyncio.get_running_loop():
-            return await check
-        # scrapy-playwright may run its browser in the event loop of another thread.
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(check, loop))
-
-    async def _check(
-        self,
-        gate: BrowserGate,
-        url: str,
-        cause: scrapy.Request | None,
-        page: str,
-        *,
-        is_top: bool,
-    ) -> bool:
-        refusal = await gate.refusal_of(url, cause, page)
+        check = self.gate.refusal_of(url, cause, page)
+        if self._loop in {None, asyncio.get_running_loop()}:
+            refusal = await check
+        else:
+            # scrapy-playwright may run its browser in the event loop of another thread.
+            call = asyncio.run_coroutine_threadsafe(check, self._loop)
+            refusal = await asyncio.wrap_future(call)
         if is_top and cause is not None and isinstance(refusal, RobotsDenied):
             self._denied[cause] = refusal
         return refusal is None

@@ -13,7 +13,6 @@ import time
 from contextlib import suppress
 from functools import cache
 from operator import attrgetter, contains
-from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydispatch import dispatcher
@@ -25,8 +24,6 @@ from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils import asyncio as scrapy_asyncio
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.spider import DefaultSpider
-from twisted.internet.defer import Deferred
-from twisted.python.failure import Failure
 
 from scrapy_rep.base.log import get_logger
 from scrapy_rep.protocol.origins import origin_of
@@ -123,22 +120,13 @@ def loop_caller() -> Callable[..., object]:
 
 
 async def run_in_thread(function: Callable[[], _T]) -> _T:
-    """The result of *function*, called on a thread of its own."""
-    over: Deferred[_T] = Deferred()
-    call_in_loop = loop_caller()
+    """The result of *function*, called on another thread, as that of Scrapy 2.15 and later."""
+    if scrapy_asyncio.is_asyncio_available():
+        return await asyncio.to_thread(function)
+    # Where it is called, it imports the reactor.
+    from twisted.internet.threads import deferToThread  # noqa: PLC0415
 
-    def run() -> None:
-        result: Any
-        try:
-            result = function()
-        except BaseException:  # noqa: BLE001  raised where the call is awaited
-            result = Failure()
-        # The event loop may have ended meanwhile.
-        with suppress(RuntimeError):
-            call_in_loop(over.callback, result)
-
-    Thread(target=run).start()
-    return await maybe_deferred_to_future(over)
+    return await deferToThread(function)
 
 
 logger = get_logger(__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from scrapy.core.scheduler import Scheduler
@@ -14,12 +15,6 @@ from scrapy_rep.base import __version__
 from scrapy_rep.base.browsers import uses_playwright
 from scrapy_rep.base.log import get_logger
 from scrapy_rep.base.settings import OBEY, is_dry_run
-from scrapy_rep.crawl.frontier.jobdir import JobDir
-from scrapy_rep.crawl.frontier.queue import HostQueue
-from scrapy_rep.crawl.gate import RobotsTxtMiddleware
-from scrapy_rep.crawl.ledger.extension import LedgerExtension
-from scrapy_rep.crawl.pages.output import OutputMiddleware
-from scrapy_rep.crawl.pages.responses import IndexingMiddleware
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -27,7 +22,21 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-_PLAYWRIGHT = "scrapy_rep.playwright.PlaywrightMiddleware"
+# What the add-on enables is imported when it does so, not with this module.
+_GATE = "scrapy_rep.crawl.gate.RobotsTxtMiddleware"
+
+_COMPONENTS = (
+    ("DOWNLOADER_MIDDLEWARES", _GATE),
+    ("DOWNLOADER_MIDDLEWARES", "scrapy_rep.crawl.pages.responses.IndexingMiddleware"),
+    ("SPIDER_MIDDLEWARES", "scrapy_rep.crawl.pages.output.OutputMiddleware"),
+    ("EXTENSIONS", "scrapy_rep.crawl.ledger.extension.LedgerExtension"),
+)
+
+_OF_BROWSERS = (
+    ("DOWNLOADER_MIDDLEWARES", "scrapy_rep.playwright.PlaywrightMiddleware"),
+)
+
+_QUEUE = "scrapy_rep.HostQueue"
 
 _SCRAPYS_OWN = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
 
@@ -55,28 +64,25 @@ class Addon:
         return f"<scrapy_rep.Addon {__version__}>"
 
     def update_settings(self, settings: BaseSettings) -> None:
+        if settings.getbool("TWISTED_REACTOR_ENABLED", True):
+            # For each deprecated class in it, Scrapy looks through all modules that are loaded,
+            # once for each frame of the stack: now, these are fewer than when it needs it.
+            import_module("scrapy.core.downloader.contextfactory")
         if not is_dry_run(settings):
             settings.set(OBEY, True, "addon")
-            settings.set("SCHEDULER_PRIORITY_QUEUE", "scrapy_rep.HostQueue", "addon")
+            settings.set("SCHEDULER_PRIORITY_QUEUE", _QUEUE, "addon")
             _use_dupefilter(settings)
             _prepare_for_workers(settings)
             _replace_scrapys_own(settings)
-        for name, component in (
-            ("DOWNLOADER_MIDDLEWARES", RobotsTxtMiddleware),
-            ("DOWNLOADER_MIDDLEWARES", IndexingMiddleware),
-            ("SPIDER_MIDDLEWARES", OutputMiddleware),
-            ("EXTENSIONS", LedgerExtension),
-        ):
+        is_for_browsers = uses_playwright(settings)
+        for name, path in _COMPONENTS + (_OF_BROWSERS if is_for_browsers else ()):
+            component = load_object(path)
             settings.setdefault_in_component_priority_dict(
                 name, component, component.ORDER
             )
-        if uses_playwright(settings):
-            guard = load_object(_PLAYWRIGHT)
-            settings.setdefault_in_component_priority_dict(
-                "DOWNLOADER_MIDDLEWARES", guard, guard.ORDER
-            )
         if self._crawler is not None and _uses_jobdir(settings):
-            JobDir.of(self._crawler).make(settings)
+            job = load_object("scrapy_rep.crawl.frontier.jobdir.JobDir")
+            job.of(self._crawler).make(settings)
 
 
 def _use_dupefilter(settings: BaseSettings) -> None:
@@ -91,7 +97,7 @@ def _uses_jobdir(settings: BaseSettings) -> bool:
     if not settings["JOBDIR"]:
         return False
     queue = load_object(settings["SCHEDULER_PRIORITY_QUEUE"])
-    is_ours = isinstance(queue, type) and issubclass(queue, HostQueue)
+    is_ours = isinstance(queue, type) and issubclass(queue, load_object(_QUEUE))
     # For issubclass(), each class with the methods of Scrapy's scheduler is a subclass of it.
     return is_ours and Scheduler in getattr(
         load_object(settings["SCHEDULER"]), "__mro__", ()
@@ -139,11 +145,11 @@ def _replace_scrapys_own(settings: BaseSettings) -> None:
     subclass of it. If the project disables the one of this package, change nothing.
     """
     name = "DOWNLOADER_MIDDLEWARES"
-    scrapys_own = load_object(_SCRAPYS_OWN)
+    scrapys_own, gate = load_object(_SCRAPYS_OWN), load_object(_GATE)
     orders, subclasses = {_SCRAPYS_OWN: None}, []
     for key, order in settings.getdict(name).items():
         component = load_object(key)
-        if component is RobotsTxtMiddleware and order is None:
+        if component is gate and order is None:
             return
         if component is scrapys_own:
             continue
@@ -162,6 +168,6 @@ def _replace_scrapys_own(settings: BaseSettings) -> None:
             {
                 "setting": name,
                 "subclass": global_object_name(subclass),
-                "ours": global_object_name(RobotsTxtMiddleware),
+                "ours": _GATE,
             },
         )

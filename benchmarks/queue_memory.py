@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from redis import Redis
 from scrapy_redis import picklecompat
 
-from benchmarks.queue_worker import in_bulk, learn, open_queue, requests
+from benchmarks.queue_worker import flush, in_bulk, learn, open_queue, requests
 from scrapy_rep.redis import RedisDupeFilter, RedisHostQueue
 from scrapy_rep.redis.queue import _fingerprints
 from tests.fetching.redis_server import RedisServer, free_port
@@ -116,7 +116,7 @@ def measure(
         queue = open_queue(kind, url, SERIALIZERS[serializer])
         size = _size_of_one(queue, hosts)
         if isinstance(queue, RedisHostQueue):
-            queue._worker.exchange()
+            flush(queue)
         with in_bulk(queue):
             for request in requests(queue.spider, hosts, count):
                 _see(queue, request)

@@ -27,14 +27,16 @@ from scrapy_redis import picklecompat
 from scrapy_redis.queue import PriorityQueue
 
 from scrapy_rep.base.clock import Clock
+from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.crawl.frontier import frontier
 from scrapy_rep.crawl.frontier.backlog import Terms
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.redis import RedisHostQueue
 from scrapy_rep.redis.queue import name_of
+from scrapy_rep.redis.worker import Link, Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from scrapy.crawler import Crawler
 
@@ -47,6 +49,9 @@ one of them has ended before the next is popped."""
 
 DAY = 86400.0
 _AT_ONCE = 500
+
+_A_WHILE = 20.0
+"""Seconds after which each timer of a queue is due, but its lease has not expired."""
 
 
 class CrawlSpider(Spider):
@@ -72,11 +77,23 @@ def requests(spider: CrawlSpider, hosts: int, count: int) -> Iterator[Request]:
         )
 
 
-class _WithoutTimers(Clock):
-    """The clock of a process without an event loop."""
+class SkippingClock(Clock):
+    """The clock of a process without an event loop: its timer is due when a benchmark skips some time."""
 
-    def call_later(self, seconds: float, function: object) -> Any:
+    def __init__(self) -> None:
+        self._skipped = 0.0
+        self._timer: Callable[[], None] = lambda: None
+
+    def monotonic(self) -> float:
+        return monotonic() + self._skipped
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> Any:
+        self._timer = function
         return SimpleNamespace(cancel=lambda: None)
+
+    def skip(self, seconds: float) -> None:
+        self._skipped += seconds
+        self._timer()
 
 
 async def _until_turn(trip: object) -> None:
@@ -93,7 +110,7 @@ def open_queue(
     crawler = get_crawler(CrawlSpider, {"ROBOTSTXT_OBEY": True})
     crawler.spider = spider = CrawlSpider.from_crawler(crawler)
     crawler.engine = _engine()
-    frontier_of(crawler, _WithoutTimers()).obey(_until_turn)
+    frontier_of(crawler, SkippingClock()).obey(_until_turn)
     return QUEUES[kind](Redis.from_url(url), spider, KEY, serializer)
 
 
@@ -151,20 +168,34 @@ def in_bulk(queue: RedisHostQueue | PriorityQueue) -> Iterator[None]:
 
 
 def flush(queue: RedisHostQueue | PriorityQueue) -> None:
-    """Send what a queue has collected, and give back what it has not used, as its timers do."""
+    """Have the timers of a queue send what it has collected, and give back what it has not used; they
+    ask for nothing, since the spider is busy.
+    """
     if isinstance(queue, RedisHostQueue):
-        queue._worker.give_back()
-        queue._leases.settle()
-        queue._worker.exchange()
+        crawler = queue.spider.crawler
+        crawler.engine.scraper.slot.needs_backout = lambda: True
+        _skip(queue, _A_WHILE)
+        crawler.engine.scraper.slot.needs_backout = lambda: False
+
+
+def _skip(queue: RedisHostQueue, seconds: float) -> None:
+    clock = Frontier.of(queue.spider.crawler).clock
+    assert isinstance(clock, SkippingClock)
+    clock.skip(seconds)
 
 
 def learn(queue: RedisHostQueue, hosts: int) -> None:
-    """Mark every robots.txt as known for a day, without a delay."""
+    """Mark every robots.txt as known for a day, without a delay, as another worker would."""
+    crawler, clock = queue.spider.crawler, Clock()
+    link = Link(queue.server, clock, CrawlLog(__name__, crawler))
+    worker = Worker(link, clock, f"{{{queue.key}}}", DAY)
     for number, request in enumerate(requests(queue.spider, hosts, hosts), 1):
-        key = Frontier.of(queue.spider.crawler).key_of(request)
-        queue._worker.report_rules(name_of(key), Terms(DAY))
+        key = Frontier.of(crawler).key_of(request)
+        worker.report_rules(name_of(key), Terms(DAY))
         if number % _AT_ONCE == 0:
-            flush(queue)
+            worker.exchange()
+    worker.exchange(retires=True)
+    link.close()
 
 
 class Side:
@@ -183,7 +214,7 @@ class Side:
         if what == "push":
             made = list(requests(self.queue.spider, self._hosts, count))
         if isinstance(self.queue, RedisHostQueue):
-            self.queue._worker.exchange()  # Renew the lease.
+            flush(self.queue)  # Renew the lease.
         start, before = monotonic(), process_time()
         if what == "fill":
             self._fill(count)
@@ -209,8 +240,9 @@ class Side:
             if request is None:
                 misses += 1
                 assert misses < 10_000, "the queue hands out nothing"
-                sleep(0.001)  # Ask again even after a time-out.
-                self.queue._ask_at = float("-inf")
+                sleep(0.001)
+                if isinstance(self.queue, RedisHostQueue):
+                    _skip(self.queue, 1.0)  # Then it asks again.
                 continue
             count -= 1
             self._flying.append(request)

@@ -273,11 +273,6 @@ local function put_back(lease)
     arrive(queue)
 end
 
--- Let any worker fetch the robots.txt of a queue.
-local function want(queue)
-    call('ZADD', wanted, 'XX', now, queue)
-end
-
 -- Return to the queue all that a worker has, but what is in *kept*. Its hosts count as having got
 -- a request if *fate* says so. Returns the number of requests.
 local function return_all(name, fate, kept)
@@ -295,8 +290,8 @@ local function return_all(name, fate, kept)
             if kind == '=' then
                 put_back(value)
                 requests = requests + 1
-            else
-                want(number)
+            else -- Any worker may fetch this robots.txt.
+                call('ZADD', wanted, 'XX', now, number)
             end
         end
     end
@@ -343,7 +338,7 @@ local function note_rules(name, holds, delay)
     local had = call('HDEL', leases, '~' .. name) == 1
     if not holds then
         -- A worker that was taken for dead has it no more: another one may fetch it.
-        if had then want(name) end
+        if had then call('ZADD', wanted, 'XX', now, name) end
         return
     end
     local queue = queue_named(name)
@@ -565,6 +560,7 @@ end
 if #ARGV == 2 then call('DEL', prefix .. ':none') end
 if not mark and not order.retires then
     mark = worker .. now
+    -- Numbers are greater than SENT, and than those of a queue that was lost.
     call('HSET', STATE, 'mark', mark, 'number', now * 1000)
 end
 local seen, found = push(), {}

@@ -268,6 +268,23 @@ def test_most_at_once(shared: Shared, limit: str, most: int) -> None:
     assert take(two, **how) is None
 
 
+def test_all_places_after_a_delay(shared: Shared) -> None:
+    """A host with a Crawl-delay that has recovered from the first pause of a crawl gets as many
+    requests as others, when no robots.txt asks for the delay any more.
+    """
+    worker = shared.worker()
+    pause(shared, worker)
+    know(worker, PAGES, delay=1.0)
+    push(worker, PAGES, *"123456")
+    for _ in range(2):
+        shared.advance(1)
+        end(worker, take(worker, at_once=4), pause=worker.last_pause)
+        worker.exchange()
+    know(worker, PAGES)
+    shared.advance(1)
+    assert pop_all(worker, at_once=4) == [*"3456"]
+
+
 def pause(shared: Shared, worker: Worker) -> None:
     """Let the host ask this worker for a pause, which passes."""
     worker.report_pause(HOST, 7.0, 1.0)

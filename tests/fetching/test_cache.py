@@ -19,7 +19,7 @@ from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
 from scrapy_rep.crawl.fetching.memory import dumps
 from scrapy_rep.crawl.reporting import DecisionReporter
 from scrapy_rep.exceptions import SpiderClosing
-from scrapy_rep.protocol.access.results import AccessResult, CacheEntry, State
+from scrapy_rep.protocol.access.results import AccessResult, CacheEntry, Failure, State
 from scrapy_rep.protocol.origins import Origin
 from scrapy_rep.signals import robotstxt_known
 from tests.fakes import coroutine_test, fake_crawler
@@ -389,7 +389,7 @@ async def test_a_delay_after_tdmrep() -> None:
 
 NO_ANSWER = {
     "no answer": result(ROBOTS_URL, status=None),
-    "dropped": result(ROBOTS_URL, status=None)._replace(is_dropped=True),
+    "dropped": result(ROBOTS_URL, status=None)._replace(failure=Failure.DROPPED),
     "of a proxy": result(ROBOTS_URL, status=407),
 }
 

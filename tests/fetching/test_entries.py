@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scrapy_rep.crawl.fetching.memory import KEEP, MAX_SIZE, dumps, loads
-from scrapy_rep.protocol.access.results import TDMREP, AccessResult, CacheEntry
+from scrapy_rep.protocol.access.results import TDMREP, AccessResult, CacheEntry, Failure
 from tests.fetching.places import AT, START, URL, check_data, entry
 
 LATEST = 2.0**37
@@ -27,9 +27,7 @@ results = st.builds(
     body=st.binary() | st.binary(max_size=5).map(lambda part: part * 500),
     redirects=st.lists(texts, max_size=8).map(tuple),
     error=texts,
-    is_permanent=st.booleans(),
-    is_dropped=st.booleans(),
-    failure=st.none(),
+    failure=st.none() | st.sampled_from(Failure),
 )
 
 
@@ -78,9 +76,7 @@ OF_ENTRY = {
     "attempts", "copy", "copy_fetched", "expires", "fetched", "result", "robotstxt", "tdmrep",
     "tdmrep_fetched", "unreachable_since",
 }  # fmt: skip
-FIELDS = sorted(
-    {*OF_ENTRY, "error", "headers", "is_dropped", "is_permanent", "redirects", "status"}
-)
+FIELDS = sorted({*OF_ENTRY, "error", "failure", "headers", "redirects", "status"})
 
 
 # A whole entry.
@@ -153,6 +149,7 @@ def test_a_field_with_any_value(name: str, value: object) -> None:
         {"fetched": 10**400},
         {"fetched": -1},
         {"fetched": "now"},
+        {"failure": "else"},
         {"unreachable_since": -1e300},
         {"headers": [["age"]]},
         {"headers": [["age", 7]]},

@@ -167,7 +167,7 @@ class RobotsTxtFetcher:
                 if isinstance(answer, AccessResult):
                     if answer.failure and self._is_own_fault(answer.failure):
                         continue
-                    is_final = answer.is_dropped
+                    is_final = answer.failure is Failure.DROPPED
                 else:
                     is_final = answer.status != _PROXY_REFUSES
                 attempts += 1
@@ -297,39 +297,35 @@ class RobotsTxtFetcher:
         count: Callable[[str], None],
     ) -> AccessResult:
         """The result of *request*, which has ended with *exception*."""
-        failure, is_permanent, is_dropped = None, False, False
+        failure = Failure.DROPPED
         match exception:
             case CancelledError() | SpiderClosing():
                 # Neither says anything about the site. asyncio's is not an Exception.
                 raise exception
             case UndecodableBody():
-                error = str(exception)
+                error, failure = str(exception), Failure.OTHER
             case BackingOff() | RobotsDenied():
-                error, is_dropped = str(exception), True
+                error = str(exception)
             case IgnoreRequest():
-                error, is_dropped = f"dropped by a component: {exception}", True
+                error = f"dropped by a component: {exception}"
             case StopDownload() if request.fetch.is_stopped:
                 error = f"took longer than {request.timeout:g} s"
+                failure = Failure.OTHER
             case StopDownload():
-                error, is_dropped = _STOPPED, True
+                error = _STOPPED
             case _:
                 count(stats.EXCEPTION_COUNT.format(type=type(exception)))
                 error = in_words(exception)
-                is_dropped = exception is not request.fetch.error
-                failure = None if is_dropped else kind_of(exception)
-                # If a proxy is unreachable, that says nothing about the site.
-                is_permanent = error in NO_SERVER and not request.meta.get("proxy")
-                if is_dropped:
+                if exception is not request.fetch.error:
                     error += ", raised by a component (see REP_REQUEST_META_KEYS)"
                     self._log_traceback(request, exception)
-        return AccessResult(
-            url=request.url,
-            status=None,
-            error=error,
-            failure=failure,
-            is_permanent=is_permanent or is_dropped,
-            is_dropped=is_dropped,
-        )
+                else:
+                    failure = kind_of(exception)
+                    is_of_server = error in NO_SERVER and failure is Failure.NETWORK
+                    # If a proxy is unreachable, that says nothing about the site.
+                    if is_of_server and not request.meta.get("proxy"):
+                        failure = Failure.NO_SERVER
+        return AccessResult(request.url, None, error=error, failure=failure)
 
     def _log_traceback(self, request: RobotsTxtRequest, exception: Exception) -> None:
         if self._has_logged_traceback:

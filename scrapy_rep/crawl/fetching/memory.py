@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from scrapy_rep.protocol.access.results import TDMREP, AccessResult, CacheEntry
+from scrapy_rep.protocol.access.results import TDMREP, AccessResult, CacheEntry, Failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -204,9 +204,9 @@ def loads(data: bytes, origin: Origin) -> CacheEntry:
         raise ValueError(f"{type(error).__name__}: {str(error)[:100]}") from None
 
 
-_LEFT_OUT = frozenset({"url", "body", "failure"})
+_LEFT_OUT = frozenset({"url", "body"})
 """The fields of a result that are not written: its URL is that of its origin, its body comes after
-the rest, and a failure is not stored."""
+the rest."""
 
 
 def _written(value: CacheEntry | AccessResult) -> dict[str, Any]:
@@ -282,6 +282,5 @@ _OF_RESULT: dict[str, Callable[[object], Any]] = {
     "headers": _headers,
     "redirects": _texts,
     "error": partial(_checked, str),
-    "is_permanent": partial(_checked, bool),
-    "is_dropped": partial(_checked, bool),
+    "failure": Failure,
 }

@@ -272,7 +272,7 @@ class HostRules:
         """Whether *failure* says nothing about the host: the machine had no more files or ports,
         or the network of the crawler itself is gone.
         """
-        if failure is FailureKind.NETWORK:
+        if failure in {FailureKind.NETWORK, FailureKind.NO_SERVER}:
             return self._core.network.gone_since is not None
         return failure is FailureKind.OWN
 
@@ -283,9 +283,9 @@ class HostRules:
         result, now = known.entry.result, self._clock.monotonic()
         retry = max(known.entry.expires - self._clock.time(), _MIN_RETRY)
         wait = self._settings.wait_timeout
-        if result.is_dropped or is_interactive(self._crawler):
+        if result.failure is FailureKind.DROPPED or is_interactive(self._crawler):
             wait = 0.0
-        elif result.is_permanent:
+        elif result.failure is FailureKind.NO_SERVER:
             wait = min(wait, _ASKED_ONCE_MORE)
         self._core.unreachable(
             host,

@@ -215,8 +215,8 @@ class Access(str, Enum):
     __str__ = str.__str__
 
 
-class Failure(Enum):
-    """Whose failure an error is."""
+class Failure(str, Enum):
+    """Whose failure it is that there is no response."""
 
     OWN = "own"
     """Of this machine, which has no file descriptor, port, network or memory left. It says
@@ -229,9 +229,15 @@ class Failure(Enum):
     Download handlers do not tell a time-out of a connection from that of an answer, so both are of
     this kind."""
 
+    NO_SERVER = "no-server"
+    """As NETWORK, but the host itself has no name or refuses the connection: its pages would fail, too."""
+
+    DROPPED = "dropped"
+    """This crawler itself ended the fetch: a component of the project dropped the request, or robots.txt
+    forbids it. This says nothing about the site, and the next fetch would end the same way."""
+
     OTHER = "other"
-    """Something has answered, or nothing was sent: TLS failed, the answer was broken or lost, or a
-    component failed."""
+    """Something has answered: TLS failed, the answer was broken or lost."""
 
 
 class AccessResult(NamedTuple):
@@ -256,17 +262,7 @@ class AccessResult(NamedTuple):
     """Why there was no response, or why the crawler did not follow the last redirect."""
 
     failure: Failure | None = None
-    """Whose failure it is that there was no response, if an error of the download tells. It is
-    known to the crawl that made the fetch, as long as the result is in memory: no store keeps it.
-    """
-
-    is_permanent: bool = False
-    """Whether fetching again soon is useless: the host has no server, so its pages would fail
-    too, or *is_dropped*."""
-
-    is_dropped: bool = False
-    """Whether this crawler itself ended the fetch: a component of the project dropped the
-    request, or robots.txt forbids it. This says nothing about the site."""
+    """Whose failure it is that there was no response, if that is known."""
 
     @property
     def is_of_server(self) -> bool:

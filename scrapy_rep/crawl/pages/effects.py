@@ -109,8 +109,7 @@ def effects(
 
     def denied(names: Sequence[str], *, image: bool = False) -> Denied | None:
         unknown = settings.usage_unknown
-        denial = preferences.denial(names, unknown=unknown, image=image)
-        return denial and (denial.purpose, denial.statement)
+        return preferences.denial(names, unknown=unknown, image=image)
 
     if settings.usage == "drop":
         items, images = denied(purposes), denied(purposes, image=True)

@@ -13,7 +13,9 @@ result ends the page.
 It does not build a tree. So its result differs from a browser's tree: it finds tags in
 ``<select>`` and ``<frameset>``, and in ``<svg>`` and ``<math>`` it reads text elements and
 CDATA sections as it does elsewhere. But there, an element that closes itself, as ``<style/>``,
-has no text (13.2.6.5), whatever other elements are around it.
+has no text (13.2.6.5), whatever other elements are around it. And a script ends at its first end
+tag, also at one in a comment that writes another script (13.2.5.22 to 13.2.5.31, "script data
+double escaped"): what follows is the rest of the script, which is hardly ever a tag.
 
 lxml cannot replace it: its verdicts depend on the version of libxml2. Before 2.14, which is
 newer than what the wheels of lxml for Windows and many Linux distributions have, that finds
@@ -58,7 +60,6 @@ _TEXT_ENDS = {
     )
 }  # fmt: skip
 _FOREIGN = frozenset({b"svg", b"math"})
-_SCRIPT_MARK = re.compile(rb"(<!--)|(-->)|<(/?)script" + _NAME_END)
 # Pieces of text and tags with plain attributes, which can be skipped at once. A repeated group
 # takes stack, hence the limits.
 _SKIPPABLE = re.compile(
@@ -151,35 +152,7 @@ def _comment_end(html: bytes, position: int, proper: bool) -> int:
 def _text_end(html: bytes, position: int, name: bytes) -> int:
     """Return the offset of the end tag of an element whose content is text."""
     match = _TEXT_ENDS[name].search(html, position)
-    if match is None:
-        return -1
-    if name == b"script" and html.find(b"<!--", position, match.start()) >= 0:
-        return _script_end(html, position)
-    return match.start()
-
-
-def _script_end(html: bytes, position: int) -> int:
-    """Return the offset of the end tag of a script that has a comment.
-
-    A ``<script>`` inside the comment needs an end tag of its own (13.2.5.22 to 13.2.5.31,
-    "script data double escaped").
-    """
-    escaped = nested = False
-    while (match := _SCRIPT_MARK.search(html, position)) is not None:
-        opens, closes, slash = match.groups()
-        position = match.end()
-        if opens:
-            escaped = True
-            position -= 2  # "<!-->" is a whole comment
-        elif closes:
-            escaped = nested = False
-        elif not slash:
-            nested = escaped
-        elif nested:
-            nested = False
-        else:
-            return match.start()
-    return -1
+    return -1 if match is None else match.start()
 
 
 _EVERYONE = "robots"

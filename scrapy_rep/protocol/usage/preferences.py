@@ -4,7 +4,6 @@ response, in its headers and tags.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.indexing.statements import Statement, Tag
@@ -85,19 +84,6 @@ def _license_urls(value: str) -> Iterator[str]:
             relations = (quoted or token).lower().split()
             if name.lower() == "rel" and "license" in relations:
                 yield match[1]
-
-
-class Denial(NamedTuple):
-    """A purpose that the crawler must not use some content for."""
-
-    purpose: str
-    preferences: "UsagePreferences"
-    statement: UsageStatement | None
-    """The statement that disallows it; None if there is none, and unknown uses are denied."""
-
-    @property
-    def why(self) -> str:
-        return str(self.statement or "nothing is stated")
 
 
 class UsagePreferences:
@@ -182,15 +168,16 @@ class UsagePreferences:
 
     def denial(
         self, purposes: Iterable[str], *, unknown: bool = True, image: bool = False
-    ) -> Denial | None:
-        """Return the denial of the first of *purposes* that is not allowed, or None.
+    ) -> tuple[str, UsageStatement | None] | None:
+        """Return the first of *purposes* that is not allowed, and the statement that disallows it, or
+        None if there is none, and unknown uses are denied. Return None if all are allowed.
 
         *unknown* says whether uses are allowed that no statement is about.
         """
         for purpose in purposes:
             allowed = self.get(purpose, image=image)
             if not (unknown if allowed is None else allowed):
-                return Denial(purpose, self, self.because(purpose, image=image))
+                return purpose, self.because(purpose, image=image)
         return None
 
     @property

@@ -162,6 +162,17 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         called = _living(callback, context)
         return super().call_at(when, called, *args, context=context)
 
+    def run_in_executor(
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """Call *func* at once, so that each run is the same."""
+        called = self.create_future()
+        try:
+            called.set_result(func(*args))
+        except Exception as error:  # noqa: BLE001  raised where the call is awaited
+            called.set_exception(error)
+        return called
+
     def __enter__(self) -> Self:
         _import_all()
         asyncio.set_event_loop(self)

@@ -65,8 +65,8 @@ class Addon:
 
     def update_settings(self, settings: BaseSettings) -> None:
         if settings.getbool("TWISTED_REACTOR_ENABLED", True):
-            # For each deprecated class in it, Scrapy looks through all modules that are loaded,
-            # once for each frame of the stack: now, these are fewer than when it needs it.
+            # Each deprecated class in it has Scrapy look through all modules that are loaded, once
+            # for each frame of the stack. Now these are fewer than when Scrapy needs the module.
             import_module("scrapy.core.downloader.contextfactory")
         if not is_dry_run(settings):
             settings.set(OBEY, True, "addon")

@@ -74,6 +74,12 @@ local function new_number(size)
     return call('HINCRBY', STATE, 'number', size)
 end
 
+-- A request with its number, as it is stored.
+local function numbered(number, request)
+    return string.format('%014x', number) .. request
+end
+local IS_NUMBERED = '^' .. string.rep('%x', 14)
+
 -- At most so many members of a sorted set whose numbers are greater than *last*, with these.
 local function newer(key, last, most)
     last = string.format('(%.0f', last)
@@ -256,6 +262,8 @@ local function take(queue, most, has_place, found)
     local items = call('ZPOPMIN', queue.key, most)
     for index = 1, #items, 2 do
         local item = items[index]
+        -- One that this script has not written has no number.
+        if not string.find(item, IS_NUMBERED) then item = numbered(new_number(1), item) end
         local number = string.sub(item, 1, 14)
         local lease = table.concat({ items[index + 1], queue.name, item }, '\n')
         call('HSET', leases, '=' .. number, lease)
@@ -265,9 +273,14 @@ local function take(queue, most, has_place, found)
     return #items > 0
 end
 
--- Put a request back into its queue, before those that were pushed later.
+-- Put a request back into its queue, before those that were pushed later. One that is garbled is
+-- gone.
 local function put_back(lease)
     local score, name, item = string.match(lease, '^(.-)\n(.-)\n(.*)$')
+    if not tonumber(score) then
+        change = change - 1
+        return
+    end
     local queue = queue_named(name)
     call('ZADD', queue.key, score, item)
     arrive(queue)
@@ -309,6 +322,25 @@ local function renew()
     return is_new, return_all(dead, SENT, {})
 end
 
+-- Begin a queue. If only the state of one was lost, or whoever cleared it was killed, its requests are
+-- counted, and later ones get greater numbers, by the clock.
+local function begin()
+    count = call('ZCARD', aside)
+    for _, name in ipairs(call('ZRANGE', wanted, 0, -1)) do queue_named(name) end
+    for _, name in ipairs(call('ZRANGE', ready, 0, -1)) do host_named(name) end
+    for _, host in pairs(hosts) do
+        for _, queue in pairs(host.queues) do count = count + call('ZCARD', queue.key) end
+    end
+    for _, name in ipairs(call('ZRANGE', workers, 0, -1)) do
+        for _, field in ipairs(call('HKEYS', prefix .. ':leases:' .. name)) do
+            if string.sub(field, 1, 1) == '=' then count = count + 1 end
+        end
+    end
+    mark = worker .. now
+    -- Numbers are greater than SENT, and than those of the queue before.
+    call('HSET', STATE, 'mark', mark, 'number', now * 1000, 'count', count)
+end
+
 -- What the worker has done.
 
 -- Add new requests, unless their fingerprints are known. Returns the indexes of those.
@@ -322,7 +354,7 @@ local function push()
             seen[#seen + 1] = (index - 3) / 4
         else
             number = number + 1
-            call('ZADD', queue.key, ARGV[index + 1], string.format('%014x', number) .. ARGV[index + 2])
+            call('ZADD', queue.key, ARGV[index + 1], numbered(number, ARGV[index + 2]))
             queues[queue] = true
         end
     end
@@ -472,10 +504,10 @@ local function hand_out_aside(found)
     for index = 1, #items, 2 do
         local item = items[index]
         local tried, lease = string.match(item, '^(%w*)\n(.*)$')
+        local number = string.match(lease or '', '^.-\n.-\n(' .. string.rep('%x', 14) .. ')')
         order.last_aside = tonumber(items[index + 1])
-        if not string.find(tried, worker, 1, true) then
+        if number and not string.find(tried, worker, 1, true) then
             call('ZREM', aside, item)
-            local number = string.match(lease, '^.-\n.-\n(' .. string.rep('.', 14) .. ')')
             call('HSET', leases, '=' .. number, lease)
             found[#found + 1] = { lease, 0, 0, tried }
         end
@@ -558,11 +590,7 @@ end
 -- A server that is out of memory refuses a script whose first write needs memory, such as that of
 -- new requests: then nothing of the call has happened. All else must still work.
 if #ARGV == 2 then call('DEL', prefix .. ':none') end
-if not mark and not order.retires then
-    mark = worker .. now
-    -- Numbers are greater than SENT, and than those of a queue that was lost.
-    call('HSET', STATE, 'mark', mark, 'number', now * 1000)
-end
+if not mark and not order.retires then begin() end
 local seen, found = push(), {}
 local is_new, returned = renew()
 for _, each in ipairs(order.rules) do note_rules(unpack(each)) end

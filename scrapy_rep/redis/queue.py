@@ -53,7 +53,8 @@ _ASK_EVERY = 0.5
 # The seconds after which requests that were kept in memory are sent again.
 _SEND_EVERY = 1.0
 
-# The seconds after which a queue that a worker clears may be used again, if that worker is killed.
+# The seconds after which other workers may use a queue again whose clearing has stopped: its worker was
+# killed.
 _MAX_CLEARING = 60
 
 _MIN_READY = 64
@@ -254,7 +255,9 @@ class RedisHostQueue(Base):
             self._kept_until = now + self._keeps_for
         if answer is not None:
             for lease in answer.wanted:
-                self._want_rules(lease, lease.delay)
+                # If it is fetched already, this worker was taken for dead meanwhile.
+                if self._worker.fetching[lease.queue] is lease:
+                    self._want_rules(lease, lease.delay)
             if "refuses" in order:
                 self._took_refused(found)
         if wanted and not found:
@@ -292,12 +295,15 @@ class RedisHostQueue(Base):
         has_others = server.zcard(f"{self._prefix}:workers") > 1
         if self._worker.count_all() or not has_others:
             # From now on, no call of a worker changes anything until the state is gone, too.
-            server.hset(state, "mark", "")
-            server.expire(state, _MAX_CLEARING)
+            closing = server.pipeline().hset(state, "mark", "")
+            closing.expire(state, _MAX_CLEARING).execute()
             escaped = "".join(f"\\{c}" if c in "*?[]\\" else c for c in self._prefix)
-            for key in server.scan_iter(f"{escaped}:*", count=1_000):
-                if key not in {state, state.encode()}:
-                    server.unlink(key)
+            # If this worker is killed, the queues that are left can be counted by their hosts.
+            for names in ("queue:*", "*"):
+                for key in server.scan_iter(f"{escaped}:{names}", count=1_000):
+                    if key not in {state, state.encode()}:
+                        step = server.pipeline().unlink(key)
+                        step.expire(state, _MAX_CLEARING).execute()
             server.unlink(state)
         self._worker.cleared()
 

@@ -51,11 +51,11 @@ AT_ONCE = 100
 # none is popped, since its callback would make even more.
 MAX_UNSENT = 1000
 
-# A worker whose last call began within these seconds knows the pauses of hosts and the number of
-# requests well enough. If a call takes longer, that counts for so many times as long, so that a distant
-# server is seldom asked for these alone.
-_JUST_NOW = 0.02
-_CALLS = 10
+# What a call says of pauses and of the number of requests holds for this time, in seconds, or for this
+# multiple of the time that the call took, if that is longer: so a distant server is seldom asked for
+# these alone.
+_HOLDS = 0.02
+_HOLDS_TIMES_CALL = 10
 
 # The length of the number at the start of each stored request.
 _NUMBER = 14
@@ -405,7 +405,7 @@ class Worker:
     def is_up_to_date(self) -> bool:
         """Whether the last call was just now."""
         age = self._clock.monotonic() - self._renewed_at
-        return age < max(_JUST_NOW, _CALLS * self._took)
+        return age < max(_HOLDS, _HOLDS_TIMES_CALL * self._took)
 
     @property
     def renews_at(self) -> float:
@@ -534,9 +534,8 @@ class Worker:
         leases = [self._lease_of(*each) for each in found]
         self.buffer.extend(leases)
         fetches = [self._lease_of(*each) for each in wanted]
-        # If it fetches one already, it was taken for dead meanwhile.
-        fetches = [lease for lease in fetches if lease.queue not in self.fetching]
-        self.fetching.update((lease.queue, lease) for lease in fetches)
+        for lease in fetches:
+            self.fetching.setdefault(lease.queue, lease)
         acquired = Lease(*place, last_pause=self.last_pause) if has_place else None
         return Answer(leases, fetches, acquired, returned, set_aside)
 

@@ -16,7 +16,7 @@ from redis.exceptions import ResponseError
 from scrapy import Request
 
 from scrapy_rep.redis import worker as worker_module
-from tests.redis.crawls import A, WorkerCrawl
+from tests.redis.crawls import A, WorkerCrawl, decode_errors
 from tests.redis.shared import (
     EXEMPT,
     HOUR,
@@ -305,6 +305,27 @@ def test_answer_that_does_not_come_to_who_has_a_batch(shared: Shared) -> None:
     assert crawl.queue.pop() is not None
 
 
+def test_state_that_is_lost_alone(shared: Shared) -> None:
+    """If the mark of the queue is gone, and the counters with it, a worker that had seen it gets nothing
+    more. A new worker counts what is there, and its own requests come after those.
+    """
+    worker = shared.worker()
+    push(worker, EXEMPT, *"1234")
+    found = take_some(worker, 2, at_once=9)
+    shared.redis.delete(shared.key("state"))
+    shared.advance(0.001)
+    other = shared.worker()
+    assert other.count_all() == 4
+    push(other, EXEMPT, *"567")
+    assert take(worker) is None
+    assert worker.is_lost
+    assert other.count_all() == 7
+    names = [each.data.decode() for each in take_some(other, 9, at_once=9)]
+    assert names == [*"34567"]
+    shared.advance(LEASE)
+    assert renew(other) == len(found)
+
+
 @pytest.mark.parametrize("key", ["ready", "wanted", "host:a.example"])
 def test_a_key_that_is_lost_alone(shared: Shared, key: str) -> None:
     """The next request of a host brings it back."""
@@ -427,6 +448,51 @@ def test_requests_while_the_queue_is_cleared(shared: Shared, moment: str) -> Non
         worker.exchange()
     other = shared.worker()
     assert other.count_all() == len(take_some(other, 9, at_once=9)) > 0
+
+
+@pytest.mark.parametrize("deleted", [0, 1])
+def test_a_worker_that_is_killed_while_it_clears_the_queue(
+    shared: Shared, deleted: int
+) -> None:
+    """Nobody can use the queue for a minute. Then, what is left of it is counted, and can be sent."""
+    crawl = WorkerCrawl(shared, obey=False)
+    crawl.push_pages(1, 2, 3)
+    crawl.enqueue(Request("http://b.example/1"))
+    assert len(crawl.queue) == 4
+    found = crawl.queue.server.scan_iter
+
+    def scan(*args: Any, **how: Any) -> Iterator[bytes]:
+        yield from [*found(*args, **how)][:deleted]
+        raise KeyboardInterrupt
+
+    killed = pytest.raises(KeyboardInterrupt)
+    with mock.patch.object(crawl.queue.server, "scan_iter", scan), killed:
+        crawl.queue.clear()
+    crawl.die()
+    other, state = shared.worker(), shared.key("state")
+    push(other, EXEMPT, "5")
+    assert take(other) is None
+    assert 50 < shared.redis.ttl(state) <= 60
+    shared.redis.delete(state)
+    assert other.count_all() == len(take_some(other, 9, at_once=9)) > 1
+
+
+def test_garbled_members(shared: Shared, caplog: pytest.LogCaptureFixture) -> None:
+    """Members that this package has not written are set aside, or ignored, with one error. The
+    crawl goes on.
+    """
+    crawl = WorkerCrawl(shared, obey=False)
+    crawl.push_pages(1)
+    garbage = b"\xff\x00\n"
+    for name in (f"queue:{EXEMPT}", "ready", "wanted", "pauses", "aside", "workers"):
+        shared.redis.zadd(shared.key(name), {garbage: 1})
+    for name in (f"leases:{garbage!r}", "host:a.example"):
+        shared.redis.hset(shared.key(name), "=1", garbage)
+    shared.redis.zadd(shared.key("workers"), {repr(garbage): 1})
+    crawl.run()
+    crawl.settle(2)
+    assert crawl.on_network == [f"{A}/1"]
+    assert decode_errors(caplog) == 1
 
 
 def test_pauses_that_are_over(shared: Shared) -> None:

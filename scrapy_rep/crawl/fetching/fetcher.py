@@ -40,7 +40,7 @@ from scrapy_rep.protocol.access.results import HEADERS, AccessResult, Failure
 from scrapy_rep.protocol.origins import origin_of, split_virtual_host
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from typing import TypeAlias
 
     from scrapy.crawler import Crawler
@@ -513,12 +513,13 @@ def _names(error: BaseException) -> str:
     of Twisted, and its code of libcurl (https://curl.se/libcurl/c/libcurl-errors.html).
     """
     names = [f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__]
+    codes: Mapping[int, str] = errno.errorcode
+    if isinstance(error, gaierror):
+        codes = {EAI_MEMORY: "EAI_MEMORY"}  # Its numbers mean something else.
     for attribute in ("errno", "osError"):
         number = getattr(error, attribute, None)
         if isinstance(number, int):
-            names.append(errno.errorcode.get(number, ""))
-    if isinstance(error, gaierror) and error.errno == EAI_MEMORY:
-        names.append("EAI_MEMORY")
+            names.append(codes.get(number, ""))
     if "CurlError" in " ".join(names):
         names.append(f"curl{getattr(error, 'code', '')};")
     return " ".join(names)

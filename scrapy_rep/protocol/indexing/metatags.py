@@ -13,9 +13,7 @@ result ends the page.
 It does not build a tree. So its result differs from a browser's tree: it finds tags in
 ``<select>`` and ``<frameset>``, and in ``<svg>`` and ``<math>`` it reads text elements and
 CDATA sections as it does elsewhere. But there, an element that closes itself, as ``<style/>``,
-has no text (13.2.6.5), whatever other elements are around it. And a script ends at its first end
-tag, also at one in a comment that writes another script (13.2.5.22 to 13.2.5.31, "script data
-double escaped"): what follows is the rest of the script, which is hardly ever a tag.
+has no text (13.2.6.5).
 
 lxml cannot replace it: its verdicts depend on the version of libxml2. Before 2.14, which is
 newer than what the wheels of lxml for Windows and many Linux distributions have, that finds
@@ -59,7 +57,18 @@ _TEXT_ENDS = {
         b"xmp",
     )
 }  # fmt: skip
+# Elements of SVG and MathML, those of their elements in which HTML is read, and the elements
+# of HTML that end them (13.2.6.5).
 _FOREIGN = frozenset({b"svg", b"math"})
+_HTML_IN_FOREIGN = frozenset({
+    b"foreignobject", b"desc", b"mi", b"mo", b"mn", b"ms", b"mtext",
+})  # fmt: skip
+_ENDS_FOREIGN = frozenset(
+    b"b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i "
+    b"img li listing menu meta nobr ol p pre ruby s small span strong strike sub sup table tt "
+    b"u ul var".split()
+)
+_SCRIPT_MARK = re.compile(rb"(<!--)|(-->)|<(/?)script" + _NAME_END)
 # Pieces of text and tags with plain attributes, which can be skipped at once. A repeated group
 # takes stack, hence the limits.
 _SKIPPABLE = re.compile(
@@ -104,14 +113,15 @@ def real_tags(
     """
     ahead = iter(starts)
     wanted = next(ahead, -1)
-    position = templates = foreign = 0
+    position = templates = 0
+    nested: list[bytes] = []
     while position >= 0:
         # Everything before the next offset can be skipped, even a ``<meta>``.
         while 0 <= wanted < position:
             wanted = next(ahead, -1)
         if wanted < 0:
             return
-        if (skipped := _SKIPPABLE.match(lowered, position, wanted)) is not None:
+        if not nested and (skipped := _SKIPPABLE.match(lowered, position, wanted)):
             position = skipped.end()
         match = _MARKUP.search(lowered, position)
         if match is None or match.start() > starts[-1]:
@@ -124,15 +134,38 @@ def real_tags(
         values, position, closes_itself = attributes(html, position)
         if position < 0 or (name == b"plaintext" and not closing):
             return
-        if name in _FOREIGN and not closes_itself:
-            foreign = max(0, foreign - 1) if closing else foreign + 1
-        is_empty = closes_itself and foreign > 0
+        if nested or name in _FOREIGN:
+            _nest(nested, name, closing=bool(closing), closes_itself=closes_itself)
+        is_empty = closes_itself and _is_foreign(nested)
         if match.start() == wanted and not templates:
             yield wanted, values
         elif name == b"template" and not is_empty:
             templates = max(0, templates - 1) if closing else templates + 1
         elif name in _TEXT_ENDS and not closing and not is_empty:
             position = _text_end(lowered, position, name)
+
+
+def _is_foreign(nested: list[bytes]) -> bool:
+    """Whether an element inside these is one of SVG or MathML."""
+    return bool(nested) and nested[-1] in _FOREIGN
+
+
+def _nest(
+    nested: list[bytes], name: bytes, *, closing: bool, closes_itself: bool
+) -> None:
+    """Note the tag of an element in *nested*: the open elements of SVG and MathML, and those in
+    them in which HTML is read.
+    """
+    if closing:
+        if nested[-1:] == [name]:
+            nested.pop()
+    elif name in _ENDS_FOREIGN:
+        while _is_foreign(nested):
+            nested.pop()
+    elif closes_itself:
+        pass
+    elif name in _FOREIGN or (name in _HTML_IN_FOREIGN and _is_foreign(nested)):
+        nested.append(name)
 
 
 # Each of these functions returns -1 as the offset if the page ends first.
@@ -152,7 +185,35 @@ def _comment_end(html: bytes, position: int, proper: bool) -> int:
 def _text_end(html: bytes, position: int, name: bytes) -> int:
     """Return the offset of the end tag of an element whose content is text."""
     match = _TEXT_ENDS[name].search(html, position)
-    return -1 if match is None else match.start()
+    if match is None:
+        return -1
+    if name == b"script" and html.find(b"<!--", position, match.start()) >= 0:
+        return _script_end(html, position)
+    return match.start()
+
+
+def _script_end(html: bytes, position: int) -> int:
+    """Return the offset of the end tag of a script that has a comment.
+
+    A ``<script>`` inside the comment needs an end tag of its own (13.2.5.22 to 13.2.5.31,
+    "script data double escaped").
+    """
+    escaped = nested = False
+    while (match := _SCRIPT_MARK.search(html, position)) is not None:
+        opens, closes, slash = match.groups()
+        position = match.end()
+        if opens:
+            escaped = True
+            position -= 2  # "<!-->" is a whole comment
+        elif closes:
+            escaped = nested = False
+        elif not slash:
+            nested = escaped
+        elif nested:
+            nested = False
+        else:
+            return match.start()
+    return -1
 
 
 _EVERYONE = "robots"

@@ -28,13 +28,12 @@ from scrapy_rep.tools.inputs import (
     Sources,
     UrlList,
     are_offline,
-    ledger_of,
     opened,
     parse_argument,
     parts,
-    recorded,
     sources_of,
 )
+from scrapy_rep.tools.ledgers import ledger_named, recorded
 from scrapy_rep.tools.output import Output, notify, output_file, progress, status_of
 from scrapy_rep.tools.profile import ask, decision_record, profile_of, usage_change
 
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.groups import Group
-    from scrapy_rep.tools.inputs import LedgerFile, Loaded, RulesSource
+    from scrapy_rep.tools.inputs import Loaded, RulesSource
     from scrapy_rep.tools.profile import Profile, Web
 
 
@@ -248,12 +247,16 @@ def run(arguments: Namespace, settings: Settings) -> int:
         raise UsageError("- reads all of standard input: give it only once")
     with ExitStack() as stack:
         ledgers = {}
-        for name in dict.fromkeys(names):
-            if ledger := ledger_of(name):
-                ledgers[name] = stack.enter_context(closing(ledger))
+        named = {name: ledger_named(name) for name in names}
+        for each in arguments.old, [arguments.new], [arguments.urls]:
+            found = [*filter(None, map(named.get, each))]
+            if found and len(found) == len(each):
+                ledgers[tuple(each)] = stack.enter_context(
+                    closing(LedgerSources(found))
+                )
         purge, path = None, arguments.purge_list
         if path is not None:
-            inputs = [ledgers[name].path if name in ledgers else name for name in names]
+            inputs = [ledger.path if ledger else name for name, ledger in named.items()]
             file = output_file(path, f"--purge-list {path}", inputs)
             purge = stack.enter_context(file)
         differences = Differences(arguments, profile, ledgers, purge)
@@ -270,20 +273,20 @@ class Differences:
         self,
         arguments: Namespace,
         profile: Profile,
-        ledgers: dict[str, LedgerFile],
+        ledgers: dict[tuple[str, ...], LedgerSources],
         purge: Callable[[str], object] | None,
     ) -> None:
         """*purge* writes to the purge list. Raises UsageError for a list that can't be read."""
         self._arguments = arguments
         self._profile = profile
-        self._ledgers = ledgers
+        self._opened = ledgers
         self._purge = purge
         self._origin: Origin | None = None
         if arguments.origin is not None:
             asked = written_origin(arguments.origin)
             self._origin = asked or parse_argument(arguments.origin).origin
         self._list: UrlList | None = None
-        if (path := arguments.urls) is not None and path not in ledgers:
+        if (path := arguments.urls) is not None and (path,) not in ledgers:
             line = "line" if path == "-" else f"{path}, line"
             self._list = UrlList(opened(path), line, paths=True)
         self._output = Output(arguments)
@@ -293,13 +296,13 @@ class Differences:
 
     async def run(self, web: Web | None) -> int:
         self._old, self._new = self._sides = await self._load_sides(web)
-        crawls = self._choose_urls()
+        self._choose_urls()
         old, new = await self._load([self._origin])
         files = [
             self._known(self._old, old.get(self._origin)),
             self._known(self._new, new.get(self._origin)),
         ]
-        urls = parts(self._urls(crawls, filter(None, files)))
+        urls = parts(self._urls(filter(None, files)))
         # Read before the first output, so that a damaged ledger is reported alone.
         first = next(urls, [])
         have_rules_changed = self._show_rules(*files)
@@ -309,14 +312,14 @@ class Differences:
                 self._compare(each, old.get(each.origin), new.get(each.origin))
             progress.say(f"{self._counts.total():,} URLs compared")
             self._output.flush()
-        return self._end(crawls, have_rules_changed=have_rules_changed)
+        return self._end(have_rules_changed=have_rules_changed)
 
     async def _load_sides(self, web: Web | None) -> tuple[Side, Side]:
         """Open the sources that the arguments name. Raises UsageError for those that can't be."""
         names = self._arguments.old, [self._arguments.new]
 
         async def open_(names: list[str]) -> Sources | None:
-            return await sources_of(names, self._profile, web, self._ledgers)
+            return await sources_of(names, self._profile, web, self._opened)
 
         old, new = [await open_(each) for each in names]
         # A dialect reads the rules of the other side; two dialects read the present files.
@@ -328,39 +331,34 @@ class Differences:
         )
         return first, second
 
-    def _choose_urls(self) -> LedgerSources | None:
-        """Return the ledgers that the URLs come from, if any. Choose the side whose recorded
-        decisions count, and the origin.
+    def _choose_urls(self) -> None:
+        """Choose the ledgers that the URLs come from, if any, the side whose recorded decisions count,
+        and the origin.
         """
         self._recorded: Side | None = None
-        ledgers = None
-        if self._arguments.urls in self._ledgers:
-            ledgers = LedgerSources([self._ledgers[self._arguments.urls]])
-        elif self._list is None:
+        self._past = self._opened.get((self._arguments.urls,))
+        if self._past is None and self._list is None:
             for side in self._sides[::-1]:
                 if isinstance(side.sources, LedgerSources) and not side.dialect:
-                    self._recorded, ledgers = side, side.sources
+                    self._recorded, self._past = side, side.sources
         for side in self._sides[::-1]:
             self._origin = self._origin or side.sources.origin
         if self._origin is not None:
-            return ledgers
+            return
         are_files = [side.sources.is_one for side in self._sides]
-        if ledgers and any(are_files) and ledgers.has_origins:
+        if self._past and any(are_files) and self._past.has_origins:
             raise UsageError(
                 "the ledger has URLs of several hosts, and a robots.txt is for one; choose the "
                 "host with --origin"
             )
-        if not (ledgers or self._list or all(are_files)):
+        if not (self._past or self._list or all(are_files)):
             raise UsageError(
                 "name the URLs to compare with --urls, or a host with --origin"
             )
-        return ledgers
 
-    def _urls(
-        self, ledgers: LedgerSources | None, files: Iterable[RobotsTxt]
-    ) -> Iterator[Asked]:
-        if ledgers is not None:
-            yield from ledgers.urls(self._origin)
+    def _urls(self, files: Iterable[RobotsTxt]) -> Iterator[Asked]:
+        if self._past is not None:
+            yield from self._past.urls(self._origin)
         elif self._list is not None:
             for each in chain.from_iterable(self._list):
                 if self._origin is None or each.origin in {None, self._origin}:
@@ -404,13 +402,13 @@ class Differences:
         return bool(changes)
 
     def _compare(self, asked: Asked, *sources: RulesSource | None) -> None:
-        profile, row, ledger = self._profile, asked.row, asked.ledger
+        profile, row, past = self._profile, asked.row, self._past
         crawls = [source.crawl for source in sources if source]
-        if row is not None and ledger is not None and self._recorded:
-            crawls.insert(0, ledger.crawls.get(row["crawl"]))
+        if row is not None and past is not None and self._recorded:
+            crawls.insert(0, past.ledgers.by_number[row["crawl"]])
         crawl = next(filter(None, crawls), None)
         if crawl and not self._arguments.agent:  # Options go first.
-            profile = replace(profile, agents=tuple(crawl["agents"]) or (EVERYONE,))
+            profile = replace(profile, agents=crawl["agents"] or (EVERYONE,))
         old, new = (
             self._judged(side, source, asked, profile, crawl)
             for side, source in zip(self._sides, sources, strict=True)
@@ -447,10 +445,10 @@ class Differences:
         crawl: dict[str, Any] | None,
     ) -> Judged:
         dialect = self._dialect(side, crawl)
-        if side is self._recorded and asked.row is not None and asked.ledger:
+        if side is self._recorded and asked.row is not None and self._past:
             record = recorded(asked.row)
-            past = asked.ledger.source(asked.row["snapshot"])
-            robots = past.read_as(dialect) if past else None
+            file = self._past.source(asked.row["snapshot"])
+            robots = file.read_as(dialect) if file else None
             return Judged(record, record["allowed"], robots)
         if source is None:
             why = "no robots.txt of this host is known"
@@ -471,7 +469,7 @@ class Differences:
             record["why"] += f" (overridden: {source.override})"
         return Judged(record, is_fetched, robots)
 
-    def _end(self, ledgers: LedgerSources | None, *, have_rules_changed: bool) -> int:
+    def _end(self, *, have_rules_changed: bool) -> int:
         """Show what concerns whole hosts, and a summary. Return the exit status."""
         for (kind, origin, why), urls in self._of_hosts.items():
             record = {"kind": kind, "origin": origin, "urls": urls, "why": why}
@@ -483,7 +481,7 @@ class Differences:
         )
         if not has_changed and counts["unknown"]:
             has_changed = None
-        crawls = ledgers.crawls if ledgers else []
+        crawls = self._past.ledgers.crawls if self._past else []
         complete = sum(each["every_decision"] for each in crawls)
         record = {
             "kind": "summary",

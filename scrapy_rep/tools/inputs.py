@@ -7,16 +7,12 @@ present files of all hosts, or those in ledgers.
 
 from __future__ import annotations
 
-import heapq
-import math
 import sys
 import time
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import datetime, timezone
-from functools import cache, lru_cache
-from itertools import count, groupby, repeat
-from operator import itemgetter
+from functools import cache, lru_cache, partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
@@ -25,22 +21,16 @@ from scrapy.exceptions import UsageError
 from w3lib.url import safe_url_string
 
 from scrapy_rep.crawl.fetching.memory import LRU, parsed_size
-from scrapy_rep.crawl.ledger.reader import (
-    crawls_of,
-    open_ledger,
-    read_json,
-    read_texts,
-    reading,
-)
+from scrapy_rep.crawl.ledger.reader import read_json, read_texts, reading
 from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.access.results import Access, AccessResult, renew, robots_of
 from scrapy_rep.protocol.origins import Origin, origin_of, written_origin
-from scrapy_rep.protocol.reasons import evidence, outcome, words_of
+from scrapy_rep.protocol.reasons import outcome
 from scrapy_rep.protocol.robots import RobotsTxt
+from scrapy_rep.protocol.robotstxt.lines import text_lines
 from scrapy_rep.protocol.robotstxt.rules import Reason
-from scrapy_rep.tools.output import notify, progress
-from scrapy_rep.tools.report.answers import iso_time
-from scrapy_rep.tools.report.ledgers import lines_of
+from scrapy_rep.tools.ledgers import Ledgers, iso_time
+from scrapy_rep.tools.output import notify
 
 if TYPE_CHECKING:
     import sqlite3
@@ -50,6 +40,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.access.overrides import Override
     from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.tools.ledgers import LedgerName
     from scrapy_rep.tools.profile import Profile, Web
 
 # URLs, in arguments and lists.
@@ -76,11 +67,8 @@ class Asked(NamedTuple):
     origin: Origin | None
     """None for a path, or for an origin in a ledger that is none."""
 
-    ledger: LedgerFile | None = None
-    """The ledger that has the URL, if one does."""
-
     row: sqlite3.Row | None = None
-    """The last decision on it in this ledger."""
+    """The last decision on it, if it is from ledgers."""
 
 
 def parse_url(text: str) -> Asked | None:
@@ -224,10 +212,11 @@ class RulesSource:
     """The crawl whose ledger has it."""
 
     row: sqlite3.Row | None = None
-    """Its row in this ledger."""
+    """Its row in :class:`Ledgers`."""
 
     def __post_init__(self) -> None:
         self.read_as = cache(self._read_as)
+        self._lines = cache(partial(text_lines, self.body or b""))
 
     @classmethod
     def written(cls, where: str, body: bytes) -> RulesSource:
@@ -295,7 +284,7 @@ class RulesSource:
         if not line or not self.body:
             return []
         first = max(line - _AROUND, 1)
-        lines = lines_of(self.body, dialect)[first - 1 : line + _AROUND]
+        lines = self._lines(dialect)[first - 1 : line + _AROUND]
         return [
             {"line": number, "text": text[:_KEPT_OF_LINE]}
             for number, text in enumerate(lines, first)
@@ -405,66 +394,70 @@ def _robotstxt_url(argument: str) -> str:
 
 # Ledgers.
 
-_SQLITE = b"SQLite format 3\0"
+_REQUESTS = {
+    # A decision about a request has no page.
+    "decision": """
+        layer IN ('robots.txt', 'override', 'delay') AND page IS NULL AND time <= :until
+        AND verdict IN ('allowed', 'refused', 'would-refuse', 'would-allow')
+    """,
+    "snapshot": "fetched <= :until",
+    "body": "sha256 IN (SELECT sha256 FROM main.snapshot)",
+}
+"""What there is to read of a ledger on requests, for :class:`Ledgers`."""
 
-# A decision about a request has no page.
-_DECIDED = """
-    FROM decision WHERE layer IN ('robots.txt', 'override', 'delay') AND page IS NULL
-    AND verdict IN ('allowed', 'refused', 'would-refuse', 'would-allow') AND time <= :until
-    AND (:crawl IS NULL OR crawl = :crawl) AND (:origin IS NULL OR origin = :origin)
-"""
 # The last decision on a URL counts: SQLite takes the other columns from the row with the
 # maximum. It sorts on disk what does not fit into memory.
-_DECISIONS = f"""
-    SELECT *, max(time) AS time {_DECIDED} GROUP BY origin, url ORDER BY origin, url
+_DECISIONS = """
+    SELECT *, max(time) AS time FROM decision WHERE :origin IS NULL OR origin = :origin
+    GROUP BY origin, url ORDER BY origin, url
 """
 _SNAPSHOT = "SELECT * FROM snapshot LEFT JOIN body USING (sha256) WHERE id = :id"
 _LAST = """
-    SELECT id, fetched FROM snapshot WHERE origin = :of AND fetched <= :until
-    AND crawl IN (SELECT id FROM crawl WHERE :crawl IS NULL OR id = :crawl)
+    SELECT id FROM snapshot WHERE origin = :origin AND crawl IN counted
     ORDER BY fetched DESC LIMIT 1
 """
 
 
-class LedgerFile:
-    """A ledger: all of it, one of its crawls, or its state at a time.
-
-    Raises LedgerError for a file that is damaged, and UsageError for a crawl that is not in it.
-    """
+class LedgerSources(Sources):
+    """The robots.txt files in ledgers. The caller must close them."""
 
     def __init__(
-        self, path: str, crawl: int | None = None, until: float = math.inf
+        self,
+        names: Sequence[LedgerName],
+        wanted: Mapping[str, str] = _REQUESTS,
+        **values: object,
     ) -> None:
-        progress.say(f"reading {path}")
-        self.path = path
-        self._asked = {"crawl": crawl, "until": until, "origin": None}
-        self.connection = open_ledger(path)
-        self.close = self.connection.close
-        self.source = lru_cache(maxsize=8)(self._source)
-        try:
-            with reading(path):
-                self.crawls = {
-                    each["id"]: _crawl(each)
-                    for each in crawls_of(self.connection, path)
-                    if crawl in {None, each["id"]}
-                }
-            if crawl is not None and not self.crawls:
-                raise UsageError(f"{path} has no crawl {crawl}")
-        except BaseException:
-            self.close()
-            raise
+        """The parameters are those of :class:`Ledgers`."""
+        super().__init__()
+        self.ledgers = Ledgers(names, wanted, **values)
+        self.close = self.ledgers.close
+        self.source = lru_cache(maxsize=8)(self._read)
+        sql = "SELECT DISTINCT origin FROM decision WHERE origin != '' LIMIT 2"
+        origins = [row["origin"] for row in self.ledgers.rows(sql)]
+        self.has_origins = len(origins) > 1
+        """Whether the URLs have several origins."""
+        self.origin = None if self.has_origins else written_origin("".join(origins))
 
-    def rows(self, sql: str, **values: Any) -> Iterator[sqlite3.Row]:
-        """Yield the rows of a query."""
-        with reading(self.path):
-            yield from self.connection.execute(sql, self._asked | values)
+    def urls(self, origin: Origin | None) -> Iterator[Asked]:
+        """Yield each URL with the last decision on it, sorted by origin."""
+        for row in self.ledgers.rows(_DECISIONS, origin=origin and str(origin)):
+            yield Asked(row["url"], written_origin(row["origin"]), row)
 
-    def _source(self, snapshot: int | None) -> RulesSource | None:
+    async def load(self, origins: Iterable[Origin | None]) -> Loaded:
+        """Return the last robots.txt of each of these *origins*."""
+        return _known({each: self._last(each) for each in dict.fromkeys(origins)})
+
+    def _last(self, origin: Origin | None) -> RulesSource | None:
+        row = next(self.ledgers.rows(_LAST, origin=origin and str(origin)), None)
+        return self.source(row["id"]) if row else None
+
+    def _read(self, snapshot: int | None) -> RulesSource | None:
         """Return a robots.txt that a crawl used; None if there is none."""
-        row = next(self.rows(_SNAPSHOT, id=snapshot), None)
+        row = next(self.ledgers.rows(_SNAPSHOT, id=snapshot), None)
         if row is None:
             return None
-        with reading(self.path):
+        crawl = self.ledgers.by_number[row["crawl"]]
+        with reading(crawl["path"]):
             headers = tuple(
                 (str(each[0]), str(each[1]))
                 for each in read_json(row["headers"], list)
@@ -478,110 +471,7 @@ class LedgerFile:
                 redirects=read_texts(row["redirects"]),
                 error=row["error"] or "",
             )
-        crawl = self.crawls.get(row["crawl"])
         return RulesSource(result, row["body"], row["fetched"], crawl=crawl, row=row)
-
-
-class LedgerSources(Sources):
-    """What several ledgers have, read as one."""
-
-    def __init__(self, ledgers: Sequence[LedgerFile]) -> None:
-        super().__init__()
-        self._ledgers = ledgers
-        self.crawls = [one for each in ledgers for one in each.crawls.values()]
-        sql = f"SELECT DISTINCT origin {_DECIDED} AND origin != '' LIMIT 2"
-        origins = {row["origin"] for each in ledgers for row in each.rows(sql)}
-        self.has_origins = len(origins) > 1
-        """Whether the URLs have several origins."""
-        self.origin = None if self.has_origins else written_origin("".join(origins))
-
-    def urls(self, origin: Origin | None) -> Iterator[Asked]:
-        """Yield each URL with the last decision on it, sorted by origin."""
-        of = origin and str(origin)
-        streams = [
-            zip(each.rows(_DECISIONS, origin=of), repeat(each), strict=False)
-            for each in self._ledgers
-        ]
-        for (written, url), same in groupby(heapq.merge(*streams, key=_place), _place):
-            row, ledger = max(same, key=lambda each: each[0]["time"])
-            yield Asked(url, written_origin(written), ledger, row)
-
-    async def load(self, origins: Iterable[Origin | None]) -> Loaded:
-        """Return the last robots.txt of each of these *origins*."""
-        return _known({each: self._last(each) for each in dict.fromkeys(origins)})
-
-    def _last(self, origin: Origin | None) -> RulesSource | None:
-        lasts = (
-            (row["fetched"], row["id"], each)
-            for each in self._ledgers
-            for row in each.rows(_LAST, of=origin and str(origin))
-        )
-        _, number, ledger = max(lasts, key=itemgetter(0), default=(0, None, None))
-        return ledger.source(number) if ledger else None
-
-
-def _place(found: tuple[sqlite3.Row, LedgerFile]) -> tuple[str, str]:
-    return found[0]["origin"], found[0]["url"]
-
-
-def _crawl(crawl: dict[str, Any]) -> dict[str, Any]:
-    """Return a crawl as a JSON object."""
-    same = ("spider", "user_agent", "dialect", "every_decision")
-    return {
-        "ledger": crawl["path"],
-        "crawl": crawl["id"],
-        **{name: crawl[name] for name in same},
-        "agents": list(crawl["agents"]),
-        "started": iso_time(crawl["started"]),
-        "ended": iso_time(crawl["ended"]),
-    }
-
-
-def recorded(row: sqlite3.Row) -> dict[str, Any]:
-    """Return a decision of the past on a request, as a JSON object."""
-    is_override = row["layer"] == "override"
-    return {
-        "allowed": row["verdict"] == "allowed",
-        **{name: row[name] for name in ("reason", "agent", "form")},
-        "why": why(row),
-        "override": (row["statement"] or row["reason"]) if is_override else None,
-        "time": iso_time(row["time"]),
-    }
-
-
-def why(row: sqlite3.Row) -> str:
-    """Return the reason of a decision in words."""
-    layer, line = row["layer"], row["line"]
-    words = words_of(row["reason"], layer, row["verdict"]).text
-    if layer == "robots.txt" and line and row["statement"]:
-        words = ""
-    elif layer != "delay":
-        # Of the text of an override, or of a statement that names its place.
-        line = None
-    return evidence(words, row["statement"], line, row["form"])
-
-
-def ledger_of(argument: str) -> LedgerFile | None:
-    """Return the ledger that an argument names: ``PATH``, ``PATH#CRAWL`` or ``PATH@TIME``; None if
-    that is no SQLite file. Raises UsageError for a time that can't be read.
-    """
-    if _is_sqlite(argument):
-        return LedgerFile(argument)
-    path, _, crawl = argument.rpartition("#")
-    if crawl.isdecimal() and _is_sqlite(path):
-        return LedgerFile(path, int(crawl[:18]))
-    path, _, moment = argument.rpartition("@")
-    if not _is_sqlite(path):
-        return None
-    try:
-        until = datetime.fromisoformat(moment.replace("Z", "+00:00"))
-    except ValueError:
-        raise UsageError(
-            f"{argument}: {moment!r} is not a time such as 2026-11-30 or 2026-11-30T12:00 (UTC)"
-        ) from None
-    if until.tzinfo is None:
-        until = until.replace(tzinfo=timezone.utc)
-    return LedgerFile(path, until=until.timestamp())
 
 
 LIVE = "live"
@@ -592,13 +482,13 @@ async def sources_of(
     names: Sequence[str],
     profile: Profile,
     web: Web | None,
-    ledgers: dict[str, LedgerFile],
+    ledgers: Mapping[tuple[str, ...], LedgerSources],
 ) -> Sources | None:
     """Open the sources of these *names*; None for a dialect, which has no rules of its own. *ledgers*
-    are those that are open, by name. Raises UsageError for a source that can't be read.
+    are those that are open, by their names. Raises UsageError for a source that can't be read.
     """
-    if all(name in ledgers for name in names):
-        return LedgerSources([ledgers[name] for name in names])
+    if found := ledgers.get(tuple(names)):
+        return found
     if len(names) > 1:
         raise UsageError("of several OLD, each must be a ledger")
     if names[0] in profile.dialects:
@@ -606,10 +496,10 @@ async def sources_of(
     if names[0] == LIVE:
         assert web is not None
         return PresentSources(profile, web, sites=True)
-    (found,) = await read_sources(names, web)
-    if isinstance(found, UsageError):
-        raise found
-    return Sources(found)
+    (source,) = await read_sources(names, web)
+    if isinstance(source, UsageError):
+        raise source
+    return Sources(source)
 
 
 def are_offline(names: Sequence[str], profile: Profile) -> bool:
@@ -617,11 +507,3 @@ def are_offline(names: Sequence[str], profile: Profile) -> bool:
     # Two dialects read the present files.
     are_dialects = profile.dialects.keys() >= set(names)
     return not (are_dialects or LIVE in names or any(map(is_url, names)))
-
-
-def _is_sqlite(path: str) -> bool:
-    with suppress(OSError, ValueError):
-        if Path(path).is_file():
-            with Path(path).open("rb") as file:
-                return file.read(len(_SQLITE)) == _SQLITE
-    return False

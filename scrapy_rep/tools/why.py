@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
+from contextlib import closing
 from functools import lru_cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -13,14 +14,14 @@ from scrapy_rep.base.record import url_text
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.origins import origin_of, written_origin
 from scrapy_rep.protocol.robotstxt.paths import target
-from scrapy_rep.tools.inputs import LedgerFile, is_url, parse_url, why
+from scrapy_rep.tools.inputs import LedgerSources, is_url, parse_url
+from scrapy_rep.tools.ledgers import LedgerName, iso_time, why
 from scrapy_rep.tools.output import CLEAN, EXCERPT, FOUND, UNKNOWN, Output
-from scrapy_rep.tools.report.answers import iso_time
 
 if TYPE_CHECKING:
     import sqlite3
     from argparse import Namespace
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from scrapy.settings import Settings
 
@@ -39,14 +40,20 @@ _WITHHELD = ("refused", "dropped", "would-refuse", "would-drop")
 _ALIKE = "crawl, origin, snapshot, line, verdict, reason, layer, subject, agent, statement, source"
 _ALIKE_ON_URL = f"{_ALIKE}, url, page, form, via"
 
-# "is_own" is false for what was decided about a link, an item or a file on the page. The first
-# conditions are faster than is_asked().
+_WANTED = {
+    "decision": "instr(origin, :host) OR instr(lower(page), :host)",
+    "snapshot": "instr(origin, :host) OR id IN (SELECT snapshot FROM main.decision)",
+    "body": "sha256 IN (SELECT sha256 FROM main.snapshot)",
+}
+"""What to read of ledgers: at least what is_asked() accepts."""
+
+# "is_own" is false for what was decided about a link, an item or a file on the page.
 _FOUND = """
     SELECT max(is_own) AS is_own, count(*) AS times, max(time) AS last, min(id) AS id,
            min(time) AS time, count(*) OVER () AS groups, sum(count(*)) OVER () AS total
     FROM (
         SELECT *, is_asked(url, origin) OR is_asked(form, origin) OR url = :text AS is_own
-        FROM decision WHERE instr(origin, :host) OR instr(lower(page), :host)
+        FROM decision
     )
     WHERE is_own OR is_asked(page, NULL)
     GROUP BY {alike} ORDER BY is_own DESC, times DESC, last DESC LIMIT :limit
@@ -101,12 +108,9 @@ def run(arguments: Namespace, settings: Settings) -> int:
     if arguments.limit < 1:
         raise UsageError("--limit must be 1 or greater")
     asked = asked_about(arguments.asked)
-    with ExitStack() as opened:
-        ledgers = [
-            opened.enter_context(closing(LedgerFile(path)))
-            for path in dict.fromkeys(arguments.ledgers)
-        ]
-        record = _Answer(asked, ledgers, arguments.limit).record
+    names = list(map(LedgerName, arguments.ledgers))
+    with closing(LedgerSources(names, _WANTED, **asked.values)) as past:
+        record = _Answer(asked, past, arguments.limit).record
     Output(arguments).show(record, _ROWS)
     verdicts = {each["verdict"] for each in record["decisions"]}
     if not verdicts.isdisjoint(_WITHHELD):
@@ -128,6 +132,11 @@ class Question(NamedTuple):
     matches: Callable[[str | None, str | None], bool]
     """Says whether a URL is asked about. It takes the URL, and its origin as the ledger has it;
     None for the URL of a page, for which only a URL can ask."""
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values of a query."""
+        return {"text": self.text, "host": self.host, "is_url": self.is_url}
 
 
 def asked_about(text: str) -> Question:
@@ -165,101 +174,93 @@ def asked_about(text: str) -> Question:
 
 
 class _Answer:
-    """What several ledgers have, as a JSON object."""
+    """What ledgers have, as a JSON object."""
 
-    def __init__(
-        self, asked: Question, ledgers: Sequence[LedgerFile], limit: int
-    ) -> None:
-        self._crawls: dict[tuple[str, int], dict[str, Any]] = {}
-        self._robotstxts: dict[tuple[str, int], dict[str, Any]] = {}
-        values = {
-            "text": asked.text, "host": asked.host, "is_url": asked.is_url, "limit": limit
-        }  # fmt: skip
+    def __init__(self, asked: Question, past: LedgerSources, limit: int) -> None:
+        self._past = past
+        self._crawls: dict[int, dict[str, Any]] = {}
+        self._robotstxts: dict[int, dict[str, Any]] = {}
+        ledgers, values = past.ledgers, {**asked.values, "limit": limit}
+        ledgers.database.create_function("is_asked", 2, asked.matches)
         sql = _FOUND.format(alike=_ALIKE_ON_URL if asked.is_url else _ALIKE)
-        found: list[tuple[LedgerFile, sqlite3.Row]] = []
-        newest: list[tuple[LedgerFile, sqlite3.Row]] = []
-        for ledger in ledgers:
-            ledger.connection.create_function("is_asked", 2, asked.matches)
-            found += [(ledger, row) for row in ledger.rows(sql, **values)]
-            newest += [(ledger, row) for row in ledger.rows(_SNAPSHOTS, **values)]
-        total, groups = _sum(found, "total"), _sum(found, "groups")
-        found.sort(key=lambda each: tuple(each[1])[:3], reverse=True)
-        del found[limit:]
-        left_out = total - sum(row["times"] for _, row in found)
-        found.sort(key=lambda each: (each[1]["time"], each[1]["id"]))
-        decisions = [self._decision(*each) for each in found]
-        for ledger, row in newest:
+        groups = list(ledgers.rows(sql, **values))
+        total, of_all = (groups[0]["total"], groups[0]["groups"]) if groups else (0, 0)
+        groups.sort(key=itemgetter("time", "id"))
+        decisions = list(map(self._decision, groups))
+        files = list(ledgers.rows(_SNAPSHOTS, **values))
+        for row in files:
             if len(self._robotstxts) < limit:
-                self._robotstxt(ledger, row["id"])
-        files = _sum(newest, "number") - len(self._robotstxts)
+                self._robotstxt(row["id"])
+        left_out = files[0]["number"] - len(self._robotstxts) if files else 0
+        refusals = [each for each in ledgers.crawls if not each["every_decision"]]
         self.record: dict[str, Any] = {
             "asked": asked.text,
             "kind": "url" if asked.is_url else "host",
             "found": total,
             "left_out": {
-                "groups": groups - len(found),
-                "decisions": left_out,
-                "robotstxts": max(files, 0),
+                "groups": of_all - len(groups),
+                "decisions": total - sum(group["times"] for group in groups),
+                "robotstxts": max(left_out, 0),
             },
             "crawls": list(self._crawls.values()),
             "decisions": decisions,
             "robotstxts": list(self._robotstxts.values()),
-            "only_refusals": [
-                each.path
-                for each in ledgers
-                if not all(one["every_decision"] for one in each.crawls.values())
-            ],
+            "only_refusals": list(dict.fromkeys(each["path"] for each in refusals)),
         }
 
-    def _decision(self, ledger: LedgerFile, group: sqlite3.Row) -> dict[str, Any]:
+    def _decision(self, group: sqlite3.Row) -> dict[str, Any]:
         """Return like decisions, with the values of the first of them."""
-        [row] = ledger.rows(_ROW, id=group["id"])
-        crawl = self._crawl(ledger, row["crawl"])
-        source = ledger.source(row["snapshot"])
+        [row] = self._past.ledgers.rows(_ROW, id=group["id"])
+        crawl = self._crawl(row["crawl"])
+        source = self._past.source(row["snapshot"])
         context: list[dict[str, Any]] = []
         # The line of an override is one of the user's text.
         if source is not None and row["layer"] != "override":
-            dialect = DIALECTS.get(crawl["dialect"], RFC9309) if crawl else RFC9309
+            dialect = DIALECTS.get(crawl["dialect"], RFC9309)
             context = source.around(row["line"], dialect)
         return {
-            "ledger": ledger.path,
-            "crawl": row["crawl"],
+            "ledger": crawl["ledger"],
+            "crawl": crawl["crawl"],
             "time": iso_time(row["time"]),
             "last": iso_time(group["last"]) if group["times"] > 1 else None,
             "times": group["times"],
             **{name: row[name] for name in _SHOWN},
             "why": why(row),
-            "robotstxt": self._robotstxt(ledger, row["snapshot"]),
+            "robotstxt": self._robotstxt(row["snapshot"]),
             "context": context,
         }
 
-    def _crawl(self, ledger: LedgerFile, crawl: int) -> dict[str, Any] | None:
-        found = ledger.crawls.get(crawl)
-        if found is not None:
-            self._crawls[ledger.path, crawl] = found
-        return found
+    def _crawl(self, number: int) -> dict[str, Any]:
+        """Return a crawl as a JSON object, and add it to this answer."""
+        if number not in self._crawls:
+            crawl = self._past.ledgers.by_number[number]
+            same = ("spider", "user_agent", "dialect", "every_decision")
+            self._crawls[number] = {
+                "ledger": crawl["path"],
+                "crawl": crawl["id"],
+                **{name: crawl[name] for name in same},
+                "agents": list(crawl["agents"]),
+                "started": iso_time(crawl["started"]),
+                "ended": iso_time(crawl["ended"]),
+            }
+        return self._crawls[number]
 
-    def _robotstxt(self, ledger: LedgerFile, snapshot: int | None) -> int | None:
+    def _robotstxt(self, snapshot: int | None) -> int | None:
         """Add a robots.txt. Return its number in this answer; None if there is none."""
-        source = ledger.source(snapshot)
+        source = self._past.source(snapshot)
         if source is None or source.row is None:
             return None
-        row, key = source.row, (ledger.path, source.row["id"])
-        if key not in self._robotstxts:
-            self._robotstxts[key] = {
+        row = source.row
+        if row["id"] not in self._robotstxts:
+            crawl = self._crawl(row["crawl"])
+            self._robotstxts[row["id"]] = {
                 "number": len(self._robotstxts) + 1,
-                "ledger": ledger.path,
-                **{name: row[name] for name in ("crawl", "origin", "url", "sha256")},
+                **{name: crawl[name] for name in ("ledger", "crawl")},
+                **{name: row[name] for name in ("origin", "url", "sha256")},
                 "access": source.access,
                 "headers": list(map(list, source.result.headers)),
                 **{name: iso_time(row[name]) for name in ("expires", "copy_of")},
                 "bytes": None if source.body is None else len(source.body),
             }
-            self._crawl(ledger, row["crawl"])
-        number: int = self._robotstxts[key]["number"]
+        number: int = self._robotstxts[row["id"]]["number"]
         return number
-
-
-def _sum(rows: list[tuple[LedgerFile, sqlite3.Row]], column: str) -> int:
-    """Return the sum of a *column* in which all rows of a ledger have its number."""
-    return sum({ledger: row[column] for ledger, row in rows}.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -388,6 +389,16 @@ def test_what_changed(rep: Rep) -> None:
     rule = {"kind": "disallow", "pattern": "/basket/", "line": 5}
     assert (record["new"]["rule"], record["new"]["time"]) == (rule, None)
     counts = {"denied": 4, "allowed": 1, "usage": 0, "crawls": 1, "complete_crawls": 1}
+    assert counts.items() <= summary.items()
+
+
+def test_a_copy_of_a_ledger(rep: Rep) -> None:
+    """A crawl that is in a ledger and in a copy of it counts once."""
+    made = ledger((FORBIDDEN, "allowed"), (f"{FORBIDDEN}/1", "allowed"), path="full")
+    made.close()
+    shutil.copy("full", "copy")
+    *_, summary = rep.records("diff", "full", "copy", "robots.txt")
+    counts = {"urls": 2, "denied": 2, "crawls": 1, "complete_crawls": 1}
     assert counts.items() <= summary.items()
 
 

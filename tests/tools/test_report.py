@@ -18,7 +18,7 @@ from scrapy.exceptions import UsageError
 from scrapy_rep.tools.inputs import read_file
 from scrapy_rep.tools.output import output_file
 from scrapy_rep.tools.report import answers
-from scrapy_rep.tools.report.ledgers import NO_LIMITS, Ledgers
+from scrapy_rep.tools.report.ledgers import NO_LIMITS, ReportLedgers
 from tests.tools.rep import SCHEMAS, Rep
 from tests.tools.report.ledgers import Ledger, eventful, hostile, measured
 
@@ -134,7 +134,7 @@ def test_the_schema_has_the_columns_of_the_views(rep: Rep) -> None:
     """No second list of columns can differ from the views."""
     schema = json.loads((SCHEMAS / "report.json").read_text())
     listed = schema["properties"]["tables"]["properties"]
-    with closing(Ledgers([Ledger(Path("ledger")).close()], NO_LIMITS)) as nothing:
+    with closing(ReportLedgers([Ledger(Path("ledger")).close()], NO_LIMITS)) as nothing:
         for table, view in answers.TABLES.items():
             columns = [each[0] for each in nothing.view(view).description]
             assert list(listed[table]["items"]["properties"]) == answers.columns(

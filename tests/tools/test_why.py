@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sqlite3
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +29,8 @@ NO_RULE: dict[str, Any] = {"statement": None, "line": None}
 
 def written(*records: Any, path: str = "ledger", level: str = "all") -> str:
     settings = json.dumps({"REP_LEDGER_LEVEL": level})
-    write_crawl(Path(path), records, crawl=(*CRAWL[:5], settings, *CRAWL[6:]))
+    crawl = (f"crawl in {path}", *CRAWL[1:5], settings, *CRAWL[6:])
+    write_crawl(Path(path), records, crawl=crawl)
     return path
 
 
@@ -105,6 +109,25 @@ def test_what_is_not_found(rep: Rep) -> None:
         "Recorded only what was refused (REP_LEDGER_LEVEL): ledger\n"
     )
     assert found(rep, "a.example", "ledger")["found"] == 0
+
+
+def test_a_copy_of_a_ledger(rep: Rep) -> None:
+    """A crawl that is in a ledger and in a copy of it counts once, with what it has in the latest
+    copy.
+    """
+    written(FETCHED, on("/a", 1))
+    shutil.copy("ledger", "copy")
+    shutil.copy("ledger", "early")
+    with closing(sqlite3.connect("early")) as early, early:
+        early.execute("UPDATE crawl SET ended = NULL")
+        early.execute("UPDATE decision SET time = 0")
+    for paths in ("early", "ledger"), ("ledger", "early"), ("copy", "ledger", "ledger"):
+        record = found(rep, f"{ORIGIN}/a", *paths)
+        assert [each["time"] for each in record["decisions"]] == [
+            "1970-01-01T00:00:01Z"
+        ]
+        counts = [len(record[name]) for name in ("crawls", "robotstxts")]
+        assert (record["found"], *counts) == (1, 1, 1)
 
 
 def test_everything_of_a_url(rep: Rep) -> None:

@@ -107,6 +107,12 @@ def decoded_text(body: bytes, dialect: Dialect) -> bytes:
     return body
 
 
+def text_lines(body: bytes, dialect: Dialect) -> list[str]:
+    """Return the lines of a robots.txt as the dialect splits them, so that their numbers agree."""
+    text = decoded_text(body, dialect).decode("utf-8", "backslashreplace")
+    return text.removesuffix("\n").split("\n") if text else []
+
+
 def _is_utf_16(body: bytes) -> bool:
     """Whether *body*, which has a byte order mark of UTF-16, has null bytes where ASCII characters
     have them in UTF-16. Nearly all of a robots.txt except comments is ASCII.

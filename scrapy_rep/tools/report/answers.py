@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timezone
 from http import HTTPStatus
 from itertools import groupby
 from operator import itemgetter
@@ -14,12 +13,13 @@ from scrapy.settings import default_settings
 from scrapy_rep.base.settings import DEFAULTS, OBEY
 from scrapy_rep.protocol import text as texts
 from scrapy_rep.protocol.reasons import REASONS
+from scrapy_rep.tools.ledgers import iso_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from sqlite3 import Row
 
-    from scrapy_rep.tools.report.ledgers import Ledgers
+    from scrapy_rep.tools.report.ledgers import ReportLedgers
 
 _NAMED = 3
 """The most hosts, reasons or crawlers that an answer names."""
@@ -122,7 +122,7 @@ def _notes(total: dict[str, int], check: dict[str, Any]) -> list[str]:
     return notes
 
 
-def answers(ledgers: Ledgers, total: dict[str, int]) -> list[dict[str, Any]]:
+def answers(ledgers: ReportLedgers, total: dict[str, int]) -> list[dict[str, Any]]:
     """Answer what people ask about a crawl."""
     found: dict[str, Said] = {
         "What was fetched?": _fetched(ledgers),
@@ -137,14 +137,14 @@ def answers(ledgers: Ledgers, total: dict[str, int]) -> list[dict[str, Any]]:
     ]
 
 
-def _fetched(ledgers: Ledgers) -> Said:
+def _fetched(ledgers: ReportLedgers) -> Said:
     (all_,) = ledgers.view("moved_in_all")
     pages, hosts = count(all_["pages"], "page"), count(all_["hosts"], "host")
     on = f", on {count(all_['days'], 'day')}" if all_["days"] else ""
     return [f"{pages} ({octets(all_['bytes'])}) from {hosts}{on}."], True
 
 
-def _refused(ledgers: Ledgers, total: dict[str, int]) -> Said:
+def _refused(ledgers: ReportLedgers, total: dict[str, int]) -> Said:
     rows = ledgers.view("outcome", verdict="refused").fetchall()
     rows.sort(key=itemgetter("times"), reverse=True)
     # Of one reason, no number is needed.
@@ -161,7 +161,7 @@ def _refused(ledgers: Ledgers, total: dict[str, int]) -> Said:
     return said, True
 
 
-def _delays(ledgers: Ledgers) -> Said:
+def _delays(ledgers: ReportLedgers) -> Said:
     (all_,) = ledgers.view("delays_in_all")
     asking, known = all_["asking"], all_["known"]
     if not asking:
@@ -177,7 +177,7 @@ def _delays(ledgers: Ledgers) -> Said:
     return said, kept
 
 
-def _pauses(ledgers: Ledgers) -> Said:
+def _pauses(ledgers: ReportLedgers) -> Said:
     (all_,) = ledgers.view("pauses_in_all")
     if not all_["hosts"]:
         return ["No host asked for a pause (429, 503)."], True
@@ -221,7 +221,7 @@ def _kept(all_: Row, rows: list[Row], asked: str, gap: str) -> Said:
     return said, True
 
 
-def _ai_crawlers(ledgers: Ledgers) -> Said:
+def _ai_crawlers(ledgers: ReportLedgers) -> Said:
     (all_,) = ledgers.view("ai_crawlers_in_all")
     if not all_["hosts"]:
         return ["None names a known AI crawler."], True
@@ -289,7 +289,7 @@ _OF_PAGE = frozenset({
 })  # fmt: skip
 
 
-def as_dict(ledgers: Ledgers, now: float) -> dict[str, Any]:
+def as_dict(ledgers: ReportLedgers, now: float) -> dict[str, Any]:
     """Return the whole report, with the rows of all tables. *now* is the time of the report."""
     return {
         **overall(ledgers, now),
@@ -297,7 +297,7 @@ def as_dict(ledgers: Ledgers, now: float) -> dict[str, Any]:
     }
 
 
-def overall(ledgers: Ledgers, now: float) -> dict[str, Any]:
+def overall(ledgers: ReportLedgers, now: float) -> dict[str, Any]:
     """Return what a report says of the crawls as a whole."""
     total, checked = figures(ledgers), ledgers.check()
     same = "spider", "user_agent", "agents", "dialect", "versions", "path"
@@ -321,7 +321,7 @@ def overall(ledgers: Ledgers, now: float) -> dict[str, Any]:
     }
 
 
-def figures(ledgers: Ledgers) -> dict[str, int]:
+def figures(ledgers: ReportLedgers) -> dict[str, int]:
     """Return the figures of the whole. Requests that were let through are those of crawls whose
     ledger has every decision.
     """
@@ -342,7 +342,7 @@ def figures(ledgers: Ledgers) -> dict[str, int]:
     }
 
 
-def _changed_settings(ledgers: Ledgers) -> list[dict[str, Any]]:
+def _changed_settings(ledgers: ReportLedgers) -> list[dict[str, Any]]:
     """Return the settings that differ from their defaults, with the spider of each."""
     found = []
     for crawl in ledgers.crawls:
@@ -354,7 +354,7 @@ def _changed_settings(ledgers: Ledgers) -> list[dict[str, Any]]:
     return found
 
 
-def rows(ledgers: Ledgers, table: str) -> Iterator[dict[str, Any]]:
+def rows(ledgers: ReportLedgers, table: str) -> Iterator[dict[str, Any]]:
     """Yield the rows of a table, by column."""
     for row in ledgers.view(TABLES[table]):
         yield {
@@ -408,17 +408,6 @@ def duration(seconds: float | None) -> str:
     rest = int(seconds % size // smaller) if seconds < 10 * size else 0
     written = f"{int(seconds // size)} {unit}"
     return f"{written} {rest} {smaller_unit}" if rest else written
-
-
-def iso_time(seconds: float | None) -> str | None:
-    """``2026-11-21T09:30:00Z``; None for no time, or one that no date has."""
-    if seconds is None:
-        return None
-    try:
-        time = datetime.fromtimestamp(seconds, timezone.utc)
-    except (ValueError, OverflowError, OSError):
-        return None
-    return time.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def moment(seconds: float) -> str:

@@ -12,7 +12,7 @@ from scrapy.exceptions import UsageError
 from scrapy_rep.crawl.ledger.reader import reading
 from scrapy_rep.tools.output import CLEAN, Output, notify, output_file, progress
 from scrapy_rep.tools.report import answers
-from scrapy_rep.tools.report.ledgers import NO_LIMITS, Ledgers, Limits
+from scrapy_rep.tools.report.ledgers import NO_LIMITS, Limits, ReportLedgers
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -63,8 +63,7 @@ def _write_page(arguments: Namespace, output: str) -> None:
 
 
 @contextmanager
-def _opened(arguments: Namespace, limits: Limits) -> Iterator[Ledgers]:
+def _opened(arguments: Namespace, limits: Limits) -> Iterator[ReportLedgers]:
     paths = arguments.ledgers
-    progress.say(f"reading {', '.join(paths)}")
-    with reading(", ".join(paths)), closing(Ledgers(paths, limits)) as ledgers:
+    with reading(", ".join(paths)), closing(ReportLedgers(paths, limits)) as ledgers:
         yield ledgers

@@ -1,37 +1,27 @@
-"""Opens ledgers for a report, as if they were one, and reads from each robots.txt what views can't."""
+"""Opens ledgers for a report, and reads from each robots.txt what views can't."""
 
 from __future__ import annotations
 
 import re
-import sqlite3
 from contextlib import ExitStack, closing
-from functools import lru_cache, partial
-from hashlib import sha256
+from functools import lru_cache
 from importlib.resources import files
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_rep.base.record import CUT
 from scrapy_rep.base.settings import DRY_RUN, OBEY
-from scrapy_rep.crawl.ledger.reader import (
-    MAX_ID,
-    TABLES,
-    bound,
-    columns_of,
-    crawls_of,
-    open_ledger,
-    reading,
-)
+from scrapy_rep.crawl.ledger.reader import reading
 from scrapy_rep.protocol.agents import product_tokens
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.request_target import is_allowed
 from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.protocol.robotstxt.lines import decoded_text
 from scrapy_rep.tools.crawlers import CRAWLERS
+from scrapy_rep.tools.ledgers import VIEWS, LedgerName, Ledgers
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterator, Sequence
 
     from scrapy_rep.protocol.dialect import Dialect
@@ -52,13 +42,11 @@ _VIEW = re.compile(
     r"CREATE VIEW (?=(?:tally|latest_robotstxt|hosts|minutes|shortest_gaps) )"
 )
 
-# These number the rows of a ledger. In a report, they are of no other ledger.
-_NUMBERS = frozenset({"id", "crawl", "snapshot"})
-
 # What a dry run would have refused or dropped counts as if it had; the headline says so.
-_VERDICT = (
-    "replace(replace(verdict, 'would-refuse', 'refused'), 'would-drop', 'dropped')"
-)
+_AS_IF = """
+    UPDATE decision SET verdict = iif(verdict = 'would-refuse', 'refused', 'dropped')
+    WHERE verdict IN ('would-refuse', 'would-drop')
+"""
 
 _AI = {token: crawler for token, crawler in CRAWLERS.items() if crawler.is_ai}
 _MAY_NAME = re.compile("|".join(map(re.escape, _AI)).encode(), re.IGNORECASE).search
@@ -104,45 +92,25 @@ _LIMITED = {
 """The views that are cut, and the limit of each. Their column ``of_all`` counts all rows."""
 
 
-class Ledgers:
-    """Open ledgers, read as one. The caller must close it."""
+class ReportLedgers(Ledgers):
+    """Ledgers with the views of a report. The caller must close them."""
 
     def __init__(self, paths: Sequence[str], limits: Limits) -> None:
         """Raises LedgerError for a file that is damaged or is not a ledger."""
+        super().__init__(list(map(LedgerName, paths)), dict.fromkeys(_TABLES, "true"))
         self.limits = limits
-        found: list[dict[str, Any]] = []
-        for ledger, path in enumerate(paths):
-            with closing(open_ledger(path)) as connection, reading(path):
-                connection.text_factory = partial(
-                    str, encoding="utf-8", errors="replace"
-                )
-                for crawl in crawls_of(connection, path):
-                    number = crawl["id"] + ledger * MAX_ID
-                    found.append({**crawl, **_modes(crawl), "number": number})
-        found.sort(key=_state)
-        latest = {crawl["uuid"]: crawl for crawl in found}
-        self.crawls = sorted(latest.values(), key=itemgetter("started"))
-        """What :func:`crawls_of` yields, the earliest first, with the ``number`` of each in this report. A
-        crawl that is in a ledger and in a copy of it counts once."""
-        self.by_number = {crawl["number"]: crawl for crawl in self.crawls}
-        copies = [
-            each["number"] for each in found if each["number"] not in self.by_number
-        ]
+        for crawl in self.crawls:
+            crawl.update(_modes(crawl))
         with ExitStack() as opened, reading(", ".join(paths)):
-            connection = sqlite3.connect("", uri=True, isolation_level=None)
-            self.database = opened.enter_context(closing(connection))
-            self.database.row_factory = sqlite3.Row
+            opened.enter_context(closing(self))
             self.database.text_factory = _text
-            bound(self.database, sum(Path(path).stat().st_size for path in paths))
-            tables, begin, views = TABLES.partition("-- Views")
-            self.database.executescript(tables)
-            self._copy(paths, copies)
+            self.database.execute(_AS_IF)
             self.database.execute("CREATE TABLE limits (hosts, files, others, urls)")
             self.database.execute("INSERT INTO limits VALUES (?, ?, ?, ?)", limits)
-            views = _VIEW.sub("CREATE TABLE ", begin + views)
+            views = _VIEW.sub("CREATE TABLE ", VIEWS)
             self.database.executescript(f"BEGIN; {views} {_SHOWN.read_text('utf-8')}")
             self._note_facts()
-            self.close = opened.pop_all().close
+            opened.pop_all()
 
     def view(self, name: str, **columns: object) -> sqlite3.Cursor:
         """Return the rows of a view, all of them or those with the given values."""
@@ -223,49 +191,9 @@ class Ledgers:
         tokens = crawl["agents"] or product_tokens(crawl["user_agent"])
         return delay_asked(body, self.dialect_of(number) or RFC9309, tokens)
 
-    def _copy(self, paths: Sequence[str], copies: Sequence[int]) -> None:
-        """Copy each table of all ledgers into one, without the rows of crawls that are *copies* of
-        others, and without a body that has another digest than it says.
-        """
-        execute = self.database.execute
-        self.database.create_function(
-            "digest", 1, lambda body: sha256(body).hexdigest()
-        )
-        for ledger, path in enumerate(paths):
-            skipped = [
-                each - ledger * MAX_ID for each in copies if each // MAX_ID == ledger
-            ]
-            no_copy = f"crawl NOT IN ({', '.join(map(str, skipped))})"
-            execute("ATTACH ? AS ledger", (f"{Path(path).resolve().as_uri()}?mode=ro",))
-            # Crawls may be writing the ledger; a transaction reads a consistent state.
-            execute("BEGIN")
-            for table in _TABLES:
-                where = "sha256 = digest(body)" if table == "body" else no_copy
-                execute(
-                    f"INSERT OR IGNORE INTO {table} {_select(table, ledger)} WHERE {where}"
-                )
-            execute("COMMIT")
-            execute("DETACH ledger")
-
-
-def _select(table: str, ledger: int) -> str:
-    """Return a SELECT for the rows of a table in a *ledger*."""
-    columns = []
-    for name in columns_of(table):
-        value = _VERDICT if name == "verdict" else name
-        if name in _NUMBERS:
-            value = f"{name} + {ledger * MAX_ID}"
-        columns.append(f"{value} AS {name}")
-    return f"SELECT {', '.join(columns)} FROM ledger.{table}"  # noqa: S608
-
 
 def _text(octets: bytes) -> str:
     return octets[:TEXT_LIMIT].decode("utf-8", "replace")
-
-
-def _state(crawl: dict[str, Any]) -> tuple[bool, int]:
-    """Return a key by which a later state of a crawl comes after an earlier one."""
-    return crawl["ended"] is not None, Path(crawl["path"]).stat().st_size
 
 
 def _modes(crawl: dict[str, Any]) -> dict[str, bool]:
@@ -312,14 +240,6 @@ def _forbids(forbidden: set[str], allowed: set[str]) -> str:
     if is_all:
         return "everything but exceptions" if allowed else "everything"
     return "some paths" if forbidden - _EVERYTHING else "nothing"
-
-
-# Many URLs may be judged by one file.
-@lru_cache(maxsize=8)
-def lines_of(body: bytes, dialect: Dialect) -> list[str]:
-    """Return the lines of a robots.txt as the dialect splits them, so that their numbers agree."""
-    text = decoded_text(body, dialect).decode("utf-8", "backslashreplace")
-    return text.removesuffix("\n").split("\n") if text else []
 
 
 def excerpt(

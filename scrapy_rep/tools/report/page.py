@@ -17,15 +17,16 @@ from scrapy_rep.base.record import Layer, Verdict
 from scrapy_rep.crawl.ledger.reader import read_texts
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.reasons import REASONS, outcome
+from scrapy_rep.protocol.robotstxt.lines import text_lines
 from scrapy_rep.tools.crawlers import CHECKED
 from scrapy_rep.tools.report import answers
-from scrapy_rep.tools.report.ledgers import excerpt, lines_of
+from scrapy_rep.tools.report.ledgers import excerpt
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from scrapy_rep.tools.report.ledgers import Ledgers
+    from scrapy_rep.tools.report.ledgers import ReportLedgers
 
 MARK = "<!DOCTYPE html>\n<!-- scrapy rep report -->"
 """The beginning of every report."""
@@ -52,7 +53,7 @@ _VERDICTS = {
 }
 
 
-def render(ledgers: Ledgers, now: float) -> Iterator[str]:
+def render(ledgers: ReportLedgers, now: float) -> Iterator[str]:
     """Yield the page in parts. *now* is the time of the report.
 
     The templates take most rows from the views, and show them as they are.
@@ -121,12 +122,12 @@ def visible(text: object, limit: int) -> Markup:
 
 
 def _excerpt(
-    ledgers: Ledgers, version: sqlite3.Row, marks: list[sqlite3.Row]
+    ledgers: ReportLedgers, version: sqlite3.Row, marks: list[sqlite3.Row]
 ) -> list[tuple[int, str | None, sqlite3.Row | None]]:
     """Return the lines to show of *version*, a row of that view."""
     # The dialect of the crawl decides where a line ends.
     dialect = ledgers.dialect_of(version["crawl"]) or RFC9309
-    return excerpt(lines_of(ledgers.body(version["sha256"]), dialect), marks)
+    return excerpt(text_lines(ledgers.body(version["sha256"]), dialect), marks)
 
 
 def _own(name: str) -> Markup:

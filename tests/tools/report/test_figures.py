@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scrapy_rep.protocol.dialect import RFC9309
+from scrapy_rep.protocol.robotstxt.lines import text_lines
 from scrapy_rep.tools.report import answers
 from scrapy_rep.tools.report.answers import overall
-from scrapy_rep.tools.report.ledgers import Ledgers, Limits, excerpt, lines_of
+from scrapy_rep.tools.report.ledgers import Limits, ReportLedgers, excerpt
 from scrapy_rep.tools.report.page import render
 from tests.tools.report.ledgers import (
     BACK_OFF,
@@ -47,25 +48,25 @@ def rows(
     view: str, columns: str, *paths: str, limits: Limits = DEFAULT, **found_by: object
 ) -> list[tuple[object, ...]]:
     """Return these columns of the rows of a view over the ledgers at *paths*."""
-    with closing(Ledgers(paths, limits)) as ledgers:
+    with closing(ReportLedgers(paths, limits)) as ledgers:
         found = ledgers.view(view, **found_by).fetchall()
     return [tuple(row[column] for column in columns.split()) for row in found]
 
 
 def answered(*paths: str) -> list[str]:
     """Return the answers, in order: fetched, refused, delays, pauses, crawlers."""
-    with closing(Ledgers(paths, DEFAULT)) as ledgers:
+    with closing(ReportLedgers(paths, DEFAULT)) as ledgers:
         return [one["answer"] for one in overall(ledgers, START)["answers"]]
 
 
 def report(*paths: str) -> dict[str, Any]:
     """Return what the report says of the crawls as a whole."""
-    with closing(Ledgers(paths, DEFAULT)) as ledgers:
+    with closing(ReportLedgers(paths, DEFAULT)) as ledgers:
         return overall(ledgers, START)
 
 
 def page(*paths: str, limits: Limits = DEFAULT) -> str:
-    with closing(Ledgers(paths, limits)) as ledgers:
+    with closing(ReportLedgers(paths, limits)) as ledgers:
         return "".join(render(ledgers, START))
 
 
@@ -342,7 +343,7 @@ def test_while_a_crawl_writes(ledger: Ledger) -> None:
     ledger.allowed(f"{ORIGIN}/1")
     ledger.connection.commit()
     ledger.allowed(f"{ORIGIN}/2")
-    with closing(Ledgers([ledger.path], DEFAULT)) as ledgers:
+    with closing(ReportLedgers([ledger.path], DEFAULT)) as ledgers:
         ledger.connection.commit()
         found = overall(ledgers, START)
     assert found["crawls"][0]["ended_at"] is None
@@ -469,11 +470,11 @@ def test_versions_of_a_robots_txt(tmp_path: Path) -> None:
     copy that was followed has the date of its own fetch, not of the failed one.
     """
     path = eventful(tmp_path / "ledger")
-    with closing(Ledgers([path], DEFAULT)) as ledgers:
+    with closing(ReportLedgers([path], DEFAULT)) as ledgers:
         later, earlier, *_ = ledgers.view("version")
         marks = ledgers.view("mark", origin=earlier["origin"], sha256=earlier["sha256"])
         lines = excerpt(
-            lines_of(ledgers.body(earlier["sha256"]), RFC9309), marks.fetchall()
+            text_lines(ledgers.body(earlier["sha256"]), RFC9309), marks.fetchall()
         )
         examples = [row["example"] for row in ledgers.view("purpose")]
         sizes = [len(ledgers.body(each["sha256"])) for each in (later, earlier)]

@@ -1,0 +1,221 @@
+"""Reads ledgers as if they were one, which has each crawl once."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from contextlib import ExitStack, closing, suppress
+from datetime import datetime, timezone
+from functools import partial
+from hashlib import sha256
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from scrapy.exceptions import UsageError
+
+from scrapy_rep.crawl.ledger.reader import (
+    MAX_ID,
+    TABLES,
+    bound,
+    columns_of,
+    crawls_of,
+    open_ledger,
+    reading,
+)
+from scrapy_rep.protocol.reasons import evidence, words_of
+from scrapy_rep.tools.output import progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_SQLITE = b"SQLite format 3\0"
+
+# These number the rows of a ledger. Here, they are of no other ledger.
+_NUMBERS = frozenset({"id", "crawl", "snapshot"})
+
+_TABLES, _BEGIN, _VIEWS = TABLES.partition("-- Views")
+
+VIEWS = _BEGIN + _VIEWS
+"""The views of a ledger, in SQL."""
+
+
+class LedgerName(NamedTuple):
+    """Names a ledger: all of it, one of its crawls, or its state at a time."""
+
+    path: str
+
+    crawl: int | None = None
+    """The ``id`` of the only crawl to read."""
+
+    until: float = math.inf
+    """The time of the state to read, in seconds since the epoch."""
+
+
+def ledger_named(argument: str) -> LedgerName | None:
+    """Return what an argument names: ``PATH``, ``PATH#CRAWL`` or ``PATH@TIME``; None if that is no
+    SQLite file. Raises UsageError for a time that can't be read.
+    """
+    if _is_sqlite(argument):
+        return LedgerName(argument)
+    path, _, crawl = argument.rpartition("#")
+    if crawl.isdecimal() and _is_sqlite(path):
+        return LedgerName(path, int(crawl[:18]))
+    path, _, moment = argument.rpartition("@")
+    if not _is_sqlite(path):
+        return None
+    try:
+        until = datetime.fromisoformat(moment.replace("Z", "+00:00"))
+    except ValueError:
+        raise UsageError(
+            f"{argument}: {moment!r} is not a time such as 2026-11-30 or 2026-11-30T12:00 (UTC)"
+        ) from None
+    if until.tzinfo is None:
+        until = until.replace(tzinfo=timezone.utc)
+    return LedgerName(path, until=until.timestamp())
+
+
+def _is_sqlite(path: str) -> bool:
+    with suppress(OSError, ValueError):
+        if Path(path).is_file():
+            with Path(path).open("rb") as file:
+                return file.read(len(_SQLITE)) == _SQLITE
+    return False
+
+
+class Ledgers:
+    """What is wanted of several ledgers, in one database. The caller must close it.
+
+    The database has the tables of a ledger, but no ``crawl``. The numbers of rows are others than in
+    the files. A crawl that is in a ledger and in a copy of it counts once, in its latest state, and
+    rows of no crawl do not count, nor does a body that has another digest than it says.
+    """
+
+    def __init__(
+        self, names: Sequence[LedgerName], wanted: Mapping[str, str], **values: object
+    ) -> None:
+        """*wanted* are the tables to read, with a condition for each. It may use the *values*,
+        ``until``, and the tables before it, as ``main.TABLE``.
+
+        Raises LedgerError for a file that is damaged or is not a ledger, and UsageError for a crawl that
+        is not in it.
+        """
+        self._paths = ", ".join(dict.fromkeys(name.path for name in names))
+        progress.say(f"reading {self._paths}")
+        found = [
+            (_state(crawl, name), crawl | {"number": crawl["id"] + index * MAX_ID})
+            for index, name in enumerate(names)
+            for crawl in _crawls(name)
+        ]
+        found.sort(key=itemgetter(0))
+        latest = {crawl["uuid"]: crawl for _, crawl in found}
+        self.crawls = sorted(latest.values(), key=itemgetter("started"))
+        """What :func:`crawls_of` yields, the earliest first, with the ``number`` of each here."""
+        self.by_number = {crawl["number"]: crawl for crawl in self.crawls}
+        with ExitStack() as opened, reading(self._paths):
+            self.database = sqlite3.connect("", uri=True, isolation_level=None)
+            opened.enter_context(closing(self.database))
+            self.database.row_factory = sqlite3.Row
+            bound(self.database, sum(Path(each.path).stat().st_size for each in names))
+            self.database.executescript(_TABLES)
+            self._copy(names, wanted, values)
+            self.close = opened.pop_all().close
+
+    def rows(self, sql: str, **values: object) -> Iterator[sqlite3.Row]:
+        """Yield the rows of a query. Raises LedgerError for one that can't be read."""
+        with reading(self._paths):
+            yield from self.database.execute(sql, values)
+
+    def _copy(
+        self,
+        names: Sequence[LedgerName],
+        wanted: Mapping[str, str],
+        values: dict[str, object],
+    ) -> None:
+        execute = self.database.execute
+        self.database.create_function(
+            "digest", 1, lambda body: sha256(body).hexdigest()
+        )
+        execute("CREATE TEMP TABLE counted (crawl INTEGER PRIMARY KEY)")
+        self.database.executemany(
+            "INSERT INTO counted VALUES (?)", ((number,) for number in self.by_number)
+        )
+        for index, name in enumerate(names):
+            uri = f"{Path(name.path).resolve().as_uri()}?mode=ro"
+            execute("ATTACH ? AS ledger", (uri,))
+            # Crawls may be writing the ledger; a transaction reads a consistent state.
+            execute("BEGIN")
+            for table, condition in wanted.items():
+                check = "crawl IN counted"
+                if table == "body":
+                    check = "sha256 = digest(body)"
+                sql = (
+                    f"INSERT OR IGNORE INTO {table} {_select(table, index)}"
+                    f" WHERE ({condition}) AND {check}"
+                )
+                execute(sql, {**values, "until": name.until})
+            execute("COMMIT")
+            execute("DETACH ledger")
+
+
+def _crawls(name: LedgerName) -> list[dict[str, Any]]:
+    """Return the crawls in a ledger."""
+    with closing(open_ledger(name.path)) as connection, reading(name.path):
+        connection.text_factory = partial(str, encoding="utf-8", errors="replace")
+        crawls = [
+            crawl
+            for crawl in crawls_of(connection, name.path)
+            if name.crawl in {None, crawl["id"]}
+        ]
+    if name.crawl is not None and not crawls:
+        raise UsageError(f"{name.path} has no crawl {name.crawl}")
+    return crawls
+
+
+def _state(crawl: dict[str, Any], name: LedgerName) -> tuple[bool, int, float]:
+    """Return a key by which a later state of a crawl comes after an earlier one."""
+    return crawl["ended"] is not None, Path(name.path).stat().st_size, name.until
+
+
+def _select(table: str, index: int) -> str:
+    """Return a SELECT for the rows of a table, with numbers of the ledger with this *index*."""
+    columns = ", ".join(
+        f"{name} + {index * MAX_ID} AS {name}" if name in _NUMBERS else name
+        for name in columns_of(table)
+    )
+    return f"SELECT * FROM (SELECT {columns} FROM ledger.{table})"  # noqa: S608
+
+
+def recorded(row: sqlite3.Row) -> dict[str, Any]:
+    """Return a decision of the past on a request, as a JSON object."""
+    is_override = row["layer"] == "override"
+    return {
+        "allowed": row["verdict"] == "allowed",
+        **{name: row[name] for name in ("reason", "agent", "form")},
+        "why": why(row),
+        "override": (row["statement"] or row["reason"]) if is_override else None,
+        "time": iso_time(row["time"]),
+    }
+
+
+def why(row: sqlite3.Row) -> str:
+    """Return the reason of a decision in words."""
+    layer, line = row["layer"], row["line"]
+    words = words_of(row["reason"], layer, row["verdict"]).text
+    if layer == "robots.txt" and line and row["statement"]:
+        words = ""
+    elif layer != "delay":
+        # Of the text of an override, or of a statement that names its place.
+        line = None
+    return evidence(words, row["statement"], line, row["form"])
+
+
+def iso_time(seconds: float | None) -> str | None:
+    """``2026-11-21T09:30:00Z``; None for no time, or one that no date has."""
+    if seconds is None:
+        return None
+    try:
+        time = datetime.fromtimestamp(seconds, timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return time.isoformat(timespec="seconds").replace("+00:00", "Z")

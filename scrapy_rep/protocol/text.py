@@ -28,6 +28,9 @@ WS = rf"[{WHITE_SPACE}]*"
 USER_AGENT = "user-agent"
 RULES = ("allow", "disallow")
 PACE_FIELDS = ("crawl-delay", "request-rate")
+RUN_FIELDS = frozenset({*PACE_FIELDS, "content-signal"})
+"""Records with these fields apply only to the run of user-agent lines directly above them."""
+
 SITEMAP = "sitemap"
 """A sitemap line belongs to no group. It ends neither a group nor a run of user-agent lines."""
 

@@ -17,7 +17,7 @@ from scrapy_rep.protocol.origins import Origin, written_origin
 from scrapy_rep.protocol.robotstxt.groups import sitemap_urls
 from scrapy_rep.protocol.robotstxt.lines import lines
 from scrapy_rep.protocol.robotstxt.rules import Reason
-from scrapy_rep.protocol.text import PACE_FIELDS, SITEMAP
+from scrapy_rep.protocol.text import RUN_FIELDS, SITEMAP
 from scrapy_rep.protocol.usage.sites import FIELDS as USAGE_FIELDS
 from scrapy_rep.protocol.usage.sites import records_for_all
 from scrapy_rep.protocol.usage.statements import split_path
@@ -158,8 +158,7 @@ def _records(robots: RobotsTxt, followed: _Followed) -> _Records:
         for rule in group.rules:
             found.setdefault((rule.kind, rule.pattern), rule.line)
         for each in group.records:
-            # A delay is for the agents directly above.
-            if each.field not in PACE_FIELDS or each.run == run:
+            if each.field not in RUN_FIELDS or each.run == run:
                 found.setdefault((each.field, each.value), each.line)
     return found
 

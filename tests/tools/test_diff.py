@@ -222,19 +222,21 @@ def test_sample_paths() -> None:
     assert list(sample_paths(found)) == ["/a/b", "/a/bx", "/c", "/cx"]
 
 
-def test_pace_of_one_of_several_agents() -> None:
-    """A changed delay below the user-agent line of one agent is a change for that agent only;
-    a changed usage record is a change for all agents of the group.
+def test_what_is_for_the_agents_directly_above() -> None:
+    """A changed delay or Content-Signal is a change for the agents directly above it only; other
+    changed records are for all agents of the group.
     """
     old = (
         b"User-agent: a\nCrawl-delay: 1\nUser-agent: b\nUser-agent: b\n"
-        b"Content-Signal: search=yes\nDisallow: /1\n"
+        b"Content-Signal: search=yes\nLicense: https://a.example/1\nDisallow: /1\n"
     )
     new = old.replace(b"Crawl-delay: 1", b"Crawl-delay: 2").replace(b"=yes", b"=no")
+    new = new.replace(b"a.example/1", b"a.example/2")
     listed = rule_changes(RobotsTxt.parse(old), RobotsTxt.parse(new)) or []
+    license_ = "https://a.example/2"
     assert {
         tuple(change["agents"]): {each["value"] for each in change["added"]} for change in listed
-    } == {("a",): {"2", "search=no"}, ("b",): {"search=no"}}  # fmt: skip
+    } == {("a",): {"2", license_}, ("b",): {"search=no", license_}}  # fmt: skip
 
 
 # What is compared.

@@ -30,8 +30,8 @@ class OtherRecord(NamedTuple):
     line: int
 
     run: int = 0
-    """The first line number of the run of user-agent lines directly above it. A delay or rate
-    applies only to the agents of that run."""
+    """The first line number of the run of user-agent lines directly above it. A record with one of
+    :data:`~scrapy_rep.protocol.text.RUN_FIELDS` applies only to the agents of that run."""
 
 
 class Group(NamedTuple):

@@ -29,7 +29,7 @@ from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.robotstxt.groups import OtherRecord, groups_of
 from scrapy_rep.protocol.robotstxt.lines import decoded_text, lines
-from scrapy_rep.protocol.text import RULES, USER_AGENT
+from scrapy_rep.protocol.text import RULES, RUN_FIELDS, USER_AGENT
 from scrapy_rep.protocol.usage.preferences import NOTHING_STATED, UsagePreferences
 from scrapy_rep.protocol.usage.statements import (
     MAX_SHOWN,
@@ -124,9 +124,6 @@ FIELDS = frozenset(_SIGNALS)
 
 _NAMES = tuple(name.encode() for name in (*FIELDS, *PURPOSE_TOKENS))
 _RULES = frozenset({*RULES, "content-usage"})
-
-# The fields of records that apply only to the run of user-agent lines directly above.
-_OF_RUN = frozenset({"content-signal"})
 
 # How many characters of usage records are read for one crawler: more than any site has. Parsing a
 # dictionary takes a thousand times as long as parsing a rule.
@@ -226,7 +223,8 @@ def _records_of(
         [
             each
             for each in group.records
-            if each.field in FIELDS and (each.run in ours or each.field not in _OF_RUN)
+            if each.field in FIELDS
+            and (each.run in ours or each.field not in RUN_FIELDS)
         ]
         for group in groups
         if (ours := group.runs_of(named))

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_rep.base.record import CUT
 from scrapy_rep.base.settings import DRY_RUN, OBEY
-from scrapy_rep.crawl.ledger.reader import reading
 from scrapy_rep.protocol.agents import product_tokens
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.request_target import is_allowed
@@ -96,12 +95,13 @@ class ReportLedgers(Ledgers):
     """Ledgers with the views of a report. The caller must close them."""
 
     def __init__(self, paths: Sequence[str], limits: Limits) -> None:
-        """Raises LedgerError for a file that is damaged or is not a ledger."""
+        """Raises LedgerError for a file that is damaged or is not a ledger; for one whose damage shows
+        in a view, an error that :func:`reading` turns into it."""
         super().__init__(list(map(LedgerName, paths)), dict.fromkeys(_TABLES, "true"))
         self.limits = limits
         for crawl in self.crawls:
             crawl.update(_modes(crawl))
-        with ExitStack() as opened, reading(", ".join(paths)):
+        with ExitStack() as opened:
             opened.enter_context(closing(self))
             self.database.text_factory = _text
             self.database.execute(_AS_IF)

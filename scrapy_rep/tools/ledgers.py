@@ -86,8 +86,8 @@ def _is_sqlite(path: str) -> bool:
 class Ledgers:
     """What is wanted of several ledgers, in one database. The caller must close it.
 
-    The database has the tables of a ledger, but no ``crawl``. The numbers of rows are others than in
-    the files. A crawl that is in a ledger and in a copy of it counts once, in its latest state, and
+    The database has the tables of a ledger, of which ``crawl`` is empty. The numbers of rows are others
+    than in the files. A crawl that is in a ledger and in a copy of it counts once, in its latest state, and
     rows of no crawl do not count, nor does a body that has another digest than it says.
     """
 
@@ -107,8 +107,10 @@ class Ledgers:
             for index, name in enumerate(names)
             for crawl in _crawls(name)
         ]
-        found.sort(key=itemgetter(0))
-        latest = {crawl["uuid"]: crawl for _, crawl in found}
+        found.sort(key=itemgetter(0), reverse=True)
+        latest: dict[str, dict[str, Any]] = {}
+        for _, crawl in found:
+            latest.setdefault(crawl["uuid"], crawl)
         self.crawls = sorted(latest.values(), key=itemgetter("started"))
         """What :func:`crawls_of` yields, the earliest first, with the ``number`` of each here."""
         self.by_number = {crawl["number"]: crawl for crawl in self.crawls}

@@ -128,6 +128,7 @@ def test_a_copy_of_a_ledger(rep: Rep) -> None:
         ]
         counts = [len(record[name]) for name in ("crawls", "robotstxts")]
         assert (record["found"], *counts) == (1, 1, 1)
+        assert record["crawls"][0]["ledger"] == paths["early" in paths[:1]]
 
 
 def test_everything_of_a_url(rep: Rep) -> None:

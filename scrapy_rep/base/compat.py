@@ -184,9 +184,11 @@ def close_spider(crawler: Crawler, reason: str) -> None:
 
 
 def wake(crawler: Crawler) -> None:
-    """Make the engine ask its scheduler for requests now, not only at its next heartbeat."""
+    """Make the engine ask its scheduler for requests now, not only at its next heartbeat. If the
+    downloader is full, it asks when a download has ended, in any case.
+    """
     schedule = _find(crawler.engine, "_slot.nextcall.schedule")
-    if schedule is not None:
+    if schedule is not None and not crawler.engine.downloader.needs_backout():
         schedule()
 
 

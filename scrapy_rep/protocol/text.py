@@ -25,6 +25,9 @@ WHITE_SPACE = " \t\v\f"
 WS = rf"[{WHITE_SPACE}]*"
 """A regular expression for optional white space."""
 
+NUL, CR, ESCAPE = b"\0\r\x1b"
+"""Octets as numbers, which ``in`` finds in bytes in a fraction of the time that it takes for bytes."""
+
 USER_AGENT = "user-agent"
 RULES = ("allow", "disallow")
 PACE_FIELDS = ("crawl-delay", "request-rate")

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 from w3lib.encoding import html_body_declared_encoding, read_bom, resolve_encoding
 
 from scrapy_rep.protocol.indexing.statements import MAX_PAGE, MAX_TEXT, TAGS_OF_USE, Tag
+from scrapy_rep.protocol.text import ESCAPE, NUL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -271,7 +272,7 @@ def read_page(
         reading.add_finding("page-too-long", message, end)
     # In UTF-16 and UTF-32, markup has zero bytes; ISO-2022 has escapes. Searching for them
     # costs less than determining the encoding.
-    if b"\0" in html or b"\x1b" in html:
+    if NUL in html or ESCAPE in html:
         codec = _codec(html, encoding)
         if codec.startswith(("utf-16", "utf-32", "iso2022")):
             # The tokenizer needs an encoding that extends ASCII.
@@ -391,7 +392,7 @@ def _codec(html: bytes, encoding: str | None) -> str:
     declared = resolve_encoding(encoding) if encoding else None
     guessed = "utf-16" if html[:2] in {b"<\0", b"\0<"} else ""
     wide = bom or declared or guessed
-    if b"\0" in html and _WIDE.fullmatch(wide):
+    if NUL in html and _WIDE.fullmatch(wide):
         if wide in {"utf-16", "utf-32"}:
             # Little-endian, as the Encoding Standard says, unless the first character shows
             # otherwise.

@@ -13,6 +13,8 @@ from typing import NamedTuple, TypeAlias
 from scrapy_rep.protocol.agents import agents_of_line
 from scrapy_rep.protocol.dialect import Dialect
 from scrapy_rep.protocol.text import (
+    CR,
+    NUL,
     PACE_FIELDS,
     RULES,
     SITEMAP,
@@ -99,7 +101,7 @@ def decoded_text(body: bytes, dialect: Dialect) -> bytes:
             if body.startswith(BOM_UTF8[:length]):
                 body = body[length:]
                 break
-    if b"\r" in body:
+    if CR in body:
         if _CR_ALONE(body):
             return body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         # Deleting octets is faster than replacing pairs of octets.
@@ -186,7 +188,7 @@ def _may_be_cut(text: bytes, dialect: Dialect) -> bool:
     limit = dialect.line_limit
     if limit is not None and len(text) > limit < max(map(len, text.split(b"\n"))):
         return True
-    return dialect.nul_ends_line and b"\0" in text
+    return dialect.nul_ends_line and NUL in text
 
 
 def octets(rest: str) -> bytes:

@@ -29,7 +29,7 @@ from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.robotstxt.groups import OtherRecord, groups_of
 from scrapy_rep.protocol.robotstxt.lines import decoded_text, lines
-from scrapy_rep.protocol.text import RULES, RUN_FIELDS, USER_AGENT
+from scrapy_rep.protocol.text import NUL, RULES, RUN_FIELDS, USER_AGENT
 from scrapy_rep.protocol.usage.preferences import NOTHING_STATED, UsagePreferences
 from scrapy_rep.protocol.usage.statements import (
     MAX_SHOWN,
@@ -132,7 +132,7 @@ _MAX_READ = 50_000
 
 def may_state_usage(body: bytes, dialect: Dialect) -> bool:
     """Whether a robots.txt may have usage records: a fast search that rules out most files."""
-    if b"\0" in body:  # It may be UTF-16.
+    if NUL in body:  # It may be UTF-16.
         body = decoded_text(body, dialect)
     lowered = body.lower()
     for name in _NAMES:  # noqa: SIM110  any() would call a generator for each

@@ -1,4 +1,4 @@
-"""Stores of a project's own: the example in the documentation, and a broken one."""
+"""Stores of a project's own: the example in the documentation, a slow one, and a broken one."""
 
 from __future__ import annotations
 
@@ -48,6 +48,14 @@ class FolderStore(Store):
 
     def _path(self, key: str) -> Path:
         return self._folder / quote(key, safe="")
+
+
+class SlowStore(FolderStore):
+    """A store that takes long to write, beside what reads meanwhile."""
+
+    def put(self, key: str, data: bytes, until: float) -> None:
+        time.sleep(0.2)
+        super().put(key, data, until)
 
 
 class StuckStore(FolderStore):

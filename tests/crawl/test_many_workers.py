@@ -155,12 +155,18 @@ class Crowd:
 
 
 @pytest.mark.unmeasured
-def test_four_workers(site: Site, mode: str, server: RedisServer) -> None:
+def test_four_workers(
+    site: Site, mode: str, server: RedisServer, tmp_path: Path
+) -> None:
     """Four workers keep each Crawl-delay together, fetch nothing forbidden, and each
-    allowed URL and each robots.txt once.
+    allowed URL and each robots.txt once, even if their store takes long to write.
     """
     crowd = Crowd(site)
-    settings = settings_for(server)
+    settings = settings_for(
+        server,
+        REP_STORE="tests.crawl.own_store.SlowStore",
+        ROBOTSTXT_FOLDER=str(tmp_path),
+    )
     results = finish(start_workers(crowd, settings, 4, mode=mode))
     crowd.check()
     others = [host for host in crowd.hosts if host not in crowd.down]

@@ -63,8 +63,7 @@ class Worker:
 
     async def put(self, entry: CacheEntry, origin: Origin = WHERE) -> None:
         """Put *entry*, and wait until it is written, or the store has failed."""
-        self.client.put(origin, entry)
-        await self.client._until_idle()
+        await maybe_deferred_to_future(self.client.put(origin, entry))
 
     async def get(self, origin: Origin = WHERE) -> CacheEntry | None:
         return await self.client.get(origin)

@@ -27,7 +27,7 @@ from scrapy.squeues import LifoMemoryQueue
 from scrapy.utils import defer, signal
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.test import get_crawler
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 
 from scrapy_rep.base.clock import Clock
 from scrapy_rep.crawl.fetching import cache
@@ -159,8 +159,9 @@ class FakeStoreClient:
     def __init__(self) -> None:
         self._entries: dict[Origin, CacheEntry] = {}
 
-    def put(self, key: Origin, entry: CacheEntry) -> None:
+    def put(self, key: Origin, entry: CacheEntry) -> Deferred[None]:
         self._entries[key] = entry
+        return succeed(None)
 
     async def get(self, key: Origin) -> CacheEntry | None:
         return self._entries.get(key)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scrapy import Request
 from scrapy.http.request import NO_CALLBACK
-from twisted.internet.defer import CancelledError
+from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.crawl.frontier.backlog import Backlog, HostKey, NoTerms, Terms
 from scrapy_rep.crawl.frontier.frontier import Frontier
@@ -154,6 +154,22 @@ def test_rules_are_wanted_then_told() -> None:
     crawl.engine.wake()
     crawl.pass_time(3)
     assert crawl.on_network == [f"{A}/1"]
+
+
+def test_rules_that_are_being_stored() -> None:
+    """They are told once the store has them: else another worker would fetch them again."""
+    crawl = ServiceCrawl()
+    crawl.push(f"{A}/1")
+    crawl.run()
+    crawl.pass_time(0)
+    stored: Deferred[None] = Deferred()
+    crawl.frontier.rules.cache.stored = stored
+    crawl.answer(f"{A}/robots.txt")
+    crawl.pass_time(9)
+    assert crawl.said() == []
+    stored.callback(None)
+    ((host, terms),) = crawl.said()
+    assert (host, type(terms)) == ("a.example", Terms)
 
 
 def test_rules_of_a_host_that_is_unreachable_for_too_long() -> None:

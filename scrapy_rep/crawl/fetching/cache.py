@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 from scrapy.utils.defer import maybe_deferred_to_future
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 
 from scrapy_rep.base import stats
 from scrapy_rep.base.compat import HAS_ROBOTS_PARSED_SIGNAL, is_heard
@@ -79,6 +79,9 @@ class RobotsTxtCache:
         self._needs_tdmrep = not MINING.isdisjoint(settings.purposes)
         self._store, max_bytes = open_client(crawler, settings.store)
         self._memory = Memory(max_bytes, self._read)
+        self.stored: Deferred[None] = succeed(None)
+        """Called when the store has all that is known so far, or has failed."""
+
         self._under_way: dict[str, list[Deferred[None]]] = {}
         """The URLs of the files that are looked up or fetched, with those who wait for it."""
 
@@ -238,7 +241,7 @@ class RobotsTxtCache:
         if self._store is None:
             return
         if result.is_of_server and rules.entry.result.is_of_server:
-            self._store.put(rules.origin, rules.entry)
+            self.stored = self._store.put(rules.origin, rules.entry)
 
     async def _wait(self, url: str) -> None:
         """Wait until nobody looks up or fetches the file at *url* any more, or the next one does."""

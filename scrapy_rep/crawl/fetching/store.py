@@ -7,7 +7,6 @@ import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 from logging import ERROR, WARNING
 from math import inf
 from pathlib import Path
@@ -170,7 +169,7 @@ class StoreClient:
         self._logger = CrawlLog(__name__, crawler)
         self._store = store
         self._gets: list[tuple[str, Deferred[bytes | None]]] = []
-        self._puts: dict[str, tuple[bytes, float]] = {}
+        self._puts: list[tuple[str, tuple[bytes, float], Deferred[None]]] = []
         self._work: Deferred[None] | None = None
         """Ends when nothing waits any more; None if nothing does."""
 
@@ -212,13 +211,19 @@ class StoreClient:
             return None
         return entry if now < entry.expires + KEEP else None
 
-    def put(self, origin: Origin, entry: CacheEntry) -> None:
-        """Store *entry*. Nobody waits for that."""
-        # An entry that is too long is not stored. Each worker fetches this file for itself.
-        with suppress(ValueError):
-            if self._may_call():
-                self._puts[str(origin)] = dumps(entry), entry.expires + KEEP
-                self._go_on()
+    def put(self, origin: Origin, entry: CacheEntry) -> Deferred[None]:
+        """Store *entry*. What this returns is called when that is done, or has failed."""
+        over: Deferred[None] = Deferred()
+        try:
+            data = dumps(entry) if self._may_call() else None
+        except ValueError:
+            data = None  # It is too long. Each worker fetches this file for itself.
+        if data is None:
+            over.callback(None)
+        else:
+            self._puts.append((str(origin), (data, entry.expires + KEEP), over))
+            self._go_on()
+        return over
 
     def _may_call(self) -> bool:
         if self._is_closed or self._is_stuck or time.monotonic() < self._paused_until:
@@ -240,10 +245,11 @@ class StoreClient:
         """Read and write what waits, in as few calls as may be."""
         while self._gets or self._puts:
             gets, self._gets = self._gets[:_AT_ONCE], self._gets[_AT_ONCE:]
-            puts = {key: self._puts.pop(key) for key in [*islice(self._puts, _AT_ONCE)]}
+            puts, self._puts = self._puts[:_AT_ONCE], self._puts[_AT_ONCE:]
+            entries = {key: entry for key, entry, _ in puts}
             found: dict[str, bytes | None] = {}
             try:
-                await self._call(partial(self._exchange, gets, found, puts))
+                await self._call(partial(self._exchange, gets, found, entries))
                 self._paused_until = -inf
                 # A store that is locked can be read, but not written.
                 if puts and self._is_failing:
@@ -254,23 +260,25 @@ class StoreClient:
             except Exception as error:  # noqa: BLE001  a store of one's own may raise anything
                 self._failed(error)
                 gets, self._gets = gets + self._gets, []
-                self._puts.clear()
+                puts, self._puts = puts + self._puts, []
             for key, waiter in gets:
                 if not waiter.called:  # It was cancelled.
                     waiter.callback(found.get(key))
+            for _, _, over in puts:
+                over.callback(None)
         self._work = None
 
     def _exchange(
         self,
         gets: list[tuple[str, Deferred[bytes | None]]],
         found: dict[str, bytes | None],
-        puts: dict[str, tuple[bytes, float]],
+        entries: dict[str, tuple[bytes, float]],
     ) -> None:
         """Call the store, on the thread."""
         if gets:
             found.update(self._store.get_many([key for key, _ in gets]))
-        if puts:
-            self._store.put_many(puts)
+        if entries:
+            self._store.put_many(entries)
 
     async def _call(self, function: Callable[[], object]) -> None:
         """Call *function* on the thread. Raises what it raises, or StoreError if it does not return in

@@ -478,13 +478,16 @@ class Frontier:
         delay: float = 0.0,
     ) -> None:
         """Find out the rules of the host of *key*, and tell them: see :class:`Turns`."""
-        host, _ = self.host_of(key)
+        (host, _), rules, origin = self.host_of(key), self.rules, key.origin
 
         def tell(is_granted: bool | None) -> None:
-            if is_granted and key.origin is not None:
-                told(self.rules.terms(key.origin) if self.rules else Terms(inf))
-            else:
+            if not is_granted or origin is None:
                 told(NoTerms.REFUSED if is_granted is False else NoTerms.UNKNOWN)
+            elif rules is None:
+                told(Terms(inf))
+            else:
+                # Else other workers would fetch it, too.
+                rules.cache.stored.addBoth(lambda _: told(rules.terms(origin)))
 
         self._hear_of_delay(key, delay)
         trip = Trip(first, key.origin)

@@ -350,6 +350,8 @@ def test_two_writers(path: Path) -> None:
             put(writer, decided(number, fetched=float(number + 1)))
             writer.flush()
     for writer in writers:
+        flush(writer)  # Both have the file open now.
+    for writer in writers:
         writer.close(END)
         assert (writer.recorded, writer.dropped) == (400, 0)
     same = "SELECT d.crawl, count(*) FROM decision d JOIN snapshot s ON s.id = d.snapshot AND s.crawl = d.crawl AND s.fetched = d.time + 1 GROUP BY 1"

@@ -80,7 +80,7 @@ class RobotsTxtCache:
         self._store, max_bytes = open_client(crawler, settings.store)
         self._memory = Memory(max_bytes, self._read)
         self.stored: Deferred[None] = succeed(None)
-        """Called when the store has all that is known so far, or has failed."""
+        """Fires when the store has all that is known so far, or has failed."""
 
         self._under_way: dict[str, list[Deferred[None]]] = {}
         """The URLs of the files that are looked up or fetched, with those who wait for it."""

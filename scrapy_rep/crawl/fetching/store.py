@@ -212,7 +212,7 @@ class StoreClient:
         return entry if now < entry.expires + KEEP else None
 
     def put(self, origin: Origin, entry: CacheEntry) -> Deferred[None]:
-        """Store *entry*. What this returns is called when that is done, or has failed."""
+        """Store *entry*. The Deferred fires when that is done, or has failed."""
         over: Deferred[None] = Deferred()
         try:
             data = dumps(entry) if self._may_call() else None

@@ -126,10 +126,11 @@ class Turns(Protocol):
         delay: float = 0.0,
     ) -> None:
         """Find out the rules of the host of *key*: from the cache, or by a fetch on behalf of
-        *first*, a request that waits for them. Then, when other workers find them in the store, *told*
-        is called, once and never from within this method. While robots.txt is unreachable, it is fetched again and again, for as long
-        as requests wait for a host. *delay* is what another origin of the host asks for, as far as
-        the queue knows: the fetch of robots.txt keeps to it too.
+        *first*, a request that waits for them. Then, when other workers find them in the store,
+        *told* is called, once and never from within this method. While robots.txt is unreachable,
+        it is fetched again and again, for as long as requests wait for a host. *delay* is what
+        another origin of the host asks for, as far as the queue knows: the fetch of robots.txt
+        keeps to it too.
         """
 
     def paused_elsewhere(

@@ -35,10 +35,6 @@ DISALLOW = tuple(b"disallow dissallow dissalow disalow diasllow disallaw".split(
 # Values in a pattern that are not octets.
 ANYTHING = -1
 END = -2
-SLASH = -3  # raw or encoded
-QUESTION_MARK = -4  # raw or encoded
-
-SPELLINGS = {SLASH: (b"/", b"%2F"), QUESTION_MARK: (b"?", b"%3F")}
 
 Verdict = tuple[bool, int, "str | None", str]
 
@@ -86,7 +82,7 @@ class Reference:
         line = 0
         for rule in [rule for group in groups for rule in group.rules]:
             for pattern in rule.patterns:
-                if not matches(pattern.octets, target):
+                if not matches(pattern.octets, target, self.dialect):
                     continue
                 # An empty Disallow that counts as a rule allows everything.
                 allows = rule.kind == "allow" or not pattern.octets
@@ -219,7 +215,8 @@ def read_patterns(kind: str, value: bytes, dialect: Dialect) -> list[Pattern]:
     if not value:
         allows_all = kind == "disallow" and dialect.empty_disallow == "allow-all"
         return [Pattern([], 0)] if allows_all else []
-    if dialect.leading_slash_assumed and value[:1] not in (b"/", b"*"):
+    starts = (b"/", b"*") if dialect.wildcards else (b"/",)
+    if dialect.leading_slash_assumed and value[:1] not in starts:
         value = b"/" + value
     pattern = level(value, dialect, in_pattern=True)
     patterns = [Pattern(pattern, count(pattern, value, dialect))]
@@ -235,7 +232,7 @@ def read_patterns(kind: str, value: bytes, dialect: Dialect) -> list[Pattern]:
         encoded = level(value, dialect, in_pattern=True, percent=b"%25")
         if encoded != pattern:
             patterns.append(Pattern(encoded, 0))
-        levelled = [query_levelled(one.octets) for one in patterns]
+        levelled = [with_decoded_query(one.octets) for one in patterns]
         patterns = [Pattern(octets, len(octets)) for octets in levelled]
     return patterns
 
@@ -288,25 +285,28 @@ def level(
     return octets
 
 
-def query_levelled(octets: list[int]) -> list[int]:
-    """Return the pattern with SLASH and QUESTION_MARK in place of each slash and question mark after
-    the first raw question mark.
+def with_decoded_query(octets: list[int]) -> list[int]:
+    """Return the pattern with each encoded slash and question mark after its first raw question mark
+    decoded.
     """
     i = octets.index(ord("?")) + 1 if ord("?") in octets else len(octets)
-    levelled = octets[:i]
+    return octets[:i] + decoded(octets[i:])
+
+
+def decoded(octets: Sequence[int]) -> list[int]:
+    """Return *octets* with each encoded slash and question mark decoded."""
+    found: list[int] = []
+    i = 0
     while i < len(octets):
-        for mark, spellings in SPELLINGS.items():
-            found = next(
-                (s for s in spellings if octets[i : i + len(s)] == list(s)), b""
-            )
-            if found:
-                levelled.append(mark)
-                i += len(found)
+        for raw in b"/?":
+            if [*octets[i : i + 3]] == [*b"%%%02X" % raw]:
+                found.append(raw)
+                i += 3
                 break
         else:
-            levelled.append(octets[i])
+            found.append(octets[i])
             i += 1
-    return levelled
+    return found
 
 
 @cache
@@ -346,7 +346,25 @@ def has_one_spelling(octet: int) -> bool:
     return octet < 0x80 and (octet not in kept or octet in ENCODED_BY_SOME)
 
 
-def matches(pattern: Sequence[int], target: bytes) -> bool:
+def matches(pattern: list[int], target: bytes, dialect: Dialect) -> bool:
+    """Return True if the pattern matches the target as written, or with a decoded query, which begins
+    at the first raw question mark of the pattern.
+    """
+    if matches_raw(pattern, target):
+        return True
+    if dialect.path_encoding != "rfc3986" or ord("?") not in pattern:
+        return False
+    mark = pattern.index(ord("?"))
+    path, query = [*pattern[: mark + 1], END], pattern[mark + 1 :]
+    return any(
+        matches_raw(path, target[: i + 1])
+        and matches_raw(query, bytes(decoded(target[i + 1 :])))
+        for i, octet in enumerate(target)
+        if octet == ord("?")
+    )
+
+
+def matches_raw(pattern: Sequence[int], target: bytes) -> bool:
     """Return True if the pattern matches, by tracking all positions that it can have reached."""
     places = {0}
     for octet in pattern:
@@ -355,12 +373,10 @@ def matches(pattern: Sequence[int], target: bytes) -> bool:
         if octet == ANYTHING:
             places = set(range(min(places), len(target) + 1))
         else:
-            spellings = SPELLINGS[octet] if octet in SPELLINGS else [bytes([octet])]
             places = {
-                place + len(spelling)
+                place + 1
                 for place in places
-                for spelling in spellings
-                if target.startswith(spelling, place)
+                if target[place : place + 1] == bytes([octet])
             }
         if not places:
             return False

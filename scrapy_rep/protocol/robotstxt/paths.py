@@ -72,9 +72,8 @@ class Pattern(NamedTuple):
     octets: int
     """The length of the normalized pattern, including its special characters."""
 
-    halves: "tuple[Pattern, Pattern] | None" = None
-    """If a ``/`` or ``?`` stands after the first raw ``?``: the pattern up to this ``?``, and
-    the rest, in which both also match their encoded forms."""
+    has_query: bool = False
+    """Whether it has a raw ``?``, after which ``/`` and ``?`` also match their encoded forms."""
 
 
 EVERYTHING = Pattern(("",), anchored=False, octets=0)
@@ -144,15 +143,12 @@ def pattern(value: str, dialect: Dialect) -> Pattern | None:
 
     Return None for a pattern that matches nothing.
     """
-    if (
-        dialect.wildcards
-        and PLAIN_PATTERN(value)
-        and ("?" not in value or not _may_be_encoded(value.partition("?")[2]))
-    ):
+    if dialect.wildcards and PLAIN_PATTERN(value):
         # Most values need no normalization in any dialect. This takes a third of the time.
         segments = value.removesuffix("$").split("*")
         parts = _without_runs(segments) if "**" in value else tuple(segments)
-        return Pattern(parts, value[-1] == "$", len(value))
+        has_query = "?" in value and dialect.path_encoding == "rfc3986"
+        return Pattern(parts, value[-1] == "$", len(value), has_query)
     found = _segments(value, dialect)
     return found and _pattern(*found, dialect)
 
@@ -193,44 +189,22 @@ def _segments(value: str, dialect: Dialect) -> tuple[list[str], bool] | None:
 
 
 def _pattern(segments: list[str], anchored: bool, dialect: Dialect) -> Pattern:
-    split = None
-    if dialect.path_encoding == "rfc3986":
-        split = _decode_query(segments)
+    has_query = False
+    if dialect.path_encoding == "rfc3986" and any("?" in part for part in segments):
+        has_query, segments = True, _decoded_query(segments)
     octets = sum(map(len, segments)) + len(segments) - 1 + anchored
     if dialect.path_encoding == "high-octets":
         # Google's parser counts octets before this normalization.
         segments = [
             _ASCII_TO_NORMALIZE.sub(_encoded_by_some, part) for part in segments
         ]
-    halves = None
-    if split is not None:
-        number, mark = split
-        before = [*segments[:number], segments[number][:mark]]
-        after = [segments[number][mark:], *segments[number + 1 :]]
-        halves = (
-            Pattern(_without_runs(before), anchored=True, octets=0),
-            Pattern(_without_runs(after), anchored, octets=0),
-        )
-    return Pattern(_without_runs(segments), anchored, octets, halves)
+    return Pattern(_without_runs(segments), anchored, octets, has_query)
 
 
-def _may_be_encoded(query: str) -> bool:
-    return "/" in query or "?" in query
-
-
-def _decode_query(segments: list[str]) -> tuple[int, int] | None:
-    """Decode each ``%2F`` and ``%3F`` after the first ``?``. If a ``/`` or ``?`` follows it then,
-    return the index of the segment with the first ``?`` and the position after that.
-    """
-    for number, segment in enumerate(segments):
-        path, question_mark, query = segment.partition("?")
-        if question_mark:
-            behind = [query, *segments[number + 1 :]]
-            behind = [_decoded(part) for part in behind]
-            segments[number:] = [path + question_mark + behind[0], *behind[1:]]
-            is_split = any(map(_may_be_encoded, behind))
-            return (number, len(path) + 1) if is_split else None
-    return None
+def _decoded_query(segments: list[str]) -> list[str]:
+    """Return *segments* with each ``%2F`` and ``%3F`` decoded after the first ``?``."""
+    path, question_mark, query = "*".join(segments).partition("?")
+    return (path + question_mark + _decoded(query)).split("*")
 
 
 def _without_runs(segments: list[str]) -> tuple[str, ...]:
@@ -242,9 +216,16 @@ def _without_runs(segments: list[str]) -> tuple[str, ...]:
 
 
 def matches(pattern: Pattern, target: str) -> bool:
-    if pattern.halves is None or not may_delimit_nothing(target):
-        return _matches(pattern, target)
-    before, after = pattern.halves
+    """Whether *pattern* matches *target*, as it is written, or with its query decoded: that of the
+    pattern may begin at any ``?`` of the target.
+    """
+    if _matches(pattern, target):
+        return True
+    if not pattern.has_query or not may_delimit_nothing(target):
+        return False
+    path, _, query = "*".join(pattern.segments).partition("?")
+    before = Pattern(tuple(f"{path}?".split("*")), anchored=True, octets=0)
+    after = Pattern(tuple(query.split("*")), pattern.anchored, octets=0)
     end = 0
     for _ in range(QUESTION_MARKS_TRIED):
         end = target.find("?", end) + 1

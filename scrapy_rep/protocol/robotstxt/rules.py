@@ -167,8 +167,9 @@ class RuleList:
             if pattern is None:
                 literals.setdefault(value, place)
             elif len(pattern.segments) > 1:
-                before = pattern.halves[0] if pattern.halves else pattern
-                self._wildcards.append((place, _key(pattern), before.segments[0]))
+                # What follows a question mark may be encoded in the target.
+                head, mark, _ = pattern.segments[0].partition("?")
+                self._wildcards.append((place, _key(pattern), head + mark))
                 if "%" in value or (allows and dialect.index_html_quirk):
                     # The value may have other patterns.
                     self._patterns[place] = pattern
@@ -191,38 +192,41 @@ class RuleList:
         """Return the place of the rule that decides on *target*, or one that :attr:`marks` and
         :meth:`rule` have for no rule; or :data:`TOO_LONG`.
         """
-        whole = target
+        best = self._best_literal(target)
         if "%" in target and paths.may_delimit_nothing(target):
-            target = paths.with_decoded_query(target, self._dialect)
-        heads, parents = self._heads, self._parents
-        at = bisect_right(heads, target) - 1
-        while not target.startswith(heads[at]):
-            at = parents[at]
-        best: int = self._best[at]
-        if self._exact:
-            best = min(best, self._exact.get(target, best))
+            decoded = paths.with_decoded_query(target, self._dialect)
+            best = min(best, self._best_literal(decoded))
         wildcards = self._wildcards
         if not wildcards:
             return best
-        if len(whole) > MAX_TARGET:
-            is_near = any(whole.startswith(head) for _, _, head in wildcards)
+        if len(target) > MAX_TARGET:
+            is_near = any(target.startswith(head) for _, _, head in wildcards)
             return TOO_LONG if is_near else best
-        searched = len(wildcards) * len(whole)
-        parts = whole if searched <= _MAX_SEARCHED else _parts_of(whole)
+        searched = len(wildcards) * len(target)
+        parts = target if searched <= _MAX_SEARCHED else _parts_of(target)
         left = MAX_COMPARED
         for place, key, head in wildcards:
             if key not in parts:  # as for most targets
                 continue
             if place > best:
                 break
-            if whole.startswith(head):
+            if target.startswith(head):
                 pattern = self._patterns.get(place) or self._parse(place)
-                left -= _cost(pattern, whole)
+                left -= _cost(pattern, target)
                 if left < 0:
                     return TOO_LONG
-                if paths.matches(pattern, whole):
+                if paths.matches(pattern, target):
                     return place
         return best
+
+    def _best_literal(self, target: str) -> int:
+        """Return the lowest place of the patterns without a ``*`` that match *target*."""
+        heads, parents = self._heads, self._parents
+        at = bisect_right(heads, target) - 1
+        while not target.startswith(heads[at]):
+            at = parents[at]
+        best: int = self._best[at]
+        return min(best, self._exact.get(target, best)) if self._exact else best
 
     def rule(self, place: int) -> tuple[bool, Rule] | None:
         """Return whether the rule at a *place* of :meth:`winner` allows, and the rule; None if
@@ -340,7 +344,7 @@ def _sorted(lines: Iterable[PlainLine], dialect: Dialect) -> list[_SortedRule]:
 def _key(pattern: paths.Pattern) -> str:
     """Return a part of *pattern* behind its first ``*`` that each matching target contains."""
     parts: Iterable[str] = pattern.segments[1:]
-    if pattern.halves is not None:
+    if pattern.has_query:
         # An encoded delimiter may stand for a raw one.
         parts = "/".join(parts).replace("?", "/").split("/")
     return max(parts, key=len)[-_KEY:]
@@ -359,7 +363,7 @@ def _cost(pattern: paths.Pattern, target: str) -> int:
     """Return what it costs to compare *target* with *pattern*, in octets compared."""
     cost = len(target) * (1 + min(pattern.octets, _MAX_AGAIN) // _OCTETS_AT_ONCE)
     cost += _SEGMENT * len(pattern.segments)
-    if pattern.halves is not None and paths.may_delimit_nothing(target):
+    if pattern.has_query and paths.may_delimit_nothing(target):
         # paths.matches compares twice for each place where the query can begin.
         cost *= 1 + 2 * min(target.count("?"), paths.QUESTION_MARKS_TRIED)
     return cost

@@ -54,6 +54,7 @@ def ask(
         (RFC9309, "Disallow: *?*%2Fc*/d$", "/a?b=/c%2Fd", 2), (RFC9309, "Disallow: /*/c", "/a?b=%2Fc", 0),
         (RFC9309, "Disallow: /*/x?y=/z", "/a?b=/x?y=%2Fz", 2), (RFC9309, "Disallow: /*/x?y=/z", "/a?b=%2Fx?y=/z", 0),
         (RFC9309, "Disallow: /a?*=/*/c", "/a?b=%2F%2Fc", 2),
+        (RFC9309, "Disallow: /a?b=%2", "/a?b=%2Fc", 2), (RFC9309, "Disallow: /*?b=/*Fc", "/a?b=/%2Fc", 2),
         (RFC9309, "Disallow: /*?b=/c*%2Fd", "/a?b=%2Fc/e%2Fd", 2), (RFC9309, "Disallow: /*?b=/c", "/a?b=%2Fd", 0),
         # An encoded octet that is the same raw counts once, and so does a slash that is assumed.
         (RFC9309, "Allow: /a%3A\nDisallow: /a:*", "/a:c", 3), (RFC9309, "Allow: /?%2F\nDisallow: /?/*", "/?/c", 3),

@@ -48,10 +48,12 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     effort.is_long = config.getoption("--long")
-    # Without deadlines, as a machine may be slow.
+    # Without deadlines, as a machine may be slow. Each short run has the same examples, so that what
+    # fails is due to the change that is tested; new ones are for the long runs.
     settings.register_profile(
         "ours",
         max_examples=1000 if effort.is_long else 25,
+        derandomize=not effort.is_long,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow],
     )

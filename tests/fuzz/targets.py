@@ -285,7 +285,7 @@ def _is_rule_for(target: bytes, rule: object) -> bool:
         return False
     octets = location.encode("utf-8", "surrogatepass")
     patterns = read_patterns("disallow", octets, IN_SEQUENCE)
-    return any(matches(each.octets, target) for each in patterns)
+    return any(matches(each.octets, target, IN_SEQUENCE) for each in patterns)
 
 
 def _written_over(octets: bytes, data: bytes) -> bytes:

@@ -99,9 +99,11 @@ def scrapyd(tmp_path: Path) -> Iterator[Scrapyd]:
 
 
 def deploy(project: Path, *arguments: str) -> str:
+    # It leaves a folder among the temporary files.
+    env = environment() | {"TMPDIR": str(project.parent)}
     return subprocess.check_output(
         [sys.executable, "-m", "scrapyd_client.deploy", *arguments],
-        cwd=project, env=environment(), stderr=subprocess.DEVNULL, text=True,
+        cwd=project, env=env, stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
 
 

@@ -165,6 +165,7 @@ def script(code: str) -> Answer:
     return Answer(code.encode(), headers={"Content-Type": "text/javascript"})
 
 
+# What a worker requests, and last of all the path at /hop.
 WORKER = "fetch('{0}'); fetch('/private{0}').catch(() => 0); fetch('/hop{0}').catch(() => 0);"
 SPECULATES = '{"%s": [{"urls": ["/private/%s"], "eagerness": "immediate"}]}'
 RICH = """<img src="/private/image"><img src="/hop/image"><img src="/image">
@@ -181,6 +182,9 @@ SCRIPTS = {
     "worklet": """const worklet = new OfflineAudioContext(1, 1, 44100).audioWorklet
         worklet.addModule("/private/worklet.js").catch(() => 0)
         worklet.addModule("/worklet.js").catch(() => 0)""",
+    "shared": """new SharedWorker("/shared.js"); new SharedWorker("/private/b.js")
+        new SharedWorker("/hop/b.js")""",
+    "opener": """open("/private/popup"); open("/popup"); open("/hop/popup")""",
     "later": """fetchLater("/private/later", {activateAfter: 0})
         fetchLater("/private/last")""",
     "leaving": """const send = (event) => {
@@ -198,41 +202,52 @@ SCRIPTS = {
 
 def hidden_pages(host: Host, other: Host) -> dict[str, Answer]:
     """Return pages of *host* that request what Playwright does not report, with those that they
-    need. With a shared worker, Playwright never says that a page requests nothing more: the page
-    waits for an image until the worker has sent its last request.
+    need. Playwright can say that a page requests nothing more while its worker or popup starts,
+    and with a shared worker it never says so: a page with one waits for an image until the last
+    request was sent.
     """
+
+    def until(*paths: str, on: Host = host) -> Answer:
+        return Answer(after=lambda: all(on.hits_on(f"/hop{path}") for path in paths))
+
     rules = "<script type=speculationrules>%s</script>"
     speculates = [SPECULATES % (each, each) for each in ("prefetch", "prerender")]
     by_file = SPECULATES % ("prefetch", "by-file")
     of_rules = {"Content-Type": "application/speculationrules+json"}
     workers = WORKER.format("/by-worker") + "new Worker('/nested.js');"
     imports = "importScripts('/private/imported')"
-    pages = {name: html(f"<script>{code}</script>") for name, code in SCRIPTS.items()}
+    frames = (
+        f'<iframe src="{other.url(path)}"></iframe>'
+        for path in ("/hop/frame", "/frame")
+    )
+    ends = {
+        "worker": until("/by-worker", "/by-nested"),
+        "service": until("/by-service"),
+        "shared": until("/by-shared"),
+        "opener": until("/by-popup", "/popup"),
+        "framing": until("/by-frame", on=other),
+    }
+    bodies = {name: f"<script>{code}</script>" for name, code in SCRIPTS.items()}
+    bodies |= {
+        "rich": RICH,
+        "download": """<a id=a download href="/private/file">A file</a>
+            <script>a.click()</script>""",
+        "rules": "".join(rules % each for each in speculates),
+        "framing": "".join(frames),
+    }
+    pages = {
+        name: html(body + f'<img src="/until-{name}">' * (name in ends))
+        for name, body in bodies.items()
+    }
+    pages |= {f"until-{name}": answer for name, answer in ends.items()}
     pages |= {
-        "rich": html(RICH),
-        "shared": html("""<script>
-            new SharedWorker("/shared.js"); new SharedWorker("/private/b.js")
-            new SharedWorker("/hop/b.js")</script><img src="/until-by-shared">"""),
-        "download": html("""<a id=a download href="/private/file">A file</a>
-            <script>a.click()</script>"""),
-        "rules": html("".join(rules % each for each in speculates)),
         "file-of-rules": html(Speculation_Rules='"/rules.json"'),
-        # Its popups have the time to load while the page waits for an image.
-        "opener": html("""<img src="/late"><script>
-            open("/private/popup"); open("/popup"); open("/hop/popup")</script>"""),
-        "framing": html(
-            f'<iframe src="{other.url("/hop/frame")}"></iframe>'
-            f'<iframe src="{other.url("/frame")}"></iframe><img src="/until-by-frame">'
-        ),
-        "until-by-shared": Answer(after=lambda: host.hits_on("/hop/by-shared")),
-        "until-by-frame": Answer(after=lambda: other.hits_on("/hop/by-frame")),
         "worker.js": script(workers + "new Worker('/private/nested.js')"),
         "nested.js": script(WORKER.format("/by-nested")),
         "shared.js": script(WORKER.format("/by-shared") + imports),
         "service.js": script(WORKER.format("/by-service")),
         "worklet.js": script('import "/private/module.js"'),
         "rules.json": Answer(by_file.encode(), headers=of_rules),
-        "late": Answer(b"", delay=2),
         "popup": html("""<img src="/private/of-popup">
             <script>new Worker("/of-popup.js")</script>"""),
         "of-popup.js": script(WORKER.format("/by-popup")),
@@ -240,10 +255,7 @@ def hidden_pages(host: Host, other: Host) -> dict[str, Answer]:
     return {f"/{name}": page for name, page in pages.items()}
 
 
-HIDDEN = [
-    *SCRIPTS,
-    *["rich", "shared", "download", "rules", "file-of-rules", "opener", "framing"],
-]
+HIDDEN = [*SCRIPTS, "rich", "download", "rules", "file-of-rules", "framing"]
 ALLOWED = [
     *[
         "by-worker",

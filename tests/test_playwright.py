@@ -19,7 +19,7 @@ from twisted.internet.defer import Deferred, fail
 from scrapy_rep import playwright
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.gate import BrowserGate, RobotsTxtMiddleware
-from scrapy_rep.crawl.pages.responses import IndexingMiddleware
+from scrapy_rep.crawl.pages.indexing import IndexingMiddleware
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
 from scrapy_rep.playwright import PlaywrightMiddleware, abort_forbidden, watch_page
 from scrapy_rep.protocol.robots import RobotsTxt

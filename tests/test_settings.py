@@ -17,8 +17,8 @@ from scrapy_rep.base import settings as settings_module
 from scrapy_rep.base.settings import DEFAULTS, RepSettings, unknown_names
 from scrapy_rep.crawl.fetching.robotparser import RobotParser
 from scrapy_rep.crawl.gate import RobotsTxtMiddleware
+from scrapy_rep.crawl.pages.indexing import IndexingMiddleware
 from scrapy_rep.crawl.pages.output import OutputMiddleware
-from scrapy_rep.crawl.pages.responses import IndexingMiddleware
 from scrapy_rep.exceptions import SettingError
 from scrapy_rep.protocol.access.overrides import Override, override_for
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309

@@ -27,7 +27,7 @@ _GATE = "scrapy_rep.crawl.gate.RobotsTxtMiddleware"
 
 _COMPONENTS = (
     ("DOWNLOADER_MIDDLEWARES", _GATE),
-    ("DOWNLOADER_MIDDLEWARES", "scrapy_rep.crawl.pages.responses.IndexingMiddleware"),
+    ("DOWNLOADER_MIDDLEWARES", "scrapy_rep.crawl.pages.indexing.IndexingMiddleware"),
     ("SPIDER_MIDDLEWARES", "scrapy_rep.crawl.pages.output.OutputMiddleware"),
     ("EXTENSIONS", "scrapy_rep.crawl.ledger.extension.LedgerExtension"),
 )

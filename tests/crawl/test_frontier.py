@@ -78,7 +78,7 @@ def test_robotstxt_that_redirects_to_a_slow_host_takes_no_place(site: Site) -> N
     result = run_crawl(
         [*first, *pages(other, 5)],
         settings={"CONCURRENT_REQUESTS": 16},
-        constants={"scrapy_rep.crawl.frontier.rules._MAX_FETCHING": 10},
+        constants={"scrapy_rep.crawl.frontier.hostrules._MAX_FETCHING": 10},
     )
     assert len(result.responses) == 5 + len(strangers) + 5
     (first_stranger, *_) = slow.hits_on("/stranger")

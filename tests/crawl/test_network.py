@@ -23,7 +23,7 @@ SETTINGS = {
     "RETRY_ENABLED": True,
 }
 SOON = {
-    "scrapy_rep.crawl.frontier.rules._ASKED_ONCE_MORE": 1.0,
+    "scrapy_rep.crawl.frontier.hostrules._ASKED_ONCE_MORE": 1.0,
     "scrapy_rep.crawl.frontier.network._FIRST_PROBE": 0.2,
     "scrapy_rep.crawl.frontier.network._LAST_PROBE": 0.2,
 }

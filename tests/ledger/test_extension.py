@@ -17,7 +17,7 @@ from scrapy_rep.crawl.ledger import extension as module
 from scrapy_rep.crawl.ledger import writer
 from scrapy_rep.crawl.ledger.extension import LedgerExtension
 from scrapy_rep.crawl.ledger.reader import open_ledger
-from scrapy_rep.crawl.pages.responses import IndexingMiddleware
+from scrapy_rep.crawl.pages.indexing import IndexingMiddleware
 from tests.fakes import coroutine_test, fake_crawler
 
 if TYPE_CHECKING:

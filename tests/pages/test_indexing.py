@@ -24,8 +24,8 @@ from twisted.internet.defer import Deferred
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.pages.effects import NO_EFFECT, effects_of
+from scrapy_rep.crawl.pages.indexing import IndexingMiddleware
 from scrapy_rep.crawl.pages.output import Links, OutputMiddleware
-from scrapy_rep.crawl.pages.responses import IndexingMiddleware
 from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.exceptions import FileDenied, ItemDenied, UsageDenied
 from scrapy_rep.protocol.indexing.statements import MAX_PAGE

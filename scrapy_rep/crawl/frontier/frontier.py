@@ -52,9 +52,9 @@ from scrapy_rep.crawl.frontier.core import (
     Wake,
     Where,
 )
+from scrapy_rep.crawl.frontier.hostrules import HostRules
 from scrapy_rep.crawl.frontier.network import NetworkBack, NetworkGone
 from scrapy_rep.crawl.frontier.politeness import ASKS_FOR_PAUSE, Politeness, duration
-from scrapy_rep.crawl.frontier.rules import HostRules
 from scrapy_rep.crawl.reporting import BACK_OFF, Case, DecisionReporter
 from scrapy_rep.exceptions import BackingOff, RobotsDenied, SpiderClosing
 from scrapy_rep.protocol.access.results import Failure

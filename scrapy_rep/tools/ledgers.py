@@ -40,6 +40,13 @@ VIEWS = _BEGIN + _VIEWS
 """The views of a ledger, in SQL."""
 
 
+# How much is written in a ledger: the last numbers, which count up, and the pages.
+_WRITTEN = """
+SELECT (SELECT coalesce(max(id), 0) FROM decision), (SELECT coalesce(max(id), 0) FROM snapshot),
+       (SELECT total(pages) FROM progress)
+"""
+
+
 class LedgerName(NamedTuple):
     """Names a ledger: all of it, one of its crawls, or its state at a time."""
 
@@ -103,9 +110,9 @@ class Ledgers:
         self._paths = ", ".join(dict.fromkeys(name.path for name in names))
         progress.say(f"reading {self._paths}")
         found = [
-            (_state(crawl, name), crawl | {"number": crawl["id"] + index * MAX_ID})
+            (state, crawl | {"number": crawl["id"] + index * MAX_ID})
             for index, name in enumerate(names)
-            for crawl in _crawls(name)
+            for state, crawl in _crawls(name)
         ]
         found.sort(key=itemgetter(0), reverse=True)
         latest: dict[str, dict[str, Any]] = {}
@@ -160,23 +167,22 @@ class Ledgers:
             execute("DETACH ledger")
 
 
-def _crawls(name: LedgerName) -> list[dict[str, Any]]:
-    """Return the crawls in a ledger."""
+def _crawls(name: LedgerName) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """Return the crawls in a ledger, each behind a key by which its later state comes after an earlier
+    one.
+    """
     with closing(open_ledger(name.path)) as connection, reading(name.path):
         connection.text_factory = partial(str, encoding="utf-8", errors="replace")
+        # Not the size of the file: what was written last may not be in it yet.
+        written = tuple(connection.execute(_WRITTEN).fetchone())
         crawls = [
-            crawl
+            ((crawl["ended"] is not None, written, name.until), crawl)
             for crawl in crawls_of(connection, name.path)
             if name.crawl in {None, crawl["id"]}
         ]
     if name.crawl is not None and not crawls:
         raise UsageError(f"{name.path} has no crawl {name.crawl}")
     return crawls
-
-
-def _state(crawl: dict[str, Any], name: LedgerName) -> tuple[bool, int, float]:
-    """Return a key by which a later state of a crawl comes after an earlier one."""
-    return crawl["ended"] is not None, Path(name.path).stat().st_size, name.until
 
 
 def _select(table: str, index: int) -> str:

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.ledger.records import CRAWL, ORIGIN, decided, snapshot, write_crawl
+from scrapy_rep.crawl.ledger.writer import LedgerWriter
+from tests.ledger.records import (
+    CRAWL,
+    END,
+    ORIGIN,
+    decided,
+    flush,
+    put,
+    snapshot,
+    write_crawl,
+)
 
 if TYPE_CHECKING:
     from tests.tools.rep import Rep
@@ -129,6 +139,28 @@ def test_a_copy_of_a_ledger(rep: Rep) -> None:
         counts = [len(record[name]) for name in ("crawls", "robotstxts")]
         assert (record["found"], *counts) == (1, 1, 1)
         assert record["crawls"][0]["ledger"] == paths["early" in paths[:1]]
+
+
+def test_a_backup_of_a_ledger_that_is_being_written(rep: Rep) -> None:
+    """What a crawl has written since a backup of its ledger counts, although the backup is the larger
+    file: SQLite keeps beside the ledger what was written last.
+    """
+    writer = LedgerWriter(Path("ledger"))
+    writer.start(CRAWL)
+    for record in (FETCHED, *(on(f"/{number}", number) for number in range(400))):
+        put(writer, record)
+    flush(writer)
+    with (
+        closing(sqlite3.connect("ledger")) as ledger,
+        closing(sqlite3.connect("backup")) as backup,
+    ):
+        ledger.backup(backup)
+    put(writer, on("/b"))
+    flush(writer)
+    assert Path("backup").stat().st_size > Path("ledger").stat().st_size
+    for paths in ("ledger", "backup"), ("backup", "ledger"):
+        assert found(rep, f"{ORIGIN}/b", *paths)["found"] == 1
+    writer.close(END)
 
 
 def test_everything_of_a_url(rep: Rep) -> None:

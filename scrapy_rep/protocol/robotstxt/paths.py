@@ -216,8 +216,8 @@ def _without_runs(segments: list[str]) -> tuple[str, ...]:
 
 
 def matches(pattern: Pattern, target: str) -> bool:
-    """Whether *pattern* matches *target*, as it is written, or with its query decoded: that of the
-    pattern may begin at any ``?`` of the target.
+    """Whether *pattern* matches *target*, as that is written, or with its query decoded, as that of the
+    pattern is. The query may begin at any ``?`` of the target.
     """
     if _matches(pattern, target):
         return True

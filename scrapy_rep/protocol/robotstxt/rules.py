@@ -167,9 +167,7 @@ class RuleList:
             if pattern is None:
                 literals.setdefault(value, place)
             elif len(pattern.segments) > 1:
-                # What follows a question mark may be encoded in the target.
-                head, mark, _ = pattern.segments[0].partition("?")
-                self._wildcards.append((place, _key(pattern), head + mark))
+                self._wildcards.append((place, _key(pattern), _head(pattern)))
                 if "%" in value or (allows and dialect.index_html_quirk):
                     # The value may have other patterns.
                     self._patterns[place] = pattern
@@ -339,6 +337,16 @@ def _sorted(lines: Iterable[PlainLine], dialect: Dialect) -> list[_SortedRule]:
                 found.append((rank, number, effect, value, pattern))
     found.sort(key=itemgetter(0, 1))
     return found
+
+
+def _head(pattern: paths.Pattern) -> str:
+    """Return what each matching target begins with: *pattern* up to its first ``*``, or up to a
+    delimiter in its query, which may be encoded in the target.
+    """
+    path, mark, query = pattern.segments[0].partition("?")
+    if pattern.has_query:
+        query = query.replace("?", "/").partition("/")[0]
+    return path + mark + query
 
 
 def _key(pattern: paths.Pattern) -> str:

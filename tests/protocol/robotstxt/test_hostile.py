@@ -207,6 +207,23 @@ def test_a_url_beyond_the_limit_is_refused() -> None:
     assert other.decide(too_long, "bot").reason is Reason.NO_GROUP
 
 
+@pytest.mark.parametrize("dialect", [RFC9309, GOOGLE], ids=attrgetter("name"))
+def test_a_long_query_is_compared_with_the_patterns_that_begin_like_it(
+    dialect: Dialect,
+) -> None:
+    """A pattern whose query begins otherwise does not refuse a long URL; one whose delimiters are
+    encoded in the URL does.
+    """
+    page, long = f"{ORIGIN}/page?", "b" * MAX_TARGET
+    robots = parse(["Disallow: /page?id=*x", "Disallow: /page?to=/a*x"], dialect)
+    assert robots.decide(f"{page}other={long}", "bot").reason is Reason.NO_RULE
+    for near in ("id=", "to=/a", *(["to=%2Fa"] if dialect is RFC9309 else [])):
+        decision = robots.decide(f"{page}{near}{long}", "bot")
+        assert decision.reason is Reason.TOO_LONG
+    many = parse((f"Disallow: /page?id{n}=*" for n in range(2_000)), dialect)
+    assert many.is_allowed(f"{page}q={long[:2_500]}", "bot")
+
+
 def test_too_many_comparisons_are_refused() -> None:
     """A long URL is refused if too many patterns match in part all over it."""
     robots = parse(f"Disallow: /*{n:04}*{n:04}*z" for n in range(2_000))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -16,7 +17,7 @@ from scrapy_rep.base.clock import Clock
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.fetching import store as stores
 from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
-from scrapy_rep.crawl.fetching.memory import dumps
+from scrapy_rep.crawl.fetching.memory import MAX_SIZE, dumps
 from scrapy_rep.crawl.reporting import DecisionReporter
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.protocol.access.results import AccessResult, CacheEntry, Failure, State
@@ -413,6 +414,28 @@ async def test_only_what_a_server_said_is_stored(found: AccessResult) -> None:
     # It waits until everything is written.
     await cached.cache._store._spider_closed()
     assert store.kept[str(ORIGIN)] == before
+
+
+@coroutine_test
+async def test_what_is_being_stored() -> None:
+    """What is known is stored when all of it is, whatever is too long for a store."""
+    is_written = threading.Event()
+
+    class Slow(SharedMemory):
+        def put(self, key: str, data: bytes, until: float) -> None:
+            is_written.wait(60)
+            super().put(key, data, until)
+
+    store = Slow()
+    cache = Cached(store).cache
+    for body in (ROBOTS, bytes(MAX_SIZE)):
+        known = cache._read(ORIGIN, entry(ROBOTS_URL, body), 0.0)
+        cache._put(known, known.entry.result)
+        assert not cache.stored.called
+    is_written.set()
+    await maybe_deferred_to_future(cache.stored)
+    assert set(store.kept) == {str(ORIGIN)}
+    await cache._store._spider_closed()
 
 
 @coroutine_test

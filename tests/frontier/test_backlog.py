@@ -13,6 +13,7 @@ from scrapy import Request
 from scrapy.http.request import NO_CALLBACK
 from twisted.internet.defer import CancelledError, Deferred
 
+from scrapy_rep.crawl.frontier import frontier
 from scrapy_rep.crawl.frontier.backlog import Backlog, HostKey, NoTerms, Terms
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from tests.frontier.fakes import Crawl
@@ -157,19 +158,26 @@ def test_rules_are_wanted_then_told() -> None:
 
 
 def test_rules_that_are_being_stored() -> None:
-    """They are told once the store has them: else another worker would fetch them again."""
-    crawl = ServiceCrawl()
-    crawl.push(f"{A}/1")
-    crawl.run()
-    crawl.pass_time(0)
+    """They are told once the store has them, as another worker would fetch them again: also if they
+    have ended since. Meanwhile the frontier takes no more hosts than it fetches otherwise.
+    """
+    crawl = ServiceCrawl(REP_MAX_AGE=1)
     stored: Deferred[None] = Deferred()
     crawl.frontier.rules.cache.stored = stored
-    crawl.answer(f"{A}/robots.txt")
+    for number in range(300):
+        crawl.push(f"http://{number}.example/")
+    for _ in range(30):
+        crawl.run()
+        crawl.pass_time(0)
+        for url in list(crawl.on_network):
+            crawl.answer(url)
+    assert len(crawl.service.wanted) == frontier._MAX_WANTED
     crawl.pass_time(9)
     assert crawl.said() == []
     stored.callback(None)
-    ((host, terms),) = crawl.said()
-    assert (host, type(terms)) == ("a.example", Terms)
+    told = [terms for _, terms in crawl.said()]
+    assert list(map(type, told)) == [Terms] * frontier._MAX_WANTED
+    assert crawl.frontier.room_for_rules() > 0
 
 
 def test_rules_of_a_host_that_is_unreachable_for_too_long() -> None:

@@ -241,7 +241,10 @@ class RobotsTxtCache:
         if self._store is None:
             return
         if result.is_of_server and rules.entry.result.is_of_server:
-            self.stored = self._store.put(rules.origin, rules.entry)
+            stored = self._store.put(rules.origin, rules.entry)
+            # Otherwise, what was put before may still wait.
+            if not stored.called:
+                self.stored = stored
 
     async def _wait(self, url: str) -> None:
         """Wait until nobody looks up or fetches the file at *url* any more, or the next one does."""

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.backlog import Backlog
     from scrapy_rep.crawl.frontier.core import Host, Ready, Said, Scope
     from scrapy_rep.protocol.access.results import SiteRules
+    from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robotstxt.pace import Pace
 
 # The seconds between two checks for what Scrapy has no signal: whether the spider is closing,
@@ -196,6 +197,9 @@ class Frontier:
         self._waiting: dict[Trip, None] = {}
         """The requests that wait: in the downloader for their robots.txt or places, or in a queue
         elsewhere for the rules of their host."""
+
+        self._being_stored = 0
+        """For how many hosts of queues elsewhere the rules are known, but not stored yet."""
 
         self._alarm_at = inf
         self._check_at = -inf
@@ -464,7 +468,7 @@ class Frontier:
         """Return for how many more hosts the rules can be wanted now: those of unreachable hosts,
         which are fetched again later, do not count.
         """
-        wanted = sum(
+        wanted = self._being_stored + sum(
             not each.is_direct and (each.host is None or each.host.outage is None)
             for each in self._waiting
         )
@@ -486,8 +490,7 @@ class Frontier:
             elif rules is None:
                 told(Terms(inf))
             else:
-                # Else other workers would fetch it, too.
-                rules.cache.stored.addBoth(lambda _: told(rules.terms(origin)))
+                self._tell_once_stored(rules, origin, told)
 
         self._hear_of_delay(key, delay)
         trip = Trip(first, key.origin)
@@ -497,6 +500,21 @@ class Frontier:
         # It fails if the spider closes.
         call.addErrback(lambda _: None).addCallback(tell)
         self.alarms.at(self.clock.monotonic(), self.flush)
+
+    def _tell_once_stored(
+        self, rules: HostRules, origin: Origin, told: Callable[[Terms | NoTerms], None]
+    ) -> None:
+        """Tell what the robots.txt of *origin* says once the store has it: else other workers would
+        fetch it, too.
+        """
+        terms = rules.terms(origin)  # Until then, they may end.
+        self._being_stored += 1
+
+        def stored(_: object) -> None:
+            self._being_stored -= 1
+            told(terms)
+
+        rules.cache.stored.addBoth(stored)
 
     def _hear_of_delay(self, key: HostKey, delay: float) -> None:
         """Have the host of *key* keep to a *delay* that another worker has read: requests for its

@@ -1,4 +1,4 @@
-"""Every error that this package raises.
+"""The errors of this package that its users can meet.
 
 Scrapy logs the messages, so control characters in text from a server are escaped in them.
 Records hold that text unchanged.

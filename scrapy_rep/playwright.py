@@ -106,7 +106,7 @@ async def watch_page(page: Page, request: scrapy.Request) -> None:
     guard = _BY_REQUEST.get(request)
     if guard is not None:
         if page not in _PAGES:
-            _PAGES[page] = await _Page.open(page, guard)
+            _PAGES[page] = await _WatchedPage.open(page, guard)
         _PAGES[page].cause = request
     callback = request.meta.get(PAGE_INIT)
     if callback is not None:
@@ -247,10 +247,10 @@ class _Browser:
     def __init__(self, guard: PlaywrightMiddleware) -> None:
         self._guard = guard
         self.has_session = False
-        self.frames: dict[str, _Page] = {}
+        self.frames: dict[str, _WatchedPage] = {}
         """The page of each frame, by the ID that Chromium gave the frame."""
 
-        self._checks: dict[asyncio.Future[bool], set[_Page]] = {}
+        self._checks: dict[asyncio.Future[bool], set[_WatchedPage]] = {}
         """The checks in progress, each with the open pages that may need its result."""
 
         self._answers: set[asyncio.Future[None]] = set()
@@ -283,7 +283,7 @@ class _Browser:
         return self
 
     async def may_fetch(
-        self, url: str, page: _Page | None, *, is_top: bool = False
+        self, url: str, page: _WatchedPage | None, *, is_top: bool = False
     ) -> bool:
         """Return True if robots.txt allows *url*, which *page* needs; None if any page may need
         it. Return False if the page closes first.
@@ -299,7 +299,7 @@ class _Browser:
             task.cancel()
         return not task.cancelled() and task.result()
 
-    def forget(self, page: _Page) -> None:
+    def forget(self, page: _WatchedPage) -> None:
         """Cancel the checks that only *page*, which is closed, needed."""
         frames = self.frames.items()
         self.frames = {frame: each for frame, each in frames if each is not page}
@@ -342,7 +342,7 @@ class _Browser:
                 await route.abort("blockedbyclient")
 
 
-class _Page:
+class _WatchedPage:
     """A page that scrapy-playwright has opened."""
 
     def __init__(self, page: Page, browser: _Browser) -> None:
@@ -354,7 +354,7 @@ class _Page:
         self.main_frame = ""
 
     @classmethod
-    async def open(cls, page: Page, guard: PlaywrightMiddleware) -> _Page:
+    async def open(cls, page: Page, guard: PlaywrightMiddleware) -> _WatchedPage:
         """Prepare for the loads of *page*: Chromium does not report requests that are already
         in flight.
         """
@@ -406,7 +406,7 @@ _BY_REQUEST: WeakKeyDictionary[scrapy.Request, PlaywrightMiddleware] = (
 )
 """That of the crawl which a request for a browser belongs to."""
 
-_PAGES: dict[Page, _Page] = {}
+_PAGES: dict[Page, _WatchedPage] = {}
 
 _BROWSERS: WeakKeyDictionary[Browser | BrowserContext, asyncio.Future[_Browser]] = (
     WeakKeyDictionary()

@@ -7,6 +7,7 @@ import re
 import runpy
 import subprocess
 import sys
+from collections import Counter
 from configparser import ConfigParser
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -72,6 +73,17 @@ def test_no_file_is_in_a_circle() -> None:
     TopologicalSorter(graph).prepare()
 
 
+def test_a_class_has_its_name_alone() -> None:
+    """No two classes have the same name, leading underscores aside."""
+    names = Counter(
+        node.name.lstrip("_")
+        for text in MODULES.values()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, times in names.items() if times > 1] == []
+
+
 def test_what_a_plain_crawl_imports() -> None:
     """A crawl with the add-on and no other setting imports no tool, nothing for workers, browsers,
     dry runs and ledgers, and no library that only a feature needs that is off. What takes time at
@@ -103,7 +115,10 @@ def test_what_a_plain_crawl_imports() -> None:
     )
     modules, generated = done.stdout.splitlines()
     loaded = modules.split()
-    rooms = r"tools|redis|playwright|crawl.ledger.(reader|writer)|.*\.(metatags|dates|sites)"
+    rooms = (
+        r"tools|redis|playwright|crawl.ledger.(reader|writer)|.*\.(metatags|dates|sites)"
+        r"|.*(sqlitefile|jobfile|sqlitestore|redisstore|robotparser)"
+    )
     assert [
         name for name in loaded if re.fullmatch(rf"scrapy_rep\.({rooms})", name)
     ] == []
@@ -126,7 +141,10 @@ def test_the_protocol_needs_no_scrapy() -> None:
     """The protocol can be imported without Scrapy and Twisted."""
     code = (
         "import sys; import scrapy_rep; from scrapy_rep import RobotsTxt;"
-        "from scrapy_rep.protocol import access, origins;"
+        "from importlib import import_module; from pkgutil import walk_packages;"
+        "from scrapy_rep import protocol;"
+        "[import_module(each.name) for each in"
+        " walk_packages(protocol.__path__, 'scrapy_rep.protocol.')];"
         "print([name for name in ('scrapy', 'twisted') if name in sys.modules])"
     )
     command = [sys.executable, "-c", code]
@@ -154,7 +172,7 @@ def test_files_that_contributors_are_sent_to() -> None:
 
 def test_versions() -> None:
     """setup.cfg, the test command, the workflow and the changelog name the same versions of
-    Python, of the oldest Scrapy and of this package, which the code does not repeat.
+    Python, of the oldest Scrapy and of this package, which the code does not repeat, and tests that exist.
     """
     yaml = pytest.importorskip("yaml")
     workflow = text_of(".github/workflows/tests.yml")
@@ -164,6 +182,8 @@ def test_versions() -> None:
     assert [f"python{version}" for version in pythons] == dev.PYTHONS
     assert SETUP["options"]["python_requires"] == f">={pythons[0]}"
     assert jobs["linux"]["strategy"]["matrix"]["python"] == pythons
+    (named,) = re.findall(r"pytest (tests/\S+(?: tests/\S+)*)$", workflow, re.MULTILINE)
+    assert [path for path in named.split() if not (ROOT / path).exists()] == []
     ends = [pythons[0], pythons[-1]]
     assert jobs["others"]["strategy"]["matrix"]["python"] == ends
     oldest = dev.OLDEST_SCRAPY

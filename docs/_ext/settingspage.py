@@ -45,23 +45,24 @@ def page() -> str:
 
 def _generated() -> Iterator[str]:
     texts = _texts()
-    rows = [(row, texts[field]) for field, row in settings.ROWS.items()]
-    for row, text in rows:
-        if row.name in GROUPS:
-            yield f"\n## {GROUPS[row.name]}"
-        yield "\n" + _entry(row, text)
+    for field, setting in settings.SETTINGS.items():
+        if setting.name in GROUPS:
+            yield f"\n## {GROUPS[setting.name]}"
+        yield "\n" + _entry(setting, texts[field])
 
 
-def _entry(row: settings.Row, text: str) -> str:
+def _entry(setting: settings.Setting, text: str) -> str:
     text, _, example = text.rpartition("\n\nExample: ")
     text, _, why = text.rpartition("\n\nDefault: ")
     # Strings and names are code on the page, and plain text in an error message.
-    value = re.sub(r"""['"]([^'"]+)['"]""", r'`"\1"`', row.kind.allowed)
+    value = re.sub(r"""['"]([^'"]+)['"]""", r'`"\1"`', setting.kind.allowed)
     value = re.sub(r"\bREP_\w+", r"`\g<0>`", value)
-    if row.name not in settings.DEFAULTS:
-        text += f"\n\n[The setting in Scrapy's documentation]({OF_SCRAPY}{row.name})"
+    if setting.name not in settings.DEFAULTS:
+        text += (
+            f"\n\n[The setting in Scrapy's documentation]({OF_SCRAPY}{setting.name})"
+        )
     return (
-        f"### `{row.name}`\n\n- Value: {value}\n- Default: `{_shown(row.default)}`: {why}\n"
+        f"### `{setting.name}`\n\n- Value: {value}\n- Default: `{_shown(setting.default)}`: {why}\n"
         f"- Example: {example}\n\n{text}"
     )
 
@@ -71,7 +72,7 @@ def _shown(default: object) -> str:
 
 
 def _texts() -> dict[str, str]:
-    """The text below each row in the source, by field."""
+    """The text below each setting in the source, by field."""
     source = Path(settings.__file__).read_text(encoding="utf-8")
     (table,) = (
         each
@@ -79,9 +80,9 @@ def _texts() -> dict[str, str]:
         if isinstance(each, ast.ClassDef) and each.name == settings.RepSettings.__name__
     )
     return {
-        ast.unparse(row.target): cleandoc(ast.literal_eval(text.value))
-        for row, text in pairwise(table.body)
-        if isinstance(row, ast.AnnAssign) and isinstance(text, ast.Expr)
+        ast.unparse(setting.target): cleandoc(ast.literal_eval(text.value))
+        for setting, text in pairwise(table.body)
+        if isinstance(setting, ast.AnnAssign) and isinstance(text, ast.Expr)
     }
 
 

@@ -52,7 +52,7 @@ _UNREADABLE = (
 )  # fmt: skip
 
 
-class Row(NamedTuple):
+class Setting(NamedTuple):
     """A setting."""
 
     name: str
@@ -61,8 +61,8 @@ class Row(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A type of settings, with its bounds. Called with a name and a default, it makes a row, which
-    stands where the value of the setting will be.
+    """A type of settings, with its bounds. Called with a name and a default, it makes a
+    setting, which stands where the value of the setting will be.
     """
 
     allowed: str
@@ -76,7 +76,7 @@ class Kind(NamedTuple):
     """Whether a value is within the bounds."""
 
     def __call__(self, name: str, default: object) -> Any:
-        return Row(name, default, self)
+        return Setting(name, default, self)
 
     def read(self, settings: BaseSettings, name: str, default: object) -> Any:
         """The value of a setting. Raises SettingError if it is not allowed."""
@@ -585,12 +585,12 @@ class RepSettings:
 
     clients: frozenset[str]
     """The HTTP clients of the download handlers that send URLs in another form than Scrapy's
-    own (see :func:`~scrapy_rep.protocol.request_target.forms`). No row: it is read from
+    own (see :func:`~scrapy_rep.protocol.request_target.forms`). No setting: it is read from
     Scrapy's ``DOWNLOAD_HANDLERS``."""
 
     def __init__(self, settings: BaseSettings) -> None:
         """Read the settings. Raises SettingError for an invalid value."""
-        for attribute, (name, default, kind) in ROWS.items():
+        for attribute, (name, default, kind) in SETTINGS.items():
             setattr(self, attribute, kind.read(settings, name, default))
         self.clients = _clients(settings)
 
@@ -608,13 +608,15 @@ class RepSettings:
         return shared_component(crawler, _read_settings)
 
 
-ROWS: dict[str, Row] = {
-    name: row for name, row in vars(RepSettings).items() if isinstance(row, Row)
+SETTINGS: dict[str, Setting] = {
+    name: each for name, each in vars(RepSettings).items() if isinstance(each, Setting)
 }
 """The table, by attribute of RepSettings."""
 
 DEFAULTS = {
-    row.name: row.default for row in sorted(ROWS.values()) if row.name[:4] == "REP_"
+    each.name: each.default
+    for each in sorted(SETTINGS.values())
+    if each.name[:4] == "REP_"
 }
 """Every setting of this package, and its default."""
 
@@ -625,7 +627,7 @@ def _read_settings(crawler: Crawler) -> RepSettings:
 
 def is_dry_run(settings: BaseSettings) -> bool:
     """Whether the settings ask for a dry run. Raises SettingError for an invalid value."""
-    found: bool = ROWS["dry_run"].kind.read(settings, DRY_RUN, False)
+    found: bool = SETTINGS["dry_run"].kind.read(settings, DRY_RUN, False)
     return found
 
 

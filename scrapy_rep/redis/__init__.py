@@ -1,7 +1,7 @@
 """The host queue of a crawl with several workers, on the Redis server that they share.
 
 For scrapy-redis: ``SCHEDULER_QUEUE_CLASS = "scrapy_rep.redis.RedisHostQueue"`` and
-``SCHEDULER_DUPEFILTER_CLASS = "scrapy_rep.redis.RedisDupeFilter"``.
+``DUPEFILTER_CLASS = "scrapy_rep.redis.RedisDupeFilter"``.
 """
 
 from __future__ import annotations

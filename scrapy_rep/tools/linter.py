@@ -22,7 +22,7 @@ from scrapy_rep.protocol.robotstxt.lines import Line, decoded_text, read_line
 from scrapy_rep.protocol.robotstxt.rules import RuleList
 from scrapy_rep.protocol.text import PACE_FIELDS, RULES, SITEMAP, USER_AGENT
 from scrapy_rep.protocol.usage.sites import expression_of
-from scrapy_rep.protocol.usage.statements import ROWS, Signal
+from scrapy_rep.protocol.usage.statements import LABELS, Signal
 from scrapy_rep.tools.crawlers import CRAWLERS
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Finding(NamedTuple):
     """The line as written, or its beginning; bytes that are not UTF-8 are U+FFFD."""
 
 
-class Kind(NamedTuple):
+class FindingKind(NamedTuple):
     """A kind of finding. Facts of a file fill the ``{}`` of the words and the remedy."""
 
     severity: Severity
@@ -79,65 +79,65 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "absolute-url": Kind("error",
+    "absolute-url": FindingKind("error",
         "crawlers compare the pattern with paths, so they take the host for a part of the path",
         b"User-agent: *\nDisallow: https://example.com/a"),
-    "agent-cut": Kind("warning",
+    "agent-cut": FindingKind("warning",
         "most crawlers read only {} of this line",
         b"User-agent: Some Bot\nDisallow: /a",
         "write a user-agent line for each crawler, with its product token alone (letters, - and _)"),
-    "bad-sitemap": Kind("warning",
+    "bad-sitemap": FindingKind("warning",
         "crawlers can't reach this sitemap, because {}",
         b"Sitemap: /sitemap.xml"),
-    "bad-value": Kind("error",
+    "bad-value": FindingKind("error",
         "crawlers can't read {}, and ignore it",
         b"User-agent: *\nCrawl-delay: soon"),
-    "cut-off": Kind("warning",
+    "cut-off": FindingKind("warning",
         "the crawlers of this group do not follow the rules for *, and the group {}",
         b"User-agent: *\nDisallow: /admin/\n\nUser-agent: mybot\nCrawl-delay: 5",
         "repeat those rules here, or write an empty Disallow if everything is allowed"),
-    "encoding": Kind("warning",
+    "encoding": FindingKind("warning",
         "many crawlers misread what is not plain UTF-8",
         b"User-agent: *\nDisallow: /caf\xe9",
         "save the file as UTF-8, without a byte order mark and null bytes"),
-    "everything-forbidden": Kind("warning",
+    "everything-forbidden": FindingKind("warning",
         "no crawler may fetch any page",
         b"User-agent: *\nDisallow: /",
         "delete this line, if the site is to be found"),
-    "fragment": Kind("error",
+    "fragment": FindingKind("error",
         "the # begins a comment, so crawlers read only {}",
         b"User-agent: *\nDisallow: /#/a",
         "write %23 for a # in a path; crawlers never send the fragment of a URL"),
-    "html": Kind("error",
+    "html": FindingKind("error",
         "this is an HTML page, not a robots.txt",
         b"<html>",
         "send the rules as text/plain, or answer 404 if there are none"),
-    "ignored-field": Kind("warning",
+    "ignored-field": FindingKind("warning",
         "crawlers of this dialect ignore the field {}",
         b"User-agent: *\nNoindex: /a",
         "{}"),
-    "misspelt-field": Kind("error",
+    "misspelt-field": FindingKind("error",
         "most crawlers ignore the field {}",
         b"User-agent: *\nDisalow: /a"),
-    "missing-slash": Kind("error",
+    "missing-slash": FindingKind("error",
         "Google ignores a rule whose pattern has no leading /",
         b"User-agent: *\nDisallow: private/"),
-    "names-nobody": Kind("warning",
+    "names-nobody": FindingKind("warning",
         "no known crawler has the name {}",
         b"User-agent: Google bot\nDisallow: /a"),
-    "never-wins": Kind("warning",
+    "never-wins": FindingKind("warning",
         "this rule never decides: line {} {} the same URLs",
         b"User-agent: *\nAllow: /\nDisallow: /*",
         "{}"),
-    "outside-group": Kind("error",
+    "outside-group": FindingKind("error",
         "crawlers ignore this line, because {}",
         b"Disallow: /a",
         "{}"),
-    "too-large": Kind("error",
+    "too-large": FindingKind("error",
         "{} has {} bytes, and {} only the first {}",
         b"",
         "put important rules first, and replace long lists by shorter patterns"),
-    "white-space": Kind("warning",
+    "white-space": FindingKind("warning",
         "the white space counts as a part of the pattern, so it matches hardly any URL",
         b"User-agent: *\nDisallow: /a b",
         "write one path on each line, and %20 for a space"),
@@ -378,7 +378,9 @@ _HARMLESS = re.compile(rb"[0-9.]*(?:/v?[0-9.x]*)?\*?", re.IGNORECASE).fullmatch
 
 # Shorter names are near to too many others.
 _MIN_NAME = 6
-_OF_PURPOSES = {row.label: row.label for row in ROWS if row.signal is Signal.USER_AGENT}
+_OF_PURPOSES = {
+    each.name: each.name for each in LABELS if each.signal is Signal.USER_AGENT
+}
 _TOKEN_OF = _OF_PURPOSES | {
     agent.lower(): agent for each in CRAWLERS.values() for agent in each.agents
 }
@@ -580,7 +582,9 @@ _GOOD_VALUES = {
 }
 """What to write in a field."""
 
-_PREFERENCES = {(row.signal, row.label): {row.allows, row.disallows} for row in ROWS}
+_PREFERENCES = {
+    (each.signal, each.name): {each.allows, each.disallows} for each in LABELS
+}
 """The values of each label."""
 _PREFERENCES[Signal.CONTENT_SIGNAL, "use"] = {"immediate", "reference", "full"}
 

@@ -10,9 +10,9 @@ from scrapy.exceptions import UsageError
 from scrapy.http import Headers, HtmlResponse
 from w3lib.encoding import http_content_type_encoding
 
+from scrapy_rep.base.effects import effects, has_document
 from scrapy_rep.crawl.fetching.cache import tdmrep_url
 from scrapy_rep.crawl.fetching.fetcher import in_words
-from scrapy_rep.crawl.pages.effects import effects, has_document
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.usage.preferences import (
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import Settings
 
+    from scrapy_rep.base.effects import Effects
     from scrapy_rep.base.settings import RepSettings
-    from scrapy_rep.crawl.pages.effects import Effects
     from scrapy_rep.protocol.indexing.statements import Statement
     from scrapy_rep.tools.inputs import Asked
     from scrapy_rep.tools.profile import Profile, Web

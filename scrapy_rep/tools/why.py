@@ -110,7 +110,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     asked = asked_about(arguments.asked)
     names = list(map(LedgerName, arguments.ledgers))
     with closing(LedgerSources(names, _WANTED, **asked.values)) as past:
-        record = _Answer(asked, past, arguments.limit).record
+        record = _History(asked, past, arguments.limit).record
     Output(arguments).show(record, _ROWS)
     verdicts = {each["verdict"] for each in record["decisions"]}
     if not verdicts.isdisjoint(_WITHHELD):
@@ -173,7 +173,7 @@ def asked_about(text: str) -> Question:
     return Question(url_text(text), path is not None, host, matches)
 
 
-class _Answer:
+class _History:
     """What ledgers have, as a JSON object."""
 
     def __init__(self, asked: Question, past: LedgerSources, limit: int) -> None:

@@ -69,7 +69,9 @@ def main() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (spec["max_files"], most))
     for path, value in spec["constants"].items():
         module, _, name = path.rpartition(".")
-        setattr(importlib.import_module(module), name, value)
+        found = importlib.import_module(module)
+        assert hasattr(found, name), path
+        setattr(found, name, value)
     crawler, well = run(spec)
     found = json.dumps(report(crawler), default=str)
     Path(sys.argv[1]).write_text(found, encoding="utf-8")

@@ -64,25 +64,25 @@ def test_robotstxt_that_redirects_to_a_slow_host_takes_no_place(site: Site) -> N
     do not hold up other hosts, even if they are more than are fetched at once.
     """
     slow = site.add(delayed(0.1), name=named(1))
-    strangers = [
-        site.add(redirect(slow.url("/stranger"), delay=0.3), name=named(number))
+    redirecting = [
+        site.add(redirect(slow.url("/elsewhere"), delay=0.3), name=named(number))
         for number in range(2, 17)
     ]
     other = site.add(RULES, name=named(40))
     # The first redirect has the turn until the other host has received all its requests.
-    slow.answers["/stranger"] = robots(RULES, after=lambda: len(other.pages) == 5)
+    slow.answers["/elsewhere"] = robots(RULES, after=lambda: len(other.pages) == 5)
     first = [{"url": url, "priority": 2} for url in pages(slow, 5)]
     first += [
-        {"url": url, "priority": 1} for each in strangers for url in pages(each, 1)
+        {"url": url, "priority": 1} for each in redirecting for url in pages(each, 1)
     ]
     result = run_crawl(
         [*first, *pages(other, 5)],
         settings={"CONCURRENT_REQUESTS": 16},
         constants={"scrapy_rep.crawl.frontier.hostrules._MAX_FETCHING": 10},
     )
-    assert len(result.responses) == 5 + len(strangers) + 5
-    (first_stranger, *_) = slow.hits_on("/stranger")
-    after = [hit.time for hit in slow.hits if hit.time > first_stranger.time]
+    assert len(result.responses) == 5 + len(redirecting) + 5
+    (first_redirected, *_) = slow.hits_on("/elsewhere")
+    after = [hit.time for hit in slow.hits if hit.time > first_redirected.time]
     assert max(hit.time for hit in other.hits) < min(after)
     # Three pages are sent for each redirect.
     assert [hit.path for hit in slow.hits].index("/page/2") <= 5
@@ -147,8 +147,8 @@ def test_closing_is_no_outage(site: Site, mode: str, tmp_path: Path) -> None:
     wait for them.
     """
     slow = site.add(f"{RULES}Crawl-delay: 60\n", name=named(1))
-    strangers = [
-        site.add(redirect(slow.url("/stranger"), delay=0.2), name=named(number))
+    redirecting = [
+        site.add(redirect(slow.url("/elsewhere"), delay=0.2), name=named(number))
         for number in range(2, 8)
     ]
     hanging, moved = site.add(HANGS), site.add()
@@ -157,7 +157,7 @@ def test_closing_is_no_outage(site: Site, mode: str, tmp_path: Path) -> None:
     urls = [one.url(f"/{number}") for one in (hanging, moved) for number in range(40)]
     store = tmp_path / "robotstxt.sqlite"
     crawl = start_crawl(
-        [*urls, *(host.url("/public") for host in (slow, *strangers, other))],
+        [*urls, *(host.url("/public") for host in (slow, *redirecting, other))],
         mode=mode,
         settings={"REP_STORE": f"sqlite:///{store}", "REP_WAIT_TIMEOUT": 600},
     )
@@ -166,7 +166,7 @@ def test_closing_is_no_outage(site: Site, mode: str, tmp_path: Path) -> None:
             hanging.robots_hits
             and len(moved.hits) == 3
             and other.pages
-            and all(host.robots_hits for host in strangers)
+            and all(host.robots_hits for host in redirecting)
         )
     )
     crawl.process.send_signal(signal.SIGINT)
@@ -177,7 +177,7 @@ def test_closing_is_no_outage(site: Site, mode: str, tmp_path: Path) -> None:
     assert len(hanging.robots_hits) == 1
     assert other.pages == ["/public"]
     stored = SqliteStore(store)
-    for host in (*strangers, hanging, moved):
+    for host in (*redirecting, hanging, moved):
         key = str(origin_of(host.origin))
         assert stored.get(key) is None
     assert stored.get(str(origin_of(other.origin))) is not None

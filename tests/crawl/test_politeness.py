@@ -202,7 +202,7 @@ def test_what_a_crawl_that_waits_says(site: Site) -> None:
     host = site.add(DELAY.format(60))
     down = site.add(Answer(status=503), name="127.0.0.2")
     constants = {
-        "scrapy_rep.crawl.frontier.hostrules._LOG_AFTER": 1.0,
+        "scrapy_rep.crawl.frontier.politeness._LOG_AFTER": 1.0,
         "scrapy_rep.crawl.frontier.frontier._LOG_EVERY": 0.2,
     }
     settings = {**IMPATIENT, "REP_WAIT_TIMEOUT": 600}

@@ -67,7 +67,7 @@ def test_the_last_line(  # noqa: PLR0917
 ) -> None:
     """An invalid setting, or a REP_LEDGER where no file can be created, ends the process before any
     request, and the last line names it, its value and what would be valid, or the reason.
-    ``tests/test_settings.py`` has each setting.
+    ``tests/base/test_settings.py`` has each setting.
     """
     host = site.add()
     url = host.url("/")

@@ -98,7 +98,7 @@ def test_settings(site: Path) -> None:
     """
     with (site / "objects.inv").open("rb") as file:
         found = InventoryFile.load(file, "", posixpath.join)["std:setting"]
-    assert set(found) == {row.name for row in settings.ROWS.values()}
+    assert set(found) == {each.name for each in settings.SETTINGS.values()}
     page = (site / "waiting.html").read_text(encoding="utf-8")
     assert 'href="reference/settings.html#rep-wait-timeout"' in page
     scrapy = "https://docs.scrapy.org/en/latest/topics/settings.html"

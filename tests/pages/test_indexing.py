@@ -21,9 +21,8 @@ from scrapy.logformatter import LogFormatter
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
-from scrapy_rep.base.settings import RepSettings
+from scrapy_rep.base.effects import NO_EFFECT
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
-from scrapy_rep.crawl.pages.effects import NO_EFFECT, effects_of
 from scrapy_rep.crawl.pages.indexing import IndexingMiddleware
 from scrapy_rep.crawl.pages.output import Links, OutputMiddleware
 from scrapy_rep.crawl.pages.usage import SiteUsage
@@ -150,8 +149,8 @@ def test_what_says_nothing(settings: dict[str, Any], tags: tuple[str, ...]) -> N
     """All responses that deny nothing share one value for it, which lets everything pass at once."""
     crawl = Crawl(**settings)
     response = crawl.receive(page(*tags))
-    rep, usage = RepSettings.of(crawl.crawler), SiteUsage.of(crawl.crawler)
-    assert effects_of(rep, usage, response.request, response) is NO_EFFECT
+    usage = SiteUsage.of(crawl.crawler)
+    assert usage.effects_of(response.request, response) is NO_EFFECT
 
 
 # What a crawl drops.

@@ -77,7 +77,7 @@ def test_verdict(
     rep: Rep, tag: str, settings: dict[str, str], expected: str, in_a_crawl: str
 ) -> None:
     """The exit status tells whether the page may be indexed; changed rules have evidence. What a
-    crawl does with items and links is said; ``tests/test_indexing.py`` has all cases.
+    crawl does with items and links is said; ``tests/pages/test_indexing.py`` has all cases.
     """
     header = f"X-Robots-Tag: {'none' if tag == 'data' else tag}"
     asked, body = ("page", "-", "--header", header), "[1]" if tag == "data" else "<p>"

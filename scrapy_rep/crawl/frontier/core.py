@@ -531,7 +531,7 @@ class Slowdown(NamedTuple):
 # Alarms.
 
 
-class _Alarms:
+class _AlarmHeap:
     """The scopes or hosts that are to be looked at, each at its ``alarm_at``."""
 
     def __init__(self) -> None:
@@ -585,7 +585,7 @@ class Core:
         self._refused: dict[Host, None] = {}
         """The hosts that are REFUSED."""
 
-        self._alarms = _Alarms()
+        self._alarms = _AlarmHeap()
         self._slowdowns: dict[str, Slowdown] = {}
         self._at_network: dict[Ticket, None] = {}
         self._probe: Ticket | None = None

@@ -14,12 +14,12 @@ from w3lib.encoding import http_content_type_encoding
 
 from scrapy_rep.base import meta, stats
 from scrapy_rep.base.compat import field_lines, is_for_pipeline, is_parse_command
+from scrapy_rep.base.effects import has_document
 from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.record import Subject, Verdict, forbidden
 from scrapy_rep.base.settings import NOFOLLOW, NOINDEX, RepSettings
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
-from scrapy_rep.crawl.pages.effects import effects_of, has_document
 from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.crawl.reporting import DecisionReporter
 from scrapy_rep.exceptions import FileDenied
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_rep.crawl.pages.effects import Effects
+    from scrapy_rep.base.effects import Effects
     from scrapy_rep.protocol.indexing.statements import Statement
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
 
@@ -157,7 +157,7 @@ class IndexingMiddleware:
 
     def _warn_of_drops(self, request: Request, response: Response) -> None:
         """Log which items and links of *response* a crawl would drop: ``scrapy parse`` shows all."""
-        found = effects_of(self._settings, self._usage, request, response)
+        found = self._usage.effects_of(request, response)
         why = "; ".join(_drops(found, self._settings.rel))
         if why:
             CrawlLog(__name__, self._crawler).warning(
@@ -175,7 +175,7 @@ class IndexingMiddleware:
 
         A page is a file only for a media pipeline: a callback or a component may await one itself.
         """
-        found = effects_of(self._settings, self._usage, request, response)
+        found = self._usage.effects_of(request, response)
         denied = found.items or (found.images if _is_image(response) else None)
         if denied is None:
             return

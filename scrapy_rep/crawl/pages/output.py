@@ -21,10 +21,10 @@ from w3lib.url import canonicalize_url
 
 from scrapy_rep.base import meta, stats
 from scrapy_rep.base.compat import image_fields
+from scrapy_rep.base.effects import NO_EFFECT
 from scrapy_rep.base.log import CrawlLog, get_logger
 from scrapy_rep.base.record import Layer, Subject, Verdict, forbidden
 from scrapy_rep.base.settings import ITEM_FIELD, RepSettings
-from scrapy_rep.crawl.pages.effects import NO_EFFECT, effects_of
 from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.crawl.reporting import DecisionReporter
 from scrapy_rep.exceptions import ItemDenied, UsageDenied
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from scrapy_rep.base.effects import Effects
     from scrapy_rep.base.record import Because, Record
-    from scrapy_rep.crawl.pages.effects import Effects
 
 
 logger = get_logger(__name__)
@@ -86,7 +86,7 @@ class OutputMiddleware:
         """Return what says whether an item or a request made from *response* may pass."""
         request, found = response.request, NO_EFFECT
         if request is not None:
-            found = effects_of(self._settings, self._usage, request, response)
+            found = self._usage.effects_of(request, response)
         rels = self._settings.rel
         if found is NO_EFFECT and not rels:
             return _passes

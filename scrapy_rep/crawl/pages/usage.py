@@ -1,4 +1,4 @@
-"""What a site states about the use of its content, for each request of a crawl."""
+"""What a site states about the use of its content, for each request of a crawl, and what follows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 
 from scrapy_rep.base import meta
 from scrapy_rep.base.compat import shared_component
+from scrapy_rep.base.effects import effects
 from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.protocol.request_target import forms
@@ -20,8 +21,9 @@ from scrapy_rep.protocol.usage.statements import CATEGORIES
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
-    from scrapy.http import Headers
+    from scrapy.http import Headers, Response
 
+    from scrapy_rep.base.effects import Effects
     from scrapy_rep.protocol.access.results import CacheEntry, SiteRules
     from scrapy_rep.protocol.indexing.rules import IndexingRules
     from scrapy_rep.protocol.robots import RobotsTxt
@@ -124,6 +126,21 @@ class SiteUsage:
         ]
         return of_site.robotstxt | UsagePreferences.of_page(
             fields, rules.statements, rules.tags, of_site.tdmrep
+        )
+
+    def effects_of(self, request: Request, response: Response) -> Effects:
+        """The effects of what IndexingMiddleware has read in *response*, the answer to *request*."""
+        read, purposes = request.meta, self._settings.purposes
+        preferences = read.get(meta.USAGE)
+        if meta.PURPOSES in read:
+            purposes = self.purposes_of(request)
+        return effects(
+            self._settings,
+            response,
+            read.get(meta.INDEXING),
+            NOTHING_STATED if preferences is None else preferences,
+            purposes,
+            is_exempt=bool(read.get(meta.DONT_OBEY_NOINDEX)),
         )
 
     def entry(self, request: Request | None) -> CacheEntry | None:

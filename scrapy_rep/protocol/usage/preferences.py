@@ -13,9 +13,9 @@ from scrapy_rep.protocol.usage.statements import (
     Signal,
     Source,
     UsageStatement,
+    label_of,
     limited,
     read_expression,
-    row_of,
     statements_at,
 )
 
@@ -61,7 +61,7 @@ def page_statements(
             for text in _license_urls(line) if name == "link" else (line,):
                 yield from _read(_SIGNALS[name], Source.HEADER, position, text)
     for each in statements:
-        if row_of(Signal.ROBOTS_TAG, each.name) is not None:
+        if label_of(Signal.ROBOTS_TAG, each.name) is not None:
             place = Source(each.source), Signal.ROBOTS_TAG, each.agent, each.position
             yield from statements_at(place, each.text, [(each.name, each.name)])
     for tag in tags:

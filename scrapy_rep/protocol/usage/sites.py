@@ -32,8 +32,8 @@ from scrapy_rep.protocol.robotstxt.lines import decoded_text, lines
 from scrapy_rep.protocol.text import NUL, RULES, RUN_FIELDS, USER_AGENT
 from scrapy_rep.protocol.usage.preferences import NOTHING_STATED, UsagePreferences
 from scrapy_rep.protocol.usage.statements import (
+    LABELS,
     MAX_SHOWN,
-    ROWS,
     Signal,
     Source,
     UsageStatement,
@@ -113,7 +113,7 @@ class StatementsByPath:
         return ()
 
 
-PURPOSE_TOKENS = tuple(row.label for row in ROWS if row.signal is Signal.USER_AGENT)
+PURPOSE_TOKENS = tuple(each.name for each in LABELS if each.signal is Signal.USER_AGENT)
 """The tokens in user-agent lines that name a purpose. The rules of their groups are statements
 about use: never rules for access, since no crawler has such a name."""
 

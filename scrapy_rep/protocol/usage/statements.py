@@ -78,11 +78,11 @@ CATEGORIES: dict[str, str] = {
 the last is for TDMRep, which makes no finer distinction."""
 
 
-class Row(NamedTuple):
+class Label(NamedTuple):
     """A label of a signal, with its values and the categories that it is about."""
 
     signal: Signal
-    label: str
+    name: str
     allows: str | None
     """The value that allows the use; None if no value does."""
     disallows: str | None
@@ -93,37 +93,37 @@ class Row(NamedTuple):
     """Whether it is only about the images of a page."""
 
 
-ROWS = (
-    Row(Signal.CONTENT_USAGE, TRAIN_AI, "y", "n", (TRAIN_AI,)),
-    Row(Signal.CONTENT_USAGE, AI_USE, "y", "n", (AI_USE,)),
-    Row(Signal.CONTENT_USAGE, SEARCH, "y", "n", (SEARCH,)),
-    Row(Signal.CONTENT_SIGNAL, "ai-train", "yes", "no", (TRAIN_AI,)),
-    Row(Signal.CONTENT_SIGNAL, "ai-input", "yes", "no", (AI_USE,)),
-    Row(Signal.CONTENT_SIGNAL, "search", "yes", "no", (SEARCH,)),
+LABELS = (
+    Label(Signal.CONTENT_USAGE, TRAIN_AI, "y", "n", (TRAIN_AI,)),
+    Label(Signal.CONTENT_USAGE, AI_USE, "y", "n", (AI_USE,)),
+    Label(Signal.CONTENT_USAGE, SEARCH, "y", "n", (SEARCH,)),
+    Label(Signal.CONTENT_SIGNAL, "ai-train", "yes", "no", (TRAIN_AI,)),
+    Label(Signal.CONTENT_SIGNAL, "ai-input", "yes", "no", (AI_USE,)),
+    Label(Signal.CONTENT_SIGNAL, "search", "yes", "no", (SEARCH,)),
     # The maximum level of use. "immediate" disallows storing or reusing content, so neither an
     # index nor a model may be built from it. What "reference" disallows is contested, and "full"
     # disallows nothing: both are recorded without a value.
-    Row(Signal.CONTENT_SIGNAL, "use", None, "immediate", (SEARCH, TRAIN_AI)),
+    Label(Signal.CONTENT_SIGNAL, "use", None, "immediate", (SEARCH, TRAIN_AI)),
     # To train a model is a form of text and data mining (EU 2024/1689, art. 53, 1 c).
-    Row(Signal.TDM_RESERVATION, "tdm-reservation", "0", "1", (TDM, TRAIN_AI)),
-    Row(Signal.TDM_POLICY, "tdm-policy", None, None, ()),
-    Row(Signal.ROBOTS_TAG, "noai", None, "noai", (TRAIN_AI,)),
-    Row(Signal.ROBOTS_TAG, "noimageai", None, "noimageai", (TRAIN_AI,), images=True),
-    Row(Signal.LICENSE, "license", None, None, ()),
+    Label(Signal.TDM_RESERVATION, "tdm-reservation", "0", "1", (TDM, TRAIN_AI)),
+    Label(Signal.TDM_POLICY, "tdm-policy", None, None, ()),
+    Label(Signal.ROBOTS_TAG, "noai", None, "noai", (TRAIN_AI,)),
+    Label(Signal.ROBOTS_TAG, "noimageai", None, "noimageai", (TRAIN_AI,), images=True),
+    Label(Signal.LICENSE, "license", None, None, ()),
     # A draft. Its labels are tokens in user-agent lines, its values the rules of their groups.
-    Row(Signal.USER_AGENT, "__usage_ai-training", "allow", "disallow", (TRAIN_AI,)),
+    Label(Signal.USER_AGENT, "__usage_ai-training", "allow", "disallow", (TRAIN_AI,)),
 )
-"""The labels of each signal. For a value that is in no row, the preference is unknown."""
+"""The labels of each signal. For a value that no label has, the preference is unknown."""
 
-_BY_LABEL = {(row.signal, row.label): row for row in ROWS}
-
-
-def row_of(signal: Signal, label: str) -> Row | None:
-    """Return the row of a label, or None. Labels are case-sensitive."""
-    return _BY_LABEL.get((signal, label))
+_BY_NAME = {(each.signal, each.name): each for each in LABELS}
 
 
-MINING = frozenset(_BY_LABEL[Signal.TDM_RESERVATION, "tdm-reservation"].categories)
+def label_of(signal: Signal, name: str) -> Label | None:
+    """Return the label of this name, or None. Names are case-sensitive."""
+    return _BY_NAME.get((signal, name))
+
+
+MINING = frozenset(_BY_NAME[Signal.TDM_RESERVATION, "tdm-reservation"].categories)
 """The categories that tdmrep.json can have statements about, for which a crawl needs it."""
 
 
@@ -195,15 +195,15 @@ def statements_at(
     a label is about, or one about none.
     """
     common = *place, text[:MAX_SHOWN]
-    for label, value in pairs:
-        row = row_of(place[1], label)
-        if row is None or not row.categories:
-            yield UsageStatement(*common, label[:MAX_SHOWN])
+    for name, value in pairs:
+        label = label_of(place[1], name)
+        if label is None or not label.categories:
+            yield UsageStatement(*common, name[:MAX_SHOWN])
             continue
-        is_known = value is not None and value in {row.allows, row.disallows}
-        allowed = value == row.allows if is_known else None
-        for category in row.categories:
-            yield UsageStatement(*common, label, category, allowed, row.images)
+        is_known = value is not None and value in {label.allows, label.disallows}
+        allowed = value == label.allows if is_known else None
+        for category in label.categories:
+            yield UsageStatement(*common, name, category, allowed, label.images)
 
 
 class Expression(NamedTuple):

@@ -14,7 +14,13 @@ import pytest
 
 from scrapy_rep import CLASSIC, RobotsTxt, UsagePreferences
 from scrapy_rep.protocol.usage import statements
-from scrapy_rep.protocol.usage.statements import CATEGORIES, ROWS, Row, Signal, Source
+from scrapy_rep.protocol.usage.statements import (
+    CATEGORIES,
+    LABELS,
+    Label,
+    Signal,
+    Source,
+)
 from tests.protocol.usage.asking import header, robots_usage, stated
 
 # Expressions.
@@ -510,24 +516,24 @@ def test_docs() -> None:
     """
     text = (Path(__file__).parents[3] / "docs" / "usage.md").read_text()
 
-    def written(row: Row, value: str | None) -> str:
-        if row.signal is Signal.ROBOTS_TAG:
-            return f"`{value}`{' (images)' if row.images else ''}"
-        has_colon = row.signal in {Signal.TDM_RESERVATION, Signal.USER_AGENT}
+    def written(label: Label, value: str | None) -> str:
+        if label.signal is Signal.ROBOTS_TAG:
+            return f"`{value}`{' (images)' if label.images else ''}"
+        has_colon = label.signal in {Signal.TDM_RESERVATION, Signal.USER_AGENT}
         colon = ": " if has_colon else "="
-        return f"`{row.label}{colon}{value}`"
+        return f"`{label.name}{colon}{value}`"
 
     for category, meaning in CATEGORIES.items():
         assert f"| `{category}` | {meaning} |" in text
         ((no, yes),) = re.findall(
             rf"^\| `{category}` \| (`.*) \| (.*) \|$", text, re.MULTILINE
         )
-        rows = [row for row in ROWS if category in row.categories]
+        labels = [label for label in LABELS if category in label.categories]
         assert set(no.split(", ")) == {
-            written(row, row.disallows) for row in rows if row.disallows
+            written(label, label.disallows) for label in labels if label.disallows
         }
         assert set(yes.split(", ")) == {
-            written(row, row.allows) for row in rows if row.allows
+            written(label, label.allows) for label in labels if label.allows
         }
     dates = re.findall(r"\(\d{4}-\d\d-\d\d\)", statements.__doc__)
     assert len(dates) == 8

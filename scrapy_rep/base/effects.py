@@ -7,21 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy.http import HtmlResponse, JsonResponse, TextResponse, XmlResponse
 
-from scrapy_rep.base import meta
 from scrapy_rep.protocol.indexing.rules import is_document
 from scrapy_rep.protocol.request_target import is_robotstxt
-from scrapy_rep.protocol.usage.preferences import NOTHING_STATED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import TypeAlias
 
-    from scrapy import Request
     from scrapy.http import Headers, Response
 
     from scrapy_rep.base.record import Because
     from scrapy_rep.base.settings import RepSettings
-    from scrapy_rep.crawl.pages.usage import SiteUsage
     from scrapy_rep.protocol.indexing.rules import IndexingRules
     from scrapy_rep.protocol.indexing.statements import Statement
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
@@ -64,24 +60,6 @@ class Effects(NamedTuple):
 
 NO_EFFECT = Effects()
 """The effects of most responses, one object for all of them: everything passes as it is."""
-
-
-def effects_of(
-    settings: RepSettings, usage: SiteUsage, request: Request, response: Response
-) -> Effects:
-    """The effects of what IndexingMiddleware has read in *response*, the answer to *request*."""
-    read, purposes = request.meta, settings.purposes
-    preferences = read.get(meta.USAGE)
-    if meta.PURPOSES in read:
-        purposes = usage.purposes_of(request)
-    return effects(
-        settings,
-        response,
-        read.get(meta.INDEXING),
-        NOTHING_STATED if preferences is None else preferences,
-        purposes,
-        is_exempt=bool(read.get(meta.DONT_OBEY_NOINDEX)),
-    )
 
 
 def effects(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scrapy.http import HtmlResponse, JsonResponse, Response, TextResponse, XmlResponse
 
-from scrapy_rep.crawl.pages.effects import has_document
+from scrapy_rep.base.effects import has_document
 from scrapy_rep.protocol.indexing.rules import is_document
 
 pytestmark = pytest.mark.newest

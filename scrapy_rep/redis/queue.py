@@ -16,8 +16,9 @@ from scrapy_redis.queue import Base
 
 from scrapy_rep.base.compat import is_closing, is_scraper_full, wake
 from scrapy_rep.base.log import CrawlLog
+from scrapy_rep.base.requests import RequestDicts
 from scrapy_rep.base.settings import RepSettings
-from scrapy_rep.crawl.frontier.backlog import HostKey, KnownMethods, NoTerms, Terms
+from scrapy_rep.crawl.frontier.backlog import HostKey, NoTerms, Terms
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.protocol.origins import written_origin
 from scrapy_rep.redis.leases import Leases
@@ -123,7 +124,7 @@ class RedisHostQueue(Base):
         )
         self._places = crawler.settings.getint("CONCURRENT_REQUESTS")
         self._enough = max(_MIN_READY, 2 * self._places)
-        self._methods = KnownMethods(crawler)
+        self._dicts = RequestDicts(crawler)
         self._leases = Leases(crawler, self._worker, self._call_soon)
         self._frontier.attach(self._leases)
         self._refused: deque[Lease] = deque()
@@ -186,7 +187,7 @@ class RedisHostQueue(Base):
             self._call_soon()
 
     def _encode_request(self, request: Request) -> Any:
-        return self.serializer.dumps(self._methods.to_dict(request))
+        return self.serializer.dumps(self._dicts.to_dict(request))
 
     def _drop(self, request: Request, dupefilter: RedisDupeFilter | None) -> None:
         """Do what the scheduler and the engine do with a duplicate."""

@@ -100,6 +100,10 @@ class RobotsTxtRequest(Request):
             copy.fetch = self.fetch
         return copy
 
+    def sent(self) -> None:
+        """Note that it has passed all middlewares, and reached the downloader."""
+        self.fetch.is_sent = True
+
     def continued(self, request: Request) -> RobotsTxtRequest:
         """*request*, which a component has returned in place of this one, as a request of the same
         fetch. Otherwise it would wait for the file that it is to bring.
@@ -209,7 +213,7 @@ class FetchMiddleware:
     def reached_downloader(request: Request) -> None:
         """Note that *request* has passed all middlewares."""
         if isinstance(request, RobotsTxtRequest):
-            request.fetch.is_sent = True
+            request.sent()
 
     def process_request(self, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):

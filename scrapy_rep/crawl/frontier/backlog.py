@@ -9,15 +9,14 @@ elsewhere, and ``docs/howto/own-queue.md`` says how to write one.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from scrapy_rep.base.requests import bare_host
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Container, Iterable
+    from collections.abc import Callable, Collection, Container
 
     from scrapy import Request
-    from scrapy.crawler import Crawler
 
     from scrapy_rep.base.clock import Alarms, Clock
     from scrapy_rep.protocol.origins import Origin
@@ -161,32 +160,3 @@ class HostKey(NamedTuple):
     def host(self) -> str:
         """The name of the host; empty if no robots.txt applies."""
         return bare_host(self.origin) if self.origin is not None else ""
-
-
-class KnownMethods:
-    """Turns requests into dictionaries. For each request, Scrapy looks for the callback and the
-    errback among all attributes of the spider, which takes longer than everything else; here,
-    among those first that were found before.
-    """
-
-    def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
-        self._names: dict[str, None] = {}
-
-    def to_dict(self, request: Request) -> dict[str, Any]:
-        """Return what :meth:`Request.to_dict` returns. Raises ValueError if the callback or the
-        errback is no method of the spider.
-        """
-        try:
-            return request.to_dict(spider=self)  # type: ignore[arg-type]  # It looks only for methods.
-        except ValueError:
-            fields = request.to_dict(spider=self._crawler.spider)
-        names = (fields.get("callback"), fields.get("errback"))
-        self._names.update(dict.fromkeys(name for name in names if name))
-        return fields
-
-    def __dir__(self) -> Iterable[str]:
-        return self._names
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._crawler.spider, name)

@@ -803,7 +803,7 @@ class Core:
             self.take(ticket, now)
         if not is_up:
             self._probe = ticket
-            self.network.probe_at = inf
+            self.network.probing()
         self._let_out(ticket, is_granted=True)
 
     def free_at(self, scope: Scope, ticket: Ticket) -> float:
@@ -1212,7 +1212,7 @@ class Core:
     def tick(self, now: float) -> None:
         """Do what is due."""
         if now >= self.network.resumes_at:
-            self.network.resumes_at = inf
+            self.network.resume()
             self._resume(now)
         self._ask(now)
         for owner in self._alarms.due(now):

@@ -867,7 +867,7 @@ class Frontier:
 
     def _reached_downloader(self, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):
-            request.fetch.is_sent = True
+            request.sent()
         trip = self.trips.get(request)
         if trip is None:
             return

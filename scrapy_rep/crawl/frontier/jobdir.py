@@ -20,7 +20,8 @@ from scrapy_rep.base.compat import (
     wake,
 )
 from scrapy_rep.base.log import CrawlLog
-from scrapy_rep.crawl.frontier.backlog import HostKey, KnownMethods
+from scrapy_rep.base.requests import RequestDicts
+from scrapy_rep.crawl.frontier.backlog import HostKey
 from scrapy_rep.exceptions import JobError
 from scrapy_rep.protocol.origins import written_origin
 
@@ -71,12 +72,12 @@ class JobDir:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
-        self._methods = KnownMethods(crawler)
+        self._dicts = RequestDicts(crawler)
         self.file: JobFile | None = None
         """None without a JOBDIR, before :meth:`open`, and if it cannot be used."""
 
-        self.offered: tuple[Request | None, int] = None, 0
-        """A request that is new, and may be added next, with its fingerprint."""
+        self._offered: tuple[Request | None, int] = None, 0
+        """A request that may be added next, with its fingerprint."""
 
         self.is_stopped = False
         """Whether the crawl stops because the file cannot be used: nothing is taken any more."""
@@ -212,11 +213,15 @@ class JobDir:
             raise ValueError("The queue of this JOBDIR cannot be used")
         return FileRequests(self, self.file, _host_in_file(key), saved)
 
+    def offered(self, request: Request, fingerprint: int) -> None:
+        """Note that *request* is new, and may be added next: then its *fingerprint* is kept, too."""
+        self._offered = request, fingerprint
+
     def added(self, request: Request) -> None:
         """Note that *request* was added to the requests of its host."""
         if self.file is not None:
-            if self.offered[0] is request:
-                self.file.add_seen(self.offered[1])
+            if self._offered[0] is request:
+                self.file.add_seen(self._offered[1])
             if self.file.waiting >= _MAX_WAITING and not self._is_failing:
                 self._write(self.file)  # A callback has made many requests at once.
             self._write_soon()
@@ -236,7 +241,7 @@ class JobDir:
 
     def written(self, request: Request) -> bytes:
         """Return *request* as it is in the file. Raises ValueError if that is not possible."""
-        fields = self._methods.to_dict(request)
+        fields = self._dicts.to_dict(request)
         try:
             return pickle.dumps(fields, protocol=4)
         except (
@@ -451,5 +456,5 @@ class DupeFilter(RFPDupeFilter):
         if fingerprint in self._seen:
             return True
         self._seen.add(fingerprint)
-        self._job.offered = request, fingerprint
+        self._job.offered(request, fingerprint)
         return False

@@ -136,9 +136,13 @@ class Network:
             self.resumes_at = now + _EXHAUSTED
         return is_new
 
+    def resume(self) -> None:
+        """Note that what :meth:`exhausted` has paused goes on."""
+        self.resumes_at = inf
+
     def next_probe(self, now: float, is_free: Callable[[str], bool]) -> Any:
         """Return a request to the host to ask now; None if it is not time for a probe, or if no
-        host *is_free*. While the probe is in the downloader, ``probe_at`` is ``inf``; at its end, call
+        host *is_free*. When the probe is in the downloader, call :meth:`probing`, and at its end
         :meth:`probed`. If it does not get there, another follows after the same pause.
         """
         if now < self.probe_at:
@@ -152,6 +156,10 @@ class Network:
                 return request
         self.probe_at = now + _FIRST_PROBE
         return None
+
+    def probing(self) -> None:
+        """Note that the probe is on its way: no other one follows until it ends."""
+        self.probe_at = inf
 
     def probed(self, now: float, *, sent: bool) -> NetworkGone | NetworkBack | None:
         """Note that a probe has ended; without an answer, unless it was not *sent*."""

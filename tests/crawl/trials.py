@@ -127,7 +127,8 @@ class Trial:
 
     def wait_for_file(self, crawl: RunningCrawl, *urls: str) -> None:
         """Wait until the callbacks of all answered pages but *urls* have ended, and the file of
-        the queue has requests for *urls*, and none whose callback or errback has ended.
+        the queue has requests for *urls*, no other one in flight, and none whose callback or
+        errback has ended.
         """
         crawl.until(lambda: self._has_settled(set(urls)))
 
@@ -143,10 +144,15 @@ class Trial:
         path = self.job / "rep.queue" / "requests.sqlite"
         # If the writer is at work, the next look finds what it has written.
         with suppress(sqlite3.OperationalError), closing(sqlite3.connect(path)) as file:
-            rows = file.execute("SELECT data FROM requests").fetchall()
-            # A checksum is in front of each pickle.
-            found = {pickle.loads(data[4:])["url"] for (data,) in rows}
-            return urls <= found and not ended & found
+            found, in_flight = set(), set()
+            for data, is_in_flight in file.execute(
+                "SELECT data, in_flight FROM requests"
+            ):
+                # A checksum is in front of each pickle.
+                found.add(url := pickle.loads(data[4:])["url"])
+                if is_in_flight:
+                    in_flight.add(url)
+            return in_flight <= urls <= found and not ended & found
         return False
 
     def finish(self, **settings: Any) -> CrawlResult:

@@ -39,7 +39,7 @@ from scrapy_rep.tools.profile import ask, decision_record, profile_of, usage_cha
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from scrapy.settings import Settings
 
@@ -77,17 +77,22 @@ def rule_changes(old: RobotsTxt, new: RobotsTxt) -> list[dict[str, Any]] | None:
     if old.body == new.body and old.dialect == new.dialect:
         return []
     left = _MAX_COMPARED
-    followed = _followed_by_agent(old), _followed_by_agent(new)
+    old_groups, new_groups = old.groups, new.groups
+    followed = (
+        _followed_by_agent(old_groups, merges=old.dialect.merge_groups),
+        _followed_by_agent(new_groups, merges=new.dialect.merge_groups),
+    )
     compared: dict[tuple[_Followed, _Followed], _Change] = {}
     agents_of: dict[_Change, list[str]] = {}
     for agent in filter(None, dict.fromkeys(chain(*followed))):
         was, now = pair = followed[0].get(agent, ()), followed[1].get(agent, ())
         if pair not in compared:
-            left -= _size(old, was) + _size(new, now)
+            left -= _size(old_groups, was) + _size(new_groups, now)
             if left < 0:
                 return None
             kind = "changed" if was and now else "removed" if was else "added"
-            compared[pair] = kind, *_compared(_records(old, was), _records(new, now))
+            records = _records(old_groups, was), _records(new_groups, now)
+            compared[pair] = kind, *_compared(*records)
         if compared[pair] != ("changed", (), ()):
             agents_of.setdefault(compared[pair], []).append(agent)
     # A local file has no URL: it is taken for one of the same host.
@@ -132,29 +137,30 @@ def _patterns(group: Group) -> Iterator[str]:
             yield split_path(record.value)[0] or "/"
 
 
-def _followed_by_agent(robots: RobotsTxt) -> dict[str, _Followed]:
-    """Return the groups that each agent follows, with the runs that name it, in order."""
-    merges = robots.dialect.merge_groups
+def _followed_by_agent(
+    groups: Sequence[Group], *, merges: bool
+) -> dict[str, _Followed]:
+    """Return those of *groups* that each agent follows, with the runs that name it, in order."""
     found: dict[str, dict[tuple[int, int], None]] = {}
     first_of: dict[str, int] = {}
-    for index, group in enumerate(robots.groups):
+    for index, group in enumerate(groups):
         for agent, run in zip(group.agents, group.runs, strict=True):
             if merges or first_of.setdefault(agent, index) == index:
                 found.setdefault(agent, {})[index, run] = None
     return {agent: tuple(followed) for agent, followed in found.items()}
 
 
-def _size(robots: RobotsTxt, followed: _Followed) -> int:
-    """Return how many records it takes to read those that are *followed*."""
-    groups = [robots.groups[index] for index, _ in followed]
-    return sum(len(group.rules) + len(group.records) for group in groups)
+def _size(groups: Sequence[Group], followed: _Followed) -> int:
+    """Return how many records it takes to read those of *groups* that are *followed*."""
+    read = [groups[index] for index, _ in followed]
+    return sum(len(group.rules) + len(group.records) for group in read)
 
 
-def _records(robots: RobotsTxt, followed: _Followed) -> _Records:
-    """Return the records of the groups that are *followed*, each once, in order."""
+def _records(groups: Sequence[Group], followed: _Followed) -> _Records:
+    """Return the records of those of *groups* that are *followed*, each once, in order."""
     found: _Records = {}
     for index, run in followed:
-        group = robots.groups[index]
+        group = groups[index]
         for rule in group.rules:
             found.setdefault((rule.kind, rule.pattern), rule.line)
         for each in group.records:
@@ -258,6 +264,11 @@ def run(arguments: Namespace, settings: Settings) -> int:
             inputs = [ledger.path if ledger else name for name, ledger in named.items()]
             file = output_file(path, f"--purge-list {path}", inputs)
             purge = stack.enter_context(file)
+            if ledger_named(path):
+                raise UsageError(
+                    f"--purge-list {path}: this is a ledger, or another file of SQLite, "
+                    "and is not replaced"
+                )
         differences = Differences(arguments, profile, ledgers, purge)
         if not ledgers:  # A ledger names the crawler.
             profile.notify()

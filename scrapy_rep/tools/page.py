@@ -144,12 +144,16 @@ async def _fetch(
         source = (await present.load([origin]))[origin]
         robots = source.read_as(profile.dialect)
         decision = profile.decide(robots, url)
-        record |= {
-            "page": url,
-            "robotstxt": source.url,
-            "access": source.access,
-            "decision": decision_record(decision, profile, is_known=source.is_known),
-        }
+        record["page"] = url
+        # One that forbids stays: a crawl follows no redirect of a page that it does not fetch.
+        if record["decision"] is None or record["decision"]["allowed"]:
+            record |= {
+                "robotstxt": source.url,
+                "access": source.access,
+                "decision": decision_record(
+                    decision, profile, is_known=source.is_known
+                ),
+            }
         if not (decision.allowed or force):
             if not source.is_known:
                 record |= _NOT_KNOWN

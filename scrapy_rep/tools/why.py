@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from scrapy.exceptions import UsageError
 
 from scrapy_rep.base.record import url_text
+from scrapy_rep.crawl.ledger.reader import MAX_ID
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.origins import origin_of, written_origin
 from scrapy_rep.protocol.robotstxt.paths import target
@@ -180,7 +181,7 @@ class _History:
         self._past = past
         self._crawls: dict[int, dict[str, Any]] = {}
         self._robotstxts: dict[int, dict[str, Any]] = {}
-        ledgers, values = past.ledgers, {**asked.values, "limit": limit}
+        ledgers, values = past.ledgers, {**asked.values, "limit": min(limit, MAX_ID)}
         ledgers.database.create_function("is_asked", 2, asked.matches)
         sql = _FOUND.format(alike=_ALIKE_ON_URL if asked.is_url else _ALIKE)
         groups = list(ledgers.rows(sql, **values))

@@ -63,6 +63,6 @@ def test_a_machine_with_few_files(site: Site) -> None:
         names={"*.test": ["127.0.0.1"]},
         max_files=FILES,
     )
-    assert len(result.fetched()) == 2 * FILES
     assert not result.errors
+    assert len(result.fetched()) == 2 * FILES
     assert len(result.lines("WARNING", "no more files")) == 1

@@ -306,6 +306,16 @@ def test_a_dropped_link(
     assert line in caplog.messages
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8"])
+def test_a_marked_link_of_a_page_in_utf_16(encoding: str) -> None:
+    """The rel of a link is found in each encoding."""
+    crawl = Crawl(REP_REL=["ugc"])
+    body = LINK.decode().encode(encoding)
+    headers = {"Content-Type": f"text/html; charset={encoding}"}
+    response = crawl.receive(HtmlResponse(URL, headers=headers, body=body))
+    assert crawl.kept(response, Request(OTHER)) == []
+
+
 @pytest.mark.parametrize("tag", ["nofollow", "all"])
 def test_requests_that_may_be_sent_nevertheless(tag: str) -> None:
     """A request with ``dont_obey_nofollow`` passes; so does that of the page itself, or one for its

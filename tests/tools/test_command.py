@@ -203,19 +203,19 @@ def test_what_standard_output_cannot_encode(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
-@pytest.mark.parametrize("url", [BASKET, f"{BASKET}help"])
-def test_a_full_disk(url: str) -> None:
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("check", BASKET, "--robots", "robots.txt"),
+        ("check", f"{BASKET}help", "--robots", "robots.txt"),
+        ("report", "ledger", "--json"),
+        ("report", "ledger", "-o", "-"),
+    ],
+)
+def test_a_full_disk(asked: tuple[str, ...]) -> None:
     """If the results cannot be written, that is no verdict: the status says that something is wrong."""
-    command = [
-        sys.executable,
-        "-m",
-        "scrapy",
-        "rep",
-        "check",
-        url,
-        "--robots",
-        "robots.txt",
-    ]
+    write_ledger("ledger", [(BASKET, "refused")])
+    command = [sys.executable, "-m", "scrapy", "rep", *asked]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [*command, "-s", "USER_AGENT=mybot"],

@@ -14,6 +14,7 @@ from scrapy_rep import CLASSIC, RFC9309, RobotsTxt
 from scrapy_rep.tools import diff
 from scrapy_rep.tools.diff import rule_changes, sample_paths
 from tests.crawl.answers import Answer
+from tests.protocol.growth import steps
 from tests.tools.rep import ROBOTS, Rep, new_ledger, scrapy_rep, write_ledger
 
 if TYPE_CHECKING:
@@ -144,6 +145,18 @@ def test_many_agents(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = rep("diff", "robots.txt", "new.txt")
     assert ended.status == 1
     assert "too many groups to compare" in ended.err
+
+
+def test_many_groups() -> None:
+    """The time to compare two files grows with their size, however many groups they have."""
+
+    def changes(count: int) -> list[dict[str, Any]] | None:
+        text = "".join(f"User-agent: a{n}\nDisallow: /{n}\n\n" for n in range(count))
+        old, new = RobotsTxt.parse(text), RobotsTxt.parse(f"{text}User-agent: b\n")
+        return rule_changes(old, new)
+
+    assert len(changes(10) or ()) == 1
+    assert steps(lambda: changes(400)) < 6 * steps(lambda: changes(100))
 
 
 def test_agents_with_few_groups_in_common(monkeypatch: pytest.MonkeyPatch) -> None:

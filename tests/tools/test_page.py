@@ -178,12 +178,18 @@ def test_what_robots_txt_forbids(site: Site, tmp_path: Path) -> None:
     assert ended.status == 1, "robots.txt forbids it all the same"
     assert (record["fetched"], record["indexable"]) == (True, True)
     assert record["crawl"] is None, "a crawl does not fetch it"
+    shop.answers["/basket/2"] = redirect("/tea")
+    asked = "page", shop.url("/basket/2"), "--agent", "mybot", "--force", "--json"
+    ended = scrapy_rep(*asked, cwd=tmp_path)
+    (record,) = ended.records("page")
+    assert (ended.status, record["fetched"], record["crawl"]) == (1, True, None)
+    assert record["decision"]["why"] == "line 5, Disallow: /basket/"
     off = ("--force", "-s", "ROBOTSTXT_OBEY=False")
     ended = scrapy_rep(
         "page", shop.url("/basket/1"), "--agent", "mybot", *off, cwd=tmp_path
     )
     assert "  in a crawl: items are kept, links are followed\n" in ended.out
-    assert shop.pages == ["/basket/1"] * 2
+    assert shop.pages == ["/basket/1", "/basket/1", "/basket/2", "/tea"]
 
 
 BUSY = Answer(PAGE, status=503, headers={"X-Robots-Tag": "index"})

@@ -50,6 +50,7 @@ URL = "https://shop.example/tea"
         ("diff ledger .", ".: Is a directory"),
         ("diff ledger robots.txt robots.txt", "of several OLD, each must be a ledger"),
         ("diff ledger robots.txt --purge-list no/such", "no/such: No such"),
+        ("diff robots.txt classic --purge-list ledger", "ledger: this is a ledger, or another file"),
         ("diff ledger robots.txt --purge-list .", "--purge-list .: Is a directory"),
         ("diff ledger robots.txt --purge-list ./ledger", "./ledger: this is an input file"),
         ("diff ledger#1 robots.txt --purge-list link", "link: this is an input file"),

@@ -269,8 +269,9 @@ class _Page:
         if not self._rels or not isinstance(self.response, HtmlResponse):
             return {}
         body = self.response.body.lower()
-        if not any(rel.encode() in body for rel in self._rels):
-            return {}  # This avoids parsing most pages.
+        # This avoids parsing most pages. One with zero bytes may be in UTF-16.
+        if b"\0" not in body and not any(rel.encode() in body for rel in self._rels):
+            return {}
         return self._links.only_marked(self._rels)
 
     def why_not_follow(self, request: Request) -> Statement | str | None:

@@ -390,7 +390,8 @@ def _codec(html: bytes, encoding: str | None) -> str:
     """Return the codec of a page; one of UTF-16 or UTF-32 only if the page has zero bytes."""
     bom, _ = read_bom(html)
     declared = resolve_encoding(encoding) if encoding else None
-    guessed = "utf-16" if html[:2] in {b"<\0", b"\0<"} else ""
+    is_wide = html[:2] + html[3:4] == b"<\0\0" or html[:3] == b"\0<\0"
+    guessed = "utf-16" if is_wide else ""
     wide = bom or declared or guessed
     if NUL in html and _WIDE.fullmatch(wide):
         if wide in {"utf-16", "utf-32"}:

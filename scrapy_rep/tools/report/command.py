@@ -31,7 +31,8 @@ def run(arguments: Namespace, settings: Settings) -> int:
         raise UsageError("--json and -o - both write to standard output")
     if arguments.json:
         with _opened(arguments, NO_LIMITS) as ledgers:
-            Output(arguments).show(answers.as_dict(ledgers, time.time()), ())
+            record = answers.as_dict(ledgers, time.time())
+        Output(arguments).show(record, ())
     if arguments.output is not None or not arguments.json:
         _write_page(arguments, arguments.output or _PAGE)
     return CLEAN
@@ -46,12 +47,15 @@ def _write_page(arguments: Namespace, output: str) -> None:
             "pip install 'scrapy-rep[report]' (in a checkout: pip install '.[report]')"
         ) from None
 
-    def write_parts(write: Callable[[str], object]) -> None:
+    def parts() -> Iterator[str]:
         limits = Limits(hosts=arguments.hosts, files=arguments.robotstxt)
         with _opened(arguments, limits) as ledgers:
-            for number, part in enumerate(render(ledgers, time.time()), 1):
-                write(part)
-                progress.say(f"writing {output}: {number:,} parts")
+            yield from render(ledgers, time.time())
+
+    def write_parts(write: Callable[[str], object]) -> None:
+        for number, part in enumerate(parts(), 1):
+            write(part)
+            progress.say(f"writing {output}: {number:,} parts")
 
     if output == "-":
         write_parts(lambda part: sys.stdout.buffer.write(part.encode()))

@@ -306,6 +306,12 @@ def test_wide_encodings(page: str, codec: str, declared: str | None) -> None:
     assert not read(page.encode(codec), declared).index
 
 
+@pytest.mark.parametrize("before", [b"\0", b"<\0", b"\0\0", b"a\0"])
+def test_zero_bytes_are_no_encoding(before: bytes) -> None:
+    """A page with zero bytes in front is read in the encoding that it is in."""
+    assert not read(before + META.encode()).index
+
+
 @pytest.mark.parametrize(
     ("charset", "codec", "word"),
     [

@@ -214,7 +214,7 @@ def active_requests(crawler: Crawler) -> AbstractSet[object]:
     return _find(crawler.engine, "downloader.active") or set()
 
 
-def requests_in_progress(crawler: Crawler) -> Collection[object]:
+def requests_in_progress(crawler: Crawler) -> Collection[Request]:
     """The requests between the scheduler and the end of their callback and its output."""
     return _find(crawler.engine, "_slot.inprogress") or set()
 

@@ -18,7 +18,7 @@ from scrapy_rep.crawl.frontier.backlog import Backlog
 from scrapy_rep.redis.worker import Lease
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Container
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -37,11 +37,18 @@ class Leases(Backlog):
     is_shared = True
 
     def __init__(
-        self, crawler: Crawler, worker: Worker, on_change: Callable[[], None]
+        self,
+        crawler: Crawler,
+        worker: Worker,
+        closed_unsent: Container[Request],
+        on_change: Callable[[], None],
     ) -> None:
-        """*on_change* is called when there is something to report."""
+        """*closed_unsent* is that of :class:`Turns`; *on_change* is called when there is something to
+        report.
+        """
         self._crawler = crawler
         self._worker = worker
+        self._closed_unsent = closed_unsent
         self._on_change = on_change
 
         left = signals.request_left_downloader
@@ -137,9 +144,10 @@ class Leases(Backlog):
         for request, lease in list(self._worker.popped.items()):
             if lease.has_place and (lease.is_sent or request not in active):
                 self._left(lease)
-            # A closing spider may not have sent it: then it returns to the queue.
+            # A closing spider may not have sent it, or not what it needs: then it returns to the queue.
             is_unsent = not lease.is_sent and is_closing(self._crawler)
-            if request not in in_progress and not is_unsent:
+            is_undone = is_unsent or request in self._closed_unsent
+            if request not in in_progress and not is_undone:
                 del self._worker.popped[request]
                 self._worker.report_done(lease)
 

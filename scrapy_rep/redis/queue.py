@@ -125,7 +125,9 @@ class RedisHostQueue(Base):
         self._places = crawler.settings.getint("CONCURRENT_REQUESTS")
         self._enough = max(_MIN_READY, 2 * self._places)
         self._dicts = RequestDicts(crawler)
-        self._leases = Leases(crawler, self._worker, self._call_soon)
+        self._leases = Leases(
+            crawler, self._worker, self._frontier.closed_unsent, self._call_soon
+        )
         self._frontier.attach(self._leases)
         self._refused: deque[Lease] = deque()
         """A request of each queue whose requests are refused: its robots.txt is unreachable for too

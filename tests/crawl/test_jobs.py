@@ -174,6 +174,33 @@ def test_a_callback_that_ends_the_crawl(  # noqa: PLR0917
     assert host.pages == sorted(f"/{one}" for one in (path, *paths))
 
 
+def test_a_callback_that_waits_when_the_crawl_ends(
+    site: Site, mode: str, tmp_path: Path
+) -> None:
+    """A page whose callback waits for a turn to download something when the crawl ends is fetched
+    again by the next run.
+    """
+    host = site.add(RULES)
+    slow = site.add([HANGS, Answer(RULES.encode())], name="127.0.0.2")
+    trial = one_by_one(
+        site,
+        tmp_path,
+        pages(host, 1),
+        mode=mode,
+        spider="DownloadingSurvivorSpider",
+        more=slow.url("/more"),
+    )
+    crawl = trial.start()
+    crawl.until(lambda: slow.robots_hits)
+    crawl.process.send_signal(signal.SIGINT)
+    assert crawl.result().stats["finish_reason"] == "shutdown"
+    assert trial.notes("end") == []
+    trial.finish()
+    assert host.pages == ["/0", "/0"]
+    assert slow.pages == ["/more"]
+    assert [note.url for note in trial.notes("end")] == pages(host, 1)
+
+
 STRANGE: list[dict[str, Any]] = [
     {"path": "/high", "priority": 2**70},
     {"path": "/" + "a" * 1_000_000},  # The server refuses it, the JOBDIR does not.

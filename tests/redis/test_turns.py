@@ -86,6 +86,7 @@ def queue(shared: Shared) -> RedisHostQueue:
         slots={},
         per_slot_settings={},
         domain_concurrency=8,
+        needs_backout=lambda: False,
         get_slot_key=lambda request: "a.example",
     )
     components = vars(crawler).setdefault("_scrapy_rep_components", {})
@@ -122,6 +123,28 @@ def test_no_request_before_its_rules(queue: RedisHostQueue) -> None:
     frontier.clock.advance(9.0)
     assert queue.pop() is None
     assert len(frontier.wanted) == 1
+
+
+def test_a_request_that_is_not_done(queue: RedisHostQueue, shared: Shared) -> None:
+    """A request that has ended returns to the queue at the end if the frontier says that it is not
+    done.
+    """
+    frontier: Any = queue._frontier
+    queue.pop()
+    frontier.wanted[0][1](Terms(holds=60.0))
+    found: list[Request] = []
+    engine: Any = queue.spider.crawler.engine
+    for _ in range(9):
+        frontier.clock.advance(0.1)
+        if request := queue.pop():
+            found.append(request)
+            engine.in_progress.add(request)
+            queue._leases._left_downloader(request)
+    assert len(found) == 3
+    frontier.closed_unsent.add(found[0])
+    engine.in_progress.clear()
+    queue._spider_closed()
+    assert shared.count() == 1
 
 
 def test_requests_that_are_refused(queue: RedisHostQueue) -> None:

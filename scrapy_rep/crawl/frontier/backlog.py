@@ -93,7 +93,8 @@ class Turns(Protocol):
 
     @property
     def closed_unsent(self) -> Container[Request]:
-        """The requests that have ended only because the spider closes: they are not done."""
+        """The requests that are not done although they have ended, since the spider closes: they, or
+        what their callbacks or items wait for, were not sent."""
 
     def attach(self, backlog: Backlog) -> None:
         """Note that the scheduler has *backlog*. Each queue calls this when it is made."""

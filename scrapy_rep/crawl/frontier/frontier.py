@@ -22,6 +22,7 @@ from scrapy_rep.base.compat import (
     download_slot,
     has_host_header,
     is_closing,
+    requests_in_progress,
     response_refused,
     shared_component,
     slot_state,
@@ -183,7 +184,8 @@ class Frontier:
 
         self._until_turn: Callable[[Trip], Awaitable[object]] | None = None
         self.closed_unsent: set[Request] = set()
-        """The requests that failed only because the spider closed."""
+        """The requests that failed only because the spider closed, and those whose callbacks or items
+        may have waited for one of these."""
 
         self.closes_for = ""
         """Why the crawl stops, and no queue may hand out a request any more; empty while it goes on."""
@@ -995,6 +997,9 @@ class Frontier:
         for trip in waiting:
             self._end(trip)
             self.closed_unsent.add(trip.request)
+            if not (trip.is_from_queue or _is_ours(trip.request)):
+                # A callback, or a pipeline, waits for it: its page is not done.
+                self.closed_unsent.update(requests_in_progress(self._crawler))
         for trip in waiting:
             # Without asyncio, the end of one continues at once, and may cancel others.
             if not trip.call.called:

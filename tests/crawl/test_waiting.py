@@ -35,6 +35,18 @@ def all_urls(*hosts: Host) -> list[str]:
     return [host.url(path) for path in ALLOWED + FORBIDDEN for host in hosts]
 
 
+def test_requests_of_a_spider_that_has_closed(site: Site, mode: str) -> None:
+    """Requests that would have to wait after the spider has closed fail, and the crawl ends."""
+    host, other = site.add(f"{RULES}Crawl-delay: 1\n"), site.add(RULES)
+    late = [host.url("/late"), other.url("/late")]
+    spider = f"{SPIDERS}.LateSpider"
+    result = run_crawl([host.url("/1")], mode=mode, spider=spider, late=late)
+    assert result.fetched() == [host.url("/1")]
+    # With SpiderClosing, or the error of an engine that has closed.
+    assert [each["url"] for each in result.errors] == late
+    assert (host.pages, other.hits) == (["/1"], [])
+
+
 # A robots.txt that is slow.
 
 

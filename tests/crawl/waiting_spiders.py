@@ -38,6 +38,20 @@ class ClockSpider(PlanSpider):
         return spider
 
 
+class LateSpider(PlanSpider):
+    """Downloads the URLs in ``late`` when it has closed."""
+
+    late: list[str] = []
+
+    async def closed(self, reason: str) -> None:
+        for url in self.late:
+            sending = self.crawler.engine.download_async(Request(url))
+            try:
+                await maybe_deferred_to_future(deferred_from_coro(sending))
+            except Exception as error:  # noqa: BLE001
+                self.seen["errors"].append({"url": url, "error": repr(error)})
+
+
 class EveryWaySpider(PlanSpider):
     """Sends requests in every way that Scrapy has.
 

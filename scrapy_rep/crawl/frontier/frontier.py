@@ -10,7 +10,7 @@ from scrapy import signals
 from scrapy.http.request import NO_CALLBACK
 from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 
 from scrapy_rep.base import meta
 from scrapy_rep.base.browsers import is_for_browser, uses_playwright
@@ -211,7 +211,7 @@ class Frontier:
 
         self._has_warned = False
         self._was_exhausted = False
-        self._has_started = False
+        self._has_started = self._has_closed = False
         connect = crawler.signals.connect
         connect(self._reached_downloader, signals.request_reached_downloader)
         connect(self._headers_received, signals.headers_received)
@@ -776,7 +776,11 @@ class Frontier:
         return call
 
     def _wait(self, trip: Trip) -> Deferred[bool]:
-        """Have *trip* wait until it may go (True), or is refused (False)."""
+        """Have *trip* wait until it may go (True), or is refused (False). It fails with SpiderClosing if
+        the spider has closed: nothing would wake it.
+        """
+        if self._has_closed:
+            return fail(SpiderClosing(f"The spider closed before {trip.request}"))
         trip.call = Deferred(lambda _: self._cancel(trip))
         self._waiting[trip] = None
         if not (self._backlogs or self._has_warned):
@@ -1056,6 +1060,7 @@ class Frontier:
         self.alarms.at(self.clock.monotonic() + _LOG_EVERY, self._log_waiting)
 
     def _spider_closed(self) -> None:
+        self._has_closed = True
         self._close()
         self.alarms.stop()
         for request in list(self.trips):

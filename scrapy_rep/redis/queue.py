@@ -485,7 +485,7 @@ def name_of(key: HostKey) -> str:
     slot and a tab: only the limit of the slot applies to them.
     """
     if key.origin is None:
-        return key.slot.replace("\t", " ") + "\t"
+        return " ".join(key.slot.split()) + "\t"
     return f"{key.host}\t{key.origin}"
 
 

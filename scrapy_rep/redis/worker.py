@@ -76,6 +76,7 @@ class Lease:
     """A request that this worker has from the server, or only a place at a host."""
 
     number: str
+    """That of the request; empty for a place alone, or if the server does not know the lease any more."""
 
     queue: str
     """The queue of the request, or the host."""
@@ -145,7 +146,7 @@ class Link:
         """
         self.logger = logger
         self._clock = clock
-        self._client = _with_connection_of_its_own(client)
+        self._client = self._with_connection_of_its_own(client)
         self._script = self._client.register_script(source())
         self._offset = 0.0
         """The milliseconds from the clock of this machine to that of the server."""
@@ -158,7 +159,8 @@ class Link:
         """Whether the last call failed because the server has no memory left."""
 
         self.has_lost_answer = False
-        """Whether the server may have run a call whose answer did not arrive."""
+        """Whether the server may have run a call whose answer did not arrive, or may be another one than
+        before, with older data."""
 
     def close(self) -> None:
         """Close the connection; a later call opens it again."""
@@ -210,28 +212,35 @@ class Link:
             return None
         return found
 
+    def _with_connection_of_its_own(self, client: Any) -> Any:
+        if not isinstance(client, Redis):
+            return client
+        pool = client.connection_pool
+        names = pool.connection_kwargs.keys() - {*_OF_POOLS, "lib_name", "lib_version"}
+        options = {name: pool.connection_kwargs[name] for name in names} | {
+            "socket_timeout": _TIMEOUT,
+            "socket_connect_timeout": _TIMEOUT,
+            "retry": Retry(NoBackoff(), 0),
+            "retry_on_timeout": False,
+            "decode_responses": False,
+            "redis_connect_func": self._connected,
+            **without_handshake(),
+        }
+        own = ConnectionPool(connection_class=pool.connection_class, **options)
+        return Redis(connection_pool=own)
+
+    def _connected(self, connection: Any) -> None:
+        """Called on a new connection. The client makes one without an error if it finds the last one
+        closed.
+        """
+        connection.on_connect()
+        self.has_lost_answer = True
+
     def note_recovery(self) -> None:
         """Note that the server works, and has taken all requests that waited for it."""
         if self.is_failing:
             self.is_failing = False
             self.logger.info("The queue in Redis works again")
-
-
-def _with_connection_of_its_own(client: Any) -> Any:
-    if not isinstance(client, Redis):
-        return client
-    pool = client.connection_pool
-    names = pool.connection_kwargs.keys() - {*_OF_POOLS, "lib_name", "lib_version"}
-    options = {name: pool.connection_kwargs[name] for name in names} | {
-        "socket_timeout": _TIMEOUT,
-        "socket_connect_timeout": _TIMEOUT,
-        "retry": Retry(NoBackoff(), 0),
-        "retry_on_timeout": False,
-        "decode_responses": False,
-        **without_handshake(),
-    }
-    own = ConnectionPool(connection_class=pool.connection_class, **options)
-    return Redis(connection_pool=own)
 
 
 @cache
@@ -501,7 +510,9 @@ class Worker:
             self._begin_anew()
             return self._send({"retires": order.get("retires", False)}, most)
         self._mark = mark.decode()
-        self._renewed_at, self._link.has_lost_answer = now, False
+        self._renewed_at = now
+        if "has" in whole:
+            self._link.has_lost_answer = False
         self._took = self._clock.monotonic() - now
         self._done, self._reports = later, _no_reports()
         for _ in records:
@@ -520,6 +531,8 @@ class Worker:
             self.buffer.clear()
             for lease in self.popped.values():
                 lease.is_expired = True
+                # If this worker gets it again, the end of this one is not that of the new one.
+                lease.number = ""
         self.again = again / 1000
         if returned:
             self._link.logger.warning(

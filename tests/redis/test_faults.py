@@ -305,6 +305,45 @@ def test_answer_that_does_not_come_to_who_has_a_batch(shared: Shared) -> None:
     assert crawl.queue.pop() is not None
 
 
+def test_server_that_restarts_with_older_data(shared: Shared) -> None:
+    """If the server is as it was some time ago, all of a sudden, what a worker has done since returns to
+    the queue, although no call has failed.
+    """
+    worker = shared.worker()
+    push(worker, EXEMPT, "1", "2")
+    (lease,) = take_some(worker, 1, at_once=1)
+    keys = shared.redis.keys(shared.key("*"))
+    before = {key: shared.redis.dump(key) for key in keys}
+    end(worker, lease)
+    worker.exchange()
+    assert shared.count() == 1
+    for key, value in before.items():
+        shared.redis.restore(key, 0, value, replace=True)
+    shared.redis.client_kill_filter(_type="normal", skipme=True)
+    for _ in range(2):
+        worker.exchange()
+    assert [each.data for each in take_some(worker, 9, at_once=9)] == [b"1", b"2"]
+
+
+def test_a_request_that_a_worker_gets_twice(shared: Shared) -> None:
+    """If the lease of a worker has expired, and it gets the same request again, the end of the first one
+    does not free the place of the second one.
+    """
+    worker = shared.worker()
+    push(worker, EXEMPT, "1", "2")
+    (first,) = take_some(worker, 1, at_once=1)
+    other = shared.worker(lease=1000.0)
+    shared.advance(LEASE)
+    assert renew(other) == 1
+    (second,) = take_some(worker, 1, at_once=1)
+    assert second.data == first.data == b"1"
+    for lease, left in (first, 2), (second, 1):
+        end(worker, lease)
+        worker.exchange()
+        assert shared.count() == left
+        assert (take(other) is None) == (left == 2)
+
+
 def test_state_that_is_lost_alone(shared: Shared) -> None:
     """If the mark of the queue is gone, and the counters with it, a worker that had seen it gets nothing
     more. A new worker counts what is there, and its own requests come after those.

@@ -183,6 +183,11 @@ def close_spider(crawler: Crawler, reason: str) -> None:
         deferred_from_coro(crawler.engine.close_spider_async(reason=reason))
 
 
+def concurrent_requests(crawler: Crawler) -> int:
+    """``CONCURRENT_REQUESTS``. Since Scrapy 2.19, 0 stands for no limit: then a thousand."""
+    return crawler.settings.getint("CONCURRENT_REQUESTS") or 1_000
+
+
 def wake(crawler: Crawler) -> None:
     """Make the engine ask its scheduler for requests now, not only at its next heartbeat. If the
     downloader is full, it asks when a download has ended, in any case.

@@ -14,7 +14,12 @@ from scrapy.exceptions import DontCloseSpider
 from scrapy_redis.dupefilter import RFPDupeFilter
 from scrapy_redis.queue import Base
 
-from scrapy_rep.base.compat import is_closing, is_scraper_full, wake
+from scrapy_rep.base.compat import (
+    concurrent_requests,
+    is_closing,
+    is_scraper_full,
+    wake,
+)
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.requests import RequestDicts
 from scrapy_rep.base.settings import RepSettings
@@ -122,7 +127,7 @@ class RedisHostQueue(Base):
             on_paused=self._frontier.paused_elsewhere,
             on_lost=self._lost,
         )
-        self._places = crawler.settings.getint("CONCURRENT_REQUESTS")
+        self._places = concurrent_requests(crawler)
         self._enough = max(_MIN_READY, 2 * self._places)
         self._dicts = RequestDicts(crawler)
         self._leases = Leases(

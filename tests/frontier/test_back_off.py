@@ -39,6 +39,15 @@ def test_what_names_a_host(named: str, key: str) -> None:
     assert scope.back_off is not None
 
 
+def test_the_longest_pause() -> None:
+    """A pause may be as long as a spider says, and counts as 68 years at most."""
+    crawler = fake_crawler({}, {})
+    back_off(crawler, "shop.example", delay=10**30)
+    frontier = Frontier.of(crawler)
+    left = frontier.core.scopes["shop.example"].back_off.until
+    assert left - frontier.clock.monotonic() == pytest.approx(2**31, rel=0.01)
+
+
 @pytest.mark.parametrize("named", [None, "", "a b", "http://", "mailto://x", "[::1"])
 def test_what_names_no_host(named: str | None) -> None:
     """What names no host raises ValueError, so that no pause is lost in silence."""

@@ -37,16 +37,27 @@ def test_request_comes_back_as_it_was(shared: Shared, serializer: Any) -> None:
     assert found.cb_kwargs == {"x": 1}
 
 
-def test_a_slot_whose_name_redis_cannot_have(shared: Shared) -> None:
+@pytest.mark.parametrize("meta", [{}, {"dont_obey_robotstxt": True}])
+def test_a_slot_whose_name_redis_cannot_have(
+    shared: Shared, meta: dict[str, Any]
+) -> None:
     """The name of a download slot may be anything: its requests and pauses go to the server too."""
-    crawl = WorkerCrawl(shared, obey=False)
+    crawl = WorkerCrawl(shared, obey=bool(meta))
     for number in range(2):
-        crawl.push(f"{A}/{number}", download_slot="\udc80\t")
+        crawl.push(f"{A}/{number}", download_slot="\udc80\t\n-", **meta)
     crawl.run()
     crawl.answer(f"{A}/0", status=429, Retry_After="10")
     crawl.answer(f"{A}/1")
     crawl.settle()
     assert len(crawl.queue) == 0
+
+
+def test_without_a_limit_of_requests(shared: Shared) -> None:
+    """CONCURRENT_REQUESTS = 0 stands for no limit."""
+    crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS=0)
+    crawl.push_pages(1, 2)
+    found = [crawl.queue.pop() for _ in range(2)]
+    assert [each and each.url for each in found] == [f"{A}/1", f"{A}/2"]
 
 
 def test_request_that_cant_be_written(shared: Shared) -> None:

@@ -19,6 +19,7 @@ from scrapy_rep.base.compat import (
     DownloaderState,
     close_idle_connections,
     close_spider,
+    concurrent_requests,
     download_slot,
     has_host_header,
     is_closing,
@@ -97,6 +98,9 @@ _PART_OF_DELAY_ELSEWHERE = 1 / 8
 _MIN_PAUSE = 0.05
 _MAX_PAUSE = 2.0
 
+# The longest pause in seconds that a spider can ask for, as that of a ``Retry-After``.
+_LONGEST = 2**31
+
 # Where the authority of a URL may end, at the earliest: after "http://" and one character.
 _AUTHORITY = 8
 
@@ -167,7 +171,7 @@ class Frontier:
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
         self._has_browser = uses_playwright(crawler.settings)
-        self._at_once = crawler.settings.getint("CONCURRENT_REQUESTS")
+        self._at_once = concurrent_requests(crawler)
         settings = RepSettings.of(crawler)
         self.obeys_delays = settings.crawl_delay_obey
         self.clock = clock or Clock()
@@ -1094,7 +1098,8 @@ def back_off(
     requests of the host refused with the reason ``back-off``. Requests in flight are not stopped.
 
     Does nothing if ``REP_BACKOFF_MAX`` is 0, and in a dry run. Raises ValueError if *scopes*
-    names no host, or if *delay* or *cap* is not a finite number that is 0 or greater.
+    names no host, or if *delay* or *cap* is not a finite number that is 0 or greater. A longer pause
+    than 2**31 seconds counts as one of these.
 
     Provisional: the parameters are those of ``back_off`` in Scrapy's pull request 6931, which is not
     merged, and follow it.
@@ -1104,6 +1109,7 @@ def back_off(
             raise ValueError(
                 f"{name} must be a number of seconds, 0 or greater, not {value!r}"
             )
+    delay, cap = (each and min(each, _LONGEST) for each in (delay, cap))
     frontier = Frontier.of(crawler)
     several = [scopes] if isinstance(scopes, str) or scopes is None else scopes
     keys = [_key_of(each, frontier.core.scopes) for each in several]

@@ -11,7 +11,7 @@ from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import CancelledError
 from twisted.python.failure import Failure
 
-from scrapy_rep.base.compat import is_closing, is_interactive
+from scrapy_rep.base.compat import concurrent_requests, is_closing, is_interactive
 from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.requests import bare_host, request_origin
@@ -102,8 +102,7 @@ class HostRules:
         """The fetches that are under way."""
 
         self._max_fetching = _MAX_FETCHING
-        at_once = crawler.settings.getint("CONCURRENT_REQUESTS")
-        self._min_ready = max(_MIN_READY, 2 * at_once)
+        self._min_ready = max(_MIN_READY, 2 * concurrent_requests(crawler))
         self._soon: set[Host] = set()
         """Hosts whose fetch began a moment ago: they will be ready soon."""
 

@@ -61,7 +61,7 @@ def asked(crawler: Crawler) -> list[str]:
 
 LONG = f"{SITE}/{'a' * 70_000}"
 BY_LINE_2 = f"Refused by {ROBOTS_URL}, line 2 (disallow: /private/)"
-NO_HOST = "Refused by scrapy-rep (bad-url: the host or port of the URL can't be read)"
+NO_HOST = "Refused by scrapy-rep (bad-url: the host or port of the URL, or of the Host header, can't be read)"
 SCHEMES = ("data:,x", "file:///tmp/x", "s3://bucket/key", "ftp://example.com/private/")
 BAD_URLS = (
     "http://a|b/",

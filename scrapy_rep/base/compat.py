@@ -23,6 +23,7 @@ from scrapy.http import Headers
 from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils import asyncio as scrapy_asyncio
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.python import global_object_name
 from scrapy.utils.spider import DefaultSpider
 
 from scrapy_rep.base.log import get_logger
@@ -186,6 +187,13 @@ def close_spider(crawler: Crawler, reason: str) -> None:
 def concurrent_requests(crawler: Crawler) -> int:
     """``CONCURRENT_REQUESTS``. Since Scrapy 2.19, 0 stands for no limit: then a thousand."""
     return crawler.settings.getint("CONCURRENT_REQUESTS") or 1_000
+
+
+def has_middleware(crawler: Crawler, path: str) -> bool:
+    """Whether the downloader has a middleware of the class at *path*, or of a subclass."""
+    found = _find(crawler.engine, "downloader.middleware.middlewares")
+    kinds = (kind for each in found or () for kind in type(each).__mro__)
+    return found is None or path in map(global_object_name, kinds)
 
 
 def wake(crawler: Crawler) -> None:

@@ -84,12 +84,13 @@ class Kind(NamedTuple):
             found = self.get(settings, name, default)
             if self.is_within(found):
                 return found
+            why = None
         except SettingError:
             raise
-        except _UNREADABLE:
-            pass
+        except _UNREADABLE as error:
+            why = error
         value = displayed(name, settings.get(name, default))
-        raise SettingError(name, value, self.allowed)
+        raise SettingError(name, value, self.allowed) from why
 
 
 def _get_flag(settings: BaseSettings, name: str, default: bool) -> bool:
@@ -285,7 +286,8 @@ def _get_store(settings: BaseSettings, name: str, default: str) -> str | Path | 
 
 
 _STORE = Kind(
-    "the address of a store (see open_store), or the import path of a Store", _get_store
+    "the address of a store, such as sqlite:///robots.sqlite, or the import path of a Store",
+    _get_store,
 )
 
 

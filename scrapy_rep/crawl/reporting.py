@@ -10,7 +10,7 @@ from scrapy import signals
 from scrapy.utils.python import global_object_name
 
 from scrapy_rep.base import __version__, stats
-from scrapy_rep.base.compat import shared_component
+from scrapy_rep.base.compat import has_middleware, shared_component
 from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.record import (
@@ -95,6 +95,9 @@ _STATS_OF_USE = {Subject.ITEM: stats.USAGE_DROPPED, Subject.FILE: stats.USAGE_ME
 # The most hosts that a line of a dry run names, and those that are counted for it.
 _HOSTS_NAMED = 3
 _HOSTS_COUNTED = 10_000
+
+# What judges requests, by its path: it imports this module.
+_GATE = "scrapy_rep.crawl.gate.RobotsTxtMiddleware"
 
 
 class Via(NamedTuple):
@@ -362,6 +365,8 @@ class Summary:
         settings, rep = self._crawler.settings, RepSettings.of(self._crawler)
         if rep.dry_run:
             does = "a dry run (REP_DRY_RUN), which refuses and drops nothing"
+        elif rep.obey and not has_middleware(self._crawler, _GATE):
+            does = f"it does not judge robots.txt, since {_GATE} is disabled"
         elif rep.obey:
             does = "robots.txt is obeyed"
         else:

@@ -47,7 +47,9 @@ REASONS = {
         "crawl later, or raise REP_WAIT_TIMEOUT",
     ),
     "override": Words("REP_OVERRIDES decides", "REP_OVERRIDES"),
-    "bad-url": Words("the host or port of the URL can't be read"),
+    "bad-url": Words(
+        "the host or port of the URL, or of the Host header, can't be read"
+    ),
     "too-long": Words("the URL is too long to compare with so many rules with a *"),
     "crawl-delay": Words(
         "the host asks for a longer delay than the crawl accepts", "REP_SKIP_DELAY_OVER"

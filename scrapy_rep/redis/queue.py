@@ -296,7 +296,7 @@ class RedisHostQueue(Base):
 
     def clear(self) -> None:
         """Remove all requests, and the state of all hosts. An empty queue stays as it is for other
-        workers, if there are any: the last one removes it.
+        workers, if there were any within a lease: the last one removes it.
         """
         server, state = self.server, f"{self._prefix}:state"
         server.unlink(self.key)  # Of a queue of scrapy-redis itself.

@@ -50,6 +50,13 @@ def where(url: str) -> Origin:
     return found
 
 
+def test_the_cause_of_an_error() -> None:
+    """An error in a module of the project is the cause of the SettingError."""
+    with pytest.raises(SettingError) as caught:
+        read(REP_STORE="no_such_module.Store")
+    assert isinstance(caught.value.__cause__, ImportError)
+
+
 def test_defaults() -> None:
     """Without settings, the defaults hold."""
     settings = read()

@@ -131,7 +131,7 @@ def test_proxies(site: Site, mode: str) -> None:
     refused = Answer(
         status=407, headers={"Proxy-Authenticate": 'Basic realm="a proxy"'}
     )
-    alone = ["http://alone.invalid", "https://alone.invalid"]
+    alone = ["http://alone.invalid", "https://alone.invalid", "http://dead.invalid"]
     origins = [f"http://{name}.invalid" for name in ("one", "two", "three", "four")]
     for origin in origins:
         good.answers[f"{origin}/robots.txt"] = robots(RULES)
@@ -153,6 +153,7 @@ def test_proxies(site: Site, mode: str) -> None:
         f"{origins[3]}/private": good,
         f"{alone[0]}/a": bad,
         f"{alone[1]}/a": tunnel,
+        f"{alone[2]}/a": dead,
     }
     requests = [
         {
@@ -176,6 +177,8 @@ def test_proxies(site: Site, mode: str) -> None:
         **{f"{origins[number]}/private": "rule" for number in (0, 2, 3)},
         **{f"{origin}/a": "unreachable" for origin in alone},
     }
+    refused = "(no answer: connection refused by its proxy)"
+    assert result.lines("WARNING", f"{alone[2]}/robots.txt", refused)
 
 
 NAMES = ("everyone", "defaultbot", "spiderbot", "MJ12bot")

@@ -280,6 +280,25 @@ def test_a_jobdir_of_another_queue(
         assert set(host.pages) == paths
 
 
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_jobdir_of_ours(site: Site, tmp_path: Path, is_killed: bool) -> None:
+    """Scrapy's default queue fetches nothing in a JOBDIR that has requests of HostQueue, which a later
+    crawl finds.
+    """
+    host = site.add(RULES)
+    urls, paths = numbered(host, 30)
+    trial = Trial(site, tmp_path, urls)
+    if is_killed:
+        trial.run_until(5)
+    else:
+        trial.start(CLOSESPIDER_PAGECOUNT=5).result()
+    fetched = list(host.pages)
+    trial.start(SCHEDULER_PRIORITY_QUEUE=BY_SLOTS, ADDONS={}).wait()
+    assert host.pages == fetched
+    trial.finish()
+    assert set(host.pages) == paths
+
+
 def test_a_file_of_another_version(site: Site, tmp_path: Path) -> None:
     """A crawl whose file another version of this package wrote stops with one sentence, and changes
     nothing.

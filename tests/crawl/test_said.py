@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from tests.crawl.server import Site
 
+GATE = "scrapy_rep.crawl.gate.RobotsTxtMiddleware"
 FORBIDS = "User-agent: *\nDisallow: /private\n"
 
 
@@ -88,6 +89,10 @@ def test_a_reason_of_the_spider(site: Site) -> None:
             ("is ignored (ROBOTSTXT_OBEY)", "REP_NOINDEX = 'drop'"),
         ),
         ({"USER_AGENT": "Mozilla/5.0"}, ("crawls as * ",)),
+        (
+            {"DOWNLOADER_MIDDLEWARES": {GATE: None}},
+            (f"it does not judge robots.txt, since {GATE} is disabled",),
+        ),
     ],
 )
 def test_who_crawls(

@@ -126,7 +126,7 @@ def test_bounds(sentence: str, value: int) -> None:
 
 
 DOCUMENTED_BY_SCRAPY = {
-    "connect_first", "is_heard", "is_interactive", "is_parse_command", "loop_caller",
+    "concurrent_requests", "connect_first", "is_heard", "is_interactive", "is_parse_command", "loop_caller",
     "lower_limits", "run_in_thread", "shared_component", "slot_moment",
 }  # fmt: skip
 """The functions of ``base/compat.py`` that use no private name."""

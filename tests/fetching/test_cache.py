@@ -166,10 +166,11 @@ async def test_a_store_that_loses_everything() -> None:
 
 
 @coroutine_test
-async def test_another_worker_was_faster() -> None:
+async def test_another_worker_was_faster(caplog: pytest.LogCaptureFixture) -> None:
     """An entry that another worker has stored is used in place of one that has expired, and not
     reported as fetched.
     """
+    caplog.set_level("DEBUG")
     store = SharedMemory()
     stored = entry(ROBOTS_URL, b"User-agent: *\nDisallow: /other\n")
     store.put(str(ORIGIN), dumps(stored), 0)
@@ -179,6 +180,7 @@ async def test_another_worker_was_faster() -> None:
     assert known.robots.is_allowed("http://example.com/private", ("mybot",))
     assert not known.robots.is_allowed("http://example.com/other", ("mybot",))
     assert cached.reported == [False]
+    assert f"{ROBOTS_URL} is taken from the store (status 200)" in caplog.messages
     assert cached.fetcher.asked == []
 
 

@@ -396,7 +396,7 @@ CASES = {
     "after a pause, one request is in flight, and one more after each success": """
         places 3; pause a 10; page 1 a; page 2 a; page 3 a; page 4 a; wait 10
         next -> 1; next -> -
-        scope a -> <Scope a: 1 in flight, 1 after 1 pauses, next at 10 (back-off), 3 of 4 tickets wait>
+        scope a -> <Scope a: 1 in flight, 1 after a pause, next at 10 (back-off), 3 of 4 tickets wait>
         succeed a; next -> 2; next -> -; succeed a; next -> 3
         next -> -; free 1; next -> 4
     """,

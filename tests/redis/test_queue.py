@@ -9,7 +9,9 @@ import pytest
 from scrapy import Request, signals
 from scrapy.exceptions import DontCloseSpider
 
+from scrapy_rep.crawl.frontier.backlog import HostKey
 from scrapy_rep.exceptions import RobotsDenied
+from scrapy_rep.redis.queue import name_of
 from tests.redis.crawls import AS_JSON, A, WorkerCrawl, begun, decode_errors
 from tests.redis.shared import OTHER, SEEN, push, take_some, wanted
 
@@ -50,6 +52,11 @@ def test_a_slot_whose_name_redis_cannot_have(
     crawl.answer(f"{A}/1")
     crawl.settle()
     assert len(crawl.queue) == 0
+
+
+def test_the_name_of_a_slot_is_one_line() -> None:
+    """It has no tab and no newline, which are between the parts of a name and of a lease."""
+    assert name_of(HostKey("a\n\tb", None)) == "a b\t"
 
 
 def test_without_a_limit_of_requests(shared: Shared) -> None:

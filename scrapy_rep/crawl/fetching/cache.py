@@ -350,7 +350,9 @@ class RobotsTxtCache:
             self._log_unavailable(result, rules.robots)
             return
         # More is logged about an unreachable robots.txt where its requests wait.
-        said = "fetched" if access is Access.SUCCESSFUL else str(access)
+        said = str(access)
+        if access is Access.SUCCESSFUL:
+            said = "fetched" if is_new else "taken from the store"
         message = "%(url)s is %(access)s (%(result)s)"
         self._logger.debug(message, url=result.url, access=said, result=result)
         if access is not Access.SUCCESSFUL:

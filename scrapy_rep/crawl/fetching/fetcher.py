@@ -322,8 +322,9 @@ class RobotsTxtFetcher:
                 else:
                     failure = kind_of(exception)
                     is_of_server = error in NO_SERVER and failure is Failure.NETWORK
-                    # If a proxy is unreachable, that says nothing about the site.
-                    if is_of_server and not request.meta.get("proxy"):
+                    if is_of_server and request.meta.get("proxy"):
+                        error += " by its proxy"  # That says nothing about the site.
+                    elif is_of_server:
                         failure = Failure.NO_SERVER
         return AccessResult(request.url, None, error=error, failure=failure)
 

@@ -58,7 +58,8 @@ class Backlog(Protocol):
 
     def release(self, request: Request, host: str, delay: float, *, sent: bool) -> None:
         """Let other workers send to *host*, *delay* seconds from now if *request* was *sent*. This is
-        also called for each robots.txt that was sent, even if it has not asked for the turn.
+        also called for each robots.txt that was sent, even if it has not asked for the turn, and for a
+        request of the queue, not *sent*, that has to wait for a pause before it asks for the turn.
         """
 
 

@@ -198,7 +198,7 @@ class BackOff:
     """What a scope remembers of the answers 429 and 503 until all of its places are back."""
 
     __slots__ = (
-        "asked", "asked_at", "has_answered", "is_long", "own", "pauses", "places",
+        "asked", "asked_at", "has_answered", "is_long", "own", "places",
         "since", "until",
     )  # fmt: skip
 
@@ -208,8 +208,6 @@ class BackOff:
 
         self.until = -inf
         """The end of the current pause, or of the last one."""
-
-        self.pauses = 0
 
         self.own = 0.0
         """The seconds of the last pause that the crawl chose itself."""
@@ -309,7 +307,7 @@ class Scope:
         if self.delays:
             words.append(f"delay {self.delay:g}")
         if self.back_off is not None:
-            words.append(f"{self.back_off.places} after {self.back_off.pauses} pauses")
+            words.append(f"{self.back_off.places} after a pause")
         if self.next_at > -inf:
             words.append(f"next at {self.next_at:g} ({self.reason.value})")
         waiting = sum(map(len, (self.parked or {}).values()))
@@ -1060,7 +1058,6 @@ class Core:
             found.since = now
         is_new = sent_at >= found.until
         if is_new:
-            found.pauses += 1
             found.own = min(max(2 * found.own, _FIRST_PAUSE), cap)
         pause = max(found.own if delay is None else delay, scope.delay)
         self._pause(scope, found, now + pause, now)
@@ -1082,7 +1079,6 @@ class Core:
             found.since = max(found.since, since)
             return
         found.since, found.own = since, own
-        found.pauses += 1
         self._pause(scope, found, until, now)
 
     def _pause(self, scope: Scope, found: BackOff, until: float, now: float) -> None:

@@ -278,7 +278,9 @@ class HostRules:
     # Unreachable.
 
     def _note_unreachable(self, host: Host, known: SiteRules) -> None:
-        before, count = host.phase, sum(map(len, host.waiting))
+        before = host.phase
+        # Others are refused at once, such as those of media pipelines.
+        count = sum(len(each) for each in host.waiting if each.is_patient)
         result, now = known.entry.result, self._clock.monotonic()
         retry = max(known.entry.expires - self._clock.time(), _MIN_RETRY)
         wait = self._settings.wait_timeout
@@ -300,7 +302,7 @@ class HostRules:
             after = f" after {duration(now - host.outage.since)}"
             self._logger.warning(
                 "%(url)s is%(still)s unreachable (%(result)s)%(after)s: requests to this host "
-                "%(what)s (%(count)d in the queue; REP_WAIT_TIMEOUT). If requests still wait, or "
+                "%(what)s (%(count)d so far; REP_WAIT_TIMEOUT). If requests still wait, or "
                 "more come, robots.txt is fetched again, in %(retry)s at the earliest",
                 url=host.origin.robotstxt_url,
                 still=" still" if before is Phase.DOWN else "",

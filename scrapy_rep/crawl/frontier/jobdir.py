@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 # queues there must find them, or nothing.
 _FILE = Path("rep.queue", "requests.sqlite")
 
-# What Scrapy writes to requests.queue for HostQueue: a list that is empty when no request is left,
-# as for its own class, which stops with a message of its own at one that is not empty.
+# What HostQueue, and Scrapy at the end, write to requests.queue: a list that is empty when no request is
+# left, as for Scrapy's own class, which stops with a message of its own at one that is not empty.
 _STATE = "active.json"
 _LEFT = ["scrapy_rep.HostQueue"]
 
@@ -154,6 +154,10 @@ class JobDir:
             from scrapy_rep.crawl.frontier.jobfile import JobFile  # noqa: PLC0415  imports sqlite3
 
             self.file = file = JobFile(path)
+            with suppress(
+                OSError
+            ):  # Scrapy writes it at the end, unless the process is killed.
+                Path(folder, _STATE).write_text(json.dumps(_LEFT), encoding="utf-8")
             for host, left in file.pauses(turns.clock.time()):
                 turns.paused_elsewhere(host, left, own=0.0, lasted=0.0)
             for host, count in file.hosts():

@@ -192,9 +192,8 @@ class Politeness:
             if self._core.succeeded(scope, now, sent_at=sent_at):
                 self._logger.info(
                     "%(host)s answers again: requests to it continue, one more at a time after "
-                    "each success (pauses so far: %(pauses)d)",
+                    "each success",
                     host=scope.key,
-                    pauses=found.pauses,
                 )
 
     def back_off(

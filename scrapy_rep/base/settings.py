@@ -89,8 +89,12 @@ class Kind(NamedTuple):
             raise
         except _UNREADABLE as error:
             why = error
-        value = displayed(name, settings.get(name, default))
-        raise SettingError(name, value, self.allowed) from why
+        value = settings.get(name, default)
+        shown = displayed(name, value)
+        # What was raised may name a password in the value.
+        raise SettingError(name, shown, self.allowed) from (
+            why if shown == value else None
+        )
 
 
 def _get_flag(settings: BaseSettings, name: str, default: bool) -> bool:

@@ -76,7 +76,7 @@ class Lease:
     """A request that this worker has from the server, or only a place at a host."""
 
     number: str
-    """That of the request; empty for a place alone, or if the server does not know the lease any more."""
+    """That of the request; empty for a place alone, or if there is a newer lease of the request."""
 
     queue: str
     """The queue of the request, or the host."""
@@ -146,6 +146,9 @@ class Link:
         """
         self.logger = logger
         self._clock = clock
+        self._on_connect: Callable[[Any], object] | None = None
+        """What the project calls on a new connection, if it has set that."""
+
         self._client = self._with_connection_of_its_own(client)
         self._script = self._client.register_script(source())
         self._offset = 0.0
@@ -216,6 +219,7 @@ class Link:
         if not isinstance(client, Redis):
             return client
         pool = client.connection_pool
+        self._on_connect = pool.connection_kwargs.get("redis_connect_func")
         names = pool.connection_kwargs.keys() - {*_OF_POOLS, "lib_name", "lib_version"}
         options = {name: pool.connection_kwargs[name] for name in names} | {
             "socket_timeout": _TIMEOUT,
@@ -233,7 +237,10 @@ class Link:
         """Called on a new connection. The client makes one without an error if it finds the last one
         closed.
         """
-        connection.on_connect()
+        if self._on_connect is None:
+            connection.on_connect()
+        else:
+            self._on_connect(connection)
         self.has_lost_answer = True
 
     def note_recovery(self) -> None:
@@ -531,8 +538,6 @@ class Worker:
             self.buffer.clear()
             for lease in self.popped.values():
                 lease.is_expired = True
-                # If this worker gets it again, the end of this one is not that of the new one.
-                lease.number = ""
         self.again = again / 1000
         if returned:
             self._link.logger.warning(
@@ -545,6 +550,11 @@ class Worker:
             self._on_paused(name, *(each / 1000 for each in times))
             self.give_back(name)
         leases = [self._lease_of(*each) for each in found]
+        numbers = {lease.number for lease in leases}
+        for lease in self.popped.values():
+            if lease.number in numbers:
+                # This worker has got it again: the end of the first lease is not that of the new one.
+                lease.number = ""
         self.buffer.extend(leases)
         fetches = [self._lease_of(*each) for each in wanted]
         for lease in fetches:

@@ -33,7 +33,7 @@ from scrapy_rep.tools.inputs import (
     parts,
     sources_of,
 )
-from scrapy_rep.tools.ledgers import ledger_named, recorded
+from scrapy_rep.tools.ledgers import is_sqlite, ledger_named, recorded
 from scrapy_rep.tools.output import Output, notify, output_file, progress, status_of
 from scrapy_rep.tools.profile import ask, decision_record, profile_of, usage_change
 
@@ -264,7 +264,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
             inputs = [ledger.path if ledger else name for name, ledger in named.items()]
             file = output_file(path, f"--purge-list {path}", inputs)
             purge = stack.enter_context(file)
-            if ledger_named(path):
+            if is_sqlite(path):
                 raise UsageError(
                     f"--purge-list {path}: this is a ledger, or another file of SQLite, "
                     "and is not replaced"

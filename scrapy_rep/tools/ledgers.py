@@ -63,13 +63,13 @@ def ledger_named(argument: str) -> LedgerName | None:
     """Return what an argument names: ``PATH``, ``PATH#CRAWL`` or ``PATH@TIME``; None if that is no
     SQLite file. Raises UsageError for a time that can't be read.
     """
-    if _is_sqlite(argument):
+    if is_sqlite(argument):
         return LedgerName(argument)
     path, _, crawl = argument.rpartition("#")
-    if crawl.isdecimal() and _is_sqlite(path):
+    if crawl.isdecimal() and is_sqlite(path):
         return LedgerName(path, int(crawl[:18]))
     path, _, moment = argument.rpartition("@")
-    if not _is_sqlite(path):
+    if not is_sqlite(path):
         return None
     try:
         until = datetime.fromisoformat(moment.replace("Z", "+00:00"))
@@ -82,7 +82,8 @@ def ledger_named(argument: str) -> LedgerName | None:
     return LedgerName(path, until=until.timestamp())
 
 
-def _is_sqlite(path: str) -> bool:
+def is_sqlite(path: str) -> bool:
+    """Whether there is a file of SQLite at *path*."""
     with suppress(OSError, ValueError):
         if Path(path).is_file():
             with Path(path).open("rb") as file:

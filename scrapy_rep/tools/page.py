@@ -147,6 +147,7 @@ async def _fetch(
         record["page"] = url
         # One that forbids stays: a crawl follows no redirect of a page that it does not fetch.
         if record["decision"] is None or record["decision"]["allowed"]:
+            judged = url
             record |= {
                 "robotstxt": source.url,
                 "access": source.access,
@@ -177,6 +178,8 @@ async def _fetch(
         record["redirects"][-1] = asked.url
     else:
         raise _NotFetchedError(f"redirected more than {_MAX_REDIRECTS} times")
+    if judged != url:
+        record["decision"]["why"] += f", for {judged}"
     record["status"], tdmrep = response.status, NOTHING_STATED
     is_wanted = not MINING.isdisjoint(profile.rep.purposes)
     if is_wanted and profile.decide(robots, tdmrep_url(origin)).allowed:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime, timezone
 from math import inf, nan
+from traceback import format_exception
 from typing import Any
 
 import pytest
@@ -55,6 +56,14 @@ def test_the_cause_of_an_error() -> None:
     with pytest.raises(SettingError) as caught:
         read(REP_STORE="no_such_module.Store")
     assert isinstance(caught.value.__cause__, ImportError)
+
+
+@pytest.mark.parametrize("store", ["redis:/:s3cret@host/0", "user:s3cret@host:6379"])
+def test_a_password_is_not_shown(store: str) -> None:
+    """A password in a wrong address is in no part of the traceback."""
+    with pytest.raises(SettingError) as caught:
+        read(REP_STORE=store)
+    assert "s3cret" not in "".join(format_exception(caught.value))
 
 
 def test_defaults() -> None:

@@ -280,11 +280,12 @@ def test_a_jobdir_of_another_queue(
         assert set(host.pages) == paths
 
 
+@pytest.mark.parametrize("queue", [BY_SLOTS, BY_PRIORITIES])
 @pytest.mark.parametrize("is_killed", [True, False])
-def test_a_jobdir_of_ours(site: Site, tmp_path: Path, is_killed: bool) -> None:
-    """Scrapy's default queue fetches nothing in a JOBDIR that has requests of HostQueue, which a later
-    crawl finds.
-    """
+def test_a_jobdir_of_ours(
+    site: Site, tmp_path: Path, is_killed: bool, queue: str
+) -> None:
+    """Scrapy's queues fetch nothing in a JOBDIR that has requests of HostQueue, which a later crawl finds."""
     host = site.add(RULES)
     urls, paths = numbered(host, 30)
     trial = Trial(site, tmp_path, urls)
@@ -293,7 +294,7 @@ def test_a_jobdir_of_ours(site: Site, tmp_path: Path, is_killed: bool) -> None:
     else:
         trial.start(CLOSESPIDER_PAGECOUNT=5).result()
     fetched = list(host.pages)
-    trial.start(SCHEDULER_PRIORITY_QUEUE=BY_SLOTS, ADDONS={}).wait()
+    trial.start(SCHEDULER_PRIORITY_QUEUE=queue, ADDONS={}).wait()
     assert host.pages == fetched
     trial.finish()
     assert set(host.pages) == paths

@@ -342,6 +342,24 @@ def test_an_override_that_has_ended(caplog: pytest.LogCaptureFixture) -> None:
     assert [one for one in caplog.messages if "has ended" in one] == [line]
 
 
+def test_what_is_not_done_when_the_spider_closes() -> None:
+    """A page whose callback may wait for a request of its own is not done; one that the downloader still
+    has is done when it ends.
+    """
+    crawl = Crawl()
+    read = crawl.push(page("http://a.example/read", callback_takes_long=True))
+    crawl.run()
+    crawl.answer(ROBOTS)
+    crawl.answer(read)
+    sent = crawl.push("http://a.example/sent")
+    crawl.run()
+    waits = crawl.outside("http://b.example/waits")
+    crawl.close()
+    assert isinstance(crawl.ended[waits], SpiderClosing)
+    assert {read, waits} <= crawl.frontier.closed_unsent
+    assert sent not in crawl.frontier.closed_unsent
+
+
 def test_a_request_that_cancels_another_as_the_spider_closes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -183,7 +183,8 @@ def test_what_robots_txt_forbids(site: Site, tmp_path: Path) -> None:
     ended = scrapy_rep(*asked, cwd=tmp_path)
     (record,) = ended.records("page")
     assert (ended.status, record["fetched"], record["crawl"]) == (1, True, None)
-    assert record["decision"]["why"] == "line 5, Disallow: /basket/"
+    why = f"line 5, Disallow: /basket/, for {shop.url('/basket/2')}"
+    assert (record["page"], record["decision"]["why"]) == (shop.url("/tea"), why)
     off = ("--force", "-s", "ROBOTSTXT_OBEY=False")
     ended = scrapy_rep(
         "page", shop.url("/basket/1"), "--agent", "mybot", *off, cwd=tmp_path

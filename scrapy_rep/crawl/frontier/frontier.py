@@ -1006,8 +1006,10 @@ class Frontier:
             self._end(trip)
             self.closed_unsent.add(trip.request)
             if not (trip.is_from_queue or _is_ours(trip.request)):
-                # A callback, or a pipeline, waits for it: its page is not done.
-                self.closed_unsent.update(requests_in_progress(self._crawler))
+                # A callback, or a pipeline, waits for it: its page, one of those that have left the
+                # downloader, is not done.
+                pages = set(requests_in_progress(self._crawler))
+                self.closed_unsent |= pages - set(self._downloader.active)
         for trip in waiting:
             # Without asyncio, the end of one continues at once, and may cancel others.
             if not trip.call.called:

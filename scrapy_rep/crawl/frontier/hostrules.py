@@ -279,8 +279,7 @@ class HostRules:
 
     def _note_unreachable(self, host: Host, known: SiteRules) -> None:
         before = host.phase
-        # Others are refused at once, such as those of media pipelines.
-        count = sum(len(each) for each in host.waiting if each.is_patient)
+        counts = [(len(each), each.is_patient) for each in host.waiting]
         result, now = known.entry.result, self._clock.monotonic()
         retry = max(known.entry.expires - self._clock.time(), _MIN_RETRY)
         wait = self._settings.wait_timeout
@@ -298,6 +297,9 @@ class HostRules:
         )
         # Else nothing waits for it any more, or the log has this already.
         if host.outage is not None and host.phase is not before:
+            is_refused = host.phase is Phase.REFUSED
+            # Those of media pipelines, for example, are refused at once.
+            count = sum(size for size, waits in counts if waits or is_refused)
             waits = f"wait for up to {duration(wait)}"
             after = f" after {duration(now - host.outage.since)}"
             self._logger.warning(
@@ -308,7 +310,7 @@ class HostRules:
                 still=" still" if before is Phase.DOWN else "",
                 result=result,
                 after=after if before is Phase.DOWN else "",
-                what="are refused" if host.phase is Phase.REFUSED else waits,
+                what="are refused" if is_refused else waits,
                 count=count,
                 retry=duration(host.outage.retry_at - now),
             )

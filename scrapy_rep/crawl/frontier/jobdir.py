@@ -41,9 +41,10 @@ if TYPE_CHECKING:
 _FILE = Path("rep.queue", "requests.sqlite")
 
 # What HostQueue, and Scrapy at the end, write to requests.queue: a list that is empty when no request is
-# left, as for Scrapy's own class, which stops with a message of its own at one that is not empty.
+# left, as for Scrapy's own classes. One of these stops at a list that is not empty, and one at a list
+# whose members cannot be compared.
 _STATE = "active.json"
-_LEFT = ["scrapy_rep.HostQueue"]
+_LEFT = ["scrapy_rep.HostQueue", 0]
 
 # Why a spider is closed that cannot use this file.
 _REASON = "jobdir_unusable"

@@ -54,6 +54,7 @@ class FakeEngine:
         self.answers = answers
         self.asked: list[Request] = []
         self._slot = SimpleNamespace(closing=None)
+        self.downloader = SimpleNamespace(middleware=None)
 
     async def download_async(self, request: Request) -> Response:
         self.asked.append(request)

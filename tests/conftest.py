@@ -6,6 +6,7 @@ import gc
 import os
 import re
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -146,6 +147,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
             return nodeid.rpartition("::")[0] if nodeid.count("::") > 1 else nodeid
 
     return Scheduling(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _silent_fakes() -> Iterator[None]:
+    """The fakes of Scrapy's engine have few of its private names, and a missing one is logged once: not
+    in the test that is the first to miss it.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        with suppress(ImportError):  # Tests of the protocol need no Scrapy.
+            patch.setattr("scrapy_rep.base.compat._warn", lambda path: None)
+        yield
 
 
 @pytest.fixture(scope="session")

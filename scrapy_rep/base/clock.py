@@ -46,7 +46,8 @@ class Alarms:
         self._number = count()
         self._timer: CallLaterResult | None = None
         self._timer_at = 0.0
-        self._is_stopped = False
+        self.is_stopped = False
+        """Whether nothing is called any more."""
 
     def at(self, moment: float, function: Callable[..., None], *args: Any) -> None:
         """Call *function* with *args* at *moment*, or soon if *moment* has passed."""
@@ -55,14 +56,14 @@ class Alarms:
 
     def stop(self) -> None:
         """Forget all alarms, and those that are set later."""
-        self._is_stopped = True
+        self.is_stopped = True
         self._heap.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _set_timer(self) -> None:
-        if self._is_stopped or not self._heap:
+        if self.is_stopped or not self._heap:
             return
         first = self._heap[0][0]
         if self._timer is not None:

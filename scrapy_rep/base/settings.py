@@ -45,6 +45,9 @@ NOINDEX = "REP_NOINDEX"
 NOFOLLOW = "REP_NOFOLLOW"
 ITEM_FIELD = "REP_ITEM_FIELD"
 
+GATE = "scrapy_rep.crawl.gate.RobotsTxtMiddleware"
+"""The path of the middleware that judges requests. The add-on enables it, a project may disable it."""
+
 # --- What a setting can be ------------------------------------------------------------
 
 _UNREADABLE = (
@@ -290,7 +293,7 @@ def _get_store(settings: BaseSettings, name: str, default: str) -> str | Path | 
 
 
 _STORE = Kind(
-    "the address of a store, such as sqlite:///robots.sqlite, or the import path of a Store",
+    "the address of a store, such as 'sqlite:///robots.sqlite', or the import path of a Store",
     _get_store,
 )
 

@@ -14,7 +14,7 @@ from scrapy.utils.python import global_object_name
 from scrapy_rep.base import __version__
 from scrapy_rep.base.browsers import uses_playwright
 from scrapy_rep.base.log import get_logger
-from scrapy_rep.base.settings import OBEY, is_dry_run
+from scrapy_rep.base.settings import GATE, OBEY, is_dry_run
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 # What the add-on enables is imported when it does so, not with this module.
-_GATE = "scrapy_rep.crawl.gate.RobotsTxtMiddleware"
 
 _COMPONENTS = (
-    ("DOWNLOADER_MIDDLEWARES", _GATE),
+    ("DOWNLOADER_MIDDLEWARES", GATE),
     ("DOWNLOADER_MIDDLEWARES", "scrapy_rep.crawl.pages.indexing.IndexingMiddleware"),
     ("SPIDER_MIDDLEWARES", "scrapy_rep.crawl.pages.output.OutputMiddleware"),
     ("EXTENSIONS", "scrapy_rep.crawl.ledger.extension.LedgerExtension"),
@@ -145,7 +144,7 @@ def _replace_scrapys_own(settings: BaseSettings) -> None:
     subclass of it. If the project disables the one of this package, change nothing.
     """
     name = "DOWNLOADER_MIDDLEWARES"
-    scrapys_own, gate = load_object(_SCRAPYS_OWN), load_object(_GATE)
+    scrapys_own, gate = load_object(_SCRAPYS_OWN), load_object(GATE)
     orders, subclasses = {_SCRAPYS_OWN: None}, []
     for key, order in settings.getdict(name).items():
         component = load_object(key)
@@ -168,6 +167,6 @@ def _replace_scrapys_own(settings: BaseSettings) -> None:
             {
                 "setting": name,
                 "subclass": global_object_name(subclass),
-                "ours": _GATE,
+                "ours": GATE,
             },
         )

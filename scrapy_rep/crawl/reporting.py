@@ -26,7 +26,7 @@ from scrapy_rep.base.record import (
     url_text,
 )
 from scrapy_rep.base.requests import origin_at
-from scrapy_rep.base.settings import RepSettings
+from scrapy_rep.base.settings import GATE, RepSettings
 from scrapy_rep.exceptions import RobotsDenied
 from scrapy_rep.protocol.reasons import REASONS, words_of
 from scrapy_rep.protocol.robotstxt.rules import Decision, Reason
@@ -95,9 +95,6 @@ _STATS_OF_USE = {Subject.ITEM: stats.USAGE_DROPPED, Subject.FILE: stats.USAGE_ME
 # The most hosts that a line of a dry run names, and those that are counted for it.
 _HOSTS_NAMED = 3
 _HOSTS_COUNTED = 10_000
-
-# What judges requests, by its path: it imports this module.
-_GATE = "scrapy_rep.crawl.gate.RobotsTxtMiddleware"
 
 
 class Via(NamedTuple):
@@ -365,8 +362,8 @@ class Summary:
         settings, rep = self._crawler.settings, RepSettings.of(self._crawler)
         if rep.dry_run:
             does = "a dry run (REP_DRY_RUN), which refuses and drops nothing"
-        elif rep.obey and not has_middleware(self._crawler, _GATE):
-            does = f"it does not judge robots.txt, since {_GATE} is disabled"
+        elif rep.obey and not has_middleware(self._crawler, GATE):
+            does = f"it does not judge robots.txt, since {GATE} is disabled"
         elif rep.obey:
             does = "robots.txt is obeyed"
         else:

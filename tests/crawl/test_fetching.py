@@ -177,7 +177,7 @@ def test_proxies(site: Site, mode: str) -> None:
         **{f"{origins[number]}/private": "rule" for number in (0, 2, 3)},
         **{f"{origin}/a": "unreachable" for origin in alone},
     }
-    refused = "(no answer: connection refused by its proxy)"
+    refused = "(no answer: connection refused through its proxy)"
     assert result.lines("WARNING", f"{alone[2]}/robots.txt", refused)
 
 

@@ -323,7 +323,9 @@ class RobotsTxtFetcher:
                     failure = kind_of(exception)
                     is_of_server = error in NO_SERVER and failure is Failure.NETWORK
                     if is_of_server and request.meta.get("proxy"):
-                        error += " by its proxy"  # That says nothing about the site.
+                        error += (
+                            " through its proxy"  # That says nothing about the site.
+                        )
                     elif is_of_server:
                         failure = Failure.NO_SERVER
         return AccessResult(request.url, None, error=error, failure=failure)

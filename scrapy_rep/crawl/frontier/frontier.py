@@ -215,7 +215,7 @@ class Frontier:
 
         self._has_warned = False
         self._was_exhausted = False
-        self._has_started = self._has_closed = False
+        self._has_started = False
         connect = crawler.signals.connect
         connect(self._reached_downloader, signals.request_reached_downloader)
         connect(self._headers_received, signals.headers_received)
@@ -513,7 +513,7 @@ class Frontier:
         """Tell what the robots.txt of *origin* says once the store has it: else other workers would
         fetch it, too.
         """
-        terms = rules.terms(origin)  # Until then, they may end.
+        terms = rules.terms(origin)  # They may end while they are being stored.
         self._being_stored += 1
 
         def stored(_: object) -> None:
@@ -783,7 +783,7 @@ class Frontier:
         """Have *trip* wait until it may go (True), or is refused (False). It fails with SpiderClosing if
         the spider has closed: nothing would wake it.
         """
-        if self._has_closed:
+        if self.alarms.is_stopped:
             return fail(SpiderClosing(f"The spider closed before {trip.request}"))
         trip.call = Deferred(lambda _: self._cancel(trip))
         self._waiting[trip] = None
@@ -1005,11 +1005,11 @@ class Frontier:
         for trip in waiting:
             self._end(trip)
             self.closed_unsent.add(trip.request)
-            if not (trip.is_from_queue or _is_ours(trip.request)):
-                # A callback, or a pipeline, waits for it: its page, one of those that have left the
-                # downloader, is not done.
-                pages = set(requests_in_progress(self._crawler))
-                self.closed_unsent |= pages - set(self._downloader.active)
+        if any(not (each.is_from_queue or _is_ours(each.request)) for each in waiting):
+            # Callbacks or pipelines wait for them. Their pages, among those that have left the
+            # downloader, are not done.
+            pages = set(requests_in_progress(self._crawler))
+            self.closed_unsent |= pages - set(self._downloader.active)
         for trip in waiting:
             # Without asyncio, the end of one continues at once, and may cancel others.
             if not trip.call.called:
@@ -1066,9 +1066,8 @@ class Frontier:
         self.alarms.at(self.clock.monotonic() + _LOG_EVERY, self._log_waiting)
 
     def _spider_closed(self) -> None:
-        self._has_closed = True
-        self._close()
         self.alarms.stop()
+        self._close()
         for request in list(self.trips):
             self.free(request)
         self.politeness.report_slowdowns()
@@ -1100,8 +1099,8 @@ def back_off(
     requests of the host refused with the reason ``back-off``. Requests in flight are not stopped.
 
     Does nothing if ``REP_BACKOFF_MAX`` is 0, and in a dry run. Raises ValueError if *scopes*
-    names no host, or if *delay* or *cap* is not a finite number that is 0 or greater. A longer pause
-    than 2**31 seconds counts as one of these.
+    names no host, or if *delay* or *cap* is not a finite number that is 0 or greater. More than 2**31
+    seconds count as 2**31.
 
     Provisional: the parameters are those of ``back_off`` in Scrapy's pull request 6931, which is not
     merged, and follow it.
@@ -1111,7 +1110,8 @@ def back_off(
             raise ValueError(
                 f"{name} must be a number of seconds, 0 or greater, not {value!r}"
             )
-    delay, cap = (each and min(each, _LONGEST) for each in (delay, cap))
+    delay = None if delay is None else min(delay, _LONGEST)
+    cap = None if cap is None else min(cap, _LONGEST)
     frontier = Frontier.of(crawler)
     several = [scopes] if isinstance(scopes, str) or scopes is None else scopes
     keys = [_key_of(each, frontier.core.scopes) for each in several]

@@ -155,10 +155,12 @@ class JobDir:
             from scrapy_rep.crawl.frontier.jobfile import JobFile  # noqa: PLC0415  imports sqlite3
 
             self.file = file = JobFile(path)
-            with suppress(
-                OSError
-            ):  # Scrapy writes it at the end, unless the process is killed.
-                Path(folder, _STATE).write_text(json.dumps(_LEFT), encoding="utf-8")
+            # Scrapy writes it only at the end, and not if the process is killed. In one step: another
+            # crawl may be about to read it.
+            with suppress(OSError):
+                partial = path.with_name(_STATE)
+                partial.write_text(json.dumps(_LEFT), encoding="utf-8")
+                partial.replace(folder / _STATE)
             for host, left in file.pauses(turns.clock.time()):
                 turns.paused_elsewhere(host, left, own=0.0, lasted=0.0)
             for host, count in file.hosts():

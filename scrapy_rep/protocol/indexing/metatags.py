@@ -390,8 +390,8 @@ def _codec(html: bytes, encoding: str | None) -> str:
     """Return the codec of a page; one of UTF-16 or UTF-32 only if the page has zero bytes."""
     bom, _ = read_bom(html)
     declared = resolve_encoding(encoding) if encoding else None
-    is_wide = html[:2] + html[3:4] == b"<\0\0" or html[:3] == b"\0<\0"
-    guessed = "utf-16" if is_wide else ""
+    is_little = html.startswith(b"<\0") and html[3:4] == b"\0"
+    guessed = "utf-16" if is_little or html.startswith(b"\0<\0") else ""
     wide = bom or declared or guessed
     if NUL in html and _WIDE.fullmatch(wide):
         if wide in {"utf-16", "utf-32"}:

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.agents import product_tokens
     from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
     from scrapy_rep.protocol.indexing.rules import IndexingRules
+    from scrapy_rep.protocol.linter import Finding, lint
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.rules import Decision, Reason, Rule
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
-    from scrapy_rep.tools.linter import Finding, lint
 
 __all__ = [
     "CLASSIC",
@@ -61,7 +61,7 @@ _MODULES = {
     "Dialect": "protocol.dialect",
     "DupeFilter": "crawl.frontier.jobdir",
     "FileDenied": "exceptions",
-    "Finding": "tools.linter",
+    "Finding": "protocol.linter",
     "HostQueue": "crawl.frontier.queue",
     "IndexingRules": "protocol.indexing.rules",
     "ItemDenied": "exceptions",
@@ -75,7 +75,7 @@ _MODULES = {
     "UsageDenied": "exceptions",
     "UsagePreferences": "protocol.usage.preferences",
     "back_off": "crawl.frontier.frontier",
-    "lint": "tools.linter",
+    "lint": "protocol.linter",
     "product_tokens": "protocol.agents",
     "__version__": "base",
 }

@@ -13,13 +13,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scrapy_rep.tools.crawlers import CHECKED, CRAWLERS
-from scrapy_rep.tools.linter import KINDS, explain
+from scrapy_rep.protocol.crawlers import CHECKED, CRAWLERS
+from scrapy_rep.protocol.linter import KINDS, explain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scrapy_rep.tools.crawlers import Crawler
+    from scrapy_rep.protocol.crawlers import Crawler
 
 DOCS = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- {}: `python3 dev.py docs` writes this. -->\n", "<!-- end -->\n"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.tools.crawlers import CRAWLERS
+from scrapy_rep.protocol.crawlers import CRAWLERS
 from scrapy_rep.tools.inputs import (
     PresentSources,
     RulesSource,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from scrapy.exceptions import UsageError
 
 from scrapy_rep.protocol.access.results import Access
+from scrapy_rep.protocol.linter import KINDS, SEVERITIES, Finding, explain, lint
 from scrapy_rep.tools.inputs import is_url, parse_url, read_sources
-from scrapy_rep.tools.linter import KINDS, SEVERITIES, Finding, explain, lint
 from scrapy_rep.tools.output import CLEAN, Output, notify, status_of
 from scrapy_rep.tools.profile import ask, profile_of
 

@@ -40,9 +40,9 @@ from tests.fetching.places import ORIGIN, START, check_data, entry
 from tests.protocol.indexing.test_rules import check_headers, check_written
 from tests.protocol.reference import Reference, matches, read_patterns, url_target
 from tests.protocol.robotstxt.test_agreement import DIALECTS, verdict
+from tests.protocol.test_linter import IDLE, check
 from tests.tools.rep import execute
 from tests.tools.report.ledgers import Ledger
-from tests.tools.test_linter import IDLE, check
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_rep.protocol.agents import is_product_token, product_tokens
+from scrapy_rep.protocol.crawlers import CRAWLERS
 from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.tools.crawlers import CRAWLERS
 
 WEBKIT = "AppleWebKit/537.36 (KHTML, like Gecko"
 CHROME = "Chrome/120.0.0.0"

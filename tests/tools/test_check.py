@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scrapy.settings import default_settings
 
+from scrapy_rep.protocol.crawlers import CRAWLERS
 from scrapy_rep.protocol.usage.statements import CATEGORIES
-from scrapy_rep.tools.crawlers import CRAWLERS
 from tests.crawl.answers import Answer, redirect
 from tests.tools.rep import ROBOTS, ROOT, Rep, scrapy_rep
 

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from scrapy_rep.base.record import CUT
 from scrapy_rep.base.settings import DRY_RUN, OBEY
 from scrapy_rep.protocol.agents import product_tokens
+from scrapy_rep.protocol.crawlers import CRAWLERS
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.request_target import is_allowed
 from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.tools.crawlers import CRAWLERS
 from scrapy_rep.tools.ledgers import VIEWS, LedgerName, Ledgers
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Sequence
 
+    from scrapy_rep.protocol.crawlers import Crawler
     from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.tools.crawlers import Crawler
 
 TEXT_LIMIT = 2**18
 """The most bytes of a text that the views return. A crawl writes shorter ones."""

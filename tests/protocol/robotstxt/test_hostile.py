@@ -11,9 +11,9 @@ import pytest
 
 from scrapy_rep.protocol import request_target
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
+from scrapy_rep.protocol.linter import MAX_OF_A_CODE, lint
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.rules import MAX_COMPARED, MAX_TARGET, Reason
-from scrapy_rep.tools.linter import MAX_OF_A_CODE, lint
 from tests import effort
 from tests.protocol.growth import steps
 from tests.protocol.strategies import ORIGIN

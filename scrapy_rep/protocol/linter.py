@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from scrapy_rep.protocol.agents import EVERYONE, agents_of_line
+from scrapy_rep.protocol.crawlers import CRAWLERS
 from scrapy_rep.protocol.dialect import DIALECTS, GOOGLE, RFC9309
 from scrapy_rep.protocol.robotstxt import pace, paths
 from scrapy_rep.protocol.robotstxt.groups import groups_of, sitemap_urls
@@ -23,7 +24,6 @@ from scrapy_rep.protocol.robotstxt.rules import RuleList
 from scrapy_rep.protocol.text import PACE_FIELDS, RULES, SITEMAP, USER_AGENT
 from scrapy_rep.protocol.usage.sites import expression_of
 from scrapy_rep.protocol.usage.statements import LABELS, Signal
-from scrapy_rep.tools.crawlers import CRAWLERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import pytest
 
+from scrapy_rep.protocol import linter
 from scrapy_rep.protocol.dialect import CLASSIC, DIALECTS, GOOGLE, RFC9309, Dialect
+from scrapy_rep.protocol.linter import KINDS, MAX_OF_A_CODE, MAX_TEXT, Finding, explain
 from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.tools import linter
-from scrapy_rep.tools.linter import KINDS, MAX_OF_A_CODE, MAX_TEXT, Finding, explain
 from tests.protocol.corpus import agents_for, read_corpus, urls_for
 
 ANY = "User-agent: *\n"

@@ -129,10 +129,18 @@ KINDS = {
         "this rule never decides: line {} {} the same URLs",
         b"User-agent: *\nAllow: /\nDisallow: /*",
         "{}"),
+    "no-records": FindingKind("error",
+        "this is not a robots.txt, because no line has a field that crawlers know",
+        b"Welcome to our site!",
+        "write rules, such as Disallow: /private/ below User-agent: *, or answer 404 if there are none"),
     "outside-group": FindingKind("error",
         "crawlers ignore this line, because {}",
         b"Disallow: /a",
         "{}"),
+    "shared-rules": FindingKind("warning",
+        "{} share {}, because no rule stands between their user-agent lines",
+        b"User-agent: Bingbot\nCrawl-delay: 10\n\nUser-agent: BadBot\nDisallow: /",
+        "write a rule, or an empty Disallow, after each {}"),
     "too-large": FindingKind("error",
         "{} has {} bytes, and {} only the first {}",
         b"",
@@ -345,6 +353,20 @@ _IGNORED = {
 """What to do instead of a field that no crawler reads."""
 
 
+_RECORDS = frozenset({*_SPELLING_OF, *_IGNORED, "host"})
+"""The fields that make a text a robots.txt."""
+
+
+def _no_records(file: LintedFile) -> Iterator[Found]:
+    """Yield the first line of a text, but no HTML page, in which no line is a record, not even a
+    misspelt one.
+    """
+    lines = [line for line in file.lines if line.content.strip()]
+    has_records = file.page_line or any(line.field in _RECORDS for line in lines)
+    if lines and not has_records and not any(_fields(file)):
+        yield "no-records", lines[0].number
+
+
 def _fields(file: LintedFile) -> Iterator[Found]:
     ignored = _IGNORED
     if not file.dialect.crawl_delay:
@@ -431,16 +453,55 @@ def _everything_forbidden(file: LintedFile) -> Iterator[Found]:
     is_first = file.dialect.rule_choice == "first"
     closed: dict[str, int] = {}
     open_agents: set[str] = set()
+    meant_for_others: set[int] = set()
     for group in file.groups:
         rules = group.rules[:1] if is_first else group.rules
         line = next((each.line for each in rules if each.pattern in file.whole), 0)
+        if group.runs[-1] not in group.runs_of({EVERYONE}):
+            # To delete this line would let in the crawlers that it is meant for.
+            meant_for_others.add(line)
         if any(rule.kind == "allow" and rule.pattern for rule in group.rules):
             open_agents.update(group.agents)
         for agent in filter(None, group.agents):
             if file.dialect.merge_groups or agent not in closed:
                 closed[agent] = closed.get(agent) or line
-    if closed.get(EVERYONE) and all(closed.values()) and not open_agents:
-        yield "everything-forbidden", closed[EVERYONE]
+    line = closed.get(EVERYONE, 0)
+    is_meant = line not in meant_for_others
+    if line and is_meant and all(closed.values()) and not open_agents:
+        yield "everything-forbidden", line
+
+
+# The most agents of a group that a finding names.
+_MAX_NAMED = 4
+
+
+def _shared_rules(file: LintedFile) -> Iterator[Found]:
+    """Yield the groups that their author probably took for several: user-agent lines share the rules
+    below the last of them, although delays or other records stand between the lines.
+    """
+    for group in file.groups:
+        last_run = group.runs[-1]
+        meant = {
+            agent
+            for agent, run in zip(group.agents, group.runs, strict=True)
+            if run == last_run
+        }
+        agents = list(dict.fromkeys(filter(None, group.agents)))
+        if not _forbidden(group) or meant.issuperset(agents):
+            continue
+        more = len(agents) - _MAX_NAMED
+        names = [quoted(agent.encode()) for agent in agents[:_MAX_NAMED]]
+        if more > 0:
+            names.append(f"{more} more")
+        named = f"{', '.join(names[:-1])} and {names[-1]}"
+        first, *others = group.rules
+        rules = f"line {first.line}, {quoted(str(first).encode())}"
+        if others:
+            rules = f"the rules of lines {first.line} to {others[-1].line}"
+        between = {each.field for each in group.records if each.line < last_run}
+        fields = [_SPELLING_OF.get(field, field.capitalize()) for field in between]
+        separator = fields[0] if len(fields) == 1 else "record between them"
+        yield "shared-rules", last_run, named, rules, separator
 
 
 def _cut_off(file: LintedFile) -> Iterator[Found]:
@@ -636,6 +697,6 @@ def _sitemaps(file: LintedFile) -> Iterator[Found]:
 
 
 _CHECKS = (
-    _bytes, _fields, _agents, _outside_groups, _everything_forbidden, _cut_off, _never_wins,
-    _patterns, _values, _sitemaps,
+    _bytes, _no_records, _fields, _agents, _outside_groups, _everything_forbidden, _shared_rules,
+    _cut_off, _never_wins, _patterns, _values, _sitemaps,
 )  # fmt: skip

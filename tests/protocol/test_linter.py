@@ -80,6 +80,9 @@ FILE = [
     Case("too-large", "#" + "a" * 512_000, 1, "at least 512,001 bytes", "#" + "a" * 511_999),
     Case("html", "\n <!DOCTYPE html>\n<p>Disallow: /", 2, "text/plain", rule("/<html>")),
     Case("html", "<html>", 1, "404", "# <html>"),
+    Case("no-records", "# Tea\n\nA shop: https://shop.example/\n- tea\n", 3, "answer 404", "# Tea\n"),
+    Case("no-records", '{"error": "not found"}', 1, "answer 404", "\n\n"),
+    Case("no-records", "not found", 1, "answer 404", "Host: shop.example", GOOGLE),
 ]  # fmt: skip
 
 FIELDS = [
@@ -89,7 +92,7 @@ FIELDS = [
     Case("misspelt-field", ANY + "Diaslow: /a", 2, "write Disallow", ANY + "Dial: /a", GOOGLE),
     Case("misspelt-field", ANY + "Disalolw: /a", 2, "write Disallow", ANY + "Dis: /a"),
     Case("misspelt-field", ANY + "Crawl delay: 1\nAllow: /", 2, "write Crawl-delay", ANY + "Crawl-delay: 1\nAllow: /"),
-    Case("misspelt-field", "Sitemaps: https://a.example/", 1, "write Sitemap", "Sitemap-index-of-it: https://a.example/"),
+    Case("misspelt-field", "Sitemaps: https://a.example/", 1, "write Sitemap", "Sitemap: https://a.example/"),
     Case("misspelt-field", ANY + "Dissallow: /a", 2, "write Disallow", rule("/a"), GOOGLE),
     Case("misspelt-field", ANY + "Disallow /a", 2, "write Disallow:", rule("/a"), GOOGLE),
     Case("misspelt-field", ANY + "Disallow /a", 2, "write Disallow:", rule("/a")),
@@ -97,6 +100,18 @@ FIELDS = [
     Case("ignored-field", rule("/a") + "Visit-time: 0600-0845", 3, "429", rule("/a")),
     Case("misspelt-field", rule("/a") + "Clean-params: ref /a", 3, "write Clean-param", rule("/a") + "Clean-param: ref /a"),
     Case("ignored-field", rule("/a") + "Crawl-delay: 5", 3, "429", rule("/a"), GOOGLE),
+]  # fmt: skip
+
+BOTH = "User-agent: A\nCrawl-delay: 10\n{}\nUser-agent: B\nDisallow: /\n"
+MANY = "".join(
+    f"User-agent: b{number}\nCrawl-delay: {number}\n" for number in range(1, 6)
+)
+SHARED = [
+    Case("shared-rules", BOTH.format(""), 4, "'a' and 'b' share line 5, 'Disallow: /', because no rule", BOTH.format("Disallow:\n")),
+    Case("shared-rules", BOTH.format(""), 4, "write a rule, or an empty Disallow, after each Crawl-delay", "User-agent: B\nDisallow: /", GOOGLE),
+    Case("shared-rules", BOTH.format("# B"), 4, "an empty Disallow", BOTH.format("Disallow:"), CLASSIC),
+    Case("shared-rules", "User-agent: *\nHost: a.example\nRequest-rate: 1/5\nUser-agent: B\nDisallow: /a\nDisallow: /b", 4, "'*' and 'b' share the rules of lines 5 to 6, because no rule stands between their user-agent lines: write a rule, or an empty Disallow, after each record between them", "User-agent: B\nDisallow: /a\nDisallow: /b"),
+    Case("shared-rules", MANY + "User-agent: *\nDisallow: /a", 11, "'b1', 'b2', 'b3', 'b4' and 2 more share line 12", MANY),
 ]  # fmt: skip
 
 AGENTS = [
@@ -121,6 +136,7 @@ AGENTS = [
     Case("cut-off", "User-agent: a\nUser-agent: b\nDisallow: /b\n" + rule("/a"), 2, "repeat those rules", "User-agent: b\nDisallow: /b\nUser-agent: b\nAllow: /\n" + rule("/a")),
     Case("cut-off", rule("/") + "User-agent: b\nCrawl-delay: 1", 3, "no rules", rule("/") + "User-agent: b\nDisallow: /b"),
 
+    *SHARED,
     Case("outside-group", "Disallow: /a\n" + ANY + "Allow: /", 1, "move it below", rule("/a")),
     Case("outside-group", "Disallow: /a\n", 1, "User-agent: *", rule("/a")),
     Case("outside-group", ANY + "\nDisallow: /a", 3, "delete the blank line", rule("/a"), CLASSIC),
@@ -189,6 +205,15 @@ NEAR = [
     ("everything-forbidden", rule("/") + "User-agent: a\nDisallow: /a"),
     ("everything-forbidden", rule("/") + "User-agent: a\nCrawl-delay: 1"),
     ("everything-forbidden", "User-agent: a\nDisallow: /"),
+    ("everything-forbidden", "User-agent: *\nCrawl-delay: 9\n\nUser-agent: 008\nDisallow: /"),
+    ("shared-rules", "User-agent: a\n\nUser-agent: b\nSitemap: https://a.example/s\nUser-agent: c\nDisallow: /"),
+    ("shared-rules", "User-agent: a\nCrawl-delay: 1\nUser-agent: b\nAllow: /a\nDisallow:"),
+    ("shared-rules", "User-agent: a\nCrawl-delay: 1\nUser-agent: a\nDisallow: /"),
+    ("shared-rules", "User-agent: a\nCrawl-delay: 1\nUser-agent: b\nCrawl-delay: 2"),
+    ("no-records", "# Nothing is forbidden."),
+    ("no-records", "Disalow: /a"),
+    ("no-records", "Disallow /a"),
+    ("no-records", "<html>\nWelcome"),
     ("misspelt-field", ANY + "Slow: /a\nDial: /a\nDis: /a\nBe so kind\n" + rule("/")),
     ("missing-slash", rule("*a")),
     ("absolute-url", rule("/a?u=https://b") + "Disallow: /http/b.example\n"),

@@ -144,7 +144,7 @@ def _record(
         "url": url,
         **profile.record,
         **decision_record(decision, profile, is_known=source.is_known),
-        "context": source.around(decision.line, profile.dialect),
+        "context": source.excerpt(decision.line, decision.agent, profile.dialect),
         "robotstxt": source.url,
         "access": source.access,
         "crawl_delay": robots.crawl_delay(profile.agents),

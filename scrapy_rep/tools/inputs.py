@@ -12,7 +12,7 @@ import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
@@ -24,6 +24,7 @@ from scrapy_rep.crawl.fetching.memory import LRU, parsed_size
 from scrapy_rep.crawl.ledger.reader import read_json, read_texts, reading
 from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.access.results import Access, AccessResult, renew, robots_of
+from scrapy_rep.protocol.agents import EVERYONE, followed
 from scrapy_rep.protocol.origins import Origin, origin_of, written_origin
 from scrapy_rep.protocol.reasons import outcome
 from scrapy_rep.protocol.robots import RobotsTxt
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.access.overrides import Override
     from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.robotstxt.groups import Group
     from scrapy_rep.tools.ledgers import LedgerName
     from scrapy_rep.tools.profile import Profile, Web
 
@@ -183,6 +185,7 @@ def read_file(path: str) -> bytes:
 # robots.txt files.
 
 _AROUND = 2
+_AGENT_LINES = 10
 _KEPT_OF_LINE = 200
 
 # The limit of the cache of fetched files. A file that is dropped is fetched again.
@@ -217,6 +220,7 @@ class RulesSource:
     def __post_init__(self) -> None:
         self.read_as = cache(self._read_as)
         self._lines = cache(partial(text_lines, self.body or b""))
+        self._groups = cache(self._groups_by_line)
 
     @classmethod
     def written(cls, where: str, body: bytes) -> RulesSource:
@@ -279,16 +283,36 @@ class RulesSource:
             "why": why,
         }
 
-    def around(self, line: int | None, dialect: Dialect) -> list[dict[str, Any]]:
-        """Return a line, with two before and two after it, as JSON objects."""
+    def excerpt(
+        self, line: int | None, agent: str | None, dialect: Dialect
+    ) -> list[dict[str, Any]]:
+        """Return the line that decided, with two before and two after it, and user-agent lines of its
+        group, wherever they are, as JSON objects. Of more than ten such lines, these are the ones
+        by which the group is that of *agent*, and then the ones that are nearest above the rule.
+        """
         if not line or not self.body:
             return []
-        first = max(line - _AROUND, 1)
-        lines = self._lines(dialect)[first - 1 : line + _AROUND]
+        lines = self._lines(dialect)
+        numbers = set(range(max(line - _AROUND, 1), line + _AROUND + 1))
+        if group := self._groups(dialect).get(line):
+            _, tokens = followed([agent or EVERYONE], group.agents, dialect)
+            named = zip(group.lines, group.agents, strict=True)
+            ours = [number for number, token in named if token in tokens]
+            by_weight = dict.fromkeys([*ours, *reversed(group.lines)])
+            numbers.update(islice(by_weight, _AGENT_LINES))
         return [
-            {"line": number, "text": text[:_KEPT_OF_LINE]}
-            for number, text in enumerate(lines, first)
+            {"line": number, "text": lines[number - 1][:_KEPT_OF_LINE]}
+            for number in sorted(numbers)
+            if number <= len(lines)
         ]
+
+    def _groups_by_line(self, dialect: Dialect) -> dict[int, Group]:
+        """Return the group of each rule and record, by the number of its line."""
+        return {
+            entry.line: group
+            for group in self.read_as(dialect).groups
+            for entry in (*group.rules, *group.records)
+        }
 
 
 Loaded: TypeAlias = "dict[Origin | None, RulesSource]"

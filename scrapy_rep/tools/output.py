@@ -65,7 +65,7 @@ Row: TypeAlias = "str | tuple[str, Rows]"
 Rows: TypeAlias = "Sequence[Row]"
 
 EXCERPT: Row = ("context", ("{line:blue>5}  {text}",))
-"""The rows for the lines of a robots.txt around one of them."""
+"""The rows for the lines of a robots.txt that show a rule and whose it is."""
 
 
 def status_of(answers: Collection[bool | None], *, is_wrong: bool = False) -> int:

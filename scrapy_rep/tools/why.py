@@ -218,7 +218,7 @@ class _History:
         # The line of an override is one of the user's text.
         if source is not None and row["layer"] != "override":
             dialect = DIALECTS.get(crawl["dialect"], RFC9309)
-            context = source.around(row["line"], dialect)
+            context = source.excerpt(row["line"], row["agent"], dialect)
         return {
             "ledger": crawl["ledger"],
             "crawl": crawl["crawl"],

@@ -25,6 +25,38 @@ if TYPE_CHECKING:
 BASKET = "https://shop.example/basket/1"
 TEA = "https://shop.example/tea"
 FILE = ("--robots", "robots.txt")
+COMMENTS = "# A comment.\n" * 8
+
+
+def shown_lines(rep: Rep, robots: str, *options: str) -> list[int]:
+    """The numbers of the lines of *robots* that the text shows for a denied URL."""
+    Path("robots.txt").write_text(robots)
+    out = rep("check", BASKET, *FILE, *options).out
+    return [
+        int(number) for number in re.findall(r"^ {1,4}(\d+)  \S", out, re.MULTILINE)
+    ]
+
+
+def test_the_user_agent_lines_of_the_group(rep: Rep) -> None:
+    """The excerpt shows by which user-agent line the group is the crawler's, wherever that is, and
+    the other user-agent lines that share its rules.
+    """
+    rules = "Disallow: /a\n" * 20 + "Disallow: /basket/\n"
+    shared = f"User-agent: mybot\nCrawl-delay: 10\n\nUser-agent: otherbot\n{rules}"
+    assert shown_lines(rep, shared) == [1, 4, 23, 24, 25]
+    assert shown_lines(rep, f"User-agent: *\n{rules}") == [1, 20, 21, 22]
+    prefix = "User-agent: my\n" + rules
+    assert shown_lines(rep, prefix, "--dialect", "classic") == [1, 20, 21, 22]
+    delay = "User-agent: mybot\n" + COMMENTS + "Crawl-delay: 999"
+    assert shown_lines(rep, delay) == [1, 8, 9, 10]
+
+
+def test_the_user_agent_lines_of_a_long_list(rep: Rep) -> None:
+    """Of a long list of crawlers, the one that matches is shown, and those nearest to the rule."""
+    names = [f"bot-{letter}" for letter in "abcdefghijklmnopqrst"]
+    lines = [f"User-agent: {name}\n" for name in ["mybot", *names]]
+    shown = shown_lines(rep, "".join(lines) + COMMENTS + "Disallow: /\n")
+    assert shown == [1, *range(13, 22), 28, 29, 30]
 
 
 def test_json(rep: Rep) -> None:
@@ -33,7 +65,7 @@ def test_json(rep: Rep) -> None:
     """
     record = rep.record("check", BASKET, *FILE)
     line = {"line": 5, "text": "Disallow: /basket/  # no robots"}
-    assert record["context"][2] == line
+    assert record["context"][3] == line
     assert record["rule"] == {"kind": "disallow", "pattern": "/basket/", "line": 5}
     assert record["access"] == {
         "outcome": "file", "status": None, "redirects": [], "error": "", "html": False,

@@ -115,6 +115,10 @@ class Dialect:
     the rules that Google no longer uses: noarchive, nocache, nositelinkssearchbox; classic:
     HTML 4.01.)"""
 
+    indexing_separators: bool = True
+    """Whether what is no indexing rule, but falls apart into rules at ``;``, ``/``, ``|`` or white
+    space, is these rules. Google documents the comma alone, and reads one unknown rule."""
+
     # Bytes.
 
     utf_16: bool = True
@@ -193,6 +197,7 @@ GOOGLE = Dialect(
         "notranslate",
         "unavailable_after",
     },
+    indexing_separators=False,
     utf_16=False,
     nul_ends_line=True,
     line_limit=2083 * 8 - 1,
@@ -214,6 +219,7 @@ CLASSIC = Dialect(
     merge_groups=False,
     blank_line_ends_group=True,
     indexing_vocabulary=_HTML4_VOCABULARY,
+    indexing_separators=False,
     denying_statuses=frozenset({401, 403}),
     freshness="expires",
     unreachable_denies=None,

@@ -308,11 +308,11 @@ class RulesSource:
 
     def _groups_by_line(self, dialect: Dialect) -> dict[int, Group]:
         """Return the group of each rule and record, by the number of its line."""
-        return {
-            entry.line: group
-            for group in self.read_as(dialect).groups
-            for entry in (*group.rules, *group.records)
-        }
+        groups: dict[int, Group] = {}
+        for group in self.read_as(dialect).groups:
+            groups.update((rule.line, group) for rule in group.rules)
+            groups.update((record.line, group) for record in group.records)
+        return groups
 
 
 Loaded: TypeAlias = "dict[Origin | None, RulesSource]"

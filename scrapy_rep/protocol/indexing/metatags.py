@@ -219,6 +219,7 @@ def _script_end(html: bytes, position: int) -> int:
 
 _EVERYONE = "robots"
 _FOR_EVERYONE = frozenset({_EVERYONE, *TAGS_OF_USE})
+_MISSPELT = "robot"
 _SPACES = "\t\n\f\r "
 
 # A word, and after a colon the first word of its value; white space may surround the colon.
@@ -280,7 +281,7 @@ def read_page(
             encoding = "utf-8"
     names = _FOR_EVERYONE | agents
     lowered = html.lower()
-    starts = _candidates(html, lowered, names)
+    starts = _candidates(html, lowered, names | {_MISSPELT})
     line, before = 1, 0
     for start, values in real_tags(html, lowered, starts) if starts else ():
         if reading.is_full:
@@ -307,6 +308,11 @@ def read_page(
             text = _text(content, html, encoding)
             spans = [word.span() for word in _WORD.finditer(text)]
             reading.read(location, text, spans)
+        elif name == _MISSPELT:
+            message = (
+                "the name of the meta tag is robot: it has no effect; write robots"
+            )
+            reading.add_finding("misspelt-tag", message, ("meta", None, line))
 
 
 def _candidates(html: bytes, lowered: bytes, names: frozenset[str]) -> list[int]:

@@ -131,7 +131,9 @@ class IndexingRules:
     ) -> IndexingRules:
         """As :meth:`parse`, with the value of each ``X-Robots-Tag`` field line."""
         names = _lowered(agents if isinstance(agents, str) else tuple(agents))
-        reading = StatementReader(dialect.indexing_vocabulary)
+        reading = StatementReader(
+            dialect.indexing_vocabulary, separates=dialect.indexing_separators
+        )
         if values:
             read_headers(values, names, reading)
         if html:

@@ -20,7 +20,9 @@ explain them ("X-Robots-Tag: BadBot: noindex, nofollow, googlebot: nofollow")::
     agent      = token [ "/" version ]           ; opens a scope up to the next agent
     statement  = name [ ":" value ]
 
-Only dates may have commas in their value.
+Only dates may have commas in their value. Some sites write other separators than the comma. Where a
+dialect allows that, a statement that is unknown as a whole, but is a list of known ones without
+commas, is that list.
 """
 
 import re
@@ -99,6 +101,9 @@ Their names are never agents, in any dialect."""
 VOCABULARY = frozenset(DENIALS) | frozenset(VALUED)
 """The names of all known rules, in lower case."""
 
+# The number of characters of a list without commas that a finding shows.
+_MAX_SHOWN = 100
+
 # The number of parts that a date may have. In a meta tag, parts are words: "Friday, June 25,
 # 2010 at 3:00 PM PST" has eight. In a header, commas separate parts.
 _DATE_PARTS = 10
@@ -136,8 +141,9 @@ class IndexingFinding(NamedTuple):
     """A mistake in a statement, or in its tag or header; or that a page is not read to its end."""
 
     code: str
-    """``bad-date``, ``bad-value``, ``no-content``, ``page-too-long``, ``stray-colon``,
-    ``too-long``, ``too-many``, ``unclosed-quote`` or ``unknown-name``."""
+    """``bad-date``, ``bad-value``, ``misspelt-tag``, ``no-comma``, ``no-content``,
+    ``page-too-long``, ``stray-colon``, ``too-long``, ``too-many``, ``unclosed-quote`` or
+    ``unknown-name``."""
     message: str
     source: Source
     position: int
@@ -162,10 +168,18 @@ class Tag(NamedTuple):
 class StatementReader:
     """Collects the statements and findings of one response."""
 
-    __slots__ = ("_vocabulary", "findings", "is_full", "statements", "tags")
+    __slots__ = (
+        "_separates", "_vocabulary", "findings", "is_full", "statements", "tags",
+    )  # fmt: skip
 
-    def __init__(self, vocabulary: frozenset[str] | None) -> None:
+    def __init__(
+        self, vocabulary: frozenset[str] | None = None, *, separates: bool = True
+    ) -> None:
+        """*vocabulary* is that of the dialect, and *separates* whether other characters than the
+        comma may separate rules in it.
+        """
         self._vocabulary = VOCABULARY if vocabulary is None else vocabulary
+        self._separates = separates
         self.statements: list[Statement] = []
         self.findings: list[IndexingFinding] = []
         self.tags: list[Tag] = []
@@ -191,6 +205,14 @@ class StatementReader:
             start, end = spans[at]
             name, colon, value = text[start:end].partition(":")
             name = name.strip().lower()
+            if self._separates and name not in DENIALS:
+                listed = _listed(text, start, end)
+                if listed:
+                    written = text[start:end].strip()[:_MAX_SHOWN]
+                    message = f"many crawlers know only commas between rules, and read none in {written!r}"
+                    self.add_finding("no-comma", message, location)
+                    spans[at : at + 1] = listed
+                    continue
             result, taken = None, 1
             if name in VALUED:
                 result, taken = _read_value(
@@ -231,6 +253,27 @@ def _read_value(
         if found is not None:
             return found, taken
     return None, 1
+
+
+# A rule in a list without commas: its name, and after a colon its value. A date has white space.
+_LISTED = re.compile(
+    r"unavailable_after\s*:[^;|]*|[^\s;/|:]+(?:\s*:\s*[^\s;/|]*)?", re.IGNORECASE
+)
+
+
+def _listed(text: str, start: int, end: int) -> list[Span]:
+    """Return the rules of which a part of a text is a list without commas; none if it is one rule,
+    or has anything else in it.
+    """
+    spans: list[Span] = []
+    for match in _LISTED.finditer(text, start, end):
+        name, colon, _ = match[0].partition(":")
+        if name.strip().lower() not in (VALUED if colon else DENIALS):
+            return []
+        spans.append(match.span())
+    if [text[slice(*span)].strip() for span in spans] == [text[start:end].strip()]:
+        return []
+    return spans
 
 
 _EVERYONE = frozenset({"*", "robots"})

@@ -288,6 +288,21 @@ def test_hostile_page(unit: str) -> None:
         assert_linear(lambda page: IndexingRules.parse(html=page), page)
 
 
+def test_a_misspelt_name_of_the_tag() -> None:
+    """``<meta name="robot">`` has no effect, and is a finding, unless that is the crawler's name."""
+    html = b"<p>\n<META name=' Robot' content=noindex>"
+    rules = IndexingRules.parse(html=html, agents="mybot")
+    assert rules == IndexingRules()
+    (finding,) = rules.findings
+    assert (finding.code, finding.source, finding.position) == (
+        "misspelt-tag",
+        "meta",
+        2,
+    )
+    assert finding.message.endswith("write robots")
+    assert not IndexingRules.parse(html=html, agents="robot").index
+
+
 @pytest.mark.parametrize(
     ("page", "codec", "declared"),
     [

@@ -23,6 +23,7 @@ from scrapy_rep.protocol.indexing.statements import (
     Statement,
 )
 from scrapy_rep.protocol.usage.preferences import UsagePreferences
+from tests.protocol.growth import assert_linear
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
@@ -214,8 +215,8 @@ def test_longest_date(texts: list[str]) -> None:
     ("line", "code"),
     [
         ("noindx", "unknown-name"),
-        ("noindex nofollow", "unknown-name"),
-        ("noindex; nofollow", "unknown-name"),
+        ("noindex nofolow", "unknown-name"),
+        ("noindex; nofollow", "no-comma"),
         ("max-snippet: many", "bad-value"),
         ("max-snippet: 5.5", "bad-value"),
         ("max-snippet: -2", "bad-value"),
@@ -238,6 +239,65 @@ def test_finding(line: str, code: str) -> None:
     assert code in {finding.code for finding in findings}
     assert {(each.source, each.position) for each in findings} == {("header", 2)}
     assert code == "too-long" or not read(f"other: {line}").findings
+
+
+LISTS = [
+    ("noindex; nofollow", ["noindex", "nofollow"]),
+    ("noindex/nofollow", ["noindex", "nofollow"]),
+    ("noindex nofollow", ["noindex", "nofollow"]),
+    ("NoIndex|none ;", ["NoIndex", "none"]),
+    ("noindex;", ["noindex"]),
+    ("archive, noindex ; nofollow,noai", ["archive", "noindex", "nofollow", "noai"]),
+    ("max-snippet: 10; noindex", ["max-snippet: 10", "noindex"]),
+    ("max-snippet: many; noindex", ["max-snippet: many", "noindex"]),
+    ("noindex max-image-preview:none", ["noindex", "max-image-preview:none"]),
+    ("unavailable_after: 25 Jun 2010 15:00:00 PST; noindex", ["unavailable_after: 25 Jun 2010 15:00:00 PST", "noindex"]),
+    ("unavailable_after: 2020-09-21 ; noindex", ["unavailable_after: 2020-09-21", "noindex"]),
+    ("noindex: nofollow;noarchive", ["noindex:", "nofollow", "noarchive"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "statements"), LISTS)
+def test_lists_without_commas(text: str, statements: list[str]) -> None:
+    """In RFC 9309, known rules are read whatever separates them, with a finding; Google, whose
+    documentation has the comma alone, and the classic dialect read one unknown rule.
+    """
+    in_page = IndexingRules.parse(html=f'<meta name=robots content="{text}">'.encode())
+    in_header = read(text)
+    assert [each.text for each in in_header.statements] == statements
+    assert in_page == in_header
+    assert "no-comma" in {finding.code for finding in in_header.findings}
+    for dialect in (GOOGLE, CLASSIC):
+        findings = read(text, dialect=dialect).findings
+        assert "no-comma" not in {finding.code for finding in findings}
+        assert len(read(text, dialect=dialect).statements) <= len(statements)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["noindex; nofolow", "see noindex", "mybot/noindex", "; / |", "max-snippet noindex", "https://a.example/noindex"],
+)  # fmt: skip
+def test_texts_that_are_no_list_of_rules(text: str) -> None:
+    """A text with anything but known rules in it stays one unknown rule."""
+    rules = read(text)
+    assert rules == read()
+    assert {finding.code for finding in rules.findings} == {"unknown-name"}
+    assert not any(statement.known for statement in rules.statements)
+
+
+@pytest.mark.parametrize(
+    "part", ["noindex;", "noindex ", "max-snippet" + " " * 99, "a ", "a b,", "max-snippet:1;,", "unavailable_after: |"]
+)  # fmt: skip
+def test_long_lists_without_commas(part: str) -> None:
+    """The time for a list is linear in its length, and its finding is short."""
+    assert_linear(read, lambda size: part * (size // len(part)))
+    for finding in read(part * 1000).findings:
+        assert len(finding.message) < 300 or finding.code == "unknown-name"
+
+
+def test_google_reads_the_comma_alone() -> None:
+    assert read("noindex; nofollow", dialect=GOOGLE) == read()
+    assert read("noindex nofollow", dialect=GOOGLE) == read()
 
 
 # What spider code sees.

@@ -220,6 +220,7 @@ def _get_overrides(
     except OverrideError as error:
         keys = "".join(f"[{key!r}]" for key in error.keys)
         where = f"{name}{keys}" if keys else f"A key of {name}"
+        where = f"Line {error.line} of {where}" if error.line else where
         raise SettingError(where, error.value, error.allowed) from None
 
 
@@ -391,6 +392,10 @@ class RepSettings:
     It has `"obey"` (`False` is `"ignore"`) or `"robotstxt"` (a text). `"until"` is an ISO 8601 date, the
     last day on which the override applies, in UTC; or a time with its offset. After that, it is as if it
     were not set, and a warning names it.
+
+    The text of a robots.txt is [checked](../lint.md) at the start, in the dialect of the crawl. An error, such
+    as a rule without a user-agent line above it or a misspelt field, stops the crawl; a warning is logged.
+    At its end, the log names the overrides that no request met, such as that of a misspelt host.
 
     Default: only you can make these decisions.
 

@@ -352,6 +352,9 @@ class PresentSources(Sources):
         for each in self._overrides:
             if each.ends <= self._now:
                 notify(each.end_notice)
+                continue
+            for warning in each.warnings:
+                notify(f"REP_OVERRIDES[{each.pattern!r}], {warning}")
 
     async def load(self, origins: Iterable[Origin | None]) -> Loaded:
         """Fetch the robots.txt files concurrently, unless they are known."""

@@ -257,6 +257,44 @@ def test_a_part_of_an_override(entry: Any, key: str | None, allowed: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("text", "line", "wrong", "remedy"),
+    [
+        ("Disallow: /", 1, "Disallow: /", "write User-agent: * above it"),
+        ("User-agent: *\nDisalow: /a", 2, "Disalow: /a", "write Disallow"),
+        ("User-agent: *\nDisallow: a", 2, "Disallow: a", "write '/a'"),
+        ("# All:\nnothing", 2, "nothing", "below User-agent: *"),
+    ],
+)
+def test_a_mistake_in_the_text_of_an_override(
+    text: str, line: int, wrong: str, remedy: str
+) -> None:
+    """A line that does not what it seems to do stops the crawl, and the error has the remedy."""
+    for entry, key in ((text, ""), ({"robotstxt": text}, "['robotstxt']")):
+        message = error_of(REP_OVERRIDES={"a.example": entry})
+        place = f"Line {line} of REP_OVERRIDES['a.example']{key}"
+        assert message.startswith(
+            f"{place} is {wrong!r}, but it must be a line of a robots.txt"
+        )
+        assert remedy in message
+    assert "write User-agent: *" in error_of(
+        REP_OVERRIDES={"a.example": "Crawl-delay: 5"}
+    )
+
+
+def test_warnings_about_the_text_of_an_override() -> None:
+    """What may be wrong is a warning; that all is forbidden is what an override may be for."""
+    text = "User-agent: *\nDisallow: /\n\nUser-agent: b\nCrawl-delay: 1\n"
+    (override,) = read(REP_OVERRIDES={"a.example": text}).overrides
+    (warning,) = override.warnings
+    assert warning.startswith(
+        "line 4: the crawlers of this group do not follow the rules for *"
+    )
+    assert "repeat those rules here" in warning
+    (override,) = read(REP_OVERRIDES={"a.example": text[:25]}).overrides
+    assert override.warnings == ()
+
+
+@pytest.mark.parametrize(
     "pattern", ["http://a.example/", "", "a.example:65536", "a.example:0"]
 )
 def test_the_pattern_of_an_override(pattern: str) -> None:

@@ -133,10 +133,11 @@ def test_overrides(site: Site) -> None:
     ]
     overrides = {
         f"127.0.0.1:{ignored.port}": "ignore",
-        f"127.0.0.1:{replaced.port}": "User-agent: *\nDisallow: /public\n",
+        f"127.0.0.1:{replaced.port}": "User-agent: *\nDisallow: /public\nNoindex: /a",
         f"127.0.0.1:{obeyed.port}": "obey",
         # Its last day has passed, so it is as if it were not set.
         f"127.0.0.1:{plain.port}": {"obey": False, "until": "2026-01-01"},
+        "exmaple.com": "ignore",
     }
     urls = [host.url(path) for host in hosts for path in ("/private", "/public")]
     result = run_crawl(urls, settings={"REP_OVERRIDES": overrides})
@@ -154,5 +155,12 @@ def test_overrides(site: Site) -> None:
         assert result.stats[f"rep/override/{kind}"] == 2
     (line,) = result.lines("WARNING", "has ended")
     assert f"REP_OVERRIDES['127.0.0.1:{plain.port}'] has ended" in line
+    (line,) = result.lines("WARNING", "line 3")
+    assert (
+        f"{pattern}, line 3: crawlers of this dialect ignore the field 'Noindex'"
+        in line
+    )
+    (line,) = result.lines("INFO", "no request of this crawl met")
+    assert "met: 'exmaple.com'. If" in line
     for host in (ignored, replaced, obeyed):
         assert len(result.lines("INFO", "REP_OVERRIDES[", str(host.port))) == 1

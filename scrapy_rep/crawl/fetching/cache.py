@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 # In seconds.
 _JUST_NOW = 1.0
 
+# The most overrides that a log line names.
+_MAX_NAMED = 20
+
 _NO_ENTRY = frozenset({401, 403})
 
 
@@ -88,11 +91,14 @@ class RobotsTxtCache:
         self._overrides = settings.overrides
         """Those that have not ended."""
 
+        self._overrides_met: set[str] = set()
+        """The patterns of those that have decided about a request, or would have."""
+
         self._next_end = min((each.ends for each in self._overrides), default=inf)
         self._locked = 0
         """The number of robots.txt that answered 401 or 403, and so allow everything."""
 
-        crawler.signals.connect(self._end_overrides, signals.spider_opened)
+        crawler.signals.connect(self._spider_opened, signals.spider_opened)
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
     # Overrides.
@@ -102,12 +108,25 @@ class RobotsTxtCache:
         now = self._clock.time()
         if now >= self._next_end:
             self._end_overrides()
-        return override_for(self._overrides, origin, now)
+        override = override_for(self._overrides, origin, now)
+        if override is not None:
+            self._overrides_met.add(override.pattern)
+        return override
 
     def override(self, origin: Origin) -> Override | None:
         """The override that replaces the robots.txt of *origin*, if there is one."""
         override = self.override_for(origin) if self._overrides else None
         return None if override is None or override.kind == "obey" else override
+
+    def _spider_opened(self) -> None:
+        self._end_overrides()
+        for override in self._overrides:
+            for warning in override.warnings:
+                self._logger.warning(
+                    "REP_OVERRIDES[%(pattern)r], %(warning)s",
+                    pattern=override.pattern,
+                    warning=warning,
+                )
 
     def _end_overrides(self) -> None:
         """Forget the overrides that have ended, and name each in the log."""
@@ -415,6 +434,19 @@ class RobotsTxtCache:
                 "(RFC 9309); ask the owner if you are in doubt, and refuse such a host with "
                 "REP_OVERRIDES",
                 count=f"{self._locked:,}",
+            )
+        patterns = [each.pattern for each in self._overrides]
+        unmet = [each for each in patterns if each not in self._overrides_met]
+        if unmet:
+            self._logger.info(
+                "REP_OVERRIDES that no request of this crawl met: %(patterns)s. If one of them "
+                "should have decided, check how its host is spelt",
+                patterns=", ".join(map(repr, unmet[:_MAX_NAMED]))
+                + (
+                    f" and {len(unmet) - _MAX_NAMED:,} more"
+                    if unmet[_MAX_NAMED:]
+                    else ""
+                ),
             )
 
 

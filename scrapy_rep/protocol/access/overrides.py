@@ -28,6 +28,9 @@ _KEYS = {
 }
 """The keys of the long form, and what each allows."""
 
+_OF_SITES = frozenset({"everything-forbidden"})
+"""The findings for the owner of a site, which are no mistakes in an override."""
+
 _MAX_PORT = 65535
 
 _HOST_PATTERN = r"(\*|(?:\*\.)?(?:\[[0-9a-f:.]+\]|[^\s/*:]+))(?::(\d{1,5}))?"
@@ -55,6 +58,9 @@ class Override(NamedTuple):
 
     ends: float = inf
     """When it ends, in seconds since the epoch."""
+
+    warnings: tuple[str, ...] = ()
+    """What may be wrong in the text of the robots.txt, each with its line and what to write."""
 
     def __str__(self) -> str:
         return f"{self.pattern}: {self.kind}{self.note}"
@@ -92,15 +98,18 @@ class Override(NamedTuple):
 class OverrideError(ValueError):
     """An override is invalid.
 
-    *keys* lead to the invalid *value* in the setting; without keys, the value is a pattern.
-    *allowed* says what it must be.
+    *keys* lead to the invalid *value* in the setting; without keys, the value is a pattern. With
+    a *line*, it is that line of the text of a robots.txt. *allowed* says what it must be.
     """
 
-    def __init__(self, keys: tuple[str, ...], value: object, allowed: str) -> None:
+    def __init__(
+        self, keys: tuple[str, ...], value: object, allowed: str, line: int = 0
+    ) -> None:
         super().__init__(*keys)
         self.keys = keys
         self.value = value
         self.allowed = allowed
+        self.line = line
 
 
 def parse_overrides(
@@ -146,6 +155,7 @@ def _parse(pattern: str, value: object, dialect: Dialect) -> Override:
         raise OverrideError((pattern,), value, ALLOWED_OVERRIDE)
     kind: Literal["obey", "ignore", "robotstxt"] = "robotstxt"
     robots = None
+    warnings: tuple[str, ...] = ()
     if "obey" in written:
         if not isinstance(written["obey"], bool):
             raise wrong("obey")
@@ -156,6 +166,8 @@ def _parse(pattern: str, value: object, dialect: Dialect) -> Override:
         if not isinstance(text, str) or ":" not in text:
             raise wrong("robotstxt")
         robots = RobotsTxt.parse(text.encode("utf-8", "replace"), dialect)
+        keys = (pattern,) if written is not value else (pattern, "robotstxt")
+        warnings = _warnings(robots, keys)
     reason, until, ends = written.get("reason", ""), written.get("until"), inf
     if not isinstance(reason, str):
         raise wrong("reason")
@@ -165,7 +177,26 @@ def _parse(pattern: str, value: object, dialect: Dialect) -> Override:
         except (OverflowError, TypeError, ValueError):
             raise wrong("until") from None
     reason, until = " ".join(reason.split()), str(until or "")
-    return Override(pattern, kind, robots, match[1], port, reason, until, ends)
+    return Override(
+        pattern, kind, robots, match[1], port, reason, until, ends, warnings
+    )
+
+
+def _warnings(robots: RobotsTxt, keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what may be wrong in the text of an override, to which *keys* lead in the setting.
+    Raises OverrideError for the first line that certainly is.
+    """
+    # Imported here: few crawls have the text of a robots.txt in their settings.
+    from scrapy_rep.protocol.linter import lint  # noqa: PLC0415
+
+    warnings = []
+    for finding in lint(robots.body, robots.dialect):
+        if finding.severity == "error":
+            allowed = f"a line of a robots.txt without this mistake: {finding.message}"
+            raise OverrideError(keys, finding.text, allowed, finding.line)
+        if finding.code not in _OF_SITES:
+            warnings.append(f"line {finding.line}: {finding.message}")
+    return tuple(warnings)
 
 
 def _end(until: object) -> float:

@@ -28,6 +28,7 @@ OURS = "scrapy_rep.crawl.gate.RobotsTxtMiddleware"
 THEIRS = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
 URL = "redis://127.0.0.1:1/3"
 REDIS = {"REDIS_URL": URL}
+OF_REDIS = "SCHEDULER = 'scrapy_redis.scheduler.Scheduler'."
 
 
 class Subclass(ScrapysOwn):
@@ -202,3 +203,76 @@ def test_several_workers(
     assert (named and load_object(named)) is queue
     assert load_object(found["DUPEFILTER_CLASS"]) is duplicates
     assert found["REP_STORE"] == store
+
+
+@pytest.mark.parametrize(
+    ("settings", "start", "end"),
+    [
+        (
+            {"SCHEDULER_PRIORITY_QUEUE": "scrapy_rep.redis.RedisHostQueue"},
+            "SCHEDULER_PRIORITY_QUEUE is 'scrapy_rep.redis.RedisHostQueue', but",
+            f"SCHEDULER_QUEUE_CLASS = 'scrapy_rep.redis.RedisHostQueue' and {OF_REDIS}",
+        ),
+        (
+            {"SCHEDULER": RedisHostQueue},
+            "SCHEDULER is 'scrapy_rep.redis.queue.RedisHostQueue', but",
+            f"SCHEDULER_QUEUE_CLASS = 'scrapy_rep.redis.queue.RedisHostQueue' and {OF_REDIS}",
+        ),
+        (
+            {"SCHEDULER_QUEUE_CLASS": "scrapy_rep.HostQueue", "SCHEDULER": Scheduler},
+            "SCHEDULER_QUEUE_CLASS is 'scrapy_rep.HostQueue', but",
+            "SCHEDULER_PRIORITY_QUEUE = 'scrapy_rep.HostQueue'.",
+        ),
+        (
+            {"DUPEFILTER_CLASS": "scrapy_rep.redis.RedisHostQueue"},
+            "DUPEFILTER_CLASS is ",
+            OF_REDIS,
+        ),
+        (
+            {"SCHEDULER_QUEUE_CLASS": RedisHostQueue},
+            "SCHEDULER is 'scrapy.core.scheduler.Scheduler', but it must be that of scrapy-redis",
+            OF_REDIS,
+        ),
+        (
+            {"DUPEFILTER_CLASS": "scrapy_rep.redis.RedisDupeFilter"},
+            "SCHEDULER is 'scrapy.core.scheduler.Scheduler', but it must be that of scrapy-redis",
+            OF_REDIS,
+        ),
+        (
+            {
+                "DUPEFILTER_CLASS": RedisDupeFilter,
+                "SCHEDULER_QUEUE_CLASS": FifoQueue,
+                "SCHEDULER": Scheduler,
+            },
+            "SCHEDULER_QUEUE_CLASS is 'scrapy_redis.queue.FifoQueue', but it must be ",
+            OF_REDIS,
+        ),
+    ],
+)
+def test_classes_in_the_wrong_setting(
+    settings: dict[str, Any], start: str, end: str
+) -> None:
+    """A queue or a filter that its setting, or the scheduler, cannot use stops the crawl; the error
+    says where it belongs.
+    """
+    with pytest.raises(SettingError) as caught:
+        settings_of(**settings)
+    message = str(caught.value)
+    assert message.startswith(start)
+    assert message.endswith(end)
+
+
+@pytest.mark.parametrize(
+    "name", ["DOWNLOADER_MIDDLEWARES", "SPIDER_MIDDLEWARES", "EXTENSIONS"]
+)
+def test_the_addon_among_components(name: str) -> None:
+    """The add-on in a setting for components, where Scrapy would make it without any effect, stops
+    the crawl; the error says where it belongs.
+    """
+    crawler = get_crawler(Spider, {name: {"scrapy_rep.Addon": 543}})
+    with pytest.raises(SettingError) as caught:
+        scrapy_rep.Addon.from_crawler(crawler)
+    assert str(caught.value) == (
+        f"A key of {name} is 'scrapy_rep.Addon', but it must be another class: an add-on belongs "
+        "in ADDONS = {'scrapy_rep.Addon': 500}."
+    )

@@ -45,6 +45,9 @@ NOINDEX = "REP_NOINDEX"
 NOFOLLOW = "REP_NOFOLLOW"
 ITEM_FIELD = "REP_ITEM_FIELD"
 
+ADDON = {"scrapy_rep.Addon": 500}
+"""What a project writes as ``ADDONS`` to use this package."""
+
 GATE = "scrapy_rep.crawl.gate.RobotsTxtMiddleware"
 """The path of the middleware that judges requests. The add-on enables it, a project may disable it."""
 

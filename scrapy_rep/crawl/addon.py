@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from scrapy import signals
 from scrapy.core.scheduler import Scheduler
 from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.misc import load_object
@@ -14,7 +15,8 @@ from scrapy.utils.python import global_object_name
 from scrapy_rep.base import __version__
 from scrapy_rep.base.browsers import uses_playwright
 from scrapy_rep.base.log import get_logger
-from scrapy_rep.base.settings import GATE, OBEY, is_dry_run
+from scrapy_rep.base.settings import ADDON, GATE, OBEY, is_dry_run
+from scrapy_rep.exceptions import SettingError
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -37,6 +39,25 @@ _OF_BROWSERS = (
 
 _QUEUE = "scrapy_rep.HostQueue"
 
+_QUEUE_OF_REDIS = "scrapy_rep.redis.RedisHostQueue"
+_SCHEDULER_OF_REDIS = "scrapy_redis.scheduler.Scheduler"
+
+_SETTINGS_OF_CLASSES = {
+    "DupeFilter": "DUPEFILTER_CLASS",
+    "HostQueue": "SCHEDULER_PRIORITY_QUEUE",
+    "RedisDupeFilter": "DUPEFILTER_CLASS",
+    "RedisHostQueue": "SCHEDULER_QUEUE_CLASS",
+}
+"""The setting that each class of this package is for."""
+
+_SETTINGS_WITH_CLASSES = (
+    "DUPEFILTER_CLASS", "SCHEDULER", "SCHEDULER_DISK_QUEUE", "SCHEDULER_MEMORY_QUEUE",
+    "SCHEDULER_PRIORITY_QUEUE", "SCHEDULER_QUEUE_CLASS",
+)  # fmt: skip
+_SETTINGS_WITH_COMPONENTS = (
+    "DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "ITEM_PIPELINES", "SPIDER_MIDDLEWARES"
+)  # fmt: skip
+
 _SCRAPYS_OWN = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
 
 
@@ -55,7 +76,15 @@ class Addon:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Addon:
-        """Called by Scrapy."""
+        """Called by Scrapy. Raises SettingError if that makes it as a component of another kind."""
+        if crawler.settings.frozen:
+            for name in _SETTINGS_WITH_COMPONENTS:
+                for key in crawler.settings.getdict(name):
+                    if load_object(key) is cls:
+                        allowed = (
+                            f"another class: an add-on belongs in ADDONS = {ADDON}"
+                        )
+                        raise SettingError(f"A key of {name}", _path_of(key), allowed)
         return cls(crawler)
 
     def __repr__(self) -> str:
@@ -67,6 +96,7 @@ class Addon:
             # Each deprecated class in it has Scrapy look through all modules that are loaded, once
             # for each frame of the stack. Now these are fewer than when Scrapy needs the module.
             import_module("scrapy.core.downloader.contextfactory")
+        _check_classes(settings)
         if not is_dry_run(settings):
             settings.set(OBEY, True, "addon")
             settings.set("SCHEDULER_PRIORITY_QUEUE", _QUEUE, "addon")
@@ -82,6 +112,86 @@ class Addon:
         if self._crawler is not None and _uses_jobdir(settings):
             job = load_object("scrapy_rep.crawl.frontier.jobdir.JobDir")
             job.of(self._crawler).make(settings)
+        if self._crawler is not None and len(settings.getdict("ADDONS")) > 1:
+            self._crawler.signals.connect(self._warn_of_others, signals.spider_opened)
+
+    def _warn_of_others(self) -> None:
+        """Warn if another add-on has set the scheduler or its queue."""
+        assert self._crawler is not None
+        settings, addons = self._crawler.settings, self._crawler.addons.addons
+        for name, ours in (
+            ("SCHEDULER", f"{Scheduler.__module__}.{Scheduler.__qualname__}"),
+            ("SCHEDULER_PRIORITY_QUEUE", _QUEUE),
+        ):
+            is_of_addon = settings.getpriority(name) == SETTINGS_PRIORITIES["addon"]
+            if not is_of_addon or is_dry_run(settings) or not settings.getbool(OBEY):
+                continue
+            if not issubclass(load_object(settings[name]), load_object(ours)):
+                others = [each for each in addons if each is not self]
+                logger.warning(
+                    "Another add-on (%(addons)s) has set %(setting)s to %(value)s. With that, "
+                    "requests that wait for a robots.txt or for the delay of their host take "
+                    "places of CONCURRENT_REQUESTS and slow down other hosts. Give "
+                    "scrapy_rep.Addon the greatest number in ADDONS; or set %(setting)s = "
+                    "%(ours)r in the settings of the project, which come before those of add-ons",
+                    {
+                        "addons": ", ".join(
+                            global_object_name(type(each)) for each in others
+                        ),
+                        "setting": name,
+                        "value": _path_of(settings[name]),
+                        "ours": ours,
+                    },
+                )
+
+
+def _path_of(named: Any) -> str:
+    """Return the import path of a class that is named by it, or is there itself."""
+    return named if isinstance(named, str) else global_object_name(named)
+
+
+def _check_classes(settings: BaseSettings) -> None:
+    """Raise SettingError if a class of this package is in a setting for classes of another kind,
+    or is for scrapy-redis, and the scheduler is another one.
+    """
+    for name in _SETTINGS_WITH_CLASSES:
+        if not (path := _ours(settings, name)):
+            continue
+        kind = path.rpartition(".")[2]
+        meant = _SETTINGS_OF_CLASSES[kind]
+        scheduler = (
+            f" and SCHEDULER = {_SCHEDULER_OF_REDIS!r}"
+            if kind.startswith("Redis")
+            else ""
+        )
+        usual = f"{meant} = {path!r}{scheduler}"
+        if name != meant:
+            raise SettingError(name, path, f"another class: this one is for {usual}")
+        if scheduler and not _is_of_redis(settings):
+            allowed = (
+                f"that of scrapy-redis, or a subclass of it: {path} is for {usual}"
+            )
+            raise SettingError("SCHEDULER", _path_of(settings["SCHEDULER"]), allowed)
+        queue = settings["SCHEDULER_QUEUE_CLASS"]
+        is_missing = queue is None and not is_dry_run(settings)  # The add-on sets it.
+        if kind != "RedisDupeFilter" or is_missing:
+            continue
+        if queue is None or not issubclass(
+            load_object(queue), load_object(_QUEUE_OF_REDIS)
+        ):
+            allowed = f"{_QUEUE_OF_REDIS!r}, since {usual}"
+            raise SettingError(
+                "SCHEDULER_QUEUE_CLASS", queue and _path_of(queue), allowed
+            )
+
+
+def _ours(settings: BaseSettings, name: str) -> str:
+    """Return the path of the class in a setting, if it is a queue or a filter of this package;
+    else an empty string. It need not be imported for that.
+    """
+    path = _path_of(settings[name]) if settings[name] else ""
+    is_ours = path.startswith("scrapy_rep.")
+    return path if is_ours and path.rpartition(".")[2] in _SETTINGS_OF_CLASSES else ""
 
 
 def _use_dupefilter(settings: BaseSettings) -> None:
@@ -108,24 +218,28 @@ def _prepare_for_workers(settings: BaseSettings) -> None:
     unless the project sets its own. With this queue, also replace scrapy-redis' duplicate
     filter by the subclass for it.
     """
-    scheduler = load_object(settings["SCHEDULER"])
-    package = sys.modules.get("scrapy_redis.scheduler")
-    if package is None or not issubclass(scheduler, package.Scheduler):
+    if not _is_of_redis(settings):
         return
     if settings.getpriority("SCHEDULER_QUEUE_CLASS") is None:
-        queue = "scrapy_rep.redis.RedisHostQueue"
-        settings.set("SCHEDULER_QUEUE_CLASS", queue, "addon")
+        settings.set("SCHEDULER_QUEUE_CLASS", _QUEUE_OF_REDIS, "addon")
     url = _redis_url(settings)
     if settings.getpriority("REP_STORE") is None and url is not None:
         settings.set("REP_STORE", url, "addon")
     # The subclass leaves the fingerprints to this queue, so it works with no other.
-    ours = load_object("scrapy_rep.redis.RedisHostQueue")
+    ours = load_object(_QUEUE_OF_REDIS)
     is_ours = issubclass(load_object(settings["SCHEDULER_QUEUE_CLASS"]), ours)
     name = "DUPEFILTER_CLASS"
     if is_ours and load_object(settings[name]).__module__ == "scrapy_redis.dupefilter":
         settings.set(
             name, "scrapy_rep.redis.RedisDupeFilter", settings.getpriority(name) or 0
         )
+
+
+def _is_of_redis(settings: BaseSettings) -> bool:
+    """Whether the scheduler is that of scrapy-redis."""
+    scheduler = load_object(settings["SCHEDULER"])
+    package = sys.modules.get("scrapy_redis.scheduler")
+    return package is not None and issubclass(scheduler, package.Scheduler)
 
 
 def _redis_url(settings: BaseSettings) -> str | None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
     from scrapy.http import Headers, Response
+    from scrapy.settings import BaseSettings
     from typing_extensions import Self
 
 _VERSION_3 = 0x20080522  # See linux/capability.h.
@@ -32,6 +33,14 @@ _VERSION_3 = 0x20080522  # See linux/capability.h.
 
 def is_robotstxt(request: Request) -> bool:
     return request.url.endswith("/robots.txt")
+
+
+class QueueAddon:
+    """An add-on that has a queue of its own."""
+
+    def update_settings(self, settings: BaseSettings) -> None:
+        queue = "scrapy.pqueues.DownloaderAwarePriorityQueue"
+        settings.set("SCHEDULER_PRIORITY_QUEUE", queue, "addon")
 
 
 class Component:

@@ -59,6 +59,27 @@ def test_a_queue_that_knows_nothing_of_hosts(site: Site, mode: str) -> None:
 
 
 @pytest.mark.newest
+@pytest.mark.parametrize(("number", "is_replaced"), [(600, True), (400, False)])
+def test_an_addon_that_replaces_the_queue(
+    site: Site, number: int, is_replaced: bool
+) -> None:
+    """If an add-on with a greater number in ADDONS replaces the queue, one warning names it, its
+    queue, and what to do.
+    """
+    slow = site.add(delayed(0.05))
+    other = "tests.crawl.component_spiders.QueueAddon"
+    addons = {"scrapy_rep.Addon": 500, other: number}
+    result = run_crawl(pages(slow, 3), settings={"ADDONS": addons})
+    assert len(slow.pages) == 3
+    lines = result.lines("WARNING", "take places of CONCURRENT_REQUESTS")
+    assert len(lines) == is_replaced
+    for line in lines:
+        assert f"Another add-on ({other}) has set SCHEDULER_PRIORITY_QUEUE to " in line
+        assert "to scrapy.pqueues.DownloaderAwarePriorityQueue." in line
+        assert "Give scrapy_rep.Addon the greatest number in ADDONS" in line
+
+
+@pytest.mark.newest
 def test_robotstxt_that_redirects_to_a_slow_host_takes_no_place(site: Site) -> None:
     """However many robots.txt files redirect to a slow host, they take turns with its pages, and
     do not hold up other hosts, even if they are more than are fetched at once.

@@ -1033,6 +1033,8 @@ class Frontier:
         name = "SCHEDULER"
         if settings.getpriority(name) == SETTINGS_PRIORITIES["default"]:
             name = "SCHEDULER_PRIORITY_QUEUE"
+        if settings.getpriority(name) == SETTINGS_PRIORITIES["addon"]:
+            return  # The add-on of this package names it.
         self._logger.warning(
             'Use Scrapy\'s scheduler with SCHEDULER_PRIORITY_QUEUE = "scrapy_rep.HostQueue": '
             "because %(name)s is %(value)s, requests that wait for a robots.txt or for the delay "

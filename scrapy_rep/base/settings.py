@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 OBEY = "ROBOTSTXT_OBEY"
 USER_AGENT = "ROBOTSTXT_USER_AGENT"
 PARSER = "ROBOTSTXT_PARSER"
+DIALECT = "REP_DIALECT"
+LEDGER = "REP_LEDGER"
 LEDGER_LEVEL = "REP_LEDGER_LEVEL"
+STORE = "REP_STORE"
 DRY_RUN = "REP_DRY_RUN"
 NOINDEX = "REP_NOINDEX"
 NOFOLLOW = "REP_NOFOLLOW"
@@ -210,7 +213,7 @@ _DIALECT = Kind(
 
 
 def _dialect_of(settings: BaseSettings) -> Dialect:
-    found: Dialect = _DIALECT.read(settings, "REP_DIALECT", RFC9309.name)
+    found: Dialect = _DIALECT.read(settings, DIALECT, RFC9309.name)
     return found
 
 
@@ -227,7 +230,11 @@ def _get_overrides(
         raise SettingError(where, error.value, error.allowed) from None
 
 
-_OVERRIDES = Kind(f"a dict of host patterns to {ALLOWED_OVERRIDE}", _get_overrides)
+_OVERRIDES = Kind(
+    f"a dict of host patterns to {ALLOWED_OVERRIDE}; on the command line, such a dict in JSON, "
+    """as in -s 'REP_OVERRIDES={"example.com": "ignore"}'""",
+    _get_overrides,
+)
 
 
 def _get_tokens(settings: BaseSettings, name: str, default: object) -> tuple[str, ...]:
@@ -371,7 +378,7 @@ class RepSettings:
     Example: `ROBOTSTXT_USER_AGENT = ["mybot-images", "mybot"]`
     """
 
-    dialect: Dialect = _DIALECT("REP_DIALECT", RFC9309.name)
+    dialect: Dialect = _DIALECT(DIALECT, RFC9309.name)
     """Which standard to follow on points where the standards differ.
 
     [Dialects](../dialects.md) lists these points, and says how to make a dialect of your own.
@@ -429,11 +436,12 @@ class RepSettings:
     Example: `REP_MAX_AGE = 3600`
     """
 
-    store: str | Path | type = _STORE("REP_STORE", "memory://")
+    store: str | Path | type = _STORE(STORE, "memory://")
     """Where robots.txt files are kept. In a crawl with a `JOBDIR`, the default is a file in it.
 
     `memory://` keeps them during the crawl; `sqlite:///robotstxt.sqlite` (`sqlite:////var/...` for an
-    absolute path) in a file, for later crawls and several processes on one machine;
+    absolute path) in a file, for later crawls and several processes on one machine, whose folder is made if
+    that alone is missing;
     `redis://localhost:6379/0` on a Redis server, with the extra `redis`. An import path is that of a
     store of your own. See [where robots.txt files are kept](../stores.md).
 
@@ -498,12 +506,12 @@ class RepSettings:
     Example: `REP_QUEUE_LEASE = 30`
     """
 
-    ledger: str | None = _TEXT("REP_LEDGER", None)
+    ledger: str | None = _TEXT(LEDGER, None)
     """The SQLite file that decisions and robots.txt files are recorded in.
 
     `%(name)s` stands for the name of the spider, `%(time)s` for the time of its start, `%(pid)s` for
-    the process ID. With `%(time)s`, the log has the SHA-256 of the file at the end of the crawl. See
-    [the ledger](../ledger.md).
+    the process ID. With `%(time)s`, the log has the SHA-256 of the file at the end of the crawl. If only the
+    folder of the file is missing, the crawl makes it. See [the ledger](../ledger.md).
 
     Default: a crawl should not write a growing file unless it is asked to.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, NamedTuple
 
+from scrapy_rep.exceptions import SettingError
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -75,6 +77,28 @@ def prepare_file(
         connection.execute("COMMIT")
     use_write_ahead_log(connection)
     connection.execute(f"PRAGMA synchronous = {synchronous}")
+
+
+def make_folder(path: Path, setting: str, value: str) -> bool:
+    """Make the folder of the file at *path*, if it is the only one that is missing, and return
+    whether it was. *setting* names the file by its *value*.
+
+    Raises SettingError if more folders are missing. Any other failure shows when the file is opened.
+    """
+    folder = path.absolute().parent
+    try:
+        if folder.exists():
+            return False
+        folder.mkdir(exist_ok=True)
+    except FileNotFoundError:
+        missing = folder
+        while not missing.parent.exists():
+            missing = missing.parent
+        allowed = f"the path of a file in a folder that exists: make {missing} first"
+        raise SettingError(setting, value, allowed) from None
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def use_write_ahead_log(connection: sqlite3.Connection) -> None:

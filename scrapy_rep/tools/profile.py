@@ -11,14 +11,23 @@ from scrapy import Request, Spider
 from scrapy.crawler import AsyncCrawlerProcess, CrawlerProcess
 from scrapy.exceptions import UsageError
 from scrapy.http.request import NO_CALLBACK
-from scrapy.settings import default_settings
+from scrapy.settings import SETTINGS_PRIORITIES, default_settings
 from scrapy.spiderloader import get_spider_loader
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.misc import load_object
 from twisted.internet.defer import DeferredList
 
 from scrapy_rep.base import meta
 from scrapy_rep.base.identity import default_header, tokens_of
-from scrapy_rep.base.settings import DEFAULTS, OBEY, USER_AGENT, RepSettings
+from scrapy_rep.base.settings import (
+    ADDON,
+    DEFAULTS,
+    DIALECT,
+    OBEY,
+    PARSER,
+    USER_AGENT,
+    RepSettings,
+)
 from scrapy_rep.crawl.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.crawl.fetching.request import FetchMiddleware
 from scrapy_rep.exceptions import SettingError
@@ -59,6 +68,9 @@ class Profile:
     is_named: bool = True
     """Whether an option or a setting names the crawler."""
 
+    ignored: tuple[str, ...] = ()
+    """The settings of this package in a project that does not use the add-on."""
+
     @property
     def dialect(self) -> Dialect:
         return self.rep.dialect
@@ -87,8 +99,13 @@ class Profile:
 
     def notify(self) -> None:
         """Tell the user what to know about the verdicts: that nothing names the crawler, or that
-        the settings ignore robots.txt.
+        the settings ignore robots.txt, or this package.
         """
+        if self.ignored:
+            notify(
+                f"a crawl ignores {', '.join(self.ignored)}, because ADDONS does not have "
+                f"scrapy_rep.Addon. Write ADDONS = {ADDON} in the settings"
+            )
         if not self.is_named:
             whom = "everyone" if self.agents == (EVERYONE,) else repr(self.agents[0])
             notify(
@@ -242,6 +259,7 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
     }
     settings = settings.copy()
     spider = _spider(getattr(arguments, "spider", None), settings)
+    ignored = _ignored(settings)
     # Reading these settings would create the folder of a crawl and the file of its store.
     settings.setdict({"JOBDIR": None, "REP_STORE": "memory://"}, "cmdline")
     for name, (_, value) in options.items():
@@ -259,13 +277,37 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
                 message = message.replace(f"{name} is", f"{option} is")
         raise UsageError(message) from None
     if is_everyone or rep.agents:
-        return Profile(settings, rep, rep.agents or (EVERYONE,))
+        return Profile(settings, rep, rep.agents or (EVERYONE,), ignored=ignored)
     header = default_header(settings, spider)
     agents = tokens_of(header, settings)
     is_default = agents == tokens_of("", settings)
     is_default = is_default and not settings.getpriority("USER_AGENT")
     is_named = bool(agents) and not is_default
-    return Profile(settings, rep, agents or (EVERYONE,), is_named)
+    return Profile(settings, rep, agents or (EVERYONE,), is_named, ignored)
+
+
+def _ignored(settings: Settings) -> tuple[str, ...]:
+    """Return the settings of this package that a project has, or its spider, although neither the
+    add-on nor a middleware of this package is enabled.
+    """
+    of_project = SETTINGS_PRIORITIES["project"], SETTINGS_PRIORITIES["spider"]
+    names = [name for name in DEFAULTS if settings.getpriority(name) in of_project]
+    if not names:
+        return ()
+    enabled = [*settings.getdict("ADDONS").items()]
+    enabled += settings.getdict("DOWNLOADER_MIDDLEWARES").items()
+    if str(settings[PARSER]).startswith("scrapy_rep."):
+        names = [name for name in names if name != DIALECT]
+    for key, order in enabled:
+        if order is None:
+            continue
+        try:
+            kinds = getattr(load_object(key), "__mro__", ())
+        except (ImportError, NameError, TypeError, ValueError):
+            return ()  # It may be anything.
+        if any(kind.__module__.startswith("scrapy_rep.") for kind in kinds):
+            return ()
+    return tuple(names)
 
 
 def _spider(name: str | None, settings: Settings) -> type[Spider] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from functools import lru_cache
 from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -16,7 +17,7 @@ from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.origins import origin_of, written_origin
 from scrapy_rep.protocol.robotstxt.paths import target
 from scrapy_rep.tools.inputs import LedgerSources, is_url, parse_url
-from scrapy_rep.tools.ledgers import LedgerName, iso_time, why
+from scrapy_rep.tools.ledgers import LedgerName, is_sqlite, iso_time, why
 from scrapy_rep.tools.output import CLEAN, EXCERPT, FOUND, UNKNOWN, Output
 
 if TYPE_CHECKING:
@@ -102,21 +103,42 @@ _ROWS = (
     "Decisions left out (--limit): {left_out[decisions]:some}, in groups: {left_out[groups]}",
     "Earlier robots.txt files left out (--limit): {left_out[robotstxts]:some}",
     "Recorded only what was refused (REP_LEDGER_LEVEL): {only_refusals}",
+    "{left_out_by_level}",
+)
+
+
+_LEFT_OUT = (
+    "So nothing of it was refused: it was allowed, or not requested. With REP_LEDGER_LEVEL = 'all', a "
+    "ledger has what was allowed, too."
 )
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
     if arguments.limit < 1:
         raise UsageError("--limit must be 1 or greater")
+    _check_order(arguments)
     asked = asked_about(arguments.asked)
     names = list(map(LedgerName, arguments.ledgers))
     with closing(LedgerSources(names, _WANTED, **asked.values)) as past:
         record = _History(asked, past, arguments.limit).record
-    Output(arguments).show(record, _ROWS)
+    is_left_out = record["only_refusals"] and not record["decisions"]
+    left_out = _LEFT_OUT if is_left_out else None
+    Output(arguments).show(record, _ROWS, left_out_by_level=left_out)
     verdicts = {each["verdict"] for each in record["decisions"]}
     if not verdicts.isdisjoint(_WITHHELD):
         return FOUND
     return CLEAN if verdicts or record["robotstxts"] else UNKNOWN
+
+
+def _check_order(arguments: Namespace) -> None:
+    """Raise UsageError if the arguments are in another order than the command takes."""
+    asked = arguments.asked
+    for name in arguments.ledgers:
+        if not Path(name).exists() and (is_url(name) or is_sqlite(asked)):
+            raise UsageError(
+                f"{name} is not a ledger: write the URL or the host first, then the ledgers, as in "
+                f"'scrapy rep why {name} {asked}'"
+            )
 
 
 class Question(NamedTuple):

@@ -67,7 +67,7 @@ def test_a_store_and_a_ledger(site: Site, fault: str, tmp_path: Path) -> None:
             late, path = [site.add(RULES)], folder / "ledger.sqlite"
             result = crawl(late, "page", REP_LEDGER=str(path))
             assert (result.exit_code, late[0].hits) == (1, [])
-            assert "LedgerError" in result.log
+            assert "SettingError: REP_LEDGER is" in result.log
             assert str(path) in result.log
 
 

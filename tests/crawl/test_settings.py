@@ -58,7 +58,7 @@ def shown_by_spider(
     [
         (ADDON, "REP_DIALECT=gogle", "SettingError: REP_DIALECT is 'gogle', but it must"),
         (BY_HAND, "REP_DIALECT=gogle", "SettingError: REP_DIALECT is 'gogle', but it "),
-        (ADDON, "REP_LEDGER=one.py/ledger", "LedgerError: one.py/ledger: "),
+        (ADDON, "REP_LEDGER=one.py/ledger", "SettingError: REP_LEDGER is 'one.py/ledger', but it must be the path of a ledger, or "),
     ],
     ids=["add-on", "by hand", "ledger"],
 )  # fmt: skip
@@ -94,11 +94,50 @@ def test_a_ledger_of_another_version(site: Site, tmp_path: Path) -> None:
         tmp_path, "asyncio", "REP_LEDGER=old.ledger", url=host.url("/")
     )
     assert lines[-1] == (
-        "scrapy_rep.exceptions.LedgerError: old.ledger: another version of scrapy-rep wrote it (its "
-        f"format is {VERSION - 1}, that of this version {VERSION}); use that version, or a new file"
+        "scrapy_rep.exceptions.SettingError: REP_LEDGER is 'old.ledger', but it must be the path of a "
+        "ledger, or of a file that can be made: old.ledger: another version of scrapy-rep wrote it (its "
+        f"format is {VERSION - 1}, that of this version {VERSION}); use that version, or a new file."
     )
     assert (host.hits, path.read_bytes()) == ([], before)
     assert {each.name for each in tmp_path.iterdir()} >= {"old.ledger", "one.py"}
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        ("REP_LEDGER=one.py", "path of a ledger, or of a file that can be made: one.py: file is not a"),
+        ("REP_LEDGER=a/b/c.sqlite", "path of a file in a folder that exists: make FOLDER/a first."),
+        ("REP_LEDGER=%(day)s", "a path with no other placeholders than %(name)s, %(pid)s, %(time)s."),
+        ("REP_STORE=sqlite:///a/b/c/d.sqlite", "in a folder that exists: make FOLDER/a first."),
+        ("REP_OVERRIDES=example.com", """in JSON, as in -s 'REP_OVERRIDES={"example.com": "ignore"}'."""),
+    ],
+)  # fmt: skip
+def test_what_the_last_line_says(tmp_path: Path, setting: str, why: str) -> None:
+    """A path that cannot be used stops the crawl, and the last line names the setting, the value and
+    the reason. No folder is made for it.
+    """
+    *_, last = shown_by_spider(tmp_path, "asyncio", setting)
+    name, _, value = setting.partition("=")
+    assert last.startswith(
+        f"scrapy_rep.exceptions.SettingError: {name} is {value!r}, but "
+    )
+    assert why.replace("FOLDER", str(tmp_path)) in last
+    assert not [
+        path for path in tmp_path.iterdir() if path.is_dir() and path.name == "a"
+    ]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["REP_LEDGER=kept/ledger.sqlite", "REP_STORE=sqlite:///kept/robots.sqlite"],
+)
+def test_a_folder_that_is_made(tmp_path: Path, setting: str) -> None:
+    """If only the last folder of a path is missing, the crawl makes it, and says so."""
+    name, folder = setting.partition("=")[0], tmp_path / "kept"
+    shown = "\n".join(shown_by_spider(tmp_path, "asyncio", setting))
+    assert f"INFO: {name}: the folder {folder} did not exist, and was made" in shown
+    assert folder.is_dir()
+    assert "was made" not in "\n".join(shown_by_spider(tmp_path, "asyncio", setting))
 
 
 def test_names_that_are_no_settings(mode: str, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jsonschema import Draft202012Validator
 from scrapy.settings import Settings
 
+from scrapy_rep.base.settings import ADDON
 from scrapy_rep.tools.command import RepCommand
 from tests import forks
 from tests.tools.report.ledgers import Ledger
@@ -59,7 +60,7 @@ class Ended(NamedTuple):
 def execute(arguments: Iterable[str], settings: Mapping[str, Any]) -> int:
     """Run the command in this process as Scrapy does."""
     command = RepCommand()
-    given = {"USER_AGENT": "mybot/1.0", **settings}
+    given = {"ADDONS": ADDON, "USER_AGENT": "mybot/1.0", **settings}
     # None stands for a setting that the project does not have.
     command.settings = Settings(
         {name: value for name, value in given.items() if value is not None}

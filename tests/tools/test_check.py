@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scrapy.settings import default_settings
 
+from scrapy_rep.base.settings import ADDON, GATE
 from scrapy_rep.protocol.crawlers import CRAWLERS
 from scrapy_rep.protocol.usage.statements import CATEGORIES
 from tests.crawl.answers import Answer, redirect
@@ -177,6 +178,39 @@ def test_notes(rep: Rep) -> None:
     assert off.status == 1
     assert "ROBOTSTXT_OBEY is False in the settings" in off.err
     assert not rep("check", BASKET, *FILE, ROBOTSTXT_OBEY=True).err
+
+
+NO_ADDON = {"ADDONS": {"scrapy_rep.Addon": None}}
+PARSER = {"ROBOTSTXT_PARSER": "scrapy_rep.RobotParser"}
+OURS = {"DOWNLOADER_MIDDLEWARES": {GATE: 595}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "ignored"),
+    [
+        ({"REP_DIALECT": "google"}, ""),
+        (NO_ADDON, ""),
+        ({"REP_DIALECT": "google", "REP_STORE": "memory://", **NO_ADDON}, "REP_DIALECT, REP_STORE"),
+        ({"REP_DIALECT": "google", "ADDONS": {}}, "REP_DIALECT"),
+        ({"REP_DIALECT": "google", "REP_MAX_AGE": 9, **PARSER, **NO_ADDON}, "REP_MAX_AGE"),
+        ({"REP_DIALECT": "google", **PARSER, **NO_ADDON}, ""),
+        ({"REP_DIALECT": "google", **OURS, **NO_ADDON}, ""),
+        ({"REP_DIALECT": "google", "ADDONS": {"no.such.Addon": 1}}, ""),
+        ({"REP_DIALECT": "google", "ADDONS": {"tests.crawl.component_spiders.QueueAddon": 1}}, "REP_DIALECT"),
+    ],
+)  # fmt: skip
+def test_settings_without_the_addon(
+    rep: Rep, settings: dict[str, Any], ignored: str
+) -> None:
+    """Settings of this package that a crawl of the project ignores, because the add-on is missing,
+    are named on standard error, with what to write.
+    """
+    err = rep("check", TEA, *FILE, **settings).err
+    words = f"scrapy rep: a crawl ignores {ignored}, because ADDONS does not have scrapy_rep.Addon. "
+    assert err == (
+        f"{words}Write ADDONS = {ADDON} in the settings\n" if ignored else ""
+    )
+    assert rep("check", TEA, *FILE, "-s", "REP_DIALECT=google", **NO_ADDON).err == ""
 
 
 def test_dialects(rep: Rep) -> None:

@@ -57,6 +57,19 @@ def test_choice_of_findings(
     assert record["dialect"] == ("google" if "google" in options else "rfc9309")
 
 
+def test_a_text_that_is_no_robots_txt(rep: Rep) -> None:
+    """A text without a single record is an error; one with nothing but comments is not."""
+    Path("README.md").write_text("# Tea\n\nA shop for tea: see below.\n")
+    ended = rep("lint", "README.md")
+    assert ended.status == 1
+    assert ended.out.startswith(
+        "README.md: 1 error, 0 warnings\nREADME.md:3: error [no-records] "
+    )
+    assert "this is not a robots.txt" in ended.out
+    Path("robots.txt").write_text("# Welcome!\n")
+    assert rep("lint", "robots.txt").status == 0
+
+
 def test_several_files(rep: Rep) -> None:
     """There is an object or a text for each file, also if another one can't be read."""
     Path("bad.txt").write_text(MANY)

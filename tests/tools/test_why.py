@@ -114,10 +114,7 @@ def test_what_is_not_found(rep: Rep) -> None:
     written(FETCHED, on("/1"), level="denied")
     ended = rep("why", f"{ORIGIN}/2", "ledger")
     assert (ended.status, ended.err) == (3, "")
-    assert ended.out == (
-        "http://example.com/2: 0 decisions\n"
-        "Recorded only what was refused (REP_LEDGER_LEVEL): ledger\n"
-    )
+    assert ended.out.startswith("http://example.com/2: 0 decisions\n")
     assert found(rep, "a.example", "ledger")["found"] == 0
 
 
@@ -283,6 +280,25 @@ def test_without_a_file(
     """A robots.txt that is missing or unreachable is shown with what came instead."""
     written(snapshot(b"", **fields), on("/", reason=reason, **NO_RULE))
     assert shown in rep("why", "example.com", "ledger").out
+
+
+@pytest.mark.parametrize("asked", [f"{ORIGIN}/2", "other.example"])
+def test_what_the_level_of_a_ledger_leaves_out(rep: Rep, asked: str) -> None:
+    """Of a URL or a host that a ledger with the level "denied" does not have, the text says what that
+    means, and which setting records it.
+    """
+    written(FETCHED, on("/1", **REFUSED), level="denied")
+    ended = rep("why", asked, "ledger")
+    assert ended.status == 3
+    assert ended.out == (
+        f"{asked}: 0 decisions\n"
+        "Recorded only what was refused (REP_LEDGER_LEVEL): ledger\n"
+        "So nothing of it was refused: it was allowed, or not requested. With REP_LEDGER_LEVEL = "
+        "'all', a ledger has what was allowed, too.\n"
+    )
+    assert "allowed, or not" not in rep("why", f"{ORIGIN}/1", "ledger").out
+    written(FETCHED, on("/1", **REFUSED), path="all")
+    assert rep("why", asked, "all").out == f"{asked}: 0 decisions\n"
 
 
 def test_hostile_text(rep: Rep) -> None:

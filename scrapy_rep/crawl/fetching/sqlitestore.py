@@ -56,7 +56,9 @@ class SqliteStore(Store):
 
     def __init__(self, path: str | os.PathLike[str], timeout: float = 5.0) -> None:
         # The process may change its working directory.
-        self._path = Path(path).absolute()
+        self.path = Path(path).absolute()
+        """That of the file."""
+
         self._timeout = timeout
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
@@ -99,17 +101,17 @@ class SqliteStore(Store):
             yield self._connected()
         except (*FAILURES, ForeignFile, OSError, ValueError) as error:
             self.close()
-            raise StoreError(str(self._path), cause_of(error)) from error
+            raise StoreError(str(self.path), cause_of(error)) from error
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = connection = sqlite3.connect(
-                self._path, timeout=self._timeout, isolation_level=None
+                self.path, timeout=self._timeout, isolation_level=None
             )
             prepare_file(connection, SCHEMA)
-            self._file = identity(self._path)
-        elif identity(self._path) != self._file:
+            self._file = identity(self.path)
+        elif identity(self.path) != self._file:
             # SQLite would continue to use it.
             raise OSError("it was moved or removed")
         return self._connection

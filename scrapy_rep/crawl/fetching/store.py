@@ -12,7 +12,7 @@ from math import inf
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from scrapy import signals
@@ -24,7 +24,7 @@ from twisted.internet.defer import Deferred
 from scrapy_rep.base import stats
 from scrapy_rep.base.compat import loop_caller
 from scrapy_rep.base.log import CrawlLog
-from scrapy_rep.base.settings import displayed
+from scrapy_rep.base.settings import STORE, displayed
 from scrapy_rep.crawl.fetching.memory import KEEP, dumps, loads
 from scrapy_rep.exceptions import (
     SettingError,
@@ -373,6 +373,19 @@ class StoreClient:
             )
 
 
+def _make_folder(crawler: Crawler, store: Any, address: str) -> None:
+    """Make the folder for the file of a store, if only that is missing. Raises SettingError."""
+    from scrapy_rep.base.sqlitefile import make_folder  # noqa: PLC0415
+
+    path: Path = store.path
+    if make_folder(path, STORE, address):
+        CrawlLog(__name__, crawler).info(
+            "%(setting)s: the folder %(folder)s did not exist, and was made",
+            setting=STORE,
+            folder=path.parent,
+        )
+
+
 def open_client(
     crawler: Crawler, chosen: str | Path | type
 ) -> tuple[StoreClient | None, int]:
@@ -390,9 +403,13 @@ def open_client(
     else:
         try:
             store, max_bytes = open_store(chosen)
+            if isinstance(chosen, str) and chosen.startswith("sqlite:"):
+                _make_folder(crawler, store, chosen)
             return None if store is None else StoreClient(crawler, store), max_bytes
         except StoreNotInstalled as error:
             allowed = f"a store whose package is installed ({error})"
+        except SettingError:
+            raise
         except ValueError:
             pass
-    raise SettingError("REP_STORE", displayed("REP_STORE", chosen), allowed)
+    raise SettingError(STORE, displayed(STORE, chosen), allowed)

@@ -26,11 +26,11 @@ from scrapy_rep.base.identity import Identity, default_header
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.record import Layer, Subject, Verdict, made, storable
 from scrapy_rep.base.requests import origin_at
-from scrapy_rep.base.settings import LEDGER_LEVEL, OBEY, RepSettings, recorded
+from scrapy_rep.base.settings import LEDGER, LEDGER_LEVEL, OBEY, RepSettings, recorded
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.ledger.traffic import Traffic
 from scrapy_rep.crawl.reporting import DecisionReporter
-from scrapy_rep.exceptions import LedgerError
+from scrapy_rep.exceptions import LedgerError, SettingError
 from scrapy_rep.protocol.robotstxt.rules import Reason
 
 if TYPE_CHECKING:
@@ -75,9 +75,20 @@ class LedgerExtension:
         # Another crawl may be added to any other file later.
         self._is_own = "%(time)s" in settings.ledger
         # Imported here: a crawl without a ledger needs no SQLite.
+        from scrapy_rep.base.sqlitefile import make_folder  # noqa: PLC0415
         from scrapy_rep.crawl.ledger.writer import LedgerWriter, prepare  # noqa: PLC0415
 
-        prepare(self._path)
+        if make_folder(self._path, LEDGER, settings.ledger):
+            self._logger.info(
+                "%(setting)s: the folder %(folder)s did not exist, and was made",
+                setting=LEDGER,
+                folder=self._path.absolute().parent,
+            )
+        try:
+            prepare(self._path)
+        except LedgerError as error:
+            allowed = f"the path of a ledger, or of a file that can be made: {error}"
+            raise SettingError(LEDGER, settings.ledger, allowed) from None
         self._writer = LedgerWriter(self._path)
         self._is_open = False
         self._has_warned: set[str] = set()
@@ -221,7 +232,7 @@ class LedgerExtension:
 
 
 def _path(setting: str, spider: str) -> Path:
-    """Return the path in the setting. Raises LedgerError for an unknown placeholder."""
+    """Return the path in the setting. Raises SettingError for an unknown placeholder."""
     now = datetime.now(timezone.utc).replace(microsecond=0)
     values = {
         # The name of a spider must not lead to another folder.
@@ -232,8 +243,9 @@ def _path(setting: str, spider: str) -> Path:
 
     def value(match: re.Match[str]) -> str:
         if match[1] not in values:
-            known = ", ".join(f"%({name})s" for name in values)
-            raise LedgerError(setting, f"{match[0]} is not one of {known}")
+            names = ", ".join(f"%({name})s" for name in values)
+            allowed = f"a path with no other placeholders than {names}"
+            raise SettingError(LEDGER, setting, allowed)
         return values[match[1]]
 
     return Path(re.sub(r"%\(([^)]*)\)s", value, setting))

@@ -114,12 +114,12 @@ def prepare(path: Path) -> None:
 
 
 def open_to_write(path: Path) -> sqlite3.Connection:
-    """Open the ledger at *path*; create the file and its folder if they do not exist.
+    """Open the ledger at *path*; create the file, and its folder if only that is missing.
 
     Raises LedgerError, and changes nothing, for a file that is not a ledger of this version;
     sqlite3.Error or OSError for a file that can't be opened.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(exist_ok=True)
     # Opened for the error of the system: SQLite does not say why it can't open a file.
     with path.open("ab"):
         pass

@@ -140,6 +140,18 @@ def test_a_folder_that_is_made(tmp_path: Path, setting: str) -> None:
     assert "was made" not in "\n".join(shown_by_spider(tmp_path, "asyncio", setting))
 
 
+def test_the_addon_in_place_of_a_middleware(site: Site, tmp_path: Path) -> None:
+    """The add-on in DOWNLOADER_MIDDLEWARES stops the crawl, and the last line says where it belongs."""
+    host = site.add()
+    wrong = {"DOWNLOADER_MIDDLEWARES": {"scrapy_rep.Addon": 543}}
+    *_, last = shown_by_spider(tmp_path, "asyncio", enable=wrong, url=host.url("/"))
+    assert last == (
+        "scrapy_rep.exceptions.SettingError: A key of DOWNLOADER_MIDDLEWARES is 'scrapy_rep.Addon', "
+        "but it must be another class: an add-on belongs in ADDONS = {'scrapy_rep.Addon': 500}."
+    )
+    assert host.hits == []
+
+
 def test_names_that_are_no_settings(mode: str, tmp_path: Path) -> None:
     """Each unknown REP_ name causes one warning with the nearest known name, and the crawl goes
     on. An empty REP_LEDGER means that there is none, and one warning says that its level has no

@@ -209,7 +209,7 @@ class StatementReader:
                 listed = _listed(text, start, end)
                 if listed:
                     written = text[start:end].strip()[:_MAX_SHOWN]
-                    message = f"many crawlers know only commas between rules, and read none in {written!r}"
+                    message = f"most crawlers read no rule in {written!r}: write commas between rules"
                     self.add_finding("no-comma", message, location)
                     spans[at : at + 1] = listed
                     continue

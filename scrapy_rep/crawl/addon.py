@@ -7,7 +7,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from scrapy import signals
-from scrapy.core.scheduler import Scheduler
 from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.misc import load_object
 from scrapy.utils.python import global_object_name
@@ -38,6 +37,9 @@ _OF_BROWSERS = (
 )
 
 _QUEUE = "scrapy_rep.HostQueue"
+_QUEUE_SETTING = "SCHEDULER_PRIORITY_QUEUE"
+
+_SCHEDULER = "scrapy.core.scheduler.Scheduler"
 
 _QUEUE_OF_REDIS = "scrapy_rep.redis.RedisHostQueue"
 _SCHEDULER_OF_REDIS = "scrapy_redis.scheduler.Scheduler"
@@ -79,12 +81,13 @@ class Addon:
         """Called by Scrapy. Raises SettingError if that makes it as a component of another kind."""
         if crawler.settings.frozen:
             for name in _SETTINGS_WITH_COMPONENTS:
-                for key in crawler.settings.getdict(name):
-                    if load_object(key) is cls:
+                for key, order in crawler.settings.getdict(name).items():
+                    if order is not None and load_object(key) is cls:
+                        place = f"A key of {name}"
                         allowed = (
                             f"another class: an add-on belongs in ADDONS = {ADDON}"
                         )
-                        raise SettingError(f"A key of {name}", _path_of(key), allowed)
+                        raise SettingError(place, _path_of(key), allowed)
         return cls(crawler)
 
     def __repr__(self) -> str:
@@ -99,7 +102,7 @@ class Addon:
         _check_classes(settings)
         if not is_dry_run(settings):
             settings.set(OBEY, True, "addon")
-            settings.set("SCHEDULER_PRIORITY_QUEUE", _QUEUE, "addon")
+            settings.set(_QUEUE_SETTING, _QUEUE, "addon")
             _use_dupefilter(settings)
             _prepare_for_workers(settings)
             _replace_scrapys_own(settings)
@@ -116,33 +119,46 @@ class Addon:
             self._crawler.signals.connect(self._warn_of_others, signals.spider_opened)
 
     def _warn_of_others(self) -> None:
-        """Warn if another add-on has set the scheduler or its queue."""
+        """Warn if another add-on has replaced the scheduler or its queue."""
         assert self._crawler is not None
         settings, addons = self._crawler.settings, self._crawler.addons.addons
-        for name, ours in (
-            ("SCHEDULER", f"{Scheduler.__module__}.{Scheduler.__qualname__}"),
-            ("SCHEDULER_PRIORITY_QUEUE", _QUEUE),
-        ):
-            is_of_addon = settings.getpriority(name) == SETTINGS_PRIORITIES["addon"]
-            if not is_of_addon or is_dry_run(settings) or not settings.getbool(OBEY):
+        if is_dry_run(settings) or not settings.getbool(OBEY) or _shares(settings):
+            return
+        others = [global_object_name(type(each)) for each in addons if each is not self]
+        # The order of the add-ons decides only about what this one sets, too.
+        order = "give scrapy_rep.Addon the greatest number in ADDONS, or "
+        for name, ours, remedy in (
+            ("SCHEDULER", _SCHEDULER, ""), (_QUEUE_SETTING, _QUEUE, order),
+        ):  # fmt: skip
+            if settings.getpriority(name) != SETTINGS_PRIORITIES["addon"]:
                 continue
-            if not issubclass(load_object(settings[name]), load_object(ours)):
-                others = [each for each in addons if each is not self]
+            if not _is_kind(settings[name], ours):
                 logger.warning(
                     "Another add-on (%(addons)s) has set %(setting)s to %(value)s. With that, "
                     "requests that wait for a robots.txt or for the delay of their host take "
-                    "places of CONCURRENT_REQUESTS and slow down other hosts. Give "
-                    "scrapy_rep.Addon the greatest number in ADDONS; or set %(setting)s = "
-                    "%(ours)r in the settings of the project, which come before those of add-ons",
+                    "places of CONCURRENT_REQUESTS and slow down other hosts. To mend that, "
+                    "%(remedy)sset %(setting)s = %(ours)r in the settings of the project, which "
+                    "come before those of add-ons",
                     {
-                        "addons": ", ".join(
-                            global_object_name(type(each)) for each in others
-                        ),
+                        "addons": ", ".join(others),
                         "setting": name,
                         "value": _path_of(settings[name]),
                         "ours": ours,
+                        "remedy": remedy,
                     },
                 )
+
+
+def _is_kind(named: Any, path: str) -> bool:
+    """Whether a class, or the path of one, is the class at *path*, or a subclass of it."""
+    # For issubclass(), each class with the methods of Scrapy's scheduler is a subclass of it.
+    return load_object(path) in getattr(load_object(named), "__mro__", ())
+
+
+def _shares(settings: BaseSettings) -> bool:
+    """Whether the crawl uses the queue that workers share."""
+    queue = settings["SCHEDULER_QUEUE_CLASS"]
+    return bool(queue) and _is_of_redis(settings) and _is_kind(queue, _QUEUE_OF_REDIS)
 
 
 def _path_of(named: Any) -> str:
@@ -176,9 +192,7 @@ def _check_classes(settings: BaseSettings) -> None:
         is_missing = queue is None and not is_dry_run(settings)  # The add-on sets it.
         if kind != "RedisDupeFilter" or is_missing:
             continue
-        if queue is None or not issubclass(
-            load_object(queue), load_object(_QUEUE_OF_REDIS)
-        ):
+        if queue is None or not _is_kind(queue, _QUEUE_OF_REDIS):
             allowed = f"{_QUEUE_OF_REDIS!r}, since {usual}"
             raise SettingError(
                 "SCHEDULER_QUEUE_CLASS", queue and _path_of(queue), allowed
@@ -205,11 +219,8 @@ def _uses_jobdir(settings: BaseSettings) -> bool:
     """Whether HostQueue keeps the requests of the crawl in its JOBDIR, if it has one."""
     if not settings["JOBDIR"]:
         return False
-    queue = load_object(settings["SCHEDULER_PRIORITY_QUEUE"])
-    is_ours = isinstance(queue, type) and issubclass(queue, load_object(_QUEUE))
-    # For issubclass(), each class with the methods of Scrapy's scheduler is a subclass of it.
-    return is_ours and Scheduler in getattr(
-        load_object(settings["SCHEDULER"]), "__mro__", ()
+    return _is_kind(settings[_QUEUE_SETTING], _QUEUE) and _is_kind(
+        settings["SCHEDULER"], _SCHEDULER
     )
 
 

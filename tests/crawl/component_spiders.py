@@ -43,6 +43,14 @@ class QueueAddon:
         settings.set("SCHEDULER_PRIORITY_QUEUE", queue, "addon")
 
 
+class SchedulerAddon:
+    """An add-on that has a scheduler of its own."""
+
+    def update_settings(self, settings: BaseSettings) -> None:
+        scheduler = "tests.crawl.test_dry_run.StackScheduler"
+        settings.set("SCHEDULER", scheduler, "addon")
+
+
 class Component:
     """A downloader middleware of a project."""
 

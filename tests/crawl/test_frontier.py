@@ -59,24 +59,38 @@ def test_a_queue_that_knows_nothing_of_hosts(site: Site, mode: str) -> None:
 
 
 @pytest.mark.newest
-@pytest.mark.parametrize(("number", "is_replaced"), [(600, True), (400, False)])
+@pytest.mark.parametrize(
+    ("name", "number", "replaced"),
+    [
+        ("QueueAddon", 600, "SCHEDULER_PRIORITY_QUEUE to scrapy.pqueues.Downloader"),
+        ("QueueAddon", 400, ""),
+        (
+            "SchedulerAddon",
+            600,
+            "SCHEDULER to tests.crawl.test_dry_run.StackScheduler. ",
+        ),
+    ],
+)
 def test_an_addon_that_replaces_the_queue(
-    site: Site, number: int, is_replaced: bool
+    site: Site, name: str, number: int, replaced: str
 ) -> None:
-    """If an add-on with a greater number in ADDONS replaces the queue, one warning names it, its
-    queue, and what to do.
+    """If an add-on with a greater number in ADDONS replaces the queue or the scheduler, one warning
+    names it, what it has set, and what to do.
     """
     slow = site.add(delayed(0.05))
-    other = "tests.crawl.component_spiders.QueueAddon"
+    other = f"tests.crawl.component_spiders.{name}"
     addons = {"scrapy_rep.Addon": 500, other: number}
     result = run_crawl(pages(slow, 3), settings={"ADDONS": addons})
     assert len(slow.pages) == 3
     lines = result.lines("WARNING", "take places of CONCURRENT_REQUESTS")
-    assert len(lines) == is_replaced
+    assert len(lines) == bool(replaced)
     for line in lines:
-        assert f"Another add-on ({other}) has set SCHEDULER_PRIORITY_QUEUE to " in line
-        assert "to scrapy.pqueues.DownloaderAwarePriorityQueue." in line
-        assert "Give scrapy_rep.Addon the greatest number in ADDONS" in line
+        assert f"Another add-on ({other}) has set {replaced}" in line
+        by_number = (
+            "give scrapy_rep.Addon the greatest number in ADDONS, or set SCHEDULER_"
+        )
+        assert (by_number in line) is (name == "QueueAddon")
+        assert "in the settings of the project" in line
 
 
 @pytest.mark.newest

@@ -499,8 +499,10 @@ def _shared_rules(file: LintedFile) -> Iterator[Found]:
         if others:
             rules = f"the rules of lines {first.line} to {others[-1].line}"
         between = {each.field for each in group.records if each.line < last_run}
-        fields = [_SPELLING_OF.get(field, field.capitalize()) for field in between]
-        separator = fields[0] if len(fields) == 1 else "record between them"
+        field = min(between)
+        separator = "record between them"
+        if len(between) == 1 and field in _RECORDS:
+            separator = _SPELLING_OF.get(field, field.capitalize())
         yield "shared-rules", last_run, named, rules, separator
 
 

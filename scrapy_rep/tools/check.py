@@ -139,12 +139,15 @@ def _record(
     robots = source.read_as(profile.dialect)
     decision = profile.decide_as_crawl(robots, url)
     rate = robots.request_rate(profile.agents)
+    excerpt: list[dict[str, Any]] = []
+    if arguments.json or not arguments.brief:
+        excerpt = source.excerpt(decision.line, decision.agent, profile.dialect)
     preferences = robotstxt_usage(robots, url, profile)
     record = {
         "url": url,
         **profile.record,
         **decision_record(decision, profile, is_known=source.is_known),
-        "context": source.excerpt(decision.line, decision.agent, profile.dialect),
+        "context": excerpt,
         "robotstxt": source.url,
         "access": source.access,
         "crawl_delay": robots.crawl_delay(profile.agents),

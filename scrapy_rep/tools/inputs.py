@@ -221,6 +221,7 @@ class RulesSource:
         self.read_as = cache(self._read_as)
         self._lines = cache(partial(text_lines, self.body or b""))
         self._groups = cache(self._groups_by_line)
+        self.excerpt = cache(self._excerpt)
 
     @classmethod
     def written(cls, where: str, body: bytes) -> RulesSource:
@@ -283,7 +284,7 @@ class RulesSource:
             "why": why,
         }
 
-    def excerpt(
+    def _excerpt(
         self, line: int | None, agent: str | None, dialect: Dialect
     ) -> list[dict[str, Any]]:
         """Return the line that decided, with two before and two after it, and user-agent lines of its

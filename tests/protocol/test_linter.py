@@ -111,6 +111,8 @@ SHARED = [
     Case("shared-rules", BOTH.format(""), 4, "write a rule, or an empty Disallow, after each Crawl-delay", "User-agent: B\nDisallow: /", GOOGLE),
     Case("shared-rules", BOTH.format("# B"), 4, "an empty Disallow", BOTH.format("Disallow:"), CLASSIC),
     Case("shared-rules", "User-agent: *\nHost: a.example\nRequest-rate: 1/5\nUser-agent: B\nDisallow: /a\nDisallow: /b", 4, "'*' and 'b' share the rules of lines 5 to 6, because no rule stands between their user-agent lines: write a rule, or an empty Disallow, after each record between them", "User-agent: B\nDisallow: /a\nDisallow: /b"),
+    Case("shared-rules", "User-agent: a\nX\x07: 1\nUser-agent: b\nDisallow: /a", 3, "after each record between them", "User-agent: b\nDisallow: /a"),
+    Case("shared-rules", "User-agent: a\nHost: a.example\nUser-agent: b\nDisallow: /a", 3, "after each Host", "User-agent: b\nDisallow: /a"),
     Case("shared-rules", MANY + "User-agent: *\nDisallow: /a", 11, "'b1', 'b2', 'b3', 'b4' and 2 more share line 12", MANY),
 ]  # fmt: skip
 
@@ -196,6 +198,7 @@ def test_findings(case: Case) -> None:
         case.remedy in finding.message for finding in found if finding.line == case.line
     )
     assert all(finding.severity == KINDS[case.code].severity for finding in found)
+    assert all(finding.message.isprintable() for finding in found)
     assert codes(case.corrected, case.dialect) == []
     assert case.code not in {f.code for f in lint(case.corrected, case.dialect)}
 

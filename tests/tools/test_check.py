@@ -501,6 +501,13 @@ def test_overrides_are_ours(site: Site, tmp_path: Path) -> None:
     assert record["allowed"]
     assert not any(each["allowed"] for each in record["crawlers"])
     assert len(shop.robots_hits) == 1
+    text = "User-agent: mybot\\nDisallow: /\\nNoindex: /a"
+    asked = ("check", shop.url("/"), "-s", f'REP_OVERRIDES={{"127.0.0.1": "{text}"}}')
+    ended = scrapy_rep(*asked, cwd=tmp_path)
+    warning = (
+        "REP_OVERRIDES['127.0.0.1'], line 3: crawlers of this dialect ignore the field"
+    )
+    assert warning in ended.err
 
 
 SPIDERS = """\

@@ -407,6 +407,14 @@ def test_a_marked_link_of_a_page_in_utf_16(encoding: str) -> None:
     assert crawl.kept(response, Request(OTHER)) == []
 
 
+@pytest.mark.parametrize("rel", ["&#117;gc", "u&#x67;c", "ugc&#32;x", "UG&#67"])
+def test_a_rel_with_character_references(rel: str) -> None:
+    """The rel of a link may be written with character references, also as the only one of a page."""
+    crawl = Crawl(REP_REL=["ugc"])
+    response = crawl.receive(page(body=f'<a rel="{rel}" href="/other">'.encode()))
+    assert crawl.kept(response, Request(OTHER)) == []
+
+
 @pytest.mark.parametrize("tag", ["nofollow", "all"])
 def test_requests_that_may_be_sent_nevertheless(tag: str) -> None:
     """A request with ``dont_obey_nofollow`` passes; so does that of the page itself, or one for its

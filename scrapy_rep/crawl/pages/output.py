@@ -255,8 +255,10 @@ class _Page:
         if not self._rels or not isinstance(self.response, HtmlResponse):
             return {}
         body = self.response.body.lower()
-        # This avoids parsing most pages. One with zero bytes may be in UTF-16.
-        if b"\0" not in body and not any(rel.encode() in body for rel in self._rels):
+        # This avoids parsing most pages. One with zero bytes may be in UTF-16, and a character
+        # reference may be in the rel of a link.
+        may_hide = b"\0" in body or b"&#" in body
+        if not may_hide and not any(rel.encode() in body for rel in self._rels):
             return {}
         return self._links.only_marked(self._rels)
 

@@ -9,6 +9,7 @@ from scrapy import signals
 from scrapy.http import HtmlResponse
 from scrapy.pipelines.files import FilesPipeline
 
+from scrapy_rep import indexing_rules
 from tests.crawl.spiders import PlanSpider
 
 if TYPE_CHECKING:
@@ -69,7 +70,17 @@ class ExportSpider(PlanSpider):
     def note_read(self, response: Response) -> None:
         """Note nothing: the responses that the spider receives are the same."""
 
+    def note_rules(self, response: Response, where: str) -> None:
+        """Note what ``indexing_rules`` returns for *response* where it has come to."""
+        try:
+            rules = indexing_rules(response).to_header()
+        except ValueError as error:
+            rules = type(error).__name__
+        self.seen["denied"].append({"url": response.url, "in": where, "says": rules})
+
     def note_response(self, response: Response) -> Iterator[Any]:
+        self.note_rules(response, "callback")
+        self.note_rules(response.replace(body=b""), "copy")
         urls = [response.urljoin("/file.pdf")] if response.url.endswith("/open") else []
         yield {**exported(response), "file_urls": urls}
         if isinstance(response, HtmlResponse):
@@ -82,6 +93,7 @@ class ExportSpider(PlanSpider):
         super().note_error(failure)
         response = getattr(failure.value, "response", None)
         if response is not None:
+            self.note_rules(response, "errback")
             yield exported(response)
 
 
@@ -94,4 +106,5 @@ class ExportPipeline(FilesPipeline):
         spider = self.crawler.spider
         assert isinstance(spider, ExportSpider)
         spider.seen["responses"].append(exported(response))
+        spider.note_rules(response, "pipeline")
         return super().media_downloaded(response, request, info, item=item)

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.unmeasured
 SPIDERS = "tests.crawl.export_spiders"
 SERVICE = "tests.crawl.component_spiders.SomeService"
 RULES = "User-agent: *\nDisallow: /private\nDisallow: /rendered\nCrawl-delay: 0.01\n"
-PDF = {"Content-Type": "application/pdf"}
+PDF = {"Content-Type": "application/pdf", "X-Robots-Tag": "noarchive"}
 EXEMPT = {"dont_obey_robotstxt": True}
 PATHS = (
     "/open", "/noindex", "/nofollow", "/restricted", "/data", "/moved", "/gone", "/often",
@@ -130,11 +130,16 @@ def by_path(rows: list[dict[str, Any]], host: Host) -> dict[str, Any]:
     return found
 
 
+def rules_of(result: CrawlResult) -> list[dict[str, Any]]:
+    return [noted for noted in result.denied if "in" in noted]
+
+
 @pytest.mark.parametrize("name", FEATURES)
 def test_what_a_project_exports(site: Site, tmp_path: Path, name: str) -> None:
     """Items with the meta, the flags, the headers and the request of each response, as JSON, are the
     same as with stock Scrapy; so are those of files, and of all other responses of the crawl. Only
-    what the site withholds is missing, and the flags of a page have its rules.
+    what the site withholds is missing, and the flags of a page have its rules. What a response states
+    is known in callbacks, errbacks and pipelines, and of copies of the response.
     """
     own, withheld, rep_flags = FEATURES[name]
     host, other, service = host_of(site), host_of(site), site.add(name="127.0.0.9")
@@ -171,3 +176,14 @@ def test_what_a_project_exports(site: Site, tmp_path: Path, name: str) -> None:
     paths = {*PATHS, "/", "/target", "/private/target", "/behind", "/private/mine"}
     assert set(by_path(stock.items, other)) == {*paths, "/rendered/mine"} - {"/moved"}
     assert set(by_path(stock.responses, other)) == {"/file.pdf"}
+    assert {noted["says"] for noted in rules_of(stock)} == {"ValueError"}
+    rules = {
+        (noted["url"].removeprefix(host.origin), noted["in"]): noted["says"]
+        for noted in rules_of(result)
+    }
+    for where in ("callback", "copy"):
+        assert rules["/noindex", where] == "noindex"
+        assert rules["/restricted", where] == "noarchive, notranslate, max-snippet:20"
+        assert rules["/data", where] == "all"
+    assert rules["/gone", "errback"] == "noindex, nofollow"
+    assert rules["/file.pdf", "pipeline"] == "noarchive"

@@ -76,14 +76,15 @@ def effects(
     exempt from noindex.
     """
     found = NO_EFFECT
-    if rules is not None and is_success(response):
-        if settings.noindex == "annotate":
-            found = _annotation(settings, response, rules, is_exempt=is_exempt)
-        elif (
-            not (rules.index and rules.follow and rules.image_index)
-            or rules.unavailable_after is not None
-        ):
-            found = _of_rules(settings, response, rules, is_exempt=is_exempt)
+    if rules is None:
+        pass
+    elif settings.noindex == "annotate":
+        found = _annotation(settings, response, rules, is_exempt=is_exempt)
+    elif (
+        not (rules.index and rules.follow and rules.image_index)
+        or rules.unavailable_after is not None
+    ):
+        found = _of_rules(settings, response, rules, is_exempt=is_exempt)
     if not purposes or settings.usage == "ignore":
         return found
 
@@ -115,7 +116,7 @@ def _annotation(
 ) -> Effects:
     """The effects of *rules* where the items only say so."""
     restrictions = rules.restrictions()
-    if not restrictions:
+    if not restrictions or not is_success(response):
         return NO_EFFECT
     links = _denied_links(settings, response, rules)
     if is_exempt:
@@ -134,6 +135,8 @@ def _of_rules(
     settings: RepSettings, response: Response, rules: IndexingRules, *, is_exempt: bool
 ) -> Effects:
     """The effects of *rules* where items are dropped, or are not judged."""
+    if not is_success(response):
+        return NO_EFFECT
     links = _denied_links(settings, response, rules)
     if is_exempt or settings.noindex != "drop" or not has_document(response):
         return Effects(links=links)

@@ -96,9 +96,7 @@ def test_code(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
     body = b"User-agent: *\nDisallow: /private/\nDisalow: /tmp/\n"
     response = HtmlResponse("https://example.com/")
     page = UsagePreferences.parse(headers=[("Content-Usage", b"train-ai=n")], html=b"")
-    stated.note(
-        Request(response.url), response, stated.PageStatements(IndexingRules(), page)
-    )
+    stated.note(Request(response.url), response, (IndexingRules(), page))
     exec(sample.code, {"body": body, "response": response})
 
 

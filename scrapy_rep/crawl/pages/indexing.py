@@ -20,7 +20,7 @@ from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.record import Subject, Verdict, forbidden
 from scrapy_rep.base.settings import NOFOLLOW, NOINDEX, RepSettings
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
-from scrapy_rep.crawl.pages.stated import PageStatements, note
+from scrapy_rep.crawl.pages.stated import note
 from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.crawl.reporting import DecisionReporter
 from scrapy_rep.exceptions import FileDenied
@@ -72,7 +72,7 @@ class IndexingMiddleware:
         if isinstance(request, RobotsTxtRequest):
             return response
         rules, preferences = self._read(request, response)
-        note(request, response, PageStatements(rules, preferences))
+        note(request, response, (rules, preferences))
         is_restricted = not (rules.index and rules.follow)
         if is_restricted and is_success(response) and not self._settings.dry_run:
             if not rules.index:

@@ -86,7 +86,9 @@ class OutputMiddleware:
         request, found = response.request, NO_EFFECT
         if request is not None:
             found = self._usage.effects_of(request, response)
-        rels = self._settings.rel if is_success(response) else frozenset()
+        rels = self._settings.rel
+        if rels and not is_success(response):
+            rels = frozenset()
         if found is NO_EFFECT and not rels:
             return None
         return _Page(response, found, rels)

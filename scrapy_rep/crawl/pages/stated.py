@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from scrapy import Request
     from scrapy.http import Response
 
     from scrapy_rep.protocol.indexing.rules import IndexingRules
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
 
-
-class PageStatements(NamedTuple):
-    """What a response states."""
-
-    rules: IndexingRules
-    preferences: UsagePreferences
+    # What a response states.
+    Stated: TypeAlias = tuple[IndexingRules, UsagePreferences]
 
 
 # Not in ``Request.meta``: projects serialise that, and copy it to other requests. A response is
 # replaced by components and spiders (``response.replace()``), and each copy has the same request.
-_STATED: WeakKeyDictionary[Response | Request, PageStatements] = WeakKeyDictionary()
+_STATED: WeakKeyDictionary[Response | Request, Stated] = WeakKeyDictionary()
 """What each response states, by the response, and by its request for the copies of the response.
 Both are forgotten when nothing else refers to them."""
 
 
-def note(request: Request, response: Response, stated: PageStatements) -> None:
+def note(request: Request, response: Response, stated: Stated) -> None:
     """Keep what *response* to *request* states, as long as one of them exists."""
     _STATED[response] = _STATED[request] = stated
     if response.request is not None and response.request is not request:
@@ -35,7 +33,7 @@ def note(request: Request, response: Response, stated: PageStatements) -> None:
         _STATED[response.request] = stated
 
 
-def stated_by(response: Response) -> PageStatements | None:
+def stated_by(response: Response) -> Stated | None:
     """Return what *response* states; None if it was not read."""
     stated = _STATED.get(response)
     if stated is None and response.request is not None:
@@ -59,7 +57,8 @@ def indexing_rules(response: Response) -> IndexingRules:
         request, and in a crawl without the add-on or without ``IndexingMiddleware``. Use
         :meth:`IndexingRules.parse` there.
     """
-    return _read(response, "IndexingRules").rules
+    rules, _ = _read(response, "IndexingRules")
+    return rules
 
 
 def usage_preferences(response: Response) -> UsagePreferences:
@@ -72,10 +71,11 @@ def usage_preferences(response: Response) -> UsagePreferences:
     :raises ValueError: if the crawl has not read the response, as in :func:`indexing_rules`. Use
         :meth:`UsagePreferences.parse` there.
     """
-    return _read(response, "UsagePreferences").preferences
+    _, preferences = _read(response, "UsagePreferences")
+    return preferences
 
 
-def _read(response: Response, parser: str) -> PageStatements:
+def _read(response: Response, parser: str) -> Stated:
     stated = stated_by(response)
     if stated is None:
         raise ValueError(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.frontier import back_off
     from scrapy_rep.crawl.frontier.jobdir import DupeFilter
     from scrapy_rep.crawl.frontier.queue import HostQueue
+    from scrapy_rep.crawl.pages.stated import indexing_rules, usage_preferences
     from scrapy_rep.exceptions import FileDenied, ItemDenied, RobotsDenied, UsageDenied
     from scrapy_rep.protocol.agents import product_tokens
     from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
@@ -46,8 +47,10 @@ __all__ = [
     "UsageDenied",
     "UsagePreferences",
     "back_off",
+    "indexing_rules",
     "lint",
     "product_tokens",
+    "usage_preferences",
 ]
 
 # Imported on first access: a program that uses only the protocol does not load Scrapy, and
@@ -75,8 +78,10 @@ _MODULES = {
     "UsageDenied": "exceptions",
     "UsagePreferences": "protocol.usage.preferences",
     "back_off": "crawl.frontier.frontier",
+    "indexing_rules": "crawl.pages.stated",
     "lint": "protocol.linter",
     "product_tokens": "protocol.agents",
+    "usage_preferences": "crawl.pages.stated",
     "__version__": "base",
 }
 

@@ -55,14 +55,24 @@ class FileDenied(_Denied, IgnoreRequest):
     """
 
 
-class ItemDenied(_Denied, DropItem):
+class _Dropped(_Denied):
+    """An item is dropped."""
+
+    def __init__(self, message: str, record: Record) -> None:
+        super().__init__(message, record)
+        # Scrapy logs each dropped item at this level. The first one, and how many there were,
+        # have a warning each (see DecisionReporter).
+        self.log_level: str | None = "DEBUG"
+
+
+class ItemDenied(_Dropped, DropItem):
     """An item is dropped, because its page must not be indexed; or the images of the page, which
     the item names and which cannot be removed from it. The message has the URL of the page, the
     statement that forbids it, and the source of that statement.
     """
 
 
-class UsageDenied(_Denied, DropItem):
+class UsageDenied(_Dropped, DropItem):
     """An item is dropped, because its page, or the images that the item names, must not be used
     for a purpose of the crawl. The message has the URL of the page and the statement that
     disallows the use.

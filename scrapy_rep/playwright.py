@@ -25,7 +25,6 @@ from scrapy_rep.base.browsers import (
     is_from_browser,
 )
 from scrapy_rep.base.log import CrawlLog, get_logger
-from scrapy_rep.base.meta import PAGE_INIT
 from scrapy_rep.base.requests import is_of_http
 from scrapy_rep.crawl.gate import gate_of
 from scrapy_rep.exceptions import RobotsDenied
@@ -108,7 +107,7 @@ async def watch_page(page: Page, request: scrapy.Request) -> None:
         if page not in _PAGES:
             _PAGES[page] = await _WatchedPage.open(page, guard)
         _PAGES[page].cause = request
-    callback = request.meta.get(PAGE_INIT)
+    callback = _PAGE_INIT.get(request)
     if callback is not None:
         await load_object(callback)(page, request)
 
@@ -167,13 +166,27 @@ class PlaywrightMiddleware:
             self._loop = asyncio.get_running_loop()
         if self._is_asked or _is_ours(abort_setting(self._crawler.settings)):
             _BY_REQUEST[request] = self
-            own = request.meta.get(PAGE_INIT_META)
-            if own not in {None, WATCH_PAGE}:
-                request.meta[PAGE_INIT] = own
+            callback = request.meta.get(PAGE_INIT_META)
+            if callback != WATCH_PAGE:
+                _PAGE_INIT[request] = callback
             request.meta[PAGE_INIT_META] = WATCH_PAGE
+
+    @staticmethod
+    def _restore_meta(request: scrapy.Request) -> None:
+        """Undo what :meth:`process_request` has changed in ``request.meta``, which projects
+        serialise, and which the requests of retries have too.
+        """
+        if request.meta.get(PAGE_INIT_META) != WATCH_PAGE:
+            return
+        callback = _PAGE_INIT.pop(request, None)
+        if callback is None:
+            del request.meta[PAGE_INIT_META]
+        else:
+            request.meta[PAGE_INIT_META] = callback
 
     def process_response(self, request: scrapy.Request, response: Response) -> Response:
         """Raise RobotsDenied if robots.txt forbade the page, so that this is an error page."""
+        self._restore_meta(request)
         denied = self._denied.pop(request, None)
         if denied is not None and not is_of_http(response):
             raise denied
@@ -183,6 +196,7 @@ class PlaywrightMiddleware:
 
     def process_exception(self, request: scrapy.Request, exception: Exception) -> None:
         """Raise RobotsDenied if robots.txt forbade the page, so that the browser has failed."""
+        self._restore_meta(request)
         denied = self._denied.pop(request, None)
         if denied is not None:
             raise denied
@@ -405,6 +419,10 @@ _BY_REQUEST: WeakKeyDictionary[scrapy.Request, PlaywrightMiddleware] = (
     WeakKeyDictionary()
 )
 """That of the crawl which a request for a browser belongs to."""
+
+_PAGE_INIT: WeakKeyDictionary[scrapy.Request, Any] = WeakKeyDictionary()
+"""The ``playwright_page_init_callback`` of the spider for each request that is being downloaded, whose
+meta has :func:`watch_page` in its place; None if the spider has none."""
 
 _PAGES: dict[Page, _WatchedPage] = {}
 

@@ -16,7 +16,7 @@ from scrapy.http import HtmlResponse
 from scrapy.utils.defer import ensure_awaitable, maybe_deferred_to_future
 from twisted.internet.defer import Deferred, fail
 
-from scrapy_rep import playwright
+from scrapy_rep import playwright, usage_preferences
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.gate import BrowserGate, RobotsTxtMiddleware
 from scrapy_rep.crawl.pages.indexing import IndexingMiddleware
@@ -346,7 +346,7 @@ own_callback = AsyncMock()
 @coroutine_test
 async def test_a_callback_of_the_spider_for_its_page() -> None:
     """The page init callback of a request is called after that of the package, even if the
-    crawl of the page is unknown.
+    crawl of the page is unknown; and it is in the meta of the request again when the download ends.
     """
     guard = guarded()
     meta = {"playwright": True, PAGE_INIT: f"{__name__}.own_callback"}
@@ -356,13 +356,31 @@ async def test_a_callback_of_the_spider_for_its_page() -> None:
     page, unknown = new_page(new_context()), new_page(new_context())
     await watch_page(page, request)
     page.context.route.assert_called_once()
+    guard.process_response(request, HtmlResponse(PUBLIC, request=request))
+    assert request.meta == meta
     again = request.replace(dont_filter=True)  # A retry copies the request.
+    guard.process_request(again)
+    del playwright._BY_REQUEST[again]
     await watch_page(unknown, again)
     unknown.context.route.assert_not_called()
-    guard.process_request(again)
     called = [call.args for call in own_callback.call_args_list]
     assert called == [(page, request), (unknown, again)]
-    assert again.meta[PAGE_INIT] == playwright.WATCH_PAGE
+    guard.process_exception(again, OSError())
+    assert again.meta == meta
+
+
+def test_the_meta_of_a_page_without_a_callback() -> None:
+    """The meta of a request for a browser is as it was when its download has ended, also if that was
+    a copy of a request in the middle of its own download.
+    """
+    guard = guarded()
+    request = Request(PUBLIC, meta={"playwright": True})
+    guard.process_request(request)
+    copied = request.copy()
+    guard.process_request(copied)
+    for ended in (request, copied):
+        guard.process_response(ended, HtmlResponse(PUBLIC, request=ended))
+        assert ended.meta == {"playwright": True}
 
 
 @pytest.mark.parametrize("asks", [False, True])
@@ -403,5 +421,5 @@ async def test_what_the_site_states_of_where_it_arrives(
     response = HtmlResponse(f"{SITE}{path}", flags=["playwright"], request=request)
     await ensure_awaitable(mw.process_response(request, response))
     reader.process_response(request, response)
-    denial = request.meta["rep_usage"].denial(["train-ai"])
+    denial = usage_preferences(response).denial(["train-ai"])
     assert (denial is None) is is_used

@@ -73,7 +73,7 @@ REP_LEDGER_LEVEL = "all"
 # What to do with items from pages with noindex: "drop", "annotate" or "ignore".
 # REP_NOINDEX = "drop"
 
-# The item field for "annotate", and for the expiry date of a page.
+# The item field for "annotate".
 # REP_ITEM_FIELD = "robots"
 
 # What to do with requests from pages with nofollow: "drop" or "ignore".

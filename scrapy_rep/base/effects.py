@@ -48,11 +48,11 @@ class Effects(NamedTuple):
     noted: tuple[Denied, ...] = ()
     """What is denied, of which the items only say so."""
 
-    rules: IndexingRules | None = None
-    """The indexing rules that items say."""
+    restrictions: dict[str, bool | int | str] | None = None
+    """The indexing rules that are written into items; None if they restrict nothing."""
 
     usage: dict[str, dict[str, bool]] | None = None
-    """What items say of the purposes that they may serve."""
+    """The purposes that items must not serve, as they are written into them; None if there is none."""
 
     is_expiring: bool = False
     """Whether items may be indexed until a date."""
@@ -76,9 +76,12 @@ def effects(
     exempt from noindex.
     """
     found = NO_EFFECT
-    if rules is not None and (
-        settings.noindex == "annotate"
-        or not (rules.index and rules.follow and rules.image_index)
+    if rules is None:
+        pass
+    elif settings.noindex == "annotate":
+        found = _annotation(settings, response, rules, is_exempt=is_exempt)
+    elif (
+        not (rules.index and rules.follow and rules.image_index)
         or rules.unavailable_after is not None
     ):
         found = _of_rules(settings, response, rules, is_exempt=is_exempt)
@@ -94,39 +97,75 @@ def effects(
         if items is None and images is None:
             return found
         return found._replace(items=found.items or items, images=found.images or images)
-    of_page, of_images = (
-        {each: denied([each], image=image) is None for each in purposes}
-        for image in (False, True)
-    )
-    said = {"usage": of_page}
-    if of_images != of_page:
-        said["usage_of_images"] = of_images
+    of_page = {name: False for name in purposes if denied([name])}
+    of_images = {
+        name: False
+        for name in purposes
+        if name not in of_page and denied([name], image=True)
+    }
+    usage = {"usage": of_page, "usage_of_images": of_images}
+    usage = {name: values for name, values in usage.items() if values}
+    if not usage:
+        return found
     noted = tuple(filter(None, (*found.noted, denied(purposes))))
-    return found._replace(noted=noted, usage=said)
+    return found._replace(noted=noted, usage=usage)
+
+
+def _annotation(
+    settings: RepSettings, response: Response, rules: IndexingRules, *, is_exempt: bool
+) -> Effects:
+    """The effects of *rules* where the items only say so."""
+    restrictions = rules.restrictions()
+    if not restrictions or not is_success(response):
+        return NO_EFFECT
+    links = _denied_links(settings, response, rules)
+    if is_exempt:
+        return Effects(links=links)
+    now = datetime.now(timezone.utc)
+    why = rules.why_not_indexable(now)
+    return Effects(
+        links=links,
+        noted=((why, rules.because(why)),) if why else (),
+        restrictions=restrictions,
+        is_expiring=_is_expiring(rules, now),
+    )
 
 
 def _of_rules(
     settings: RepSettings, response: Response, rules: IndexingRules, *, is_exempt: bool
 ) -> Effects:
-    annotates, drops = settings.noindex == "annotate", settings.noindex == "drop"
-    drops_links = not rules.follow and settings.nofollow == "drop"
-    is_document = (drops or drops_links) and has_document(response)
-    links = rules.because("nofollow") if is_document and drops_links else None
-    if is_exempt or not (annotates or (is_document and drops)):
+    """The effects of *rules* where items are dropped, or are not judged."""
+    if not is_success(response):
+        return NO_EFFECT
+    links = _denied_links(settings, response, rules)
+    if is_exempt or settings.noindex != "drop" or not has_document(response):
         return Effects(links=links)
-    until = rules.unavailable_after
     now = datetime.now(timezone.utc)
     why = rules.why_not_indexable(now)
-    denied = (why, rules.because(why)) if why else None
-    is_expiring = until is not None and now <= until
-    if annotates:
-        noted = (denied,) if denied else ()
-        return Effects(links=links, noted=noted, rules=rules, is_expiring=is_expiring)
+    items = (why, rules.because(why)) if why else None
     images = None
     if not rules.image_index:
         images = "noimageindex", rules.because("noimageindex")
-    said = rules if is_expiring else None
-    return Effects(denied, images, links, rules=said, is_expiring=is_expiring)
+    return Effects(items, images, links, is_expiring=_is_expiring(rules, now))
+
+
+def _denied_links(
+    settings: RepSettings, response: Response, rules: IndexingRules
+) -> Statement | None:
+    if rules.follow or settings.nofollow != "drop" or not has_document(response):
+        return None
+    return rules.because("nofollow")
+
+
+def _is_expiring(rules: IndexingRules, now: datetime) -> bool:
+    return rules.unavailable_after is not None and now <= rules.unavailable_after
+
+
+def is_success(response: Response) -> bool:
+    """Whether *response* has a 2xx status. Only the indexing rules of such a response have an effect:
+    an error page, a redirect or a 304 is no page of an index.
+    """
+    return 200 <= response.status < 300
 
 
 def has_document(response: Response) -> bool:

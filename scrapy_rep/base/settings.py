@@ -532,8 +532,9 @@ class RepSettings:
     noindex: str = _POLICY(NOINDEX, "drop")
     """What happens to items of pages with `noindex`, or past their `unavailable_after`.
 
-    `"drop"` drops them, `"annotate"` writes the indexing rules of the page into their
-    `REP_ITEM_FIELD`, and `"ignore"` does not change them. Only
+    `"drop"` drops them, `"annotate"` writes what the page restricts into their `REP_ITEM_FIELD`, such as
+    `{"index": False}`, and `"ignore"` does not change them. Items of pages that restrict nothing
+    are never changed. Only responses with a 2xx status and, for `"drop"`,
     [documents](../explanation/indexing.md#documents-and-data) count. `meta={"dont_obey_noindex": True}` on a
     request exempts its response. See [how to keep such items](../howto/archive.md#keep-noindex-items).
 
@@ -567,8 +568,8 @@ class RepSettings:
     item_field: str = _FIELD(ITEM_FIELD, "robots")
     """The item field that indexing rules and usage preferences are written into.
 
-    It is written with `REP_NOINDEX = "annotate"`, with `REP_USAGE = "annotate"`, and for pages with an
-    `unavailable_after` in the future. Items whose class has no such field are not changed, and
+    It is written only with `REP_NOINDEX = "annotate"` and `REP_USAGE = "annotate"`, and only for pages
+    that restrict something: a dict of what they deny. Items whose class has no such field are not changed, and
     counted in `rep/noindex/not_annotated`.
 
     Default: it is the name of the meta tag.

@@ -11,6 +11,7 @@ from scrapy import Request, signals
 from scrapy.exceptions import CloseSpider, IgnoreRequest, NotConfigured
 from scrapy.http import Response, TextResponse
 from scrapy.http.request import NO_CALLBACK
+from scrapy.utils.datatypes import LocalCache
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
@@ -62,6 +63,9 @@ if TYPE_CHECKING:
 
 # The number of hosts that the log names at the end of a dry run.
 _SLOWEST_NAMED = 5
+
+# The most origins that are remembered as exempt from robots.txt.
+_MAX_EXEMPT_ORIGINS = 10_000
 
 _SCRAPYS_REFUSAL = "Forbidden by robots.txt"
 
@@ -207,6 +211,11 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         self._has_page = False
         """Whether any page was fetched."""
 
+        self._exempt_origins: LocalCache[str, bool] = LocalCache(_MAX_EXEMPT_ORIGINS)
+        """The origins of the last requests that were exempt from robots.txt. A component may replace
+        the URL of a request by that of a service, and restore it in the response; the new request has
+        nothing of the old one that is not the project's."""
+
         connect_first(crawler, self._spider_idle, signals.spider_idle)
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
 
@@ -227,7 +236,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         if trip.key.origin is None and not is_of_http(request):
             return None
         if trip.is_exempt:
-            request.meta.setdefault(meta.EXEMPT_ORIGIN, str(trip.origin))
+            self._exempt_origins[str(trip.origin)] = True
         found = self._advance(trip)
         if isinstance(found, Deferred):
             return self._wait(trip, found)
@@ -395,8 +404,18 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         """
         trip = Trip(request, request_origin(request))
         trip.via = via
-        trip.is_exempt = cause is not None and _is_exempted_by(cause, request)
+        trip.is_exempt = cause is not None and self._is_exempted_by(cause, request)
         await self._wait(trip, self._advance(trip))
+
+    def _is_exempted_by(self, cause: Request, request: Request) -> bool:
+        """Whether ``dont_obey_robotstxt`` of *cause* exempts the origin of *request*: it is that of
+        *cause*, or of another request that the spider has exempted, in case a component has replaced
+        the URL of *cause* by that of a service.
+        """
+        if not cause.meta.get(meta.DONT_OBEY_ROBOTSTXT):
+            return False
+        origin = str(request_origin(request))
+        return origin == str(request_origin(cause)) or origin in self._exempt_origins
 
 
 def _has_moved(request: Request, response: Response) -> bool:
@@ -407,16 +426,6 @@ def _has_moved(request: Request, response: Response) -> bool:
         return False
     is_same_origin = origin_of(request.url) == origin_of(response.url)
     return not (is_same_origin and have_same_target(request.url, response.url))
-
-
-def _is_exempted_by(cause: Request, request: Request) -> bool:
-    """Whether ``dont_obey_robotstxt`` of *cause* exempts the origin of *request*: it is that of
-    *cause*, or was before a middleware replaced the URL of *cause* with that of a service.
-    """
-    if not cause.meta.get(meta.DONT_OBEY_ROBOTSTXT):
-        return False
-    exempt = str(request_origin(cause)), cause.meta.get(meta.EXEMPT_ORIGIN)
-    return str(request_origin(request)) in exempt
 
 
 # Dry runs.

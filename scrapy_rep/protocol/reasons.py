@@ -72,6 +72,9 @@ REASONS = {
     "nofollow": Words("the links must not be followed", "REP_NOFOLLOW"),
     "rel": Words("the rel of the link says so", "REP_REL"),
     "data": Words("an indexing rule of data, not of a document: withheld nothing"),
+    "no-page": Words(
+        "an indexing rule of a response without a 2xx status: withheld nothing"
+    ),
     "dont_obey_robotstxt": Words(
         "the request ignores robots.txt", "dont_obey_robotstxt"
     ),

@@ -10,7 +10,7 @@ from scrapy.exceptions import UsageError
 from scrapy.http import Headers, HtmlResponse
 from w3lib.encoding import http_content_type_encoding
 
-from scrapy_rep.base.effects import effects, has_document
+from scrapy_rep.base.effects import effects, has_document, is_success
 from scrapy_rep.crawl.fetching.cache import tdmrep_url
 from scrapy_rep.crawl.fetching.fetcher import in_words
 from scrapy_rep.protocol.access.results import Access
@@ -221,7 +221,7 @@ def _of_response(
     rules = in_dialects[profile.dialect.name]
     stated = UsagePreferences.of_page(others, rules.statements, rules.tags, tdmrep)
     stated = robots | stated
-    is_page = response.status // 100 == 2
+    is_page = is_success(response)
     dialects = {}
     for name, each in in_dialects.items():
         verdict = each.why_not_indexable(now) or "indexable"
@@ -272,7 +272,7 @@ def _effects(found: Effects, rep: RepSettings, *, is_data: bool) -> dict[str, st
     """Return what happens in a crawl to the items and the links that a callback makes from the
     page, as a part of a JSON object. *is_data* says whether it is data that states rules.
     """
-    items = "annotated" if found.rules or found.usage else "kept"
+    items = "annotated" if found.restrictions or found.usage else "kept"
     items = "dropped" if found.items else items
     links = "dropped" if found.links else "followed"
     words = f"items are {items}, links are {'not ' if found.links else ''}followed"

@@ -219,6 +219,15 @@ class ExemptService(Service):
     is_exempt = True
 
 
+class SomeService(Service):
+    """A Service for URLs with the path ``/rendered`` alone."""
+
+    def process_request(self, request: Request) -> Request | None:
+        if "/rendered" not in request.url:
+            return None
+        return super().process_request(request)
+
+
 class HtmlOnlySpider(PlanSpider):
     """Stops the download of all that is not HTML, in a handler of *stops_in*, with the
     argument *fails* of StopDownload.

@@ -13,6 +13,7 @@ from scrapy.linkextractors import LinkExtractor
 from scrapy.pipelines.images import ImagesPipeline
 from scrapy.spiders import CrawlSpider, Rule
 
+from scrapy_rep import usage_preferences
 from tests.crawl.spiders import NotingSpider, PlanSpider
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class UsagePageSpider(PlanSpider):
 
     def note_response(self, response: Response) -> Iterator[dict[str, Any]]:
         purposes = response.meta.get("rep_purposes")
-        usage = str(response.meta["rep_usage"])
+        usage = str(usage_preferences(response))
         yield {"url": response.url, "purposes": purposes, "usage": usage}
 
 

@@ -513,8 +513,9 @@ def test_what_data_states(site: Site, mode: str, tmp_path: Path) -> None:
     assert set(map(host.url, pages)) <= set(items)
     assert not set(map(other.url, DATA)) & set(items)
     assert result.stats["rep/usage/dropped/train-ai"] == len(DATA)
-    noted = {url for url, item in items.items() if not item["robots"]["index"]}
-    assert noted == set(map(host.url, DATA))
+    noted = {url: item["robots"] for url, item in items.items() if "robots" in item}
+    denied = {"index": False, "follow": False}
+    assert noted == dict.fromkeys(map(host.url, DATA), denied)
     assert not [stat for stat in result.stats if "/dropped/noindex" in stat]
     assert "rep/nofollow/page" not in result.stats
     assert "['noindex', 'nofollow']" in result.log

@@ -16,12 +16,14 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scrapy import Request
 from scrapy.http import HtmlResponse
 from scrapy.settings import Settings, default_settings
 
-from scrapy_rep import UsagePreferences
+from scrapy_rep import IndexingRules, UsagePreferences
 from scrapy_rep.base import stats
 from scrapy_rep.base.settings import DEFAULTS, RepSettings
+from scrapy_rep.crawl.pages import stated
 from scrapy_rep.tools.command import SUBCOMMANDS, RepCommand
 from tests import forks
 from tests.browser import CHROMIUM, FLAGS, PATIENCE
@@ -94,8 +96,7 @@ def test_code(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
     body = b"User-agent: *\nDisallow: /private/\nDisalow: /tmp/\n"
     response = HtmlResponse("https://example.com/")
     page = UsagePreferences.parse(headers=[("Content-Usage", b"train-ai=n")], html=b"")
-    request = type("Request", (), {"meta": {"rep_usage": page}})
-    response.request = request
+    stated.note(Request(response.url), response, (IndexingRules(), page))
     exec(sample.code, {"body": body, "response": response})
 
 

@@ -5,11 +5,14 @@ and links, with fake responses.
 
 from __future__ import annotations
 
+import gc
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import make_dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
+from weakref import ref
 
 import attrs
 import pytest
@@ -21,6 +24,7 @@ from scrapy.logformatter import LogFormatter
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
+from scrapy_rep import indexing_rules, usage_preferences
 from scrapy_rep.base.effects import NO_EFFECT
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.pages.indexing import IndexingMiddleware
@@ -89,11 +93,13 @@ class Crawl:
         return found
 
 
-def page(*tags: str, body: bytes = b"", content_type: str = "text/html") -> Response:
+def page(
+    *tags: str, body: bytes = b"", content_type: str = "text/html", status: int = 200
+) -> Response:
     """Return a page, or another response, with these values of X-Robots-Tag."""
     response_class = CLASSES.get(content_type.partition(";")[0], Response)
     headers = {"Content-Type": content_type, "X-Robots-Tag": list(tags)}
-    return response_class(URL, body=body, headers=headers)
+    return response_class(URL, body=body, headers=headers, status=status)
 
 
 # What is read.
@@ -120,13 +126,65 @@ def page(*tags: str, body: bytes = b"", content_type: str = "text/html") -> Resp
 def test_what_a_spider_can_read(
     response: Response, settings: dict[str, Any], flags: list[str]
 ) -> None:
-    """``response.meta["rep_indexing"]`` has the rules of the header and the meta tags of every
-    response, and ``response.flags`` sums them up.
+    """``indexing_rules(response)`` has the rules of the header and the meta tags of every
+    response, and ``response.flags`` sums them up. Nothing is added to its meta.
     """
     assert Crawl(**settings).receive(response).flags == flags
-    rules = response.meta["rep_indexing"]
+    assert response.meta == {}
+    rules = indexing_rules(response)
     found = {"noindex": rules.index, "nofollow": rules.follow}
     assert [name for name, is_allowed in found.items() if not is_allowed] == flags
+
+
+@pytest.mark.parametrize("content_type", ["text/html", "application/pdf"])
+def test_where_a_response_is_passed_on(content_type: str) -> None:
+    """What a response states is known of each copy of it, of the response to a request that a
+    component has replaced, and of a response whose request it has exchanged; and of an earlier
+    response after its request was sent again.
+    """
+    crawl = Crawl(**FOR_TRAINING)
+    response = crawl.receive(page("noindex, noai", content_type=content_type))
+    first = response.request
+    assert first is not None
+    later = page("nofollow").replace(request=first)
+    crawl.reader.process_response(first, later)
+    changed = later.replace(url=OTHER, body=b"", cls=TextResponse)
+    restored = page("nofollow").replace(request=Request(OTHER))
+    crawl.reader.process_response(Request(URL), restored)
+    exchanged = crawl.receive(page("nofollow"))
+    exchanged.request = Request(OTHER)
+    assert not indexing_rules(response).index
+    assert usage_preferences(response).get("train-ai") is False
+    for passed_on in (later, changed, changed.copy(), restored.copy(), exchanged):
+        assert indexing_rules(passed_on).restrictions() == {"follow": False}
+        assert usage_preferences(passed_on).get("train-ai") is None
+
+
+@pytest.mark.parametrize("read", [indexing_rules, usage_preferences])
+@pytest.mark.parametrize("request_", [None, Request(URL)])
+def test_what_a_response_that_was_not_read_states(
+    read: Any, request_: Request | None
+) -> None:
+    """For a response that no crawl has read, the functions say so, and what to call instead."""
+    response = page("noindex").replace(request=request_)
+    with pytest.raises(ValueError, match=r"not read.*add-on.*scrapy_rep\.\w+\.parse"):
+        read(response)
+
+
+def test_what_responses_state_is_forgotten() -> None:
+    """What a response states is kept no longer than the response, its copies and its request."""
+    crawl = Crawl()
+    response = crawl.receive(page("noindex"))
+    kept = [ref(response), ref(response.request), ref(indexing_rules(response))]
+    copied = response.copy()
+    crawl.seen.clear()
+    del response
+    gc.collect()
+    assert [each() is not None for each in kept] == [False, True, True]
+    assert not indexing_rules(copied).index
+    del copied
+    gc.collect()
+    assert [each() for each in kept] == [None, None, None]
 
 
 def test_a_page_that_is_too_long() -> None:
@@ -209,6 +267,34 @@ def test_what_a_crawl_drops(
     assert ", ".join(f"{what}: {reason}" for what, reason in found) == dropped
 
 
+@pytest.mark.parametrize("status", [199, 200, 204, 299, 300, 304, 404, 503])
+def test_the_status_of_a_page(status: int) -> None:
+    """The indexing rules of a response have an effect only with a 2xx status. With any status, a
+    spider can read them, and the ledger has those that deny something, with the reason that they
+    have no effect. Usage preferences have theirs with any status.
+    """
+    is_page = 200 <= status < 300
+    rules = ("none, noimageindex", PAST)
+    crawl = Crawl(IMAGES, REP_LEDGER="a.sqlite", REP_REL=["ugc"])
+    response = crawl.receive(page(*rules, body=LINK, status=status))
+    assert response.flags == (["noindex", "nofollow"] if is_page else [])
+    assert not indexing_rules(response).index
+    noted = {each.reason for each in crawl.seen if each.verdict == "noted"}
+    assert noted == (set() if is_page else {"no-page"})
+    item, link = {"image_urls": [IMAGE]}, Request(OTHER)
+    assert crawl.kept(response, item, link) == ([] if is_page else [item, link])
+    assert item == {"image_urls": [IMAGE]}
+    response = crawl.receive(page(body=LINK, status=status))
+    assert crawl.kept(response, link) == ([] if is_page else [link])
+    request = Request(URL, callback=NO_CALLBACK)
+    with nullcontext() if not is_page else pytest.raises(FileDenied):
+        crawl.reader.process_response(
+            request, page(*rules, content_type=PDF, status=status)
+        )
+    crawl = Crawl(**FOR_TRAINING)
+    assert crawl.kept(crawl.receive(page("noai", status=status)), item) == []
+
+
 @pytest.mark.parametrize(
     ("tag", "settings", "said"),
     [
@@ -262,8 +348,9 @@ async def test_a_dropped_item(
     denied: type[DropItem],
 ) -> None:
     """An item is dropped as pipelines drop it: with the signal ``item_dropped``, an exception that
-    has the decision, and a line of the project's log formatter.
+    has the decision, and a line of the project's log formatter, at the level DEBUG.
     """
+    caplog.set_level("DEBUG")
     crawl = Crawl(**settings)
     crawl.crawler.logformatter = formatter()
     dropped: Deferred[Any] = Deferred()
@@ -279,8 +366,12 @@ async def test_a_dropped_item(
     assert type(error) is denied
     assert [error.record] == crawl.seen
     assert str(error).startswith(f"{URL} must not be ")
-    is_logged = any(f"Dropped: {error}" in line for line in caplog.messages)
-    assert is_logged is (formatter is LogFormatter)
+    levels = [
+        record.levelname
+        for record in caplog.records
+        if f"Dropped: {error}" in record.getMessage()
+    ]
+    assert levels == (["DEBUG"] if formatter is LogFormatter else [])
 
 
 # Links.
@@ -313,6 +404,14 @@ def test_a_marked_link_of_a_page_in_utf_16(encoding: str) -> None:
     body = LINK.decode().encode(encoding)
     headers = {"Content-Type": f"text/html; charset={encoding}"}
     response = crawl.receive(HtmlResponse(URL, headers=headers, body=body))
+    assert crawl.kept(response, Request(OTHER)) == []
+
+
+@pytest.mark.parametrize("rel", ["&#117;gc", "u&#x67;c", "ugc&#32;x", "UG&#67"])
+def test_a_rel_with_character_references(rel: str) -> None:
+    """The rel of a link may be written with character references, also as the only one of a page."""
+    crawl = Crawl(REP_REL=["ugc"])
+    response = crawl.receive(page(body=f'<a rel="{rel}" href="/other">'.encode()))
     assert crawl.kept(response, Request(OTHER)) == []
 
 
@@ -366,8 +465,8 @@ def test_links_are_read_for_requests_only() -> None:
 
 @coroutine_test
 async def test_rules_are_not_handed_on() -> None:
-    """A spider that copies the meta of its response does not copy what the page states. So it is
-    with asynchronous callbacks, whose items are dropped, too.
+    """A spider that copies the meta of its response copies its own keys alone. So it is with
+    asynchronous callbacks, whose items are dropped, too.
     """
     crawl = Crawl()
     response = crawl.receive(page("noindex"))
@@ -381,7 +480,7 @@ async def test_rules_are_not_handed_on() -> None:
     ]
     found += crawl.kept(response, Request(OTHER, meta=dict(response.meta)))
     assert [each.url for each in found] == [OTHER, OTHER]
-    assert all(not each.meta.keys() & {"rep_indexing", "rep_usage"} for each in found)
+    assert [each.meta for each in found] == [{}, {}]
 
 
 @pytest.mark.parametrize("request_", [None, Request(URL)])
@@ -406,17 +505,20 @@ def test_nothing_to_do() -> None:
 @pytest.mark.parametrize(
     ("response", "settings", "meta", "says"),
     [
-        # Until when it may be indexed, unless the user overrides that.
-        (page(FUTURE), {}, {}, {"unavailable_after": "2999-01-01T00:00:00Z"}),
+        # Nothing, unless a setting asks for it.
+        (page(FUTURE), {}, {}, {}),
         (page(FUTURE), {}, EXEMPT, {}),
         (page(FUTURE), IGNORE, {}, {}),
-        # With "annotate", all rules of its page, also if that is data.
-        (page(), ANNOTATE, {}, {"index": True, "follow": True}),
-        (page("noindex, max-snippet: 2"), ANNOTATE, {}, {"index": False, "max_snippet": 2}),
-        (page("noimageindex"), ANNOTATE, {}, {"index": True, "image_index": False}),
-        (page(FUTURE), ANNOTATE, {}, {"unavailable_after": "2999-01-01T00:00:00Z"}),
-        (page("none", content_type=JSON), ANNOTATE, {}, {"index": False}),
         (page("none, noimageindex", content_type=JSON), {}, {}, {}),
+        # With "annotate", what its page restricts, also if that is data.
+        (page(), ANNOTATE, {}, {}),
+        (page("index, follow, max-snippet:-1, max-image-preview:large"), ANNOTATE, {}, {}),
+        (page("noindex, max-snippet: 2"), ANNOTATE, {}, {"index": False, "max_snippet": 2}),
+        (page("noimageindex"), ANNOTATE, {}, {"image_index": False}),
+        (page(FUTURE), ANNOTATE, {}, {"unavailable_after": "2999-01-01T00:00:00Z"}),
+        (page("none", content_type=JSON), ANNOTATE, {}, {"index": False, "follow": False}),
+        (page("noindex"), ANNOTATE, EXEMPT, {}),
+        (page("noindex", status=404), ANNOTATE, {}, {}),
     ],
 )  # fmt: skip
 def test_what_items_say(
@@ -425,40 +527,42 @@ def test_what_items_say(
     meta: dict[str, Any],
     says: dict[str, Any],
 ) -> None:
-    """An item says until when it may be indexed, and with REP_NOINDEX = "annotate" all rules of its
-    page, which drop nothing then. What its field has already stays. The rules of data drop nothing.
+    """With REP_NOINDEX = "annotate", an item says what its page restricts, which drops nothing then;
+    one of a page that restricts nothing is left as it is, as all are without that setting. What its
+    field has already stays. The rules of data drop nothing.
     """
     crawl = Crawl(IMAGES, **settings, REP_ITEM_FIELD="rules")
     item = {"rules": {"own": 1}, "image_urls": [IMAGE]}
     made = [item, Request(OTHER)]
     assert crawl.kept(crawl.receive(response, **meta), *made) == made
     assert item["image_urls"] == [IMAGE]
-    assert item["rules"].items() >= {"own": 1, **says}.items()
-    assert (len(item["rules"]) > 1) is bool(says)
+    assert item["rules"] == {"own": 1, **says}
     noted = [(each.verdict, each.reason) for each in crawl.seen]
     assert noted == [("annotated", "noindex")] * (says.get("index") is False)
-    is_expiring = "unavailable_after" in says
+    is_expiring = response.headers.get("X-Robots-Tag") == FUTURE.encode()
+    is_expiring &= not meta and settings is not IGNORE
     assert crawl.count("rep/noindex/annotated") == (1 if says else None)
     assert crawl.count("rep/noindex/expiring") == (1 if is_expiring else None)
 
 
 @pytest.mark.parametrize(
-    ("tag", "of_page", "of_images"),
-    [("noai", False, False), ("all", True, True), ("noimageai", True, False)],
+    ("tag", "says"),
+    [
+        ("noai", {"usage": {"train-ai": False}}),
+        ("all", {}),
+        ("noimageai", {"usage_of_images": {"train-ai": False}}),
+    ],
 )
-def test_for_what_items_may_be_used(tag: str, of_page: bool, of_images: bool) -> None:
-    """With REP_USAGE = "annotate", an item has the answer for each purpose, and for images where that
-    differs.
+def test_for_what_items_may_not_be_used(tag: str, says: dict[str, Any]) -> None:
+    """With REP_USAGE = "annotate", an item has the purposes that its page disallows, or disallows for
+    its images; one of a page that disallows none is left as it is.
     """
     crawl = Crawl(**FOR_BOTH)
     (item,) = crawl.kept(crawl.receive(page(tag)), {})
-    says = {"usage": {"search": True, "train-ai": of_page}}
-    if of_images != of_page:
-        says["usage_of_images"] = {"search": True, "train-ai": of_images}
-    assert item["robots"] == says
+    assert item == ({"robots": says} if says else {})
     noted = [(each.verdict, each.reason) for each in crawl.seen]
-    assert noted == [("annotated", "train-ai")] * (not of_page)
-    assert crawl.count("rep/usage/annotated") == 1
+    assert noted == [("annotated", "train-ai")] * ("usage" in says)
+    assert crawl.count("rep/usage/annotated") == (1 if says else None)
 
 
 def pydantic_model() -> Any:
@@ -491,7 +595,7 @@ def test_item_types(make: Any, is_annotated: bool) -> None:
     assert found is item
     if is_annotated:
         rules = item["robots"] if isinstance(item, (dict, Item)) else item.robots
-        assert rules["index"] is False
+        assert rules == {"index": False}
     name = "annotated" if is_annotated else "not_annotated"
     assert crawl.count(f"rep/noindex/{name}") == 1
 
@@ -499,8 +603,9 @@ def test_item_types(make: Any, is_annotated: bool) -> None:
 @pytest.mark.parametrize(
     ("settings", "tag", "warns"),
     [
-        (ANNOTATE, "all", True),
+        (ANNOTATE, "noindex", True),
         ({**FOR_TRAINING, "REP_USAGE": "annotate"}, "noai", True),
+        (ANNOTATE, "all", False),
         ({}, FUTURE, False),
     ],
 )
@@ -518,7 +623,7 @@ def test_items_without_the_field(
     for line in caplog.messages:
         assert "WithoutField has no field 'rules'" in line
         assert "REP_ITEM_FIELD" in line
-    assert crawl.count("rep/noindex/not_annotated") == 2
+    assert crawl.count("rep/noindex/not_annotated") == (2 if warns else None)
 
 
 class Anything:

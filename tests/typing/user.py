@@ -24,8 +24,10 @@ from scrapy_rep import (
     RobotsTxt,
     Rule,
     UsagePreferences,
+    indexing_rules,
     lint,
     product_tokens,
+    usage_preferences,
 )
 
 if TYPE_CHECKING:
@@ -76,7 +78,9 @@ class TypedSpider(Spider):
         yield Request("https://example.com/", errback=self.refused)
 
     def parse(self, response: Response) -> Iterator[Any]:
-        rules: IndexingRules = response.meta["rep_indexing"]
+        rules = indexing_rules(response)
+        assert_type(rules, IndexingRules)
+        assert_type(usage_preferences(response), UsagePreferences)
         yield {"url": response.url, "index": rules.index}
 
     def refused(self, failure: Failure) -> None:

@@ -10,10 +10,12 @@ from scrapy import signals
 
 from demo.offline.judge import judge
 from demo.offline.middleware import OfflineSite
+from scrapy_rep import indexing_rules
 from scrapy_rep.signals import decision_made
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
 
     from scrapy_rep.base.record import Record
 
@@ -58,9 +60,13 @@ class Report:
                 said = f"{record.source or record.layer}: {said}"
             self.note(record.url, "dropped", said)
 
-    def item_scraped(self, item: dict[str, Any]) -> None:
+    def item_scraped(self, item: dict[str, Any], response: Response) -> None:
         self.kept.append(item["url"])
-        if until := item.get("robots", {}).get("unavailable_after"):
+        try:
+            until = indexing_rules(response).restrictions().get("unavailable_after")
+        except ValueError:
+            return  # The crawl is without the add-on.
+        if until:
             self.note(item["url"], "kept", f"until {until}")
 
     def engine_stopped(self) -> None:

@@ -51,6 +51,9 @@ _MAX_REMEMBERED = 10_000
 # The reasons of an allowed request by an override in the settings or by meta.
 _OF_ROBOTSTXT = frozenset({*map(str, Reason), meta.DONT_OBEY_ROBOTSTXT})
 
+# The reasons of indexing rules that withhold nothing.
+_WITHOUT_EFFECT = frozenset({"data", "no-page"})
+
 
 class LedgerExtension:
     """Writes the file of ``REP_LEDGER``. The crawl continues if that fails."""
@@ -147,10 +150,10 @@ class LedgerExtension:
     def _is_due(self, record: Record) -> bool:
         """Whether the level ``"denied"`` has *record*. What the user's overrides allow is recorded
         once for each origin, since the user has to justify it. So are indexing rules that have no
-        effect, because the response is no document.
+        effect, because the response is data, or has no 2xx status.
         """
         is_override = record.verdict is Verdict.ALLOWED
-        if not is_override and record.reason != "data":
+        if not is_override and record.reason not in _WITHOUT_EFFECT:
             return True
         reason = "" if record.reason in _OF_ROBOTSTXT else record.reason
         key = record.origin, reason, None if is_override else record.statement

@@ -14,12 +14,13 @@ from w3lib.encoding import http_content_type_encoding
 
 from scrapy_rep.base import meta, stats
 from scrapy_rep.base.compat import field_lines, is_for_pipeline, is_parse_command
-from scrapy_rep.base.effects import has_document
+from scrapy_rep.base.effects import has_document, is_success
 from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.record import Subject, Verdict, forbidden
 from scrapy_rep.base.settings import NOFOLLOW, NOINDEX, RepSettings
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
+from scrapy_rep.crawl.pages.stated import note
 from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.crawl.reporting import DecisionReporter
 from scrapy_rep.exceptions import FileDenied
@@ -44,8 +45,9 @@ _MAX_STATEMENTS = 100
 class IndexingMiddleware:
     """Reads the indexing rules and usage preferences of each response.
 
-    They are in ``response.meta["rep_indexing"]`` and ``response.meta["rep_usage"]``.
-    ``response.flags`` has ``"noindex"`` and ``"nofollow"`` if the rules say so.
+    :func:`scrapy_rep.indexing_rules` and :func:`scrapy_rep.usage_preferences` return them.
+    ``response.flags`` has ``"noindex"`` and ``"nofollow"`` if the rules of a response with a 2xx
+    status say so.
     """
 
     ORDER = 545
@@ -70,10 +72,9 @@ class IndexingMiddleware:
         if isinstance(request, RobotsTxtRequest):
             return response
         rules, preferences = self._read(request, response)
-        read = request.meta
-        read[meta.INDEXING] = rules
-        read[meta.USAGE] = preferences
-        if not (rules.index and rules.follow) and not self._settings.dry_run:
+        note(request, response, (rules, preferences))
+        is_restricted = not (rules.index and rules.follow)
+        if is_restricted and is_success(response) and not self._settings.dry_run:
             if not rules.index:
                 response.flags.append(meta.NOINDEX_FLAG)
             if not rules.follow:
@@ -116,7 +117,8 @@ class IndexingMiddleware:
         """Report what a response states, and what of it the user of the crawler overrides.
 
         Most statements allow everything, so they are reported only at the ledger's level
-        ``"all"``. Those of data that deny something always are: they have no effect.
+        ``"all"``. Those that deny something and have no effect always are: of data, and of
+        responses without a 2xx status.
         """
         stated = partial(
             self._reporter.stated,
@@ -126,13 +128,17 @@ class IndexingMiddleware:
             entry=self._usage.entry(request),
         )
         has_all = self._settings.ledger_level == "all"
-        is_data = not has_document(response)
+        no_effect = ""
+        if not is_success(response):
+            no_effect = "no-page"
+        elif not has_document(response):
+            no_effect = "data"
         denies = not rules.index or not rules.follow or bool(rules.unavailable_after)
-        if has_all or (denies and is_data):
+        if has_all or (denies and no_effect):
             known = (each for each in rules.statements if each.known)
             for each in islice(known, _MAX_STATEMENTS):
-                stated(Verdict.NOTED, "data" if is_data else each.name, each)
-        if denies and not is_data:
+                stated(Verdict.NOTED, no_effect or each.name, each)
+        if denies and not no_effect:
             for reason, because in self._overridden(request, rules):
                 stated(Verdict.ALLOWED, reason, because)
         if has_all:
@@ -158,7 +164,8 @@ class IndexingMiddleware:
     def _warn_of_drops(self, request: Request, response: Response) -> None:
         """Log which items and links of *response* a crawl would drop: ``scrapy parse`` shows all."""
         found = self._usage.effects_of(request, response)
-        why = "; ".join(_drops(found, self._settings.rel))
+        rels = self._settings.rel if is_success(response) else frozenset()
+        why = "; ".join(_drops(found, rels))
         if why:
             CrawlLog(__name__, self._crawler).warning(
                 "scrapy parse shows all items and links of %(url)s, but a crawl would drop "

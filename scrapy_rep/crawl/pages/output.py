@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from copy import copy, deepcopy
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -21,7 +21,7 @@ from w3lib.url import canonicalize_url
 
 from scrapy_rep.base import meta, stats
 from scrapy_rep.base.compat import image_fields
-from scrapy_rep.base.effects import NO_EFFECT
+from scrapy_rep.base.effects import NO_EFFECT, is_success
 from scrapy_rep.base.log import CrawlLog, get_logger
 from scrapy_rep.base.record import Layer, Subject, Verdict, forbidden
 from scrapy_rep.base.settings import ITEM_FIELD, RepSettings
@@ -31,7 +31,7 @@ from scrapy_rep.exceptions import ItemDenied, UsageDenied
 from scrapy_rep.protocol.indexing.statements import Statement
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
@@ -57,7 +57,6 @@ class OutputMiddleware:
             raise NotConfigured
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
-        self._annotates = "annotate" in policies
         self._warned_of: WeakSet[type] = WeakSet()
         self._usage = SiteUsage.of(crawler)
         self._reporter = DecisionReporter.of(crawler)
@@ -69,33 +68,35 @@ class OutputMiddleware:
     def process_spider_output(
         self, response: Response, result: Iterable[Any]
     ) -> Iterator[Any]:
-        may_pass = self._policy_of(response)
+        page = self._page_of(response)
         for output in result:
-            if may_pass(output):
+            if page is None or self._may_pass(page, output):
                 yield output
 
     async def process_spider_output_async(
         self, response: Response, result: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
-        may_pass = self._policy_of(response)
+        page = self._page_of(response)
         async for output in result:
-            if may_pass(output):
+            if page is None or self._may_pass(page, output):
                 yield output
 
-    def _policy_of(self, response: Response) -> Callable[[Any], bool]:
-        """Return what says whether an item or a request made from *response* may pass."""
+    def _page_of(self, response: Response) -> _Page | None:
+        """Return *response* with what of its items and links must not pass; None if all may."""
         request, found = response.request, NO_EFFECT
         if request is not None:
             found = self._usage.effects_of(request, response)
         rels = self._settings.rel
+        if rels and not is_success(response):
+            rels = frozenset()
         if found is NO_EFFECT and not rels:
-            return _passes
-        return partial(self._may_pass, _Page(response, found, rels))
+            return None
+        return _Page(response, found, rels)
 
     def _may_pass(self, page: _Page, output: Any) -> bool:
-        if not isinstance(output, Request):
-            return self._may_keep(output, page.response, page.effects)
-        return _passes(output) and self._may_follow(output, page)
+        if isinstance(output, Request):
+            return self._may_follow(output, page)
+        return self._may_keep(output, page.response, page.effects)
 
     def _may_follow(self, request: Request, page: _Page) -> bool:
         because = page.why_not_follow(request)
@@ -147,13 +148,12 @@ class OutputMiddleware:
         name, count = self._settings.item_field, self._crawler.stats.inc_value
         if found.is_expiring:
             count(stats.EXPIRING)
-        if not (found.rules or found.usage):
+        notes = {**(found.restrictions or {}), **deepcopy(found.usage or {})}
+        if not notes:
             return
         # Imported here: it loads the libraries of all item types, which take megabytes.
         from itemadapter import ItemAdapter  # noqa: PLC0415
 
-        rules = found.rules.to_dict() if found.rules else {}
-        notes = {**rules, **deepcopy(found.usage or {})}
         try:
             adapter = ItemAdapter(item)
             before = adapter.get(name)
@@ -164,14 +164,14 @@ class OutputMiddleware:
             count(stats.NOT_ANNOTATED)
             self._warn_of_class(type(item))
             return
-        if found.rules:
+        if found.restrictions:
             count(stats.ANNOTATED)
         if found.usage:
             count(stats.USAGE_ANNOTATED)
 
     def _warn_of_class(self, kind: type) -> None:
         """Warn once of a class of items that cannot say what the settings want them to say."""
-        if kind in self._warned_of or not self._annotates:
+        if kind in self._warned_of:
             return
         self._warned_of.add(kind)
         self._logger.warning(
@@ -208,8 +208,8 @@ class OutputMiddleware:
         self, item: Any, reason: str, because: Because, response: Response
     ) -> bool:
         """Report and log that *item* is dropped, and send the signal, as Scrapy does for item
-        pipelines. The level is ``DEFAULT_DROPITEM_LOG_LEVEL``, unless the log formatter changes
-        it. Return whether the item passes nevertheless, in a dry run.
+        pipelines. The level is that of the exception, unless the log formatter changes it. Return
+        whether the item passes nevertheless, in a dry run.
         """
         record = self._decided(Verdict.DROPPED, reason, because, response)
         if self._settings.dry_run:
@@ -236,18 +236,6 @@ class OutputMiddleware:
         return False
 
 
-def _passes(output: Any) -> bool:
-    """Let *output* pass. If the spider has copied the meta of the page, its rules are removed from
-    it: they are not those of the request.
-    """
-    if isinstance(output, Request):
-        copied = output.meta
-        if meta.INDEXING in copied:
-            del copied[meta.INDEXING]
-            copied.pop(meta.USAGE, None)
-    return True
-
-
 class _Page:
     """A response, and what of the output for it must not pass."""
 
@@ -269,8 +257,10 @@ class _Page:
         if not self._rels or not isinstance(self.response, HtmlResponse):
             return {}
         body = self.response.body.lower()
-        # This avoids parsing most pages. One with zero bytes may be in UTF-16.
-        if b"\0" not in body and not any(rel.encode() in body for rel in self._rels):
+        # This avoids parsing most pages. One with zero bytes may be in UTF-16, and a character
+        # reference may be in the rel of a link.
+        may_hide = b"\0" in body or b"&#" in body
+        if not may_hide and not any(rel.encode() in body for rel in self._rels):
             return {}
         return self._links.only_marked(self._rels)
 

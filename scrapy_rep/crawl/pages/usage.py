@@ -10,6 +10,7 @@ from scrapy_rep.base.compat import shared_component
 from scrapy_rep.base.effects import effects
 from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.settings import RepSettings
+from scrapy_rep.crawl.pages.stated import stated_by
 from scrapy_rep.protocol.request_target import forms
 from scrapy_rep.protocol.usage.preferences import (
     FIELDS,
@@ -130,17 +131,18 @@ class SiteUsage:
 
     def effects_of(self, request: Request, response: Response) -> Effects:
         """The effects of what IndexingMiddleware has read in *response*, the answer to *request*."""
-        read, purposes = request.meta, self._settings.purposes
-        preferences = read.get(meta.USAGE)
-        if meta.PURPOSES in read:
+        purposes = self._settings.purposes
+        if meta.PURPOSES in request.meta:
             purposes = self.purposes_of(request)
+        stated = stated_by(response)
+        rules, preferences = (None, NOTHING_STATED) if stated is None else stated
         return effects(
             self._settings,
             response,
-            read.get(meta.INDEXING),
-            NOTHING_STATED if preferences is None else preferences,
+            rules,
+            preferences,
             purposes,
-            is_exempt=bool(read.get(meta.DONT_OBEY_NOINDEX)),
+            is_exempt=bool(request.meta.get(meta.DONT_OBEY_NOINDEX)),
         )
 
     def entry(self, request: Request | None) -> CacheEntry | None:

@@ -13,7 +13,7 @@ result ends the page.
 It does not build a tree. So its result differs from a browser's tree: it finds tags in
 ``<select>`` and ``<frameset>``, and in ``<svg>`` and ``<math>`` it reads text elements and
 CDATA sections as it does elsewhere. But there, an element that closes itself, as ``<style/>``,
-has no text (13.2.6.5).
+has no text, and ``<template>`` is an element like any other (13.2.6.5).
 
 lxml cannot replace it: its verdicts depend on the version of libxml2. Before 2.14, which is
 newer than what the wheels of lxml for Windows and many Linux distributions have, that finds
@@ -24,12 +24,19 @@ tags in ``<textarea>`` and ``<iframe>``, and comments end elsewhere. In all vers
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from html import unescape
 from typing import TYPE_CHECKING
 
 from w3lib.encoding import html_body_declared_encoding, read_bom, resolve_encoding
 
-from scrapy_rep.protocol.indexing.statements import MAX_PAGE, MAX_TEXT, TAGS_OF_USE, Tag
+from scrapy_rep.protocol.indexing.statements import (
+    MAX_PAGE,
+    MAX_STATEMENTS,
+    MAX_TEXT,
+    TAGS_OF_USE,
+    Tag,
+)
 from scrapy_rep.protocol.text import ESCAPE, NUL
 
 if TYPE_CHECKING:
@@ -114,15 +121,17 @@ def real_tags(
     """
     ahead = iter(starts)
     wanted = next(ahead, -1)
-    position = templates = 0
-    nested: list[bytes] = []
+    position = 0
+    opened = _OpenElements()
     while position >= 0:
         # Everything before the next offset can be skipped, even a ``<meta>``.
         while 0 <= wanted < position:
             wanted = next(ahead, -1)
         if wanted < 0:
             return
-        if not nested and (skipped := _SKIPPABLE.match(lowered, position, wanted)):
+        if not opened.foreign and (
+            skipped := _SKIPPABLE.match(lowered, position, wanted)
+        ):
             position = skipped.end()
         match = _MARKUP.search(lowered, position)
         if match is None or match.start() > starts[-1]:
@@ -135,38 +144,68 @@ def real_tags(
         values, position, closes_itself = attributes(html, position)
         if position < 0 or (name == b"plaintext" and not closing):
             return
-        if nested or name in _FOREIGN:
-            _nest(nested, name, closing=bool(closing), closes_itself=closes_itself)
-        is_empty = closes_itself and _is_foreign(nested)
-        if match.start() == wanted and not templates:
+        opened.note(name, is_end=bool(closing), closes_itself=closes_itself)
+        is_empty = closes_itself and opened.is_in_foreign
+        if match.start() == wanted and not opened.templates:
             yield wanted, values
-        elif name == b"template" and not is_empty:
-            templates = max(0, templates - 1) if closing else templates + 1
         elif name in _TEXT_ENDS and not closing and not is_empty:
             position = _text_end(lowered, position, name)
 
 
-def _is_foreign(nested: list[bytes]) -> bool:
-    """Whether an element inside these is one of SVG or MathML."""
-    return bool(nested) and nested[-1] in _FOREIGN
+class _OpenElements:
+    """The open elements that decide which tags count: templates, and SVG and MathML."""
 
+    __slots__ = ("_foreign_templates", "foreign", "templates")
 
-def _nest(
-    nested: list[bytes], name: bytes, *, closing: bool, closes_itself: bool
-) -> None:
-    """Note the tag of an element in *nested*: the open elements of SVG and MathML, and those in
-    them in which HTML is read.
-    """
-    if closing:
-        if nested[-1:] == [name]:
-            nested.pop()
-    elif name in _ENDS_FOREIGN:
-        while _is_foreign(nested):
-            nested.pop()
-    elif closes_itself:
-        pass
-    elif name in _FOREIGN or (name in _HTML_IN_FOREIGN and _is_foreign(nested)):
-        nested.append(name)
+    def __init__(self) -> None:
+        self.foreign: list[bytes] = []
+        """The open elements of SVG and MathML, and those in them in which HTML is read."""
+
+        self.templates: list[int] = []
+        """For each open template, how many elements of ``foreign`` are around it."""
+
+        self._foreign_templates = 0
+        """How many elements called ``template`` are open in the innermost SVG or MathML. They are no
+        templates."""
+
+    @property
+    def is_in_foreign(self) -> bool:
+        """Whether an element inside these is one of SVG or MathML."""
+        return bool(self.foreign) and self.foreign[-1] in _FOREIGN
+
+    def note(self, name: bytes, *, is_end: bool, closes_itself: bool) -> None:
+        """Note the start tag or end tag of an element."""
+        if self.foreign or name in _FOREIGN:
+            depth = len(self.foreign)
+            self._note_foreign(name, is_end=is_end, closes_itself=closes_itself)
+            if len(self.foreign) != depth:
+                self._foreign_templates = 0
+        if name == b"template":
+            self._note_template(is_end=is_end, closes_itself=closes_itself)
+
+    def _note_foreign(self, name: bytes, *, is_end: bool, closes_itself: bool) -> None:
+        foreign = self.foreign
+        if is_end and foreign[-1:] == [name]:
+            foreign.pop()
+        elif name in _ENDS_FOREIGN:
+            # So does its end tag: the element is not open in SVG or MathML, but around it.
+            while self.is_in_foreign:
+                foreign.pop()
+        elif is_end or closes_itself:
+            pass
+        elif name in _FOREIGN or (name in _HTML_IN_FOREIGN and self.is_in_foreign):
+            foreign.append(name)
+
+    def _note_template(self, *, is_end: bool, closes_itself: bool) -> None:
+        if self.is_in_foreign and not is_end:
+            self._foreign_templates += not closes_itself
+        elif self.is_in_foreign and self._foreign_templates:
+            self._foreign_templates -= 1
+        elif not is_end:
+            self.templates.append(len(self.foreign))
+        elif self.templates:
+            # SVG and MathML that was opened in it ends with it.
+            del self.foreign[self.templates.pop() :]
 
 
 # Each of these functions returns -1 as the offset if the page ends first.
@@ -242,6 +281,8 @@ _MAX_GLANCE = 2_000
 """The number of bytes of one that are read for that."""
 _MAX_TAGS = 100
 """The number of usage tags of a page that are kept."""
+_MAX_ROBOTS_TAGS = MAX_STATEMENTS
+"""The number of robots meta tags of a page that are read, with or without a statement."""
 _MAX_VALUE = 4_096
 """The number of bytes that are read of the content of a usage tag."""
 
@@ -280,9 +321,10 @@ def read_page(
             html = html.decode(codec, "replace").encode("utf-8", "replace")
             encoding = "utf-8"
     names = _FOR_EVERYONE | agents
+    decoder = _TagText(html, encoding)
     lowered = html.lower()
     starts = _candidates(html, lowered, names | {_MISSPELT})
-    line, before = 1, 0
+    line, before, robots_tags = 1, 0, 0
     for start, values in real_tags(html, lowered, starts) if starts else ():
         if reading.is_full:
             return
@@ -299,13 +341,17 @@ def read_page(
             name, content = "license", values.get(b"href")
         if is_link or name in TAGS_OF_USE:
             if content is not None and len(reading.tags) < _MAX_TAGS:
-                text = _text(content[:_MAX_VALUE], html, encoding).strip(_SPACES)
+                text = decoder.text(content[:_MAX_VALUE]).strip(_SPACES)
                 reading.tags.append(Tag(name, text, line))
         elif name in names:
             agent = None if name == _EVERYONE else written
             location: Location = "meta", agent, line
-            content = _checked(content, location, reading)
-            text = _text(content, html, encoding)
+            robots_tags += 1
+            if robots_tags > _MAX_ROBOTS_TAGS:
+                message = f"the crawler reads only {_MAX_ROBOTS_TAGS} robots meta tags"
+                reading.add_finding("too-many", message, location)
+                return
+            text = decoder.text(_checked(content, location, reading))
             spans = [word.span() for word in _WORD.finditer(text)]
             reading.read(location, text, spans)
         elif name == _MISSPELT:
@@ -377,9 +423,21 @@ def _checked(
     return content[:MAX_TEXT]
 
 
-def _text(content: bytes, html: bytes, encoding: str | None) -> str:
-    codec = "ascii" if content.isascii() else _codec(html, encoding)
-    return _unescape(content.decode(codec, "replace"))
+class _TagText:
+    """Decodes the content of the tags of a page. Its encoding is looked up once, and only if a tag needs it."""
+
+    def __init__(self, html: bytes, encoding: str | None) -> None:
+        self._html = html
+        self._encoding = encoding
+
+    @cached_property
+    def _codec(self) -> str:
+        return _codec(self._html, self._encoding)
+
+    def text(self, content: bytes) -> str:
+        """Return the *content* of a tag of the page as text."""
+        codec = "ascii" if content.isascii() else self._codec
+        return _unescape(content.decode(codec, "replace"))
 
 
 def _unescape(text: str) -> str:

@@ -209,6 +209,26 @@ class IndexingRules:
             "unavailable_after": None if date is None else _iso(date),
         }
 
+    def restrictions(self) -> dict[str, bool | int | str]:
+        """Return the rules that restrict something, as :meth:`to_dict` names them: empty for a page
+        that may be used like any other, ``{"index": False}`` for one with ``noindex``.
+        ``index_embedded`` is in it only where it allows something in spite of ``noindex``.
+        """
+        rules: dict[str, bool | int | str] = {
+            name: False for name in _DENYING_NAMES if not getattr(self, name)
+        }
+        if not self.index and self.index_embedded:
+            rules["index_embedded"] = True
+        if self.max_snippet:
+            rules["max_snippet"] = self.max_snippet
+        if self.max_image_preview not in {None, IMAGE_PREVIEWS[-1]}:
+            rules["max_image_preview"] = str(self.max_image_preview)
+        if self.max_video_preview is not None:
+            rules["max_video_preview"] = self.max_video_preview
+        if self.unavailable_after is not None:
+            rules["unavailable_after"] = _iso(self.unavailable_after)
+        return rules
+
     def to_header(self) -> str:
         """Return an ``X-Robots-Tag`` value with the same rules for everyone."""
         parts = [

@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 from html import unescape
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import html5lib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scrapy_rep.protocol.indexing import metatags
 from scrapy_rep.protocol.indexing.metatags import real_tags
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.indexing.statements import MAX_PAGE, MAX_STATEMENTS, MAX_TEXT
@@ -77,7 +79,9 @@ PIECES = st.sampled_from([
     "<html>", "<head>", "</head>", "<p>", "</p>", "<body class=x>", "</body>", "</html>",
     "<br/>", "text", "a<b", "</div>", "<table>", "<tr>", "<td>", "</table>", "<noscript>",
     "</noscript>", "<style>", "<plaintext>", "</plaintext>", "<title/>", "<svg><style/></svg>",
-    "<math><title/></math>", "<svg><g><script /></g></svg>", "</svg>", "<svg/>", "<p class=it's>", "<a href=/x?a='b'>",
+    "<math><title/></math>", "<svg><g><script /></g></svg>", "</svg>", "<svg/>", "<svg><template></svg>", f"<svg><template>{META}</template></svg>",
+    "<math><template><g></template></math>", "<svg><desc><template></template></desc></svg>", "<svg><template/><style/></svg>",
+    f"<template><svg><template></template></svg>{META}</template>", "<p class=it's>", "<a href=/x?a='b'>",
     '<img alt="\'" src=x>', '<p ">', "</a b='>'>", "<div title='a > b'>", "<script src=x/>",
     "<!-- x -->", "<!-- > -->", "<!--->", "<!-- --!>", "<!-- <!-- -->", f"<!-- {META} -->",
     f"<p title='{META}'>", f'<p title="{META}">', f"<template>{META}</template>",
@@ -140,7 +144,13 @@ WRITTEN = [
     f"<math><style/></math>{META}", f"<svg/><title/>{META}",
     f"<svg><foreignObject><title/>{META}</title></foreignObject></svg>", f"<svg><p><title/>{META}</title>",
     f"<svg><foreignObject></foreignObject><title/></svg>{META}", f"<svg></svg><title/>{META}",
-    f"<svg><svg></svg><script/></svg>{META}", f"<svg><template/></svg>{META}", f"<svg></p><style/>{META}",
+    f"<svg><template>{META}</template></svg>", f"<svg><template><title/>{META}",
+    f"<math><mi><template>{META}</template></mi></math>", f"<math><template><template></template>{META}",
+    f"<template><svg><template></template></svg>{META}</template>", f"<template><svg></template>{META}",
+    f"<template><svg></template><template>{META}</template>", f"<svg><desc><template>{META}</template></desc></svg>",
+    f"<div><svg></div><template>{META}</template>", f"<svg><template></svg><template>{META}</template>",
+    f"<svg><template></p></svg><template>{META}</template>", f"<svg><template/></svg><template>{META}</template>",
+    f"<svg><svg></svg><script/></svg>{META}", f"<svg><template/></svg>{META}",
     f"<svg><style/>{META}<style/>{META}", f"<math><mi><style/>{META}</style></mi><style/></math>{META}",
 ]  # fmt: skip
 
@@ -168,6 +178,8 @@ def test_any_page_has_the_tags_that_a_browser_sees(html: str) -> None:
         # html5lib drops the meta element here, but a site that writes one means it.
         (f"<select>{META}</select>", 1, 0),
         (f"<frameset>{META}</frameset>", 1, 0),
+        # html5lib is older than the standard here: this end tag ends SVG.
+        (f"<svg></p><style/>{META}", 0, 1),
         # Text elements are read in SVG and MathML as outside, where they hold markup.
         (f"<svg><title>{META}</title></svg>", 0, 1),
         # A CDATA section, which only SVG and MathML have, ends at the first ">".
@@ -249,10 +261,15 @@ def test_bounds() -> None:
     that there were more.
     """
     many = read(
-        "<meta name=robots>" * 5000 + f"<meta name=robots content='{'a ' * 9999}'>"
+        "<meta name=robots>" * 900 + f"<meta name=robots content='{'a ' * 9999}'>"
     )
     assert len(many.statements) == MAX_STATEMENTS
     assert len(many.findings) <= MAX_STATEMENTS + 1
+    for tag in ("<meta name=robots>", "<meta name=robots content=' &nbsp;'>"):
+        whole = read(tag * (MAX_STATEMENTS - 1) + META)
+        assert (whole.index, "too-many" in codes(whole)) == (False, False)
+        longer = read(tag * MAX_STATEMENTS + META * 2)
+        assert (longer.index, codes(longer)[-1]) == (True, "too-many")
     line = ", ".join(["noarchive"] * (MAX_STATEMENTS + 1))
     rules = read(f"<meta name=robots content='{line}'>" * 2 + META)
     assert (rules.index, codes(rules)) == (True, ["too-many"])
@@ -274,7 +291,7 @@ def test_bounds() -> None:
         "<meta a b c d e f", "<meta name=robots content=noindex>",
         "<meta name=robots content='unavailable_after:1 1 1 1 1 1 1 1 1'>", "<script>",
         "<script></script>", "<script><!--", "<title></title>", "</titlex",
-        "<template>", '<a b="', " a='", "name=&", "\0", "\x1b",
+        "<template>", "<svg>", "<svg><template>", "<template><svg>", "<svg><desc>", '<a b="', " a='", "name=&", "\0", "\x1b",
     ],
 )  # fmt: skip
 @pytest.mark.unmeasured
@@ -301,6 +318,29 @@ def test_a_misspelt_name_of_the_tag() -> None:
     )
     assert finding.message.endswith("write robots")
     assert not IndexingRules.parse(html=html, agents="robot").index
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "euc-kr", "utf-16"])
+@pytest.mark.unmeasured
+def test_text_that_is_not_ascii(encoding: str) -> None:
+    """Very many tags with characters above ASCII take linear time, with words in them or without,
+    and the encoding of a page is found once.
+    """
+    for blank in ("\xa0", "\u3000", "\u3000noindex,"):
+        if encoding == "euc-kr" and blank == "\xa0":
+            continue  # It has no such character.
+        tag = f'<meta name=robots content="&nbsp;{blank}">'
+
+        def page(size: int, tag: str = tag) -> bytes:
+            return (tag * (size // len(tag))).encode(encoding)
+
+        def parse(page: bytes) -> IndexingRules:
+            return IndexingRules.parse(html=page, encoding=encoding)
+
+        assert_linear(parse, page, size=512 * 1_024)
+        with patch.object(metatags, "_codec", wraps=metatags._codec) as find:
+            parse(page(64 * 1_024))
+        assert find.call_count <= 1 + (encoding == "utf-16")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,189 @@
+"""A project that serialises what it gets has the same rows with this package, but for what sites withhold."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
+
+import pytest
+
+from tests.crawl.answers import Answer, html, meta, redirect, robots
+from tests.crawl.crawl import ADDON, run_crawl
+from tests.fetching.redis_server import BINARY, RedisServer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.crawl.crawl import CrawlResult
+    from tests.crawl.server import Host, Site
+
+pytestmark = pytest.mark.unmeasured
+
+SPIDERS = "tests.crawl.export_spiders"
+SERVICE = "tests.crawl.component_spiders.SomeService"
+RULES = "User-agent: *\nDisallow: /private\nDisallow: /rendered\nCrawl-delay: 0.01\n"
+PDF = {"Content-Type": "application/pdf", "X-Robots-Tag": "noarchive"}
+EXEMPT = {"dont_obey_robotstxt": True}
+PATHS = (
+    "/open", "/noindex", "/nofollow", "/restricted", "/data", "/moved", "/gone", "/often",
+    "/private/page",
+)  # fmt: skip
+FILES = ("/robots.txt", "/.well-known/tdmrep.json")
+WITHHELD = {"/noindex", "/behind", "/private/page"}
+
+
+class Features(NamedTuple):
+    """The settings of a crawl with some of the features of the package."""
+
+    settings: dict[str, Any] = {}
+    withheld: set[str] = WITHHELD
+    rep_flags: bool = True
+    """Whether the rules of pages are in the flags of responses."""
+
+
+FEATURES = {
+    "dry run": Features({"REP_DRY_RUN": True}, set(), rep_flags=False),
+    "add-on": Features(),
+    "all features": Features(
+        {
+            "REP_LEDGER": "ledger.sqlite",
+            "REP_LEDGER_LEVEL": "all",
+            "REP_PURPOSES": ["train-ai"],
+            "REP_REL": ["ugc"],
+            "REP_STORE": "sqlite",
+        }
+    ),
+    "ignored": Features(
+        {"ROBOTSTXT_OBEY": False, "REP_NOFOLLOW": "ignore", "REP_NOINDEX": "ignore"},
+        set(),
+    ),
+    "JOBDIR": Features({"JOBDIR": "job"}),
+    "Redis": Features(
+        {
+            "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
+            "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
+        }
+    ),
+}
+
+
+def host_of(site: Site) -> Host:
+    host = site.add()
+    host.answers |= {
+        "/robots.txt": robots(RULES),
+        "/": html("".join(f'<a href="{path}">' for path in PATHS)),
+        "/open": html(),
+        "/noindex": html("", meta("noindex")),
+        "/nofollow": html('<a href="/behind">', meta("nofollow")),
+        "/behind": html(),
+        "/restricted": html("", meta("noarchive, max-snippet:20"), "notranslate"),
+        "/data": Answer(b"{}", headers={"Content-Type": "application/json"}),
+        "/moved": redirect("/target"),
+        "/exempt": redirect("/private/target"),
+        "/target": html(),
+        "/private/target": html(),
+        "/private/page": html(),
+        "/gone": Answer(b"gone", 404, {"X-Robots-Tag": "none"}),
+        "/often": [Answer(status=500), html()],
+        "/file.pdf": Answer(b"file", headers=PDF),
+    }
+    return host
+
+
+def crawl(
+    host: Host, folder: Path, settings: dict[str, Any], **enable: Any
+) -> CrawlResult:
+    folder.mkdir()
+    for name in ("JOBDIR", "REP_LEDGER"):
+        if name in settings:
+            settings = {**settings, name: str(folder / settings[name])}
+    if "REP_STORE" in settings:
+        settings = {**settings, "REP_STORE": f"sqlite:///{folder}/store.sqlite"}
+    exempt = ("/exempt", "/private/mine", "/rendered/mine")
+    return run_crawl(
+        [host.url("/"), *({"url": host.url(path), "meta": EXEMPT} for path in exempt)],
+        spider=f"{SPIDERS}.ExportSpider",
+        settings={
+            "DOWNLOADER_MIDDLEWARES": {SERVICE: 725},
+            "FILES_STORE": str(folder),
+            "HTTPERROR_ALLOW_ALL": False,
+            "ITEM_PIPELINES": {f"{SPIDERS}.ExportPipeline": 1},
+            "RETRY_ENABLED": True,
+            "RETRY_HTTP_CODES": [500],
+            **settings,
+        },
+        **enable,
+    )
+
+
+def by_path(rows: list[dict[str, Any]], host: Host) -> dict[str, Any]:
+    """Return *rows* by their paths, without the origin of *host*."""
+    text = json.dumps(rows)
+    for origin in (host.origin, quote(host.origin, safe="")):
+        text = text.replace(origin, "")
+    found = {row["url"]: row for row in json.loads(text)}
+    for row in found.values():
+        for file in row.get("files", ()):
+            del file["path"]  # A digest of its URL.
+    return found
+
+
+def rules_of(result: CrawlResult) -> list[dict[str, Any]]:
+    return [noted for noted in result.denied if "in" in noted]
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_what_a_project_exports(site: Site, tmp_path: Path, name: str) -> None:
+    """Items with the meta, the flags, the headers and the request of each response, as JSON, are the
+    same as with stock Scrapy; so are those of files, and of all other responses of the crawl. Only
+    what the site withholds is missing, and the flags of a page have its rules. What a response states
+    is known in callbacks, errbacks and pipelines, and of copies of the response.
+    """
+    own, withheld, rep_flags = FEATURES[name]
+    host, other, service = host_of(site), host_of(site), site.add(name="127.0.0.9")
+    settings = {**own, "SERVICE_URL": service.origin}
+    server: Any = nullcontext()
+    if name == "Redis":
+        pytest.importorskip("scrapy_redis")
+        if BINARY is None:
+            pytest.skip("There is no redis-server on the PATH")
+        server = RedisServer()
+    with server as redis:
+        if redis is not None:
+            settings["REDIS_URL"] = redis.url
+        result = crawl(host, tmp_path / "rep", settings, enable=ADDON)
+    stock = crawl(other, tmp_path / "stock", {"SERVICE_URL": service.origin}, enable={})
+    assert "log_count/ERROR" not in result.stats, result.log
+    assert "log_count/ERROR" not in stock.stats, stock.log
+    for kind in ("items", "responses", "read"):
+        expected = by_path(getattr(stock, kind), other)
+        found = by_path(getattr(result, kind), host)
+        for flag in ("noindex", "nofollow"):
+            if rep_flags and f"/{flag}" in expected:
+                expected[f"/{flag}"]["flags"] = [flag]
+        missing = withheld
+        if kind == "read":
+            # The page is fetched, and its items are dropped.
+            missing = withheld - {"/noindex"}
+            files = {path: row for path, row in found.items() if path not in expected}
+            assert all(path.endswith(FILES) for path in files)
+            assert "rep" not in str([list(row["meta"]) for row in files.values()])
+            found = {path: row for path, row in found.items() if path in expected}
+        rows = {path: row for path, row in expected.items() if path not in missing}
+        assert found == rows, kind
+    paths = {*PATHS, "/", "/target", "/private/target", "/behind", "/private/mine"}
+    assert set(by_path(stock.items, other)) == {*paths, "/rendered/mine"} - {"/moved"}
+    assert set(by_path(stock.responses, other)) == {"/file.pdf"}
+    assert {noted["says"] for noted in rules_of(stock)} == {"ValueError"}
+    rules = {
+        (noted["url"].removeprefix(host.origin), noted["in"]): noted["says"]
+        for noted in rules_of(result)
+    }
+    for where in ("callback", "copy"):
+        assert rules["/noindex", where] == "noindex"
+        assert rules["/restricted", where] == "noarchive, notranslate, max-snippet:20"
+        assert rules["/data", where] == "all"
+    assert rules["/gone", "errback"] == "noindex, nofollow"
+    assert rules["/file.pdf", "pipeline"] == "noarchive"

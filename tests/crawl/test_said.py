@@ -9,8 +9,9 @@ from scrapy import Spider
 from scrapy.exceptions import CloseSpider
 from scrapy.signals import spider_idle
 
-from tests.crawl.answers import Answer, robots
+from tests.crawl.answers import Answer, busy, robots
 from tests.crawl.crawl import ADDON, BY_HAND, run_crawl
+from tests.crawl.pauses import limit, pages
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -119,6 +120,49 @@ def test_the_first_delay(site: Site) -> None:
     (line,) = result.lines("INFO", "between requests: requests to it wait")
     assert hosts[0].origin not in line
     assert line.index("asks for 0.")
+
+
+@pytest.mark.newest
+def test_what_held_up_the_crawl(site: Site) -> None:
+    """At the end, the log names the hosts whose delays have held up the crawl for a second or more. What
+    the crawl would have waited for anyway does not count: the project's own delay, and pauses; nor
+    does a request that is refused.
+    """
+    rules = "User-agent: *\nDisallow: /private\nCrawl-delay: {}\n"
+    delays = {"slow": 0.6, "slower": 1.5, "paced": 0.3, "busy": 0.2, "refused": 1.2}
+    names = {name: f"127.0.0.{number}" for number, name in enumerate(delays, 21)}
+    hosts = {
+        name: site.add(rules.format(delay), name=names[name])
+        for name, delay in delays.items()
+    }
+    limit(hosts["busy"], 1, busy(429, "2"), seconds=0)
+    kind = {"refused": "private"}
+    urls = [
+        url
+        for name, host in hosts.items()
+        for url in pages(host, 3, kind.get(name, "page"))
+    ]
+    own = {"randomize_delay": False}
+    settings = {
+        "REP_BACKOFF_MAX": 60,
+        "REP_WAIT_TIMEOUT": 60,
+        "RETRY_ENABLED": True,
+        "DOWNLOAD_SLOTS": {
+            names["paced"]: {"delay": 0.6, **own},
+            names["slower"]: {"delay": 0.5, **own},
+        },
+    }
+    result = run_crawl(urls, settings=settings)
+    assert len(result.responses) == 12
+    times = {}
+    for line in result.lines("INFO", "held up the crawl for"):
+        _, _, text = line.partition("scrapy_rep")[2].partition("] ")
+        times[text.split()[0]] = text.partition(" for ")[2].partition(",")[0]
+    assert times.keys() == {names["slow"], names["slower"]}
+    assert times[names["slow"]] == "0:00:02"
+    assert times[names["slower"]] in {"0:00:03", "0:00:04"}
+    # All of them, also those that are not named.
+    assert 4.7 < result.stats["rep/crawl_delay/waited"] < 7
 
 
 @pytest.mark.newest

@@ -888,7 +888,14 @@ class Frontier:
             if self.politeness.measures:
                 self.politeness.measure_sent(request, trip.ticket)
                 self.politeness.measure_waiting(len(self._waiting))
-            self.core.sent(trip.ticket)
+            self.core.sent(trip.ticket, paced_until=self._paced_until(trip.ticket))
+
+    def _paced_until(self, ticket: Ticket) -> float:
+        """Return until when the delay of the project would hold back a request of *ticket*."""
+        if not any(scope.delays for scope in ticket.scopes):
+            return -inf
+        slot = slot_state(self._crawler, ticket.scopes[-1].key)
+        return -inf if slot is None else slot.last_seen + slot.delay
 
     def _give_way(self) -> None:
         """Free the places of requests that a component of the project holds back, if downloads

@@ -44,6 +44,9 @@ _LOG_AFTER = 3.0
 # The number of hosts that the log names at the end.
 _SLOWEST_NAMED = 5
 
+# A host that has held up the crawl for less than these seconds is not named.
+_LEAST_NAMED = 1.0
+
 
 class Politeness:
     """Tells the core and the queues of each delay and pause, and the user when a host begins to ask
@@ -293,13 +296,13 @@ class Politeness:
             traffic.note_waiting(sum(known) + in_downloader)
 
     def report_slowdowns(self) -> None:
-        """Say at the end which hosts have held up the crawl the longest."""
+        """Say at the end which hosts have held up the crawl the longest, by a second or more."""
         slowdowns = self._core.slowdowns()
         if slowdowns:
             waited = sum(each.seconds for each in slowdowns)
             self._crawler.stats.set_value(stats.WAITED, round(waited, 3))
         for each in slowdowns[:_SLOWEST_NAMED]:
-            if each.seconds:
+            if each.seconds >= _LEAST_NAMED:
                 self._logger.info(
                     "%(host)s held up the crawl for %(time)s, with a delay of %(delay)g s "
                     "(requests: %(requests)d). REP_SKIP_DELAY_OVER skips hosts with a longer one",

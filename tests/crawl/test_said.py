@@ -9,12 +9,18 @@ from scrapy import Spider
 from scrapy.exceptions import CloseSpider
 from scrapy.signals import spider_idle
 
+from scrapy_rep import back_off
 from tests.crawl.answers import Answer, busy, robots
 from tests.crawl.crawl import ADDON, BY_HAND, run_crawl
-from tests.crawl.pauses import limit, pages
+from tests.crawl.pauses import EARLY, limit, pages
+from tests.crawl.spiders import PlanSpider
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
 
     from tests.crawl.server import Site
 
@@ -36,6 +42,16 @@ class OwnReasonSpider(Spider):
 
     def idle(self) -> None:
         raise CloseSpider("mine")
+
+
+class PausingSpider(PlanSpider):
+    """Asks for a pause after each page, and follows the first one with another."""
+
+    def note_response(self, response: Response) -> Iterator[Request]:
+        super().note_response(response)
+        back_off(self.crawler, response.url, delay=1)
+        if response.url.endswith("/0"):
+            yield self.request({"url": response.urljoin("/1")})
 
 
 @pytest.mark.parametrize(
@@ -120,6 +136,34 @@ def test_the_first_delay(site: Site) -> None:
     (line,) = result.lines("INFO", "between requests: requests to it wait")
     assert hosts[0].origin not in line
     assert line.index("asks for 0.")
+
+
+@pytest.mark.newest
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"ADDONS": {}}, "ADDONS"),
+        ({"REP_DRY_RUN": True}, "a dry run (REP_DRY_RUN)"),
+        ({"REP_BACKOFF_MAX": 0}, "REP_BACKOFF_MAX is 0"),
+        ({"ROBOTSTXT_OBEY": False}, ""),
+        ({}, ""),
+    ],
+    ids=["without the add-on", "in a dry run", "off", "not obeying", "obeying"],
+)
+def test_a_pause_of_the_spider(site: Site, settings: dict[str, Any], why: str) -> None:
+    """Where ``back_off`` cannot pause a host, the first call warns of it, with the reason, and nothing
+    in the log says that there is a pause.
+    """
+    host = site.add()
+    spider = f"{__name__}.PausingSpider"
+    settings = {"REP_BACKOFF_MAX": 60, "REP_WAIT_TIMEOUT": 60, **settings}
+    result = run_crawl([host.url("/0")], spider=spider, settings=settings)
+    assert host.pages == ["/0", "/1"]
+    assert len(result.lines("INFO", "gets no request for")) == (not why)
+    assert result.stats.get("rep/backoff/pauses", 0) > 0 or why
+    lines = result.lines("WARNING", "back_off() pauses nothing in this crawl", why)
+    assert len(lines) == len(result.lines("WARNING", "back_off()")) == bool(why)
+    assert (host.gaps[-1] > 1 - EARLY) is not bool(why)
 
 
 @pytest.mark.newest

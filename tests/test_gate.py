@@ -61,7 +61,7 @@ def asked(crawler: Crawler) -> list[str]:
 
 LONG = f"{SITE}/{'a' * 70_000}"
 BY_LINE_2 = f"Refused by {ROBOTS_URL}, line 2 (disallow: /private/)"
-NO_HOST = "Refused by scrapy-rep (bad-url: the host or port of the URL, or of the Host header, can't be read)"
+NO_HOST = "Refused by scrapy-rep (the host or port of the URL, or of the Host header, can't be read)"
 SCHEMES = ("data:,x", "file:///tmp/x", "s3://bucket/key", "ftp://example.com/private/")
 BAD_URLS = (
     "http://a|b/",
@@ -97,7 +97,7 @@ CASES = {
     ),
     "too long for its rules": Case(
         LONG,
-        f"Refused by {ROBOTS_URL} (too-long: the URL is too long",
+        f"Refused by {ROBOTS_URL} (the URL is too long",
         robots=b"User-agent: *\nDisallow: /*?private=",
     ),
     "long": Case(LONG[:60_000], "sent", robots=b"User-agent: *\nDisallow: /*?private="),

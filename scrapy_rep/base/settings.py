@@ -640,6 +640,13 @@ def is_dry_run(settings: BaseSettings) -> bool:
     return found
 
 
+def ignores_robotstxt(settings: BaseSettings) -> bool:
+    """Whether the project has set ``ROBOTSTXT_OBEY`` to False. If it has not set it, the add-on
+    obeys robots.txt, but in a dry run, which leaves the setting as it is.
+    """
+    return bool(settings.getpriority(OBEY)) and not settings.getbool(OBEY)
+
+
 def unknown_names(settings: BaseSettings) -> Iterator[tuple[str, str | None]]:
     """Names that begin with ``REP_`` but are not settings of this package, each with the
     most similar setting, if there is one.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,8 +12,9 @@ from scrapy.exceptions import CloseSpider
 from scrapy.signals import spider_idle
 
 from scrapy_rep import back_off
+from tests import forks
 from tests.crawl.answers import Answer, busy, robots
-from tests.crawl.crawl import ADDON, BY_HAND, run_crawl
+from tests.crawl.crawl import ADDON, BY_HAND, ROOT, run_crawl
 from tests.crawl.pauses import EARLY, limit, pages
 from tests.crawl.spiders import PlanSpider
 
@@ -42,6 +45,37 @@ class OwnReasonSpider(Spider):
 
     def idle(self) -> None:
         raise CloseSpider("mine")
+
+
+REAL = ("ask for a delay: 1", "Requests refused: 1", "held up the crawl")
+DRY = ("ask for a delay: 1", "would be refused: 1", "has judged", "A real run would")
+
+
+@pytest.mark.newest
+@pytest.mark.parametrize(
+    ("settings", "kinds"), [({}, REAL), ({"REP_DRY_RUN": True}, DRY)]
+)
+def test_several_crawls_in_one_process(
+    site: Site, settings: dict[str, Any], kinds: tuple[str, ...]
+) -> None:
+    """Each line of the summary at the end names its spider."""
+    rules = f"{FORBIDS}Crawl-delay: 1.1\n"
+    hosts = [site.add(rules, name=f"127.0.0.{number}") for number in (21, 22)]
+    locked = site.add(Answer(status=401), name="127.0.0.23")
+    urls = [[host.url("/private"), host.url("/public")] for host in hosts]
+    urls[1].append(locked.url("/"))
+    crawls = json.dumps([[settings, *each] for each in urls])
+    command = ["tests.crawl.two_crawls", "asyncio", crawls, "INFO"]
+    log = forks.run(command, cwd=ROOT).stderr.decode().splitlines()
+    for kind in kinds:
+        for number in range(2):
+            words = f"] [plan-{number}] ", kind
+            assert (
+                len([line for line in log if all(word in line for word in words)]) == 1
+            )
+        assert len([line for line in log if kind in line]) == 2
+    (line,) = (line for line in log if "answered 401 or 403: 1" in line)
+    assert "] [plan-1] robots.txt" in line
 
 
 class PausingSpider(PlanSpider):
@@ -198,10 +232,8 @@ def test_what_held_up_the_crawl(site: Site) -> None:
     }
     result = run_crawl(urls, settings=settings)
     assert len(result.responses) == 12
-    times = {}
-    for line in result.lines("INFO", "held up the crawl for"):
-        _, _, text = line.partition("scrapy_rep")[2].partition("] ")
-        times[text.split()[0]] = text.partition(" for ")[2].partition(",")[0]
+    lines = "\n".join(result.lines("INFO", "held up the crawl for"))
+    times = dict(re.findall(r"(\S+) held up the crawl for ([\d:]+),", lines))
     assert times.keys() == {names["slow"], names["slower"]}
     assert times[names["slow"]] == "0:00:02"
     assert times[names["slower"]] in {"0:00:03", "0:00:04"}

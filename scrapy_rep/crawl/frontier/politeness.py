@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 from math import inf
 from typing import TYPE_CHECKING
@@ -303,7 +304,8 @@ class Politeness:
             self._crawler.stats.set_value(stats.WAITED, round(waited, 3))
         for each in slowdowns[:_SLOWEST_NAMED]:
             if each.seconds >= _LEAST_NAMED:
-                self._logger.info(
+                self._logger.at_end(
+                    logging.INFO,
                     "%(host)s held up the crawl for %(time)s, with a delay of %(delay)g s "
                     "(requests: %(requests)d). REP_SKIP_DELAY_OVER skips hosts with a longer one",
                     host=each.key,

@@ -23,12 +23,13 @@ from scrapy_rep.base.record import (
     made,
     of_page,
     of_request,
+    storable,
     url_text,
 )
 from scrapy_rep.base.requests import origin_at
 from scrapy_rep.base.settings import GATE, RepSettings, ignores_robotstxt
 from scrapy_rep.exceptions import RobotsDenied
-from scrapy_rep.protocol.reasons import REASONS, words_of
+from scrapy_rep.protocol.reasons import REASONS, Words, words_of
 from scrapy_rep.protocol.robotstxt.rules import Decision, Reason
 from scrapy_rep.protocol.usage.statements import Source
 from scrapy_rep.signals import decision_made
@@ -87,6 +88,7 @@ _BY_ROBOTS_TXT = frozenset(
     {"rule", "too-long", "unavailable", "unreachable", "crawl-delay"}
 )
 
+_REFUSED = frozenset({Verdict.REFUSED, Verdict.WOULD_REFUSE})
 _OF_DRY_RUN = frozenset({*IN_DRY_RUN.values(), Verdict.WOULD_ALLOW})
 _WITHHELD = frozenset({*IN_DRY_RUN, *IN_DRY_RUN.values()})
 
@@ -101,6 +103,16 @@ _STATS_OF_USE = {Subject.ITEM: stats.USAGE_DROPPED, Subject.FILE: stats.USAGE_ME
 # The most hosts that a line of a dry run names, and those that are counted for it.
 _HOSTS_NAMED = 3
 _HOSTS_COUNTED = 10_000
+
+# The most characters of a user-agent line in a message.
+_MAX_NAMES = 100
+
+# The name of each crawler whose project has set none, and what to do when a site refuses it.
+_NO_NAME = "scrapy"
+_NAME_IT = (
+    "its group for Scrapy is for all crawlers without a name of their own: set USER_AGENT to that of "
+    "yours, such as 'mybot/1.0 (+https://example.com/mybot)'"
+)
 
 
 class Via(NamedTuple):
@@ -169,7 +181,7 @@ class Case:
             why = "scrapy-rep"
         if decision.rule is not None:
             kind, pattern, line = decision.rule
-            why += f", line {line} ({kind}: {pattern})"
+            why += f", line {line} ({kind}: {pattern}){self._group_of(decision)}"
             if decision.reason is not Reason.RULE:
                 words, setting, _ = REASONS[decision.reason]
                 why += f": {words} ({setting})"
@@ -189,6 +201,18 @@ class Case:
             )
             why += f"; {self.request.url} {how} from {self.via.page}"
         return f"Refused by {why}"
+
+    def _group_of(self, decision: Decision) -> str:
+        """Return by which user-agent line the rule of *decision* is the crawler's, for a message."""
+        if self.override is not None:
+            robots = self.override.robots
+        else:
+            robots = None if self.known is None else self.known.robots
+        line = None if robots is None else robots.user_agent_line(decision)
+        if line is None:
+            return ""
+        number, names = line
+        return f", in the group of line {number} (user-agent: {storable(names, _MAX_NAMES)})"
 
 
 class DecisionReporter:
@@ -357,7 +381,7 @@ class Summary:
         """How often there was each kind and reason, and the first record of it."""
         self._origins: dict[_Key, Counter[str]] = {}
         """For each of them in a dry run, how often there was each origin."""
-        self._has_said: set[Subject] = set()
+        self._has_said: set[tuple[Subject, bool]] = set()
         self.is_start_refused = False
         """Whether robots.txt has refused a start request."""
 
@@ -403,7 +427,7 @@ class Summary:
             record.subject,
             record.verdict,
             record.reason,
-            words_of(record.reason, record.layer, record.verdict).setting,
+            _words(record).setting,
             self._condition(record),
         )
         count, first = self._found.get(key, (0, record))
@@ -412,22 +436,27 @@ class Summary:
             origins = self._origins.setdefault(key, Counter())
             if record.origin in origins or len(origins) < _HOSTS_COUNTED:
                 origins[record.origin] += 1
-        if record.subject in self._has_said:
-            return
+        is_start = (
+            record.verdict in _REFUSED
+            and request is not None
+            and bool(request.meta.get("is_start_request"))
+        )
+        self.is_start_refused |= (
+            is_start
+            and record.verdict is Verdict.REFUSED
+            and record.reason in _BY_ROBOTS_TXT
+        )
+        is_nameless = _is_nameless(record)
         if record.subject is Subject.ITEM:
             what = "The first item"
-        elif (
-            record.verdict in {Verdict.REFUSED, Verdict.WOULD_REFUSE}
-            and request is not None
-            and request.meta.get("is_start_request")
-        ):
-            what = "A start request"
+        elif is_start or is_nameless:
+            what = "A start request" if is_start else "A request"
         else:
             return
-        self._has_said.add(record.subject)
-        self.is_start_refused |= record.verdict is Verdict.REFUSED and (
-            record.reason in _BY_ROBOTS_TXT
-        )
+        kind = record.subject, is_nameless
+        if kind in self._has_said:
+            return
+        self._has_said.add(kind)
         does = f"{_IN_WORDS[record.verdict]}{self._condition(record)}"
         values = _in_words(f"{what} {does}", record)
         self._logger.warning(
@@ -466,9 +495,24 @@ class Summary:
             )
 
 
+def _words(record: Record) -> Words:
+    """Return the words for *record*."""
+    words = words_of(record.reason, record.layer, record.verdict)
+    if _is_nameless(record):
+        words = words._replace(setting="USER_AGENT", hint=_NAME_IT)
+    return words
+
+
+def _is_nameless(record: Record) -> bool:
+    """Whether a robots.txt refuses a request by the name of Scrapy, since the crawler has no other."""
+    is_refused = record.subject is Subject.REQUEST and record.verdict in _REFUSED
+    is_of_scrapy = record.agent is not None and record.agent.lower() == _NO_NAME
+    return is_refused and is_of_scrapy and record.layer is Layer.ROBOTS_TXT
+
+
 def _in_words(what: str, record: Record) -> dict[str, Any]:
     """Return *what* was decided, why, with what changes that, and an example, for a message."""
-    words = words_of(record.reason, record.layer, record.verdict)
+    words = _words(record)
     return {
         "what": what,
         "why": f"{words.text}; {words.advice}" if words.advice else words.text,

@@ -6,6 +6,7 @@ Sources: RFC 9309, 2.1 and 2.2.1, and :class:`~scrapy_rep.protocol.dialect.Diale
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.protocol.dialect import RFC9309, Dialect
@@ -14,6 +15,7 @@ from scrapy_rep.protocol.robotstxt.groups import (
     Group,
     follow,
     groups_of,
+    lines_naming,
     rule_lines,
     sitemap_urls,
 )
@@ -109,7 +111,7 @@ class RobotsTxt:
 
     __slots__ = (
         "_blanket", "_body", "_crawlers", "_followed", "_is_packed", "_may_state_usage",
-        "_sitemaps", "_url", "dialect",
+        "_naming", "_sitemaps", "_url", "dialect",
     )  # fmt: skip
 
     def __init__(
@@ -127,6 +129,8 @@ class RobotsTxt:
         self._crawlers: dict[str | tuple[str, ...], CrawlerRules] = {}
         self._followed: CrawlerRules | None = None
         """Those of :attr:`_crawlers` that were asked for last."""
+        self._naming: dict[str, list[tuple[int, str]]] | None = None
+        """By agent, the lines that :meth:`user_agent_line` chooses from."""
         self._sitemaps: tuple[str, ...] | None = None
         self._may_state_usage: bool | None = None
 
@@ -210,6 +214,22 @@ class RobotsTxt:
             rules = rules or self._read_rules(followed)
             allowed = rules.marks[rules.winner(target)] & 1 == 1
         return allowed or self._is_robotstxt(target)
+
+    def user_agent_line(self, decision: Decision) -> tuple[int, str] | None:
+        """Return the number and the value, as written, of the user-agent line by which the group of
+        the rule in *decision* is the crawler's; None if no rule decided.
+        """
+        agent = decision.agent
+        if agent is None or decision.rule is None:
+            return None
+        if self._naming is None or len(self._naming) >= _MAX_FOLLOWED:
+            self._naming = {}
+        naming = self._naming.get(agent)
+        if naming is None:
+            naming = lines_naming(self.body, agent, self.dialect)
+            self._naming[agent] = naming
+        at = bisect_left(naming, (decision.line, ""))
+        return naming[at - 1] if at else None
 
     def pace(self, agents: str | Sequence[str]) -> Pace:
         """Return the delays and rates that have an effect for a crawler."""

@@ -241,6 +241,62 @@ def test_what_held_up_the_crawl(site: Site) -> None:
     assert 4.7 < result.stats["rep/crawl_delay/waited"] < 7
 
 
+SCRAPY = "Scrapy/2.19.0 (+https://scrapy.org)"
+CRAWLERS = "User-agent: GPTBot\nUser-agent: Scrapy\nDisallow: /\n\n"
+
+
+@pytest.mark.parametrize("is_dry", [False, True])
+@pytest.mark.parametrize(
+    ("rules", "agent", "is_nameless"),
+    [
+        (CRAWLERS, SCRAPY, True),
+        ("User-agent: *\nDisallow: /\n", SCRAPY, False),
+        (f"{CRAWLERS}User-agent: Scrapy\nUser-agent: testbot\nDisallow: /\n", "testbot", False),
+    ],
+)  # fmt: skip
+def test_a_group_for_scrapy(
+    site: Site, mode: str, *, rules: str, agent: str, is_nameless: bool, is_dry: bool
+) -> None:
+    """The first refusal by a group for Scrapy is a warning, also if it is of no start request. It says
+    that the crawler needs a name of its own, and so does the summary.
+    """
+    open_host, host = site.add(), site.add(rules, name="127.0.0.2")
+    later = [host.url("/1"), host.url("/2")]
+    settings = {"USER_AGENT": agent, "REP_DRY_RUN": is_dry}
+    result = run_crawl([open_host.url("/")], then=later, settings=settings, mode=mode)
+    assert host.pages == (["/1", "/2"] if is_dry else [])
+    does = "would be refused" if is_dry else "is refused"
+    lines = result.lines("WARNING", f"A request {does}, because robots.txt disallows;")
+    assert len(lines) == is_nameless
+    lines += result.lines("INFO", "Requests ", "refused: 2")
+    for line in lines:
+        assert ("set USER_AGENT" in line) is is_nameless
+        assert ("REP_OVERRIDES" in line) is not is_nameless
+    assert len(lines) == 1 + is_nameless
+
+
+@pytest.mark.newest
+def test_the_user_agent_line_of_a_refusal(site: Site) -> None:
+    """The line of a refusal names the user-agent line by which the group is the crawler's."""
+    host = site.add(f"{CRAWLERS}User-agent: *\nCrawl-delay: 999\n")
+    groups = {
+        SCRAPY: "line 3 (disallow: /), in the group of line 2 (user-agent: Scrapy): <GET",
+        "testbot": "line 6 (crawl-delay: 999), in the group of line 5 (user-agent: *): the host",
+    }
+    for agent, words in groups.items():
+        result = run_crawl([host.url("/1")], settings={"USER_AGENT": agent})
+        assert len(result.lines("DEBUG", "Refused by", words)) == 1
+    override = {
+        "127.0.0.1": f"User-agent: {'a' * 1000}\nUser-agent: mybot\nDisallow: /"
+    }
+    settings = {"REP_OVERRIDES": override, "USER_AGENT": "a" * 1000}
+    (line,) = run_crawl([host.url("/1")], settings=settings).lines(
+        "DEBUG", "Refused by"
+    )
+    assert "in the group of line 1 (user-agent: aaa" in line
+    assert len(line) < 600
+
+
 @pytest.mark.newest
 def test_robotstxt_behind_a_login(site: Site) -> None:
     """A robots.txt that answers 401 or 403 allows everything: a line says so of the first one, and

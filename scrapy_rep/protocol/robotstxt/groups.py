@@ -14,6 +14,7 @@ from scrapy_rep.protocol.robotstxt.lines import (
     decoded_text,
     octets,
     plain_lines,
+    read_line,
     user_agent_lines,
 )
 from scrapy_rep.protocol.robotstxt.rules import Rule
@@ -127,6 +128,26 @@ def follow(
         for group, first in texts:
             records += _records_for(named, group, first, dialect)
     return agent, texts, records
+
+
+def lines_naming(body: bytes, agent: str, dialect: Dialect) -> list[tuple[int, str]]:
+    """Return the number and the value of each user-agent line by which a crawler follows the groups
+    of *agent*, one of its product tokens or ``*``, in file order. This reads no other lines.
+    """
+    text = decoded_text(body, dialect)
+    named_lines = user_agent_lines(text, dialect)
+    tokens = {token for _, names in named_lines for token in names}
+    _, named = followed((agent,), tokens, dialect)
+    naming, number, counted = [], 1, 0
+    for start, names in named_lines:
+        if named.isdisjoint(names):
+            continue
+        number += text.count(b"\n", counted, start)
+        counted = start
+        line = read_line(number, text[start:].partition(b"\n")[0], dialect)
+        assert line is not None
+        naming.append((number, line.value.decode("utf-8", "replace")))
+    return naming
 
 
 def rule_lines(texts: Iterable[GroupText], dialect: Dialect) -> list[PlainLine]:

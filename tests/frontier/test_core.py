@@ -547,6 +547,20 @@ def test_many_that_end_while_they_wait_for_robotstxt(step: int) -> None:
     assert time.process_time() - began < 5
 
 
+@pytest.mark.parametrize("step", [1, -1])
+def test_many_ready_queues_of_one_slot_that_end(step: int) -> None:
+    """When a crawl closes, the cost of each queue of a slot does not grow with their number."""
+    world = World()
+    names = [str(number) for number in range(30_000)]
+    for name in names:
+        world.page(name, name, "slot")
+    began = time.process_time()
+    for name in names[::step]:
+        world.end(name)
+    assert not world.queues
+    assert time.process_time() - began < 2
+
+
 def test_what_has_slowed_down_the_crawl() -> None:
     """A host holds up the crawl while requests wait only for its delay, none is in flight, and the one
     that had to wait is sent. The hosts that did so least are forgotten.

@@ -432,7 +432,7 @@ class Ready:
     """
 
     def __init__(self) -> None:
-        self._by_slot: dict[Scope, deque[Ticket]] = {}
+        self._by_slot: dict[Scope, OrderedDict[Ticket, None]] = {}
         self._rows: list[OrderedDict[Scope, None]] = []
         """These slots by the number of requests in flight."""
 
@@ -447,9 +447,9 @@ class Ready:
         slot = ticket.scopes[-1]
         tickets = self._by_slot.get(slot)
         if tickets is None:
-            tickets = self._by_slot[slot] = deque()
+            tickets = self._by_slot[slot] = OrderedDict()
             self._enter(slot)
-        tickets.append(ticket)
+        tickets[ticket] = None
         self.count += 1
         for scope in ticket.scopes:
             scope.ready += 1
@@ -464,14 +464,14 @@ class Ready:
 
     def turn(self, ticket: Ticket) -> None:
         """Put *ticket*, the first of its slot, behind the others: it had its turn."""
-        self._by_slot[ticket.scopes[-1]].rotate(-1)
+        self._by_slot[ticket.scopes[-1]].move_to_end(ticket)
 
     def discard(self, ticket: Ticket) -> None:
         """Remove *ticket*, which is here."""
         ticket.where = Where.NOWHERE
         slot = ticket.scopes[-1]
         tickets = self._by_slot[slot]
-        tickets.remove(ticket)
+        del tickets[ticket]
         self.count -= 1
         for scope in ticket.scopes:
             scope.ready -= 1
@@ -482,7 +482,7 @@ class Ready:
     def first(self) -> Ticket | None:
         """Return the next ticket, if there is one."""
         row = next(filter(None, self._rows), None)
-        return None if row is None else self._by_slot[next(iter(row))][0]
+        return None if row is None else next(iter(self._by_slot[next(iter(row))]))
 
     def _enter(self, slot: Scope) -> None:
         number = slot.in_flight

@@ -108,8 +108,10 @@ _LONGEST = 2**31
 # Where the authority of a URL may end, at the earliest: after "http://" and one character.
 _AUTHORITY = 8
 
-# The number of authorities whose keys are kept.
+# The number of authorities whose keys are kept, and the length of the longest one. A ``data:`` URL is
+# an authority as a whole.
 _MAX_KEYS = 10_000
+_MAX_AUTHORITY = 300
 
 # The most hosts whose rules a queue of several workers wants at once, and at one time. Those that
 # are unreachable do not count.
@@ -281,6 +283,7 @@ class Frontier:
             return known
         key = self._own_key_of(request)
         is_usual = is_usual and "download_slot" not in own
+        is_usual = is_usual and len(authority) <= _MAX_AUTHORITY
         if is_usual and self._downloader.has_slot_for_each_host:
             if len(self._keys) >= _MAX_KEYS:
                 self._keys.clear()

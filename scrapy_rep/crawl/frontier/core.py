@@ -56,8 +56,8 @@ _FIRST_PAUSE = 1.0
 # By how many seconds the ends of one pause may differ for two workers.
 _SAME_PAUSE = 0.05
 
-# For how many seconds after a pause the crawl remembers that a host has asked for it, and after a
-# delay, for the ledger, when the host has answered.
+# For how many seconds after a pause the crawl remembers that a host has asked for it; and after an
+# answer that was a 503, or that begins a delay, that and when it was.
 _REMEMBERED = 600.0
 _ANSWER_REMEMBERED = 30.0
 
@@ -239,7 +239,7 @@ class Scope:
     """What requests share: places, a delay, and a time before which nothing is sent."""
 
     __slots__ = (
-        "alarm_at", "answered_at", "back_off", "delays", "held_since", "in_flight", "key",
+        "alarm_at", "answered_at", "back_off", "delays", "had_503", "held_since", "in_flight", "key",
         "next_at", "parked", "paused_until", "places", "ready", "reason", "redirected",
         "redirected_at", "sent", "slot_free_at", "slot_pause", "taken_at", "tickets", "unsent",
         "waiting_since",
@@ -297,6 +297,9 @@ class Scope:
         """The crawl delay of each origin that has one, in seconds."""
 
         self.back_off: BackOff | None = None
+        self.had_503 = False
+        """Whether its last answer was a 503."""
+
         self.parked: dict[Lane, OrderedDict[Ticket, None]] | None = None
         """The tickets that wait here, the first of each lane first."""
 
@@ -903,6 +906,8 @@ class Core:
             return
         scope.held_since = None
         until = scope.next_at
+        if scope.had_503:
+            until = max(until, scope.answered_at + _ANSWER_REMEMBERED)
         if scope.delays:
             # A request may give its places back, and wait for the robots.txt of its host.
             until = max(until, scope.taken_at) + _ANSWER_REMEMBERED

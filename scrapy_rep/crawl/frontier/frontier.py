@@ -963,7 +963,8 @@ class Frontier:
             return
         scope = trip.ticket.scopes[0]
         self.core.answered(scope.key, request, self.clock.monotonic())
-        if scope.back_off is not None or response.status in ASKS_FOR_PAUSE:
+        may_matter = scope.back_off is not None or scope.had_503
+        if may_matter or response.status in ASKS_FOR_PAUSE:
             self._answered(request, response.status, response.headers)
         del self.trips[request]
         self._free(trip, trip.ticket)

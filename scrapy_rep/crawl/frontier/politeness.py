@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 # The shortest pause, in seconds, that a host can ask for.
 _MIN_ASKED = 1.0
 
-ASKS_FOR_PAUSE = frozenset({429, 503})
+_UNAVAILABLE = 503
+ASKS_FOR_PAUSE = frozenset({429, _UNAVAILABLE})
 
 # The log says how long a host will take if its delay in seconds is longer than _LONG_DELAY and
 # at least _MANY requests wait, after some seconds in which they may come.
@@ -173,13 +174,18 @@ class Politeness:
     ) -> None:
         """Note that an answer of *scope* with *status* and *headers* has come to *request*, which was
         sent at *sent_at*.
+
+        A 503 without ``Retry-After`` may be the failure of one page: the second in a row asks for a pause.
         """
         found = scope.back_off
         if not self.backs_off:
             return
+        had_503, scope.had_503 = scope.had_503, status == _UNAVAILABLE
         if status in ASKS_FOR_PAUSE:
             before = found.until if found is not None else -inf
             asked, said = pause_in(status, headers, self._clock.time())
+            if asked is None and status == _UNAVAILABLE and not had_503:
+                return
             if self.back_off(scope, asked, None, sent_at, f"answered {said}"):
                 where = origin_at(request.url, request)
                 self._reporter.slowed("back-off", said, where, request.url)

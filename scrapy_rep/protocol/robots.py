@@ -18,6 +18,7 @@ from scrapy_rep.protocol.robotstxt.groups import (
     lines_naming,
     rule_lines,
     sitemap_urls,
+    value_of_line,
 )
 from scrapy_rep.protocol.robotstxt.lines import lines
 from scrapy_rep.protocol.robotstxt.pace import NO_PACE, Pace
@@ -129,7 +130,7 @@ class RobotsTxt:
         self._crawlers: dict[str | tuple[str, ...], CrawlerRules] = {}
         self._followed: CrawlerRules | None = None
         """Those of :attr:`_crawlers` that were asked for last."""
-        self._naming: dict[str, list[tuple[int, str]]] | None = None
+        self._naming: dict[str, Sequence[int]] | None = None
         """By agent, the lines that :meth:`user_agent_line` chooses from."""
         self._sitemaps: tuple[str, ...] | None = None
         self._may_state_usage: bool | None = None
@@ -228,8 +229,11 @@ class RobotsTxt:
         if naming is None:
             naming = lines_naming(self.body, agent, self.dialect)
             self._naming[agent] = naming
-        at = bisect_left(naming, (decision.line, ""))
-        return naming[at - 1] if at else None
+        at = bisect_left(naming, decision.line)
+        if not at:
+            return None
+        number = naming[at - 1]
+        return number, value_of_line(self.body, number, self.dialect)
 
     def pace(self, agents: str | Sequence[str]) -> Pace:
         """Return the delays and rates that have an effect for a crawler."""

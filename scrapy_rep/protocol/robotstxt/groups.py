@@ -1,5 +1,6 @@
 """The groups of a robots.txt: their agents, rules and other records (RFC 9309, 2.1)."""
 
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple, TypeAlias
@@ -130,24 +131,29 @@ def follow(
     return agent, texts, records
 
 
-def lines_naming(body: bytes, agent: str, dialect: Dialect) -> list[tuple[int, str]]:
-    """Return the number and the value of each user-agent line by which a crawler follows the groups
-    of *agent*, one of its product tokens or ``*``, in file order. This reads no other lines.
+def lines_naming(body: bytes, agent: str, dialect: Dialect) -> Sequence[int]:
+    """Return the numbers of the user-agent lines by which a crawler follows the groups of *agent*, one
+    of its product tokens or ``*``, in file order. This reads no other lines.
     """
     text = decoded_text(body, dialect)
     named_lines = user_agent_lines(text, dialect)
     tokens = {token for _, names in named_lines for token in names}
     _, named = followed((agent,), tokens, dialect)
-    naming, number, counted = [], 1, 0
+    naming, number, counted = array("I"), 1, 0
     for start, names in named_lines:
         if named.isdisjoint(names):
             continue
         number += text.count(b"\n", counted, start)
         counted = start
-        line = read_line(number, text[start:].partition(b"\n")[0], dialect)
-        assert line is not None
-        naming.append((number, line.value.decode("utf-8", "replace")))
+        naming.append(number)
     return naming
+
+
+def value_of_line(body: bytes, number: int, dialect: Dialect) -> str:
+    """Return the value, as written, of the line with a *number*; empty if it has no field."""
+    raw = decoded_text(body, dialect).split(b"\n", number)[number - 1]
+    line = read_line(number, raw, dialect)
+    return "" if line is None else line.value.decode("utf-8", "replace")
 
 
 def rule_lines(texts: Iterable[GroupText], dialect: Dialect) -> list[PlainLine]:

@@ -95,13 +95,17 @@ def test(arguments: list[str]) -> int:
 
 
 def docs() -> int:
-    """Write what is generated, and build the documentation. A warning is an error, as in the
-    tests.
+    """Write what is generated, build the documentation, and say where it is. A warning is an error,
+    as in the tests.
     """
     python = environment(".venv-docs", sys.executable, f"{HERE}[docs]")
-    site = ["sphinx", "-W", "--keep-going", "-q", "docs", str(HERE / "docs" / "_build")]
+    folder = HERE / "docs" / "_build"
+    site = ["sphinx", "-W", "--keep-going", "-q", "docs", str(folder)]
     modules = [["docs._ext.settingspage"], ["docs._ext.generated"], site]
-    return int(any(run([python, "-m", *module]) for module in modules))
+    if any(run([python, "-m", *module]) for module in modules):
+        return 1
+    print(f"The site is {(folder / 'index.html').as_uri()}")
+    return 0
 
 
 def package() -> int:

@@ -60,8 +60,10 @@ def asked(crawler: Crawler) -> list[str]:
 # Verdicts.
 
 LONG = f"{SITE}/{'a' * 70_000}"
-BY_LINE_2 = f"Refused by {ROBOTS_URL}, line 2 (disallow: /private/)"
-NO_HOST = "Refused by scrapy-rep (bad-url: the host or port of the URL, or of the Host header, can't be read)"
+BY_LINE_2 = (
+    f"Refused by {ROBOTS_URL}, line 2 (disallow: /private/), in the group of line 1"
+)
+NO_HOST = "Refused by scrapy-rep (the host or port of the URL, or of the Host header, can't be read)"
 SCHEMES = ("data:,x", "file:///tmp/x", "s3://bucket/key", "ftp://example.com/private/")
 BAD_URLS = (
     "http://a|b/",
@@ -90,14 +92,14 @@ CASES = {
     "allowed": Case(PUBLIC, "sent"),
     "forbidden": Case(PRIVATE, BY_LINE_2),
     "forbidden in the form that servers see": Case(
-        f"{SITE}/a/../private/1", f"{BY_LINE_2}, as {PRIVATE}"
+        f"{SITE}/a/../private/1", f"{BY_LINE_2} (user-agent: *), as {PRIVATE}"
     ),
     "forbidden, as the fetch of robots.txt has failed": Case(
         PUBLIC, f"Refused by {ROBOTS_URL} (unreachable: no answer", robots=None
     ),
     "too long for its rules": Case(
         LONG,
-        f"Refused by {ROBOTS_URL} (too-long: the URL is too long",
+        f"Refused by {ROBOTS_URL} (the URL is too long",
         robots=b"User-agent: *\nDisallow: /*?private=",
     ),
     "long": Case(LONG[:60_000], "sent", robots=b"User-agent: *\nDisallow: /*?private="),

@@ -262,3 +262,18 @@ def test_what_other_services_do() -> None:
         f'{line}{scrapy_rep.__version__}"'
         in text_of("scrapy_rep/base/__init__.py").splitlines()
     )
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_where_the_site_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], status: int
+) -> None:
+    """The command that builds the documentation says where it is, if it has succeeded."""
+    dev = runpy.run_path(str(ROOT / "dev.py"))
+    names = dev["docs"].__globals__
+    monkeypatch.setitem(names, "environment", lambda *_: "python")
+    monkeypatch.setitem(names, "run", lambda _: status)
+    assert dev["docs"]() == status
+    address = (ROOT / "docs" / "_build" / "index.html").as_uri()
+    told = capsys.readouterr().out
+    assert told == ("" if status else f"The site is {address}\n")

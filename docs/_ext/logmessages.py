@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).resolve().parents[2] / "scrapy_rep"
 LEVELS = ("error", "warning", "info", "debug")
 IS_LOGGER = re.compile("logger|CrawlLog").search
-LOGS = {*LEVELS, "exception", "log", "_log_file", "_warn"}
+LOGS = {*LEVELS, "at_end", "exception", "log", "_log_file", "_warn"}
 """The methods that log their arguments. The level is their name or their first argument."""
 
 

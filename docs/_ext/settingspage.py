@@ -45,6 +45,11 @@ def page() -> str:
 
 def _generated() -> Iterator[str]:
     texts = _texts()
+    yield "\n| setting | default | what it says |\n|---|---|---|"
+    for field, setting in settings.SETTINGS.items():
+        summary = " ".join(texts[field].partition("\n\n")[0].split())
+        name = f"[`{setting.name}`](#{setting.name.lower()})"
+        yield f"| {name} | `{_shown(setting.default)}` | {summary} |"
     for field, setting in settings.SETTINGS.items():
         if setting.name in GROUPS:
             yield f"\n## {GROUPS[setting.name]}"

@@ -61,7 +61,8 @@ REP_LEDGER_LEVEL = "all"
 # Seconds; hosts that ask for a longer delay are skipped.
 # REP_SKIP_DELAY_OVER = 180
 
-# Seconds; the longest pause after a 429 or 503 without a Retry-After. 0 ignores both.
+# Seconds; the longest pause after a 429, or the second 503 in a row, without a Retry-After. 0 ignores
+# both.
 # REP_BACKOFF_MAX = 60
 
 # Seconds that requests wait for a host before they are refused: while its robots.txt is

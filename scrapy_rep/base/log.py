@@ -70,6 +70,14 @@ class CrawlLog(_Adapter):
             stacklevel=2,
         )
 
+    def at_end(self, level: int, msg: str, **values: Any) -> None:
+        """Log a line of the summary at the end of a crawl. It names the spider, since the log may be
+        that of several crawls.
+        """
+        spider = self._crawler.spider
+        assert spider is not None
+        self.log(level, f"[%(spider)s] {msg}", spider=spider.name, **values)
+
 
 def get_logger(name: str) -> logging.Logger:
     """The logger *name*, which escapes and masks the values that it logs."""

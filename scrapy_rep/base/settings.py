@@ -466,7 +466,8 @@ class RepSettings:
     backoff_max: float = _SECONDS_OR_ZERO("REP_BACKOFF_MAX", 60)
     """The longest pause, in seconds, after a 429 or 503 that does not say how long to wait.
 
-    Without `Retry-After`, the first pause takes 1 second, the next 2, 4, ... up to this. `0` turns pauses
+    Without `Retry-After`, the first pause takes 1 second, the next 2, 4, ... up to this. A single 503 without
+    `Retry-After` may be the failure of one page: the second in a row asks for a pause. `0` turns pauses
     off. See [a host that asks for a pause](../waiting.md#a-host-that-asks-for-a-pause).
 
     Default: such a host gets a request a minute at most.
@@ -655,6 +656,13 @@ def is_dry_run(settings: BaseSettings) -> bool:
     """Whether the settings ask for a dry run. Raises SettingError for an invalid value."""
     found: bool = SETTINGS["dry_run"].kind.read(settings, DRY_RUN, False)
     return found
+
+
+def ignores_robotstxt(settings: BaseSettings) -> bool:
+    """Whether the project has set ``ROBOTSTXT_OBEY`` to False. If it has not set it, the add-on
+    obeys robots.txt, but in a dry run, which leaves the setting as it is.
+    """
+    return bool(settings.getpriority(OBEY)) and not settings.getbool(OBEY)
 
 
 def unknown_names(settings: BaseSettings) -> Iterator[tuple[str, str | None]]:

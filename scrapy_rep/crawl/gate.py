@@ -4,6 +4,7 @@ run, which judges each request and refuses none.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -21,7 +22,7 @@ from scrapy_rep.base.compat import connect_first, download_slot, slot_state
 from scrapy_rep.base.identity import Identity, default_header
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.requests import host_of, is_of_http, request_origin
-from scrapy_rep.base.settings import OBEY, RepSettings
+from scrapy_rep.base.settings import RepSettings, ignores_robotstxt
 from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
 from scrapy_rep.crawl.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
@@ -31,6 +32,7 @@ from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.crawl.reporting import (
     BAD_URL,
     BY_USER,
+    IF_OBEYED,
     ROBOTS_TXT,
     Case,
     DecisionReporter,
@@ -533,25 +535,21 @@ class DryRun(Judge):
 
     def _spider_opened(self) -> None:
         self._began = self._clock.monotonic()
-        self._logger.info(
-            "This is a dry run (REP_DRY_RUN): robots.txt files are fetched, and each request, link "
-            "and item is judged, but nothing is refused, dropped, delayed or held back. The "
-            "last lines of the log say what a real run would withhold"
-        )
         if self._settings.obey:
             self._logger.info(
                 "ROBOTSTXT_OBEY is True in this project: Scrapy's RobotsTxtMiddleware stays active, "
                 "refuses as before, and fetches each robots.txt a second time. What it refuses is "
                 "part of the numbers below"
             )
-        elif self._crawler.settings.getpriority(OBEY):
+        elif ignores_robotstxt(self._crawler.settings):
             self._logger.info(
                 "ROBOTSTXT_OBEY is False in this project: a real run would ignore robots.txt. This "
-                "dry run shows what it would refuse without that setting"
+                "dry run shows what a real run with ROBOTSTXT_OBEY = True would refuse"
             )
 
     def _spider_closed(self) -> None:
-        self._logger.info(
+        self._logger.at_end(
+            logging.INFO,
             "This dry run has judged %(requests)s requests in %(elapsed)s. Pages behind requests "
             "and links that a real run would withhold count as well, so its numbers are "
             "upper limits",
@@ -560,10 +558,13 @@ class DryRun(Judge):
         )
         times = {host: self._sent[host] * delay for host, delay in self._delays.items()}
         slowest = sorted(times.items(), key=lambda each: -each[1])
+        ignores = ignores_robotstxt(self._crawler.settings)
         for host, seconds in slowest[:_SLOWEST_NAMED]:
-            self._logger.info(
-                "A real run would take up to %(time)s for %(host)s: %(requests)s requests with a "
+            self._logger.at_end(
+                logging.INFO,
+                "A real run%(condition)s would take up to %(time)s for %(host)s: %(requests)s requests with a "
                 "delay of %(delay)g s",
+                condition=IF_OBEYED if ignores else "",
                 host=host,
                 time=duration(seconds),
                 requests=f"{self._sent[host]:,}",

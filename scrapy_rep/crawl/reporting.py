@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from scrapy import signals
 from scrapy.utils.python import global_object_name
@@ -23,17 +23,20 @@ from scrapy_rep.base.record import (
     made,
     of_page,
     of_request,
+    storable,
     url_text,
 )
 from scrapy_rep.base.requests import origin_at
-from scrapy_rep.base.settings import GATE, RepSettings
+from scrapy_rep.base.settings import GATE, RepSettings, ignores_robotstxt
 from scrapy_rep.exceptions import RobotsDenied
-from scrapy_rep.protocol.reasons import REASONS, words_of
+from scrapy_rep.protocol.reasons import REASONS, Words, words_of
 from scrapy_rep.protocol.robotstxt.rules import Decision, Reason
+from scrapy_rep.protocol.usage.statements import Source
 from scrapy_rep.signals import decision_made
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
+    from typing import TypeAlias
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -43,11 +46,15 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.access.results import CacheEntry, SiteRules
     from scrapy_rep.protocol.origins import Origin
 
+    _Key: TypeAlias = "tuple[Subject, Verdict, str, str, str]"
+
 BY_USER = Decision(True, None, None, Reason.OVERRIDE)
 ROBOTS_TXT = Decision(True, None, None, Reason.ROBOTS_TXT)
 BACK_OFF = Decision(False, None, None, Reason.BACK_OFF)
 BAD_URL = Decision(False, None, None, Reason.BAD_URL)
 
+IF_OBEYED = " with ROBOTSTXT_OBEY = True"
+"""What a dry run adds to what it says of a real run, if the project ignores robots.txt."""
 
 _KINDS = {
     (Subject.REQUEST, Verdict.REFUSED): "Requests refused",
@@ -81,6 +88,7 @@ _BY_ROBOTS_TXT = frozenset(
     {"rule", "too-long", "unavailable", "unreachable", "crawl-delay"}
 )
 
+_REFUSED = frozenset({Verdict.REFUSED, Verdict.WOULD_REFUSE})
 _OF_DRY_RUN = frozenset({*IN_DRY_RUN.values(), Verdict.WOULD_ALLOW})
 _WITHHELD = frozenset({*IN_DRY_RUN, *IN_DRY_RUN.values()})
 
@@ -95,6 +103,16 @@ _STATS_OF_USE = {Subject.ITEM: stats.USAGE_DROPPED, Subject.FILE: stats.USAGE_ME
 # The most hosts that a line of a dry run names, and those that are counted for it.
 _HOSTS_NAMED = 3
 _HOSTS_COUNTED = 10_000
+
+# The most characters of a user-agent line in a message.
+_MAX_NAMES = 100
+
+# The name of each crawler whose project has set none, and what to do when a site refuses it.
+_NO_NAME = "scrapy"
+_NAME_IT = (
+    "its group for Scrapy is for all crawlers without a name of their own: set USER_AGENT to that of "
+    "yours, such as 'mybot/1.0 (+https://example.com/mybot)'"
+)
 
 
 class Via(NamedTuple):
@@ -163,15 +181,15 @@ class Case:
             why = "scrapy-rep"
         if decision.rule is not None:
             kind, pattern, line = decision.rule
-            why += f", line {line} ({kind}: {pattern})"
+            why += f", line {line} ({kind}: {pattern}){self._group_of(decision)}"
             if decision.reason is not Reason.RULE:
                 words, setting, _ = REASONS[decision.reason]
                 why += f": {words} ({setting})"
         else:
-            more = REASONS[decision.reason].text
+            words = REASONS[decision.reason].text
             if decision.reason is Reason.UNREACHABLE and self.entry is not None:
-                more = str(self.entry.result)
-            why += f" ({decision.reason}: {more})"
+                words = f"unreachable: {self.entry.result}"
+            why += f" ({words})"
         if decision.form:
             why += f", as {decision.form}"
         if self.via:
@@ -183,6 +201,18 @@ class Case:
             )
             why += f"; {self.request.url} {how} from {self.via.page}"
         return f"Refused by {why}"
+
+    def _group_of(self, decision: Decision) -> str:
+        """Return by which user-agent line the rule of *decision* is the crawler's, for a message."""
+        if self.override is not None:
+            robots = self.override.robots
+        else:
+            robots = None if self.known is None else self.known.robots
+        line = None if robots is None else robots.user_agent_line(decision)
+        if line is None:
+            return ""
+        number, names = line
+        return f", in the group of line {number} (user-agent: {storable(names, _MAX_NAMES)})"
 
 
 class DecisionReporter:
@@ -346,11 +376,12 @@ class Summary:
     def __init__(self, crawler: Crawler) -> None:
         self._logger = CrawlLog(__name__, crawler)
         self._crawler, self._stats = crawler, crawler.stats
-        self._found: dict[tuple[Subject, Verdict, str, str], tuple[int, Record]] = {}
+        self._ignores_robotstxt = ignores_robotstxt(crawler.settings)
+        self._found: dict[_Key, tuple[int, Record]] = {}
         """How often there was each kind and reason, and the first record of it."""
-        self._origins: dict[tuple[Subject, Verdict, str, str], Counter[str]] = {}
+        self._origins: dict[_Key, Counter[str]] = {}
         """For each of them in a dry run, how often there was each origin."""
-        self._has_said: set[Subject] = set()
+        self._has_said: set[tuple[Subject, bool]] = set()
         self.is_start_refused = False
         """Whether robots.txt has refused a start request."""
 
@@ -361,7 +392,11 @@ class Summary:
         """Say who crawls, by which settings."""
         settings, rep = self._crawler.settings, RepSettings.of(self._crawler)
         if rep.dry_run:
-            does = "a dry run (REP_DRY_RUN), which refuses and drops nothing"
+            does = (
+                "this is a dry run (REP_DRY_RUN), which fetches robots.txt files and judges requests, "
+                "links and items, but refuses, drops, delays and holds back nothing. The last lines "
+                "of the log say what a real run would withhold"
+            )
         elif rep.obey and not has_middleware(self._crawler, GATE):
             does = f"it does not judge robots.txt, since {GATE} is disabled"
         elif rep.obey:
@@ -392,7 +427,8 @@ class Summary:
             record.subject,
             record.verdict,
             record.reason,
-            words_of(record.reason, record.layer, record.verdict).setting,
+            _words(record).setting,
+            self._condition(record),
         )
         count, first = self._found.get(key, (0, record))
         self._found[key] = count + 1, first
@@ -400,23 +436,40 @@ class Summary:
             origins = self._origins.setdefault(key, Counter())
             if record.origin in origins or len(origins) < _HOSTS_COUNTED:
                 origins[record.origin] += 1
-        if record.subject in self._has_said:
-            return
+        is_start = (
+            record.verdict in _REFUSED
+            and request is not None
+            and bool(request.meta.get("is_start_request"))
+        )
+        self.is_start_refused |= (
+            is_start
+            and record.verdict is Verdict.REFUSED
+            and record.reason in _BY_ROBOTS_TXT
+        )
+        is_nameless = _is_nameless(record)
         if record.subject is Subject.ITEM:
             what = "The first item"
-        elif (
-            record.verdict in {Verdict.REFUSED, Verdict.WOULD_REFUSE}
-            and request is not None
-            and request.meta.get("is_start_request")
-        ):
-            what = "A start request"
+        elif is_start or is_nameless:
+            what = "A start request" if is_start else "A request"
         else:
             return
-        self._has_said.add(record.subject)
-        self.is_start_refused |= record.verdict is Verdict.REFUSED and (
-            record.reason in _BY_ROBOTS_TXT
+        kind = record.subject, is_nameless
+        if kind in self._has_said:
+            return
+        self._has_said.add(kind)
+        does = f"{_IN_WORDS[record.verdict]}{self._condition(record)}"
+        values = _in_words(f"{what} {does}", record)
+        self._logger.warning(
+            "%(what)s, because %(why)s. Example: %(example)s", **values
         )
-        self._say(logging.WARNING, f"{what} {_IN_WORDS[record.verdict]}", record)
+
+    def _condition(self, record: Record) -> str:
+        """Return the condition, in words, under which a real run does what *record* says of it."""
+        if self._ignores_robotstxt and record.verdict in _OF_DRY_RUN:
+            is_of_site = record.source in {Source.ROBOTS_TXT, Source.TDMREP}
+            if is_of_site or record.subject is Subject.REQUEST:
+                return IF_OBEYED
+        return ""
 
     def _sum_up(self) -> None:
         found = sorted(self._found.items(), key=lambda each: -each[1][0])
@@ -424,7 +477,7 @@ class Summary:
             if first.verdict is Verdict.NOTED:
                 what = _SLOWED[first.reason]
             else:
-                what = _KINDS[first.subject, first.verdict]
+                what = _KINDS[first.subject, first.verdict] + self._condition(first)
             what += f": {count:,}"
             if first.verdict in {Verdict.WOULD_REFUSE, Verdict.WOULD_ALLOW}:
                 sent = self._stats.get_value(stats.DRY_RUN_REQUESTS, count)
@@ -433,22 +486,35 @@ class Summary:
             # A warning is for what was withheld of pages that were fetched.
             is_fetched = first.subject is not Subject.REQUEST
             level = logging.WARNING if is_fetched else logging.INFO
-            self._say(level, what, first, most)
+            named = ", ".join(f"{origin} ({number:,})" for origin, number in most)
+            self._logger.at_end(
+                level,
+                "%(what)s, because %(why)s. Example: %(example)s%(most)s",
+                **_in_words(what, first),
+                most=named and f". Most at {named}",
+            )
 
-    def _say(
-        self,
-        level: int,
-        what: str,
-        record: Record,
-        most: Sequence[tuple[str, int]] = (),
-    ) -> None:
-        words = words_of(record.reason, record.layer, record.verdict)
-        advice = f"; {words.advice}" if words.advice else ""
-        message = f"{what}, because %(why)s (%(reason)s){advice}. Example: %(url)s"
-        if record.statement:
-            message += " (%(statement)s)"
-        if most:
-            message += ". Most at %(most)s"
-        named = ", ".join(f"{origin} ({count:,})" for origin, count in most)
-        values = record._asdict() | {"why": words.text, "most": named}
-        self._logger.log(level, message, **values)
+
+def _words(record: Record) -> Words:
+    """Return the words for *record*."""
+    words = words_of(record.reason, record.layer, record.verdict)
+    if _is_nameless(record):
+        words = words._replace(setting="USER_AGENT", hint=_NAME_IT)
+    return words
+
+
+def _is_nameless(record: Record) -> bool:
+    """Whether a robots.txt refuses a request by the name of Scrapy, since the crawler has no other."""
+    is_refused = record.subject is Subject.REQUEST and record.verdict in _REFUSED
+    is_of_scrapy = record.agent is not None and record.agent.lower() == _NO_NAME
+    return is_refused and is_of_scrapy and record.layer is Layer.ROBOTS_TXT
+
+
+def _in_words(what: str, record: Record) -> dict[str, Any]:
+    """Return *what* was decided, why, with what changes that, and an example, for a message."""
+    words = _words(record)
+    return {
+        "what": what,
+        "why": f"{words.text}; {words.advice}" if words.advice else words.text,
+        "example": record.url + (f" ({record.statement})" if record.statement else ""),
+    }

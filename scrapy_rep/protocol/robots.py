@@ -6,6 +6,7 @@ Sources: RFC 9309, 2.1 and 2.2.1, and :class:`~scrapy_rep.protocol.dialect.Diale
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.protocol.dialect import RFC9309, Dialect
@@ -14,8 +15,10 @@ from scrapy_rep.protocol.robotstxt.groups import (
     Group,
     follow,
     groups_of,
+    lines_naming,
     rule_lines,
     sitemap_urls,
+    value_of_line,
 )
 from scrapy_rep.protocol.robotstxt.lines import lines
 from scrapy_rep.protocol.robotstxt.pace import NO_PACE, Pace
@@ -109,7 +112,7 @@ class RobotsTxt:
 
     __slots__ = (
         "_blanket", "_body", "_crawlers", "_followed", "_is_packed", "_may_state_usage",
-        "_sitemaps", "_url", "dialect",
+        "_naming", "_sitemaps", "_url", "dialect",
     )  # fmt: skip
 
     def __init__(
@@ -127,6 +130,8 @@ class RobotsTxt:
         self._crawlers: dict[str | tuple[str, ...], CrawlerRules] = {}
         self._followed: CrawlerRules | None = None
         """Those of :attr:`_crawlers` that were asked for last."""
+        self._naming: dict[str, Sequence[int]] | None = None
+        """By agent, the lines that :meth:`user_agent_line` chooses from."""
         self._sitemaps: tuple[str, ...] | None = None
         self._may_state_usage: bool | None = None
 
@@ -210,6 +215,25 @@ class RobotsTxt:
             rules = rules or self._read_rules(followed)
             allowed = rules.marks[rules.winner(target)] & 1 == 1
         return allowed or self._is_robotstxt(target)
+
+    def user_agent_line(self, decision: Decision) -> tuple[int, str] | None:
+        """Return the number and the value, as written, of the user-agent line by which the group of
+        the rule in *decision* is the crawler's; None if no rule decided.
+        """
+        agent = decision.agent
+        if agent is None or decision.rule is None:
+            return None
+        if self._naming is None or len(self._naming) >= _MAX_FOLLOWED:
+            self._naming = {}
+        naming = self._naming.get(agent)
+        if naming is None:
+            naming = lines_naming(self.body, agent, self.dialect)
+            self._naming[agent] = naming
+        at = bisect_left(naming, decision.line)
+        if not at:
+            return None
+        number = naming[at - 1]
+        return number, value_of_line(self.body, number, self.dialect)
 
     def pace(self, agents: str | Sequence[str]) -> Pace:
         """Return the delays and rates that have an effect for a crawler."""

@@ -518,7 +518,10 @@ async def sources_of(
     if found := ledgers.get(tuple(names)):
         return found
     if len(names) > 1:
-        raise UsageError("of several OLD, each must be a ledger")
+        raise UsageError(
+            f"{', '.join(names)}: all names but the last are OLD, and only ledgers can be several; "
+            "give one robots.txt as OLD, and one as NEW"
+        )
     if names[0] in profile.dialects:
         return None
     if names[0] == LIVE:

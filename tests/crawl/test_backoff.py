@@ -245,6 +245,56 @@ def test_a_host_that_is_back(site: Site, tmp_path: Path) -> None:
     assert 1.0 <= resumed <= after.time - asking.time + 0.001
 
 
+IN_TURN = {
+    "one of ten": ([busy(503), *[Answer()] * 9, busy(503), *[Answer()] * 9], []),
+    "every second one": ([busy(503), Answer(), busy(503), Answer(status=404), busy(503)], []),
+    "the second in a row": ([Answer(), busy(503), busy(503)], [3]),
+    "and from then on": ([busy(503)] * 3, [2, 3]),
+    "of no use": ([busy(503, "soon"), Answer(), busy(503, "-1")], []),
+    "with Retry-After": ([busy(503, "1"), Answer(), busy(503), busy(503)], [1, 4]),
+    "429": ([busy(429), Answer(), busy(429)], [1, 3]),
+    "between 503": ([busy(503), busy(429), busy(503)], [2]),
+}  # fmt: skip
+"""What hosts answer to their pages, one after the other, and behind which answers they get a pause."""
+
+
+def test_a_503_that_does_not_say_how_long(site: Site, mode: str) -> None:
+    """Without a usable Retry-After, a 503 pauses its host if the last answer of that was a 503 too. A
+    429 always does.
+    """
+    hosts = {
+        name: site.add(RULES, name=f"127.0.0.{number}")
+        for number, name in enumerate(IN_TURN, 21)
+    }
+    urls = []
+    for name, host in hosts.items():
+        answers = iter(IN_TURN[name][0])
+        host.limit = lambda hit, answers=answers: (
+            None if hit.path == "/robots.txt" else next(answers, None)
+        )
+        urls += pages(host, 20)
+    settings = {
+        **SETTINGS,
+        "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
+        "REP_WAIT_TIMEOUT": 60,
+    }
+    result = run_crawl(urls, mode=mode, settings=settings)
+    assert result.errors == []
+    for name, host in hosts.items():
+        pauses = IN_TURN[name][1]
+        told = result.lines("INFO", f"{host.name} answered", "it gets no request for")
+        assert bool(told) is bool(pauses), name
+        hits = [hit for hit in host.hits if hit.path != "/robots.txt"]
+        for number in pauses:
+            asked = hits[number - 1].answered
+            assert asked is not None
+            assert hits[number].time > asked + 1 - EARLY, (name, number)
+    expected = sum(len(pauses) for _, pauses in IN_TURN.values())
+    assert result.stats["rep/backoff/pauses"] == expected
+    asking = [name for name, (_, pauses) in IN_TURN.items() if pauses]
+    assert result.stats["rep/backoff/hosts"] == len(asking)
+
+
 @pytest.mark.newest
 def test_a_shorter_longest_pause(site: Site) -> None:
     """REP_BACKOFF_MAX bounds the pauses that the crawl chooses itself. With 0, it

@@ -55,7 +55,7 @@ class Failing(NamedTuple):
 
 
 KEY = "KeyError: 'wanted', raised by a component (see REP_REQUEST_META_KEYS)"
-REPLACED = "dropped by a component: replaced by other requests 11 times, at last for"
+REPLACED = "a downloader middleware has answered it with another request 11 times in a row, the last"
 FAILING = {
     "needs a key of the request": Failing("NeedsKey", 450, KEY, 0),
     "needs it after the middleware": Failing("NeedsKey", 700, KEY, 0),
@@ -100,8 +100,10 @@ def test_a_middleware_that_fails(site: Site, mode: str, case: Failing) -> None:
     assert [KEY[-22:-1] in error for error in errors] == [True] * (case.why == KEY)
     assert result.log.count('request.meta["wanted"]') == len(errors)
     assert ("Traceback" in result.log) is bool(errors)
+    remedy = "it must return None for the new one" if case.why == REPLACED else ""
     for host in hosts:
-        assert result.lines("WARNING", host.robotstxt, case.why, "are refused")
+        words = host.robotstxt, case.why, remedy, "are refused"
+        assert result.lines("WARNING", *words)
 
 
 @pytest.mark.parametrize(

@@ -189,16 +189,17 @@ def test_the_log(site: Site, mode: str) -> None:
     starts = [host.url("/"), host.url("/private/3")]
     result = crawl(starts, {"REP_BACKOFF_MAX": 60}, mode=mode)
     for level, *words in (
-        ("INFO", "This is a dry run"),
+        ("INFO", "this is a dry run", "The last lines of the log say"),
         ("WARNING", "A start request would be refused"),
-        ("INFO", "would be refused: 3 of the 6 requests of this run", "(rule)",
+        ("INFO", "would be refused: 3 of the 6 requests of this run", "disallows;",
          "REP_OVERRIDES", f"at {host.origin} (3)"),
         ("WARNING", "Items that would be dropped: 2", "(noindex)"),
-        ("INFO", "(delay)", "REP_CRAWL_DELAY_OBEY", "Crawl-delay: 100"),
+        ("INFO", "robots.txt has a Crawl-delay", "REP_CRAWL_DELAY_OBEY", "Crawl-delay: 100"),
         ("INFO", "has judged 6 requests", "upper limits"),
         ("INFO", "take up to 0:05:00 for 127.0.0.1: 3 requests", "100 s"),
     ):  # fmt: skip
         assert len(result.lines(level, *words)) == 1, words
+    assert len(result.lines("INFO", "a dry run")) == 1
     found = {key: count for key, count in result.stats.items() if "dry_run" in key}
     assert found == {
         "rep/dry_run/denied/rule": 3,
@@ -208,6 +209,35 @@ def test_the_log(site: Site, mode: str) -> None:
     }
     assert "robotstxt/forbidden" not in result.stats
     assert result.stats["elapsed_time_seconds"] < 30
+
+
+@pytest.mark.parametrize("obeys", [None, False])
+def test_a_project_that_ignores_robotstxt(
+    site: Site, mode: str, *, obeys: bool | None
+) -> None:
+    """Where the project has set ROBOTSTXT_OBEY = False, each line about what robots.txt forbids says
+    that a real run would withhold it only without that, and no other line does.
+    """
+    rules = "User-agent: *\nCrawl-delay: 100\nDisallow: /1\n"
+    preferring = site.add(robots(f"{rules}Content-Signal: ai-train=no\n"))
+    other = site.add(robots(rules), name="127.0.0.2")
+    other.answers["/"] = html("", meta("noindex"))
+    urls = [other.url("/1"), other.url("/"), preferring.url("/")]
+    settings: dict[str, Any] = {"REP_PURPOSES": ["train-ai"]}
+    if obeys is not None:
+        settings["ROBOTSTXT_OBEY"] = obeys
+    result = crawl(urls, settings, mode=mode)
+    condition = " with ROBOTSTXT_OBEY = True" if obeys is False else ""
+    for words in (
+        f"A start request would be refused{condition}, because",
+        f"Requests that would be refused{condition}: 1 of the 3 requests",
+        f"Items that would be dropped{condition}: 1, because the content",
+        "Items that would be dropped: 1, because the page",
+        f"A real run{condition} would take up to 0:01:40 for 127.0.0.2:",
+        f"A real run{condition} would take up to 0:01:40 for 127.0.0.1:",
+    ):
+        assert words in result.log
+    assert len(result.lines("INFO", "a real run would ignore")) == bool(condition)
 
 
 FORBIDS_1 = "User-agent: *\nDisallow: /1\n"
@@ -271,7 +301,7 @@ def test_what_scrapy_refuses_and_a_real_run_would_send(
     settings = {"ROBOTSTXT_OBEY": True, "REP_LEDGER": str(tmp_path / "ledger")}
     result = crawl(urls, settings, mode=mode)
     assert sorted(host.pages) == ["/2", "/3"]
-    words = "refuses and that would be sent: 1 of the 3 requests", "(no-rule)", urls[0]
+    words = "refuses and that would be sent: 1 of the 3 requests", "no rule", urls[0]
     assert len(result.lines("INFO", *words)) == 1
     assert result.stats["rep/dry_run/allowed/no-rule"] == 1
     assert result.stats["rep/dry_run/denied/rule"] == 1

@@ -548,14 +548,14 @@ def test_what_was_withheld(site: Site) -> None:
         "WARNING: The first item is dropped": "",
     }
     at_the_end = {
-        "INFO: Requests refused: 4: (rule): REP_OVERRIDES": "/private/",
-        "INFO: Hosts that ask for a delay: 1: (delay): REP_CRAWL_DELAY_OBEY": "/robots.txt",
-        "INFO: Pauses that hosts asked for: 1: (back-off): DOWNLOAD_DELAY": "/busy",
-        "WARNING: Links not followed: 3: (nofollow): REP_NOFOLLOW": "/from-",
-        "WARNING: Links not followed: 1: (nofollow): REP_REL": "/ugc",
-        "WARNING: Items dropped: 2: (noindex): REP_NOINDEX": "/noindex/",
-        "WARNING: Items dropped: 1: (unavailable_after): REP_NOINDEX": "/old",
-        "WARNING: Items dropped: 1: (train-ai): REP_PURPOSES": "/ai",
+        "INFO: Requests refused: 4: robots.txt disallows;: REP_OVERRIDES": "/private/",
+        "INFO: Hosts that ask for a delay: 1: Crawl-delay or: REP_CRAWL_DELAY_OBEY": "/robots.txt",
+        "INFO: Pauses that hosts asked for: 1: 429 or 503;: DOWNLOAD_DELAY": "/busy",
+        "WARNING: Links not followed: 3: must not be followed;: REP_NOFOLLOW": "/from-",
+        "WARNING: Links not followed: 1: the rel of the link: REP_REL": "/ugc",
+        "WARNING: Items dropped: 2: must not be in an index;: REP_NOINDEX": "/noindex/",
+        "WARNING: Items dropped: 1: no longer be in an index;: REP_NOINDEX": "/old",
+        "WARNING: Items dropped: 1: used for train-ai;: REP_PURPOSES": "/ai",
     }
     begins = result.log.index("Closing spider")
     for line_, path in (at_once | at_the_end).items():

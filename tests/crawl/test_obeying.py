@@ -148,7 +148,8 @@ def test_overrides(site: Site) -> None:
     error = result.error(replaced.url("/public"))
     assert (error["reason"], error["line"], error["rule"]) == ("rule", 2, "/public")
     pattern = f"REP_OVERRIDES['127.0.0.1:{replaced.port}']"
-    assert error["message"] == f"Refused by {pattern}, line 2 (disallow: /public)"
+    refused = f"Refused by {pattern}, line 2 (disallow: /public)"
+    assert error["message"] == f"{refused}, in the group of line 1 (user-agent: *)"
     assert error["robotstxt_url"] == ""
     assert replaced.robotstxt not in result.log
     for kind in ("obey", "ignore", "robotstxt"):

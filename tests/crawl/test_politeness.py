@@ -246,9 +246,9 @@ def test_responses_from_a_cache(site: Site, tmp_path: Path) -> None:
         check_all_fetched(result, 9)
     check_fetched(host, *pages(host, 8))
     assert len(host.hits_on("/busy")) == 1
-    # Only the first page waits, for the delay after robots.txt.
-    early, late = (result.stats["rep/crawl_delay/waited"] for result in results)
-    assert late < early / 2
+    # What is not sent has not held up the crawl.
+    key = "rep/crawl_delay/waited"
+    assert [result.stats.get(key, 0) > 0 for result in results] == [True, False]
     found = traffic(ledger, host)
     size = len(b"gone") + 8 * len(host.answer("/page/0").body)
     assert (found["crawl"], found["pages"], found["bytes"]) == (1, 9, size)

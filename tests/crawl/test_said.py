@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,11 +11,19 @@ from scrapy import Spider
 from scrapy.exceptions import CloseSpider
 from scrapy.signals import spider_idle
 
-from tests.crawl.answers import Answer, robots
-from tests.crawl.crawl import ADDON, BY_HAND, run_crawl
+from scrapy_rep import back_off
+from tests import forks
+from tests.crawl.answers import Answer, busy, robots
+from tests.crawl.crawl import ADDON, BY_HAND, ROOT, run_crawl
+from tests.crawl.pauses import EARLY, limit, pages
+from tests.crawl.spiders import PlanSpider
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
 
     from tests.crawl.server import Site
 
@@ -35,6 +45,47 @@ class OwnReasonSpider(Spider):
 
     def idle(self) -> None:
         raise CloseSpider("mine")
+
+
+REAL = ("ask for a delay: 1", "Requests refused: 1", "held up the crawl")
+DRY = ("ask for a delay: 1", "would be refused: 1", "has judged", "A real run would")
+
+
+@pytest.mark.newest
+@pytest.mark.parametrize(
+    ("settings", "kinds"), [({}, REAL), ({"REP_DRY_RUN": True}, DRY)]
+)
+def test_several_crawls_in_one_process(
+    site: Site, settings: dict[str, Any], kinds: tuple[str, ...]
+) -> None:
+    """Each line of the summary at the end names its spider."""
+    rules = f"{FORBIDS}Crawl-delay: 1.1\n"
+    hosts = [site.add(rules, name=f"127.0.0.{number}") for number in (21, 22)]
+    locked = site.add(Answer(status=401), name="127.0.0.23")
+    urls = [[host.url("/private"), host.url("/public")] for host in hosts]
+    urls[1].append(locked.url("/"))
+    crawls = json.dumps([[settings, *each] for each in urls])
+    command = ["tests.crawl.two_crawls", "asyncio", crawls, "INFO"]
+    log = forks.run(command, cwd=ROOT).stderr.decode().splitlines()
+    for kind in kinds:
+        for number in range(2):
+            words = f"] [plan-{number}] ", kind
+            assert (
+                len([line for line in log if all(word in line for word in words)]) == 1
+            )
+        assert len([line for line in log if kind in line]) == 2
+    (line,) = (line for line in log if "answered 401 or 403: 1" in line)
+    assert "] [plan-1] robots.txt" in line
+
+
+class PausingSpider(PlanSpider):
+    """Asks for a pause after each page, and follows the first one with another."""
+
+    def note_response(self, response: Response) -> Iterator[Request]:
+        super().note_response(response)
+        back_off(self.crawler, response.url, delay=1)
+        if response.url.endswith("/0"):
+            yield self.request({"url": response.urljoin("/1")})
 
 
 @pytest.mark.parametrize(
@@ -119,6 +170,131 @@ def test_the_first_delay(site: Site) -> None:
     (line,) = result.lines("INFO", "between requests: requests to it wait")
     assert hosts[0].origin not in line
     assert line.index("asks for 0.")
+
+
+@pytest.mark.newest
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"ADDONS": {}}, "ADDONS"),
+        ({"REP_DRY_RUN": True}, "a dry run (REP_DRY_RUN)"),
+        ({"REP_BACKOFF_MAX": 0}, "REP_BACKOFF_MAX is 0"),
+        ({"ROBOTSTXT_OBEY": False}, ""),
+        ({}, ""),
+    ],
+    ids=["without the add-on", "in a dry run", "off", "not obeying", "obeying"],
+)
+def test_a_pause_of_the_spider(site: Site, settings: dict[str, Any], why: str) -> None:
+    """Where ``back_off`` cannot pause a host, the first call warns of it, with the reason, and nothing
+    in the log says that there is a pause.
+    """
+    host = site.add()
+    spider = f"{__name__}.PausingSpider"
+    settings = {"REP_BACKOFF_MAX": 60, "REP_WAIT_TIMEOUT": 60, **settings}
+    result = run_crawl([host.url("/0")], spider=spider, settings=settings)
+    assert host.pages == ["/0", "/1"]
+    assert len(result.lines("INFO", "gets no request for")) == (not why)
+    assert result.stats.get("rep/backoff/pauses", 0) > 0 or why
+    lines = result.lines("WARNING", "back_off() pauses nothing in this crawl", why)
+    assert len(lines) == len(result.lines("WARNING", "back_off()")) == bool(why)
+    assert (host.gaps[-1] > 1 - EARLY) is not bool(why)
+
+
+@pytest.mark.newest
+def test_what_held_up_the_crawl(site: Site) -> None:
+    """At the end, the log names the hosts whose delays have held up the crawl for a second or more. What
+    the crawl would have waited for anyway does not count: the project's own delay, and pauses; nor
+    does a request that is refused.
+    """
+    rules = "User-agent: *\nDisallow: /private\nCrawl-delay: {}\n"
+    delays = {"slow": 0.6, "slower": 1.5, "paced": 0.3, "busy": 0.2, "refused": 1.2}
+    names = {name: f"127.0.0.{number}" for number, name in enumerate(delays, 21)}
+    hosts = {
+        name: site.add(rules.format(delay), name=names[name])
+        for name, delay in delays.items()
+    }
+    limit(hosts["busy"], 1, busy(429, "2"), seconds=0)
+    kind = {"refused": "private"}
+    urls = [
+        url
+        for name, host in hosts.items()
+        for url in pages(host, 3, kind.get(name, "page"))
+    ]
+    own = {"randomize_delay": False}
+    settings = {
+        "REP_BACKOFF_MAX": 60,
+        "REP_WAIT_TIMEOUT": 60,
+        "RETRY_ENABLED": True,
+        "DOWNLOAD_SLOTS": {
+            names["paced"]: {"delay": 0.6, **own},
+            names["slower"]: {"delay": 0.5, **own},
+        },
+    }
+    result = run_crawl(urls, settings=settings)
+    assert len(result.responses) == 12
+    lines = "\n".join(result.lines("INFO", "held up the crawl for"))
+    times = dict(re.findall(r"(\S+) held up the crawl for ([\d:]+),", lines))
+    assert times.keys() == {names["slow"], names["slower"]}
+    assert times[names["slow"]] == "0:00:02"
+    assert times[names["slower"]] in {"0:00:03", "0:00:04"}
+    # All of them, also those that are not named.
+    assert 4.7 < result.stats["rep/crawl_delay/waited"] < 7
+
+
+SCRAPY = "Scrapy/2.19.0 (+https://scrapy.org)"
+CRAWLERS = "User-agent: GPTBot\nUser-agent: Scrapy\nDisallow: /\n\n"
+
+
+@pytest.mark.parametrize("is_dry", [False, True])
+@pytest.mark.parametrize(
+    ("rules", "agent", "is_nameless"),
+    [
+        (CRAWLERS, SCRAPY, True),
+        ("User-agent: *\nDisallow: /\n", SCRAPY, False),
+        (f"{CRAWLERS}User-agent: Scrapy\nUser-agent: testbot\nDisallow: /\n", "testbot", False),
+    ],
+)  # fmt: skip
+def test_a_group_for_scrapy(
+    site: Site, mode: str, *, rules: str, agent: str, is_nameless: bool, is_dry: bool
+) -> None:
+    """The first refusal by a group for Scrapy is a warning, also if it is of no start request. It says
+    that the crawler needs a name of its own, and so does the summary.
+    """
+    open_host, host = site.add(), site.add(rules, name="127.0.0.2")
+    later = [host.url("/1"), host.url("/2")]
+    settings = {"USER_AGENT": agent, "REP_DRY_RUN": is_dry}
+    result = run_crawl([open_host.url("/")], then=later, settings=settings, mode=mode)
+    assert host.pages == (["/1", "/2"] if is_dry else [])
+    does = "would be refused" if is_dry else "is refused"
+    lines = result.lines("WARNING", f"A request {does}, because robots.txt disallows;")
+    assert len(lines) == is_nameless
+    lines += result.lines("INFO", "Requests ", "refused: 2")
+    for line in lines:
+        assert ("set USER_AGENT" in line) is is_nameless
+        assert ("REP_OVERRIDES" in line) is not is_nameless
+    assert len(lines) == 1 + is_nameless
+
+
+@pytest.mark.newest
+def test_the_user_agent_line_of_a_refusal(site: Site) -> None:
+    """The line of a refusal names the user-agent line by which the group is the crawler's."""
+    host = site.add(f"{CRAWLERS}User-agent: *\nCrawl-delay: 999\n")
+    groups = {
+        SCRAPY: "line 3 (disallow: /), in the group of line 2 (user-agent: Scrapy): <GET",
+        "testbot": "line 6 (crawl-delay: 999), in the group of line 5 (user-agent: *): the host",
+    }
+    for agent, words in groups.items():
+        result = run_crawl([host.url("/1")], settings={"USER_AGENT": agent})
+        assert len(result.lines("DEBUG", "Refused by", words)) == 1
+    override = {
+        "127.0.0.1": f"User-agent: {'a' * 1000}\nUser-agent: mybot\nDisallow: /"
+    }
+    settings = {"REP_OVERRIDES": override, "USER_AGENT": "a" * 1000}
+    (line,) = run_crawl([host.url("/1")], settings=settings).lines(
+        "DEBUG", "Refused by"
+    )
+    assert "in the group of line 1 (user-agent: aaa" in line
+    assert len(line) < 600
 
 
 @pytest.mark.newest

@@ -1,7 +1,7 @@
 """Run several crawls in one process.
 
-``python -m tests.crawl.two_crawls MODE CRAWLS``: a list in JSON, with a list for each crawl: its
-settings, and its URLs.
+``python -m tests.crawl.two_crawls MODE CRAWLS [LOG_LEVEL]``: a list in JSON, with a list for each crawl:
+its settings, and its URLs. The spiders are called plan-0, plan-1, and so on.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from tests.crawl.runner import MODE_SETTINGS
 from tests.crawl.spiders import PlanSpider
 
 
-def main(mode: str, crawls: str) -> None:
-    settings = {**QUIET, **ADDON, **MODE_SETTINGS[mode], "LOG_LEVEL": "ERROR"}
+def main(mode: str, crawls: str, log_level: str = "ERROR") -> None:
+    settings = {**QUIET, **ADDON, **MODE_SETTINGS[mode], "LOG_LEVEL": log_level}
     kind = CrawlerProcess if mode == "select" else AsyncCrawlerProcess
     process = kind(settings)
-    for own, *urls in json.loads(crawls):
-        spider = type("Spider", (PlanSpider,), {"custom_settings": own})
+    for number, (own, *urls) in enumerate(json.loads(crawls)):
+        attributes = {"name": f"plan-{number}", "custom_settings": own}
+        spider = type("Spider", (PlanSpider,), attributes)
         process.crawl(spider, steps=[[{"url": url} for url in urls]])
     process.start()
 

@@ -138,6 +138,22 @@ def test_in_a_browser(site: Path, browser: Any) -> None:
     page.close()
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not CHROMIUM, reason="there is no chromium")
+@pytest.mark.parametrize("symptom", ["no items", "hangs", "refused"])
+@in_browser
+def test_search(site: Path, browser: Any, symptom: str) -> None:
+    """Whoever searches for a symptom finds the page about what may be wrong first."""
+    page = browser.new_page()
+    page.set_default_timeout(PATIENCE)
+    page.goto(f"{(site / 'search.html').as_uri()}?q={symptom}")
+    first = page.locator("#search-results li > a").first
+    first.wait_for()
+    page.locator("#search-results .search-summary").wait_for()
+    assert first.get_attribute("href") == "howto/why.html#index-0"
+    page.close()
+
+
 def test_log_messages(logmessages: ModuleType, messages: list[Any]) -> None:
     """Each logging call is found, with its message, or as one that passes another's."""
     loggers = {message.logger for message in messages}

@@ -92,14 +92,9 @@ def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
 
 
 def timeless(printed: str) -> str:
-    """Return *printed* without what depends on the time and the machine, and without the modules
-    that log it.
-    """
+    """Return *printed* without what depends on the time and the machine."""
     printed = re.sub(r"^\d{4}-\d\d-\d\d [\d:]+ ", "", printed, flags=re.MULTILINE)
     printed = re.sub(r"\b\d:\d\d:\d\d\b", "<time>", printed)
-    printed = re.sub(
-        r"^\[scrapy_rep[\w.]*\]", "[scrapy_rep]", printed, flags=re.MULTILINE
-    )
     printed = re.sub(r"\b\d+\.\d{3} s$", "<gap> s", printed, flags=re.MULTILINE)
     return printed.rstrip()
 

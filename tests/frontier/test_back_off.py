@@ -1,25 +1,53 @@
-"""``back_off`` checks its arguments, and does nothing in a crawl that does not back off."""
+"""``back_off`` checks its arguments, and only warns in a crawl that does not back off."""
 
 from __future__ import annotations
 
+from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
 from math import inf, nan
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from scrapy_rep import back_off
 from scrapy_rep.crawl.frontier.frontier import Frontier
+from scrapy_rep.crawl.gate import RobotsTxtMiddleware
 from tests.fakes import fake_crawler
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
 
 pytestmark = pytest.mark.newest
 
+NO_NUMBERS = [
+    *(-1, inf, -inf, nan, True, False, "5", "", b"5", [5], (5,), {}, 5j, timedelta(seconds=5)),
+    *map(Decimal, ("-1", "Infinity", "NaN", "sNaN")),
+]  # fmt: skip
 
-@pytest.mark.parametrize("value", [-1, inf, nan])
+
+def obeying_crawler(**settings: Any) -> Crawler:
+    crawler = fake_crawler(settings, {})
+    RobotsTxtMiddleware.from_crawler(crawler)
+    return crawler
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS)
 @pytest.mark.parametrize("name", ["delay", "cap"])
-def test_what_is_no_number_of_seconds(name: str, value: float) -> None:
-    """A delay or cap that is no number of seconds raises ValueError, which names it."""
+def test_what_is_no_number_of_seconds(name: str, value: Any) -> None:
+    """A delay or cap of any type that is no number of seconds raises ValueError, which names it."""
     with pytest.raises(ValueError, match=f"^{name} must be a number of seconds"):
-        back_off(fake_crawler({}, {}), "shop.example", **{name: value})
+        back_off(obeying_crawler(), "shop.example", **{name: value})
+
+
+@pytest.mark.parametrize("value", [30, 30.0, Decimal(30), Fraction(60, 2)])
+def test_what_is_a_number_of_seconds(value: Any) -> None:
+    """A delay may be any real number, such as one that a spider has read with Decimal."""
+    crawler = obeying_crawler()
+    back_off(crawler, "shop.example", delay=value)
+    pause = Frontier.of(crawler).core.scopes["shop.example"].back_off
+    assert pause is not None
+    assert (pause.asked, type(pause.asked)) == (30, float)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +61,7 @@ def test_what_is_no_number_of_seconds(name: str, value: float) -> None:
 )  # fmt: skip
 def test_what_names_a_host(named: str, key: str) -> None:
     """A host may be named as spiders have it: a URL, a name, an address, with a port or a dot."""
-    crawler = fake_crawler({}, {})
+    crawler = obeying_crawler()
     back_off(crawler, named, delay=30)
     scope = Frontier.of(crawler).core.scopes[key]
     assert scope.back_off is not None
@@ -41,18 +69,21 @@ def test_what_names_a_host(named: str, key: str) -> None:
 
 def test_the_longest_pause() -> None:
     """A pause may be as long as a spider says, and counts as 68 years at most."""
-    crawler = fake_crawler({}, {})
-    back_off(crawler, "shop.example", delay=10**30)
+    crawler = obeying_crawler()
+    back_off(crawler, "shop.example", delay=10**400)
     frontier = Frontier.of(crawler)
     left = frontier.core.scopes["shop.example"].back_off.until
     assert left - frontier.clock.monotonic() == pytest.approx(2**31, rel=0.01)
 
 
-@pytest.mark.parametrize("named", [None, "", "a b", "http://", "mailto://x", "[::1"])
-def test_what_names_no_host(named: str | None) -> None:
+@pytest.mark.parametrize(
+    "named",
+    [None, "", "a b", "http://", "mailto://x", "[::1", b"shop.example", 5, [["a"]]],
+)
+def test_what_names_no_host(named: Any) -> None:
     """What names no host raises ValueError, so that no pause is lost in silence."""
     with pytest.raises(ValueError, match="a host or a URL, not"):
-        back_off(fake_crawler({}, {}), named)  # type: ignore[arg-type]
+        back_off(obeying_crawler(), named)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +95,7 @@ def test_whether_back_off_is_on(
     settings: dict[str, Any], is_paused: bool, count: int
 ) -> None:
     """Each host is paused, unless REP_BACKOFF_MAX is 0, or nothing is enforced."""
-    crawler = fake_crawler(settings, {})
+    crawler = obeying_crawler(**settings)
     hosts = [f"{number}.example" for number in range(count)]
     back_off(crawler, hosts if count > 1 else hosts[0], delay=30)
     scopes = [Frontier.of(crawler).core.scopes.get(host) for host in hosts]

@@ -547,19 +547,36 @@ def test_many_that_end_while_they_wait_for_robotstxt(step: int) -> None:
     assert time.process_time() - began < 5
 
 
+@pytest.mark.parametrize("step", [1, -1])
+def test_many_ready_queues_of_one_slot_that_end(step: int) -> None:
+    """When a crawl closes, the cost of each queue of a slot does not grow with their number."""
+    world = World()
+    names = [str(number) for number in range(30_000)]
+    for name in names:
+        world.page(name, name, "slot")
+    began = time.process_time()
+    for name in names[::step]:
+        world.end(name)
+    assert not world.queues
+    assert time.process_time() - began < 2
+
+
 def test_what_has_slowed_down_the_crawl() -> None:
-    """A host holds up the crawl while requests wait for it and none is in flight. The hosts that
-    did so least are forgotten.
+    """A host holds up the crawl while requests wait only for its delay, none is in flight, and the one
+    that had to wait is sent. The hosts that did so least are forgotten.
     """
     world = World()
     world.play("""
-        delay a 10; page 1 a; next -> 1; again 1; wait 3; free 1; wait 10
-        next -> 1; again 1; wait 3; free 1; wait 10; next -> 1
+        delay a 10; page 1 a; next -> 1; sent 1; again 1; wait 3; free 1; wait 10
+        next -> 1; sent 1; again 1; wait 3; free 1; wait 15; next -> 1; sent 1
+        again 1; pause a 20; free 1; wait 20; next -> 1; sent 1
+        again 1; free 1; wait 10; next -> 1; give_back 1
     """)
     (found,) = world.core.slowdowns()
-    assert found == (20, "a", 3, 10)
+    assert found == (20, "a", 4, 10)
     for number in range(3000):
-        world.play(f"delay {number} 1; page {number} {number}; next -> {number}")
+        name = str(number)
+        world.play(f"delay {name} 1; page {name} {name}; next -> {name}; sent {name}")
     assert len(world.core.slowdowns()) <= 1000
     assert world.core.slowdowns()[0] == found
 

@@ -559,3 +559,13 @@ def test_hosts_without_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {key.slot: each for key, each in queue._queues.items()}
     assert found["b.example"] is kept["b.example"]
     assert found.keys() == {"a.example", "b.example"}
+
+
+def test_hosts_of_long_urls() -> None:
+    """The host of a URL is kept for other requests, but not that of a long URL without a path, such as
+    a ``data:`` URL, which would be kept as a whole.
+    """
+    frontier = Crawl(obey=False).frontier
+    for start in ("data:,", "http://a.example?b=", "http://a.example/"):
+        frontier.key_of(Request(start + "b" * 10_000))
+    assert frontier._keys.keys() == {"http://a.example"}

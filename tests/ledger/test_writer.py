@@ -9,6 +9,7 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from hashlib import sha256
+from itertools import islice
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -399,6 +400,62 @@ def test_an_end_that_takes_too_long(
     writer._thread.join()
     so_far = "SELECT ended, (SELECT count(*) FROM decision) FROM crawl"
     assert rows(path, so_far) == [(END[0], 2)]
+
+
+def test_what_comes_while_the_end_is_written(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that come after the last ones were taken, while the end is written and the file is closed,
+    are written too. Those that come later are counted as dropped.
+    """
+    writer = started(path, decided(0))
+    commit, close = writer._commit, module.close_and_merge_log
+    late = iter(range(1, 5))
+
+    def come() -> None:
+        for number in islice(late, 2):
+            put(writer, decided(number))
+
+    def commit_late(*args: Any) -> Any:
+        failure = commit(*args)
+        come()
+        return failure
+
+    def close_late(connection: sqlite3.Connection) -> bool:
+        come()
+        return close(connection)
+
+    monkeypatch.setattr(writer, "_commit", commit_late)
+    monkeypatch.setattr(module, "close_and_merge_log", close_late)
+    flush(writer)
+    late = iter(range(5, 9))
+    writer.close(END)
+    assert (writer.recorded, writer.dropped) == (9, 0)
+    so_far = "SELECT ended, (SELECT count(*) FROM decision) FROM crawl"
+    assert rows(path, so_far) == [(END[0], 9)]
+    assert writer.digest() == digest(path)
+    put(writer, decided(9))
+    assert (writer.recorded, writer.dropped) == (9, 1)
+
+
+def test_a_row_that_comes_while_a_thread_takes_rows(path: Path) -> None:
+    """It is written with the next ones."""
+    writer = started(path)
+    flush(writer)
+    coming = Thread(target=put, args=(writer, decided(2)))
+
+    class Interrupted(dict[str, Any]):
+        def items(self) -> Iterator[Any]:  # type: ignore[override]
+            yield from super().items()
+            coming.start()
+            coming.join(0.1)  # It may wait until all rows are taken.
+
+    writer._rows = Interrupted(writer._rows)
+    put(writer, decided(1))
+    writer._take()
+    coming.join()
+    writer.close(END)
+    assert (writer.recorded, writer.dropped) == (2, 0)
 
 
 def test_a_file_that_fails_for_a_while(path: Path) -> None:

@@ -274,12 +274,13 @@ def _is_known(story: Story, sent: Sent, after: Sent) -> bool:
 
 def _pauses(story: Story, _: Said, log: list[Sent]) -> Iterator[tuple[Sent, str]]:
     """After a 429 or 503, no page is fetched for as long as the host asks, or a second; then one, and
-    one more after each success.
+    one more after each success. A 503 that does not say how long counts if the answer before was one.
     """
     asked: list[tuple[Sent, float]] = []
     """What the host has answered that way, and until when."""
     on_their_way: dict[int, Sent] = {}
     places, process = inf, 0
+    single = _single_503s(story, log)
     events = [(sent.at, 1, sent) for sent in log if not sent.is_robots]
     events += [(_end(sent, story), 0, sent) for sent in log]
     for at, is_start, sent in sorted(events, key=lambda each: each[:2]):
@@ -305,7 +306,7 @@ def _pauses(story: Story, _: Said, log: list[Sent]) -> Iterator[tuple[Sent, str]
                     yield sent, f"{max(own, count)} requests on their way after a pause"
             continue
         on_their_way.pop(sent.number, None)
-        if sent.ended is None:
+        if sent.ended is None or (is_page and sent.number in single):
             continue
         if status in {429, 503} and is_page:
             asked.append((sent, at + max(_asked(sent), 1.0)))
@@ -315,6 +316,24 @@ def _pauses(story: Story, _: Said, log: list[Sent]) -> Iterator[tuple[Sent, str]
             # At the limit of its slot, a host has recovered.
             if places >= story.world.settings["CONCURRENT_REQUESTS_PER_DOMAIN"]:
                 places = inf
+
+
+def _single_503s(story: Story, log: list[Sent]) -> set[int]:
+    """Return the numbers of what was answered with a 503 that asks for no pause: it does not say how
+    long, and the last answer that its process had from the host was no 503, or was forgotten.
+    """
+    single = set()
+    last_503: dict[int, float] = {}
+    for sent in sorted((s for s in log if s.ended), key=lambda s: _end(s, story)):
+        if not sent.answer.status:
+            continue
+        at, before = _end(sent, story), last_503.pop(sent.process, -inf)
+        if sent.answer.status == 503:
+            last_503[sent.process] = at
+            is_first = at - before > _FORGOTTEN
+            if is_first and "Retry-After" not in sent.answer.headers:
+                single.add(sent.number)
+    return single
 
 
 def _has_heard(story: Story, sent: Sent, asked: Sent) -> bool:

@@ -429,7 +429,8 @@ class RobotsTxtCache:
 
     def _spider_closed(self) -> None:
         if self._locked:
-            self._logger.info(
+            self._logger.at_end(
+                INFO,
                 "robots.txt that answered 401 or 403: %(count)s. Everything is allowed there "
                 "(RFC 9309); ask the owner if you are in doubt, and refuse such a host with "
                 "REP_OVERRIDES",

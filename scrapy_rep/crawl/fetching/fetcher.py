@@ -248,7 +248,9 @@ class RobotsTxtFetcher:
                 current = request.continued(answer)
             else:
                 raise IgnoreRequest(
-                    f"replaced by other requests {_MAX_REPLACED + 1} times, at last for {current.url}"
+                    f"a downloader middleware has answered it with another request {_MAX_REPLACED + 1} "
+                    f"times in a row, the last one for {current.url}; once it has replaced a request, "
+                    "it must return None for the new one"
                 )
             # Without success, there is no body that could be incomplete.
             is_whole = request.fetch.is_stopped or answer.status // 100 != 2

@@ -200,8 +200,16 @@ def loads(data: bytes, origin: Origin) -> CacheEntry:
             raise ValueError("it is cut off, or too long")
         head, _, body = written.partition(b"\n")
         return _entry(_checked(dict, json.loads(head)), body, origin)
-    except (KeyError, OverflowError, RecursionError, TypeError, zlib.error) as error:
-        raise ValueError(f"{type(error).__name__}: {str(error)[:100]}") from None
+    except (
+        *(ValueError, KeyError, OverflowError, RecursionError, TypeError),
+        zlib.error,
+    ) as error:
+        detail = str(error)[:100]
+        if type(error) not in {TypeError, ValueError}:
+            detail = f"{type(error).__name__}: {detail}"
+        raise ValueError(
+            f"it is damaged, or scrapy-rep has not written it: {detail}"
+        ) from None
 
 
 _LEFT_OUT = frozenset({"url", "body"})
@@ -242,7 +250,7 @@ def _result(head: dict[str, Any], body: bytes, url: str) -> AccessResult:
 
 def _checked(kind: type[_T], value: object) -> _T:
     if not isinstance(value, kind):
-        raise TypeError(f"{kind.__name__} expected")
+        raise TypeError(f"a {type(value).__name__} is where a {kind.__name__} belongs")
     return value
 
 

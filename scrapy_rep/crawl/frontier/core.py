@@ -56,8 +56,8 @@ _FIRST_PAUSE = 1.0
 # By how many seconds the ends of one pause may differ for two workers.
 _SAME_PAUSE = 0.05
 
-# For how many seconds after a pause the crawl remembers that a host has asked for it, and after a
-# delay, for the ledger, when the host has answered.
+# For how many seconds after a pause the crawl remembers that a host has asked for it; and after an
+# answer that was a 503, or that begins a delay, that and when it was.
 _REMEMBERED = 600.0
 _ANSWER_REMEMBERED = 30.0
 
@@ -239,9 +239,10 @@ class Scope:
     """What requests share: places, a delay, and a time before which nothing is sent."""
 
     __slots__ = (
-        "alarm_at", "answered_at", "back_off", "delays", "in_flight", "key", "next_at",
-        "parked", "places", "ready", "reason", "redirected", "redirected_at", "sent",
-        "slot_free_at", "slot_pause", "taken_at", "tickets", "unsent", "waiting_since",
+        "alarm_at", "answered_at", "back_off", "delays", "had_503", "held_since", "in_flight", "key",
+        "next_at", "parked", "paused_until", "places", "ready", "reason", "redirected",
+        "redirected_at", "sent", "slot_free_at", "slot_pause", "taken_at", "tickets", "unsent",
+        "waiting_since",
     )  # fmt: skip
 
     def __init__(self, key: str) -> None:
@@ -273,6 +274,9 @@ class Scope:
         self.reason = WaitReason.DELAY
         """Why ``next_at`` is what it is."""
 
+        self.paused_until = -inf
+        """The end of the last pause: until then, nothing would be sent without a delay either."""
+
         self.taken_at = -inf
         """When a place was last taken."""
 
@@ -293,6 +297,9 @@ class Scope:
         """The crawl delay of each origin that has one, in seconds."""
 
         self.back_off: BackOff | None = None
+        self.had_503 = False
+        """Whether its last answer was a 503."""
+
         self.parked: dict[Lane, OrderedDict[Ticket, None]] | None = None
         """The tickets that wait here, the first of each lane first."""
 
@@ -301,6 +308,10 @@ class Scope:
 
         self.waiting_since: float | None = None
         """Since when tickets wait while nothing is in flight; None if they do not."""
+
+        self.held_since: float | None = None
+        """Since when the request that has its places has waited for them. If it is not sent after
+        all, the next request goes on with it; None if nobody has waited."""
 
     def __repr__(self) -> str:
         words = [f"{self.in_flight} in flight"]
@@ -321,6 +332,8 @@ class Scope:
 
     def wait_until(self, moment: float, reason: WaitReason) -> None:
         """Send nothing before this *moment*."""
+        if reason is WaitReason.BACK_OFF:
+            self.paused_until = max(self.paused_until, moment)
         if moment > self.next_at:
             self.next_at, self.reason = moment, reason
 
@@ -422,7 +435,7 @@ class Ready:
     """
 
     def __init__(self) -> None:
-        self._by_slot: dict[Scope, deque[Ticket]] = {}
+        self._by_slot: dict[Scope, OrderedDict[Ticket, None]] = {}
         self._rows: list[OrderedDict[Scope, None]] = []
         """These slots by the number of requests in flight."""
 
@@ -437,9 +450,9 @@ class Ready:
         slot = ticket.scopes[-1]
         tickets = self._by_slot.get(slot)
         if tickets is None:
-            tickets = self._by_slot[slot] = deque()
+            tickets = self._by_slot[slot] = OrderedDict()
             self._enter(slot)
-        tickets.append(ticket)
+        tickets[ticket] = None
         self.count += 1
         for scope in ticket.scopes:
             scope.ready += 1
@@ -454,14 +467,14 @@ class Ready:
 
     def turn(self, ticket: Ticket) -> None:
         """Put *ticket*, the first of its slot, behind the others: it had its turn."""
-        self._by_slot[ticket.scopes[-1]].rotate(-1)
+        self._by_slot[ticket.scopes[-1]].move_to_end(ticket)
 
     def discard(self, ticket: Ticket) -> None:
         """Remove *ticket*, which is here."""
         ticket.where = Where.NOWHERE
         slot = ticket.scopes[-1]
         tickets = self._by_slot[slot]
-        tickets.remove(ticket)
+        del tickets[ticket]
         self.count -= 1
         for scope in ticket.scopes:
             scope.ready -= 1
@@ -472,7 +485,7 @@ class Ready:
     def first(self) -> Ticket | None:
         """Return the next ticket, if there is one."""
         row = next(filter(None, self._rows), None)
-        return None if row is None else self._by_slot[next(iter(row))][0]
+        return None if row is None else next(iter(self._by_slot[next(iter(row))]))
 
     def _enter(self, slot: Scope) -> None:
         number = slot.in_flight
@@ -519,7 +532,7 @@ class Slowdown(NamedTuple):
     """How long a scope has held up the crawl."""
 
     seconds: float
-    """The time in which requests waited and none was in flight."""
+    """The time in which requests waited only for its delay, and none was in flight."""
 
     key: str
     requests: int
@@ -706,8 +719,8 @@ class Core:
     def take(self, ticket: Ticket, now: float) -> None:
         """Take a place of each scope of *ticket*, even if there is none."""
         for scope in ticket.scopes:
-            if scope.delays:
-                self._note_slowdown(scope, now)
+            if scope.held_since is None:
+                scope.held_since = scope.waiting_since
             scope.waiting_since = None
             scope.in_flight += 1
             if scope.ready:
@@ -716,10 +729,15 @@ class Core:
             scope.unsent += not ticket.is_direct
             scope.taken_at = now
 
-    def sent(self, ticket: Ticket) -> None:
-        """Note that a request of *ticket*, with its places, has reached the downloader."""
+    def sent(self, ticket: Ticket, *, paced_until: float = -inf) -> None:
+        """Note that a request of *ticket*, with its places, has reached the downloader. The project's
+        own delay would have held it back until *paced_until*.
+        """
         for scope in ticket.scopes:
             scope.unsent -= not ticket.is_direct
+            if scope.delays and ticket.obeys:
+                self._note_slowdown(scope, paced_until)
+            scope.held_since = None
         ticket.scopes[0].sent += 1
 
     def free(self, ticket: Ticket, now: float, *, sent: bool) -> None:
@@ -886,7 +904,10 @@ class Core:
         """Forget *scope* if nothing uses it and nothing holds it back, now or when it is due."""
         if scope.tickets or scope.in_flight:
             return
+        scope.held_since = None
         until = scope.next_at
+        if scope.had_503:
+            until = max(until, scope.answered_at + _ANSWER_REMEMBERED)
         if scope.delays:
             # A request may give its places back, and wait for the robots.txt of its host.
             until = max(until, scope.taken_at) + _ANSWER_REMEMBERED
@@ -1243,9 +1264,14 @@ class Core:
         """Return what has held up the crawl, the longest first."""
         return sorted(self._slowdowns.values(), reverse=True)
 
-    def _note_slowdown(self, scope: Scope, now: float) -> None:
-        since = scope.waiting_since
-        seconds = 0.0 if since is None else now - since
+    def _note_slowdown(self, scope: Scope, paced_until: float) -> None:
+        """Note for how long *scope* has held back the request that is sent now, beyond the pauses
+        of the host and the delay of the project.
+        """
+        seconds = 0.0
+        if scope.held_since is not None:
+            begins = max(scope.held_since, scope.paused_until, paced_until)
+            seconds = max(min(scope.taken_at, scope.next_at) - begins, 0.0)
         before = self._slowdowns.get(scope.key, Slowdown(0.0, scope.key, 0, 0.0))
         self._slowdowns[scope.key] = Slowdown(
             before.seconds + seconds, scope.key, before.requests + 1, scope.delay

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
+from decimal import Decimal
 from functools import cached_property
 from math import inf
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from scrapy import signals
@@ -63,7 +67,7 @@ from scrapy_rep.protocol.access.results import Failure
 from scrapy_rep.protocol.origins import origin, origin_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Container, Iterable
+    from collections.abc import Awaitable, Callable, Container
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -104,8 +108,10 @@ _LONGEST = 2**31
 # Where the authority of a URL may end, at the earliest: after "http://" and one character.
 _AUTHORITY = 8
 
-# The number of authorities whose keys are kept.
+# The number of authorities whose keys are kept, and the length of the longest one. A ``data:`` URL is
+# an authority as a whole.
 _MAX_KEYS = 10_000
+_MAX_AUTHORITY = 300
 
 # The most hosts whose rules a queue of several workers wants at once, and at one time. Those that
 # are unreachable do not count.
@@ -214,6 +220,7 @@ class Frontier:
         """Whether any request has got its places since the last line about an idle crawl."""
 
         self._has_warned = False
+        self._has_warned_of_no_pause = False
         self._was_exhausted = False
         self._has_started = False
         connect = crawler.signals.connect
@@ -276,6 +283,7 @@ class Frontier:
             return known
         key = self._own_key_of(request)
         is_usual = is_usual and "download_slot" not in own
+        is_usual = is_usual and len(authority) <= _MAX_AUTHORITY
         if is_usual and self._downloader.has_slot_for_each_host:
             if len(self._keys) >= _MAX_KEYS:
                 self._keys.clear()
@@ -643,6 +651,34 @@ class Frontier:
         self.closes_for = reason
         self.alarms.at(self.clock.monotonic(), self._close_spider)
 
+    def warn_of_no_pause(self, hosts: Iterable[str]) -> bool:
+        """Whether the pauses that a spider asks for have no effect in this crawl. Warn of it once, for
+        these *hosts*.
+        """
+        settings = RepSettings.of(self._crawler)
+        # Before the engine exists, nothing has been made that could pause a host.
+        has_engine = self._crawler.engine is not None
+        if settings.dry_run:
+            why = "a dry run (REP_DRY_RUN) pauses no host"
+        elif not settings.backoff_max:
+            why = "REP_BACKOFF_MAX is 0"
+        elif has_engine and not self._backlogs and self._until_turn is None:
+            why = (
+                "neither the queue nor the downloader middleware of scrapy-rep is in use "
+                '(ADDONS = {"scrapy_rep.Addon": 500} sets both)'
+            )
+        else:
+            return False
+        if not self._has_warned_of_no_pause:
+            self._has_warned_of_no_pause = True
+            self._logger.warning(
+                "back_off() pauses nothing in this crawl, because %(why)s. Requests to %(hosts)s "
+                "are sent as before",
+                why=why,
+                hosts=", ".join(hosts),
+            )
+        return True
+
     def _close_spider(self) -> None:
         # Before the engine has started, Scrapy would leave its connections open.
         if self._has_started:
@@ -888,7 +924,14 @@ class Frontier:
             if self.politeness.measures:
                 self.politeness.measure_sent(request, trip.ticket)
                 self.politeness.measure_waiting(len(self._waiting))
-            self.core.sent(trip.ticket)
+            self.core.sent(trip.ticket, paced_until=self._paced_until(trip.ticket))
+
+    def _paced_until(self, ticket: Ticket) -> float:
+        """Return until when the delay of the project would hold back a request of *ticket*."""
+        if not any(scope.delays for scope in ticket.scopes):
+            return -inf
+        slot = slot_state(self._crawler, ticket.scopes[-1].key)
+        return -inf if slot is None else slot.last_seen + slot.delay
 
     def _give_way(self) -> None:
         """Free the places of requests that a component of the project holds back, if downloads
@@ -920,7 +963,8 @@ class Frontier:
             return
         scope = trip.ticket.scopes[0]
         self.core.answered(scope.key, request, self.clock.monotonic())
-        if scope.back_off is not None or response.status in ASKS_FOR_PAUSE:
+        may_matter = scope.back_off is not None or scope.had_503
+        if may_matter or response.status in ASKS_FOR_PAUSE:
             self._answered(request, response.status, response.headers)
         del self.trips[request]
         self._free(trip, trip.ticket)
@@ -1100,24 +1144,20 @@ def back_off(
     flight, and one more after each success. A *delay* longer than ``REP_WAIT_TIMEOUT`` has the
     requests of the host refused with the reason ``back-off``. Requests in flight are not stopped.
 
-    Does nothing if ``REP_BACKOFF_MAX`` is 0, and in a dry run. Raises ValueError if *scopes*
-    names no host, or if *delay* or *cap* is not a finite number that is 0 or greater. More than 2**31
-    seconds count as 2**31.
+    Where nothing can be paused, the first call logs a warning that says why, and all do nothing: in a
+    crawl without the add-on, in a dry run, and if ``REP_BACKOFF_MAX`` is 0. Raises ValueError if
+    *scopes* names no host, or if *delay* or *cap* is not a finite number that is 0 or greater: text
+    and booleans are no numbers. More than 2**31 seconds count as 2**31.
 
     Provisional: the parameters are those of ``back_off`` in Scrapy's pull request 6931, which is not
     merged, and follow it.
     """
-    for name, value in (("delay", delay), ("cap", cap)):
-        if value is not None and not 0 <= value < inf:
-            raise ValueError(
-                f"{name} must be a number of seconds, 0 or greater, not {value!r}"
-            )
-    delay = None if delay is None else min(delay, _LONGEST)
-    cap = None if cap is None else min(cap, _LONGEST)
+    delay, cap = _seconds("delay", delay), _seconds("cap", cap)
     frontier = Frontier.of(crawler)
-    several = [scopes] if isinstance(scopes, str) or scopes is None else scopes
+    is_several = isinstance(scopes, Iterable) and not isinstance(scopes, (str, bytes))
+    several = scopes if is_several else [scopes]
     keys = [_key_of(each, frontier.core.scopes) for each in several]
-    if not frontier.politeness.backs_off:
+    if frontier.warn_of_no_pause(keys):
         return
     for scope in map(frontier.core.scope, keys):
         now, why = frontier.clock.monotonic(), "is paused by the spider"
@@ -1125,16 +1165,28 @@ def back_off(
     frontier.flush()
 
 
-def _key_of(text: str | None, known: Container[str]) -> str:
+def _seconds(name: str, value: Any) -> float | None:
+    """Return *value*, the argument called *name*, as a number of seconds; None if it is None."""
+    if value is None:
+        return None
+    is_number = isinstance(value, (Real, Decimal)) and not isinstance(value, bool)
+    with suppress(ArithmeticError):  # A Decimal that is not a number.
+        if is_number and 0 <= value < inf:
+            return float(min(value, _LONGEST))
+    raise ValueError(f"{name} must be a number of seconds, 0 or greater, not {value!r}")
+
+
+def _key_of(text: Any, known: Container[str]) -> str:
     """Return the key of the scope that *text* names: one of the *known* keys, or a host."""
-    if text in known:
-        return str(text)
-    if text and "://" in text:
-        found = origin_of(text)
-    else:
-        text = text or ""
+    site = None
+    if isinstance(text, str):
+        if text in known:
+            return text
         is_address = text.count(":") > 1 and not text.startswith("[")
-        found = origin("http", f"[{text}]" if is_address else text)
-    if found is None:
+        if "://" in text:
+            site = origin_of(text)
+        else:
+            site = origin("http", f"[{text}]" if is_address else text)
+    if site is None:
         raise ValueError(f"scopes must be a host or a URL, not {text!r}")
-    return bare_host(found)
+    return bare_host(site)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 from math import inf
 from typing import TYPE_CHECKING
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 # The shortest pause, in seconds, that a host can ask for.
 _MIN_ASKED = 1.0
 
-ASKS_FOR_PAUSE = frozenset({429, 503})
+_UNAVAILABLE = 503
+ASKS_FOR_PAUSE = frozenset({429, _UNAVAILABLE})
 
 # The log says how long a host will take if its delay in seconds is longer than _LONG_DELAY and
 # at least _MANY requests wait, after some seconds in which they may come.
@@ -43,6 +45,9 @@ _LOG_AFTER = 3.0
 
 # The number of hosts that the log names at the end.
 _SLOWEST_NAMED = 5
+
+# A host that has held up the crawl for less than these seconds is not named.
+_LEAST_NAMED = 1.0
 
 
 class Politeness:
@@ -169,13 +174,18 @@ class Politeness:
     ) -> None:
         """Note that an answer of *scope* with *status* and *headers* has come to *request*, which was
         sent at *sent_at*.
+
+        A 503 without ``Retry-After`` may be the failure of one page: the second in a row asks for a pause.
         """
         found = scope.back_off
         if not self.backs_off:
             return
+        had_503, scope.had_503 = scope.had_503, status == _UNAVAILABLE
         if status in ASKS_FOR_PAUSE:
             before = found.until if found is not None else -inf
             asked, said = pause_in(status, headers, self._clock.time())
+            if asked is None and status == _UNAVAILABLE and not had_503:
+                return
             if self.back_off(scope, asked, None, sent_at, f"answered {said}"):
                 where = origin_at(request.url, request)
                 self._reporter.slowed("back-off", said, where, request.url)
@@ -293,14 +303,15 @@ class Politeness:
             traffic.note_waiting(sum(known) + in_downloader)
 
     def report_slowdowns(self) -> None:
-        """Say at the end which hosts have held up the crawl the longest."""
+        """Say at the end which hosts have held up the crawl the longest, by a second or more."""
         slowdowns = self._core.slowdowns()
         if slowdowns:
             waited = sum(each.seconds for each in slowdowns)
             self._crawler.stats.set_value(stats.WAITED, round(waited, 3))
         for each in slowdowns[:_SLOWEST_NAMED]:
-            if each.seconds:
-                self._logger.info(
+            if each.seconds >= _LEAST_NAMED:
+                self._logger.at_end(
+                    logging.INFO,
                     "%(host)s held up the crawl for %(time)s, with a delay of %(delay)g s "
                     "(requests: %(requests)d). REP_SKIP_DELAY_OVER skips hosts with a longer one",
                     host=each.key,

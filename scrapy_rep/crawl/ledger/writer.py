@@ -11,7 +11,7 @@ from hashlib import sha256
 from itertools import chain, count
 from operator import attrgetter
 from pathlib import Path
-from threading import Thread
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.base.record import Layer, Record, Subject, Verdict, storable, url_text
@@ -200,6 +200,8 @@ class LedgerWriter:
         self._path = Path(path).absolute()
         self._crawl: tuple[Any, ...] = ()
         self._crawl_id: int | None = None
+        self._lock = Lock()
+        """Held while rows are kept, and while a thread takes them."""
         self._rows = _no_rows()
         self._batch = _no_rows()
         """The rows that a thread writes, or that are to be written again."""
@@ -215,6 +217,8 @@ class LedgerWriter:
         self._file: tuple[int, int] | None = None
         self._is_closed = False
         """Whether the end of the crawl is written, and no other process has the file open."""
+        self._has_ended = False
+        """Whether nothing more is written: a row that comes now is lost."""
 
     def start(self, crawl: tuple[Any, ...]) -> None:
         """Begin a crawl. *crawl* has the columns of the table, from ``uuid`` to ``started``."""
@@ -225,12 +229,13 @@ class LedgerWriter:
         """Keep a row for the next flush, unless the memory is full. *size* is that of its long
         values.
         """
-        weight = self._weight + _ROW + size
-        if weight > _MAX_WAITING:
-            self.dropped += table in _RECORDS
-        else:
-            self._weight = weight
-            self._rows[table].append(row)
+        with self._lock:
+            weight = self._weight + _ROW + size
+            if weight > _MAX_WAITING or self._has_ended:
+                self.dropped += table in _RECORDS
+            else:
+                self._weight = weight
+                self._rows[table].append(row)
 
     def write_snapshot(self, origin: str, entry: CacheEntry, dialect: Dialect) -> None:
         """Keep a robots.txt that was fetched or loaded."""
@@ -255,14 +260,16 @@ class LedgerWriter:
     def close(self, end: tuple[Any, ...]) -> None:
         """Write what is left and the *end* of the crawl: its time, reason and counts. Blocks for 10
         seconds at most. What is not written by then is counted, and written later if the process
-        lives on.
+        lives on. Rows that come meanwhile are written too; later ones are counted as dropped.
         """
         self._start(self._write_end, self._thread, end)
         if self._thread.is_alive():
             self._thread.join(_CLOSE_TIMEOUT)
         if not self._thread.is_alive():
+            self._has_ended = True
             self._take()
-        self.dropped += _count(self._batch) + _count(self._rows)
+        with self._lock:
+            self.dropped += _count(self._batch) + _count(self._rows)
 
     def digest(self) -> str | None:
         """Return the SHA-256 of the closed file, in hex; None if the end of the crawl is not written,
@@ -290,23 +297,30 @@ class LedgerWriter:
 
     def _take(self) -> None:
         """Count the batch, and let it go, unless it is to be written again. Add all other rows."""
-        if self._is_done:
-            self.recorded += _count(self._batch) - self._unwritable
-            self.dropped += self._unwritable
-            self._weight -= self._batch_weight
-            self._batch, self._is_done = _no_rows(), False
-        for table, rows in self._rows.items():
-            self._batch[table] += rows
-        self._rows, self._batch_weight = _no_rows(), self._weight
+        with self._lock:
+            if self._is_done:
+                self.recorded += _count(self._batch) - self._unwritable
+                self.dropped += self._unwritable
+                self._weight -= self._batch_weight
+                self._batch, self._is_done = _no_rows(), False
+            for table, rows in self._rows.items():
+                self._batch[table] += rows
+            self._rows, self._batch_weight = _no_rows(), self._weight
 
     # The methods below run in the thread.
 
     def _write_end(self, before: Thread, end: tuple[Any, ...]) -> None:
-        """Write what is left and the *end*, once the thread *before* this one has ended."""
+        """Write what is left and the *end*, once the thread *before* this one has ended; and again, if
+        rows have come meanwhile: the crawl goes on until all handlers of its end have returned.
+        """
         if before.is_alive():
             before.join()
-        self._take()
-        self._write(end)
+        while not self._has_ended:
+            self._take()
+            self._write(end)
+            with self._lock:
+                has_more = any(self._rows.values())
+                self._has_ended = not (self._is_done and has_more)
 
     def _write(self, end: tuple[Any, ...] | None = None) -> None:
         try:
@@ -321,6 +335,7 @@ class LedgerWriter:
         else:
             self._is_done = True
             if end is not None:
+                self._connection = None
                 self._is_closed = close_and_merge_log(connection)
         if error is not None:
             self.error = error

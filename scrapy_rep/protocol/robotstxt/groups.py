@@ -1,5 +1,6 @@
 """The groups of a robots.txt: their agents, rules and other records (RFC 9309, 2.1)."""
 
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple, TypeAlias
@@ -14,6 +15,7 @@ from scrapy_rep.protocol.robotstxt.lines import (
     decoded_text,
     octets,
     plain_lines,
+    read_line,
     user_agent_lines,
 )
 from scrapy_rep.protocol.robotstxt.rules import Rule
@@ -127,6 +129,31 @@ def follow(
         for group, first in texts:
             records += _records_for(named, group, first, dialect)
     return agent, texts, records
+
+
+def lines_naming(body: bytes, agent: str, dialect: Dialect) -> Sequence[int]:
+    """Return the numbers of the user-agent lines by which a crawler follows the groups of *agent*, one
+    of its product tokens or ``*``, in file order. This reads no other lines.
+    """
+    text = decoded_text(body, dialect)
+    named_lines = user_agent_lines(text, dialect)
+    tokens = {token for _, names in named_lines for token in names}
+    _, named = followed((agent,), tokens, dialect)
+    naming, number, counted = array("I"), 1, 0
+    for start, names in named_lines:
+        if named.isdisjoint(names):
+            continue
+        number += text.count(b"\n", counted, start)
+        counted = start
+        naming.append(number)
+    return naming
+
+
+def value_of_line(body: bytes, number: int, dialect: Dialect) -> str:
+    """Return the value, as written, of the line with a *number*; empty if it has no field."""
+    raw = decoded_text(body, dialect).split(b"\n", number)[number - 1]
+    line = read_line(number, raw, dialect)
+    return "" if line is None else line.value.decode("utf-8", "replace")
 
 
 def rule_lines(texts: Iterable[GroupText], dialect: Dialect) -> list[PlainLine]:

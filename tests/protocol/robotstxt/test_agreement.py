@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
 from scrapy_rep.protocol.robots import RobotsTxt
 from tests.protocol.corpus import agents_for, read_corpus, urls_for
-from tests.protocol.reference import Reference, Verdict
+from tests.protocol.reference import Reference, Verdict, names
 from tests.protocol.strategies import ORIGIN, cases, urls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.robotstxt.rules import Decision
 
 DIALECTS = [RFC9309, GOOGLE, CLASSIC]
 # Mixtures of fields that no built-in dialect has, but that users can make.
@@ -40,6 +41,22 @@ def verdict(robots: RobotsTxt, url: str, agents: tuple[str, ...]) -> Verdict:
     return decision.allowed, decision.line, decision.agent, decision.reason.value
 
 
+def naming_line(robots: RobotsTxt, decision: Decision) -> int:
+    """Return the last user-agent line of the group of the rule that names the crawler; 0 if no rule
+    decided.
+    """
+    return max(
+        (
+            line
+            for group in robots.groups
+            if any(rule.line == decision.line for rule in group.rules)
+            for token, line in zip(group.agents, group.lines, strict=True)
+            if names(token.encode(), decision.agent or "", robots.dialect)
+        ),
+        default=0,
+    )
+
+
 # pytest-twisted cannot run a test that is both generated and parametrized.
 @settings(max_examples=4 * settings.default.max_examples)
 @given(case=cases(), data=st.data())
@@ -58,6 +75,9 @@ def test_generated_files_are_read_as_the_reference_reads_them(
         for asked in (url, *more, url):
             expected = reference.decide(asked, agents)
             assert verdict(robots, asked, agents) == expected, dialect.name
+        decision = robots.decide(url, agents)
+        naming = robots.user_agent_line(decision)
+        assert (naming[0] if naming else 0) == naming_line(robots, decision)
 
 
 @pytest.mark.slow

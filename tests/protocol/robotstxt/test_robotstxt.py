@@ -184,6 +184,26 @@ def test_a_decision_reports_the_rule_as_written() -> None:
             setattr(thing, name, None)
 
 
+@pytest.mark.parametrize(
+    ("path", "agents", "line"),
+    [
+        ("/a", "bot", (2, "Bot")), ("/a", "first", (1, "First, Other")), ("/b", "bot", (5, "Bot")),
+        ("/c", "none", (8, "*")), ("/d", "none", None), ("/c", "bot", None),
+    ],
+)  # fmt: skip
+def test_the_user_agent_line_of_a_rule(
+    path: str, agents: str, line: tuple[int, str] | None
+) -> None:
+    """The user-agent line by which the rule is the crawler's is that of its group, as written."""
+    body = (
+        "User-agent: First, Other # both\r\nuser-agent:Bot\r\nDisallow: /a\r\n\r\n"
+        "User-Agent: Bot\r\nDisallow: /b\r\n\r\nUser-agent: *\r\nDisallow: /c"
+    )
+    robots = RobotsTxt.parse(body)
+    decision = robots.decide(f"https://www.example.com{path}", agents)
+    assert robots.user_agent_line(decision) == line
+
+
 def test_a_crawler_without_a_token_follows_the_group_for_everyone() -> None:
     """No token, and the token ``*``, mean everyone's group."""
     body = "User-agent: bot\nDisallow: /\nUser-agent: *\nDisallow: /a"

@@ -133,9 +133,9 @@ def with_decoded_query(target: str, dialect: Dialect) -> str:
     If the dialect takes ``/`` and ``?`` in queries for the same raw and encoded, they are raw.
     Patterns without a ``?`` and a ``*`` match the target in both forms, or in none.
     """
-    if dialect.path_encoding == "rfc3986" and may_delimit_nothing(target):
-        return _with_decoded_query(target)
-    return target
+    if "%" not in target or dialect.path_encoding != "rfc3986":
+        return target
+    return _with_decoded_query(target)
 
 
 def _with_decoded_query(text: str) -> str:
@@ -225,14 +225,13 @@ def _without_runs(segments: list[str]) -> tuple[str, ...]:
     return first, *filter(None, inner), last
 
 
-def matches(pattern: Pattern, target: str, written: str = "") -> bool:
-    """Whether *pattern* matches a target: either both as written, or both normalized.
+def matches(pattern: Pattern, target: str, decoded: str, written: str) -> bool:
+    """Whether *pattern* matches a target: either both normalized, or both as written.
 
-    *target* and *written* are the parts of a :class:`Target`.
+    *target* and *written* are the parts of a :class:`Target`; *decoded* is *target*
+    :func:`with_decoded_query`.
     """
-    normal = target
-    if pattern.has_query and may_delimit_nothing(target):
-        normal = _with_decoded_query(target)
+    normal = decoded if pattern.has_query else target
     if _matches(pattern.segments, pattern.anchored, normal):
         return True
     if not written or not pattern.written:

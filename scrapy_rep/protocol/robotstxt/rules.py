@@ -196,16 +196,19 @@ class RuleList:
         self._best = _compact(best)
         """For each literal, the lowest place of those that it begins with, and of itself."""
 
-    def winner(self, target: str, written: str = "") -> int:
+    def winner(
+        self, target: str, written: str = "", max_compared: int = MAX_COMPARED
+    ) -> int:
         """Return the place of the rule that decides on a target, or one that :attr:`marks` and
         :meth:`rule` have for no rule; or :data:`TOO_LONG`.
 
-        *target* and *written* are the parts of a :class:`~scrapy_rep.protocol.robotstxt.paths.Target`.
+        *target* and *written* are the parts of a :class:`~scrapy_rep.protocol.robotstxt.paths.Target`,
+        and *max_compared* is how many octets may be compared with patterns that have a ``*``.
         """
+        decoded = target
         if "%" in target:
-            best = self._best_literal(paths.with_decoded_query(target, self._dialect))
-        else:
-            best = self._best_literal(target)
+            decoded = paths.with_decoded_query(target, self._dialect)
+        best = self._best_literal(decoded)
         tried = self._tried
         if not tried:
             return best
@@ -215,7 +218,7 @@ class RuleList:
         searched = f"{target} {written}" if written else target
         is_short = len(tried) * len(searched) <= _MAX_SEARCHED
         parts = searched if is_short else _parts_of(searched)
-        octets_left = MAX_COMPARED
+        octets_left = max_compared
         for place, key, head in tried:
             if key not in parts:  # as for most targets
                 continue
@@ -226,7 +229,7 @@ class RuleList:
                 octets_left -= _cost(pattern, len(searched))
                 if octets_left < 0:
                     return TOO_LONG
-                if paths.matches(pattern, target, written):
+                if paths.matches(pattern, target, decoded, written):
                     return place
         return best
 
@@ -281,7 +284,7 @@ def first_answer(
         if pattern is None:
             is_match = target.startswith(value)
         else:
-            is_match = paths.matches(pattern, target, written)
+            is_match = paths.matches(pattern, target, target, written)
         if is_match:
             return allows
     return True

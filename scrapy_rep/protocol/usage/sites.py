@@ -67,11 +67,12 @@ class StatementsByPath:
     record that matches, depending on the dialect.
     """
 
-    __slots__ = ("_ranked", "_searched")
+    __slots__ = ("_dialect", "_ranked", "_searched")
 
     def __init__(
         self, records: Iterable[tuple[str, Statements]], dialect: Dialect
     ) -> None:
+        self._dialect = dialect
         self._ranked: list[tuple[int, paths.Pattern, Statements]] = []
         """Rank, pattern and statements of each record; those with the lowest rank that match
         a URL count."""
@@ -101,11 +102,12 @@ class StatementsByPath:
         if (len(target) + len(written)) * self._searched > MAX_COMPARED:
             everything = chain.from_iterable(each for _, _, each in self._ranked)
             return limited(each for each in everything if each.value is False)
+        decoded = paths.with_decoded_query(target, self._dialect)
         for _, equals in groupby(self._ranked, key=itemgetter(0)):
             found = [
                 each
                 for _, pattern, each in equals
-                if paths.matches(pattern, target, written)
+                if paths.matches(pattern, target, decoded, written)
             ]
             if found:
                 return limited(chain.from_iterable(found))

@@ -159,6 +159,11 @@ class RobotsTxt:
         return zlib.decompress(self._body) if self._is_packed else self._body
 
     @property
+    def url(self) -> str | None:
+        """The URL of the robots.txt, if it is known: the base for relative sitemap URLs."""
+        return self._url
+
+    @property
     def sitemaps(self) -> tuple[str, ...]:
         """The absolute URLs of the sitemaps, in file order, without duplicates."""
         if self._sitemaps is None:

@@ -105,7 +105,7 @@ def rule_changes(old: RobotsTxt, new: RobotsTxt) -> list[dict[str, Any]] | None:
             agents_of.setdefault(change, []).extend(agents)
     # A local file has no URL: it is taken for one of the same host.
     removed, added = _compared(
-        _outside(old, old._url or new._url), _outside(new, new._url or old._url)
+        _outside(old, old.url or new.url), _outside(new, new.url or old.url)
     )
     changes = [*agents_of.items()]
     if removed or added:

@@ -19,6 +19,7 @@ from scrapy_rep.protocol.dialect import DIALECTS, GOOGLE, RFC9309
 from scrapy_rep.protocol.robotstxt import pace, paths
 from scrapy_rep.protocol.robotstxt.groups import groups_of, sitemap_urls
 from scrapy_rep.protocol.robotstxt.lines import Line, decoded_text, read_line
+from scrapy_rep.protocol.robotstxt.pages import begins_page
 from scrapy_rep.protocol.robotstxt.rules import TOO_LONG, RuleList
 from scrapy_rep.protocol.text import PACE_FIELDS, RULES, SITEMAP, USER_AGENT
 from scrapy_rep.protocol.usage.sites import expression_of
@@ -159,12 +160,6 @@ _MAX_QUOTED = 60
 
 _KNOWN = frozenset({USER_AGENT, *RULES, SITEMAP, *PACE_FIELDS})
 
-# The beginning of an HTML page.
-_PAGE = re.compile(
-    rb"\s*(?:<!--|<(?:!doctype|html|head|body|title|meta|script|\?xml)[\s>])",
-    re.IGNORECASE,
-).match
-
 
 def lint(
     body: bytes | str, dialect: Dialect = RFC9309, url: str | None = None
@@ -239,7 +234,7 @@ class LintedFile:
         """The lines as written."""
 
         first = next((n for n, raw in enumerate(self.texts) if raw.strip()), 0)
-        self.page_line = first + 1 if _PAGE(self.texts[first]) else 0
+        self.page_line = first + 1 if begins_page(self.texts[first]) else 0
         """The line on which an HTML page begins; 0 if the file is none. Of a page, only the
         lines with known fields are checked."""
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from scrapy_rep.protocol.robotstxt.pages import shown_text
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -139,7 +141,8 @@ def read_lines(body: bytes, dialect: Dialect) -> list[bytes]:
     utf_16 = dialect.utf_16 and is_utf_16(body)
     too_long = len(body) > dialect.size_limit
     ends_at_limit = body[dialect.size_limit : dialect.size_limit + 1] in (b"\r", b"\n")
-    body = body[: dialect.size_limit]
+    text = shown_text(body[: dialect.size_limit + 1])
+    body = body[: dialect.size_limit] if text is None else text
     if utf_16:
         body = body.decode("utf-16", "replace").encode()
     if too_long and (utf_16 or not ends_at_limit):

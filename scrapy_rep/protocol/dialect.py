@@ -36,7 +36,9 @@ class Dialect:
     based on path values") or ordinary characters (1994)."""
 
     path_encoding: Literal["rfc3986", "high-octets", "decoded"] = "rfc3986"
-    """How percent-encoding is normalized before octets are compared.
+    """How percent-encoding is normalized before octets are compared. With ``"rfc3986"`` and
+    ``"decoded"``, a pattern matches a URL if it matches it as written, or if both match
+    normalized; with ``"high-octets"``, only if both match normalized.
 
     ``"rfc3986"`` normalizes patterns and URLs. It encodes characters that may not stand raw
     in a path or query. It decodes unreserved octets, and the reserved ones that delimit
@@ -46,8 +48,8 @@ class Dialect:
     delimits anything (RFC 3986, 3.4). RFC 2.2.2 encodes reserved octets
     before it compares them, and its table has the rule ``/foo/bar?baz=https://foo.bar``
     match ``/foo/bar?baz=https%3A%2F%2Ffoo.bar``. Encoding all of them would make ``/a?b``
-    and ``/a%3Fb`` the same path; RFC 3986, 2.2, says that they are different. A ``%`` of a
-    pattern without two hex digits equals ``%25``, and the first octet of an encoded one.
+    and ``/a%3Fb`` the same path; RFC 3986, 2.2, says that they are different. A ``%`` without
+    two hex digits is ``%25``.
 
     ``"high-octets"`` encodes octets over 0x7F in patterns, writes hex digits there in upper
     case, and compares everything else as written (Google's parser), so a ``%`` without two

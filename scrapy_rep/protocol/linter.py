@@ -20,7 +20,8 @@ from scrapy_rep.protocol.dialect import DIALECTS, GOOGLE, RFC9309
 from scrapy_rep.protocol.robotstxt import pace, paths
 from scrapy_rep.protocol.robotstxt.groups import groups_of, sitemap_urls
 from scrapy_rep.protocol.robotstxt.lines import Line, decoded_text, read_line
-from scrapy_rep.protocol.robotstxt.rules import RuleList
+from scrapy_rep.protocol.robotstxt.pages import begins_page
+from scrapy_rep.protocol.robotstxt.rules import TOO_LONG, RuleList
 from scrapy_rep.protocol.text import PACE_FIELDS, RULES, SITEMAP, USER_AGENT
 from scrapy_rep.protocol.usage.sites import expression_of
 from scrapy_rep.protocol.usage.statements import LABELS, Signal
@@ -133,6 +134,10 @@ KINDS = {
         "this is not a robots.txt, because no line has a field that crawlers know",
         b"Welcome to our site!",
         "write rules, such as Disallow: /private/ below User-agent: *, or answer 404 if there are none"),
+    "not-compared": FindingKind("warning",
+        "the patterns with a * are too many or too long to find each rule that never decides",
+        b"",
+        "write fewer and shorter patterns"),
     "outside-group": FindingKind("error",
         "crawlers ignore this line, because {}",
         b"Disallow: /a",
@@ -162,12 +167,6 @@ MAX_TEXT = 200
 _MAX_QUOTED = 60
 
 _KNOWN = frozenset({USER_AGENT, *RULES, SITEMAP, *PACE_FIELDS})
-
-# The beginning of an HTML page.
-_PAGE = re.compile(
-    rb"\s*(?:<!--|<(?:!doctype|html|head|body|title|meta|script|\?xml)[\s>])",
-    re.IGNORECASE,
-).match
 
 
 def lint(
@@ -243,7 +242,7 @@ class LintedFile:
         """The lines as written."""
 
         first = next((n for n, raw in enumerate(self.texts) if raw.strip()), 0)
-        self.page_line = first + 1 if _PAGE(self.texts[first]) else 0
+        self.page_line = first + 1 if begins_page(self.texts[first]) else 0
         """The line on which an HTML page begins; 0 if the file is none. Of a page, only the
         lines with known fields are checked."""
 
@@ -544,9 +543,12 @@ def _is_meant(group: Group, for_all: set[str], whole: set[str]) -> bool:
     return is_whole or not forbidden or not forbidden.isdisjoint(for_all)
 
 
-# How many rules with a "*" are compared with targets, and the longest target.
+# How many rules with a "*" are compared with targets, the longest target, and how many octets are
+# compared for a target. Real files have far less.
 _MAX_COMPARED = 2_000_000
 _MAX_TARGET = 1_000
+_MAX_OCTETS = 100_000
+_NO_RULE = -2
 
 
 def _never_wins(file: LintedFile) -> Iterator[Found]:
@@ -557,6 +559,7 @@ def _never_wins(file: LintedFile) -> Iterator[Found]:
         names = frozenset(group.agents) if file.dialect.merge_groups else place
         together.setdefault(names, []).extend(group.rules)
     left = _MAX_COMPARED
+    first_left_out = 0
     for rules in together.values():
         if len({rule.kind for rule in rules}) < 2:
             continue
@@ -568,36 +571,44 @@ def _never_wins(file: LintedFile) -> Iterator[Found]:
         ordered = RuleList(written, file.dialect)
         for line, kind, value in written:
             left -= cost
-            if left < 0:
-                return
-            winner = _winner(value, ordered, file.dialect, allows=kind == "allow")
+            place = TOO_LONG
+            if left >= 0:
+                allows = kind == "allow"
+                place = _winner(value, ordered, file.dialect, allows=allows)
+            if place == TOO_LONG:
+                first_left_out = min(first_left_out or line, line)
+            winner = ordered.rule(place)
             if winner is not None:
-                does = "allows" if winner.kind == "allow" else "forbids"
+                does = "allows" if winner[0] else "forbids"
                 remedy = "delete one of the two lines, or write a longer pattern here"
                 if file.dialect.rule_choice == "first":
                     remedy = "move this line above that one, or delete one of the two"
-                yield "never-wins", line, winner.line, does, remedy
+                yield "never-wins", line, winner[1].line, does, remedy
+    if first_left_out:
+        yield "not-compared", first_left_out
 
 
-def _winner(
-    value: str, rules: RuleList, dialect: Dialect, *, allows: bool
-) -> Rule | None:
-    """Return the rule with the opposite effect that decides in place of the rule *value*, if one
-    does on each URL that is tried.
+def _winner(value: str, rules: RuleList, dialect: Dialect, *, allows: bool) -> int:
+    """Return the place of the rule with the opposite effect that decides in place of the rule
+    *value*, if one does on each URL that is tried; ``_NO_RULE`` if none does; or
+    :data:`TOO_LONG` if that takes too many comparisons.
     """
     pattern = paths.pattern(value, dialect) if value else None
     if pattern is None or pattern.octets > _MAX_TARGET:
-        return None
-    winner = None
+        return _NO_RULE
+    first = None
     for filler in ("x", "y/z"):
         target = filler.join(pattern.segments)
         target = target if target.startswith("/") else f"/{target}"
         for end in ("",) if pattern.anchored else ("", "x"):
-            found = rules.rule(rules.winner(target + end))
-            if found is None or found[0] is allows:
-                return None
-            winner = winner or found[1]
-    return winner
+            place = rules.winner(target + end, max_compared=_MAX_OCTETS)
+            decisive = rules.rule(place)
+            if place == TOO_LONG:
+                return TOO_LONG
+            if decisive is None or decisive[0] is allows:
+                return _NO_RULE
+            first = place if first is None else first
+    return _NO_RULE if first is None else first
 
 
 # Patterns.

@@ -81,8 +81,8 @@ class CrawlerRules:
             or dialect.line_limit is not None
         )
 
-    def first_answer(self, target: str) -> bool | None:
-        """Return whether *target* is allowed at the first call, from the few rules that may
+    def first_answer(self, target: str, written: str) -> bool | None:
+        """Return whether a :class:`~scrapy_rep.protocol.robotstxt.paths.Target` is allowed at the first call, from the few rules that may
         match it; else None.
 
         From many hosts, a crawl fetches only one page, and to read and sort all rules takes
@@ -94,7 +94,7 @@ class CrawlerRules:
         if paths.may_delimit_nothing(target):
             return None
         self._may_skip = False
-        return first_answer(target, self._texts, self._dialect)
+        return first_answer(target, written, self._texts, self._dialect)
 
     def read_rules(self) -> RuleList:
         self.rules = RuleList(rule_lines(self._texts, self._dialect), self._dialect)
@@ -164,6 +164,11 @@ class RobotsTxt:
         return zlib.decompress(self._body) if self._is_packed else self._body
 
     @property
+    def url(self) -> str | None:
+        """The URL of the robots.txt, if it is known: the base for relative sitemap URLs."""
+        return self._url
+
+    @property
     def sitemaps(self) -> tuple[str, ...]:
         """The absolute URLs of the sitemaps, in file order, without duplicates."""
         if self._sitemaps is None:
@@ -182,7 +187,7 @@ class RobotsTxt:
         *agents* are its product tokens, in order of preference. The crawler follows the
         groups of the first one that has any, or else the groups of ``*`` (RFC 9309, 2.2.1).
         """
-        target = paths.target(url, self.dialect)
+        target, written = paths.target(url, self.dialect)
         if self._is_robotstxt(target):
             return Decision(True, None, None, Reason.ROBOTS_TXT)
         if self._blanket is not None:
@@ -191,7 +196,7 @@ class RobotsTxt:
         if followed.agent is None:
             return Decision(True, None, None, Reason.NO_GROUP)
         rules = followed.rules or self._read_rules(followed)
-        place = rules.winner(target)
+        place = rules.winner(target, written)
         if place == TOO_LONG:
             return Decision(False, None, followed.agent, Reason.TOO_LONG)
         found = rules.rule(place)
@@ -202,7 +207,10 @@ class RobotsTxt:
     def is_allowed(self, url: str, agents: str | Sequence[str]) -> bool:
         """Whether a crawler may fetch *url*: a faster ``decide(url, agents).allowed``."""
         normal = NORMAL_URL(url)
-        target = normal[1] if normal else paths.plain_target(url, self.dialect)
+        if normal:
+            target, written = normal[1], ""
+        else:
+            target, written = paths.plain_target(url, self.dialect)
         if self._blanket is not None:
             return self._blanket.allowed or self._is_robotstxt(target)
         followed = self._followed
@@ -210,10 +218,10 @@ class RobotsTxt:
             followed = self._rules_for(agents)
         rules, allowed = followed.rules, None
         if rules is None:
-            allowed = followed.first_answer(target)
+            allowed = followed.first_answer(target, written)
         if allowed is None:
             rules = rules or self._read_rules(followed)
-            allowed = rules.marks[rules.winner(target)] & 1 == 1
+            allowed = rules.marks[rules.winner(target, written)] & 1 == 1
         return allowed or self._is_robotstxt(target)
 
     def user_agent_line(self, decision: Decision) -> tuple[int, str] | None:
@@ -273,7 +281,7 @@ class RobotsTxt:
         if crawler.usage is None:
             crawler.usage = sites.UsageRecords(self.body, crawler.agents, self.dialect)
         records: sites.UsageRecords = crawler.usage
-        found = records.of_target(paths.target(url, self.dialect))
+        found = records.of_target(*paths.target(url, self.dialect))
         for token in records.purpose_tokens:
             stated = sites.purpose_statements(token, self.decide(url, token))
             found |= UsagePreferences(stated)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from scrapy.exceptions import UsageError
@@ -16,7 +16,7 @@ from scrapy_rep.protocol.agents import EVERYONE
 from scrapy_rep.protocol.origins import Origin, written_origin
 from scrapy_rep.protocol.robotstxt.groups import sitemap_urls
 from scrapy_rep.protocol.robotstxt.lines import lines
-from scrapy_rep.protocol.robotstxt.rules import Reason
+from scrapy_rep.protocol.robotstxt.rules import MAX_COMPARED, Reason
 from scrapy_rep.protocol.text import RUN_FIELDS, SITEMAP
 from scrapy_rep.protocol.usage.sites import FIELDS as USAGE_FIELDS
 from scrapy_rep.protocol.usage.sites import records_for_all
@@ -54,6 +54,12 @@ if TYPE_CHECKING:
 # Only hostile files have more: thousands of agents that share thousands of rules, but not all.
 _MAX_COMPARED = 1_000_000
 
+# The octets that may be compared to decide on the sample paths of two files, if each of their
+# patterns with a "*" is compared: some seconds. No real file needs as many.
+_MAX_OCTETS = 6_000_000_000
+_SEGMENT = 64
+_OCTETS_AT_ONCE = 32
+
 _Records: TypeAlias = "dict[tuple[str, str], int]"
 """The field and value of each record, with the number of its line."""
 
@@ -82,22 +88,24 @@ def rule_changes(old: RobotsTxt, new: RobotsTxt) -> list[dict[str, Any]] | None:
         _followed_by_agent(old_groups, merges=old.dialect.merge_groups),
         _followed_by_agent(new_groups, merges=new.dialect.merge_groups),
     )
-    compared: dict[tuple[_Followed, _Followed], _Change] = {}
-    agents_of: dict[_Change, list[str]] = {}
+    # Agents that follow the same are compared once: thousands of them may share thousands of rules.
+    following: dict[tuple[_Followed, _Followed], list[str]] = {}
     for agent in filter(None, dict.fromkeys(chain(*followed))):
-        was, now = pair = followed[0].get(agent, ()), followed[1].get(agent, ())
-        if pair not in compared:
-            left -= _size(old_groups, was) + _size(new_groups, now)
-            if left < 0:
-                return None
-            kind = "changed" if was and now else "removed" if was else "added"
-            records = _records(old_groups, was), _records(new_groups, now)
-            compared[pair] = kind, *_compared(*records)
-        if compared[pair] != ("changed", (), ()):
-            agents_of.setdefault(compared[pair], []).append(agent)
+        pair = followed[0].get(agent, ()), followed[1].get(agent, ())
+        following.setdefault(pair, []).append(agent)
+    agents_of: dict[_Change, list[str]] = {}
+    for (was, now), agents in following.items():
+        left -= _size(old_groups, was) + _size(new_groups, now)
+        if left < 0:
+            return None
+        kind = "changed" if was and now else "removed" if was else "added"
+        records = _records(old_groups, was), _records(new_groups, now)
+        change = kind, *_compared(*records)
+        if change != ("changed", (), ()):
+            agents_of.setdefault(change, []).extend(agents)
     # A local file has no URL: it is taken for one of the same host.
     removed, added = _compared(
-        _outside(old, old._url or new._url), _outside(new, new._url or old._url)
+        _outside(old, old.url or new.url), _outside(new, new.url or old.url)
     )
     changes = [*agents_of.items()]
     if removed or added:
@@ -126,6 +134,29 @@ def sample_paths(*files: RobotsTxt) -> Iterator[str]:
                     if sample not in seen:
                         seen.add(sample)
                         yield sample
+
+
+def _max_samples(files: Iterable[RobotsTxt]) -> int:
+    """Return the number of sample paths to compare, by what it costs to decide on one of them in all
+    of *files*.
+    """
+    cost = sum(max(map(_cost, robots.groups), default=0) for robots in files)
+    return _MAX_OCTETS // max(cost, 1)
+
+
+def _cost(group: Group) -> int:
+    """Return how many octets a decision on a path of usual length compares at most with the
+    patterns of *group* that have a ``*``.
+    """
+    patterns = [rule.pattern for rule in group.rules if "*" in rule.pattern]
+    octets, segments = sum(map(len, patterns)), sum(map(_segments, patterns))
+    usual_length = octets // max(len(patterns), 1)
+    compared = usual_length * (len(patterns) + octets // _OCTETS_AT_ONCE)
+    return min(compared + _SEGMENT * segments, MAX_COMPARED)
+
+
+def _segments(pattern: str) -> int:
+    return pattern.count("*") + 1
 
 
 def _patterns(group: Group) -> Iterator[str]:
@@ -375,8 +406,15 @@ class Differences:
                     yield each._replace(origin=each.origin or self._origin)
         else:
             start = "" if self._origin is None else str(self._origin)
-            for path in sample_paths(*files):
+            both = list(files)
+            paths = sample_paths(*both)
+            for path in islice(paths, _max_samples(both)):
                 yield Asked(start + path, self._origin)
+            if left_out := sum(1 for _ in paths):
+                notify(
+                    f"{left_out:,} sample paths are not compared: the files have too many or too "
+                    "long patterns with a *; name the URLs that matter with --urls"
+                )
 
     async def _load(self, origins: Iterable[Origin | None]) -> tuple[Loaded, Loaded]:
         """Return what each side has for these *origins*."""

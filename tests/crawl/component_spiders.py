@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import html
 import struct
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin, urlsplit
 
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest, StopDownload
-from scrapy.http import JsonRequest, TextResponse
+from scrapy.http import HtmlResponse, JsonRequest, TextResponse
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
@@ -292,3 +293,20 @@ class PoetSpider(PlanSpider):
             except Exception as error:  # noqa: BLE001  a class of web_poet's
                 found = repr(error)
             yield {"url": url, "found": found}
+
+
+class RenderingMiddleware:
+    """Shows each response as a browser does, as a middleware with Selenium renders each request:
+    plain text is the only ``<pre>`` of a page.
+    """
+
+    def process_response(self, request, response):
+        text = html.escape(response.body.decode(), quote=False)
+        page = (
+            '<html><head><meta name="color-scheme" content="light dark"></head><body>'
+            '<pre style="word-wrap: break-word; white-space: pre-wrap;">'
+            f"{text}</pre></body></html>"
+        )
+        return HtmlResponse(
+            response.url, response.status, body=page.encode(), encoding="utf-8"
+        )

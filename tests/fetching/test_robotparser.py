@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scrapy_rep.crawl.fetching.robotparser import RobotParser
+from scrapy_rep.protocol.robots import RobotsTxt
 from tests.fakes import fake_crawler
 
 BODY = b"User-agent: mybot\nCrawl-delay: 2.5\nDisallow: /private/\n"
@@ -45,3 +46,23 @@ def test_it_judges_as_the_gate_does() -> None:
     for crawler, allowed in ((fake_crawler(), True), (reactorless, False)):
         parser = RobotParser.from_crawler(crawler, body)
         assert parser.allowed("http://example.com/a%26b", "mybot") is allowed
+
+
+def test_sitemaps() -> None:
+    """The parser lists the sitemaps: absolute ones, if the URL of robots.txt is known, and as written
+    otherwise, so that none is lost. What is no URL of a sitemap is left out.
+    """
+    body = (
+        b"Sitemap: https://example.com/a.xml\nUser-agent: *\nDisallow: /\nsitemap: /b.xml\n"
+        b"Sitemap: c.xml?\xc3\xa9\nSitemap: mailto:a@b.example\nSitemap: http://[\nSitemap:\n"
+        b"SITEMAP : /b.xml\n"
+    )
+    parser = RobotParser.from_crawler(fake_crawler(), body)
+    assert parser.sitemaps() == ["https://example.com/a.xml", "/b.xml", "c.xml?\u00e9"]
+    robots = RobotsTxt.parse(body, url="https://b.example/robots.txt")
+    assert RobotParser(robots).sitemaps() == [
+        "https://example.com/a.xml",
+        "https://b.example/b.xml",
+        "https://b.example/c.xml?\u00e9",
+    ]
+    assert RobotParser.from_crawler(None, b"").sitemaps() == []

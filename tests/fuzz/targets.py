@@ -38,7 +38,13 @@ from scrapy_rep.protocol.usage.sites import TdmRep
 from scrapy_rep.protocol.usage.statements import CATEGORIES
 from tests.fetching.places import ORIGIN, START, check_data, entry
 from tests.protocol.indexing.test_rules import check_headers, check_written
-from tests.protocol.reference import Reference, matches, read_patterns, url_target
+from tests.protocol.reference import (
+    Reference,
+    Target,
+    matches,
+    read_patterns,
+    url_target,
+)
 from tests.protocol.robotstxt.test_agreement import DIALECTS, verdict
 from tests.protocol.test_linter import IDLE, check
 from tests.tools.rep import execute
@@ -279,13 +285,13 @@ def _check_statements(found: UsagePreferences) -> None:
     assert json.dumps(found.to_dict())
 
 
-def _is_rule_for(target: bytes, rule: object) -> bool:
+def _is_rule_for(target: Target, rule: object) -> bool:
     location = rule.get("location") if isinstance(rule, dict) else None
     if not isinstance(location, str) or not (location := location.strip(" \t\v\f")):
         return False
     octets = location.encode("utf-8", "surrogatepass")
     patterns = read_patterns("disallow", octets, IN_SEQUENCE)
-    return any(matches(each.octets, target, IN_SEQUENCE) for each in patterns)
+    return any(matches(each, target, IN_SEQUENCE) for each in patterns)
 
 
 def _written_over(octets: bytes, data: bytes) -> bytes:

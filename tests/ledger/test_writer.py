@@ -210,7 +210,7 @@ def test_a_robots_txt_that_could_not_be_had() -> None:
     row, body = module.snapshot(ORIGIN, CacheEntry(result=DOWN, **moments), RFC9309)
     url = f"{ORIGIN}/robots.txt"
     error = ("no route to http://***@proxy " + "x" * 9000)[: MAX_TEXT - 1] + "…"
-    answer = '["http://***@b.example/"]', "unreachable", None, error, "[]"
+    answer = '["http://***@b.example/"]', "unreachable", None, error, 0, "[]"
     assert (row, body) == ((ORIGIN, url, *answer, 5, 6, None, None), None)
     copy = AccessResult(url=url, status=200, body=b"good")
     entry = CacheEntry(result=DOWN, **moments, copy=copy, copy_fetched=3.0)

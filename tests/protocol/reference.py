@@ -11,6 +11,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from scrapy_rep.protocol.robotstxt.pages import shown_text
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -42,6 +44,12 @@ Verdict = tuple[bool, int, "str | None", str]
 class Pattern(NamedTuple):
     octets: list[int]
     counted: int
+    written: list[int] | None = None
+
+
+class Target(NamedTuple):
+    octets: bytes
+    written: bytes
 
 
 class Rule(NamedTuple):
@@ -68,7 +76,7 @@ class Reference:
 
     def decide(self, url: str, agents: str | Sequence[str]) -> Verdict:
         target = self.url_target(url)
-        if self.dialect.robotstxt_allowed and target == b"/robots.txt":
+        if self.dialect.robotstxt_allowed and target.octets == b"/robots.txt":
             return True, 0, None, "robots-txt"
         wanted = (agents,) if isinstance(agents, str) else tuple(agents)
         agent, groups = self.groups_of(wanted)
@@ -76,13 +84,13 @@ class Reference:
             return True, 0, None, "no-group"
         return self.verdict_for(agent, target)
 
-    def find_verdict(self, agent: str, target: bytes) -> Verdict:
+    def find_verdict(self, agent: str, target: Target) -> Verdict:
         _, groups = self.groups_of((agent,))
         best: tuple[int, bool] | None = None
         line = 0
         for rule in [rule for group in groups for rule in group.rules]:
             for pattern in rule.patterns:
-                if not matches(pattern.octets, target, self.dialect):
+                if not matches(pattern, target, self.dialect):
                     continue
                 # An empty Disallow that counts as a rule allows everything.
                 allows = rule.kind == "allow" or not pattern.octets
@@ -133,7 +141,8 @@ def read_lines(body: bytes, dialect: Dialect) -> list[bytes]:
     utf_16 = dialect.utf_16 and is_utf_16(body)
     too_long = len(body) > dialect.size_limit
     ends_at_limit = body[dialect.size_limit : dialect.size_limit + 1] in (b"\r", b"\n")
-    body = body[: dialect.size_limit]
+    text = shown_text(body[: dialect.size_limit + 1])
+    body = body[: dialect.size_limit] if text is None else text
     if utf_16:
         body = body.decode("utf-16", "replace").encode()
     if too_long and (utf_16 or not ends_at_limit):
@@ -228,12 +237,11 @@ def read_patterns(kind: str, value: bytes, dialect: Dialect) -> list[Pattern]:
             counted = count(directory, value[: value.rindex(b"/") + 1] + b"$", dialect)
             patterns.append(Pattern(directory, counted))
     if dialect.path_encoding == "rfc3986":
-        # A "%" that begins no encoded octet may itself be encoded in a URL.
-        encoded = level(value, dialect, in_pattern=True, percent=b"%25")
-        if encoded != pattern:
-            patterns.append(Pattern(encoded, 0))
         levelled = [with_decoded_query(one.octets) for one in patterns]
         patterns = [Pattern(octets, len(octets)) for octets in levelled]
+    if dialect.path_encoding != "high-octets":
+        written = level(value, dialect, in_pattern=True, as_written=True)
+        patterns[0] = patterns[0]._replace(written=written)
     return patterns
 
 
@@ -244,7 +252,7 @@ def count(octets: list[int], value: bytes, dialect: Dialect) -> int:
     return len(octets)
 
 
-def url_target(url: str, dialect: Dialect) -> bytes:
+def url_target(url: str, dialect: Dialect) -> Target:
     """Return the part of a URL that rules are compared with: path, parameters and query."""
     url = url.partition("#")[0]
     scheme, separator, rest = url.partition("://")
@@ -254,15 +262,15 @@ def url_target(url: str, dialect: Dialect) -> bytes:
         rest = rest[1:]
     if not rest.startswith("/"):
         rest = "/" + rest
-    return bytes(level(rest.encode(), dialect, in_pattern=False))
+    written = rest.encode()
+    return Target(bytes(level(written, dialect, in_pattern=False)), written)
 
 
 def level(
-    text: bytes, dialect: Dialect, *, in_pattern: bool, percent: bytes = b""
+    text: bytes, dialect: Dialect, *, in_pattern: bool, as_written: bool = False
 ) -> list[int]:
-    """Return the normalized octets of *text*, with its special characters marked.
-
-    *percent* replaces each ``%`` that begins no encoded octet.
+    """Return the normalized octets of *text*, or those *as_written*, with its special characters
+    marked.
     """
     octets: list[int] = []
     i = 0
@@ -274,11 +282,11 @@ def level(
             octets.append(ANYTHING)
         elif in_pattern and dialect.wildcards and octet == ord("$") and last:
             octets.append(END)
+        elif as_written:
+            octets.append(octet)
         elif len(hexes) == 2 and all(h in HEX for h in hexes):
             octets += level_encoded(hexes, dialect.path_encoding, in_pattern)
             i += 2
-        elif octet == ord("%") and percent:
-            octets += percent
         else:
             octets += level_raw(octet, dialect.path_encoding, in_pattern)
         i += 1
@@ -286,8 +294,8 @@ def level(
 
 
 def with_decoded_query(octets: list[int]) -> list[int]:
-    """Return the pattern with each encoded slash and question mark after its first raw question mark
-    decoded.
+    """Return a pattern or target with each encoded slash and question mark after its first raw
+    question mark decoded.
     """
     i = octets.index(ord("?")) + 1 if ord("?") in octets else len(octets)
     return octets[:i] + decoded(octets[i:])
@@ -326,7 +334,7 @@ def level_encoded(hexes: bytes, encoding: str, in_pattern: bool) -> bytes:
 def level_raw(octet: int, encoding: str, in_pattern: bool) -> bytes:
     encoded = b"%%%02X" % octet
     # Here, a "%" begins no encoded octet.
-    if octet == ord("%") and (in_pattern or encoding != "rfc3986"):
+    if octet == ord("%") and encoding != "rfc3986":
         return b"%"
     if encoding == "rfc3986":
         # "*" and "$" that are not special are written as in the patterns.
@@ -346,22 +354,16 @@ def has_one_spelling(octet: int) -> bool:
     return octet < 0x80 and (octet not in kept or octet in ENCODED_BY_SOME)
 
 
-def matches(pattern: list[int], target: bytes, dialect: Dialect) -> bool:
-    """Return True if the pattern matches the target as written, or with a decoded query, which begins
-    at the first raw question mark of the pattern.
+def matches(pattern: Pattern, target: Target, dialect: Dialect) -> bool:
+    """Return True if the pattern matches the target, both as written or both normalized, with
+    their queries decoded if the pattern has one.
     """
-    if matches_raw(pattern, target):
+    if pattern.written is not None and matches_raw(pattern.written, target.written):
         return True
-    if dialect.path_encoding != "rfc3986" or ord("?") not in pattern:
-        return False
-    mark = pattern.index(ord("?"))
-    path, query = [*pattern[: mark + 1], END], pattern[mark + 1 :]
-    return any(
-        matches_raw(path, target[: i + 1])
-        and matches_raw(query, bytes(decoded(target[i + 1 :])))
-        for i, octet in enumerate(target)
-        if octet == ord("?")
-    )
+    octets = target.octets
+    if dialect.path_encoding == "rfc3986" and ord("?") in pattern.octets:
+        octets = bytes(with_decoded_query([*octets]))
+    return matches_raw(pattern.octets, octets)
 
 
 def matches_raw(pattern: Sequence[int], target: bytes) -> bool:

@@ -42,6 +42,11 @@ def rule(pattern: str, kind: str = "Disallow") -> str:
     return f"{ANY}{kind}: {pattern}\n"
 
 
+TOO_LONG = "".join(
+    f"{('Allow', 'Disallow')[n % 2]}: /*{'a*' * 100}zzzz*{n}\n" for n in range(99)
+)
+"""Opposite rules that take too long to compare with each other."""
+
 USAGE = [
     Case("bad-value", ANY + "Content-Usage: Train-AI=n", 2, "labels (train-ai, ai-use or search) with y or n", ANY + "Content-Usage: train-ai=n"),
     Case("bad-value", ANY + "Content-Usage: train-ai = n", 2, "labels (train-ai, ai-use or search) with y or n", ANY + "Content-Usage: train-ai=n"),
@@ -167,6 +172,7 @@ RULES = [
     Case("never-wins", rule("/a") + "\n" + rule("/a", "Allow"), 2, "line 5", rule("/a", "Allow")),
     Case("never-wins", rule("/", "Allow") + "Disallow: /*", 2, "line 3 forbids the same URLs", rule("/", "Allow") + "Disallow: /a"),
     Case("never-wins", rule("/live*", "Disallow") + "Allow: /live", 3, "write a longer pattern", rule("/live*", "Disallow") + "Allow: /live/"),
+    Case("not-compared", ANY + TOO_LONG, 2, "write fewer and shorter patterns", ANY + TOO_LONG[: len(TOO_LONG) // 30]),
     Case("never-wins", rule("/*.pdf") + "Allow: /**.pdf", 2, "line 3", rule("/*.pdf") + "Allow: /a*.pdf"),
     Case("everything-forbidden", rule("/"), 2, "no crawler", rule("/a")),
     Case("everything-forbidden", "User-agent: a\nDisallow: /*\n\n" + rule("/"), 5, "any page", "User-agent: a\nDisallow: /a\n\n" + rule("/a")),
@@ -325,6 +331,21 @@ def test_findings_are_not_too_many() -> None:
     assert "bad-value" in codes(ANY + wrong.format(1) + rest)
     page = "<html>\n<p>Be: so kind\n<a b c\nDisallow: a\n" + "\ufeff" * 3
     assert codes(page) == ["html", "missing-slash", "outside-group"]
+
+
+@pytest.mark.parametrize("piece", ["a*", "ab*", "?%2F*"])
+def test_rules_that_take_too_long_to_compare(piece: str) -> None:
+    """If the patterns are so many and so long that a rule is not compared with all of them, one
+    finding names the first such rule; the others are compared.
+    """
+    wild = "".join(
+        f"{('Allow', 'Disallow')[n % 2]}: /*{piece * 100}zzzz*{n}\n" for n in range(99)
+    )
+    found = lint(ANY + "Allow: /*b\nDisallow: /*b\n" + wild)
+    assert (found[0].code, found[0].line) == ("never-wins", 3)
+    (left_out,) = [each for each in found if each.code == "not-compared"]
+    assert left_out.line > 3
+    assert codes(ANY + wild[: len(wild) // 20]) == []
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from scrapy_rep import CLASSIC, RFC9309, RobotsTxt
 from scrapy_rep.tools import diff
 from scrapy_rep.tools.diff import rule_changes, sample_paths
 from tests.crawl.answers import Answer
-from tests.protocol.growth import steps
+from tests.protocol.growth import assert_linear, steps
 from tests.tools.rep import ROBOTS, Rep, new_ledger, scrapy_rep, write_ledger
 
 if TYPE_CHECKING:
@@ -157,6 +157,39 @@ def test_many_groups() -> None:
 
     assert len(changes(10) or ()) == 1
     assert steps(lambda: changes(400)) < 6 * steps(lambda: changes(100))
+
+
+@pytest.mark.slow
+def test_many_agents_that_share_many_rules() -> None:
+    """The time to compare the rules of two files grows with their size, also if thousands of agents
+    follow thousands of rules that change.
+    """
+
+    def files(size: int) -> tuple[RobotsTxt, RobotsTxt]:
+        agents = "".join(f"User-agent: a{n}\n" for n in range(size // 40))
+        rules = "".join(f"Disallow: /{n}\n" for n in range(size // 40))
+        return tuple(
+            RobotsTxt.parse(agents + text) for text in (rules, rules.replace("/", "/b"))
+        )
+
+    assert_linear(lambda both: rule_changes(*both), files, size=512_000)
+
+
+def test_sample_paths_are_limited(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of files whose patterns take too long to compare with paths made of all of them, the first
+    paths are compared, and a notice says how many are not.
+    """
+    wild = "User-agent: *\n" + "".join(f"Disallow: /*a{n}*b\n" for n in range(100))
+    Path("wild.txt").write_text(wild)
+    Path("more.txt").write_text(wild + "Disallow: /c\n")
+    assert "not compared" not in rep("diff", "wild.txt", "more.txt").err
+    monkeypatch.setattr(diff, "_MAX_OCTETS", 1_000_000)
+    ended = rep("diff", "wild.txt", "more.txt")
+    assert ended.status == 1
+    *_, summary = rep.records("diff", "wild.txt", "more.txt")
+    compared = summary["urls"]
+    assert 0 < compared < 202
+    assert f"{202 - compared:,} sample paths are not compared" in ended.err
 
 
 def test_agents_with_few_groups_in_common(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,6 +98,9 @@ class RobotsTxtCache:
         self._locked = 0
         """The number of robots.txt that answered 401 or 403, and so allow everything."""
 
+        self._pages = 0
+        """The number of robots.txt that were HTML pages without rules, and so allow everything."""
+
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
@@ -377,10 +380,7 @@ class RobotsTxtCache:
         if access is not Access.SUCCESSFUL:
             return
         if result.is_html:
-            self._logger.info(
-                "%(url)s is an HTML page; lines in it that have the form of rules are obeyed",
-                url=result.url,
-            )
+            self._log_page(result, rules.robots)
         if HAS_ROBOTS_PARSED_SIGNAL and is_heard(crawler, signals.robots_parsed):
             # It loads Scrapy's parsers.
             from scrapy_rep.crawl.fetching.robotparser import RobotParser  # noqa: PLC0415
@@ -390,6 +390,24 @@ class RobotsTxtCache:
                 robotparser=RobotParser(rules.robots),
                 request=templates[0],
             )
+
+    def _log_page(self, result: AccessResult, robots: RobotsTxt) -> None:
+        if robots.groups:
+            self._logger.info(
+                "%(url)s is an HTML page (%(result)s); lines in it that have the form of rules are "
+                "obeyed",
+                url=result.url,
+                result=result,
+            )
+            return
+        self._logger.log(
+            DEBUG if self._pages else INFO,
+            "%(url)s is an HTML page (%(result)s), such as a challenge of a bot wall, and no "
+            "robots.txt: it has no rules, so everything is allowed",
+            url=result.url,
+            result=result,
+        )
+        self._pages += 1
 
     def _log_unavailable(self, result: AccessResult, robots: RobotsTxt) -> None:
         if result.has_too_many_redirects:
@@ -428,6 +446,14 @@ class RobotsTxtCache:
         )
 
     def _spider_closed(self) -> None:
+        if self._pages:
+            self._logger.at_end(
+                INFO,
+                "robots.txt that were HTML pages without rules, such as challenges of a bot wall: "
+                "%(count)s. Everything is allowed there; if such a host does not want to be crawled, "
+                "refuse it with REP_OVERRIDES",
+                count=f"{self._pages:,}",
+            )
         if self._locked:
             self._logger.at_end(
                 INFO,

@@ -16,9 +16,15 @@ from scrapy_rep.protocol.agents import product_tokens
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.request_target import is_allowed
 from scrapy_rep.protocol.robots import RobotsTxt
+from scrapy_rep.protocol.robotstxt.groups import sitemap_urls
+from scrapy_rep.protocol.robotstxt.lines import lines
+from scrapy_rep.protocol.text import SITEMAP
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
+
+_ANY_BASE = "http://host.invalid/robots.txt"
+"""A base that tells whether a relative URL would be one of a sitemap."""
 
 _tokens = lru_cache(maxsize=64)(product_tokens)
 
@@ -55,3 +61,20 @@ class RobotParser(BaseRobotParser):
     def crawl_delay(self, user_agent: str | bytes) -> float | None:
         """Return the ``Crawl-delay`` for *user_agent* in seconds, or None."""
         return self.robots.crawl_delay(_tokens(to_unicode(user_agent)))
+
+    def sitemaps(self) -> list[str]:
+        """Return the URLs of the sitemaps that robots.txt lists, in file order, without duplicates.
+
+        They are absolute where the URL of robots.txt is known, as with the add-on. Scrapy's own
+        middleware does not tell a parser that URL: then relative URLs are as written, for
+        ``response.urljoin()``.
+        """
+        robots = self.robots
+        if robots.url is not None:
+            return list(robots.sitemaps)
+        written = (
+            line.value.decode("utf-8", "replace")
+            for line in lines(robots.body, robots.dialect)
+            if line.field == SITEMAP and any(sitemap_urls([line], _ANY_BASE))
+        )
+        return list(dict.fromkeys(written))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _Kind = TypeVar("_Kind")
 
-VERSION = 3
+VERSION = 4
 
 APPLICATION_ID = 0x52455031
 """``REP1``, in ``PRAGMA application_id``: the mark of a ledger."""

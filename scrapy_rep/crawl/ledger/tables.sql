@@ -30,6 +30,7 @@ CREATE TABLE snapshot (         -- a robots.txt, each time it was fetched or loa
     access TEXT NOT NULL,       -- successful, unavailable, unreachable
     status INTEGER,             -- NULL: there was no answer
     error TEXT,                 -- why there was none, or it was not followed
+    is_page INTEGER NOT NULL,   -- 1: the answer is an HTML page, and no robots.txt
     headers TEXT NOT NULL,      -- JSON list of [name, value]: type, freshness
     fetched REAL NOT NULL,
     expires REAL NOT NULL,

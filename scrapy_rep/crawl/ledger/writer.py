@@ -60,8 +60,8 @@ _END = "UPDATE crawl SET ended = ?, finish_reason = ?, counts = ? WHERE id = ?"
 _COLUMNS = {
     "body": ("sha256", "body"),
     "snapshot": (
-        "origin", "url", "redirects", "access", "status", "error", "headers", "fetched", "expires",
-        "copy_of", "sha256",
+        "origin", "url", "redirects", "access", "status", "error", "is_page", "headers", "fetched",
+        "expires", "copy_of", "sha256",
     ),
     "decision": Record._fields,
     "traffic": ("origin", "hour", "pages", "bytes"),
@@ -174,6 +174,7 @@ def snapshot(
         str(result.access),
         result.status,
         storable(without_credentials(result.error)) or None,
+        int(result.is_html),
         json.dumps(headers),
         entry.fetched,
         entry.expires,

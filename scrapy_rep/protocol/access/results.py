@@ -288,9 +288,13 @@ class AccessResult(NamedTuple):
 
     @property
     def is_html(self) -> bool:
-        """Whether the body looks like a page rather than a robots.txt."""
-        beginning = self.body[:1024].lstrip().lower()
-        return beginning.startswith((b"<!doctype html", b"<html"))
+        """Whether the body is an HTML page, such as the challenge of a bot wall, and no robots.txt."""
+        if not self.body[:1024].lstrip().startswith(b"<"):
+            return False
+        # Imported here, because few files begin so.
+        from scrapy_rep.protocol.robotstxt.pages import is_page  # noqa: PLC0415
+
+        return is_page(self.body)
 
     def __str__(self) -> str:
         outcome = f"status {self.status}" if self.status else "no answer"

@@ -8,7 +8,9 @@ Sources:
 
 - RFC 822, 5 (with RFC 1123, 5.2.14): ``25 Jun 10 15:00:00 PST``, its zone names;
 - RFC 850, 2.1.4: ``Friday, 25-Jun-10 15:00:00 GMT``;
-- ISO 8601: ``2010-06-25T15:00:00+02:00``;
+- ISO 8601: ``2010-06-25T15:00:00+02:00``, and until 2019 ``2010-06-25T24:00:00Z``, the end of the day;
+- RFC 1123, 5.2.14, and RFC 2822, 4.3, on the military zones, the letters A to Y: RFC 822 defined
+  them with the wrong sign, so that none can be relied on, and here none is a zone;
 - RFC 6265, 5.1.1: two-digit years mean 1970 to 2069.
 """
 
@@ -47,20 +49,30 @@ _WORDS = frozenset(ZONES) | {
         *parserinfo.MONTHS,
         *parserinfo.WEEKDAYS,
         *parserinfo.AMPM,
-        parserinfo.JUMP,  # "at", "of", "st", "th", the "T" of ISO 8601, and signs
+        parserinfo.JUMP,  # "at", "of", "st", "th", and signs
     )
     for word in words
+    if len(word)
+    > 1  # dateutil takes "a" and "p" for am and pm, and ignores "m" and "t".
 }
 _WORD = re.compile(r"[A-Z]+")
+_LAST_WORD = re.compile(r"[A-Z]+\Z")
+_ISO_T = re.compile(r"(?<=\d)T(?=\d)")
+_DOTTED_AMPM = re.compile(r"\b([AP])\.M\b\.?")
+_END_OF_DAY = re.compile(
+    r"(?<![\d:+-])24:00(?::00(?:[.,]0{1,9})?)?(?![\d:.,])|(?<=\dT)2400(?:00)?(?!\d)"
+)
 _COMMENT = re.compile(r"\(([A-Z ]+|(?:GMT|UTC)[+-]\d\d:?\d\d)\)\Z")
 """The zone in parentheses that may follow a date: ``(PST)`` (RFC 822, 3.4.3),
 ``(Coordinated Universal Time)`` (JavaScript's Date), ``(GMT+02:00)``."""
+_LONG_NAMES = {"COORDINATED UNIVERSAL TIME": 0, "GREENWICH MEAN TIME": 0}
 _NAMED_OFFSET = re.compile(r"(?:GMT|UTC)(?=[+-]\d)")
 """Authors mean two hours east of Greenwich by ``GMT+2``. POSIX and dateutil read it as west."""
 _SIGN = re.compile(r"(?:\A|\s)[+-]")
 _DOTTED = re.compile(r"\d{1,2}\.\d{1,2}\.\d")
 """A date with dots has the day first; a date with slashes has the month first."""
 
+_DAY = 24 * 60 * 60
 _MAX_LENGTH = 80
 """Longer text, in characters, is not read as a date."""
 _EARLIEST = datetime(1900, 1, 1, tzinfo=timezone.utc)
@@ -88,40 +100,84 @@ class _CompleteDates(parserinfo):
 _parser = parser(_CompleteDates())
 
 
-def _zone(name: str | None, offset: int | None) -> timezone:
+def _zone(name: str | None, offset: int | None) -> timezone | None:
     # dateutil calls this for every date, and so never uses the local zone.
+    if name is None and offset is None:
+        return None
     return timezone(timedelta(seconds=offset or 0))
 
 
 def read_date(text: str) -> datetime | None:
     """Return the date in *text*, in UTC, or None if *text* is not a date.
 
-    A date without a time means the beginning of the day; a time without a zone is in UTC.
-    Case does not matter. A date with unknown words around it is not a date.
+    A date without a time means the beginning of the day, and 24:00 its end; a time without a
+    zone is in UTC. Case does not matter. A date with unknown words around it is not a date.
     """
     # dateutil ignores null characters.
     if len(text) > _MAX_LENGTH or not text.isascii() or "\0" in text:
         return None
-    text = _COMMENT.sub(_without_zone_name, text.upper().strip()).strip()
-    if not _WORDS.issuperset(_WORD.findall(text)):
+    text = text.upper().strip()
+    zone: timezone | None = timezone.utc
+    comment = _COMMENT.search(text)
+    if comment is not None and _names_zone(comment[1]):
+        # It repeats the zone or offset before it, or else it is the zone.
+        zone, text = _zone_in_comment(comment[1]), text[: comment.start()].strip()
+    text, ends_of_day = _END_OF_DAY.subn("00:00", _DOTTED_AMPM.sub(r"\1M", text))
+    words = _WORD.findall(_ISO_T.sub(" ", text))
+    if not _WORDS.issuperset(words) or ends_of_day > 1:
+        return None
+    if ends_of_day and not {"AM", "PM"}.isdisjoint(words):
         return None
     sign = _SIGN.search(text)
     if sign is not None and ":" not in text[: sign.start()]:
         return None  # the sign of a year, which dateutil ignores
+    text = _NAMED_OFFSET.sub("", text)
     try:
-        date = _parser.parse(
-            _NAMED_OFFSET.sub("", text),
-            default=_NO_DEFAULT,
-            dayfirst=_DOTTED.match(text) is not None,
-            tzinfos=_zone,
-        ).astimezone(timezone.utc)
+        date = _parsed(text)
+        if date.tzinfo is None:
+            if zone is None:
+                return None
+            date = date.replace(tzinfo=zone)
+        date = date.astimezone(timezone.utc) + timedelta(days=ends_of_day)
     except (ValueError, ArithmeticError):  # the latter from decimal numbers
         return None
     return date if date >= _EARLIEST else None
 
 
-def _without_zone_name(comment: re.Match[str]) -> str:
-    """Return an empty string for the name of a zone, or else the unchanged *comment*."""
-    name = comment[1]
-    is_zone = name in ZONES or name.endswith((" TIME", *"0123456789"))
-    return "" if is_zone else comment[0]
+def _parsed(text: str) -> datetime:
+    """Return the date in *text*, with its zone, if it names one. Raises ValueError or
+    ArithmeticError for what is no date.
+    """
+    try:
+        return _parsed_by_dateutil(text)
+    except ValueError:
+        # dateutil reads the name of a zone only behind a time.
+        last = _LAST_WORD.search(text)
+        if last is None or last[0] not in ZONES:
+            raise
+        date = _parsed_by_dateutil(text[: last.start()])
+        if date.tzinfo is not None:
+            raise
+        return date.replace(tzinfo=_zone(last[0], ZONES[last[0]]))
+
+
+def _parsed_by_dateutil(text: str) -> datetime:
+    is_day_first = _DOTTED.match(text) is not None
+    return _parser.parse(
+        text, default=_NO_DEFAULT, dayfirst=is_day_first, tzinfos=_zone
+    )
+
+
+def _names_zone(comment: str) -> bool:
+    return comment in ZONES or comment.endswith((" TIME", *"0123456789"))
+
+
+def _zone_in_comment(comment: str) -> timezone | None:
+    """Return the zone that a comment names; None for a name that is not in the tables."""
+    seconds = _LONG_NAMES.get(comment, ZONES.get(comment))
+    if comment[-1].isdigit():
+        hours, minutes = int(comment[4:6]), int(comment[-2:])
+        seconds = (hours * 60 + minutes) * (-60 if comment[3] == "-" else 60)
+    if seconds is None or abs(seconds) >= _DAY:
+        return None
+    return timezone(timedelta(seconds=seconds))

@@ -80,10 +80,16 @@ def decoded_text(body: bytes, dialect: Dialect) -> bytes:
     """Return the part of *body* within the size limit, decoded for the dialect.
 
     The result is in UTF-8, as far as *body* is valid, without a byte order mark, and with LF
-    as the only line end.
+    as the only line end. Of the page as which a browser shows a robots.txt, it is the text.
     """
     limit = dialect.size_limit
     is_cut = len(body) > limit
+    if body.startswith(b"<"):
+        # Imported here, because few files begin so.
+        from scrapy_rep.protocol.robotstxt.pages import shown_text  # noqa: PLC0415
+
+        text = shown_text(body[: limit + 1])
+        body = body if text is None else text
     is_utf_16 = dialect.utf_16 and body.startswith(_UTF_16) and _is_utf_16(body[:limit])
     if is_cut:
         # A last line is whole if its end is the first octet behind the limit.

@@ -2,7 +2,8 @@
 
 Both become strings in which each character stands for one octet, so that ``str`` methods
 compare and count octets. RFC 9309, 2.2.2, normalizes both before they are compared; see
-:attr:`~scrapy_rep.protocol.dialect.Dialect.path_encoding`.
+:attr:`~scrapy_rep.protocol.dialect.Dialect.path_encoding`. A pattern matches a target if it
+matches that as written, or if it does so after both are normalized.
 """
 
 import re
@@ -35,13 +36,13 @@ NORMAL_CLASS = re.escape(NORMAL)
 PLAIN_PATTERN = re.compile(rf"[/*][{NORMAL_CLASS}*]*\$?").fullmatch
 """Matches the value of a rule that needs no normalization, if wildcards are special."""
 
-# These match one octet, or one encoded octet, at a time, and do not backtrack. A "%" that
-# begins no encoded octet stands for itself.
+# These match one octet, or one encoded octet, at a time, and do not backtrack.
 _NORMAL = re.compile(rf"[{NORMAL_CLASS}]*").fullmatch
 _ABNORMAL = "".join(set(map(chr, range(128))).difference(NORMAL, "%*$"))
 _ASCII_TO_NORMALIZE = re.compile(rf"%[0-9A-Fa-f]{{2}}|[{re.escape(_ABNORMAL)}]")
 _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
-_PERCENT_ALONE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+PERCENT_ALONE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+"""A ``%`` that begins no encoded octet. In a pattern, it may be the first octet of one in a target."""
 
 SHORT = 2048
 """The longest target, in octets, of a :data:`NORMAL_URL`, and the longest for which a first
@@ -54,10 +55,6 @@ NORMAL_URL = re.compile(
 ).fullmatch
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _AUTHORITY_END = re.compile(r"[/?#]")
-
-# How many question marks of a target are tried as the beginning of the query. Each costs a
-# comparison.
-QUESTION_MARKS_TRIED = 8
 
 
 class Pattern(NamedTuple):
@@ -75,45 +72,52 @@ class Pattern(NamedTuple):
     has_query: bool = False
     """Whether it has a raw ``?``, after which ``/`` and ``?`` also match their encoded forms."""
 
+    written: tuple[str, ...] = ()
+    """The segments as written, without normalization; empty if only the normalized ones count."""
+
 
 EVERYTHING = Pattern(("",), anchored=False, octets=0)
 """The shortest pattern, which matches every target."""
 
 
-def target(url: str, dialect: Dialect) -> str:
-    """Return the target of *url*: its normalized path and query, to compare with patterns.
+class Target(NamedTuple):
+    """The path and query of a URL, to compare with patterns."""
 
-    It has no fragment. An empty path becomes ``/``.
+    normal: str
+    """The normalized target."""
+
+    written: str = ""
+    """The target as written. It is empty if the normalized one is enough: a target without a
+    ``%`` matches no pattern as written that does not match it normalized.
+    """
+
+
+def target(url: str, dialect: Dialect) -> Target:
+    """Return the target of *url*: its path and query. It has no fragment. An empty path becomes
+    ``/``.
     """
     normal = NORMAL_URL(url)
-    return normal[1] if normal else plain_target(url, dialect)
+    return Target(normal[1]) if normal else plain_target(url, dialect)
 
 
-def plain_target(url: str, dialect: Dialect) -> str:
+def plain_target(url: str, dialect: Dialect) -> Target:
     """Return the target of any *url*: :func:`target` without its fast path."""
     scheme = _SCHEME.match(url)
     end_of_authority = _AUTHORITY_END.search(url, scheme.end() if scheme else 0)
     if end_of_authority is None:
-        return "/"
+        return Target("/")
     start = end_of_authority.start()
     fragment = url.find("#", start)
-    found = url[start:] if fragment < 0 else url[start:fragment]
-    if not found.startswith("/"):
-        found = "/" + found
-    if _NORMAL(found):
-        return found
+    written = url[start:] if fragment < 0 else url[start:fragment]
+    if not written.startswith("/"):
+        written = "/" + written
+    if _NORMAL(written):
+        return Target(written)
     if dialect.path_encoding == "high-octets":
-        return _ASCII_TO_NORMALIZE.sub(_encoded_by_some, found)
-    if dialect.path_encoding == "rfc3986":
-        found = percent_encoded(found)
-    return _normalized(
-        found.encode("utf-8", "surrogatepass").decode("latin-1"), dialect
-    )
-
-
-def percent_encoded(text: str) -> str:
-    """Return *text* with each ``%`` encoded that begins no encoded octet."""
-    return _PERCENT_ALONE.sub("%25", text)
+        return Target(_ASCII_TO_NORMALIZE.sub(_encoded_by_some, written))
+    written = written.encode("utf-8", "surrogatepass").decode("latin-1")
+    normal = _normalized(written, dialect)
+    return Target(normal, written) if "%" in written else Target(normal)
 
 
 def may_delimit_nothing(target: str) -> bool:
@@ -124,18 +128,20 @@ def may_delimit_nothing(target: str) -> bool:
 
 
 def with_decoded_query(target: str, dialect: Dialect) -> str:
-    """Return *target* in the form to compare with patterns that have no ``*``.
+    """Return the normalized *target* in the form to compare with patterns that have a ``?``.
 
     If the dialect takes ``/`` and ``?`` in queries for the same raw and encoded, they are raw.
+    Patterns without a ``?`` and a ``*`` match the target in both forms, or in none.
     """
-    if dialect.path_encoding != "rfc3986":
+    if "%" not in target or dialect.path_encoding != "rfc3986":
         return target
-    path, mark, query = target.partition("?")
-    return path + mark + _decoded(query)
+    return _with_decoded_query(target)
 
 
-def _decoded(query: str) -> str:
-    return query.replace("%2F", "/").replace("%3F", "?")
+def _with_decoded_query(text: str) -> str:
+    """Return a target or pattern with each ``%2F`` and ``%3F`` decoded after its first ``?``."""
+    path, mark, query = text.partition("?")
+    return path + mark + query.replace("%2F", "/").replace("%3F", "?")
 
 
 def pattern(value: str, dialect: Dialect) -> Pattern | None:
@@ -148,17 +154,24 @@ def pattern(value: str, dialect: Dialect) -> Pattern | None:
         segments = value.removesuffix("$").split("*")
         parts = _without_runs(segments) if "**" in value else tuple(segments)
         has_query = "?" in value and dialect.path_encoding == "rfc3986"
-        return Pattern(parts, value[-1] == "$", len(value), has_query)
-    found = _segments(value, dialect)
-    return found and _pattern(*found, dialect)
+        written = () if dialect.path_encoding == "high-octets" else parts
+        return Pattern(parts, value[-1] == "$", len(value), has_query, written)
+    parsed = _segments(value, dialect)
+    if parsed is None:
+        return None
+    segments, anchored = parsed
+    normal = _pattern(_normalized_segments(segments, dialect), anchored, dialect)
+    if dialect.path_encoding == "high-octets":
+        return normal
+    return normal._replace(written=_without_runs(segments))
 
 
 def directory_of_index(value: str, dialect: Dialect) -> Pattern | None:
     """Return a pattern for only the directory, if *value* is the pattern of its index page."""
-    found = _segments(value, dialect)
-    if found is None:
+    parsed = _segments(value, dialect)
+    if parsed is None:
         return None
-    segments, _ = found
+    segments = _normalized_segments(parsed[0], dialect)
     for last in reversed(range(len(segments))):
         directory, slash, page = segments[last].rpartition("/")
         if slash:
@@ -170,28 +183,31 @@ def directory_of_index(value: str, dialect: Dialect) -> Pattern | None:
 
 
 def _segments(value: str, dialect: Dialect) -> tuple[list[str], bool] | None:
-    """Return the parts between the ``*``, and whether a ``$`` ends the pattern; None for a
-    pattern that matches nothing.
+    """Return the parts between the ``*`` as written, and whether a ``$`` ends the pattern; None
+    for a pattern that matches nothing.
     """
     if not value.startswith("/") and not (dialect.wildcards and value[:1] == "*"):
         if not dialect.leading_slash_assumed:
             return None
         value = "/" + value
     if not dialect.wildcards:
-        return [_normalized(value, dialect)], False
+        return [value], False
     anchored = value.endswith("$")
-    if anchored:
-        value = value[:-1]
-    segments = value.split("*")
-    if not _NORMAL("".join(segments)):
-        segments = [_normalized(segment, dialect) for segment in segments]
-    return segments, anchored
+    return value.removesuffix("$").split("*"), anchored
+
+
+def _normalized_segments(segments: list[str], dialect: Dialect) -> list[str]:
+    if _NORMAL("".join(segments)):
+        return segments
+    return [_normalized(segment, dialect) for segment in segments]
 
 
 def _pattern(segments: list[str], anchored: bool, dialect: Dialect) -> Pattern:
+    """Return the pattern of normalized *segments*."""
     has_query = False
     if dialect.path_encoding == "rfc3986" and any("?" in part for part in segments):
-        has_query, segments = True, _decoded_query(segments)
+        has_query = True
+        segments = _with_decoded_query("*".join(segments)).split("*")
     octets = sum(map(len, segments)) + len(segments) - 1 + anchored
     if dialect.path_encoding == "high-octets":
         # Google's parser counts octets before this normalization.
@@ -199,12 +215,6 @@ def _pattern(segments: list[str], anchored: bool, dialect: Dialect) -> Pattern:
             _ASCII_TO_NORMALIZE.sub(_encoded_by_some, part) for part in segments
         ]
     return Pattern(_without_runs(segments), anchored, octets, has_query)
-
-
-def _decoded_query(segments: list[str]) -> list[str]:
-    """Return *segments* with each ``%2F`` and ``%3F`` decoded after the first ``?``."""
-    path, question_mark, query = "*".join(segments).partition("?")
-    return (path + question_mark + _decoded(query)).split("*")
 
 
 def _without_runs(segments: list[str]) -> tuple[str, ...]:
@@ -215,46 +225,38 @@ def _without_runs(segments: list[str]) -> tuple[str, ...]:
     return first, *filter(None, inner), last
 
 
-def matches(pattern: Pattern, target: str) -> bool:
-    """Whether *pattern* matches *target*, as that is written, or with its query decoded, as that of the
-    pattern is. The query may begin at any ``?`` of the target.
+def matches(pattern: Pattern, target: str, decoded: str, written: str) -> bool:
+    """Whether *pattern* matches a target: either both normalized, or both as written.
+
+    *target* and *written* are the parts of a :class:`Target`; *decoded* is *target*
+    :func:`with_decoded_query`.
     """
-    if _matches(pattern, target):
+    normal = decoded if pattern.has_query else target
+    if _matches(pattern.segments, pattern.anchored, normal):
         return True
-    if not pattern.has_query or not may_delimit_nothing(target):
+    if not written or not pattern.written:
         return False
-    path, _, query = "*".join(pattern.segments).partition("?")
-    before = Pattern(tuple(f"{path}?".split("*")), anchored=True, octets=0)
-    after = Pattern(tuple(query.split("*")), pattern.anchored, octets=0)
-    end = 0
-    for _ in range(QUESTION_MARKS_TRIED):
-        end = target.find("?", end) + 1
-        if not end:
-            return False
-        if _matches(before, target[:end]) and _matches(after, _decoded(target[end:])):
-            return True
-    return False
+    return _matches(pattern.written, pattern.anchored, written)
 
 
-def _matches(pattern: Pattern, target: str) -> bool:
-    """Whether *pattern* matches *target*, with raw and encoded delimiters being different.
+def _matches(segments: tuple[str, ...], anchored: bool, target: str) -> bool:
+    """Whether *segments* with a ``*`` between them match *target*, octet by octet.
 
     It takes the first occurrence of each segment, which leaves most room for the next ones.
     So it needs no other attempts, and reads the target once.
     """
-    segments = pattern.segments
     if not target.startswith(segments[0]):
         return False
     position = len(segments[0])
     if len(segments) == 1:
-        return not pattern.anchored or position == len(target)
+        return not anchored or position == len(target)
     for segment in segments[1:-1]:
-        found = target.find(segment, position)
-        if found < 0:
+        start = target.find(segment, position)
+        if start < 0:
             return False
-        position = found + len(segment)
+        position = start + len(segment)
     last = segments[-1]
-    if pattern.anchored:
+    if anchored:
         return position + len(last) <= len(target) and target.endswith(last)
     return target.find(last, position) >= 0
 
@@ -262,6 +264,8 @@ def _matches(pattern: Pattern, target: str) -> bool:
 def _normalized(octets: str, dialect: Dialect) -> str:
     if _NORMAL(octets):
         return octets
+    if dialect.path_encoding == "rfc3986":
+        octets = PERCENT_ALONE.sub("%25", octets)
     written, encoded = _ENCODINGS[dialect.path_encoding]
     if "%" in octets:
         octets = _ENCODED.sub(written, octets)

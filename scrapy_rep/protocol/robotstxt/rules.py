@@ -106,6 +106,13 @@ _FIRST_PART: Callable[[str], re.Match[str]] = re.compile(
     rf"\**([{paths.NORMAL_CLASS}]*)"
 ).match  # type: ignore[assignment]  # It matches any text.
 
+_NORMAL_START: Callable[[str], re.Match[str]] = re.compile(
+    rf"[{paths.NORMAL_CLASS}]*"
+).match  # type: ignore[assignment]  # It matches any text.
+
+# The runs of normal characters; an empty one for a "%" with the digits behind it.
+_NORMAL_RUN = re.compile(rf"%[0-9A-Fa-f]{{0,2}}|([{paths.NORMAL_CLASS}]+)").findall
+
 # Classes of normal characters. One expression is compiled for each class: one for each
 # character would take as long to compile as it saves on a dozen hosts.
 _ALIKE = {each: paths.NORMAL[n % 8 :: 8] for n, each in enumerate(paths.NORMAL)}
@@ -132,13 +139,13 @@ class RuleList:
     """Allow and disallow lines, in order of precedence.
 
     The *place* of a rule is its index in that order; of the rules that match a target, the one
-    with the lowest place decides. Literal patterns are found by a binary search, and patterns
-    with a ``*`` are tried in order.
+    with the lowest place decides. Literal patterns are found by a binary search. Patterns with a
+    ``*``, and those that may end within an encoded octet, are tried in order.
     """
 
     __slots__ = (
-        "_best", "_dialect", "_exact", "_heads", "_parents", "_patterns", "_values",
-        "_wildcards", "marks",
+        "_best", "_dialect", "_exact", "_heads", "_parents", "_patterns", "_tried",
+        "_values", "marks",
     )  # fmt: skip
 
     def __init__(self, lines: Iterable[PlainLine], dialect: Dialect) -> None:
@@ -155,25 +162,28 @@ class RuleList:
 
         literals: dict[str, int] = {}
         exact: dict[str, int] = {}
-        self._wildcards: list[tuple[int, str, str]] = []
-        """The place of each pattern with a ``*``, its key and its head. A target that matches
+        self._tried: list[tuple[int, str, str]] = []
+        """The place of each pattern that is tried, its key and its head. A target that matches
         contains the key and begins with the head."""
 
         self._patterns: dict[int, paths.Pattern] = {}
-        """Patterns with a ``*`` by their places. Most are parsed again if a target may match:
+        """Patterns that are tried, by their places. Most are parsed again if a target may match:
         all of them would take most of the memory."""
 
         for place, (_, _, allows, value, pattern) in enumerate(found):
             if pattern is None:
                 literals.setdefault(value, place)
-            elif len(pattern.segments) > 1:
-                self._wildcards.append((place, _key(pattern), _head(pattern)))
-                if "%" in value or (allows and dialect.index_html_quirk):
-                    # The value may have other patterns.
-                    self._patterns[place] = pattern
-            else:
+                continue
+            if len(pattern.segments) == 1:
                 shape = exact if pattern.anchored else literals
                 shape.setdefault(pattern.segments[0], place)
+                if pattern.anchored or "%" not in "".join(pattern.written)[-2:]:
+                    continue
+                # It may end within an encoded octet of a target, so it is tried as written too.
+            self._tried.append((place, _key(pattern), _head(pattern)))
+            if allows and dialect.index_html_quirk:
+                # The value may have another pattern.
+                self._patterns[place] = pattern
         literals.setdefault("", none)
         self._exact = exact
 
@@ -186,34 +196,40 @@ class RuleList:
         self._best = _compact(best)
         """For each literal, the lowest place of those that it begins with, and of itself."""
 
-    def winner(self, target: str) -> int:
-        """Return the place of the rule that decides on *target*, or one that :attr:`marks` and
+    def winner(
+        self, target: str, written: str = "", max_compared: int = MAX_COMPARED
+    ) -> int:
+        """Return the place of the rule that decides on a target, or one that :attr:`marks` and
         :meth:`rule` have for no rule; or :data:`TOO_LONG`.
+
+        *target* and *written* are the parts of a :class:`~scrapy_rep.protocol.robotstxt.paths.Target`,
+        and *max_compared* is how many octets may be compared with patterns that have a ``*``.
         """
-        best = self._best_literal(target)
-        if "%" in target and paths.may_delimit_nothing(target):
+        decoded = target
+        if "%" in target:
             decoded = paths.with_decoded_query(target, self._dialect)
-            best = min(best, self._best_literal(decoded))
-        wildcards = self._wildcards
-        if not wildcards:
+        best = self._best_literal(decoded)
+        tried = self._tried
+        if not tried:
             return best
         if len(target) > MAX_TARGET:
-            is_near = any(target.startswith(head) for _, _, head in wildcards)
+            is_near = any(target.startswith(head) for _, _, head in tried)
             return TOO_LONG if is_near else best
-        searched = len(wildcards) * len(target)
-        parts = target if searched <= _MAX_SEARCHED else _parts_of(target)
-        left = MAX_COMPARED
-        for place, key, head in wildcards:
+        searched = f"{target} {written}" if written else target
+        is_short = len(tried) * len(searched) <= _MAX_SEARCHED
+        parts = searched if is_short else _parts_of(searched)
+        octets_left = max_compared
+        for place, key, head in tried:
             if key not in parts:  # as for most targets
                 continue
             if place > best:
                 break
             if target.startswith(head):
                 pattern = self._patterns.get(place) or self._parse(place)
-                left -= _cost(pattern, target)
-                if left < 0:
+                octets_left -= _cost(pattern, len(searched))
+                if octets_left < 0:
                     return TOO_LONG
-                if paths.matches(pattern, target):
+                if paths.matches(pattern, target, decoded, written):
                     return place
         return best
 
@@ -246,19 +262,21 @@ class RuleList:
 
 
 def first_answer(
-    target: str, texts: Iterable[GroupText], dialect: Dialect
+    target: str, written: str, texts: Iterable[GroupText], dialect: Dialect
 ) -> bool | None:
-    """Return whether the rules in the text of groups allow *target*; None if so many may match
+    """Return whether the rules in the text of groups allow a target; None if so many may match
     it that a :class:`RuleList` should decide. This reads only the rules that may match.
 
-    The target must have no ``%2F`` or ``%3F``, which may match a raw one.
+    *target* and *written* are as in :meth:`RuleList.winner`. The target must have no ``%2F`` or
+    ``%3F``, which may match a raw one.
     """
     search = _rules_near(_ALIKE.get(target[1:2], ""))
     found = [rule for text, _ in texts for rule in search(text.decode("latin-1"))]
+    searched = f"{target} {written}" if written else target
     near = [
         (number, "disallow" if disallows else "allow", head + rest)
         for number, (disallows, head, rest) in enumerate(found)
-        if target.startswith(head) and _FIRST_PART(rest)[1] in target
+        if target.startswith(head) and _FIRST_PART(rest)[1] in searched
     ]
     if sum(len(rest) for _, _, rest in near) > _MAX_NEAR:
         return None
@@ -266,7 +284,7 @@ def first_answer(
         if pattern is None:
             is_match = target.startswith(value)
         else:
-            is_match = paths.matches(pattern, target)
+            is_match = paths.matches(pattern, target, target, written)
         if is_match:
             return allows
     return True
@@ -293,17 +311,12 @@ def effect_of(
 ) -> tuple[bool, list[paths.Pattern]]:
     """Return whether a rule allows, and its patterns; none if it has no effect.
 
-    There are two if the rule also allows the directory of an index page, or if a ``%`` in it
-    may be the first octet of an encoded one, or may itself be encoded.
+    There are two if the rule also allows the directory of an index page.
     """
     if not value:
         allows_all = not allows and dialect.empty_disallow == "allow-all"
         return True, [paths.EVERYTHING] if allows_all else []
     patterns = [paths.pattern(value, dialect)]
-    if dialect.path_encoding == "rfc3986" and "%" in value:
-        encoded = paths.percent_encoded(value)
-        if encoded != value:
-            patterns.append(paths.pattern(encoded, dialect))
     if allows and dialect.index_html_quirk:
         patterns.append(paths.directory_of_index(value, dialect))
     return allows, [pattern for pattern in patterns if pattern is not None]
@@ -340,22 +353,35 @@ def _sorted(lines: Iterable[PlainLine], dialect: Dialect) -> list[_SortedRule]:
 
 
 def _head(pattern: paths.Pattern) -> str:
-    """Return what each matching target begins with: *pattern* up to its first ``*``, or up to a
-    delimiter in its query, which may be encoded in the target.
+    """Return what each matching target begins with, normalized: *pattern* up to its first ``*``; up
+    to what its normalization changes, since it may match as written; or up to a delimiter in its
+    query, which may be encoded in the target.
     """
-    path, mark, query = pattern.segments[0].partition("?")
+    head = pattern.segments[0]
+    is_changed = pattern.written and pattern.written != pattern.segments
+    if is_changed or paths.PERCENT_ALONE.search(head):
+        head = _NORMAL_START(head)[0]
+    path, mark, query = head.partition("?")
     if pattern.has_query:
         query = query.replace("?", "/").partition("/")[0]
     return path + mark + query
 
 
 def _key(pattern: paths.Pattern) -> str:
-    """Return a part of *pattern* behind its first ``*`` that each matching target contains."""
+    """Return a part of *pattern* behind its first ``*`` that each matching target contains, in
+    the form in which it matches.
+    """
     parts: Iterable[str] = pattern.segments[1:]
+    is_normal = not pattern.written or pattern.written == pattern.segments
+    if not is_normal:
+        parts = _NORMAL_RUN(" ".join(pattern.written[1:]))
     if pattern.has_query:
         # An encoded delimiter may stand for a raw one.
         parts = "/".join(parts).replace("?", "/").split("/")
-    return max(parts, key=len)[-_KEY:]
+    key = max(parts, key=len, default="")[-_KEY:]
+    # What has to be encoded, has a "%" in each target.
+    has_encoded = not is_normal and any("%" in part for part in pattern.segments[1:])
+    return "%" if has_encoded and not key else key
 
 
 def _parts_of(target: str) -> AbstractSet[str]:
@@ -367,14 +393,10 @@ def _parts_of(target: str) -> AbstractSet[str]:
     return parts
 
 
-def _cost(pattern: paths.Pattern, target: str) -> int:
-    """Return what it costs to compare *target* with *pattern*, in octets compared."""
-    cost = len(target) * (1 + min(pattern.octets, _MAX_AGAIN) // _OCTETS_AT_ONCE)
-    cost += _SEGMENT * len(pattern.segments)
-    if pattern.has_query and paths.may_delimit_nothing(target):
-        # paths.matches compares twice for each place where the query can begin.
-        cost *= 1 + 2 * min(target.count("?"), paths.QUESTION_MARKS_TRIED)
-    return cost
+def _cost(pattern: paths.Pattern, octets: int) -> int:
+    """Return what it costs to compare *octets* of a target with *pattern*, in octets compared."""
+    times = 1 + min(pattern.octets, _MAX_AGAIN) // _OCTETS_AT_ONCE
+    return octets * times + _SEGMENT * len(pattern.segments)
 
 
 def _parents(heads: list[str]) -> list[int]:

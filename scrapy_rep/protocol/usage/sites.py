@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     Statements = tuple[UsageStatement, ...]
 
 MAX_COMPARED = 4_000_000
-"""How many octets are compared for one target, counted for each pattern that is more than a
-prefix: a target of 1 KB with 4,000 patterns, which takes some hundredths of a second."""
+"""How many octets are compared for one target, counted for each pattern with a ``*``: a target of
+1 KB with 4,000 patterns, which takes some hundredths of a second."""
 
 
 class StatementsByPath:
@@ -67,11 +67,12 @@ class StatementsByPath:
     record that matches, depending on the dialect.
     """
 
-    __slots__ = ("_ranked", "_searched")
+    __slots__ = ("_dialect", "_ranked", "_searched")
 
     def __init__(
         self, records: Iterable[tuple[str, Statements]], dialect: Dialect
     ) -> None:
+        self._dialect = dialect
         self._ranked: list[tuple[int, paths.Pattern, Statements]] = []
         """Rank, pattern and statements of each record; those with the lowest rank that match
         a URL count."""
@@ -88,25 +89,25 @@ class StatementsByPath:
             self._ranked.append((rank, pattern, statements))
         self._ranked.sort(key=itemgetter(0))
         self._searched = sum(
-            any(pattern.segments[1:]) or "?" in pattern.segments[0]
-            for _, pattern, _ in self._ranked
+            any(pattern.segments[1:]) for _, pattern, _ in self._ranked
         )
 
-    def for_target(self, target: str) -> Statements:
-        """Return the statements that count for *target*.
+    def for_target(self, target: str, written: str = "") -> Statements:
+        """Return the statements that count for a target.
 
-        If *target* is too long to compare with all paths, they are all statements that
-        disallow a use.
+        *target* and *written* are the parts of a
+        :class:`~scrapy_rep.protocol.robotstxt.paths.Target`. If they are too long to compare
+        with all paths, the result is all statements that disallow a use.
         """
-        # What a query has encoded may match raw after any "?": each one is tried, twice.
-        is_tried = paths.may_delimit_nothing(target)
-        times = 1 + 2 * target.count("?") if is_tried else 1
-        if len(target) * times * self._searched > MAX_COMPARED:
+        if (len(target) + len(written)) * self._searched > MAX_COMPARED:
             everything = chain.from_iterable(each for _, _, each in self._ranked)
             return limited(each for each in everything if each.value is False)
+        decoded = paths.with_decoded_query(target, self._dialect)
         for _, equals in groupby(self._ranked, key=itemgetter(0)):
             found = [
-                each for _, pattern, each in equals if paths.matches(pattern, target)
+                each
+                for _, pattern, each in equals
+                if paths.matches(pattern, target, decoded, written)
             ]
             if found:
                 return limited(chain.from_iterable(found))
@@ -183,9 +184,15 @@ class UsageRecords:
                     if "://" in statement.label  # An absolute URI (RSL 1.0, 4.4.1).
                 )
 
-    def of_target(self, target: str) -> UsagePreferences:
-        """Return the preferences for a URL with *target* that the crawler may fetch."""
-        found = [each for one in self._by_path for each in one.for_target(target)]
+    def of_target(self, target: str, written: str = "") -> UsagePreferences:
+        """Return the preferences for a target that the crawler may fetch; see
+        :meth:`StatementsByPath.for_target`.
+        """
+        found = [
+            statement
+            for by_path in self._by_path
+            for statement in by_path.for_target(target, written)
+        ]
         found += self._licenses
         return UsagePreferences(limited(found)) if found else NOTHING_STATED
 
@@ -283,7 +290,7 @@ class TdmRep:
         return cls(found if isinstance(found, list) else None)
 
     def usage(self, url: str) -> UsagePreferences:
-        found = self._statements.for_target(paths.target(url, _IN_SEQUENCE))
+        found = self._statements.for_target(*paths.target(url, _IN_SEQUENCE))
         return UsagePreferences(found) if found else NOTHING_STATED
 
 

@@ -107,6 +107,11 @@ def _notes(total: dict[str, int], check: dict[str, Any]) -> list[str]:
             f"No robots.txt applied to {count(without, 'request')}"
             + (f": {count(hosts, 'host')} had none." if hosts else ".")
         )
+    if pages := total["pages_for_robotstxt"]:
+        notes.append(
+            f"The robots.txt of {count(pages, 'host')} was an HTML page, such as a challenge of a "
+            "bot wall. Without rules in it, everything is allowed there."
+        )
     if unchecked:
         notes.append(
             f"{count(unchecked, 'request')} could not be checked again: the crawl used "

@@ -59,6 +59,7 @@ SELECT coalesce(sum(arrived * (verdict = 'refused')), 0) AS arrived,
        (SELECT count(DISTINCT origin) FROM snapshot WHERE access = 'unavailable') AS without,
        (SELECT count(DISTINCT origin) FROM snapshot WHERE access = 'unreachable')
        AS unreachable,
+       (SELECT count(DISTINCT origin) FROM snapshot WHERE is_page) AS pages_for_robotstxt,
        coalesce(sum(times * (verdict = 'refused')), 0) AS refused,
        coalesce(sum(times * (verdict = 'dropped')), 0) AS dropped,
        coalesce(sum(times * (verdict = 'annotated')), 0) AS annotated

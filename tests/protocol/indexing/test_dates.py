@@ -17,15 +17,21 @@ from scrapy_rep.protocol.indexing.rules import IndexingRules
 FORMS = {
     "2010-06-25T00:00": [
         "2010-06-25", "20100625", "25 Jun 2010", "25-Jun-2010", "June 25, 2010",
-        "2010/06/25", "06/25/2010", "25/06/2010",
+        "2010/06/25", "06/25/2010", "25/06/2010", "25 Jun 2010 GMT", "2010-06-25Z", "2010-06-25 Z",
+        "Friday, 25-Jun-10 UTC", "2010-06-24T24:00:00Z", "24 Jun 2010 24:00", "20100624T240000Z",
+        "2010-06-24 24:00:00.000", "20100624T2400",
     ],
+    "2010-06-25T08:00": ["25 Jun 2010 PST", "25 Jun 2010 (PST)", "24 Jun 2010 24:00:00 PST"],
     "2010-06-25T13:00": [
+        "25 Jun 2010 15:00:00 (GMT+02:00)", "25 Jun 2010 15:00:00 (CEST)",
         "2010-06-25T15:00:00+02:00", "25 Jun 2010 15:00:00 +0200 (GMT+02:00)",
         "2010-06-25 15:00 UTC+2", "2010-06-25T15:00:00CEST",
     ],
     "2010-06-25T15:00": [
         "Friday, 25-Jun-10 15:00:00 GMT", "Fri, 25 Jun 2010 15:00:00 GMT", "2010-06-25T15:00",
         "2010-06-25T15:00:00Z", "20100625T150000Z", "Fri Jun 25 15:00:00 2010",
+        "25 Jun 2010 15:00:00 (Coordinated Universal Time)", "25 Jun 2010 3:00 p.m.",
+        "25 Jun 2010 15:00:00 GMT (PST)", "25 Jun 2010 15:00:00 (GMT)",
         "Fri, 25 Jun 2010 15:00:00 +0000 (UTC)", "2010-06-25 15:00:00", "201006251500",
     ],
     "2010-06-25T15:00:00.250": ["2010-06-25T15:00:00.250Z", "2010-06-25T15:00:00,25Z"],
@@ -34,7 +40,8 @@ FORMS = {
     ],
     "2010-06-25T23:00": [
         "Fri, 25 Jun 10 15:00:00 PST", "Fri, 25 Jun 2010 15:00:00 -0800",
-        "25 Jun 2010 15:00:00 PST", "Fri Jun 25 2010 15:00:00 GMT-0800 (Pacific Standard Time)",
+        "25 Jun 2010 15:00:00 PST", "25 Jun 2010 15:00:00 (PST)", "25 Jun 2010 15:00:00 (GMT-08:00)",
+        "Fri Jun 25 2010 15:00:00 GMT-0800 (Pacific Standard Time)",
     ],
     "2007-08-25T20:00": ["25-Aug-2007 15:00:00 EST"],
     "2020-02-10T00:00": ["02/10/2020", "10.02.2020"],
@@ -72,7 +79,10 @@ NO_DATES = [
     "1277478000", "Friday", "15:00", "25 Jun 2010 15:00:00 XYZ", "25 Jun 2010 or so",
     "25 Jun 2010 (or so)", "25 Jun 2010 (\x1b]0;owned\x07)", "25 Jun 2010 (\nFAKE LINE)",
     "25 Jun 2010 (PST) (PST)", "25 Jun 2010 ()", "25 Juin 2010", "２０２０-０９-２１",
-    "2020-09-21" + " " * 80 + "Z",
+    "2020-09-21" + " " * 80 + "Z", "2010-06-25T24:00:01Z", "2010-06-25T24:30Z", "2010-06-25T25:00Z",
+    "2010-06-25 24:00 PM", "24:00 2010-06-25 24:00", "9999-12-31T24:00Z", "June 2010 GMT", "GMT",
+    "25 Jun 2010 GMT PST", "25 Jun 2010 15:00 GMT PST", "25 Jun 2010 15:00:00 (GMT+99:00)",
+    "25 Jun 2010 15:00:00 (Pacific Standard Time)", "2010-06-25T15:00+24:00",
 ]  # fmt: skip
 
 
@@ -93,6 +103,23 @@ def test_zones() -> None:
     for name, offset in ZONES.items():
         date = read_date(f"2010-06-25 15:00 {name}")
         assert date == noon - timedelta(seconds=offset), name
+
+
+@pytest.mark.parametrize("letter", "ABCDEFGHIJKLMNOPQRSTUVWXY")
+def test_military_zones(letter: str) -> None:
+    """Only Z is a zone: RFC 822 defined the other letters with the wrong sign, so that no one
+    knows which offset is meant. None of them is read as UTC, as AM or as PM.
+    """
+    for form in (
+        "15:00:00 {}",
+        "3:00 {}",
+        "03:00:00{}",
+        "(15:00) {}",
+        "{}",
+        "15:00 ({})",
+    ):
+        assert read_date(f"25 Jun 2010 {form.format(letter)}") is None
+    assert read_date("25 Jun 2010 15:00:00Z") == read_date("25 Jun 2010 15:00")
 
 
 @pytest.mark.parametrize("zone", ["America/Los_Angeles", "Asia/Kolkata", "Etc/GMT+12"])

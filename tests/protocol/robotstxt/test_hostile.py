@@ -85,6 +85,7 @@ HOSTILE: dict[str, bytes | Callable[[int], bytes]] = {
 
 # Of these, lint compares up to a number of rules with each other.
 LONG = HOSTILE | {
+    "long patterns": lambda size: ANY + lines(b"Disallow: /*" + b"a*" * 100 + b"zzzz*W\nAllow: /*" + b"?%2F*" * 100 + b"zzzz*W\n", size),
     "opposite rules": lambda size: ANY + lines(b"Disallow: /*?a/%2F*W?\nAllow: /*?/*bW\n", size),
 }  # fmt: skip
 

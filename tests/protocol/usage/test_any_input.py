@@ -68,7 +68,7 @@ def test_combination(
 
 
 TEXT = st.text("ab/*?$[=", max_size=5) | st.sampled_from(
-    ["a%2Fb", "%5B", "?a/b", "%61*"]
+    ["a%2Fb", "%5B", "?a/b", "%61*", "%/x", "a%", "%%2", "%%2A", "%C3%A9", "?a%3Fb"]
 )
 PATTERNS = st.lists(TEXT.map("/{}".format), min_size=1, max_size=6)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from scrapy_rep import CLASSIC, RobotsTxt, UsagePreferences
+from scrapy_rep import CLASSIC, GOOGLE, RFC9309, Dialect, RobotsTxt, UsagePreferences
 from scrapy_rep.protocol.usage import statements
 from scrapy_rep.protocol.usage.statements import (
     CATEGORIES,
@@ -316,6 +316,10 @@ def test_groups(body: str | bytes, agent: str, path: str, expected: str) -> None
         # Encoding as in RFC 9309, 2.2.2.
         (["/%62 train-ai=n"], "/b", "train-ai=n"),
         (["/\u30c4 train-ai=n"], "/%E3%83%84", "train-ai=n"),
+        (["/100%/x train-ai=n"], "/100%/x", "train-ai=n"),
+        (["/100%/x train-ai=n"], "/100%25/x", "train-ai=n"),
+        (["/caf% train-ai=n"], "/caf%C3%A9", "train-ai=n"),
+        (["/a?b=/c train-ai=n"], "/a?b=%2Fc", "train-ai=n"),
         # Special characters as in RFC 9309, 2.2.3.
         (["/*.pdf$ train-ai=n"], "/x/y.pdf", "train-ai=n"),
         (["/*.pdf$ train-ai=n"], "/x/y.pdf?z", "-"),
@@ -487,6 +491,20 @@ def test_a_target_too_long_to_compare() -> None:
     robots = f"User-agent: *\nContent-Usage: search=y\n{paths}"
     for length, expected in ((30_000, "search=y"), (50_000, "train-ai=n")):
         assert stated(robots_usage(robots, "/" + "a" * length)) == expected
+
+
+@pytest.mark.parametrize("dialect", [RFC9309, GOOGLE, CLASSIC], ids=lambda d: d.name)
+def test_a_record_is_compared_once(dialect: Dialect) -> None:
+    """A path without a wildcard is compared once, however many question marks and encoded slashes
+    the URL has; one with a wildcard counts the URL once or, with a "%" in it, twice.
+    """
+    robots = (
+        "User-agent: *\nContent-Usage: /b?x train-ai=n\nContent-Usage: /a search=y\n"
+    )
+    url = "/a" + "?" * 1_500 + "%2F"
+    assert stated(robots_usage(robots, url, dialect=dialect)) == "search=y"
+    wildcards = "".join(f"Content-Usage: /*{i}?z train-ai=n\n" for i in range(600))
+    assert stated(robots_usage(robots + wildcards, url, dialect=dialect)) == "search=y"
 
 
 def test_value_object() -> None:

@@ -84,6 +84,9 @@ def test_evidence() -> None:
         (["/A"], "/a", 0),
         (["/%61"], "/a", 1),
         (["/\u30c4"], "/%E3%83%84", 1),
+        (["/100%/x"], "/100%/x", 1),
+        (["/100%/x"], "/100%25/x", 1),
+        (["/caf%"], "/caf%C3%A9", 1),
         # A pattern is a prefix, and the query is part of the compared text.
         (["/a?b=*c"], "/a?b=1c2", 1),
         ([""], "/a", 0),

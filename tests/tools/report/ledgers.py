@@ -29,6 +29,7 @@ _CRAWL = {
     "counts": json.dumps({"downloader/response_count": 0}),
 }
 _SNAPSHOT = {
+    "is_page": 0,
     "redirects": "[]", "headers": "[]", "fetched": START + 10, "expires": START + 86410,
 }  # fmt: skip
 _DECISION = {

@@ -195,6 +195,23 @@ def test_what_the_headline_rests_on(tmp_path: Path) -> None:
     assert "The ledger of 1 crawl has only refusals" in " ".join(both["notes"])
 
 
+def test_pages_in_place_of_a_robotstxt(ledger: Ledger) -> None:
+    """Hosts whose robots.txt was an HTML page are counted, each once, and a note says so."""
+    ledger.crawl()
+    for origin in ("https://wall.example", "https://wall-2.example"):
+        for time in (10, 60):
+            challenge = {"status": 202, "is_page": 1, "fetched": START + time}
+            ledger.snapshot(origin, b"<html>", **challenge)
+    ledger.snapshot("https://plain.example", b"User-agent: *")
+    ledger.connection.commit()
+    said = report(ledger.path)
+    assert said["figures"]["pages_for_robotstxt"] == 2
+    assert (
+        "The robots.txt of 2 hosts was an HTML page, such as a challenge of a bot wall. Without rules "
+        "in it, everything is allowed there."
+    ) in said["notes"]
+
+
 REFUSED = {
     "verdict": "refused",
     "reason": "rule",

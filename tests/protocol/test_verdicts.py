@@ -1,0 +1,64 @@
+"""Verdicts on points that parsers of robots.txt, indexing rules and preferences get wrong.
+
+Each line of ``verdicts.jsonl`` has a text, a question about it, the right answer, and the reason.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scrapy_rep import IndexingRules, RobotsTxt, UsagePreferences
+from scrapy_rep.protocol.dialect import DIALECTS
+
+CASES = [
+    json.loads(line)
+    for line in Path(__file__).with_name("verdicts.jsonl").read_text().splitlines()
+]
+CATEGORIES = ("train-ai", "search")
+RULES = ("index", "follow", "unavailable_after")
+
+
+def answer(case: dict[str, Any]) -> dict[str, Any]:
+    """Return this package's answer to the question of a case, by the name of what is asked."""
+    agent = case.get("agent", "mybot")
+    if "robots" in case:
+        dialect = DIALECTS[case.get("dialect", "rfc9309")]
+        robots = RobotsTxt.parse(case["robots"], dialect=dialect)
+        decision = robots.decide(case["url"], agent)
+        assert robots.is_allowed(case["url"], agent) is decision.allowed
+        first = RobotsTxt.parse(case["robots"], dialect=dialect)
+        assert first.is_allowed(case["url"], agent) is decision.allowed
+        if "allowed" in case:
+            return {"allowed": decision.allowed}
+        preferences = robots.usage(case["url"], agent)
+    elif "usage_headers" in case:
+        lines = [("Content-Usage", line.encode()) for line in case["usage_headers"]]
+        preferences = UsagePreferences.parse(headers=lines)
+    else:
+        rules = IndexingRules.parse(
+            headers=[
+                ("X-Robots-Tag", line.encode()) for line in case.get("headers", ())
+            ],
+            html=case.get("html", "").encode(),
+            agents=(agent,),
+        )
+        date = rules.unavailable_after
+        answers = {
+            "index": rules.index,
+            "follow": rules.follow,
+            "unavailable_after": date and date.isoformat(),
+        }
+        return {name: answers[name] for name in RULES if name in case}
+    return {name: preferences.get(name) for name in CATEGORIES if name in case}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
+def test_verdict(case: dict[str, Any]) -> None:
+    """The answer is the right one."""
+    given = answer(case)
+    assert given
+    assert given == {name: case[name] for name in given}

@@ -8,11 +8,11 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
+from scrapy_rep.tools.linter import lint
 
 from scrapy_rep import CLASSIC, GOOGLE, RFC9309, RobotsTxt
 from scrapy_rep.protocol.robotstxt.lines import text_lines
 from scrapy_rep.protocol.robotstxt.pages import is_page, shown_text
-from scrapy_rep.tools.linter import lint
 from tests.browser import CHROMIUM, FLAGS
 from tests.protocol.growth import assert_linear
 

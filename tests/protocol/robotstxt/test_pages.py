@@ -8,9 +8,8 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
-from scrapy_rep.tools.linter import lint
 
-from scrapy_rep import CLASSIC, GOOGLE, RFC9309, RobotsTxt
+from scrapy_rep import CLASSIC, GOOGLE, RFC9309, RobotsTxt, lint
 from scrapy_rep.protocol.robotstxt.lines import text_lines
 from scrapy_rep.protocol.robotstxt.pages import is_page, shown_text
 from tests.browser import CHROMIUM, FLAGS

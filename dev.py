@@ -84,7 +84,7 @@ def test(arguments: list[str]) -> int:
         [newest, "-m", "mypy"],
         # Collecting the tests compiles them for all later processes.
         [newest, *collect],
-        [oldest, *collect],
+        [oldest, *collect, "-m", "not newest"],
         [newest, "-m", "ruff", "check"],
         [newest, "-m", "ruff", "format", "--check"],
         [str(Path(newest).with_name("lint-imports"))],

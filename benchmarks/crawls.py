@@ -24,6 +24,7 @@ SETTINGS: dict[str, object] = {
     "TELNETCONSOLE_ENABLED": False,
     "USER_AGENT": "examplebot (+https://example.com/bot)",
 }
+STOCK, OURS = "Scrapy, obeying robots.txt", "scrapy-rep"
 OFF: dict[str, object] = {"ROBOTSTXT_OBEY": False}
 ON: dict[str, object] = {"ADDONS": {"scrapy_rep.Addon": 500}}
 
@@ -110,8 +111,8 @@ def broad(_files: list[bytes], rounds: int) -> Iterator[Row]:
                 compared,
             )
             for side, who in (
-                ("stock", "Scrapy, obeying robots.txt"),
-                ("ours", "scrapy-rep, HostQueue"),
+                ("stock", STOCK),
+                ("ours", OURS),
             )
         )
         pairs = min(size.pairs, rounds)
@@ -129,11 +130,9 @@ def calls(_files: list[bytes], **_: object) -> Iterator[Row]:
     stock, ours = (counted(side) for side in ("stock", "ours"))
     for what in stock:
         label = f"Python calls for a {what}"
-        yield Row(label, "Scrapy, obeying robots.txt", stock[what]["all"], unit="")
+        yield Row(label, STOCK, stock[what]["all"], unit="")
         ratio = ours[what]["all"] / stock[what]["all"]
-        yield Row(
-            label, "scrapy-rep, HostQueue", ours[what]["all"], ratio=ratio, unit=""
-        )
+        yield Row(label, OURS, ours[what]["all"], ratio=ratio, unit="")
         yield Row(label, "of these in scrapy-rep", ours[what]["ours"], unit="")
 
 
@@ -163,9 +162,9 @@ def waiting(_files: list[bytes], **_: object) -> Iterator[Row]:
     what = f"memory of each of {WAITING:,} hosts with a request in the queue"
     module = "benchmarks.waiting_hosts"
     stock, ours = (_said(module, side, WAITING)["host"] for side in ("stock", "ours"))
-    yield Row(what, "Scrapy, obeying robots.txt", stock, unit="B")
+    yield Row(what, STOCK, stock, unit="B")
     target = Target(most_ratio=1.0)
-    yield Row(what, "scrapy-rep, HostQueue", ours, None, ours / stock, target, "B")
+    yield Row(what, OURS, ours, None, ours / stock, target, "B")
 
 
 def _said(module: str, side: str, *numbers: int) -> dict[str, float]:

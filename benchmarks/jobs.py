@@ -1,4 +1,4 @@
-"""The queue of a JOBDIR, through Scrapy's scheduler, beside Scrapy's own: time, memory, disk.
+"""The scheduler of this package with a JOBDIR, beside Scrapy's own: time, memory, disk.
 
     python -m benchmarks --only jobs
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from scrapy.core.scheduler import Scheduler
+from scrapy.utils.misc import build_from_crawler, load_object
 from scrapy.utils.test import get_crawler
 
 from benchmarks.broad_crawl import SIDES
@@ -40,7 +40,7 @@ TURNS = (1, 16)
 """Pages that are done in one turn of the event loop, which writes them in one transaction."""
 
 STOCK_COUNT = 20_000
-"""The pops of Scrapy's class that are timed with many hosts: each takes milliseconds."""
+"""The pops of Scrapy's scheduler that are timed with many hosts: each takes milliseconds."""
 
 HOSTS = {1: Target(most_ratio=1 / 0.6), 10_000: Target(most_ratio=1)}
 MEMORY = Target(most_ratio=1.05)
@@ -73,19 +73,24 @@ class Bench:
 
     def __init__(self, side: str, folder: str) -> None:
         self.folder = folder
-        settings = {**SIDES[side], "ROBOTSTXT_OBEY": False, "JOBDIR": folder}
+        settings = {
+            **SIDES[side],
+            "CONCURRENT_REQUESTS_PER_DOMAIN": AT_ONCE,
+            "JOBDIR": folder,
+            "ROBOTSTXT_OBEY": False,
+        }
         self.crawler = crawler = get_crawler(CrawlSpider, settings)
         crawler.spider = self.spider = CrawlSpider.from_crawler(crawler)
         crawler.engine = engine = _engine()
         self.in_progress: set[Request] = engine._slot.inprogress
         self.active: set[Request] = engine.downloader.active
-        engine.downloader.domain_concurrency = AT_ONCE
         self.turn: Any = int
         if side == "ours":
             clock = TurnClock()
             frontier_of(crawler, clock)
             self.turn = clock.turn
-        self.scheduler = Scheduler.from_crawler(crawler)
+        scheduler = load_object(crawler.settings["SCHEDULER"])
+        self.scheduler = build_from_crawler(scheduler, crawler)
         self.scheduler.open(self.spider)
 
     def push(self, hosts: int, number: int) -> float:
@@ -161,7 +166,7 @@ def memory(bench: Bench, hosts: int, number: int) -> dict[str, float]:
 
 
 def jobs(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Compare pushes and pops of both queues, and the memory of requests that wait."""
+    """Compare pushes and pops of both schedulers, and the memory of requests that wait."""
     for hosts, target in HOSTS.items():
         pops = {"stock": COUNT if hosts == 1 else STOCK_COUNT, "ours": COUNT}
         stock, ours = (_side(side, "times", hosts, COUNT, pops[side]) for side in WHO)

@@ -3,8 +3,7 @@
     python -m benchmarks.queue_memory [--requests 1000000] [--hosts 10000 1000000]
         [--serializers pickle json] [--listpack BYTES]
 
-Each row uses a new server: all requests are pushed, each with its fingerprint, and then
-every robots.txt is known for a day. ``--listpack`` sets ``zset-max-listpack-value``, the
+Each row uses a new server, to which all requests are pushed, each with its fingerprint. ``--listpack`` sets ``zset-max-listpack-value``, the
 size up to which Redis keeps the few requests of a host in one piece of memory.
 """
 
@@ -16,11 +15,8 @@ from hashlib import sha1
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis import Redis
-from scrapy_redis import picklecompat
 
-from benchmarks.queue_worker import flush, in_bulk, learn, open_queue, requests
-from scrapy_rep.redis import RedisDupeFilter, RedisHostQueue
-from scrapy_rep.redis.queue import _fingerprints
+from benchmarks.queue_worker import KINDS, OfScrapyRedis, requests
 from tests.fetching.redis_server import RedisServer, free_port
 
 if TYPE_CHECKING:
@@ -49,7 +45,7 @@ class JsonSerializer:
         return {**found, "body": found["body"].encode()}
 
 
-SERIALIZERS = {"pickle": picklecompat, "json": JsonSerializer}
+SERIALIZERS = {"pickle": None, "json": JsonSerializer}
 
 
 class Found(NamedTuple):
@@ -64,24 +60,20 @@ class Found(NamedTuple):
     seen: float
     """The fingerprints, for each request."""
 
-    known: float | None
-    """The state of a host, for each host."""
-
     total: float
 
 
 def main() -> None:
     options = parsed()
     print("| queue | serializer | requests | hosts | serialised | in the queue, each "
-          "| fingerprint, each | known of a host, each | in all |")  # fmt: skip
-    print("|---|---|---:|---:|---:|---:|---:|---:|---:|")
+          "| fingerprint, each | in all |")  # fmt: skip
+    print("|---|---|---:|---:|---:|---:|---:|---:|")
     for kind, serializer, hosts in cases(options):
         found = measure(kind, serializer, options.requests, hosts, options.listpack)
-        known = "" if found.known is None else f"{found.known:,.0f} B"
         print(
             f"| {kind} | {serializer} | {options.requests:,} | {hosts:,} "
             f"| {found.serialised:,.0f} B | {found.queue:,.0f} B | {found.seen:,.0f} B "
-            f"| {known} | {found.total / 1e6:,.0f} MB |",
+            f"| {found.total / 1e6:,.0f} MB |",
             flush=True,
         )
 
@@ -101,7 +93,7 @@ def cases(options: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
     for serializer in options.serializers:
         yield "PriorityQueue", serializer, options.hosts[0]
         for hosts in options.hosts:
-            yield "HostQueue", serializer, hosts
+            yield "SharedScheduler", serializer, hosts
 
 
 def measure(
@@ -113,37 +105,27 @@ def measure(
         if listpack is not None:
             client.config_set("zset-max-listpack-value", listpack)
         empty = _used(client)
-        queue = open_queue(kind, url, SERIALIZERS[serializer])
+        queue = KINDS[kind](url, SERIALIZERS[serializer])
+        spider = queue.crawler.spider
         size = _size_of_one(queue, hosts)
-        if isinstance(queue, RedisHostQueue):
-            flush(queue)
-        with in_bulk(queue):
-            for request in requests(queue.spider, hosts, count):
-                _see(queue, request)
-                queue.push(request)
+        queue.fill(_seen(queue, requests(spider, hosts, count)))
         full = _used(client) - empty
         seen = client.memory_usage(SEEN, samples=0) or 0
-        known = None
-        if isinstance(queue, RedisHostQueue):
-            with in_bulk(queue):
-                learn(queue, hosts)
-            known = (_used(client) - empty - full) / hosts
-        total = _used(client) - empty
-        return Found(size, (full - seen) / count, seen / count, known, total)
+        return Found(size, (full - seen) / count, seen / count, full)
 
 
-def _see(queue: Any, request: Request) -> None:
-    """Record the fingerprint, as the duplicate filter does."""
-    fingerprint = sha1(request.url.encode()).hexdigest()
-    if isinstance(queue, RedisHostQueue):
-        _fingerprints[request] = RedisDupeFilter(queue.server, SEEN), fingerprint
-    else:
-        queue.server.execute_command("SADD", SEEN, fingerprint)
+def _seen(queue: Any, made: Iterator[Request]) -> Iterator[Request]:
+    """Record the fingerprint of each request for the queue of scrapy-redis, as its scheduler does."""
+    for request in made:
+        if isinstance(queue, OfScrapyRedis):
+            fingerprint = sha1(request.url.encode()).hexdigest()
+            queue.queue.server.execute_command("SADD", SEEN, fingerprint)
+        yield request
 
 
 def _size_of_one(queue: Any, hosts: int) -> int:
-    (one,) = requests(queue.spider, hosts, 1)
-    return len(queue._encode_request(one))
+    (one,) = requests(queue.crawler.spider, hosts, 1)
+    return len(queue.encode(one))
 
 
 def _used(client: Redis) -> int:

@@ -10,48 +10,36 @@ each order it writes one line: start and end, in seconds of the monotonic clock.
 from __future__ import annotations
 
 import json
-import pickle
 import sys
 from collections import deque
-from contextlib import contextmanager
-from time import monotonic, process_time, sleep
-from types import SimpleNamespace
+from time import monotonic, process_time
+from types import MethodType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from redis import Redis
 from scrapy import Request, Spider
-from scrapy.utils.httpobj import urlparse_cached
+from scrapy.core.downloader import Downloader
 from scrapy.utils.test import get_crawler
-from scrapy_redis import picklecompat
 from scrapy_redis.queue import PriorityQueue
 
 from scrapy_rep.base.clock import Clock
-from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.crawl.frontier import frontier
-from scrapy_rep.crawl.frontier.backlog import Terms
 from scrapy_rep.crawl.frontier.frontier import Frontier
-from scrapy_rep.redis import RedisHostQueue
-from scrapy_rep.redis.queue import name_of
-from scrapy_rep.redis.worker import Link, Worker
+from scrapy_rep.redis import SharedScheduler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from scrapy.crawler import Crawler
 
-QUEUES = {"PriorityQueue": PriorityQueue, "HostQueue": RedisHostQueue}
 KEY = "crawl:requests"
 
 IN_FLIGHT = 16
 """The requests for which a downloader has room: Scrapy's ``CONCURRENT_REQUESTS``. When it is full,
 one of them has ended before the next is popped."""
 
-DAY = 86400.0
 _AT_ONCE = 500
-
-_A_WHILE = 20.0
-"""Seconds after which each timer of a queue is due, but its lease has not expired."""
 
 
 class CrawlSpider(Spider):
@@ -64,7 +52,7 @@ class CrawlSpider(Spider):
     def refused(self, failure: object) -> None: ...
 
 
-def requests(spider: CrawlSpider, hosts: int, count: int) -> Iterator[Request]:
+def requests(spider: Spider, hosts: int, count: int, **how: Any) -> Iterator[Request]:
     """Return *count* requests spread over hosts, like those of ``response.follow_all``."""
     for number in range(count):
         host, page = number % hosts, number // hosts
@@ -74,44 +62,52 @@ def requests(spider: CrawlSpider, hosts: int, count: int) -> Iterator[Request]:
             errback=spider.refused,
             headers={"Referer": f"http://www.host-{host:07}.example/section/"},
             meta={"depth": 3, "link_text": "Some title"},
+            **how,
         )
 
 
 class SkippingClock(Clock):
-    """The clock of a process without an event loop: its timer is due when a benchmark skips some time."""
-
-    def __init__(self) -> None:
-        self._skipped = 0.0
-        self._timer: Callable[[], None] = lambda: None
-
-    def monotonic(self) -> float:
-        return monotonic() + self._skipped
+    """The clock of a process without an event loop: a benchmark calls the server itself."""
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> Any:
-        self._timer = function
         return SimpleNamespace(cancel=lambda: None)
 
-    def skip(self, seconds: float) -> None:
-        self._skipped += seconds
-        self._timer()
+
+class Direct:
+    """Runs what asks the server at once, since no event loop could go on meanwhile."""
+
+    def start(self) -> None: ...
+
+    def run(self, function: Callable[[], Any], done: Callable[..., None]) -> None:
+        done(function(), None)
 
 
-async def _until_turn(trip: object) -> None:
-    """Nothing is sent here."""
-
-
-def open_queue(
-    kind: str, url: str, serializer: Any = picklecompat
-) -> RedisHostQueue | PriorityQueue:
-    """Return a queue opened as by scrapy-redis' scheduler, without a running engine.
-
-    The queue fetches no robots.txt: ``learn`` tells the server about them.
-    """
-    crawler = get_crawler(CrawlSpider, {"ROBOTSTXT_OBEY": True})
-    crawler.spider = spider = CrawlSpider.from_crawler(crawler)
+def _crawler(url: str, serializer: Any) -> Any:
+    settings = {
+        "REDIS_URL": url,
+        "ROBOTSTXT_OBEY": False,
+        "SCHEDULER_QUEUE_KEY": KEY,
+        "SCHEDULER_DUPEFILTER_KEY": f"{{{KEY}}}:dupefilter",
+        "SCHEDULER_SERIALIZER": serializer,
+        "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
+        "CONCURRENT_REQUESTS": IN_FLIGHT,
+    }
+    crawler = get_crawler(CrawlSpider, settings)
+    crawler.spider = CrawlSpider.from_crawler(crawler)
     crawler.engine = _engine()
-    frontier_of(crawler, SkippingClock()).obey(_until_turn)
-    return QUEUES[kind](Redis.from_url(url), spider, KEY, serializer)
+    return crawler
+
+
+def _engine() -> Any:
+    downloader = SimpleNamespace(
+        active=set(), total_concurrency=IN_FLIGHT, domain_concurrency=8, slots={},
+        per_slot_settings={}, _delay=0.0, needs_backout=lambda: True, ip_concurrency=0,
+        DOWNLOAD_SLOT=Downloader.DOWNLOAD_SLOT,
+    )  # fmt: skip
+    downloader.get_slot_key = MethodType(Downloader.get_slot_key, downloader)
+    nextcall = SimpleNamespace(schedule=lambda: None)
+    slot = SimpleNamespace(inprogress=set(), closing=None, nextcall=nextcall)
+    return SimpleNamespace(downloader=downloader, _slot=slot)
 
 
 def frontier_of(crawler: Crawler, clock: Clock) -> Frontier:
@@ -120,118 +116,107 @@ def frontier_of(crawler: Crawler, clock: Clock) -> Frontier:
         return Frontier.of(crawler)
 
 
-def _engine() -> Any:
-    downloader = SimpleNamespace(
-        active=set(), total_concurrency=IN_FLIGHT, domain_concurrency=8, slots={},
-        per_slot_settings={}, _delay=0.0,
-        get_slot_key=lambda request: urlparse_cached(request).hostname,
-    )  # fmt: skip
-    nextcall = SimpleNamespace(schedule=lambda: None)
-    slot = SimpleNamespace(inprogress=set(), closing=None, nextcall=nextcall)
-    scraper = SimpleNamespace(slot=SimpleNamespace(needs_backout=lambda: False))
-    return SimpleNamespace(downloader=downloader, scraper=scraper, _slot=slot)
+class OfScrapyRedis:
+    """The queue of scrapy-redis, as its scheduler calls it."""
 
+    def __init__(self, url: str, serializer: Any = None) -> None:
+        self.crawler = _crawler(url, serializer)
+        self.queue = PriorityQueue(
+            Redis.from_url(url), self.crawler.spider, KEY, serializer
+        )
+        self.push, self.pop = self.queue.push, self.queue.pop
+        self.encode = self.queue._encode_request
 
-@contextmanager
-def in_bulk(queue: RedisHostQueue | PriorityQueue) -> Iterator[None]:
-    """Fill a queue quickly: send pushes of scrapy-redis in pipelines, and serialize requests
-    without looking up their callbacks each time.
-    """
-    server = queue.server
-    pipeline = server.pipeline(transaction=False)
-    execute = pipeline.execute_command
+    def begin(self) -> None: ...
 
-    def execute_command(*args: Any) -> None:
-        execute(*args)
-        if len(pipeline) >= _AT_ONCE:
-            pipeline.execute()
+    def flush(self) -> None: ...
 
-    pipeline.execute_command = execute_command
-    (one,) = requests(queue.spider, 1, 1)
-    # Pickled, because pickle stores repeated values of a request once.
-    found = pickle.dumps(one.to_dict(spider=queue.spider))
-
-    def encode(request: Request) -> Any:
-        own = {"url": request.url, "headers": dict(request.headers)}
-        return queue.serializer.dumps({**pickle.loads(found), **own})
-
-    if isinstance(queue, PriorityQueue):
-        queue.server = pipeline
-    queue._encode_request = encode
-    try:
-        yield
+    def fill(self, made: Iterator[Request]) -> None:
+        """Push in pipelines."""
+        server = self.queue.server
+        pipeline = self.queue.server = server.pipeline(transaction=False)
+        for request in made:
+            self.queue.push(request)
+            if len(pipeline) >= _AT_ONCE:
+                pipeline.execute()
         pipeline.execute()
-        flush(queue)
-    finally:
-        queue.server = server
-        del queue._encode_request
+        self.queue.server = server
 
 
-def flush(queue: RedisHostQueue | PriorityQueue) -> None:
-    """Have the timers of a queue send what it has collected, and give back what it has not used; they
-    ask for nothing, since the spider is busy.
-    """
-    if isinstance(queue, RedisHostQueue):
-        crawler = queue.spider.crawler
-        crawler.engine.scraper.slot.needs_backout = lambda: True
-        _skip(queue, _A_WHILE)
-        crawler.engine.scraper.slot.needs_backout = lambda: False
+class OfScrapyRep:
+    """The scheduler of this package. It sends what it has in the same batches as in a crawl."""
+
+    def __init__(self, url: str, serializer: Any = None) -> None:
+        self.crawler = _crawler(url, serializer)
+        frontier_of(self.crawler, SkippingClock())
+        self.scheduler = SharedScheduler.from_crawler(self.crawler)
+        self.scheduler._thread = Direct()
+        self.scheduler.open(self.crawler.spider)
+
+    def encode(self, request: Request) -> bytes:
+        fields = self.scheduler._dicts.to_dict(request)
+        data: bytes = self.scheduler._serializer.dumps(fields)
+        return data
+
+    def begin(self) -> None:
+        """Renew the lease."""
+        self.scheduler._call()
+
+    def push(self, request: Request) -> None:
+        self.scheduler.enqueue_request(request)
+        if len(self.scheduler._unsent) >= _AT_ONCE:
+            self.scheduler._call()
+
+    def pop(self) -> Request | None:
+        request = self.scheduler.next_request()
+        if request is None:
+            self.scheduler._call()
+            request = self.scheduler.next_request()
+        return request
+
+    def flush(self) -> None:
+        """Tell what has ended, and take nothing more."""
+        while self.scheduler._unsent:
+            self.scheduler._call()
+        self.scheduler._call()
+
+    def fill(self, made: Iterator[Request]) -> None:
+        for request in made:
+            self.push(request)
+        self.flush()
 
 
-def _skip(queue: RedisHostQueue, seconds: float) -> None:
-    clock = Frontier.of(queue.spider.crawler).clock
-    assert isinstance(clock, SkippingClock)
-    clock.skip(seconds)
-
-
-def learn(queue: RedisHostQueue, hosts: int) -> None:
-    """Mark every robots.txt as known for a day, without a delay, as another worker would."""
-    crawler, clock = queue.spider.crawler, Clock()
-    link = Link(queue.server, clock, CrawlLog(__name__, crawler))
-    worker = Worker(link, clock, f"{{{queue.key}}}", DAY)
-    for number, request in enumerate(requests(queue.spider, hosts, hosts), 1):
-        key = Frontier.of(crawler).key_of(request)
-        worker.report_rules(name_of(key), Terms(DAY))
-        if number % _AT_ONCE == 0:
-            worker.exchange()
-    worker.exchange(retires=True)
-    link.close()
+KINDS = {"PriorityQueue": OfScrapyRedis, "SharedScheduler": OfScrapyRep}
 
 
 class Side:
     """One queue, and the requests that this worker has taken from it."""
 
     def __init__(self, kind: str, url: str, hosts: int) -> None:
-        self.queue = open_queue(kind, url)
+        self.queue = KINDS[kind](url)
         self._hosts = hosts
         self._flying: deque[Request] = deque()
-        engine = self.queue.spider.crawler.engine
+        engine = self.queue.crawler.engine
         self._active = engine.downloader.active
         self._in_progress = engine._slot.inprogress
 
     def do(self, what: str, count: int) -> tuple[float, float, float]:
-        made = []
+        spider = self.queue.crawler.spider
+        # Without fingerprints, as the queue of scrapy-redis.
+        made = requests(spider, self._hosts, count, dont_filter=True)
         if what == "push":
-            made = list(requests(self.queue.spider, self._hosts, count))
-        if isinstance(self.queue, RedisHostQueue):
-            flush(self.queue)  # Renew the lease.
+            made = iter(list(made))
+        self.queue.begin()
         start, before = monotonic(), process_time()
         if what == "fill":
-            self._fill(count)
+            self.queue.fill(made)
         elif what == "push":
             for request in made:
                 self.queue.push(request)
         else:
             self._pop(count)
-        flush(self.queue)
+        self.queue.flush()
         return start, monotonic(), process_time() - before
-
-    def _fill(self, count: int) -> None:
-        with in_bulk(self.queue):
-            for request in requests(self.queue.spider, self._hosts, count):
-                self.queue.push(request)
-            if isinstance(self.queue, RedisHostQueue):
-                learn(self.queue, self._hosts)
 
     def _pop(self, count: int) -> None:
         misses = 0
@@ -239,19 +224,22 @@ class Side:
             request = self.queue.pop()
             if request is None:
                 misses += 1
-                assert misses < 10_000, "the queue hands out nothing"
-                sleep(0.001)
-                if isinstance(self.queue, RedisHostQueue):
-                    _skip(self.queue, 1.0)  # Then it asks again.
+                assert misses < 100_000, "the queue hands out nothing"
+                if self._flying:  # Its hosts have as many in flight as they may.
+                    self._end()
                 continue
             count -= 1
             self._flying.append(request)
             self._active.add(request)
             self._in_progress.add(request)
             if len(self._flying) == IN_FLIGHT:
-                gone = self._flying.popleft()
-                self._active.remove(gone)
-                self._in_progress.remove(gone)
+                self._end()
+
+    def _end(self) -> None:
+        """End the request that is in flight for the longest time."""
+        request = self._flying.popleft()
+        self._active.remove(request)
+        self._in_progress.remove(request)
 
 
 def main() -> None:

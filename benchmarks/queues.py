@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 STOCK = "scrapy-redis, PriorityQueue"
-OURS = "scrapy-rep, HostQueue"
-LEAST = Target(least_ratio=0.7)
+OURS = "scrapy-rep, SharedScheduler"
+LEAST = {"push": Target(least_ratio=4), "pop": Target(least_ratio=2.5)}
 GROWTH = Target(most_ratio=1.5)
 HOSTS = (10, 1_000, 100_000)
 WORKERS = (1, 4)
@@ -66,7 +66,7 @@ def queues(
         raise RuntimeError("There is no redis-server on the PATH")
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         kinds = [("PriorityQueue", hosts[-1])]
-        kinds += [("HostQueue", number) for number in hosts]
+        kinds += [("SharedScheduler", number) for number in hosts]
         found = [
             Queue(kind, number, stack.enter_context(_serving()))
             for kind, number in kinds
@@ -91,7 +91,8 @@ def _rows(
             times = taken[queue, what]
             row = _rate(f"{what}, {whose}, {queue.hosts:,} hosts", OURS, times)
             ratios = _times(times).ratios(_times(theirs))
-            target = LEAST if queue is ours[0] else None
+            is_alone = len(crew) == 1 and queue is ours[0]
+            target = LEAST[what] if is_alone else None
             yield row._replace(ratio=ratios.median, spread=ratios.spread, target=target)
         yield _growth(what, whose, ours, taken)
         for queue in all_queues:

@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.addon import Addon
     from scrapy_rep.crawl.fetching.robotparser import RobotParser
     from scrapy_rep.crawl.fetching.store import Store
-    from scrapy_rep.crawl.frontier.frontier import back_off
-    from scrapy_rep.crawl.frontier.jobdir import DupeFilter
-    from scrapy_rep.crawl.frontier.queue import HostQueue
+    from scrapy_rep.crawl.frontier.backoff import back_off
+    from scrapy_rep.crawl.frontier.scheduler import Scheduler
     from scrapy_rep.crawl.pages.stated import indexing_rules, usage_preferences
     from scrapy_rep.exceptions import FileDenied, ItemDenied, RobotsDenied, UsageDenied
     from scrapy_rep.protocol.agents import product_tokens
@@ -31,10 +30,8 @@ __all__ = [
     "Addon",
     "Decision",
     "Dialect",
-    "DupeFilter",
     "FileDenied",
     "Finding",
-    "HostQueue",
     "IndexingRules",
     "ItemDenied",
     "Reason",
@@ -43,6 +40,7 @@ __all__ = [
     "RobotsDenied",
     "RobotsTxt",
     "Rule",
+    "Scheduler",
     "Store",
     "UsageDenied",
     "UsagePreferences",
@@ -62,10 +60,8 @@ _MODULES = {
     "Addon": "crawl.addon",
     "Decision": "protocol.robotstxt.rules",
     "Dialect": "protocol.dialect",
-    "DupeFilter": "crawl.frontier.jobdir",
     "FileDenied": "exceptions",
     "Finding": "protocol.linter",
-    "HostQueue": "crawl.frontier.queue",
     "IndexingRules": "protocol.indexing.rules",
     "ItemDenied": "exceptions",
     "Reason": "protocol.robotstxt.rules",
@@ -74,10 +70,11 @@ _MODULES = {
     "RobotsDenied": "exceptions",
     "RobotsTxt": "protocol.robots",
     "Rule": "protocol.robotstxt.rules",
+    "Scheduler": "crawl.frontier.scheduler",
     "Store": "crawl.fetching.store",
     "UsageDenied": "exceptions",
     "UsagePreferences": "protocol.usage.preferences",
-    "back_off": "crawl.frontier.frontier",
+    "back_off": "crawl.frontier.backoff",
     "indexing_rules": "crawl.pages.stated",
     "lint": "protocol.linter",
     "product_tokens": "protocol.agents",

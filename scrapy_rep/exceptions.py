@@ -98,9 +98,9 @@ class JobError(Exception):
         """The error for a JOBDIR that another class or version wrote."""
         return cls(
             visible(
-                f"Another queue wrote the JOBDIR {folder}: Scrapy's own, another "
-                "SCHEDULER_PRIORITY_QUEUE, or another version of scrapy-rep. Nothing in it was "
-                "changed. Finish its crawl with what wrote it, or give this crawl a new JOBDIR"
+                f"Another scheduler wrote the JOBDIR {folder}: Scrapy's own, or another one of the "
+                "project. Nothing in it was changed. Finish its crawl with that SCHEDULER, or give "
+                "this crawl a new JOBDIR"
             )
         )
 

@@ -5,46 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scrapy.core.scheduler import Scheduler as ScrapysScheduler
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware as ScrapysOwn
-from scrapy.dupefilters import RFPDupeFilter as ScrapysFilter
 from scrapy.spiders import Spider
 from scrapy.utils.misc import load_object
+from scrapy.utils.python import global_object_name
 from scrapy.utils.test import get_crawler
-from scrapy_redis.dupefilter import RFPDupeFilter
-from scrapy_redis.queue import FifoQueue
-from scrapy_redis.scheduler import Scheduler
 
 import scrapy_rep
 from scrapy_rep.crawl.gate import RobotsTxtMiddleware
 from scrapy_rep.exceptions import SettingError
 from scrapy_rep.playwright import PlaywrightMiddleware
-from scrapy_rep.redis import RedisDupeFilter, RedisHostQueue
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
 OURS = "scrapy_rep.crawl.gate.RobotsTxtMiddleware"
 THEIRS = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
-URL = "redis://127.0.0.1:1/3"
-REDIS = {"REDIS_URL": URL}
-OF_REDIS = "SCHEDULER = 'scrapy_redis.scheduler.Scheduler'."
 
 
 class Subclass(ScrapysOwn):
     """A middleware of a project."""
-
-
-class OwnQueue(RedisHostQueue):
-    pass
-
-
-class OwnFilter(RFPDupeFilter):
-    pass
-
-
-class OwnScheduler(Scheduler):
-    pass
 
 
 def settings_of(
@@ -62,9 +42,9 @@ def settings_of(
 @pytest.mark.parametrize(
     ("orders", "ours", "theirs"),
     [
-        ({}, 595, None),
-        ({THEIRS: 543}, 595, None),
-        ({ScrapysOwn: 100}, 595, None),
+        ({}, 100, None),
+        ({THEIRS: 543}, 100, None),
+        ({ScrapysOwn: 100}, 100, None),
         ({OURS: 650}, 650, None),
         ({RobotsTxtMiddleware: 650}, 650, None),
         ({OURS: None}, None, 100),
@@ -143,117 +123,56 @@ def test_a_bad_setting_stops_the_start() -> None:
         settings_of(REP_DIALECT="gogle")
 
 
+OURS_SCHEDULER = "scrapy_rep.Scheduler"
+SCRAPYS_SCHEDULER = "scrapy.core.scheduler.Scheduler"
+SCRAPYS_QUEUE = "scrapy.pqueues.ScrapyPriorityQueue"
+
+
 @pytest.mark.parametrize(
-    ("project", "queue", "duplicates", "store"),
+    ("settings", "scheduler"),
     [
-        (REDIS, RedisHostQueue, RedisDupeFilter, URL),
-        (
-            {"SCHEDULER": Scheduler},
-            RedisHostQueue,
-            RedisDupeFilter,
-            "redis://localhost:6379/0",
-        ),
-        ({"SCHEDULER": OwnScheduler, **REDIS}, RedisHostQueue, RedisDupeFilter, URL),
-        # With Scrapy's scheduler, it sets none of the three.
-        ({"SCHEDULER": ScrapysScheduler, **REDIS}, None, RFPDupeFilter, None),
-        # This package's filter records fingerprints only together with its queue.
-        ({"SCHEDULER_QUEUE_CLASS": FifoQueue, **REDIS}, FifoQueue, RFPDupeFilter, URL),
-        ({"SCHEDULER_QUEUE_CLASS": OwnQueue, **REDIS}, OwnQueue, RedisDupeFilter, URL),
-        ({"DUPEFILTER_CLASS": OwnFilter, **REDIS}, RedisHostQueue, OwnFilter, URL),
-        (
-            {"DUPEFILTER_CLASS": ScrapysFilter, **REDIS},
-            RedisHostQueue,
-            ScrapysFilter,
-            URL,
-        ),
-        # The store is on the Redis server of the queue, if a URL can express its settings.
-        (
-            {"REP_STORE": "memory://", **REDIS},
-            RedisHostQueue,
-            RedisDupeFilter,
-            "memory://",
-        ),
-        (
-            {"REDIS_HOST": "r", "REDIS_PORT": 7},
-            RedisHostQueue,
-            RedisDupeFilter,
-            "redis://r:7/0",
-        ),
-        ({"REDIS_PARAMS": {"password": "x"}}, RedisHostQueue, RedisDupeFilter, None),
-        (
-            {"REDIS_PARAMS": {"socket_timeout": 3}, **REDIS},
-            RedisHostQueue,
-            RedisDupeFilter,
-            URL,
-        ),
+        ({}, OURS_SCHEDULER),
+        ({"SCHEDULER": SCRAPYS_SCHEDULER}, SCRAPYS_SCHEDULER),
+        ({"SCHEDULER_PRIORITY_QUEUE": SCRAPYS_QUEUE}, SCRAPYS_SCHEDULER),
+        ({"SCHEDULER_MEMORY_QUEUE": "scrapy.squeues.FifoMemoryQueue"}, OURS_SCHEDULER),
+        ({"DUPEFILTER_CLASS": "scrapy.dupefilters.BaseDupeFilter"}, OURS_SCHEDULER),
+        ({"REP_DRY_RUN": True}, SCRAPYS_SCHEDULER),
     ],
 )
-def test_several_workers(
-    project: dict[str, Any], queue: type | None, duplicates: type, store: str | None
-) -> None:
-    """With scrapy-redis' scheduler, the add-on sets this package's queue, its duplicate filter
-    and the store in Redis. What the project sets has priority.
+@pytest.mark.parametrize("where", ["settings", "custom_settings"])
+def test_the_scheduler(where: str, settings: dict[str, Any], scheduler: str) -> None:
+    """The add-on sets SCHEDULER, unless the project or the spider sets that or a SCHEDULER_PRIORITY_QUEUE.
+    In a dry run, Scrapy's scheduler stays.
     """
-    theirs = {
-        "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
-        "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
-    }
-    found = settings_of(**theirs | project)
-    named = found["SCHEDULER_QUEUE_CLASS"]
-    assert (named and load_object(named)) is queue
-    assert load_object(found["DUPEFILTER_CLASS"]) is duplicates
-    assert found["REP_STORE"] == store
+    is_of_spider = where == "custom_settings" and "REP_DRY_RUN" not in settings
+    read = settings_of(settings) if is_of_spider else settings_of(**settings)
+    assert global_object_name(load_object(read["SCHEDULER"])) == global_object_name(
+        load_object(scheduler)
+    )
+    for name, value in settings.items():
+        assert read[name] == value
 
 
 @pytest.mark.parametrize(
     ("settings", "start", "end"),
     [
         (
-            {"SCHEDULER_PRIORITY_QUEUE": "scrapy_rep.redis.RedisHostQueue"},
-            "SCHEDULER_PRIORITY_QUEUE is 'scrapy_rep.redis.RedisHostQueue', but",
-            f"SCHEDULER_QUEUE_CLASS = 'scrapy_rep.redis.RedisHostQueue' and {OF_REDIS}",
+            {"SCHEDULER_PRIORITY_QUEUE": OURS_SCHEDULER},
+            "SCHEDULER_PRIORITY_QUEUE is 'scrapy_rep.Scheduler', but",
+            "SCHEDULER = 'scrapy_rep.Scheduler'.",
         ),
         (
-            {"SCHEDULER": RedisHostQueue},
-            "SCHEDULER is 'scrapy_rep.redis.queue.RedisHostQueue', but",
-            f"SCHEDULER_QUEUE_CLASS = 'scrapy_rep.redis.queue.RedisHostQueue' and {OF_REDIS}",
-        ),
-        (
-            {"SCHEDULER_QUEUE_CLASS": "scrapy_rep.HostQueue", "SCHEDULER": Scheduler},
-            "SCHEDULER_QUEUE_CLASS is 'scrapy_rep.HostQueue', but",
-            "SCHEDULER_PRIORITY_QUEUE = 'scrapy_rep.HostQueue'.",
-        ),
-        (
-            {"DUPEFILTER_CLASS": "scrapy_rep.redis.RedisHostQueue"},
-            "DUPEFILTER_CLASS is ",
-            OF_REDIS,
-        ),
-        (
-            {"SCHEDULER_QUEUE_CLASS": RedisHostQueue},
-            "SCHEDULER is 'scrapy.core.scheduler.Scheduler', but it must be that of scrapy-redis",
-            OF_REDIS,
-        ),
-        (
-            {"DUPEFILTER_CLASS": "scrapy_rep.redis.RedisDupeFilter"},
-            "SCHEDULER is 'scrapy.core.scheduler.Scheduler', but it must be that of scrapy-redis",
-            OF_REDIS,
-        ),
-        (
-            {
-                "DUPEFILTER_CLASS": RedisDupeFilter,
-                "SCHEDULER_QUEUE_CLASS": FifoQueue,
-                "SCHEDULER": Scheduler,
-            },
-            "SCHEDULER_QUEUE_CLASS is 'scrapy_redis.queue.FifoQueue', but it must be ",
-            OF_REDIS,
+            {"DUPEFILTER_CLASS": OURS_SCHEDULER},
+            "DUPEFILTER_CLASS is 'scrapy_rep.Scheduler', but",
+            "SCHEDULER = 'scrapy_rep.Scheduler'.",
         ),
     ],
 )
 def test_classes_in_the_wrong_setting(
     settings: dict[str, Any], start: str, end: str
 ) -> None:
-    """A queue or a filter that its setting, or the scheduler, cannot use stops the crawl; the error
-    says where it belongs.
+    """A class of this package that its setting cannot use stops the crawl; the error says where it
+    belongs.
     """
     with pytest.raises(SettingError) as caught:
         settings_of(**settings)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks import __main__ as benchmarks
-from benchmarks import crawls
+from benchmarks import crawls, jobs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,18 @@ def test_a_measure(
     assert rows[1][1].startswith("protego")
 
 
-CALLS = {"request": 78, "host": 219}
+@pytest.mark.parametrize("side", jobs.WHO)
+def test_jobs(side: str, tmp_path: Path) -> None:
+    """The scheduler of each side takes requests of many hosts to a JOBDIR, and hands all of them out."""
+    bench = jobs.Bench(side, str(tmp_path))
+    numbers = jobs.times(bench, hosts=10, number=200, pops=200)
+    assert len(bench.scheduler) == 0
+    assert all(seconds > 0 for seconds in numbers.values())
+    kind = "scrapy_rep" if side == "ours" else "scrapy.core"
+    assert type(bench.scheduler).__module__.startswith(kind)
+
+
+CALLS = {"request": 79, "host": 221}
 """How many calls of functions of this package a request costs, and a host (218 to 224, by the load of
 the machine), with those that make objects."""
 

@@ -21,6 +21,7 @@ from scrapy_rep import back_off
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.gate import DryRun, RobotsTxtMiddleware
+from scrapy_rep.crawl.wire import WireMiddleware
 from scrapy_rep.exceptions import RobotsDenied
 from tests.fakes import ROBOTS, answer, coroutine_test, fake_crawler, records
 
@@ -47,9 +48,15 @@ def middleware(
 
 
 async def ask(mw: RobotsTxtMiddleware, request: Request) -> Any:
-    """Return the outcome of a request, resent as often as the middleware returns it."""
-    while (outcome := await ensure_awaitable(mw.process_request(request))) is request:
-        pass
+    """Return the outcome of a request, which is sent and has ended if that is None."""
+    frontier = Frontier.of(mw._crawler)
+    entry = frontier.enter(request)
+    try:
+        outcome = await ensure_awaitable(mw.process_request(request))
+        if outcome is None:
+            mw.report(entry)
+    finally:
+        frontier.end(request, entry)
     return outcome
 
 
@@ -208,9 +215,8 @@ async def test_an_exempt_request_keeps_to_pauses() -> None:
     mw, crawler = middleware(REP_LEDGER="ledger")
     seen = records(crawler)
     request = Request("http://paused.example/", meta=EXEMPT)
-    frontier = Frontier.of(crawler)
-    (scope,) = frontier.scopes_of(frontier.key_of(request))
-    back_off(crawler, scope.key, 3600)
+    WireMiddleware.from_crawler(crawler)
+    back_off(crawler, Frontier.of(crawler).queue_of(request).host.key, 3600)
     with pytest.raises(RobotsDenied):
         await ask(mw, request)
     assert [each.reason for each in seen] == ["back-off"]
@@ -260,7 +266,7 @@ async def test_the_last_request_that_is_cancelled_ends_the_fetch() -> None:
     assert asked(crawler) == [ROBOTS_URL] * 2
     with pytest.raises(RobotsDenied):
         await ask(mw, Request(PRIVATE))
-    assert Frontier.of(crawler).core.waiting() == (0, 0, None)
+    assert Frontier.of(crawler).limits.waiting() == (0, 0, None)
 
 
 # Requests of a spider for robots.txt.
@@ -323,9 +329,7 @@ async def test_where_a_browser_has_arrived(
     mw, crawler = middleware(**settings, REP_OVERRIDES={"example.com": "obey"})
     seen = records(crawler)
     response = HtmlResponse(url)
-    assert (
-        await ensure_awaitable(mw.process_response(Request(SITE), response)) is response
-    )
+    assert await mw.check_arrival(Request(SITE), response) is response
     assert [each.url for each in seen if each.verdict == "allowed"] == reported
     assert crawler.stats.get_value("rep/override/obey") == 1
 

@@ -116,7 +116,7 @@ def test_what_a_plain_crawl_imports() -> None:
     modules, generated = done.stdout.splitlines()
     loaded = modules.split()
     rooms = (
-        r"tools|redis|playwright|crawl.ledger.(reader|writer)|.*\.(metatags|dates|sites)"
+        r"tools|redis|playwright|crawl.ledger.(reader|writer)|.*\.(metatags|dates|usage\.sites)"
         r"|.*(sqlitefile|jobfile|sqlitestore|redisstore|robotparser)"
     )
     assert [
@@ -124,9 +124,9 @@ def test_what_a_plain_crawl_imports() -> None:
     ] == []
     libraries = {"dateutil", "http_sf", "itemadapter", "jinja2", "playwright", "redis"}
     assert libraries.isdisjoint(loaded)
-    assert sum(name.partition(".")[0] == "scrapy_rep" for name in loaded) <= 65
+    assert sum(name.partition(".")[0] == "scrapy_rep" for name in loaded) <= 66
     # While few modules are loaded, see the add-on.
-    first = loaded.index("scrapy_rep.crawl.frontier.core")
+    first = loaded.index("scrapy_rep.crawl.frontier.frontier")
     assert "scrapy.core.downloader.contextfactory" in loaded[:first]
     assert generated == "Dialect"
 

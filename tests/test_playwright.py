@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary
 import pytest
 from scrapy import Request
 from scrapy.http import HtmlResponse
-from scrapy.utils.defer import ensure_awaitable, maybe_deferred_to_future
-from twisted.internet.defer import Deferred, fail
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import Deferred
 
 from scrapy_rep import playwright, usage_preferences
 from scrapy_rep.crawl.frontier.frontier import Frontier
@@ -179,7 +179,11 @@ async def test_what_cannot_be_decided(
 ) -> None:
     """A request is aborted if the check fails, and while the spider closes."""
     _running = crawl()
-    monkeypatch.setattr(Frontier, "wait_for_rules", lambda *_: fail(error))
+
+    async def until_known(*_: object) -> bool:
+        raise error
+
+    monkeypatch.setattr(Frontier, "until_known", until_known)
     assert await is_aborted(PUBLIC)
     assert [PUBLIC in line for line in caplog.messages] == [True] * is_logged
 
@@ -417,9 +421,9 @@ async def test_what_the_site_states_of_where_it_arrives(
     reader = IndexingMiddleware.from_crawler(crawler)
     other = "/free/a" if path == "/used/a" else "/used/a"
     request = Request(f"{SITE}{other}", meta={"playwright": True})
-    mw._usage.note(request, RobotsTxt.parse(ROBOTS), None)
+    mw._usage.note(request, RobotsTxt.parse(ROBOTS), None, ("mybot",))
     response = HtmlResponse(f"{SITE}{path}", flags=["playwright"], request=request)
-    await ensure_awaitable(mw.process_response(request, response))
+    await mw.check_arrival(request, response)
     reader.process_response(request, response)
     denial = usage_preferences(response).denial(["train-ai"])
     assert (denial is None) is is_used

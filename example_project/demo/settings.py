@@ -66,7 +66,8 @@ REP_LEDGER_LEVEL = "all"
 # REP_BACKOFF_MAX = 60
 
 # Seconds that requests wait for a host before they are refused: while its robots.txt is
-# unreachable, and during a pause that it asked for.
+# unreachable, and during a pause that it asked for. If the crawler has no network for as
+# long, the crawl ends.
 # REP_WAIT_TIMEOUT = 600
 
 # --- The rules that pages state -------------------------------------------------------

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from scrapy.utils.httpobj import urlparse_cached
 
 from scrapy_rep.base import meta
-from scrapy_rep.base.compat import has_headers
 from scrapy_rep.protocol.origins import C0_CONTROL_OR_SPACE, Origin, origin, origin_of
 
 if TYPE_CHECKING:
@@ -56,20 +55,23 @@ def is_of_http(request: Request | Response) -> bool:
     return scheme in {"http", "https"}
 
 
-def request_origin(request: Request) -> Origin | None:
-    """Return the origin of *request*: that of its URL, or of the virtual host that its
-    ``Host`` header names. None if one of them cannot be read, or the header is repeated.
-    """
+def url_origin(request: Request) -> Origin | None:
+    """Return the origin of the URL of *request*; None if it cannot be read."""
     try:
         url = urlparse_cached(request)
     except ValueError:
         return None
-    found = origin(url.scheme, url.netloc)
-    if found is None or not has_headers(request):
+    return origin(url.scheme, url.netloc)
+
+
+def request_origin(request: Request) -> Origin | None:
+    """Return the origin of *request*: that of its URL, or of the virtual host that its
+    ``Host`` header names. None if one of them cannot be read, or the header is repeated.
+    """
+    found = url_origin(request)
+    if found is None or "Host" not in request.headers:
         return found
     hosts = request.headers.getlist(b"Host")
-    if not hosts:
-        return found
     return (
         found.at_virtual_host(hosts[0].decode("latin-1")) if len(hosts) == 1 else None
     )

@@ -451,12 +451,14 @@ class RepSettings:
     """
 
     wait_timeout: float = _SECONDS_OR_ZERO("REP_WAIT_TIMEOUT", 600)
-    """The longest time, in seconds, that a host may keep its requests waiting.
+    """The longest time, in seconds, that a host, or the network, may keep requests waiting.
 
-    They wait while its robots.txt is unreachable (429, 5xx, no answer), and while it has asked for a
-    pause with 429 or 503. When that takes longer than this, or is known to take longer, they are refused
-    with the reason `unreachable` or `back-off`. `0` refuses at once. The `Crawl-delay` between two requests
-    does not count. See [how a request waits](../waiting.md).
+    They wait while the robots.txt of their host is unreachable (429, 5xx, no answer), while the host has
+    asked for a pause with 429 or 503, and after connections to it have failed. When that takes longer than
+    this, or is known to take longer, they are refused with the reason `unreachable` or `back-off`. When the
+    network of the crawler is gone for this long, the crawl closes with the reason `network_gone`. `0`
+    refuses at once, and never takes the network for gone. The `Crawl-delay` between two requests does not
+    count. See [how a request waits](../waiting.md).
 
     Default: many outages end within minutes; a crawl that would wait for hours is better started later.
 
@@ -466,9 +468,9 @@ class RepSettings:
     backoff_max: float = _SECONDS_OR_ZERO("REP_BACKOFF_MAX", 60)
     """The longest pause, in seconds, after a 429 or 503 that does not say how long to wait.
 
-    Without `Retry-After`, the first pause takes 1 second, the next 2, 4, ... up to this. A single 503 without
-    `Retry-After` may be the failure of one page: the second in a row asks for a pause. `0` turns pauses
-    off. See [a host that asks for a pause](../waiting.md#a-host-that-asks-for-a-pause).
+    Without `Retry-After`, and after a failed connection, the first pause takes 1 second, the next 2, 4, ...
+    up to this. A single 503 without `Retry-After` may be the failure of one page: the second in a row asks
+    for a pause. `0` turns pauses off. See [a host that asks for a pause](../waiting.md#a-host-that-asks-for-a-pause).
 
     Default: such a host gets a request a minute at most.
 
@@ -497,9 +499,9 @@ class RepSettings:
     """
 
     queue_lease: float = _SECONDS("REP_QUEUE_LEASE", 60)
-    """The seconds without a call after which the requests of a worker return to the queue in Redis.
+    """The seconds for which a worker owns its hosts after its last call to Redis.
 
-    A worker that is blocked for longer loses its requests to others. See
+    Then others may take them, with the requests that it has not done: it is dead, or is blocked for longer. See
     [many workers](../many-workers.md#when-something-fails).
 
     Default: it is longer than most pauses of a running worker.

@@ -27,6 +27,8 @@ logger = get_logger(__name__)
 
 _COMPONENTS = (
     ("DOWNLOADER_MIDDLEWARES", GATE),
+    ("DOWNLOADER_MIDDLEWARES", "scrapy_rep.crawl.gate.ArrivalMiddleware"),
+    ("DOWNLOADER_MIDDLEWARES", "scrapy_rep.crawl.wire.WireMiddleware"),
     ("DOWNLOADER_MIDDLEWARES", "scrapy_rep.crawl.pages.indexing.IndexingMiddleware"),
     ("SPIDER_MIDDLEWARES", "scrapy_rep.crawl.pages.output.OutputMiddleware"),
     ("EXTENSIONS", "scrapy_rep.crawl.ledger.extension.LedgerExtension"),
@@ -36,20 +38,10 @@ _OF_BROWSERS = (
     ("DOWNLOADER_MIDDLEWARES", "scrapy_rep.playwright.PlaywrightMiddleware"),
 )
 
-_QUEUE = "scrapy_rep.HostQueue"
-_QUEUE_SETTING = "SCHEDULER_PRIORITY_QUEUE"
+_SCHEDULER = "scrapy_rep.Scheduler"
+_OF_WORKERS = "scrapy_rep.redis.SharedScheduler"
 
-_SCHEDULER = "scrapy.core.scheduler.Scheduler"
-
-_QUEUE_OF_REDIS = "scrapy_rep.redis.RedisHostQueue"
-_SCHEDULER_OF_REDIS = "scrapy_redis.scheduler.Scheduler"
-
-_SETTINGS_OF_CLASSES = {
-    "DupeFilter": "DUPEFILTER_CLASS",
-    "HostQueue": "SCHEDULER_PRIORITY_QUEUE",
-    "RedisDupeFilter": "DUPEFILTER_CLASS",
-    "RedisHostQueue": "SCHEDULER_QUEUE_CLASS",
-}
+_SETTINGS_OF_CLASSES = {"Scheduler": "SCHEDULER", "SharedScheduler": "SCHEDULER"}
 """The setting that each class of this package is for."""
 
 _SETTINGS_WITH_CLASSES = (
@@ -102,8 +94,7 @@ class Addon:
         _check_classes(settings)
         if not is_dry_run(settings):
             settings.set(OBEY, True, "addon")
-            settings.set(_QUEUE_SETTING, _QUEUE, "addon")
-            _use_dupefilter(settings)
+            _use_scheduler(settings)
             _prepare_for_workers(settings)
             _replace_scrapys_own(settings)
         is_for_browsers = uses_playwright(settings)
@@ -112,53 +103,38 @@ class Addon:
             settings.setdefault_in_component_priority_dict(
                 name, component, component.ORDER
             )
-        if self._crawler is not None and _uses_jobdir(settings):
-            job = load_object("scrapy_rep.crawl.frontier.jobdir.JobDir")
-            job.of(self._crawler).make(settings)
+        if self._crawler is not None and settings["JOBDIR"]:
+            of_jobs = "prepare_folder" if _is_ours(settings) else "check_folder"
+            check = load_object(f"scrapy_rep.crawl.frontier.jobs.{of_jobs}")
+            check(self._crawler, settings)
         if self._crawler is not None and len(settings.getdict("ADDONS")) > 1:
             self._crawler.signals.connect(self._warn_of_others, signals.spider_opened)
 
     def _warn_of_others(self) -> None:
-        """Warn if another add-on has replaced the scheduler or its queue."""
+        """Warn if another add-on has replaced the scheduler."""
         assert self._crawler is not None
         settings, addons = self._crawler.settings, self._crawler.addons.addons
-        if is_dry_run(settings) or not settings.getbool(OBEY) or _shares(settings):
+        name = "SCHEDULER"
+        if is_dry_run(settings) or not settings.getbool(OBEY) or _is_ours(settings):
             return
-        others = [global_object_name(type(each)) for each in addons if each is not self]
-        # The order of the add-ons decides only about what this one sets, too.
-        order = "give scrapy_rep.Addon the greatest number in ADDONS, or "
-        for name, ours, remedy in (
-            ("SCHEDULER", _SCHEDULER, ""), (_QUEUE_SETTING, _QUEUE, order),
-        ):  # fmt: skip
-            if settings.getpriority(name) != SETTINGS_PRIORITIES["addon"]:
-                continue
-            if not _is_kind(settings[name], ours):
-                logger.warning(
-                    "Another add-on (%(addons)s) has set %(setting)s to %(value)s. With that, "
-                    "requests that wait for a robots.txt or for the delay of their host take "
-                    "places of CONCURRENT_REQUESTS and slow down other hosts. To mend that, "
-                    "%(remedy)sset %(setting)s = %(ours)r in the settings of the project, which "
-                    "come before those of add-ons",
-                    {
-                        "addons": ", ".join(others),
-                        "setting": name,
-                        "value": _path_of(settings[name]),
-                        "ours": ours,
-                        "remedy": remedy,
-                    },
-                )
-
-
-def _is_kind(named: Any, path: str) -> bool:
-    """Whether a class, or the path of one, is the class at *path*, or a subclass of it."""
-    # For issubclass(), each class with the methods of Scrapy's scheduler is a subclass of it.
-    return load_object(path) in getattr(load_object(named), "__mro__", ())
-
-
-def _shares(settings: BaseSettings) -> bool:
-    """Whether the crawl uses the queue that workers share."""
-    queue = settings["SCHEDULER_QUEUE_CLASS"]
-    return bool(queue) and _is_of_redis(settings) and _is_kind(queue, _QUEUE_OF_REDIS)
+        if settings.getpriority(name) != SETTINGS_PRIORITIES["addon"]:
+            return
+        others = [
+            global_object_name(type(addon)) for addon in addons if addon is not self
+        ]
+        logger.warning(
+            "Another add-on (%(addons)s) has set %(setting)s to %(value)s. With that, requests "
+            "that wait for a robots.txt or for the delay of their host take places of "
+            "CONCURRENT_REQUESTS and slow down other hosts. To mend that, give "
+            "scrapy_rep.Addon the greatest number in ADDONS, or set %(setting)s = %(ours)r in "
+            "the settings of the project, which come before those of add-ons",
+            {
+                "addons": ", ".join(others),
+                "setting": name,
+                "value": _path_of(settings[name]),
+                "ours": _SCHEDULER,
+            },
+        )
 
 
 def _path_of(named: Any) -> str:
@@ -167,90 +143,59 @@ def _path_of(named: Any) -> str:
 
 
 def _check_classes(settings: BaseSettings) -> None:
-    """Raise SettingError if a class of this package is in a setting for classes of another kind,
-    or is for scrapy-redis, and the scheduler is another one.
-    """
+    """Raise SettingError if a class of this package is in a setting for classes of another kind."""
     for name in _SETTINGS_WITH_CLASSES:
-        if not (path := _ours(settings, name)):
-            continue
+        path = _path_of(settings[name]) if settings[name] else ""
         kind = path.rpartition(".")[2]
-        meant = _SETTINGS_OF_CLASSES[kind]
-        scheduler = (
-            f" and SCHEDULER = {_SCHEDULER_OF_REDIS!r}"
-            if kind.startswith("Redis")
-            else ""
+        meant = (
+            _SETTINGS_OF_CLASSES.get(kind) if path.startswith("scrapy_rep.") else None
         )
-        usual = f"{meant} = {path!r}{scheduler}"
-        if name != meant:
+        if meant is not None and name != meant:
+            usual = f"{meant} = {path!r}"
             raise SettingError(name, path, f"another class: this one is for {usual}")
-        if scheduler and not _is_of_redis(settings):
-            allowed = (
-                f"that of scrapy-redis, or a subclass of it: {path} is for {usual}"
-            )
-            raise SettingError("SCHEDULER", _path_of(settings["SCHEDULER"]), allowed)
-        queue = settings["SCHEDULER_QUEUE_CLASS"]
-        is_missing = queue is None and not is_dry_run(settings)  # The add-on sets it.
-        if kind != "RedisDupeFilter" or is_missing:
-            continue
-        if queue is None or not _is_kind(queue, _QUEUE_OF_REDIS):
-            allowed = f"{_QUEUE_OF_REDIS!r}, since {usual}"
-            raise SettingError(
-                "SCHEDULER_QUEUE_CLASS", queue and _path_of(queue), allowed
-            )
 
 
-def _ours(settings: BaseSettings, name: str) -> str:
-    """Return the path of the class in a setting, if it is a queue or a filter of this package;
-    else an empty string. It need not be imported for that.
-    """
-    path = _path_of(settings[name]) if settings[name] else ""
-    is_ours = path.startswith("scrapy_rep.")
-    return path if is_ours and path.rpartition(".")[2] in _SETTINGS_OF_CLASSES else ""
+def _use_scheduler(settings: BaseSettings) -> None:
+    """Replace Scrapy's default scheduler, unless the project has a priority queue for it."""
+    is_of_project = [
+        (settings.getpriority(name) or 0) > SETTINGS_PRIORITIES["addon"]
+        for name in ("SCHEDULER", "SCHEDULER_PRIORITY_QUEUE")
+    ]
+    if not any(is_of_project):
+        settings.set("SCHEDULER", _SCHEDULER, "addon")
 
 
-def _use_dupefilter(settings: BaseSettings) -> None:
-    """Replace Scrapy's default duplicate filter by the one that shares the file of HostQueue."""
-    name = "DUPEFILTER_CLASS"
-    if settings.getpriority(name) == SETTINGS_PRIORITIES["default"]:
-        settings.set(name, "scrapy_rep.DupeFilter", "addon")
-
-
-def _uses_jobdir(settings: BaseSettings) -> bool:
-    """Whether HostQueue keeps the requests of the crawl in its JOBDIR, if it has one."""
-    if not settings["JOBDIR"]:
-        return False
-    return _is_kind(settings[_QUEUE_SETTING], _QUEUE) and _is_kind(
-        settings["SCHEDULER"], _SCHEDULER
-    )
+def _is_ours(settings: BaseSettings) -> bool:
+    """Whether the crawl has the scheduler of this package."""
+    # For issubclass(), each class with the methods of Scrapy's scheduler is a subclass of it.
+    scheduler = load_object(settings["SCHEDULER"])
+    return load_object(_SCHEDULER) in getattr(scheduler, "__mro__", ())
 
 
 def _prepare_for_workers(settings: BaseSettings) -> None:
-    """With the scheduler of scrapy-redis, let all workers share a host queue and a store,
-    unless the project sets its own. With this queue, also replace scrapy-redis' duplicate
-    filter by the subclass for it.
+    """With the scheduler of scrapy-redis, let all workers share a store, and use the scheduler of this package in its
+    place, unless the project sets its own.
     """
-    if not _is_of_redis(settings):
+    scheduler = load_object(settings["SCHEDULER"])
+    package = sys.modules.get("scrapy_redis.scheduler")
+    if package is None or not issubclass(scheduler, package.Scheduler):
         return
-    if settings.getpriority("SCHEDULER_QUEUE_CLASS") is None:
-        settings.set("SCHEDULER_QUEUE_CLASS", _QUEUE_OF_REDIS, "addon")
     url = _redis_url(settings)
     if settings.getpriority("REP_STORE") is None and url is not None:
         settings.set("REP_STORE", url, "addon")
-    # The subclass leaves the fingerprints to this queue, so it works with no other.
-    ours = load_object(_QUEUE_OF_REDIS)
-    is_ours = issubclass(load_object(settings["SCHEDULER_QUEUE_CLASS"]), ours)
-    name = "DUPEFILTER_CLASS"
-    if is_ours and load_object(settings[name]).__module__ == "scrapy_redis.dupefilter":
-        settings.set(
-            name, "scrapy_rep.redis.RedisDupeFilter", settings.getpriority(name) or 0
-        )
+    if settings.getpriority("SCHEDULER_QUEUE_CLASS") is None and not _has_own_code(
+        scheduler, package.Scheduler
+    ):
+        priority = settings.getpriority("SCHEDULER") or 0
+        settings.set("SCHEDULER", _OF_WORKERS, priority)
 
 
-def _is_of_redis(settings: BaseSettings) -> bool:
-    """Whether the scheduler is that of scrapy-redis."""
-    scheduler = load_object(settings["SCHEDULER"])
-    package = sys.modules.get("scrapy_redis.scheduler")
-    return package is not None and issubclass(scheduler, package.Scheduler)
+def _has_own_code(kind: type, base: type) -> bool:
+    """Whether *kind*, a subclass of *base*, has any method or attribute of its own."""
+    names = (
+        name for each in kind.__mro__ if base in each.__mro__[1:] for name in vars(each)
+    )
+    return any(name == "__init__" or not name.startswith("__") for name in names)
 
 
 def _redis_url(settings: BaseSettings) -> str | None:

@@ -1,12 +1,14 @@
-"""The downloader middleware that decides whether and when a request may be sent, and that of a dry
-run, which judges each request and refuses none.
+"""The downloader middleware that judges each request by robots.txt before any other component has it; and
+that of a dry run, which judges each request and refuses none.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from weakref import WeakSet
 
 from scrapy import Request, signals
 from scrapy.exceptions import CloseSpider, IgnoreRequest, NotConfigured
@@ -18,22 +20,26 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.base import meta, stats
 from scrapy_rep.base.browsers import ABORT_FORBIDDEN, abort_setting, browser_handler
-from scrapy_rep.base.compat import connect_first, download_slot, slot_state
-from scrapy_rep.base.identity import Identity, default_header
+from scrapy_rep.base.compat import download_slot, slot_state
+from scrapy_rep.base.identity import Identity, default_field, default_header
 from scrapy_rep.base.log import CrawlLog
-from scrapy_rep.base.requests import host_of, is_of_http, request_origin
+from scrapy_rep.base.requests import host_of, is_exempt, is_of_http, request_origin
 from scrapy_rep.base.settings import RepSettings, ignores_robotstxt
 from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
 from scrapy_rep.crawl.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
-from scrapy_rep.crawl.frontier.frontier import Frontier, Trip
+from scrapy_rep.crawl.frontier.frontier import Frontier, QueueKey
+from scrapy_rep.crawl.frontier.limits import InFlight
 from scrapy_rep.crawl.frontier.politeness import duration
+from scrapy_rep.crawl.frontier.sites import Phase
 from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.crawl.reporting import (
+    BACK_OFF,
     BAD_URL,
     BY_USER,
     IF_OBEYED,
     ROBOTS_TXT,
+    UNREACHABLE,
     Case,
     DecisionReporter,
     Via,
@@ -50,24 +56,24 @@ from scrapy_rep.protocol.request_target import (
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
-    from typing import TypeAlias
 
     from scrapy.crawler import Crawler
 
+    from scrapy_rep.crawl.frontier.sites import Site
     from scrapy_rep.protocol.access.results import SiteRules
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robotstxt.pace import Pace
     from scrapy_rep.protocol.robotstxt.rules import Decision
-
-    Outcome: TypeAlias = Response | Decision | None
-    """The response that a request needs no download for; else the decision that allows it, if that
-    is to be reported."""
 
 # The number of hosts that the log names at the end of a dry run.
 _SLOWEST_NAMED = 5
 
 # The most origins that are remembered as exempt from robots.txt.
 _MAX_EXEMPT_ORIGINS = 10_000
+
+# As Scrapy stores its name. Comparing it with those of a request takes a tenth of a look-up, which
+# makes each name uniform first.
+_HOST = frozenset({b"Host"})
 
 _SCRAPYS_REFUSAL = "Forbidden by robots.txt"
 
@@ -88,7 +94,7 @@ class BrowserGate(Protocol):
         ...
 
 
-def gate_of(crawler: Crawler) -> BrowserGate | None:
+def gate_of(crawler: Crawler) -> RobotsTxtMiddleware | None:
     """Return the gate of *crawler*, when its engine exists; None if it lets everything pass: the
     crawl ignores robots.txt, or is a dry run.
     """
@@ -100,13 +106,15 @@ class Judge:
     delay of its host is acceptable.
     """
 
+    ORDER = 100
+    """The order of Scrapy's own RobotsTxtMiddleware: no middleware that fetches by itself comes before it."""
+
     _cache: RobotsTxtCache
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
         self._settings = settings = RepSettings.of(crawler)
-        self._own = FetchMiddleware(crawler)
         self._frontier = Frontier.of(crawler)
         self._reporter = reporter = DecisionReporter.of(crawler)
         self._identity = Identity.of(crawler)
@@ -136,9 +144,11 @@ class Judge:
             case.known = None  # Requests wait for it.
         return case.known is not None
 
-    def judge(self, case: Case) -> tuple[Decision | None, Pace | None]:
-        """Return the decision that allows the request of *case*, or None if it need not be
-        reported; and the pace of its host, or None if no robots.txt decides.
+    def judge(
+        self, case: Case, tokens: tuple[str, ...]
+    ) -> tuple[Decision | None, Pace | None]:
+        """Return the decision that allows the request of *case* for a crawler with the product *tokens*, or
+        None if it need not be reported; and the pace of its host, or None if no robots.txt decides.
 
         Raises RobotsDenied if the request is forbidden, or if the delay is longer than the settings
         allow.
@@ -155,8 +165,9 @@ class Judge:
                 return BY_USER, None
         elif is_robotstxt(url) and request.method == "GET":
             return ROBOTS_TXT, None
-        assert robots is not None
-        tokens, clients = self._identity.tokens(request), self._settings.clients
+        if robots is None:
+            self.refuse(case, UNREACHABLE)
+        clients = self._settings.clients
         decision = None
         is_reported = self._reports_all or case.override or case.is_refused_by_scrapy
         if is_reported or not is_allowed(robots, url, tokens, clients):
@@ -164,7 +175,7 @@ class Judge:
             if not decision.allowed:
                 self.refuse(case, decision)
         if robots.may_state_usage or (known is not None and known.tdmrep is not None):
-            self._usage.note(request, robots, known)
+            self._usage.note(request, robots, known, tokens)
         pace = robots.pace(tokens)
         if pace.delay and not self._settings.accepts(pace):
             self._frontier.politeness.warn_of_delay(case.origin, pace.delay)
@@ -173,7 +184,6 @@ class Judge:
 
     def refuse(self, case: Case, decision: Decision) -> NoReturn:
         """Report that the request of *case* is refused. Raises RobotsDenied."""
-        self._frontier.free(case.request)
         self.count_override(case.origin)
         raise self._reporter.refused(case, decision)
 
@@ -196,124 +206,199 @@ class Judge:
 class RobotsTxtMiddleware(Judge, BrowserGate):
     """Makes a crawl follow the robots.txt of each origin.
 
-    It replaces Scrapy's own RobotsTxtMiddleware, at :attr:`ORDER`.
+    It replaces Scrapy's own RobotsTxtMiddleware, at its place. When a request is sent is the business of
+    the wire (:mod:`scrapy_rep.crawl.wire`).
     """
-
-    ORDER = 595
-    """After UserAgentMiddleware (500), which sets the User-Agent; and between
-    HttpCompressionMiddleware (590) and RedirectMiddleware (600), so that this middleware
-    decodes the responses to its own requests itself."""
 
     def __init__(self, crawler: Crawler) -> None:
         if not RepSettings.of(crawler).obey:
             raise NotConfigured
         super().__init__(crawler)
-        until_turn = lambda trip: self._until_turn(trip, self._advance(trip))
-        self._cache = self._frontier.obey(until_turn).cache
-        self._has_page = False
-        """Whether any page was fetched."""
-
-        self._exempt_origins: LocalCache[str, bool] = LocalCache(_MAX_EXEMPT_ORIGINS)
+        self._cache = self._frontier.obey().cache
+        self._default_host = default_field(crawler.settings, "host") or ""
+        self._exempt_origins: LocalCache[Origin, bool] = LocalCache(_MAX_EXEMPT_ORIGINS)
         """The origins of the last requests that were exempt from robots.txt. A component may replace
         the URL of a request by that of a service, and restore it in the response; the new request has
         nothing of the old one that is not the project's."""
 
-        connect_first(crawler, self._spider_idle, signals.spider_idle)
+        crawler.signals.connect(self._spider_idle, signals.spider_idle)
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RobotsTxtMiddleware | DryRun:
         return DryRun(crawler) if RepSettings.of(crawler).dry_run else cls(crawler)
 
+    # Requests.
+
     def process_request(
         self, request: Request
-    ) -> Response | Coroutine[Any, Any, Response | None] | None:
-        """Decide about *request*. Return a coroutine only if it must wait: for robots.txt, or for
-        its turn, which a request from HostQueue has already.
+    ) -> Response | Request | Coroutine[Any, Any, Response | Request | None] | None:
+        """Judge *request*. One of the scheduler whose rules are stale by now returns to it. Return a coroutine
+        only if a request that came past the scheduler must wait for robots.txt.
         """
         if isinstance(request, RobotsTxtRequest):
-            self._own.process_request(request)
+            request.passed()
             return None
-        trip = self._frontier.trip_of(request)
-        if trip.key.origin is None and not is_of_http(request):
-            return None
-        if trip.is_exempt:
-            self._exempt_origins[str(trip.origin)] = True
-        found = self._advance(trip)
-        if isinstance(found, Deferred):
-            return self._wait(trip, found)
-        if isinstance(found, Response):
-            return found
-        if found is not None or self._has_overrides:
-            self.allow(trip, found)
-        return None
-
-    async def _wait(
-        self, trip: Trip, found: Deferred[None] | Outcome
-    ) -> Response | None:
-        """Report that the request of *trip* is sent, once that is so, or return its response."""
-        outcome = await self._until_turn(trip, found)
-        if isinstance(outcome, Response):
-            return outcome
-        self.allow(trip, outcome)
-        return None
-
-    async def _until_turn(self, trip: Trip, found: Deferred[None] | Outcome) -> Outcome:
-        """Wait until the request of *trip* may be sent; *found* is what :meth:`_advance` has returned.
-        Raises RobotsDenied or SpiderClosing.
-        """
-        while isinstance(found, Deferred):
-            # Meanwhile, what decides may change.
-            await maybe_deferred_to_future(found)
-            found = self._advance(trip)
-        return found
-
-    def _advance(self, trip: Trip) -> Deferred[None] | Outcome:
-        """Judge the request of *trip* by what is known now, and let it have its turn. Or return what
-        it has to wait for first: then call this again. Raises RobotsDenied.
-        """
         frontier = self._frontier
-        if trip.unreachable is not None:
-            trip.known = trip.unreachable
-        elif not self.look_up(trip):
-            return frontier.wait_for_rules(trip)
-        decision, pace = self.judge(trip)
-        if trip.via is not None:
-            return decision  # A browser sends it, or has sent it.
-        if decision is ROBOTS_TXT and (copy := self._copy(trip)) is not None:
+        entry = frontier.in_flight.get(request) or frontier.enter(request)
+        if not entry.queue.key.is_of_http:
+            return None
+        if entry.is_at_wire:
+            return frontier.replaced(request, entry)
+        case = self._case_of(request, entry)
+        if case.is_exempt and case.origin is not None:
+            self._exempt_origins[case.origin] = True
+        if self.look_up(case) or self._has_last_word(case, entry):
+            return self._judge_now(case, entry)
+        case.why = frontier.refusal(entry)
+        if case.why:
+            self.refuse(case, BACK_OFF)
+        site = entry.queue.site
+        if entry.is_of_scheduler and site is not None and site.origin == case.origin:
+            site.expire()
+            return self._frontier.return_to_scheduler(request, entry)
+        return self._judge_when_known(case, entry)
+
+    def _case_of(self, request: Request, entry: InFlight) -> Case:
+        origin = entry.queue.key.origin
+        if (
+            origin is not None
+            and not self._default_host
+            and _HOST.isdisjoint(request.headers)
+        ):
+            return Case(request, origin)  # The usual case.
+        case = Case(request, self._origin_of(request))
+        case.is_exempt = is_exempt(request)
+        return case
+
+    def _origin_of(self, request: Request) -> Origin | None:
+        """Return the origin of *request*, at the virtual host that a ``Host`` header names, be it one that all
+        requests get.
+        """
+        origin, host = request_origin(request), self._default_host
+        if not host or origin is None or "Host" in request.headers:
+            return origin
+        return origin.at_virtual_host(host)
+
+    def _has_last_word(self, case: Case, entry: InFlight) -> bool:
+        """Add to *case* the rules that decide although they are stale, or that robots.txt is unreachable for
+        too long. Return False if the request has to wait.
+        """
+        assert case.origin is not None
+        site = self._frontier.limits.sites.get(case.origin)
+        if site is not None and site.phase is Phase.REFUSED and site.outage is not None:
+            case.known = site.outage.last_result
+        elif entry.uses_stale:
+            case.known = self._cache.latest(case.origin)
+        return case.known is not None or self._is_for_fetch(case.request, entry, site)
+
+    def _is_for_fetch(
+        self, request: Request, entry: InFlight, site: Site | None
+    ) -> bool:
+        """Whether a component may have answered a request for the robots.txt of *site*, which is being fetched,
+        with *request*: the fetch would wait for itself.
+        """
+        is_fetching = site is not None and site.is_fetching
+        return is_fetching and not entry.is_of_scheduler and is_robotstxt(request.url)
+
+    def _judge_now(self, case: Case, entry: InFlight) -> Response | None:
+        """Judge the request of *case* by what is known. Return the copy of a robots.txt that a spider asks
+        for; else None. Raises RobotsDenied.
+        """
+        tokens = self._identity.tokens(case.request)
+        decision, pace = self.judge(case, tokens)
+        is_sent = case.via is not None  # By a browser.
+        if not is_sent:
+            case.why = self._frontier.refusal(entry)
+            if case.why:
+                self.refuse(case, BACK_OFF)
+        copy = self._copy(case) if decision is ROBOTS_TXT and not is_sent else None
+        if copy is not None:
             return copy
-        # A request to a service that fetches the pages of a host keeps to its delay.
-        obeys = trip.key.is_service if pace is None else frontier.obeys_delays
         if pace is not None and pace.delay:
-            frontier.keep_pace(trip, pace)
-        return frontier.take_turn(trip, obeys=obeys) or decision
+            assert case.origin is not None
+            host = entry.queue.host
+            self._frontier.politeness.keep_pace(host, case.origin, pace, case.known)
+        entry.judged = case.request.url, tokens, case.origin
+        if decision is not None or self._has_overrides:
+            entry.report = case, decision
+        return None
 
-    def process_response(
-        self, request: Request, response: Response
-    ) -> Response | Coroutine[Any, Any, Response]:
-        # From a cache or another component. The places of a request with a response of its
-        # own are free already.
-        if request in self._frontier.trips:
-            self._frontier.free(request)
-        if isinstance(request, RobotsTxtRequest):
-            return self._own.process_response(request, response)
-        self._has_page = True
-        if response.url != request.url and _has_moved(request, response):
-            return self._check_arrival(request, response)
-        return response
+    async def _judge_when_known(self, case: Case, entry: InFlight) -> Response | None:
+        """Judge the request of *case* once its robots.txt is known. If that is unreachable, refuse it, unless
+        the crawl has no scheduler of this package in which it could have waited.
+        """
+        assert case.origin is not None
+        frontier, request = self._frontier, case.request
+        site = self._site_of(case.origin, entry)
+        waits = not frontier.has_scheduler and request.callback is not NO_CALLBACK
+        is_known = False
+        while not is_known:
+            is_told = await frontier.until_known(request, entry, site)
+            entry.uses_stale = True
+            if not is_told or (site.phase is Phase.DOWN and not waits):
+                outage = site.outage
+                case.known = None if outage is None else outage.last_result
+                break
+            is_known = self.look_up(case) or self._has_last_word(case, entry)
+        return self._judge_now(case, entry)
 
-    def process_exception(self, request: Request, exception: Exception) -> None:
-        self._frontier.failed(request, exception)
-        # The places of a request with a response are free already.
-        self._frontier.free(request)
-        self._own.process_exception(request, exception)
+    def _site_of(self, origin: Origin, entry: InFlight) -> Site:
+        """Return the site of *origin*, which a ``Host`` header may have named."""
+        frontier, queue = self._frontier, entry.queue
+        if queue.site is not None and queue.site.origin == origin:
+            return queue.site
+        key = QueueKey(queue.key.slot, origin)
+        if key not in frontier.limits.queues:
+            frontier.add_queue(key)
+        return frontier.limits.site(origin)
+
+    # For the wire.
+
+    def is_judged(self, request: Request, entry: InFlight) -> bool:
+        """Whether *request* is still what was judged: URL, ``Host`` and ``User-Agent`` are the same."""
+        judged = entry.judged
+        if judged is None:
+            return not entry.queue.key.is_of_http
+        url, tokens, origin = judged
+        is_usual = origin is entry.queue.key.origin and _HOST.isdisjoint(
+            request.headers
+        )
+        return (
+            request.url == url
+            and self._identity.tokens(request) == tokens
+            and (is_usual or request_origin(request) == origin)
+        )
+
+    async def judge_again(self, request: Request, entry: InFlight) -> None:
+        """Judge *request*, which another component has changed since it was judged. Raises RobotsDenied."""
+        entry.queue = self._frontier.queue_of(request)
+        case = Case(
+            request, request_origin(request)
+        )  # Default headers are in it by now.
+        case.is_exempt = is_exempt(request)
+        if self.look_up(case) or self._has_last_word(case, entry):
+            self._judge_now(case, entry)
+        else:
+            await self._judge_when_known(case, entry)
+
+    def report(self, entry: InFlight) -> None:
+        """Report that the request of *entry* is sent, or has its response, if that is reported and was not
+        yet.
+        """
+        if entry.report is not None:
+            report, entry.report = entry.report, None
+            self.allow(*report)
+
+    # Responses.
 
     def _copy(self, case: Case) -> Response | None:
         """Return the cached response to a spider's own request for a robots.txt; None if there
         is none, robots.txt is unreachable or was redirected, so that Scrapy downloads it, and
         notes in its meta where it was redirected.
         """
-        assert case.known is not None
+        if case.known is None:
+            return None
         request, result = case.request, case.known.entry.result
         is_unreachable = result.access is Access.UNREACHABLE
         if result.status is None or is_unreachable or result.redirects:
@@ -334,7 +419,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         """Close the crawl with a reason of its own if it has no page since robots.txt has refused
         its start requests.
         """
-        if self._reporter.is_start_refused and not self._has_page:
+        if self._reporter.is_start_refused and not self._frontier.has_page:
             raise CloseSpider("robots_denied")
 
     # Browsers behind download handlers.
@@ -354,7 +439,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             ours=ABORT_FORBIDDEN,
         )
 
-    async def _check_arrival(self, request: Request, response: Response) -> Response:
+    async def check_arrival(self, request: Request, response: Response) -> Response:
         """Return *response*, which comes from another URL than that of *request*, if robots.txt
         allows that. It was sent to the host already, so it does not wait for its turn. Raises
         RobotsDenied or SpiderClosing.
@@ -362,7 +447,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         arrived = Request(
             response.url,
             headers=request.headers,
-            callback=request.callback,
+            callback=NO_CALLBACK,
             meta={
                 key: value
                 for key, value in request.meta.items()
@@ -381,7 +466,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         self, url: str, cause: Request | None, page: str = ""
     ) -> Exception | None:
         header = default_header(self._crawler.settings, self._crawler.spider)
-        request = Request(url, headers={"User-Agent": header})
+        request = Request(url, headers={"User-Agent": header}, callback=NO_CALLBACK)
         if not is_of_http(request):
             return None
         try:
@@ -404,20 +489,59 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         """Apply the robots.txt of the origin of *request*, or the override for it, unless *cause*,
         the request of the spider, is exempt. Raises RobotsDenied or SpiderClosing.
         """
-        trip = Trip(request, request_origin(request))
-        trip.via = via
-        trip.is_exempt = cause is not None and self._is_exempted_by(cause, request)
-        await self._wait(trip, self._advance(trip))
+        entry = InFlight(self._frontier.queue_of(request))
+        case = Case(request, request_origin(request))
+        case.via = via
+        case.is_exempt = cause is not None and self._exempts(cause, case.origin)
+        if self.look_up(case) or self._has_last_word(case, entry):
+            self._judge_now(case, entry)
+        else:
+            await self._judge_when_known(case, entry)
+        self.report(entry)
 
-    def _is_exempted_by(self, cause: Request, request: Request) -> bool:
-        """Whether ``dont_obey_robotstxt`` of *cause* exempts the origin of *request*: it is that of
-        *cause*, or of another request that the spider has exempted, in case a component has replaced
-        the URL of *cause* by that of a service.
+    def _exempts(self, cause: Request, origin: Origin | None) -> bool:
+        """Whether ``dont_obey_robotstxt`` of *cause* exempts *origin*: it is that of *cause*, or of another
+        request that the spider has exempted, in case a component has replaced the URL of *cause* by that
+        of a service.
         """
         if not cause.meta.get(meta.DONT_OBEY_ROBOTSTXT):
             return False
-        origin = str(request_origin(request))
-        return origin == str(request_origin(cause)) or origin in self._exempt_origins
+        return origin == request_origin(cause) or origin in self._exempt_origins
+
+
+class ArrivalMiddleware:
+    """Judges a response by the URL that it comes from, before Scrapy looks where it leads; and decodes a
+    robots.txt that comes encoded.
+    """
+
+    ORDER = FetchMiddleware.ORDER
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._robotstxt = FetchMiddleware(crawler)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> ArrivalMiddleware | FetchMiddleware:
+        """Called by Scrapy. In a dry run, there is no gate."""
+        is_dry_run = RepSettings.of(crawler).dry_run
+        return FetchMiddleware.from_crawler(crawler) if is_dry_run else cls(crawler)
+
+    @cached_property
+    def _gate(self) -> RobotsTxtMiddleware | None:
+        return gate_of(self._crawler)
+
+    def process_response(
+        self, request: Request, response: Response
+    ) -> Response | Coroutine[Any, Any, Response]:
+        if isinstance(request, RobotsTxtRequest):
+            return self._robotstxt.process_response(request, response)
+        is_other = response.url != request.url
+        if is_other and self._gate is not None and _has_moved(request, response):
+            return self._gate.check_arrival(request, response)
+        return response
+
+    def process_exception(self, request: Request, exception: Exception) -> None:
+        self._robotstxt.process_exception(request, exception)
 
 
 def _has_moved(request: Request, response: Response) -> bool:
@@ -454,30 +578,23 @@ class DryRun(Judge):
         self._delays: dict[str, float] = {}
         """The longest delay of each of these hosts, in seconds."""
 
+        self._judged: WeakSet[Request] = WeakSet()
         self._began = self._clock.monotonic()
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
-    # Requests and responses.
+    # Requests.
 
     async def process_request(self, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):
-            self._own.process_request(request)
+            request.passed()
         elif is_of_http(request) and not _is_scrapys_own(request):
             await self._judge_request(request)
 
-    def process_response(self, request: Request, response: Response) -> Response:
-        return self._own.process_response(request, response)
-
     async def process_exception(self, request: Request, exception: Exception) -> None:
-        self._own.process_exception(request, exception)
-        if isinstance(request, RobotsTxtRequest):
-            return
-        if isinstance(exception, IgnoreRequest) and str(exception) == _SCRAPYS_REFUSAL:
-            # Scrapy's own middleware has refused it, so it has not come here. Nor has it
-            # come to the middleware that sets the header by which it is judged.
-            header = default_header(self._crawler.settings, self._crawler.spider)
-            request.headers.setdefault("User-Agent", header)
+        is_refusal = isinstance(exception, IgnoreRequest)
+        if is_refusal and str(exception) == _SCRAPYS_REFUSAL:
+            # Scrapy's own middleware, at the same place, may have refused it before.
             await self._judge_request(request, is_refused_by_scrapy=True)
 
     # Verdicts.
@@ -488,14 +605,18 @@ class DryRun(Judge):
         """Judge *request* when its robots.txt is known. Whatever goes wrong, it is sent, unless it
         *is_refused_by_scrapy*.
         """
+        if request in self._judged:
+            return
+        self._judged.add(request)
         self._crawler.stats.inc_value(stats.DRY_RUN_REQUESTS)
         try:
-            case = self._frontier.trip_of(request)
+            case = Case(request, request_origin(request))
+            case.is_exempt = is_exempt(request)
             case.is_refused_by_scrapy = is_refused_by_scrapy
             if not self.look_up(case):
                 assert case.origin is not None
                 case.known = await self._known(case.origin, request)
-            decision, pace = self.judge(case)
+            decision, pace = self.judge(case, self._identity.tokens(request))
             self.allow(case, decision)
         except CancelledError:
             raise
@@ -527,7 +648,7 @@ class DryRun(Judge):
         slot = slot_state(self._crawler, download_slot(self._crawler, request))
         host, delays = host_of(request), self._delays
         self._sent[host] += 1
-        delays[host] = max(delays.get(host, 0.0), delay, slot.delay if slot else 0.0)
+        delays[host] = max(delays.get(host, 0.0), delay, slot.delay)
         seconds = round(self._sent[host] * delays[host], 3)
         self._crawler.stats.max_value(stats.DRY_RUN_SECONDS, seconds)
 

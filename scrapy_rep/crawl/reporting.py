@@ -7,10 +7,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from scrapy import signals
+from scrapy.utils.misc import load_object
 from scrapy.utils.python import global_object_name
 
 from scrapy_rep.base import __version__, stats
-from scrapy_rep.base.compat import has_middleware, shared_component
+from scrapy_rep.base.compat import shared_component
 from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.base.record import (
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 BY_USER = Decision(True, None, None, Reason.OVERRIDE)
 ROBOTS_TXT = Decision(True, None, None, Reason.ROBOTS_TXT)
 BACK_OFF = Decision(False, None, None, Reason.BACK_OFF)
+UNREACHABLE = Decision(False, None, None, Reason.UNREACHABLE)
 BAD_URL = Decision(False, None, None, Reason.BAD_URL)
 
 IF_OBEYED = " with ROBOTSTXT_OBEY = True"
@@ -397,7 +399,9 @@ class Summary:
                 "links and items, but refuses, drops, delays and holds back nothing. The last lines "
                 "of the log say what a real run would withhold"
             )
-        elif rep.obey and not has_middleware(self._crawler, GATE):
+        elif rep.obey and not self._crawler.get_downloader_middleware(
+            load_object(GATE)
+        ):
             does = f"it does not judge robots.txt, since {GATE} is disabled"
         elif rep.obey:
             does = "robots.txt is obeyed"
@@ -406,17 +410,17 @@ class Summary:
                 "robots.txt is ignored (ROBOTSTXT_OBEY), but noindex and nofollow have the effect "
                 f"that REP_NOINDEX = {rep.noindex!r} and REP_NOFOLLOW = {rep.nofollow!r} give them"
             )
-        queue = settings.get(
-            "SCHEDULER_QUEUE_CLASS", settings["SCHEDULER_PRIORITY_QUEUE"]
-        )
+        scheduler = settings["SCHEDULER"]
         self._logger.info(
-            "scrapy-rep %(version)s crawls as %(agents)s (dialect %(dialect)s): %(does)s. Queue: "
-            "%(queue)s, store: %(store)s, ledger: %(ledger)s",
+            "scrapy-rep %(version)s crawls as %(agents)s (dialect %(dialect)s): %(does)s. "
+            "Scheduler: %(scheduler)s, store: %(store)s, ledger: %(ledger)s",
             version=__version__,
             agents=", ".join(Identity.of(self._crawler).tokens(None)) or "*",
             dialect=rep.dialect.name,
             does=does,
-            queue=queue if isinstance(queue, str) else global_object_name(queue),
+            scheduler=scheduler
+            if isinstance(scheduler, str)
+            else global_object_name(scheduler),
             store=rep.store,
             ledger=rep.ledger or "none",
         )

@@ -1,11 +1,10 @@
-"""The host queue of a crawl with several workers, on the Redis server that they share.
+"""The scheduler of a crawl with several workers, whose requests are on the Redis server that they share.
 
-For scrapy-redis: ``SCHEDULER_QUEUE_CLASS = "scrapy_rep.redis.RedisHostQueue"`` and
-``DUPEFILTER_CLASS = "scrapy_rep.redis.RedisDupeFilter"``.
+The add-on puts it in the place of ``scrapy_redis.scheduler.Scheduler``.
 """
 
 from __future__ import annotations
 
-from scrapy_rep.redis.queue import RedisDupeFilter, RedisHostQueue
+from scrapy_rep.redis.scheduler import SharedScheduler
 
-__all__ = ["RedisDupeFilter", "RedisHostQueue"]
+__all__ = ["SharedScheduler"]

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scrapy_rep.base.clock import Alarms
-from tests.frontier.fakes import FakeClock
+from tests.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.frontier.fakes import Timer
+    from tests.clock import Timer
 
 pytestmark = pytest.mark.newest
 

@@ -58,6 +58,7 @@ class Component:
     def __init__(self, crawler: Crawler) -> None:
         self.crawler = crawler
         self.seen: set[str] = set()
+        self.first: dict[str, Request] = {}
         self.held: list[Deferred[None]] = []
 
     @classmethod
@@ -137,13 +138,30 @@ class CountPasses(Component):
             self.crawler.stats.inc_value("passes")
 
 
+class MarkOnce(Component):
+    """Marks each request, and returns the same object for it to be downloaded anew."""
+
+    def process_request(self, request: Request) -> Request | None:
+        if isinstance(request, RobotsTxtRequest) or "marked" in request.meta:
+            return None
+        request.meta["marked"] = True
+        request.dont_filter = True
+        return request
+
+
+class RemoveHost(Component):
+    """Removes the ``Host`` header of each request."""
+
+    def process_request(self, request: Request) -> None:
+        request.headers.pop("Host", None)
+
+
 class PassOnce(Component):
-    """Drops the second request for each URL."""
+    """Drops the second request for each URL. One that the scheduler gets back passes again."""
 
     async def process_request(self, request: Request) -> None:
-        if request.url in self.seen:
+        if self.first.setdefault(request.url, request) is not request:
             raise IgnoreRequest("Once is enough")
-        self.seen.add(request.url)
 
 
 class ForgetSlots(Component):

@@ -26,7 +26,9 @@ BY_HAND = {
     "ROBOTSTXT_OBEY": True,
     "DOWNLOADER_MIDDLEWARES": {
         "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": None,
-        "scrapy_rep.crawl.gate.RobotsTxtMiddleware": 595,
+        "scrapy_rep.crawl.gate.RobotsTxtMiddleware": 100,
+        "scrapy_rep.crawl.gate.ArrivalMiddleware": 595,
+        "scrapy_rep.crawl.wire.WireMiddleware": 950,
     },
 }
 QUIET = {

@@ -10,7 +10,6 @@ from scrapy import FormRequest, Request, Spider
 from scrapy.exceptions import CloseSpider
 from scrapy.http.request import NO_CALLBACK
 from scrapy.linkextractors import LinkExtractor
-from scrapy.pipelines.images import ImagesPipeline
 from scrapy.spiders import CrawlSpider, Rule
 
 from scrapy_rep import usage_preferences
@@ -105,23 +104,14 @@ class FrozenItem:
     image_urls: list[str]
 
 
-class CoverPipeline(ImagesPipeline):
-    """Its field has one URL."""
-
-    def get_media_requests(self, item: Any, info: Any) -> Iterator[Request]:
-        if isinstance(item, dict) and item.get(self.images_urls_field):
-            yield Request(item[self.images_urls_field])
-
-
 class MediaPageSpider(PageSpider):
     """Makes an item of each page, with the URLs of its images for ImagesPipeline, and of its
-    links for FilesPipeline; of one with covers, two for other pipelines.
+    links for FilesPipeline; of one with covers, an item that cannot be changed.
     """
 
     def note_response(self, response: Response) -> Iterator[Any]:
         images = response.css("img::attr(src)").getall()
         if response.url.endswith("/covers"):
-            yield {"url": response.url, "cover": images[0], "other": images[0]}
             yield FrozenItem(response.url, images)
             return
         links = response.css("a::attr(href)").getall()

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from scrapy import Request, signals
+from scrapy.http.request import NO_CALLBACK
+from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy_redis.spiders import RedisSpider
 
 from tests.crawl.spiders import NotingSpider, PlanSpider
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
-    from scrapy import Request
+    from scrapy.crawler import Crawler
     from scrapy.http import Response
+
+_BEAT = 0.01
 
 
 class LinkSpider(NotingSpider):
@@ -62,6 +70,52 @@ class WorkerSpider(PlanSpider):
         self.note_response(response)
         for url in self.links:
             yield super().request({"url": url})
+
+
+class DownloadingSpider(WorkerSpider):
+    """Awaits a file from another host in each callback."""
+
+    files = ""
+
+    async def first_page(self, response: Response) -> AsyncIterator[Request]:
+        self.note_response(response)
+        for url in self.links:
+            request = PlanSpider.request(self, {"url": url})
+            yield request.replace(callback=self.page)
+
+    async def page(self, response: Response) -> None:
+        self.note_response(response)
+        name = response.url.replace("/", "-")
+        request = Request(f"{self.files}-{name}", callback=NO_CALLBACK)
+        await maybe_deferred_to_future(self.crawler.engine.download(request))
+
+
+class LambdaSpider(WorkerSpider):
+    """Its callbacks cannot be written."""
+
+    def first_page(self, response: Response) -> Iterator[Request]:
+        for request in super().first_page(response):
+            yield request.replace(callback=partial(self.note_response))
+
+
+class LoopWatch:
+    """Measures for how long the event loop was blocked at most."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._last = 0.0
+        crawler.signals.connect(self._beat, signals.spider_opened)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> LoopWatch:
+        return cls(crawler)
+
+    def _beat(self) -> None:
+        now = monotonic()
+        if self._last:
+            self._crawler.stats.max_value("blocked", now - self._last - _BEAT)
+        self._last = now
+        call_later(_BEAT, self._beat)
 
 
 class BranchingSpider(WorkerSpider):

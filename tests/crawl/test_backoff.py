@@ -6,19 +6,17 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from tests.crawl.answers import Answer, Busy, Then, busy
+from tests.crawl.answers import Answer, Busy, busy
 from tests.crawl.crawl import run_crawl
 from tests.crawl.pauses import EARLY, check_fetched, limit, pages, was_busy
 from tests.crawl.test_ledger import rows
 from tests.crawl.test_politeness import traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.crawl.server import Host, Site
@@ -123,81 +121,6 @@ def test_in_every_way(site: Site, mode: str, tmp_path: Path) -> None:
     found = [each["url"] for item in result.items for each in item.get("files", ())]
     assert found == [hosts["nobody goes round"].url("/files")]
     assert file not in found
-
-
-def _parts(kind: str, status: int) -> Iterator[bytes | Then]:
-    """Answer with *status* and Retry-After, and with a body that does not arrive whole."""
-    head = b"HTTP/1.1 %d Busy\r\nRetry-After: 2\r\n%s\r\n\r\n"
-    size = b"Content-Length: %d" % (5000 if "too long" in kind else 1000)
-    is_sized = "length" in kind
-    yield head % (status, size if is_sized else CHUNKED)
-    yield b"x" * 500 if is_sized else CHUNK
-    if "reset" in kind:
-        yield Then.RESET
-    for _ in range(10 if "too long" in kind else 0):
-        yield b"x" * 450 if is_sized else CHUNK
-    for _ in range(100 if "endless" in kind else 0):
-        yield Then.PAUSE
-        yield b"1\r\nx\r\n"
-
-
-CHUNKED = b"Transfer-Encoding: chunked"
-CHUNK = b"1f4\r\n%s\r\n" % (b"x" * 500)
-BROKEN = [
-    "cut, with a length",
-    "cut, in chunks",
-    "reset, with a length",
-    "reset, in chunks",
-    "too long, with a length",
-    "too long, in chunks",
-    "endless, in chunks",
-]
-
-
-def test_an_answer_that_is_not_whole(site: Site, mode: str) -> None:
-    """A 429 or 503 causes its pause whatever becomes of its body, as soon as its header fields are
-    there: for a page, and for robots.txt.
-    """
-    hosts, other = [], site.add(name="127.0.0.20")
-    first, late = other.url("/start"), other.url("/late")
-    for number, kind in enumerate(2 * BROKEN):
-        parts = partial(_parts, kind, 503 if number % 2 else 429)
-        host, answer = site.add(RULES, name=f"127.0.0.{21 + number}"), Busy(raw=parts)
-        if number < len(BROKEN):
-            limit(host, 1, answer)
-        else:
-            host.answers["/robots.txt"] = [answer, Answer(RULES.encode())]
-        hosts.append(host)
-    other.answers["/late"] = Answer(after=lambda: all(map(was_busy, hosts)))
-    result = run_crawl(
-        [first, late],
-        mode=mode,
-        spider=SPIDER,
-        settings={
-            **SETTINGS,
-            "DOWNLOAD_MAXSIZE": 2000,
-            "DOWNLOAD_TIMEOUT": 4,
-            "REP_WAIT_TIMEOUT": 60,
-        },
-        follow={
-            first: [{"url": url} for host in hosts for url in pages(host, 1)],
-            late: [{"url": host.url("/page/1")} for host in hosts],
-        },
-    )
-    after = {
-        (host.name, kind): [hit.time - host_asked(host) for hit in host.hits]
-        for host, kind in zip(hosts, 2 * BROKEN, strict=True)
-    }
-    early = {
-        which: seconds
-        for which, times in after.items()
-        if (seconds := [round(each, 3) for each in times if 0 < each < 2 - EARLY])
-    }
-    assert early == {}
-    # Scrapy does not ask again for a page that is too long.
-    assert all("/page/1" in host.pages for host in hosts)
-    assert result.stats["finish_reason"] == "finished"
-    assert result.stats["rep/backoff/hosts"] == len(hosts)
 
 
 def host_asked(host: Host) -> float:

@@ -66,8 +66,8 @@ FAILING = {
         *("ReplaceRobotsTxt", 450, REPLACED, 11),
         {"instead": "/robots.txt", "is_copy": True},
     ),
-    "returns new requests for ever": Failing(
-        *("ReplaceRobotsTxt", 700, REPLACED, 11),
+    "returns a new request of another method": Failing(
+        *("ReplaceRobotsTxt", 700, "Refused by", 1),
         {"instead": "/robots.txt", "is_copy": False},
     ),
 }
@@ -111,7 +111,6 @@ def test_a_middleware_that_fails(site: Site, mode: str, case: Failing) -> None:
     [
         ("NeedsKey", {}),
         ("ReplaceRobotsTxt", {"instead": "/rules", "is_copy": True}),
-        ("ReplaceRobotsTxt", {"instead": "/rules", "is_copy": False}),
     ],
 )
 def test_a_middleware_that_helps(
@@ -214,7 +213,8 @@ def test_downloads_that_are_cancelled(site: Site, mode: str) -> None:
     """Hundreds of downloads that wait for the same robots.txt all continue when it comes. Those that
     are cancelled while they wait for robots.txt, for the delay of their host, or while they are in
     flight, do not hold up those that follow them. One that is cancelled in the moment in which it is
-    refused is counted once. One Request object may be downloaded several times at once.
+    refused is counted once. Of one Request object that is downloaded several times at once, Scrapy fails all
+    downloads but one with a KeyError; each of them ends, and keeps the delay.
     """
     start = site.add()
     many = site.add(Answer(b"", delay=0.5), name="127.0.0.2")
@@ -245,14 +245,33 @@ def test_downloads_that_are_cancelled(site: Site, mode: str) -> None:
     assert [errors[url] for url in more[of_many]] == [None] * 300
     assert [errors[url] for url in more[of_some][::2]] == [None] * 7
     assert any(errors[url] for url in more[of_some][1::2])
-    assert len(same.pages) == 4
+    assert len(same.pages) > 1
+    at_once = [item["error"] for item in result.items if item["url"] == same.url("/")]
+    assert sorted(at_once, key=str) == ["KeyError"] * 3 + [None]
     for host, delay in ((some, 0.2), (same, 0.3)):
         assert min(host.gaps) > delay - 0.01, host.gaps
     for host in (many, some, refused, same):
         left = result.stats[f"places/{host.name}"]
         assert left["in_flight"] == 0, host.name
-        assert left["tickets"] <= 1, host.name
+        assert left["waiting"] == 0, host.name
     assert "log_count/ERROR" not in result.stats, result.log
+
+
+def test_a_middleware_that_returns_the_same_object(site: Site, mode: str) -> None:
+    """It is downloaded when it comes again, whether it comes from the scheduler or past that."""
+    host = site.add(DELAY.format(0.2))
+    start, file = host.url("/start"), host.url("/file")
+    result = run_crawl(
+        [start],
+        mode=mode,
+        spider=EVERY_WAY,
+        settings=beside("MarkOnce", 543),
+        more={start: [file]},
+        timeout=30,
+    )
+    assert [(item["url"], item["error"]) for item in result.items] == [(file, None)]
+    assert host.pages == ["/file", "/start"]
+    assert min(host.gaps) > 0.19, host.gaps
 
 
 def test_a_hidden_error_begins_the_delay(site: Site, mode: str) -> None:

@@ -329,14 +329,14 @@ def test_a_robotstxt_that_does_not_answer(site: Site, mode: str) -> None:
 @pytest.mark.parametrize(
     "component",
     [
-        {"SCHEDULER_PRIORITY_QUEUE": "scrapy_rep.HostQueue"},
+        {"SCHEDULER": "scrapy_rep.Scheduler"},
         {"SCHEDULER": f"{__name__}.StackScheduler"},
     ],
 )
 def test_components_of_the_project(
     site: Site, mode: str, component: dict[str, str]
 ) -> None:
-    """Also with HostQueue in the settings of the project, or a scheduler of its own, nothing
+    """Also with the scheduler of this package in the settings of the project, or a scheduler of its own, nothing
     waits for a delay or a pause.
     """
     host = site.add("User-agent: *\nCrawl-delay: 60\n")

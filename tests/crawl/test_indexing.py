@@ -105,8 +105,7 @@ def test_media(site: Site, mode: str, tmp_path: Path) -> None:
     """Files do not arrive if their own statements, or robots.txt, say noindex, or that they must not be
     used for a purpose of the crawl, nor images that say so for images alone. Images that the item of
     a page with noimageindex or noimageai names are not requested; the other files of the item are.
-    The field is emptied that each ImagesPipeline of the project reads. An item that cannot be
-    changed is dropped.
+    The field IMAGES_URLS_FIELD is emptied. An item that cannot be changed is dropped.
     """
     host = site.add("User-agent: *\nContent-Usage: /no/ train-ai=n\n")
     document = Answer(b"d", headers={"Content-Type": "application/pdf"})
@@ -139,12 +138,7 @@ def test_media(site: Site, mode: str, tmp_path: Path) -> None:
         spider=f"{SPIDERS}.MediaPageSpider",
         mode=mode,
         settings={
-            "ITEM_PIPELINES": {
-                **{f"scrapy.pipelines.{name}": 1 for name in pipelines},
-                f"{SPIDERS}.CoverPipeline": 2,
-            },
-            "COVERPIPELINE_IMAGES_URLS_FIELD": "cover",
-            "COVERPIPELINE_IMAGES_RESULT_FIELD": "covers",
+            "ITEM_PIPELINES": {f"scrapy.pipelines.{name}": 1 for name in pipelines},
             "IMAGES_STORE": str(tmp_path),
             "FILES_STORE": str(tmp_path),
             "REP_PURPOSES": ["train-ai"],
@@ -159,17 +153,14 @@ def test_media(site: Site, mode: str, tmp_path: Path) -> None:
         for item in result.items
     }
     assert arrived == {
-        "/page": ["/a.gif", "/a.pdf"],
+        "/page": ["/a.gif", "/a.pdf", "/pdf.html"],
         "/noimageindex": ["/a.pdf"],
         "/noimageai": ["/a.pdf"],
-        "/covers": [],
     }
     emptied = [item["image_urls"] for item in result.items if "noimage" in item["url"]]
     assert emptied == [[], []]
-    (cover,) = (item for item in result.items if "covers" in item["url"])
-    assert (cover["cover"], cover["other"]) == ("", host.url("/hidden.gif"))
-    assert result.stats["rep/noindex/media/noindex"] == 2
-    assert result.stats["rep/noindex/media/noimageindex"] == 3
+    assert result.stats["rep/noindex/media/noindex"] == 1
+    assert result.stats["rep/noindex/media/noimageindex"] == 2
     assert result.stats["rep/usage/media/train-ai"] == 5
     assert result.stats["rep/noindex/dropped/noimageindex"] == 1
     assert f"The images of {host.url('/covers')} must not be indexed" in result.log

@@ -212,16 +212,12 @@ def test_two_jobdirs_in_one_process(site: Site, mode: str, tmp_path: Path) -> No
     assert len(host.pages) <= 40 + 2 * 16
 
 
-def test_a_clock_and_a_state_that_are_wrong(site: Site, tmp_path: Path) -> None:
-    """The crawl is resumed from its file, although the clock of the machine was set, and the
-    process was killed while Scrapy wrote the state of the queue.
-    """
+def test_a_clock_that_is_wrong(site: Site, tmp_path: Path) -> None:
+    """The crawl is resumed from its file, although the clock of the machine was set."""
     host = site.add(RULES)
     urls, paths = numbered(host, 20)
     trial = Trial(site, tmp_path, urls)
     trial.run_until(6, interrupt_twice)
-    state = trial.job / "requests.queue" / "active.json"
-    state.write_text('["scrapy_rep.HostQu')
     trial.how["spider"] = "tests.crawl.waiting_spiders.ClockSpider"
     trial.how["offset"] = -30 * 3600.0
     trial.finish()
@@ -270,22 +266,20 @@ def test_a_jobdir_of_another_queue(
     stopped = trial.start().result()
     assert stopped.stats["finish_reason"] == "jobdir_unusable"
     (line,) = lines_of(stopped.log, "ERROR")
-    assert f"Another queue wrote the JOBDIR {trial.job}" in line
+    assert f"Another scheduler wrote the JOBDIR {trial.job}" in line
     assert "Traceback" not in stopped.log
     assert host.pages == fetched
-    # At its end, Scrapy writes a list of queues where there was none: one of none.
-    assert contents(trial.job) == {"requests.queue/active.json": b"[]", **before}
+    assert contents(trial.job) == before
     if end == "stopped":
         trial.start(**stock).result()
         assert set(host.pages) == paths
 
 
-@pytest.mark.parametrize("queue", [BY_SLOTS, BY_PRIORITIES])
 @pytest.mark.parametrize("is_killed", [True, False])
-def test_a_jobdir_of_ours(
-    site: Site, tmp_path: Path, is_killed: bool, queue: str
-) -> None:
-    """Scrapy's queues fetch nothing in a JOBDIR that has requests of HostQueue, which a later crawl finds."""
+def test_a_jobdir_of_ours(site: Site, tmp_path: Path, is_killed: bool) -> None:
+    """In a JOBDIR that has a crawl of this package's scheduler, another scheduler does not start, so that
+    it does not begin that crawl anew. A later run continues it.
+    """
     host = site.add(RULES)
     urls, paths = numbered(host, 30)
     trial = Trial(site, tmp_path, urls)
@@ -294,7 +288,9 @@ def test_a_jobdir_of_ours(
     else:
         trial.start(CLOSESPIDER_PAGECOUNT=5).result()
     fetched = list(host.pages)
-    trial.start(SCHEDULER_PRIORITY_QUEUE=queue, ADDONS={}).wait()
+    other = trial.start(SCHEDULER="scrapy.core.scheduler.Scheduler")
+    other.wait()
+    assert "SettingError: JOBDIR is" in other.log
     assert host.pages == fetched
     trial.finish()
     assert set(host.pages) == paths
@@ -315,19 +311,3 @@ def test_a_file_of_another_version(site: Site, tmp_path: Path) -> None:
     assert "another version of scrapy-rep wrote it" in line
     assert host.pages == fetched
     assert contents(trial.job) == before
-
-
-def test_what_scrapy_finds_in_its_folder(site: Site, tmp_path: Path) -> None:
-    """Scrapy's requests.queue has its list of queues alone, which is empty after a crawl that has
-    finished, as Scrapy's own: projects read both.
-    """
-    host = site.add(RULES)
-    urls, _ = numbered(host, 30)
-    trial = Trial(site, tmp_path, urls)
-    folder = trial.job / "requests.queue"
-    trial.start(CLOSESPIDER_PAGECOUNT=5).result()
-    assert [path.name for path in folder.iterdir()] == ["active.json"]
-    assert json.loads((folder / "active.json").read_text())
-    trial.finish()
-    assert [path.name for path in folder.iterdir()] == ["active.json"]
-    assert json.loads((folder / "active.json").read_text()) == []

@@ -294,6 +294,25 @@ def test_stopped_while_hosts_wait(
     assert refused == sorted(urls[-3:])
 
 
+def test_a_second_interrupt_while_a_page_is_in_flight(
+    site: Site, mode: str, tmp_path: Path
+) -> None:
+    """The page is not done: the next run fetches it again."""
+    host = site.add(RULES)
+    urls = pages(host, 5)
+    host.answers["/0"] = HANGS
+    trial = Trial(site, tmp_path, urls, mode=mode)
+    crawl = trial.start()
+    crawl.until(lambda: len(trial.notes("end")) == 4 and host.hits_on("/0"))
+    trial.wait_for_file(crawl, host.url("/0"))
+    interrupt_twice(crawl)
+    crawl.wait(25)
+    host.answers["/0"] = Answer(b"A page")
+    trial.finish()
+    assert {note.url for note in trial.notes("end")} == set(urls)
+    assert len(host.hits_on("/0")) == 2
+
+
 @pytest.mark.slow
 @pytest.mark.unmeasured
 def test_killed_at_its_start(site: Site, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from scrapy_rep.crawl.ledger.reader import open_ledger
 from scrapy_rep.tools.report import answers
 from scrapy_rep.tools.report.answers import overall
-from scrapy_rep.tools.report.ledgers import Limits, ReportLedgers
+from scrapy_rep.tools.report.ledgers import ReportLedgers, ReportLimits
 from tests.crawl.answers import Answer, html, image, meta, redirect, robots
 from tests.crawl.crawl import BY_HAND, run_crawl, start_crawl
 from tests.crawl.disks import fill, free, small_disk
@@ -61,7 +61,7 @@ def decisions(path: Path, url: str) -> list[tuple[Any, ...]]:
 
 
 def headline(*paths: str) -> str:
-    with closing(ReportLedgers(paths, Limits())) as ledgers:
+    with closing(ReportLedgers(paths, ReportLimits())) as ledgers:
         said: str = overall(ledgers, 0.0)["headline"]
     return said
 
@@ -586,7 +586,7 @@ def test_a_report(site: Site, tmp_path: Path) -> None:
         + [refused.url("/1")],
         settings={"REP_LEDGER": str(ledger), "REP_LEDGER_LEVEL": "all", "REP_OVERRIDES": own},
     )  # fmt: skip
-    with closing(ReportLedgers([str(ledger)], Limits())) as ledgers:
+    with closing(ReportLedgers([str(ledger)], ReportLimits())) as ledgers:
         hosts = {host["origin"]: host for host in ledgers.view("host")}
         urls = ledgers.view("judged_url").fetchall()
         without = {

@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.crawl.answers import Answer, robots
 from tests.crawl.crawl import run_crawl, start_crawl
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.crawl.server import Site
 
 pytestmark = [pytest.mark.unmeasured, pytest.mark.slow]
 
+CLOSE = {"Connection": "close"}
 FILES = 64
 SETTINGS = {
     "CONCURRENT_REQUESTS": 16,
@@ -23,9 +27,9 @@ SETTINGS = {
     "RETRY_ENABLED": True,
 }
 SOON = {
-    "scrapy_rep.crawl.frontier.hostrules._ASKED_ONCE_MORE": 1.0,
-    "scrapy_rep.crawl.frontier.network._FIRST_PROBE": 0.2,
-    "scrapy_rep.crawl.frontier.network._LAST_PROBE": 0.2,
+    "scrapy_rep.crawl.frontier.rules._ASKED_ONCE_MORE": 1.0,
+    "scrapy_rep.crawl.frontier.network._FIRST_ATTEMPT": 0.2,
+    "scrapy_rep.crawl.frontier.network._LAST_ATTEMPT": 0.2,
 }
 
 
@@ -55,14 +59,114 @@ def test_a_proxy_that_is_down(site: Site, mode: str) -> None:
 
 @pytest.mark.newest
 def test_a_machine_with_few_files(site: Site) -> None:
-    """With too few files for a connection to each host, each page is fetched all the same."""
-    host = site.add("User-agent: *\nDisallow: /private\n")
+    """With too few files for a connection to each host, each page is fetched all the same, if servers
+    close their connections.
+    """
+    close = {"Connection": "close"}
+    host = site.add(
+        robots("User-agent: *\nDisallow: /private\n", headers=close, delay=0.3)
+    )
+    host.answers["/1"] = Answer(b"A page", headers=close)
     result = run_crawl(
         [f"http://f{n}.test:{host.port}/1" for n in range(2 * FILES)],
-        settings=SETTINGS,
+        settings={**SETTINGS, "CONCURRENT_REQUESTS": 2 * FILES},
         names={"*.test": ["127.0.0.1"]},
         max_files=FILES,
+        timeout=60,
     )
     assert not result.errors
     assert len(result.fetched()) == 2 * FILES
     assert len(result.lines("WARNING", "no more files")) == 1
+
+
+def names(count: int) -> list[str]:
+    return [f"h{number}.test" for number in range(count)]
+
+
+def test_hosts_that_answer_once_and_then_refuse(site: Site, tmp_path: Path) -> None:
+    """A ban by a network of many hosts looks like the end of one's own network: the crawl ends after
+    REP_WAIT_TIMEOUT, one warning says what is left, and the JOBDIR keeps it.
+    """
+    host = site.add(robots("User-agent: *\nDisallow: /private\n", headers=CLOSE))
+    timeout = 4
+    result = run_crawl(
+        [f"http://{name}:{host.port}/{page}" for name in names(6) for page in range(5)],
+        # Nothing listens at the second address.
+        names={name: ["127.0.0.1", "127.0.0.9"] for name in names(6)},
+        settings={
+            **SETTINGS,
+            "DNSCACHE_ENABLED": False,
+            "JOBDIR": str(tmp_path / "job"),
+            "REP_BACKOFF_MAX": 60,
+            "REP_WAIT_TIMEOUT": timeout,
+        },
+    )
+    assert result.stats["finish_reason"] == "network_gone"
+    assert result.stats["elapsed_time_seconds"] < timeout + 10
+    (line,) = result.lines("WARNING", "gone for longer than REP_WAIT_TIMEOUT")
+    assert "with the same JOBDIR, the next run sends them" in line
+    again = run_crawl(
+        [],
+        names={name: ["127.0.0.1"] for name in names(6)},
+        settings={
+            **SETTINGS,
+            "DNSCACHE_ENABLED": False,
+            "JOBDIR": str(tmp_path / "job"),
+        },
+    )
+    left = {response["url"] for response in again.responses}
+    lost = {error["url"] for error in result.errors}
+    assert len(left | lost) == 30
+    assert len(left) >= 20  # Scrapy repeats a failed download twice.
+
+
+def test_hosts_that_refuse_from_the_start(site: Site) -> None:
+    """Each is judged by itself, however many they are."""
+    refusing = site.refusing()
+    took = []
+    for count in 4, 6:
+        result = run_crawl(
+            [
+                f"http://{name}:{refusing.port}/{page}"
+                for name in names(count)
+                for page in "12"
+            ],
+            names={"*.test": ["127.0.0.1"]},
+            settings={**SETTINGS, "REP_WAIT_TIMEOUT": 3},
+            constants=SOON,
+        )
+        assert result.stats["finish_reason"] == "robots_denied"
+        assert len(result.errors) == 2 * count
+        took.append(result.stats["elapsed_time_seconds"])
+    assert max(took) < 1.5 * min(took) + 1
+
+
+@pytest.mark.parametrize("job", ["", "job"])
+def test_no_resolver_at_the_start_and_in_the_middle(
+    site: Site, tmp_path: Path, job: str
+) -> None:
+    """Each page is fetched all the same."""
+    host = site.add(robots("User-agent: *\nDisallow: /private\n", headers=CLOSE))
+    host.answers |= {f"/{page}": Answer(b"A page", headers=CLOSE) for page in range(2)}
+    count = 60
+    result = run_crawl(
+        [
+            f"http://{name}:{host.port}/{page}"
+            for page in range(2)
+            for name in names(count)
+        ],
+        names={"*.test": ["127.0.0.1"]},
+        settings={
+            **SETTINGS,
+            "DNSCACHE_ENABLED": False,
+            "EXTENSIONS": {"tests.crawl.driver_middlewares.Outages": 1},
+            "JOBDIR": str(tmp_path / job) if job else None,
+            "OUTAGE_AFTER": count,
+            "OUTAGE_SECONDS": 2.0,
+            "REP_BACKOFF_MAX": 60,
+        },
+        constants=SOON,
+    )
+    assert not result.errors
+    assert len(result.fetched()) == 2 * count
+    assert result.stats["finish_reason"] == "finished"

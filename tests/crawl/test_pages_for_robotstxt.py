@@ -9,7 +9,7 @@ import pytest
 
 from scrapy_rep.crawl.ledger.reader import open_ledger
 from scrapy_rep.tools.report.answers import overall
-from scrapy_rep.tools.report.ledgers import Limits, ReportLedgers
+from scrapy_rep.tools.report.ledgers import ReportLedgers, ReportLimits
 from tests.crawl.answers import Answer, robots
 from tests.crawl.crawl import ADDON, run_crawl
 
@@ -66,7 +66,7 @@ def test_a_challenge_page(site: Site, tmp_path: Path) -> None:
         assert [row["origin"] for row in found] == sorted(
             host.origin for host in (*walls, ruled)
         )
-    with closing(ReportLedgers([str(path)], Limits())) as ledgers:
+    with closing(ReportLedgers([str(path)], ReportLimits())) as ledgers:
         report: dict[str, Any] = overall(ledgers, 0)
     assert report["figures"]["pages_for_robotstxt"] == 3
     assert any(

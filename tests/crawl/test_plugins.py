@@ -214,7 +214,7 @@ def test_impersonate(site: Site) -> None:
             "REP_WAIT_TIMEOUT": 5,
             "ROBOTSTXT_USER_AGENT": "testbot",
         },
-        constants={"scrapy_rep.crawl.frontier.hostrules._ASKED_ONCE_MORE": 0.1},
+        constants={"scrapy_rep.crawl.frontier.rules._ASKED_ONCE_MORE": 0.1},
     )
     assert host.pages == ["/one"]
     assert "Sec-Ch-Ua" in host.robots_hits[0].headers

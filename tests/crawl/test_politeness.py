@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tests.crawl.crawl import CrawlResult
     from tests.crawl.server import Host, Site
 
-pytestmark = pytest.mark.unmeasured
 
 DELAY = "User-agent: *\nCrawl-delay: {}\nDisallow: /private/\n"
 NO_DELAY = "User-agent: *\nDisallow: /private/\n"

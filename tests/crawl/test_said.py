@@ -129,12 +129,12 @@ def test_a_reason_of_the_spider(site: Site) -> None:
             {},
             (
                 "robots.txt is obeyed",
-                "scrapy_rep.HostQueue",
+                "scrapy_rep.Scheduler",
                 "memory://",
                 "ledger: none",
             ),
         ),
-        ({"REP_DRY_RUN": True}, ("a dry run", "scrapy.pqueues.")),
+        ({"REP_DRY_RUN": True}, ("a dry run", "scrapy.core.scheduler.")),
         (
             {"ROBOTSTXT_OBEY": False},
             ("is ignored (ROBOTSTXT_OBEY)", "REP_NOINDEX = 'drop'"),

@@ -152,3 +152,14 @@ def test_settings_and_delays(site: Site) -> None:
     times = [hit.time for hit in slow.hits if hit.path != "/robots.txt"]
     assert len(times) == 4
     assert min(after - before for before, after in pairwise(times)) >= 0.5
+
+
+def test_a_middleware_that_removes_the_header(host: Host) -> None:
+    """What is sent is judged: by the robots.txt of the host that is asked then."""
+    middleware = "tests.crawl.component_spiders.RemoveHost"
+    result = run_crawl(
+        [request(host, path) for path in ("/a", "/b")],
+        settings={"DOWNLOADER_MIDDLEWARES": {middleware: 543}},
+    )
+    assert host.pages == []
+    assert len(result.errors) == 2

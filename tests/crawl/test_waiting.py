@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from tests.crawl.server import Host, Site
 
-pytestmark = pytest.mark.unmeasured
 
 RULES = "User-agent: *\nDisallow: /private\n"
 DOWN = Answer(status=503)

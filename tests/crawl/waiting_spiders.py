@@ -104,8 +104,11 @@ class EveryWaySpider(PlanSpider):
 
     async def note_places(self, host: str) -> None:
         frontier = Frontier.of(self.crawler)
-        # What is done each 0.2 s: while others are active, settle() may not see who has ended.
-        frontier._free_unseen()
-        scope = frontier.core.scope(host)
-        rest = {"in_flight": scope.in_flight, "tickets": scope.tickets}
-        self.crawler.stats.set_value(f"places/{host}", rest)
+        # While others are active, settle() may not see which requests have ended.
+        frontier._end_unseen()
+        limiter = frontier.limits.limiter(host)
+        counts = {
+            "in_flight": limiter.planned + limiter.sent,
+            "waiting": len(limiter.line or ()),
+        }
+        self.crawler.stats.set_value(f"places/{host}", counts)

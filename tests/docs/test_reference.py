@@ -129,23 +129,23 @@ def test_bounds(sentence: str, value: int) -> None:
 
 
 DOCUMENTED_BY_SCRAPY = {
-    "concurrent_requests", "connect_first", "is_heard", "is_interactive", "is_parse_command", "loop_caller",
-    "lower_limits", "run_in_thread", "shared_component", "slot_moment",
+    "SlotState", "concurrent_requests", "is_heard", "is_interactive", "is_parse_command", "loop_caller",
+    "run_in_thread", "shared_component", "slot_moment",
 }  # fmt: skip
-"""The functions of ``base/compat.py`` that use no private name."""
+"""The functions and classes of ``base/compat.py`` that use no private name."""
 
 
 def test_private_names() -> None:
-    """The table of Scrapy's private names has each function that uses one, with what it reads."""
+    """The table of Scrapy's private names has each function or class that uses one, with what it reads."""
     shown = dict(re.findall(r"^\| `(\w+)` \| (.*)$", COMPATIBILITY, re.MULTILINE))
     tree = ast.parse(Path(compat.__file__).read_text())
     functions = {
         node.name: node
         for node in tree.body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         if not node.name.startswith("_")
     }
     assert set(shown) == {*functions, "PROXY_AUTH_META_KEY"} - DOCUMENTED_BY_SCRAPY
     for name, function in functions.items():
-        for path in re.findall(r"\b_find\(\w+, '([^']+)'", ast.unparse(function)):
+        for path in re.findall(r"\b_find\([\w.]+, '([^']+)'", ast.unparse(function)):
             assert path in shown[name], (name, path)

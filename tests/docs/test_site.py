@@ -171,5 +171,5 @@ def test_log_messages(logmessages: ModuleType, messages: list[Any]) -> None:
             written = ast.unparse(node) if isinstance(node, ast.Call) else ""
             assert name in loggers or not is_logged.match(written), written
     texts = {(message.level, message.text.partition(":")[0]) for message in messages}
-    assert ("info", "The queue in Redis works again") in texts
-    assert ("error", "%(count)d requests are lost") in texts
+    assert ("info", "%(path)s can be written again") in texts
+    assert ("error", "The crawl stops") in texts

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest, StopDownload
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError
 
 from scrapy_rep.base.settings import RepSettings
-from scrapy_rep.crawl.fetching import fetcher
 from scrapy_rep.crawl.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.crawl.fetching.request import (
     FetchMiddleware,
@@ -211,39 +210,6 @@ async def test_an_error_of_the_crawler(caplog: pytest.LogCaptureFixture) -> None
     (record,) = (each for each in caplog.records if each.exc_info)
     assert URL in record.getMessage()
     assert record.levelname == "ERROR"
-
-
-@pytest.mark.parametrize("step", range(8))
-@coroutine_test
-async def test_a_fetch_that_is_cancelled_while_it_waits(
-    monkeypatch: pytest.MonkeyPatch, step: int
-) -> None:
-    """A fetch that is cancelled while as many as may be are on the network, or in the moment in which
-    it could go, leaves its turn to the next one.
-    """
-    monkeypatch.setattr(fetcher, "MAX_ON_NETWORK", 1)
-    landings: list[Deferred[Any]] = []
-
-    def download() -> Deferred[Any]:
-        landings.append(Deferred())
-        assert sum(not landing.called for landing in landings) == 1
-        return landings[-1]
-
-    crawler = fake_crawler({}, {URL: download})
-    robots = RobotsTxtFetcher(crawler, RepSettings(crawler.settings))
-    first, second, third = (
-        asyncio.ensure_future(robots.fetch(URL, [CAUSE])) for _ in range(3)
-    )
-    for number in range(50):
-        await asyncio.sleep(0)
-        if number == 20 + step:
-            second.cancel()
-        if number >= 24:
-            for landing in landings:
-                if not landing.called:
-                    landing.callback(answer(URL))
-    found = await asyncio.wait_for(asyncio.gather(first, third), 10)
-    assert [each.status for each in found] == [200, 200]
 
 
 @coroutine_test

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -9,10 +10,12 @@ from math import inf, nan
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scrapy.exceptions import NotConfigured
 
 from scrapy_rep import back_off
 from scrapy_rep.crawl.frontier.frontier import Frontier
 from scrapy_rep.crawl.gate import RobotsTxtMiddleware
+from scrapy_rep.crawl.wire import WireMiddleware
 from tests.fakes import fake_crawler
 
 if TYPE_CHECKING:
@@ -29,6 +32,8 @@ NO_NUMBERS = [
 def obeying_crawler(**settings: Any) -> Crawler:
     crawler = fake_crawler(settings, {})
     RobotsTxtMiddleware.from_crawler(crawler)
+    with suppress(NotConfigured):  # In a dry run.
+        WireMiddleware.from_crawler(crawler)
     return crawler
 
 
@@ -45,7 +50,7 @@ def test_what_is_a_number_of_seconds(value: Any) -> None:
     """A delay may be any real number, such as one that a spider has read with Decimal."""
     crawler = obeying_crawler()
     back_off(crawler, "shop.example", delay=value)
-    pause = Frontier.of(crawler).core.scopes["shop.example"].back_off
+    pause = Frontier.of(crawler).limits.limiters["shop.example"].back_off
     assert pause is not None
     assert (pause.asked, type(pause.asked)) == (30, float)
 
@@ -63,8 +68,8 @@ def test_what_names_a_host(named: str, key: str) -> None:
     """A host may be named as spiders have it: a URL, a name, an address, with a port or a dot."""
     crawler = obeying_crawler()
     back_off(crawler, named, delay=30)
-    scope = Frontier.of(crawler).core.scopes[key]
-    assert scope.back_off is not None
+    limiter = Frontier.of(crawler).limits.limiters[key]
+    assert limiter.back_off is not None
 
 
 def test_the_longest_pause() -> None:
@@ -72,7 +77,7 @@ def test_the_longest_pause() -> None:
     crawler = obeying_crawler()
     back_off(crawler, "shop.example", delay=10**400)
     frontier = Frontier.of(crawler)
-    left = frontier.core.scopes["shop.example"].back_off.until
+    left = frontier.limits.limiters["shop.example"].back_off.until
     assert left - frontier.clock.monotonic() == pytest.approx(2**31, rel=0.01)
 
 
@@ -98,5 +103,7 @@ def test_whether_back_off_is_on(
     crawler = obeying_crawler(**settings)
     hosts = [f"{number}.example" for number in range(count)]
     back_off(crawler, hosts if count > 1 else hosts[0], delay=30)
-    scopes = [Frontier.of(crawler).core.scopes.get(host) for host in hosts]
-    assert [bool(each and each.back_off) for each in scopes] == [is_paused] * count
+    limiters = [Frontier.of(crawler).limits.limiters.get(host) for host in hosts]
+    assert [bool(limiter and limiter.back_off) for limiter in limiters] == [
+        is_paused
+    ] * count

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from scrapy_rep.crawl.frontier.jobdir import FileRequests
 from scrapy_rep.crawl.frontier.jobfile import JobFile
+from scrapy_rep.crawl.frontier.jobs import JobRequests
 from scrapy_rep.exceptions import JobError
 from tests.crawl.disks import full_disk
 
@@ -36,7 +36,7 @@ class Pushed(NamedTuple):
 
 
 class Job:
-    """What the requests of a file need of a JobDir, for requests that are a name and a rank."""
+    """What the requests of a file need of a JobStore, for requests that are a name and a rank."""
 
     def written(self, request: Pushed) -> bytes:
         return request.name
@@ -56,10 +56,13 @@ class Job:
     def note_unreadable(self, host: str, error: Exception) -> None:
         assert isinstance(error, ValueError)
 
+    def note_change(self) -> None:
+        """The test says when changes are written."""
 
-def requests_of(file: JobFile, host: str, saved: int = 0) -> FileRequests:
+
+def requests_of(file: JobFile, host: str, saved: int = 0) -> JobRequests:
     job: Any = Job()
-    return FileRequests(job, file, host, saved)
+    return JobRequests(job, file, host, saved)
 
 
 class JobFileMachine(RuleBasedStateMachine):
@@ -351,7 +354,7 @@ def test_closed_without_a_commit(tmp_path: Path) -> None:
     assert file.best("a")[1] == b"1"
     file.close()
     file = JobFile(path)
-    assert file.is_empty()
+    assert not file.hosts()
     file.close()
 
 

@@ -9,7 +9,6 @@ import gc
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import make_dataclass
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 from weakref import ref
@@ -55,8 +54,8 @@ FOR_BOTH = {"REP_PURPOSES": ["search", "train-ai"], "REP_USAGE": "annotate"}
 ITEMS, LINKS = (f"its {name}, which must not be" for name in ("items", "links"))
 EXEMPT = {"dont_obey_noindex": True}
 
-IMAGES = SimpleNamespace(images_urls_field="image_urls")
-"""An ImagesPipeline."""
+IMAGES = {"IMAGES_STORE": "unused"}
+"""The setting with which Scrapy's ImagesPipeline is used."""
 
 
 class OfParse(Spider):
@@ -68,13 +67,10 @@ class OfParse(Spider):
 
 
 class Crawl:
-    """A crawl with both middlewares and these *pipelines*."""
+    """A crawl with both middlewares."""
 
-    def __init__(self, *pipelines: object, **settings: Any) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.crawler = fake_crawler({"USER_AGENT": "mybot", **settings})
-        engine: Any = self.crawler.engine
-        itemproc = SimpleNamespace(middlewares=pipelines)
-        engine.scraper = SimpleNamespace(itemproc=itemproc)
         self.reader = IndexingMiddleware.from_crawler(self.crawler)
         self.gate = OutputMiddleware.from_crawler(self.crawler)
         self.seen = records(self.crawler)
@@ -251,7 +247,7 @@ def test_what_a_crawl_drops(
     """What a page states, and the settings, decide whether an item passes, with its images, and
     whether a link does. The reason is recorded.
     """
-    crawl = Crawl(IMAGES, **settings)
+    crawl = Crawl(**IMAGES, **settings)
     response = crawl.receive(page(tag, body=LINK), **meta)
     item, link = {"image_urls": [IMAGE]}, Request(OTHER)
     kept = crawl.kept(response, item, link)
@@ -275,7 +271,7 @@ def test_the_status_of_a_page(status: int) -> None:
     """
     is_page = 200 <= status < 300
     rules = ("none, noimageindex", PAST)
-    crawl = Crawl(IMAGES, REP_LEDGER="a.sqlite", REP_REL=["ugc"])
+    crawl = Crawl(**IMAGES, REP_LEDGER="a.sqlite", REP_REL=["ugc"])
     response = crawl.receive(page(*rules, body=LINK, status=status))
     assert response.flags == (["noindex", "nofollow"] if is_page else [])
     assert not indexing_rules(response).index
@@ -531,7 +527,7 @@ def test_what_items_say(
     one of a page that restricts nothing is left as it is, as all are without that setting. What its
     field has already stays. The rules of data drop nothing.
     """
-    crawl = Crawl(IMAGES, **settings, REP_ITEM_FIELD="rules")
+    crawl = Crawl(**IMAGES, **settings, REP_ITEM_FIELD="rules")
     item = {"rules": {"own": 1}, "image_urls": [IMAGE]}
     made = [item, Request(OTHER)]
     assert crawl.kept(crawl.receive(response, **meta), *made) == made
@@ -631,20 +627,21 @@ class Anything:
 
 
 @pytest.mark.parametrize(
-    ("item", "pipelines"),
+    ("item", "settings"),
     [
-        ({"image_urls": None}, [IMAGES]),
-        ({"images": [IMAGE]}, [IMAGES]),
-        (None, [IMAGES]),
-        (Anything(), [IMAGES]),
-        ({"image_urls": [IMAGE]}, []),
+        ({"image_urls": None}, IMAGES),
+        ({"images": [IMAGE]}, IMAGES),
+        ({"image_urls": [IMAGE]}, {**IMAGES, "IMAGES_URLS_FIELD": "pictures"}),
+        (None, IMAGES),
+        (Anything(), IMAGES),
+        ({"image_urls": [IMAGE]}, {}),
     ],
 )
-def test_items_without_images(item: Any, pipelines: list[Any]) -> None:
+def test_items_without_images(item: Any, settings: dict[str, Any]) -> None:
     """On a page with noimageindex, an item that names no image for an ImagesPipeline of the crawl
     is left as it is, whatever it is.
     """
-    crawl, before = Crawl(*pipelines), copy(item)
+    crawl, before = Crawl(**settings), copy(item)
     (found,) = crawl.kept(crawl.receive(page("noimageindex")), item)
     assert found is item
     assert found == before or isinstance(item, Anything)
@@ -714,17 +711,12 @@ def test_files_for_pipelines(
 def test_pages_that_a_callback_awaits(
     tag: str, settings: dict[str, Any], moved: bool
 ) -> None:
-    """A page that a callback or a component downloads itself is no file, unless a media pipeline asks
-    for it, also after a redirect.
-    """
-    pipeline = SimpleNamespace(spiderinfo=SimpleNamespace(downloading=set()))
-    crawl = Crawl(IMAGES, pipeline, **settings)
+    """HTML that a callback or a component downloads itself is no file; anything else is one."""
+    crawl = Crawl(**IMAGES, **settings)
     meta = {"redirect_urls": [URL]} if moved else {}
     request = Request(OTHER if moved else URL, callback=NO_CALLBACK, meta=meta)
     response = page(tag)
     assert crawl.reader.process_response(request, response) is response
     assert crawl.seen == []
-    fingerprinter = crawl.crawler.request_fingerprinter
-    pipeline.spiderinfo.downloading.add(fingerprinter.fingerprint(Request(URL)))
     with pytest.raises(FileDenied):
-        crawl.reader.process_response(request, response)
+        crawl.reader.process_response(request, page(tag, content_type=PDF))

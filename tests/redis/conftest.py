@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-# Each test here is one of a frontier, too.
-from tests.frontier.conftest import _all_is_synchronous  # noqa: F401
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.fetching.redis_server import RedisServer
-    from tests.redis.shared import Shared
+    from tests.redis.workers import Shared
 
 
 @pytest.fixture
@@ -26,7 +23,8 @@ def server(redis_server: RedisServer) -> RedisServer:
 @pytest.fixture
 def shared(server: RedisServer) -> Iterator[Shared]:
     """A queue on a server whose clock only a test advances."""
-    from tests.redis.shared import Shared  # noqa: PLC0415  needs scrapy-redis
+    pytest.importorskip("scrapy_redis")
+    from tests.redis.workers import Shared  # noqa: PLC0415  needs scrapy-redis
 
-    with Shared(server) as found:
+    with Shared(server.client()) as found:
         yield found

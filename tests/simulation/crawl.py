@@ -8,13 +8,16 @@ from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 import scrapy
 from scrapy import signals
 from scrapy.crawler import AsyncCrawlerRunner
 from scrapy.http import HtmlResponse, TextResponse
 
+from tests.simulation import options
 from tests.simulation.loop import PROCESS, Process
+from tests.simulation.world import number_in
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from tests.simulation.world import World
+    from tests.simulation.world import Sent, World
 
 _SETTINGS = {
     "ADDONS": {"scrapy_rep.Addon": 500},
@@ -63,6 +66,7 @@ class Outcome:
     status: int = 0
     exception: str = ""
     reason: str = ""
+    process: int = 0
 
 
 @dataclass
@@ -79,8 +83,14 @@ class Story:
     stats: dict[int, dict[str, Any]] = field(default_factory=dict)
     """Of each process that has ended by itself."""
 
+    ends: dict[int, float] = field(default_factory=dict)
+    """When each process ended that has ended by itself."""
+
     hindered: list[tuple[float, float, int | None]] = field(default_factory=list)
     """When a disk was full, a server gone or a process still, and which process; None for all."""
+
+    flushed: list[float] = field(default_factory=list)
+    """When a server lost all that it had."""
 
     ledger: Counter[str] = field(default_factory=Counter)
     """The URLs that were refused, by the ledger."""
@@ -90,6 +100,11 @@ class Story:
 
     gaps: list[tuple[str, str, float, float | None]] = field(default_factory=list)
     """Of the ledger: origin, kind (delay or pause), seconds asked for, seconds kept."""
+
+    held_at: WeakKeyDictionary[scrapy.Request, float] = field(
+        default_factory=WeakKeyDictionary
+    )
+    """When a component began to hold a request back that is on its way to the network."""
 
     ended: float = 0.0
     has_ended: bool = False
@@ -124,33 +139,68 @@ class Handler:
 
     lazy = False
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, story: Story) -> None:
+        self.story = story
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Handler:
-        return cls(STORY.get().world)
+        return cls(STORY.get())
 
     async def download_request(self, request: scrapy.Request) -> Response:
-        loop, parts = asyncio.get_running_loop(), urlsplit(request.url)
-        number = PROCESS.get().number
-        sent = self.world.send(parts.netloc, parts.path, loop.time(), number)
+        sent = send(self.story, request)
         await asyncio.sleep(sent.answer.seconds)
-        sent.ended = loop.time()
-        answer = sent.answer
-        answer.raise_error()
-        kind: type[TextResponse] = TextResponse if sent.is_robots else HtmlResponse
-        of_type = "text/plain" if sent.is_robots else "text/html"
-        return kind(
-            request.url,
-            status=answer.status,
-            headers={"Content-Type": of_type, **answer.headers},
-            body=answer.body.encode(),
-            request=request,
-        )
+        sent.ended = _now()
+        return response_to(request, sent)
 
     async def close(self) -> None:
         pass
+
+
+def send(story: Story, request: scrapy.Request, *, is_driven: bool = False) -> Sent:
+    """Send a request to the world. The caller waits until the answer is there, and notes when that is."""
+    parts, process = urlsplit(request.url), PROCESS.get().number
+    sent = story.world.send(parts.netloc, parts.path, _now(), process)
+    sent.is_driven, sent.held_at = is_driven, story.held_at.pop(request, None)
+    return sent
+
+
+def response_to(request: scrapy.Request, sent: Sent) -> Response:
+    """Return the answer as Scrapy has it. Raises the error, if it is one."""
+    answer = sent.answer
+    answer.raise_error()
+    kind: type[TextResponse] = TextResponse if sent.is_robots else HtmlResponse
+    of_type = "text/plain" if sent.is_robots else "text/html"
+    return kind(
+        request.url,
+        status=answer.status,
+        headers={"Content-Type": of_type, **answer.headers},
+        body=answer.body.encode(),
+        request=request,
+    )
+
+
+def ask(
+    story: Story, url: str, parent: str, *, is_own: bool = False, **arguments: Any
+) -> scrapy.Request:
+    """Return a request, and note that it was made."""
+    story.asked.append(Asked(_now(), url, parent, is_own))
+    meta = {"handle_httpstatus_list": _SHOWN, "asked": url, **arguments.pop("meta", {})}
+    arguments.setdefault("dont_filter", is_own)
+    return scrapy.Request(url, meta=meta, priority=number_in(url) % 2, **arguments)
+
+
+def note(story: Story, request: scrapy.Request, **outcome: Any) -> None:
+    """Note what became of a request."""
+    asked, process = request.meta["asked"], PROCESS.get().number
+    story.outcomes.append(
+        Outcome(_now(), asked, request.url, process=process, **outcome)
+    )
+
+
+def note_error(story: Story, request: scrapy.Request, error: BaseException) -> None:
+    """Note the exception that a request has failed with."""
+    reason = getattr(getattr(error, "record", None), "reason", "")
+    note(story, request, exception=type(error).__name__, reason=str(reason))
 
 
 class Spider(scrapy.Spider):
@@ -169,22 +219,16 @@ class Spider(scrapy.Spider):
         for host in self.story.world.hosts:
             yield self.ask(f"http://{host}/yes/0", "")
 
-    def ask(
-        self, url: str, parent: str, *, is_own: bool = False, again: bool = False
-    ) -> scrapy.Request:
-        self.story.asked.append(Asked(_now(), url, parent, is_own))
-        return scrapy.Request(
-            url,
-            None if is_own else self.parse,
-            errback=None if is_own else self.failed,
-            priority=number_in(url) % 2,
-            meta={"handle_httpstatus_list": _SHOWN, "asked": url, "again": again},
-            dont_filter=again or is_own,
-        )
+    def ask(self, url: str, parent: str, *, again: bool = False) -> scrapy.Request:
+        return ask(
+            self.story, url, parent, callback=self.parse, errback=self.failed,
+            meta={"again": again}, dont_filter=again,
+        )  # fmt: skip
 
     async def parse(self, response: Response) -> AsyncIterator[Any]:
         url, settings = response.meta["asked"], self.story.world.settings
-        self.note(response.request, status=response.status)
+        assert response.request is not None
+        note(self.story, response.request, status=response.status)
         if response.status != 200:
             return
         host = self.story.world.hosts[urlsplit(response.url).netloc]
@@ -206,33 +250,19 @@ class Spider(scrapy.Spider):
 
     async def download(self, url: str, parent: str) -> None:
         """Download a page without the scheduler."""
-        request = self.ask(url, parent, is_own=True)
+        request = ask(self.story, url, parent, is_own=True)
         try:
             response = await self.crawler.engine.download_async(request)
         except Exception as error:  # noqa: BLE001  it is noted
-            self._note_error(request, error)
+            note_error(self.story, request, error)
         else:
-            self.note(request, status=response.status)
+            note(self.story, request, status=response.status)
 
     def failed(self, failure: Any) -> None:
-        self._note_error(failure.request, failure.value)
+        note_error(self.story, failure.request, failure.value)
 
     def scraped(self, item: dict[str, Any]) -> None:
         self.story.items.append(item["url"])
-
-    def _note_error(self, request: scrapy.Request, error: BaseException) -> None:
-        reason = getattr(getattr(error, "record", None), "reason", "")
-        self.note(request, exception=type(error).__name__, reason=str(reason))
-
-    def note(self, request: scrapy.Request | None, **got: Any) -> None:
-        assert request is not None
-        outcome = Outcome(_now(), request.meta["asked"], request.url, **got)
-        self.story.outcomes.append(outcome)
-
-
-def number_in(url: str) -> int:
-    """Return the number of a page."""
-    return int(url.rsplit("/", 1)[1])
 
 
 def _now() -> float:
@@ -259,11 +289,14 @@ class Running:
 def begin(story: Story, process: Process, folder: str, **settings: Any) -> Running:
     """Begin a crawl in a *process* of its own."""
     used = {**_SETTINGS, **story.world.settings, "FILES_STORE": f"{folder}/files"}
+    used["DOWNLOADER_MIDDLEWARES"] = _components(story.world)
 
     def in_process() -> Running:
         PROCESS.set(process)
         STORY.set(story)
-        runner = AsyncCrawlerRunner({**used, **settings})
+        runner = AsyncCrawlerRunner(
+            _merged({**used, **settings}, options.chosen_settings())
+        )
         crawler = runner.create_crawler(Spider)
         return Running(process, crawler, asyncio.ensure_future(_run(runner, crawler)))
 
@@ -271,7 +304,29 @@ def begin(story: Story, process: Process, folder: str, **settings: Any) -> Runni
         await runner.crawl(crawler)
         if crawler.stats is not None:
             story.stats[process.number] = crawler.stats.get_stats()
+            story.ends[process.number] = _now()
         process.is_over = True
 
     story.processes.append(process)
     return copy_context().run(in_process)
+
+
+def _components(world: World) -> dict[str, int]:
+    """The middlewares of the project, with their orders."""
+    drawn = {
+        "Driver": world.driver, "Hold": world.hold, "Replacement": world.replacement
+    }  # fmt: skip
+    return {
+        f"tests.simulation.components.{name}": component.order
+        for name, component in drawn.items()
+        if component is not None
+    }
+
+
+def _merged(settings: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """Return *settings* with *more*; dictionaries, as those of components, are merged."""
+    merged = {**settings, **more}
+    for name, value in more.items():
+        if isinstance(value, dict) and isinstance(settings.get(name), dict):
+            merged[name] = {**settings[name], **value}
+    return merged

@@ -26,6 +26,12 @@ _LONGEST = {"plain": 86400.0, "job": 86400.0, "workers": 3600.0}
 """A crawl that takes more seconds of virtual time never ends."""
 
 
+_MOST_RESUMED, _RESUMED_AFTER = 3, 400.0
+"""A crawl that has ended without a network is resumed so often, so many seconds later: then the
+outage is over.
+"""
+
+
 def run(seed: int) -> Story:
     """Crawl the world of *seed*."""
     story = Story(World(seed))
@@ -114,8 +120,13 @@ async def _job(story: Story, folder: str) -> None:
         due.cancel()
         await asyncio.sleep(fault.seconds)
         job = shutil.copytree(job, f"{folder}/job{number}")
-    last = Process(len(story.world.faults))
-    await begin(story, last, folder, JOBDIR=job).crawl
+    last = len(story.world.faults)
+    for number in range(last, last + _MOST_RESUMED):
+        await begin(story, Process(number), folder, JOBDIR=job).crawl
+        reason = story.stats[number]["finish_reason"]
+        if reason != "network_gone" or story.world.is_all_banned:
+            return
+        await asyncio.sleep(_RESUMED_AFTER)
 
 
 async def _fill(story: Story, seconds: float) -> None:
@@ -151,14 +162,14 @@ async def _workers(story: Story, folder: str) -> None:
     server = FakeServer()
     settings = {
         "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
-        "SCHEDULER_QUEUE_CLASS": "scrapy_rep.redis.RedisHostQueue",
-        "DUPEFILTER_CLASS": "scrapy_rep.redis.RedisDupeFilter",
+        "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
         "SCHEDULER_DUPEFILTER_KEY": "{%(spider)s:requests}:seen",
         "SCHEDULER_PERSIST": True,
         "REDIS_PARAMS": {"redis_cls": lambda **_: _client(server)},
     }
     faults = story.world.faults or [Fault("none")]
-    processes = [Process(number) for number in range(len(faults) + 1)]
+    lag = story.world.lag
+    processes = [Process(number, lag=lag) for number in range(len(faults) + 1)]
     for process, fault in zip(processes[1:], faults, strict=True):
         process.ahead = fault.seconds if fault.kind == "ahead" else 0.0
     workers = [begin(story, process, folder, **settings) for process in processes]
@@ -190,6 +201,7 @@ async def _befall(
             await _end(worker, fault)
             return
         case "flushed":
+            story.flushed.append(began)
             _client(server).flushall()
         case "gone" | "restarted":
             server.connected = False

@@ -1,4 +1,29 @@
-"""The judge: what became of each request, by what the hosts said, and what the crawl says of itself."""
+"""The judge: what became of each request, by what the hosts said, and what the crawl says of itself.
+
+The rules, each with the functions that check it, here and in `politeness.py`. The evidence is the log of the
+world, the settings, what the spider and its pipeline got, the stats with the reason of the end, and
+the ledger.
+
+- Nothing forbidden is sent: no page that the last robots.txt of its host, or an override, disallows, whoever
+  sends it; and no page of a host whose delay is over REP_SKIP_DELAY_OVER (`_rules`, `_delays`).
+- Nothing is sent to a host before its robots.txt has come, or after that is stale (`_rules`).
+- From the end of a request to the start of the next one to a host, its Crawl-delay passes at least
+  (`_delays`).
+- After a 429 or 503, no page is sent before the pause is over that the host asks for, or a second; then one
+  at a time, and one more after each success (`_pauses`).
+- No more requests are on their way to a host, and in all, than the settings allow (`_places`).
+- Without a network, no page is sent and none is given up; one robots.txt at a time tries it, each a second
+  or more after the last one (`_outages`).
+- Each request has one outcome: an answer that was sent, or a refusal; after a kill too, nothing is lost, and
+  only what was under way is sent again (`_outcomes`, `_sent_once`).
+- Workers keep delays, pauses and places together. Excused is only what one could not know of another: a lease has
+  ended, or the server was gone or has lost what it had (`politeness._is_known`).
+- Each refusal has a cause in what the host said, or failed to say, before (`_refusals`).
+- The crawl ends, and says why. One that no host answers any more ends within REP_WAIT_TIMEOUT and ten
+  seconds; only then the reason may be ``network_gone``, and requests may be left (`_ends`, `_network_gone`).
+- Items and links are dropped where a page says so, and nowhere else (`_pages`).
+- Stats and ledger say what the log says (`_stats`, `_ledger`).
+"""
 
 from __future__ import annotations
 
@@ -7,9 +32,14 @@ from math import inf
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from tests.simulation.crawl import number_in
-from tests.simulation.politeness import Said, Violation, impoliteness
-from tests.simulation.world import LEAF
+from tests.simulation.politeness import (
+    LAST_WORD,
+    Said,
+    Violation,
+    impoliteness,
+    lease_may_end,
+)
+from tests.simulation.world import LEAF, number_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,13 +52,19 @@ _REFUSALS = {"RobotsDenied", "BackingOff"}
 _SAME = 0.05
 """Gaps that differ by so many seconds are the same."""
 
+_GONE_HOSTS = 5
+"""When so many hosts have failed, and nothing has answered in between, the network counts as gone."""
+
+_CLOSES_WITHIN = 10.0
+"""A crawl without a network ends within so many seconds of REP_WAIT_TIMEOUT."""
+
 _COMMITTED_AFTER = 1.0
 """A request whose callback has ended for so many seconds is not sent again after a kill."""
 
 
 def violations(story: Story) -> list[Violation]:
     """Return what the crawl did wrong."""
-    checks = (_ends, _outcomes, _sent_once, _refusals, _pages, _stats)
+    checks = (_ends, _network_gone, _outcomes, _sent_once, _refusals, _pages, _stats)
     return [
         *impoliteness(story),
         *(found for check in checks for found in check(story)),
@@ -52,10 +88,59 @@ def _ends(story: Story) -> Iterator[Violation]:
         expected = {"robots_denied", "finished", "shutdown"}
     if any(each.kind == "flushed" for each in story.world.faults):
         expected.add("queue_lost")
+    if story.world.has_components:  # They may have hidden what came.
+        expected |= {"robots_denied", "finished"}
+    expected.add("network_gone")  # Whether that is so is another question.
     for stats in story.stats.values():
         if stats["finish_reason"] not in expected:
             text = f"ended as {stats['finish_reason']}, not {' or '.join(expected)}"
             yield Violation(story.ended, "", text)
+
+
+def _network_gone(story: Story) -> Iterator[Violation]:
+    """A crawl that nothing answers any more ends in time, and none ends for that without a cause."""
+    world, timeout = story.world, story.world.settings["REP_WAIT_TIMEOUT"]
+    for process, stats in story.stats.items():
+        if stats["finish_reason"] == "network_gone":
+            ended = story.ends[process]
+            failures = _failures_since_last_answer(story, process, ended)
+            began = min((s.ended or ended for s in failures), default=ended)
+            count = len({s.host for s in failures})
+            # Components may have hidden answers.
+            is_enough = count >= _GONE_HOSTS or world.has_components
+            if not is_enough or ended - began < timeout - _SAME:
+                text = f"ended as network_gone, {ended - began:.2f} s after {count} hosts had failed"
+                yield Violation(ended, "", text)
+    if not world.is_all_banned or not story.processes:
+        return
+    process = story.processes[-1].number
+    ended = story.ends.get(process, story.ended)
+    failures = _failures_since_last_answer(story, process, ended)
+    hosts: set[str] = set()
+    for sent in failures:
+        if not sent.says_no_connection:
+            continue
+        hosts.add(sent.host)
+        if len(hosts) == _GONE_HOSTS:
+            latest = (sent.ended or inf) + timeout + _CLOSES_WITHIN
+            if world.hold is not None:
+                latest += world.hold.seconds
+            latest = max([latest, *(s.ended or 0.0 for s in failures if s.at < latest)])
+            if ended > latest:
+                text = f"ended {ended - (sent.ended or 0.0):.0f} s after {_GONE_HOSTS} hosts had failed"
+                yield Violation(ended, "", text)
+            return
+
+
+def _failures_since_last_answer(story: Story, process: int, until: float) -> list[Sent]:
+    """Return what has failed in a process since anything was answered, in the order in which it ended."""
+    log = [
+        sent for sent in story.world.log
+        if sent.process == process and sent.ended is not None and sent.ended <= until
+    ]  # fmt: skip
+    answered = max((s.ended or 0.0 for s in log if s.answer.status), default=-inf)
+    failed = [s for s in log if s.answer.error and (s.ended or 0.0) > answered]
+    return sorted(failed, key=lambda sent: sent.ended or 0.0)
 
 
 def _outcomes(story: Story) -> Iterator[Violation]:
@@ -68,7 +153,7 @@ def _outcomes(story: Story) -> Iterator[Violation]:
     )
     for url in got - asked if is_calm else ():
         yield _of(url, story, "has more outcomes than requests")
-    is_complete = story.has_ended and not _lost_queue(story)
+    is_complete = story.has_ended and not _is_cut_short(story)
     if story.world.kind == "plain":
         missing = asked - got if is_complete else Counter()
     else:
@@ -77,13 +162,17 @@ def _outcomes(story: Story) -> Iterator[Violation]:
         yield _of(url, story, "has neither an answer nor a refusal")
     sent = {f"http://{each.host}{each.path}" for each in story.world.log}
     for one in story.outcomes:
-        if one.exception not in {*_REFUSALS, "SpiderClosing"} and one.url not in sent:
+        is_sent = one.url in sent or one.sent_to in sent
+        if one.exception not in {*_REFUSALS, "SpiderClosing"} and not is_sent:
             text = f"was never sent, but its outcome is {one.exception or one.status}"
             yield _of(one.url, story, text)
 
 
-def _lost_queue(story: Story) -> bool:
-    return any(each["finish_reason"] == "queue_lost" for each in story.stats.values())
+def _is_cut_short(story: Story) -> bool:
+    """Whether the crawl has ended before its requests, as it says."""
+    reasons = {process: s["finish_reason"] for process, s in story.stats.items()}
+    last = story.processes[-1].number
+    return "queue_lost" in reasons.values() or reasons.get(last) == "network_gone"
 
 
 def _lost(story: Story) -> Iterator[str]:
@@ -109,21 +198,36 @@ def _of(url: str, story: Story, text: str) -> Violation:
 
 
 def _sent_once(story: Story) -> Iterator[Violation]:
-    """After a kill, only what was in flight is sent again."""
-    if story.world.kind != "job" or story.hindered:
+    """After a kill, only what was in flight is sent again, or what a worker that was killed had taken."""
+    is_shared = story.world.kind == "workers"
+    if is_shared:
+        # A worker that is killed while the server is gone has told nothing.
+        is_untold = story.hindered and story.killed
+        is_excused = bool(is_untold or story.flushed or lease_may_end(story))
+    else:
+        is_excused = story.world.kind == "plain" or bool(story.hindered)
+    if is_excused:
         return
     again = {each.url for each in story.asked if number_in(each.url) % 20 == 4}
     own = {each.url for each in story.asked if each.is_own}
-    ends: dict[str, float] = {}
+    ends: dict[str, tuple[float, float]] = {}
+    """When each request was done, and when a process was killed that may not have told it."""
     for one in story.outcomes:
-        ends.setdefault(one.url, one.at)
+        if is_shared:
+            killed = story.processes[one.process].killed_at or inf
+        else:
+            # Of the process that has done it.
+            killed = min((at for at in story.killed if at >= one.at), default=inf)
+        # What a spider that closes has not sent is sent by another one.
+        if one.exception != "SpiderClosing":
+            ends.setdefault(one.url, (one.at, killed))
     # The callback of these may still wait for a page or a file of its own.
     for sent in story.world.log:
         url = f"http://{sent.host}{sent.path}"
-        end = ends.get(url, inf)
-        # Of the process that has done it.
-        killed = min((at for at in story.killed if at >= end), default=inf)
-        is_over = end + _COMMITTED_AFTER < killed < sent.at
+        end, killed = ends.get(url, (inf, inf))
+        # A crawl with a JOBDIR sends nothing again but after a kill.
+        is_again = sent.at > (end + _COMMITTED_AFTER if is_shared else killed)
+        is_over = end + _COMMITTED_AFTER < killed and is_again
         if is_over and url not in again | own and not _waits(story, sent):
             yield Violation(sent.at, sent.host, f"sent again, though done: {sent}")
 
@@ -209,7 +313,8 @@ def _stats(story: Story) -> Iterator[Violation]:
     counted = stats.get("robotstxt/request_count", 0)
     answers = sum(sent.path == "/robots.txt" and sent.answer.status > 0 for sent in log)
     # Those that look for the network are not counted.
-    if counted < answers and not story.world.outages:
+    is_driven = any(sent.is_robots and sent.is_driven for sent in log)
+    if counted < answers and not (story.world.outages or is_driven):
         text = f"robotstxt/request_count is {counted}, but {answers} were answered"
         yield Violation(story.ended, "", text)
     if story.world.settings.get("REP_LEDGER"):
@@ -227,13 +332,17 @@ def _ledger(story: Story, refused: list[Outcome]) -> Iterator[Violation]:
         log = [sent for sent in story.world.log if sent.host == host]
         pages = sum(not s.is_robots and s.answer.status > 0 for s in log if s.ended)
         counted = story.pages.get(f"http://{host}", 0)
-        if counted != pages:
+        replacement = story.world.replacement
+        is_hidden = replacement is not None and replacement.order > LAST_WORD
+        if counted != pages and not is_hidden:
             text = f"the ledger counts {counted} pages, but {pages} were answered"
             yield Violation(story.ended, host, text)
         delays = {text.delay for text in Said(story, host).texts(until=inf)}
         for origin, kind, asked, gap in story.gaps:
             if origin != f"http://{host}":
                 continue
+            if story.world.has_components:
+                continue  # They add to the time that passes.
             # What waits in its download slot as well, which may be that of the host that has
             # redirected it, is sent later than that.
             has_delay = bool(story.world.settings["DOWNLOAD_DELAY"])

@@ -13,16 +13,17 @@ import selectors
 import sys
 import threading
 import time
+import uuid
 from collections import deque
 from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import cache, partial
+from random import Random
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.base.clock import Clock
-
 if TYPE_CHECKING:
+    import types
     from collections.abc import Callable
 
     from typing_extensions import Self
@@ -36,6 +37,9 @@ _TICK = 1e-6
 _MOST_TURNS = 1_000_000
 """A crawl that takes more turns of the loop never ends."""
 
+_MOST_BUSY_TURNS = 50_000
+"""Nor does one that takes so many turns in which there is always something to do, and no time passes."""
+
 
 _PACKAGES = (
     "scrapy.core",
@@ -43,20 +47,33 @@ _PACKAGES = (
     "scrapy.spidermiddlewares",
     "scrapy.pipelines",
     "scrapy_redis",
-    "scrapy_rep.base",
-    "scrapy_rep.crawl",
-    "scrapy_rep.redis",
+    "scrapy_rep",
 )
-"""What a crawl imports, some of it late: after the clocks were replaced it would have real ones."""
+"""The packages whose modules a crawl may import late. All are imported before the clocks are replaced:
+a module that copies a function of :mod:`time` while a virtual loop runs would keep it afterwards.
+"""
+
+_PATCHED = {"scrapy", "scrapy_redis", "scrapy_rep", "twisted"}
+"""The packages in which clocks, threads and queues are replaced, wherever a module or a class has a
+reference to them. Nothing else of these packages is touched.
+"""
+
+_SOURCES = {
+    "time": "monotonic time sleep",
+    "threading": "Thread",
+    "queue": "SimpleQueue",
+    "uuid": "uuid4",
+}
+"""The modules of the standard library in which they are replaced, and their names there."""
 
 
 @cache
 def _import_all() -> None:
     for name in _PACKAGES:
         package = importlib.import_module(name)
-        for found in pkgutil.walk_packages(package.__path__, f"{name}."):
+        for module in pkgutil.walk_packages(package.__path__, f"{name}."):
             with suppress(ImportError):
-                importlib.import_module(found.name)
+                importlib.import_module(module.name)
 
 
 @dataclass(eq=False)
@@ -66,6 +83,9 @@ class Process:
     number: int = 0
     ahead: float = 0.0
     """The seconds by which its time of day is ahead."""
+
+    lag: float = 0.0
+    """The seconds after which its threads do what they are asked for."""
 
     is_over: bool = False
     """Whether nothing of it runs any more, no callback and no timer."""
@@ -95,6 +115,7 @@ class Endless(Exception):
 class _Selector(selectors.DefaultSelector):
     now = 1_000.0
     turns = 0
+    busy_turns = 0
 
     def __init__(self, longest: float) -> None:
         super().__init__()
@@ -102,7 +123,9 @@ class _Selector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> Any:
         self.turns += 1
-        if self.turns > _MOST_TURNS or self.now > self.ends_at:
+        self.busy_turns += 1
+        is_busy = self.busy_turns > _MOST_BUSY_TURNS
+        if is_busy or self.turns > _MOST_TURNS or self.now > self.ends_at:
             raise Endless
         events = super().select(0)
         # As a real clock, this one never stands still: code that is called a little early, and
@@ -110,6 +133,7 @@ class _Selector(selectors.DefaultSelector):
         self.now += _TICK
         if not events and timeout is not None:
             self.now += timeout
+            self.busy_turns = 0 if timeout else self.busy_turns
         return events
 
 
@@ -122,13 +146,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.was_set_by = 0.0
         """The seconds by which the time of day was set forward since the beginning."""
 
-        self._replaced = {
-            "monotonic": (time.monotonic, self.time),
-            "time": (time.time, self.time_of_day),
-            "sleep": (time.sleep, self.sleep),
-            "Thread": (threading.Thread, _Inline),
-            "SimpleQueue": (queue.SimpleQueue, _Queue),
-        }
+        self._replaced: list[tuple[Any, Any]] = [
+            (time.monotonic, self.time),
+            (time.time, self.time_of_day),
+            (time.sleep, self.sleep),
+            (threading.Thread, _Inline),
+            (queue.SimpleQueue, _Queue),
+            (uuid.uuid4, self.uuid4),
+        ]
+        self._random = Random(0)
         super().__init__(self._virtual)
 
     def time(self) -> float:
@@ -138,6 +164,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time_of_day(self) -> float:
         """Return the seconds since the epoch, by the clock of the process that asks."""
         return EPOCH + self._virtual.now + self.was_set_by + PROCESS.get().ahead
+
+    def uuid4(self) -> uuid.UUID:
+        """Return the next one of always the same sequence."""
+        return uuid.UUID(int=self._random.getrandbits(128), version=4)
 
     def sleep(self, seconds: float) -> None:
         """Block the loop."""
@@ -176,13 +206,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __enter__(self) -> Self:
         _import_all()
         asyncio.set_event_loop(self)
-        for name, (real, virtual) in self._replaced.items():
-            _replace(name, real, virtual)
+        _replace({id(real): virtual for real, virtual in self._replaced})
         return self
 
     def __exit__(self, *args: object) -> None:
-        for name, (real, virtual) in self._replaced.items():
-            _replace(name, virtual, real)
+        _replace({id(virtual): real for real, virtual in self._replaced})
         asyncio.set_event_loop(None)
         self.close()
 
@@ -192,17 +220,18 @@ class _Idle(Exception):
 
 
 class _Inline(threading.Thread):
-    """A thread whose work is done before the next callback, so that each run is the same. The thread
-    of a ledger, which only writes what it gets, is a real one.
-    """
+    """A thread whose work is done before the next callback, so that each run is the same."""
 
     running: _Inline | None = None
 
     def start(self) -> None:
-        if self.name == "ledger":
-            super().start()
-        else:
-            self.go_on()
+        self.go_on()
+
+    def is_alive(self) -> bool:
+        return False
+
+    def join(self, timeout: float | None = None) -> None:
+        """Return at once: it has done all that it can do."""
 
     def go_on(self) -> None:
         _Inline.running, before = self, _Inline.running
@@ -224,7 +253,10 @@ class _Queue(deque[Any]):
 
     def put(self, item: Any) -> None:
         self.append(item)
-        if self.reader is not None:
+        lag = PROCESS.get().lag
+        if self.reader is not None and lag:
+            asyncio.get_running_loop().call_later(lag, self.reader.go_on)
+        elif self.reader is not None:
             self.reader.go_on()
 
 
@@ -245,13 +277,30 @@ def _living(callback: Callable[..., Any], context: Context | None) -> Any:
     return run
 
 
-def _replace(name: str, old: Any, new: Any) -> None:
-    """Put *new* in the place of *old*, also where a module or class has it by its *name*."""
-    for module_name, module in list(sys.modules.items()):
-        is_time = module_name == "time" and name in {"time", "monotonic", "sleep"}
-        is_used = module_name.split(".")[0] in {"scrapy", "scrapy_rep", "twisted"}
-        # Compare with ==: bound methods are made anew each time.
-        if (is_time or is_used) and vars(module).get(name) == old:
-            setattr(module, name, new)
-    if getattr(Clock, name, None) == old:
-        setattr(Clock, name, staticmethod(new))
+def _replace(replacements: dict[int, Any]) -> None:
+    """Replace objects, by their identity, wherever a module or a class of a package refers to them.
+
+    This is the only seam between the simulation and what it runs: no class, function or attribute is
+    known here by its name.
+    """
+    for name, module in list(sys.modules.items()):
+        if name in _SOURCES:
+            _replace_in(module, replacements, _SOURCES[name].split())
+        elif name.partition(".")[0] in _PATCHED:
+            _replace_in(module, replacements)
+            for value in list(vars(module).values()):
+                if isinstance(value, type) and value.__module__ == name:
+                    _replace_in(value, replacements)
+
+
+def _replace_in(
+    owner: types.ModuleType | type,
+    replacements: dict[int, Any],
+    names: list[str] | None = None,
+) -> None:
+    for name in names or list(vars(owner)):
+        value = vars(owner)[name]
+        is_static = isinstance(value, staticmethod)
+        new = replacements.get(id(value.__func__ if is_static else value))
+        if new is not None:
+            setattr(owner, name, staticmethod(new) if is_static else new)

@@ -28,11 +28,17 @@ _ASKED_ONCE_MORE = 10.0
 _SHORTEST_LIFETIME = 300.0
 """For so many seconds, a robots.txt is used even if its Cache-Control says less."""
 
-_RENEWED_BEFORE = 3 / 4
-"""A lease is renewed before so much of it is left."""
+_RENEWED_WITHIN = 1.0
+"""A worker that has sent something renews its lease within so many seconds, if the server answers."""
 
 _GONE_HOSTS, _GONE_FAILURES = 5, 20
 """When so many hosts, and so many requests in a row, have failed, the network counts as gone."""
+
+
+LAST_WORD = 960
+"""The highest order of the middlewares that are farther from the network than the last one of the add-on.
+What a component nearer to the network holds back, nothing can take back any more.
+"""
 
 
 class Violation(NamedTuple):
@@ -110,6 +116,8 @@ class Said:
         ]
         if not tries:
             return False
+        if any(sent.is_disguised for sent in tries):
+            return True  # For the crawl, a component has failed: requests do not wait for that.
         wait = float(self._settings["REP_WAIT_TIMEOUT"])
         first = tries[0].ended or 0.0
         # A host that seems to have no server is asked once more, and then refused until it answers.
@@ -123,24 +131,28 @@ class Said:
         return not waits or max(waited, will_wait) >= wait - 1.0
 
     def longest_pause(self, *, until: float) -> float:
-        """The longest time in which it answered nothing but 429 or 503, pauses included."""
+        """The longest time in which it answered nothing but 429 or 503, or not at all, pauses included."""
         longest, begins = 0.0, None
         # No pause is shorter than the delay of the host.
         least = max((text.delay for text in self.texts(until=until)), default=0.0)
         log = [s for s in self.log if s.ended is not None and s.ended <= until]
         for sent in sorted(log, key=lambda each: each.ended or 0.0):
             ended = sent.ended or 0.0
-            if sent.answer.status in {429, 503}:
+            if sent.answer.status in {0, 429, 503}:
                 begins = ended if begins is None else begins
                 pause = max(_asked(sent) or self._settings["REP_BACKOFF_MAX"], least)
                 longest = max(longest, ended + pause - begins)
-            elif sent.answer.status:
+            else:
                 begins = None
         return longest
 
 
 def _asked(sent: Sent) -> float:
     return float(sent.answer.headers.get("Retry-After", 0))
+
+
+# For how many requests that wait a robots.txt holds when it comes, whatever its lifetime.
+_HELD_FOR = 3
 
 
 def impoliteness(story: Story) -> list[Violation]:
@@ -164,9 +176,13 @@ def _rules(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, st
     in_slot = float(settings["DOWNLOAD_DELAY"])
     in_slot *= max(2, settings["CONCURRENT_REQUESTS_PER_DOMAIN"])
     in_slot += 1.0
+    in_downloader = in_slot
     for sent in log if said.override != "ignore" else ():
         if sent.is_robots:
             continue
+        # Its robots.txt may become stale while a component holds it back.
+        held_at = sent.at if sent.held_at is None else sent.held_at
+        in_slot = in_downloader + sent.at - held_at
         # Workers know each their own; the next process of a JOBDIR knows what the last one did.
         process = sent.process if story.world.kind == "workers" else None
         texts = said.texts(until=sent.at, process=process)
@@ -200,8 +216,39 @@ def _rules(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, st
         set_back = max((-by for _, by in story.world.clock_sets), default=0.0)
         late = sent.at - until - last.delay - in_slot - max(set_back, 0.0)
         is_gone = any(a <= sent.at < b for a, b in story.world.outages)
+        # What it says holds for the next request, however long that waits for its turn: for one of the
+        # scheduler, and for those that have come past it and waited for it.
+        known_at = failures[-1].at if failures else last.at
+        since = [
+            s
+            for s in log
+            if not s.is_robots
+            and known_at < s.at < sent.at
+            and s.process == sent.process
+        ]
+        if len(since) < _HELD_FOR:
+            continue
         if late > 0 and not is_gone and late > _waited_in_slot(story, sent):
             yield sent, f"sent {late:.1f} s after its robots.txt was stale"
+
+
+def _decided_at(story: Story, sent: Sent) -> float:
+    """When nothing could hold a request back any more, as other components had it, and no other thing
+    of the crawl was to be asked.
+    """
+    hold = story.world.hold
+    held_at = sent.at if sent.held_at is None else sent.held_at
+    if sent.is_driven:
+        return held_at - _SLACK
+    return held_at if hold is not None and hold.order > LAST_WORD else sent.at
+
+
+def _is_free(sent: Sent) -> bool:
+    """Whether nothing could know when it would be sent: a middleware has fetched it by itself, and it did
+    not come from the scheduler, or was held back on its way.
+    """
+    is_planned = not (sent.is_robots or sent.is_past_queue) and sent.held_at is None
+    return sent.is_driven and not is_planned
 
 
 def _waited_in_slot(story: Story, sent: Sent) -> float:
@@ -236,7 +283,13 @@ def _delays(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
             delay = Text(0.0, 0, sent.answer.body, 0.0).delay
         if sent.answered is not None:
             answered.append(sent)
-        known = [s.answered or inf for s in answered if _is_known(story, s, after)]
+        known = [
+            s.answered or inf
+            for s in answered
+            if _is_known(story, s, after)
+            and not _are_side_by_side(s, after)
+            and not (_is_free(s) and (s.answered or inf) > after.at)
+        ]
         gap = after.at - max(known, default=-inf)
         # A new process does not know the delay before it has the robots.txt; nor does one that has
         # forgotten the host.
@@ -248,18 +301,34 @@ def _delays(story: Story, said: Said, log: list[Sent]) -> Iterator[tuple[Sent, s
         if delay > story.world.settings["REP_SKIP_DELAY_OVER"]:
             if not after.is_robots:
                 yield after, "sent although the host's delay is too long"
-        elif delay and gap < delay - _SLACK and is_known:
+        elif delay and gap < delay - _SLACK and is_known and not _is_free(after):
             yield after, f"a gap of {gap:.2f} s instead of {delay:g} s"
+
+
+def _are_side_by_side(sent: Sent, after: Sent) -> bool:
+    """Whether one of them was sent by a middleware that fetches by itself, and the other past the scheduler
+    at the same time: what is sent there cannot know of a page that does not come to the wire.
+    """
+    # One that blocks the event loop lets the other one go when it ends.
+    if not sent.at <= after.at <= (sent.answered or inf) + _SLACK:
+        return False
+    return any(
+        one.is_driven and (other.is_leaf or other.is_robots)
+        for one, other in ((sent, after), (after, sent))
+    )
 
 
 def _is_known(story: Story, sent: Sent, after: Sent) -> bool:
     """Whether who sends *after* may know that *sent* was sent. Another worker does not if the server
-    was gone when either of them was sent past the queue, or if the worker of *sent* did not renew its
-    lease while that was on its way: the server was gone, or the worker stood still.
+    was gone when either of them was sent past the queue, or has lost what it had since *sent*; or if the
+    lease of the worker of *sent* has ended while that was on its way: the server was gone, or the worker stood
+    still.
     """
     if story.world.kind != "workers" or sent.process == after.process:
         return True
-    least = story.world.settings["REP_QUEUE_LEASE"] * _RENEWED_BEFORE
+    if any(sent.at <= flushed < after.at for flushed in story.flushed):
+        return False
+    least = _shortest_lease(story)
     for begins, ends, process in story.hindered:
         is_server = process is None
         for one in (sent, after) if is_server else ():
@@ -272,16 +341,28 @@ def _is_known(story: Story, sent: Sent, after: Sent) -> bool:
     return True
 
 
+def _shortest_lease(story: Story) -> float:
+    """For how many seconds at least the lease of a worker lasts from any moment on."""
+    return float(story.world.settings["REP_QUEUE_LEASE"]) - _RENEWED_WITHIN
+
+
+def lease_may_end(story: Story) -> bool:
+    """Whether the lease of a worker may have ended that went on afterwards."""
+    least = _shortest_lease(story)
+    return any(ends - begins > least for begins, ends, _ in story.hindered)
+
+
 def _pauses(story: Story, _: Said, log: list[Sent]) -> Iterator[tuple[Sent, str]]:
     """After a 429 or 503, no page is fetched for as long as the host asks, or a second; then one, and
     one more after each success. A 503 that does not say how long counts if the answer before was one.
+    No robots.txt is fetched either.
     """
     asked: list[tuple[Sent, float]] = []
     """What the host has answered that way, and until when."""
     on_their_way: dict[int, Sent] = {}
     places, process = inf, 0
     single = _single_503s(story, log)
-    events = [(sent.at, 1, sent) for sent in log if not sent.is_robots]
+    events = [(sent.at, 1, sent) for sent in log if not _is_free(sent)]
     events += [(_end(sent, story), 0, sent) for sent in log]
     for at, is_start, sent in sorted(events, key=lambda each: each[:2]):
         is_page, status = not sent.is_robots, sent.answer.status
@@ -344,8 +425,9 @@ def _has_heard(story: Story, sent: Sent, asked: Sent) -> bool:
     heard = asked.ended
     if story.world.kind == "workers" and sent.process != asked.process:
         gone = [b for a, b, of in story.hindered if of is None and a <= heard < b]
-        heard = max([heard + _HEARD_AFTER, *gone])
-    return sent.at >= heard
+        # Each of the two may wait for the answer to its last call before it makes the next one.
+        heard = max([heard + _HEARD_AFTER + 4 * story.world.lag, *gone])
+    return _decided_at(story, sent) >= heard
 
 
 def _is_lost(story: Story, asked: Sent) -> bool:
@@ -367,21 +449,28 @@ def _counts(story: Story, other: Sent, sent: Sent, asked: Sent) -> bool:
 def _places(story: Story) -> Iterator[Violation]:
     """No more pages are on their way than there are places."""
     settings = story.world.settings
-    # What a callback or a pipeline downloads itself does not wait for a place of all, and Scrapy may
-    # begin two of a download slot at the same moment.
-    pages = [s for s in story.world.log if not (s.is_robots or s.is_leaf)]
+    # All requests to a host need a place of it. What a callback or a pipeline downloads itself does not wait
+    # for a place of all.
+    pages = [
+        s for s in story.world.log if not _is_free(s) or not (s.is_robots or s.is_leaf)
+    ]
     events = [(sent.at, 1, sent) for sent in pages]
     events += [(_end(sent, story), 0, sent) for sent in pages]
     by_host: Counter[str] = Counter()
     by_process: Counter[int] = Counter()
     for at, change, sent in sorted(events, key=lambda each: each[:2]):
         by_host[sent.host] += 1 if change else -1
-        by_process[sent.process] += 1 if change else -1
-        if change and by_host[sent.host] > settings["CONCURRENT_REQUESTS_PER_DOMAIN"]:
+        if not (sent.is_robots or sent.is_leaf):
+            by_process[sent.process] += 1 if change else -1
+        # What is sent past the scheduler cannot know of a page that does not come to the wire.
+        is_excused = story.world.driver is not None and sent.is_past_queue
+        most = settings["CONCURRENT_REQUESTS_PER_DOMAIN"] + is_excused
+        if change and by_host[sent.host] > most:
             yield Violation(at, sent.host, f"too many requests to one host: {sent}")
         # While a robots.txt is fetched, Scrapy's own queue lets one more into the downloader.
         is_strict = "SCHEDULER_PRIORITY_QUEUE" not in settings
         at_once = by_process[sent.process]
+        is_strict = is_strict and not (sent.is_robots or sent.is_leaf)
         if change and is_strict and at_once > settings["CONCURRENT_REQUESTS"]:
             yield Violation(at, sent.host, f"too many requests on their way: {sent}")
 
@@ -395,19 +484,26 @@ def _end(sent: Sent, story: Story) -> float:
 def _outages(story: Story) -> Iterator[Violation]:
     """When enough hosts have failed in a row, our own network counts as gone: from then on, one
     robots.txt is sent a second or more after the other, no page, and no page is given up. But if no
-    host has ever answered a process, that ends after REP_WAIT_TIMEOUT.
+    host has ever answered a process, that ends after REP_WAIT_TIMEOUT. A ban by all hosts looks the same.
     """
     processes = range(len(story.processes))
-    for (begins, ends), process in product(story.world.outages, processes):
+    gone = [*story.world.outages]
+    if story.world.is_all_banned:
+        gone.append((min(story.world.bans.values()), inf))
+    for (begins, ends), process in product(gone, processes):
         log = [s for s in story.world.log if s.process == process]
-        failed = [s for s in log if begins <= s.at < ends and s.answer.error]
+        failed = [s for s in log if begins <= s.at < ends and s.says_no_connection]
         last = noticed = _noticed(failed, log)
         until = ends
         if noticed < inf and not any(s.answer.status and s.at < ends for s in log):
             # All hosts may be without a server.
             until = failed[0].at + story.world.settings["REP_WAIT_TIMEOUT"]
         for sent in log:
-            if noticed + _SLACK < sent.at < min(until, ends):
+            if noticed + _SLACK < sent.at < min(until, ends) and not _is_free(sent):
+                if sent.is_robots and sent.held_at is not None:
+                    continue  # It was sent when the component let it go.
+                if not sent.is_robots and _decided_at(story, sent) <= noticed + _SLACK:
+                    continue
                 if not sent.is_robots:
                     text = f"a page is sent without a network: {sent}"
                     yield Violation(sent.at, sent.host, text)
@@ -415,9 +511,11 @@ def _outages(story: Story) -> Iterator[Violation]:
                     text = f"sent {sent.at - last:.2f} s after the last one without a network: {sent}"
                     yield Violation(sent.at, sent.host, text)
                 last = sent.at
+        # Then the crawl closes, or all hosts are taken for unreachable.
+        closes = noticed + story.world.settings["REP_WAIT_TIMEOUT"] - 1.0
         for outcome in story.outcomes if story.world.kind == "plain" else ():
             is_lost = outcome.exception == "CannotResolveHostError"
-            if is_lost and noticed + _SLACK < outcome.at:
+            if is_lost and noticed + _SLACK < outcome.at < closes:
                 text = f"given up without a network: {outcome.url}"
                 yield Violation(outcome.at, "", text)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import sys
 import pytest
 
 from tests import effort
+from tests.simulation.world import World
 
 pytestmark = [pytest.mark.newest, pytest.mark.slow, pytest.mark.unmeasured]
 
@@ -30,6 +32,26 @@ def test_seeds_tell_the_same_stories_each_time():
     stories = {simulate(*seeds, hash_seed=each).stdout for each in ("1", "2")}
     assert len(stories) == 1
     assert stories.pop().count("the crawl ended") == len(seeds)
+
+
+def test_a_frontier_is_chosen_by_settings_alone():
+    """Scrapy's own scheduler and robots.txt middleware: the judge finds that they keep no delay."""
+    settings = {
+        "ADDONS": {"scrapy_rep.Addon": None},
+        "ROBOTSTXT_OBEY": True,
+        "REP_OVERRIDES": {},
+        "REP_LEDGER": "",
+    }
+    story = simulate("--settings", json.dumps(settings), "--", "7").stdout
+    assert "the crawl ended" in story
+    assert "VIOLATION: a gap of 0.00 s instead of 30 s" in story
+
+
+@pytest.mark.parametrize("name", ["driver", "hold", "replacement", "bans"])
+def test_some_worlds_have_each_middleware_and_bans(name):
+    worlds = [World(seed) for seed in range(60)]
+    count = sum(bool(getattr(world, name)) for world in worlds)
+    assert 0 < count < 30
 
 
 def test_todays_crawls_keep_to_what_the_hosts_ask_for():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import inf
 from random import Random
 from typing import Any
 
@@ -14,6 +15,8 @@ from scrapy.exceptions import (
     DownloadTimeoutError,
     ResponseDataLossError,
 )
+
+from tests.simulation import options
 
 FATES = (
     ("rules", 8),
@@ -38,6 +41,21 @@ _ERRORS = {
 
 LEAF = 10_000
 """Pages with this number or a higher one have no links."""
+
+
+def is_robotstxt(path: str) -> bool:
+    """Whether *path* is that of a robots.txt, or where one was redirected to."""
+    return path in {"/robots.txt", "/moved.txt"}
+
+
+def is_past_queue(path: str) -> bool:
+    """Whether a component downloads this page itself, without the scheduler."""
+    return not is_robotstxt(path) and LEAF <= number_in(path) < 2 * LEAF
+
+
+def number_in(url: str) -> int:
+    """Return the number of a page."""
+    return int(url.rsplit("/", 1)[1])
 
 
 @dataclass
@@ -69,37 +87,52 @@ class Sent:
     ended: float | None = None
     """When its process has got the answer."""
 
+    is_driven: bool = False
+    """Whether a middleware has sent it that fetches by itself."""
+
+    is_disguised: bool = False
+    """Whether that middleware has raised an exception of its own in place of the error."""
+
+    held_at: float | None = None
+    """When a component has begun to hold it back, if one has."""
+
     @property
     def answered(self) -> float | None:
         """When the host has answered. A process that stands still gets that later."""
         return self.ended and min(self.ended, self.at + self.answer.seconds)
 
     @property
+    def says_no_connection(self) -> bool:
+        """Whether there was no connection, and the crawl could know it."""
+        is_of_network = self.answer.error in {"refused", "unresolved"}
+        return is_of_network and not self.is_disguised
+
+    @property
     def is_robots(self) -> bool:
         """Whether it is for a robots.txt, or for where one was redirected to."""
-        return self.path in {"/robots.txt", "/moved.txt"}
+        return is_robotstxt(self.path)
 
     @property
     def is_leaf(self) -> bool:
         """Whether it is for a page without links, or a file."""
-        return not self.is_robots and int(self.path.rsplit("/", 1)[1]) >= LEAF
+        return not self.is_robots and number_in(self.path) >= LEAF
 
     @property
     def is_redirected(self) -> bool:
         """Whether a host has redirected it here."""
-        return not self.is_robots and int(self.path.rsplit("/", 1)[1]) >= 2 * LEAF
+        return not self.is_robots and number_in(self.path) >= 2 * LEAF
 
     @property
     def is_past_queue(self) -> bool:
         """Whether a callback or a pipeline downloads it itself."""
-        return self.is_leaf and not self.is_redirected
+        return is_past_queue(self.path)
 
     @property
     def slot(self) -> str:
         """The host in whose download slot Scrapy keeps it: the one that has redirected it."""
         if not self.is_redirected:
             return self.host
-        return f"h{int(self.path.rsplit('/', 1)[1]) // LEAF - 2}.example"
+        return f"h{number_in(self.path) // LEAF - 2}.example"
 
     def __str__(self) -> str:
         answer = self.answer
@@ -109,6 +142,9 @@ class Sent:
             text += "  " + "; ".join(answer.body.splitlines())
         if answer.headers:
             text += f"  {answer.headers}"
+        text += "  by a driver" if self.is_driven else ""
+        if self.held_at is not None:
+            text += f"  held for {self.at - self.held_at:.2f} s"
         return text
 
 
@@ -161,7 +197,7 @@ class Host:
     def answer(self, path: str, now: float) -> Answer:
         """Return what the host answers to a request for *path*."""
         seconds = self.latency * self.random.uniform(0.5, 2)
-        if path in {"/robots.txt", "/moved.txt"}:
+        if is_robotstxt(path):
             return self._robots(path, seconds, now)
         if self.random.random() < self.page_faults:
             return self._fault(seconds)
@@ -259,6 +295,66 @@ class Fault:
     """How long the process, the disk or the server is gone, or by how much the clock is ahead."""
 
 
+@dataclass(frozen=True)
+class Driver:
+    """A middleware that fetches pages by itself."""
+
+    order: int
+    scope: str
+    """Which requests it takes: ``marked``, ``pages`` of the scheduler, or ``all``, robots.txt included."""
+
+    is_blocking: bool
+    """Whether nothing else runs meanwhile, as with Selenium."""
+
+    has_errors: bool
+    """Whether it has an exception of its own for each failure."""
+
+    def takes(self, path: str) -> bool:
+        if self.scope == "all":
+            return True
+        if is_robotstxt(path) or is_past_queue(path):
+            return False
+        is_marked = number_in(path) < LEAF and number_in(path) % 2 == 0
+        return self.scope == "pages" or is_marked
+
+
+@dataclass(frozen=True)
+class Hold:
+    """A middleware that holds requests back."""
+
+    order: int
+    seconds: float
+    every: int
+    """It holds one page of so many."""
+
+    holds_robotstxt: bool
+    downloads: bool
+    """Whether it downloads another page meanwhile, and waits for it."""
+
+    def takes(self, path: str) -> bool:
+        if is_robotstxt(path):
+            return self.holds_robotstxt
+        return number_in(path) % self.every == 0
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """A middleware that replaces requests or responses."""
+
+    order: int
+    kind: str
+    """What it does: ``rewrite`` (a request becomes another one); ``again``, ``other`` (a response is
+    hidden, and the same or another page requested in its place); ``drop`` (a response is hidden).
+    """
+
+    every: int
+
+    def takes(self, path: str) -> bool:
+        if is_robotstxt(path) or is_past_queue(path):
+            return False
+        return number_in(path) < LEAF and number_in(path) % self.every == 0
+
+
 class World:
     """All hosts, the outages of our own network, the settings of the crawl, and the log."""
 
@@ -308,8 +404,77 @@ class World:
         if self.kind == "job" and moments.random() < 0.4:
             begins = 1_000 + moments.uniform(0, 60)
             self.outages.append((begins, begins + moments.choice([20, 300])))
+        self._draw_components_and_bans()
+        # The judge knows of what a run sets for all its crawls.
+        self.settings |= options.chosen_settings()
+        lags = Random(f"{seed} lag")
+        self.lag = lags.choice([0, 0.002, 0.05, 0.2]) if self.kind == "workers" else 0.0
+        """The seconds that each call of the queue's server takes."""
+
         self.log: list[Sent] = []
         self._waiting: list[tuple[int, int | None, asyncio.Future[None]]] = []
+
+    def _draw_components_and_bans(self) -> None:
+        """Draw middlewares of the project, and bans: each from its own sequence of random numbers, so that
+        seeds keep the world that they have if one is changed.
+        """
+        self.driver: Driver | None = None
+        self.hold: Hold | None = None
+        self.replacement: Replacement | None = None
+        self.bans: dict[str, float] = {}
+        """From when on hosts refuse all connections, for ever."""
+        draw = {
+            "ban": self._draw_bans, "driver": self._draw_driver,
+            "hold": self._draw_hold, "replace": self._draw_replacement,
+        }  # fmt: skip
+        for name, chance in _CHANCES.items():
+            stream = Random(f"{self.seed} {name}")
+            if stream.random() < chance and self.kind != "workers":
+                draw[name](stream)
+        if "SCHEDULER_PRIORITY_QUEUE" in self.settings:
+            # With a scheduler of the project, pages wait where such a middleware is never met.
+            self.driver = None
+
+    @property
+    def has_components(self) -> bool:
+        """Whether the project has middlewares of its own."""
+        components = self.driver, self.hold, self.replacement
+        return any(component is not None for component in components)
+
+    @property
+    def is_all_banned(self) -> bool:
+        return len(self.bans) == len(self.hosts)
+
+    def _draw_bans(self, random: Random) -> None:
+        """All hosts, or some of them, refuse connections from a moment on, after they have answered."""
+        begins = 1_000 + random.choice([2, 20, 200]) * random.uniform(0.5, 2)
+        is_of_all = random.random() < 0.6
+        self.bans = {
+            name: begins for name in self.hosts if is_of_all or random.random() < 0.4
+        }
+
+    def _draw_driver(self, random: Random) -> None:
+        scope = random.choice(["marked", "marked", "pages", "all"])
+        is_blocking, has_errors = random.random() < 0.3, random.random() < 0.4
+        order = random.choice([543, 800])
+        if scope == "all" and (self.outages or self.bans):
+            scope = (
+                "pages"  # No other component could ask for robots.txt at its own pace.
+            )
+        self.driver = Driver(order, scope, is_blocking, has_errors)
+
+    def _draw_hold(self, random: Random) -> None:
+        order = random.choice([50, 300, 800, 990])
+        seconds = random.choice([0.0, 0.5, 4.0, 20.0])
+        every, holds_robotstxt = random.choice([1, 3, 7]), random.random() < 0.3
+        # Nearest to the network, a request has the place for which the other one would wait.
+        downloads = random.random() < 0.4 and order < 990
+        self.hold = Hold(order, seconds, every, holds_robotstxt, downloads)
+
+    def _draw_replacement(self, random: Random) -> None:
+        order = random.choice([200, 700, 990])
+        kind = random.choice(["rewrite", "again", "other", "drop"])
+        self.replacement = Replacement(order, kind, random.choice([2, 5]))
 
     async def has_sent(self, count: int, process: int | None = None) -> None:
         """Wait until so many requests were sent, and one of them just now; by this *process*, if it is
@@ -321,7 +486,9 @@ class World:
 
     def send(self, host: str, path: str, now: float, process: int) -> Sent:
         """Note a request, and return it with its answer."""
-        if any(begins <= now < ends for begins, ends in self.outages):
+        if now >= self.bans.get(host, inf):
+            answer = Answer(0.02, error="refused")
+        elif any(begins <= now < ends for begins, ends in self.outages):
             answer = Answer(0.02, error="unresolved")
         else:
             answer = self.hosts[host].answer(path, now)
@@ -338,13 +505,20 @@ class World:
             f"seed {self.seed}: a crawl of kind {self.kind}, {self.settings}",
             *(f"outage of our own network: {a:.2f} to {b:.2f}" for a, b in self.outages),
             *(f"the clock is set at {at:.2f} by {by} s" for at, by in self.clock_sets),
+            *(f"{host} refuses all connections from {at:.2f} on" for host, at in self.bans.items()),
+            *map(str, filter(None, (self.driver, self.hold, self.replacement))),
             *map(str, self.faults),
+            *([f"the queue's server answers after {self.lag} s"] if self.lag else []),
             *(
                 f"{host.name}: robots.txt {host.fate}, {host.pages} pages, latency {host.latency},"
                 f" Crawl-delay {host.crawl_delay}, max-age {host.max_age}"
                 for host in self.hosts.values()
             ),
         ]  # fmt: skip
+
+
+_CHANCES = {"ban": 0.15, "driver": 0.25, "hold": 0.25, "replace": 0.25}
+"""How often a world has bans, and each of the middlewares."""
 
 
 def _host(name: str, seed: int, random: Random) -> Host:

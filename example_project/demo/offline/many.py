@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SHARED = {
     # One queue for all workers, which is kept when one of them ends.
     "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
-    "DUPEFILTER_CLASS": "scrapy_rep.redis.RedisDupeFilter",
+    "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
     "SCHEDULER_PERSIST": "True",
     # Seconds without a heartbeat after which other workers get a worker's requests.
     "REP_QUEUE_LEASE": "6",

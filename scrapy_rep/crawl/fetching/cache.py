@@ -149,6 +149,12 @@ class RobotsTxtCache:
             return None
         return None if self._needs_tdmrep and self._lacks_tdmrep(rules) else rules
 
+    def latest(self, origin: Origin) -> SiteRules | None:
+        """What was known of *origin* last, if it is in memory and decides: it may be stale."""
+        rules = self._memory.get(origin)
+        is_decided = rules is not None and rules.state is not State.UNREACHABLE
+        return rules if is_decided else None
+
     async def learn(
         self,
         origin: Origin,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import re
-from collections import deque
 from functools import partial
 from socket import EAI_MEMORY, gaierror
 from typing import TYPE_CHECKING
@@ -20,19 +19,11 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest, StopDownload
 from scrapy.http.cookies import CookieJar
-from scrapy.utils.defer import maybe_deferred_to_future
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError
 from w3lib.url import safe_url_string
 
 from scrapy_rep.base import stats
-from scrapy_rep.base.compat import (
-    download_once,
-    has_room,
-    is_closing,
-    lower_limits,
-    raise_limits,
-    status_received,
-)
+from scrapy_rep.base.compat import is_closing
 from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest, UndecodableBody
 from scrapy_rep.exceptions import BackingOff, RobotsDenied, SpiderClosing
@@ -53,18 +44,11 @@ if TYPE_CHECKING:
     Check: TypeAlias = Callable[[RobotsTxtRequest, list[Request]], Awaitable[None]]
 
 
-MAX_ON_NETWORK = 256
-"""The number of requests for robots.txt that may be on the network at once."""
-
 _ATTEMPTS = 2
 """How often a request is sent if there is no answer. A connection that was lost is often back at
 once; an outage is the business of the frontier, which fetches again later."""
 
-_MAX_REPLACED = 10
-"""How many requests that components return in place of one for robots.txt are sent, one after the
-other. Those of plugins that repeat a request through another proxy are fewer."""
-
-_PROXY_REFUSES, _TOO_MANY, _SERVER_ERROR = 407, 429, 500
+_PROXY_REFUSES = 407
 
 _STATUSES = range(100, 1000)
 """Three digits (RFC 9110, 15). Twisted takes any number, also one that no file can store."""
@@ -94,9 +78,6 @@ class RobotsTxtFetcher:
     the crawler would take the result for the rules of the site. A robots.txt that redirects
     would allow everything where a spider handles the status 301 itself, or switches redirects
     off. So the fetcher follows redirects, and retries.
-
-    At most :data:`MAX_ON_NETWORK` of them are on the network at once, in addition to
-    ``CONCURRENT_REQUESTS`` others.
     """
 
     def __init__(
@@ -107,10 +88,10 @@ class RobotsTxtFetcher:
         free: Callable[[RobotsTxtRequest], None] = lambda _: None,
         is_own_fault: Callable[[Failure], bool] = lambda _: False,
     ) -> None:
-        """*take_turn* has a request wait for its places at its host, which *free* frees if it was not
-        sent. It raises BackingOff if the host has asked for too long a pause, and SpiderClosing.
+        """*take_turn* has a request wait until its host has room for it; *free* gives that room back if the
+        request was not sent. *take_turn* raises BackingOff if the host has asked for too long a pause, and SpiderClosing.
         *is_own_fault* says of a failure whether it tells nothing about the host. Then the request
-        is sent again, when it has its places.
+        is sent again, when there is room for it.
         """
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
@@ -119,20 +100,10 @@ class RobotsTxtFetcher:
         self._take_turn = take_turn
         self._free = free
         self._is_own_fault = is_own_fault
-        self._on_network: set[Request] = set()
-        self._waiting: deque[Deferred[None]] = deque()
-        """Those who wait until fewer are on the network."""
+        self._on_network = 0
+        """How many requests are being downloaded."""
 
         self._has_logged_traceback = False
-
-    @property
-    def leaves_room(self) -> bool:
-        """Whether fewer pages than ``CONCURRENT_REQUESTS`` are in flight.
-
-        Scrapy cannot tell: this class raises Scrapy's limit for each robots.txt request, and
-        lowers it only a little after that request has left the downloader.
-        """
-        return not self._on_network or has_room(self._crawler, self._on_network)
 
     async def fetch(
         self, url: str, templates: list[Request], check: Check | None = None
@@ -227,31 +198,15 @@ class RobotsTxtFetcher:
         except RobotsDenied as denied:
             return self._failed(request, denied, count)
         connected = self._crawler.signals
-        limits = None
+        is_counted = False
         try:
             if self._take_turn is not None:
                 await self._take_turn(request)
-            # Last, so that a request that waits for its place does not block others.
-            await self._until_room()
-            self._on_network.add(request)
-            if len(self._on_network) == 1:
-                # Connected only meanwhile: Scrapy sends them for each page, and its chunks.
-                connected.connect(self._headers_received, signals.headers_received)
+            self._on_network, is_counted = self._on_network + 1, True
+            if self._on_network == 1:
+                # Connected only meanwhile: Scrapy sends it for each chunk of each page.
                 connected.connect(self._received, signals.bytes_received)
-            # A slow robots.txt must not reduce the number of concurrent pages.
-            limits = raise_limits(self._crawler)
-            current: Request = request
-            for _ in range(1 + _MAX_REPLACED):
-                answer = await download_once(self._crawler, current)
-                if not isinstance(answer, Request):
-                    break
-                current = request.continued(answer)
-            else:
-                raise IgnoreRequest(
-                    f"a downloader middleware has answered it with another request {_MAX_REPLACED + 1} "
-                    f"times in a row, the last one for {current.url}; once it has replaced a request, "
-                    "it must return None for the new one"
-                )
+            answer = await self._crawler.engine.download_async(request)
             # Without success, there is no body that could be incomplete.
             is_whole = request.fetch.is_stopped or answer.status // 100 != 2
             if not is_whole and "download_stopped" in answer.flags:
@@ -260,37 +215,13 @@ class RobotsTxtFetcher:
         except Exception as exception:  # noqa: BLE001  it may be of any component
             return self._failed(request, exception, count)
         finally:
-            if limits is not None:
-                lower_limits(limits)
-                self._on_network.discard(request)
+            if is_counted:
+                self._on_network -= 1
                 if not self._on_network:
-                    connected.disconnect(
-                        self._headers_received, signals.headers_received
-                    )
                     connected.disconnect(self._received, signals.bytes_received)
-            # A request that is cancelled may have been let through in the same moment.
-            self._let_through()
-            # If it was sent, its places are free already. A request that is cancelled as it gets them
-            # must free them, too.
+            # What has come to the wire has given its room back already. A request that is cancelled as it
+            # gets its turn must give it back, too.
             self._free(request)
-
-    async def _until_room(self) -> None:
-        """Wait until the network has room for a request, in the order in which they come."""
-        must_wait, queue = bool(self._waiting), self._waiting.append
-        while must_wait or len(self._on_network) >= MAX_ON_NETWORK:
-            over: Deferred[None] = Deferred()
-            queue(over)
-            await maybe_deferred_to_future(over)
-            # If another has taken the place meanwhile, it is the next.
-            must_wait, queue = False, self._waiting.appendleft
-
-    def _let_through(self) -> None:
-        """Let one of those who wait onto the network, if it has room for one."""
-        while self._waiting and len(self._on_network) < MAX_ON_NETWORK:
-            over = self._waiting.popleft()
-            if not over.called:  # It was cancelled.
-                over.callback(None)
-                return
 
     def _failed(
         self,
@@ -318,7 +249,9 @@ class RobotsTxtFetcher:
             case _:
                 count(stats.EXCEPTION_COUNT.format(type=type(exception)))
                 error = in_words(exception)
-                if exception is not request.fetch.error:
+                # A middleware that fetches by itself raises what a download handler would.
+                is_of_download = any(map(_words, _causes(exception)))
+                if exception is not request.fetch.error and not is_of_download:
                     error += ", raised by a component (see REP_REQUEST_META_KEYS)"
                     self._log_traceback(request, exception)
                 else:
@@ -345,17 +278,6 @@ class RobotsTxtFetcher:
             exc_info=exception,
             url=request.url,
         )
-
-    def _headers_received(self, request: Request) -> None:
-        """Take an answer of a server that is overloaded without its body, which may not arrive
-        whole, nor ever end. Raises StopDownload.
-        """
-        if not isinstance(request, RobotsTxtRequest):
-            return
-        status = status_received()
-        if status is not None and (status == _TOO_MANY or status >= _SERVER_ERROR):
-            request.fetch.is_stopped = True
-            raise StopDownload(fail=False)
 
     def _received(self, data: bytes, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):

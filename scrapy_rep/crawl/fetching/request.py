@@ -15,24 +15,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, signals
-from scrapy.exceptions import StopDownload
+from scrapy.exceptions import IgnoreRequest, StopDownload
 from scrapy.http.request import NO_CALLBACK
 
 from scrapy_rep.base import meta
-from scrapy_rep.base.compat import PROXY_AUTH_META_KEY, has_headers
+from scrapy_rep.base.compat import PROXY_AUTH_META_KEY
 from scrapy_rep.base.requests import bare_host, request_origin, was_redirected
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.robotstxt.lines import decoded_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Coroutine, Iterable
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
     from typing_extensions import Self
 
 _MAX_TEMPLATES = 8
+
+_MAX_REPLACED = 10
+"""How many requests that components return in place of one for robots.txt are sent, one after the
+other. Those of plugins that repeat a request through another proxy are fewer."""
 
 _META = {
     meta.DONT_OBEY_ROBOTSTXT: True,
@@ -65,7 +69,10 @@ class Fetch:
     """Whether a redirect of another origin has led here."""
 
     is_sent: bool = False
-    """Whether the request has passed all middlewares, and reached the downloader."""
+    """Whether the request has come to the wire."""
+
+    passes: int = 0
+    """How many requests have passed the gate for this download: components may replace each by another."""
 
     size: int = 0
     """The number of bytes that have been received."""
@@ -74,8 +81,8 @@ class Fetch:
     """When the first of them was received."""
 
     is_stopped: bool = False
-    """Whether this package stopped the download: at the size limit or for the status of an
-    overloaded server, with a response, or at the time limit, with none."""
+    """Whether this package stopped the download: at the size limit, with a response, or at the time limit, with
+    none."""
 
     error: Exception | None = None
     """The error with which the download handler failed. Any other is of a component."""
@@ -100,21 +107,21 @@ class RobotsTxtRequest(Request):
             copy.fetch = self.fetch
         return copy
 
-    def sent(self) -> None:
-        """Note that it has passed all middlewares, and reached the downloader."""
-        self.fetch.is_sent = True
-
-    def continued(self, request: Request) -> RobotsTxtRequest:
-        """*request*, which a component has returned in place of this one, as a request of the same
-        fetch. Otherwise it would wait for the file that it is to bring.
+    def passed(self) -> None:
+        """Note that it passes the gate. Raises IgnoreRequest if too many requests have done that for the same
+        download: the engine downloads what components return in place of this request, without an end.
         """
-        if isinstance(request, RobotsTxtRequest):
-            return request
-        values = {name: getattr(request, name) for name in Request.attributes}
-        values["meta"] = {**self.meta, **request.meta}
-        found = RobotsTxtRequest(**values)
-        found.fetch = self.fetch
-        return found
+        self.fetch.passes += 1
+        if self.fetch.passes > 1 + _MAX_REPLACED:
+            raise IgnoreRequest(
+                f"a downloader middleware has answered it with another request {self.fetch.passes - 1} "
+                f"times in a row, the last one for {self.url}; once it has replaced a request, it must "
+                "return None for the new one"
+            )
+
+    def at_wire(self) -> None:
+        """Note that it has come to the wire."""
+        self.fetch.is_sent = True
 
     @classmethod
     def of(cls, url: str, template: Request, meta_keys: Iterable[str] = ()) -> Self:
@@ -134,13 +141,9 @@ class RobotsTxtRequest(Request):
                 taken_over[PROXY_AUTH_META_KEY] = before[PROXY_AUTH_META_KEY]
             # When Scrapy retries a request, the credentials for its proxy are in this header.
             names.append(b"Proxy-Authorization")
-        headers = None
-        if has_headers(template):
-            headers = {
-                name: template.headers[name]
-                for name in names
-                if name in template.headers
-            }
+        headers = {
+            name: template.headers[name] for name in names if name in template.headers
+        }
         return cls(
             url,
             headers=headers,
@@ -189,7 +192,6 @@ def add_template(templates: list[Request], request: Request) -> None:
 class FetchMiddleware:
     """Asks for robots.txt unencoded, at the right virtual host and with a time-out of its own,
     decodes it if it is encoded nevertheless, and notes with which error its download has failed.
-    RobotsTxtMiddleware calls it in a crawl.
     """
 
     ORDER = 595
@@ -202,7 +204,7 @@ class FetchMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> FetchMiddleware:
-        """Called in commands. In a crawl, the frontier receives the signal."""
+        """Called in commands and in dry runs. In a crawl, the wire sees what the signal tells."""
         found = cls(crawler)
         crawler.signals.connect(
             found.reached_downloader, signals.request_reached_downloader
@@ -213,7 +215,7 @@ class FetchMiddleware:
     def reached_downloader(request: Request) -> None:
         """Note that *request* has passed all middlewares."""
         if isinstance(request, RobotsTxtRequest):
-            request.sent()
+            request.at_wire()
 
     def process_request(self, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):
@@ -226,7 +228,9 @@ class FetchMiddleware:
                 request.headers["Host"] = request.fetch.virtual_host
             request.meta["download_timeout"] = request.timeout
 
-    def process_response(self, request: Request, response: Response) -> Response:
+    def process_response(
+        self, request: Request, response: Response
+    ) -> Response | Coroutine[Any, Any, Response]:
         is_own = isinstance(request, RobotsTxtRequest)
         return decoded(response, self._limit) if is_own else response
 

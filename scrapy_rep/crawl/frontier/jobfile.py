@@ -165,10 +165,6 @@ class JobFile:
 
     # Requests.
 
-    def is_empty(self) -> bool:
-        """Whether no request is in the file."""
-        return not self._read("SELECT 1 FROM requests LIMIT 1")
-
     def hosts(self) -> list[tuple[str, int]]:
         """Return each host that has requests in the file, with their number, after the file was
         opened.

@@ -1,184 +1,154 @@
-"""Whether the network of the crawler itself works: a state machine without Scrapy, I/O or a clock.
+"""Whether the network of the crawler itself works: two limiters, which all requests need. No Scrapy, no
+clock, no I/O.
 
-A failure at the level of the network (the host name is not resolved, the connection is refused or
-times out, the proxy is dead) looks the same if a host has no server and if the crawler has no
-network. What tells them apart is whether other hosts answer. The network is *up* until several
-hosts in a row have failed and nothing has answered since the first of them. Then it is *gone*,
-until anything answers. Meanwhile one probe is sent after 1, 2, 4, ... 30 seconds, to a host that
-has answered before if there is one, and failures are nobody's verdict.
+A failure at the level of the network (the host name is not resolved, the connection is refused or times
+out, the proxy is dead) looks the same if a host has no server and if the crawler has no network. What
+tells them apart is whether other hosts answer. When five different hosts in a row have failed, the network is *gone*: no page is sent, and one robots.txt at a time, after 1,
+2, 4, ... 30 seconds. The first answer of any host ends that. What fails meanwhile is no verdict about a
+host. If no host has ever answered, hosts that have no server, as it seems, are judged each by itself.
 """
 
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from scrapy_rep.crawl.frontier.limiter import Limiter
+    from scrapy_rep.protocol.origins import Origin
 
-# The network is gone if so many requests in a row fail, to so many different hosts. Twice as many
-# requests after each time when an answer comes before the first probe has failed: most hosts of some
-# crawls have no server. But not many more: an outage may begin while answers are on their way, and
-# Scrapy repeats each request twice only.
+# The network is gone if so many different hosts in a row fail. Twice as many after each time when an
+# answer comes before the first attempt has failed: most hosts of some crawls have no server. But not many
+# more: an outage may begin while answers are on their way, and Scrapy repeats each request twice only.
 _HOSTS = 5
-_MOST_REQUESTS = 20
-_MOST_HOSTS = 160
+_MOST_HOSTS = 20
 
-# The seconds before the first probe, and the most before any other.
-_FIRST_PROBE = 1.0
-_LAST_PROBE = 30.0
+# The seconds before the first attempt, and the most before any other.
+_FIRST_ATTEMPT = 1.0
+_LAST_ATTEMPT = 30.0
 
-# The hosts that are asked in turn: the last ones that have answered, then those that have failed.
+# How many of the sites that have answered are remembered, to be asked first.
 _ANSWERED = 4
 
-# If so many of the former are known, another is noted after these seconds, unless one has failed.
+# If so many are known, or a site has answered twice, the next one is noted after these seconds.
 _NOTED_EVERY = 1.0
-
-# The pause in seconds after the machine had no more files, ports or memory for a connection.
-_EXHAUSTED = 1.0
-
-
-class NetworkGone(NamedTuple):
-    """The network of the crawler seems to be gone. Requests in their download slots are to wait."""
-
-    is_certain: bool
-    """Whether a probe has failed, too."""
-
-
-class NetworkBack(NamedTuple):
-    """The network of the crawler is back."""
-
-    since: float
-    """From when on it was gone."""
-
-    until: float
-    was_certain: bool
 
 
 class Network:
-    """What the answers and failures of all hosts say about the crawler's own network."""
+    """What the answers and failures of all hosts say about the network of the crawler."""
 
-    def __init__(self, wait_timeout: float) -> None:
-        """If no host has ever answered, the hosts may all be without a server. Then the network
-        counts as up again after *wait_timeout* seconds.
-        """
+    def __init__(self, pages: Limiter, robotstxt: Limiter, wait_timeout: float) -> None:
+        """If it is gone for *wait_timeout* seconds, the crawl is over; with 0, it is never taken for gone."""
+        self.pages = pages
+        """The limiter of all requests but those for robots.txt."""
+
+        self.robotstxt = robotstxt
+        """The limiter of the requests for robots.txt."""
+
         self.gone_since: float | None = None
-        """When the first host failed; None while the network is up."""
+        """When the first host has failed; None while the network works."""
 
         self.is_certain = False
-        """Whether a probe has failed since it is gone."""
+        """Whether an attempt has failed since it is gone."""
 
         self._wait_timeout = wait_timeout
-        self.resumes_at = inf
-        self.probe_at = inf
+        self._pause = _FIRST_ATTEMPT
+        self._hosts_needed = _HOSTS
+        self.failed_hosts: dict[str, Origin] = {}
+        """The hosts that have failed since any has answered, each with a site."""
+
+        self._first_failed_at = -inf
+        self._gone_at = -inf
+        """When the network was taken for gone."""
+
+        self._answered: dict[Origin, None] = {}
+        """The sites that have answered last."""
+
+        self.noted_at = -inf
+        """Until then, an answer changes nothing if no host has failed: it need not be noted."""
+
         self._turn = 0
-        self._pause = _FIRST_PROBE
-        self._needed: float = _HOSTS
-        self.probed_host = ""
-        """The host whose robots.txt may be sent; empty while there is none."""
-
-        self.answered_hosts: dict[str, Any] = {}
-        self.failed_hosts: dict[str, Any] = {}
-        """By host, a request to it."""
-
-        self.notes_at = -inf
-        """Until then, the answer of another host changes nothing while none has failed."""
-
-        self._failures = 0
-        self._failed_at = -inf
 
     def __repr__(self) -> str:
-        state = "up" if self.gone_since is None else "gone"
+        state = (
+            "works" if self.gone_since is None else f"gone since {self.gone_since:g}"
+        )
         return (
-            f"<Network: {state}, {len(self.failed_hosts)} hosts have failed in a row>"
+            f"<Network: {state}; {len(self.failed_hosts)} hosts have failed in a row>"
         )
 
     @property
-    def is_up(self) -> bool:
-        """Whether requests other than a probe may be sent."""
-        return self.gone_since is None and self.resumes_at == inf
+    def is_gone(self) -> bool:
+        """Whether no page may be sent, since hosts fail that have nothing else in common."""
+        return self.gone_since is not None
 
-    def answered(self, host: str, request: Any, now: float) -> NetworkBack | None:
-        """Note that *host* has answered a *request*, with anything: the network is up."""
-        if host not in self.answered_hosts:
-            self.answered_hosts[host] = request
-            if len(self.answered_hosts) > _ANSWERED:
-                del self.answered_hosts[next(iter(self.answered_hosts))]
-                self.notes_at = now + _NOTED_EVERY
-            if self._needed == inf:
-                self._needed = _HOSTS
-        if self.gone_since is not None:
-            is_wrong = not self.is_certain
-            self._needed = min(2 * self._needed, _MOST_REQUESTS) if is_wrong else _HOSTS
-        return self._recover(now) if self.failed_hosts else None
-
-    def failed(self, host: str, request: Any, now: float) -> NetworkGone | None:
-        """Note that a *request* to *host* has failed at the level of the network."""
-        if not self.failed_hosts:
-            self._failed_at, self._failures = now, 0
-        self._failures += 1
-        if len(self.failed_hosts) < _MOST_HOSTS:
-            self.failed_hosts[host] = request
-        is_enough = len(self.failed_hosts) >= _HOSTS and self._failures >= self._needed
-        if self.gone_since is None and is_enough:
-            self.gone_since, self.is_certain = self._failed_at, False
-            self._turn, self._pause = 0, _FIRST_PROBE
-            self.probe_at = now + self._pause
-            return NetworkGone(is_certain=False)
-        return None
-
-    def exhausted(self, now: float) -> bool:
-        """Note that the machine had no more files, ports or memory for a connection: nothing is
-        sent for a second. Return whether such a pause begins.
+    def answered(self, site: Origin, now: float) -> float | None:
+        """Note that *site* has answered, with anything. Return since when the network was gone, if it is back
+        now.
         """
-        is_new = self.resumes_at == inf
-        if is_new:
-            self.resumes_at = now + _EXHAUSTED
-        return is_new
-
-    def resume(self) -> None:
-        """Note that what :meth:`exhausted` has paused goes on."""
-        self.resumes_at = inf
-
-    def next_probe(self, now: float, is_free: Callable[[str], bool]) -> Any:
-        """Return a request to the host to ask now; None if it is not time for a probe, or if no
-        host *is_free*. When the probe is in the downloader, call :meth:`probing`, and at its end
-        :meth:`probed`. If it does not get there, another follows after the same pause.
-        """
-        if now < self.probe_at:
-            return None
-        hosts = [*reversed(self.answered_hosts.items()), *self.failed_hosts.items()]
-        for _ in hosts:
-            host, request = hosts[self._turn % len(hosts)]
-            self._turn += 1
-            if is_free(host):
-                self.probed_host, self.probe_at = host, now + self._pause
-                return request
-        self.probe_at = now + _FIRST_PROBE
-        return None
-
-    def probing(self) -> None:
-        """Note that the probe is on its way: no other one follows until it ends."""
-        self.probe_at = inf
-
-    def probed(self, now: float, *, sent: bool) -> NetworkGone | NetworkBack | None:
-        """Note that a probe has ended; without an answer, unless it was not *sent*."""
-        if self.gone_since is None:
-            return None  # The probe was answered.
-        was_certain = self.is_certain
-        if sent:
-            self.probed_host = ""
-            if not self.answered_hosts and now - self.gone_since >= self._wait_timeout:
-                # Until one answers, each counts as a host without a server.
-                self._needed = inf
-                return self._recover(now)
-            self.is_certain = True
-            self._pause = min(2 * self._pause, _LAST_PROBE)
-        self.probe_at = now + self._pause
-        return NetworkGone(is_certain=True) if self.is_certain > was_certain else None
-
-    def _recover(self, now: float) -> NetworkBack | None:
-        since, self.gone_since = self.gone_since, None
-        self.probe_at, self.probed_host = inf, ""
         self.failed_hosts.clear()
-        return None if since is None else NetworkBack(since, now, self.is_certain)
+        is_noted = site in self._answered
+        self._answered.pop(site, None)
+        self._answered[site] = None
+        if len(self._answered) > _ANSWERED:
+            del self._answered[next(iter(self._answered))]
+            is_noted = True
+        if is_noted:
+            self.noted_at = now + _NOTED_EVERY
+        since, self.gone_since = self.gone_since, None
+        if since is not None:
+            many = min(2 * self._hosts_needed, _MOST_HOSTS)
+            self._hosts_needed = _HOSTS if self.is_certain else many
+            self.pages.set_concurrency(inf)
+            self.robotstxt.set_concurrency(inf)
+            self.robotstxt.next_at = -inf
+        return since
+
+    def failed(self, host: str, site: Origin, now: float, *, has_server: bool) -> bool:
+        """Note that a request to *site*, of *host*, has failed at the level of the network. Return whether
+        the network is gone now, and was not before. *has_server* is False if the failure says that there is
+        no server: if no host has answered yet, that is taken for what it says.
+        """
+        if not (has_server or self._answered):
+            return False
+        if not self.failed_hosts:
+            self._first_failed_at = now
+        if len(self.failed_hosts) < _MOST_HOSTS:
+            self.failed_hosts[host] = site
+        if self.gone_since is not None:
+            return False
+        is_enough = len(self.failed_hosts) >= self._hosts_needed
+        if not (is_enough and self._wait_timeout):
+            return False
+        self.gone_since, self.is_certain = self._first_failed_at, False
+        self._turn, self._pause, self._gone_at = 0, _FIRST_ATTEMPT, now
+        self.pages.set_concurrency(0)
+        self.robotstxt.set_concurrency(1)
+        self.robotstxt.next_at = now + self._pause
+        return True
+
+    def attempt_failed(self, now: float, sent_at: float) -> bool:
+        """Note that a request for robots.txt, sent at *sent_at*, has failed. Return whether that is the
+        first one that was sent while the network is gone.
+        """
+        if self.gone_since is None or sent_at < self._gone_at:
+            return False
+        is_first, self.is_certain = not self.is_certain, True
+        self._pause = min(2 * self._pause, _LAST_ATTEMPT)
+        self.robotstxt.next_at = now + self._pause
+        return is_first
+
+    def is_over(self, now: float) -> bool:
+        """Whether the network is gone for too long."""
+        return (
+            self.gone_since is not None and now - self.gone_since >= self._wait_timeout
+        )
+
+    def sites_to_ask(self) -> list[Origin]:
+        """Return the sites whose robots.txt may tell that the network is back, the best one first: in turns
+        those that have answered before, and one that has failed.
+        """
+        sites = [*reversed(self._answered), *list(self.failed_hosts.values())[-1:]]
+        self._turn += 1
+        turn = (self._turn - 1) % max(len(sites), 1)
+        return sites[turn:] + sites[:turn]

@@ -1,4 +1,4 @@
-"""Delays and pauses that hosts ask for: told to the core, said to the user, measured for the ledger."""
+"""Delays and pauses that hosts ask for: told to the limits, said to the user, measured for the ledger."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from scrapy_rep.crawl.reporting import DecisionReporter
 from scrapy_rep.protocol.access.results import pause_asked
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from scrapy import Request
     from scrapy.crawler import Crawler
-    from scrapy.http import Headers
+    from scrapy.http import Headers, Response
 
     from scrapy_rep.base.clock import Alarms
-    from scrapy_rep.crawl.frontier.backlog import Backlog
-    from scrapy_rep.crawl.frontier.core import Core, Scope, Ticket
+    from scrapy_rep.crawl.frontier.limiter import Limiter
+    from scrapy_rep.crawl.frontier.limits import InFlight, Limits
     from scrapy_rep.protocol.access.results import SiteRules
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robotstxt.pace import Pace
@@ -43,35 +45,30 @@ _LONG_DELAY = 10
 _MANY = 20
 _LOG_AFTER = 3.0
 
-# The number of hosts that the log names at the end.
+# The number of hosts that the log names at the end, if they have held up the crawl for these seconds.
 _SLOWEST_NAMED = 5
-
-# A host that has held up the crawl for less than these seconds is not named.
 _LEAST_NAMED = 1.0
 
 
 class Politeness:
-    """Tells the core and the queues of each delay and pause, and the user when a host begins to ask
-    for them, and when it is back.
+    """Tells the limits of each delay and pause, and the user when a host begins to ask for them, and
+    when it is back.
     """
 
-    def __init__(
-        self,
-        crawler: Crawler,
-        core: Core,
-        alarms: Alarms,
-        backlogs: list[Backlog],
-    ) -> None:
-        """*backlogs* are told of pauses. More may be added later."""
+    def __init__(self, crawler: Crawler, limits: Limits, alarms: Alarms) -> None:
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
-        self._core = core
+        self._limits = limits
         self._alarms = alarms
         self._clock = clock = alarms.clock
-        self._backlogs = backlogs
         self._settings = settings = RepSettings.of(crawler)
         self.backs_off = bool(settings.backoff_max) and not settings.dry_run
         """Whether pauses are kept."""
+
+        self.new_pauses: dict[str, float] | None = None
+        """The pauses of hosts, by key, since the scheduler has last taken them: their ends. None if it does not keep
+        them.
+        """
 
         self._identity = Identity.of(crawler)
         self._reporter = DecisionReporter.of(crawler)
@@ -84,26 +81,27 @@ class Politeness:
         self._names_over = crawler.settings.getfloat("DOWNLOAD_DELAY")
         """The delay beyond which a host is named: the first that slows the crawl down."""
 
-        self._said: set[int] = set()
-        """What is said once: the hashes, which save memory."""
+        self._has_warned_of_no_pause = False
+        self._logged_once: set[int] = set()
+        """The hashes of what is logged and counted once; they take less memory."""
 
     # Delays.
 
     def keep_pace(
-        self, scope: Scope, origin: Origin, pace: Pace, known: SiteRules | None
+        self, host: Limiter, origin: Origin, pace: Pace, known: SiteRules | None
     ) -> None:
-        """Have *scope* keep to the *pace* of *origin*, by its robots.txt or an override, from the time on
+        """Have *host* keep to the *pace* of *origin*, by its robots.txt or an override, from the time on
         at which the robots.txt that is *known* was fetched, be it only to find the network back; unless
-        the middleware refuses its requests for it.
+        the gate refuses its requests for it.
         """
         delay = self._settings.delay(pace)
-        if not delay and not scope.delays:
+        if not delay and host.crawl_delay is None:
             return
         now, fetched = self._clock.monotonic(), known.entry.fetched if known else -inf
         # *ago* is negative if a clock is wrong.
         ago = max(self._clock.time() - fetched, 0.0)
         since = max(now - ago, self._resumed_at)
-        self._core.set_delay(scope, origin, delay, now, since=since)
+        self._limits.set_delay(host, origin, delay, now, since=since)
         if not delay or not self.report_delay(origin, pace):
             return
         if delay > self._names_over:
@@ -115,7 +113,7 @@ class Politeness:
                 delay=delay,
             )
         if delay > _LONG_DELAY:
-            self._alarms.at(now + _LOG_AFTER, self._log_long_delay, scope)
+            self._alarms.at(now + _LOG_AFTER, self._log_long_delay, host)
 
     def report_delay(self, origin: Origin, pace: Pace) -> bool:
         """Report once that *origin* asks for a delay. Return whether that is new."""
@@ -143,181 +141,195 @@ class Politeness:
     def _is_first(self, stat: str, owner: Origin | str) -> bool:
         """Count *owner*, a host, in *stat* once. Return whether it is new there."""
         number = hash((stat, owner))
-        is_new = number not in self._said
+        is_new = number not in self._logged_once
         if is_new:
-            self._said.add(number)
+            self._logged_once.add(number)
             self._crawler.stats.inc_value(stat)
         return is_new
 
-    def _log_long_delay(self, scope: Scope) -> None:
-        waiting = (scope.parked or {}).values()
-        count = sum(len(each) for tickets in waiting for each in tickets)
-        if count >= _MANY and scope.delays:
+    def _log_long_delay(self, host: Limiter) -> None:
+        limiter = host.crawl_delay
+        assert limiter is not None
+        count = sum(queue.count for queue in limiter.parked or ())
+        count += len(limiter.line or ())
+        if count >= _MANY and limiter.delay:
             self._logger.info(
                 "%(host)s asks for %(delay)g s between requests: the %(count)d requests that "
                 "wait for it will take %(time)s",
-                host=scope.key,
-                delay=scope.delay,
+                host=host.key,
+                delay=limiter.delay,
                 count=count,
-                time=duration(count * scope.delay),
+                time=duration(count * limiter.delay),
             )
 
     # Pauses.
 
     def answered(
-        self,
-        status: int,
-        headers: Headers,
-        request: Request,
-        scope: Scope,
-        sent_at: float,
+        self, status: int, headers: Headers, request: Request, entry: InFlight
     ) -> None:
-        """Note that an answer of *scope* with *status* and *headers* has come to *request*, which was
-        sent at *sent_at*.
+        """Note that an answer with *status* and *headers* has come to *request*, which is sent.
 
         A 503 without ``Retry-After`` may be the failure of one page: the second in a row asks for a pause.
         """
-        found = scope.back_off
+        host, sent_at = entry.limiters[0], entry.sent_at
+        back_off = host.back_off
+        had_503, host.had_503 = host.had_503, status == _UNAVAILABLE
         if not self.backs_off:
             return
-        had_503, scope.had_503 = scope.had_503, status == _UNAVAILABLE
         if status in ASKS_FOR_PAUSE:
-            before = found.until if found is not None else -inf
-            asked, said = pause_in(status, headers, self._clock.time())
+            before = -inf if back_off is None else back_off.until
+            asked, statement = pause_in(status, headers, self._clock.time())
             if asked is None and status == _UNAVAILABLE and not had_503:
                 return
-            if self.back_off(scope, asked, None, sent_at, f"answered {said}"):
+            if self.back_off(host, asked, None, sent_at, f"answered {statement}"):
                 where = origin_at(request.url, request)
-                self._reporter.slowed("back-off", said, where, request.url)
-            found = scope.back_off
-            if self._traffic is not None and found is not None and found.until > before:
+                self._reporter.slowed("back-off", statement, where, request.url)
+            back_off = host.back_off
+            if self._traffic is not None and back_off and back_off.until > before:
                 now = self._clock.time()
                 self._traffic.note_gap(
-                    "pause", _origin_text(request), found.asked, None, now
+                    "pause", _origin_text(request), back_off.asked, None, now
                 )
-        elif found is not None and sent_at >= found.until:
-            for backlog in self._backlogs:
-                backlog.recovered(request)
+        elif back_off is not None and sent_at >= back_off.until:
             now = self._clock.monotonic()
-            if self._core.succeeded(scope, now, sent_at=sent_at):
+            if self._limits.succeeded(host, now, sent_at=sent_at):
                 self._logger.info(
                     "%(host)s answers again: requests to it continue, one more at a time after "
                     "each success",
-                    host=scope.key,
+                    host=host.key,
                 )
 
     def back_off(
         self,
-        scope: Scope,
+        host: Limiter,
         delay: float | None,
         cap: float | None,
         sent_at: float,
         why: str,
+        *,
+        has_failed: bool = False,
     ) -> bool:
-        """Pause *scope*, for *delay* seconds or up to *cap* seconds (``REP_BACKOFF_MAX``), by the
-        answer to a request that was sent at *sent_at*. *why* is for the log. Return whether that is not
-        part of the last pause.
+        """Pause *host*, for *delay* seconds or up to *cap* seconds (``REP_BACKOFF_MAX``), by the answer to
+        a request that was sent at *sent_at*, or since that *has_failed*. *why* is for the log. Return
+        whether that is not part of the last pause.
         """
         now = self._clock.monotonic()
-        is_first = scope.back_off is None
-        until = max(scope.back_off.until, now) if scope.back_off else now
+        is_first = host.back_off is None
+        until = max(host.back_off.until, now) if host.back_off else now
         most = self._settings.backoff_max if cap is None else cap
-        is_new = self._core.back_off(scope, now, delay=delay, cap=most, sent_at=sent_at)
-        found = scope.back_off
-        assert found is not None
-        pause = max(found.until - until, 0.0)
-        for backlog in self._backlogs:
-            backlog.paused(scope.key, found.until - now, found.own)
-        collected = self._crawler.stats
-        paused = collected.get_value(stats.PAUSED, 0.0) + pause
-        collected.set_value(stats.PAUSED, round(paused, 3))
-        if is_new:
-            collected.inc_value(stats.PAUSES)
-        self._is_first(stats.BACK_OFF_HOSTS, scope.key)
-        if self._core.refuses(scope, now) and not found.is_long:
-            found.is_long = True
+        is_new = self._limits.back_off(
+            host, now, asked=delay, cap=most, sent_at=sent_at, has_failed=has_failed
+        )
+        back_off = host.back_off
+        assert back_off is not None
+        pause = max(back_off.until - until, 0.0)
+        if not has_failed:
+            if self.new_pauses is not None:
+                self.new_pauses[host.key] = back_off.until
+            collected = self._crawler.stats
+            paused = collected.get_value(stats.PAUSED, 0.0) + pause
+            collected.set_value(stats.PAUSED, round(paused, 3))
+            if is_new:
+                collected.inc_value(stats.PAUSES)
+            self._is_first(stats.BACK_OFF_HOSTS, host.key)
+        if now < host.refuses_until and not back_off.is_reported_as_long:
+            back_off.is_reported_as_long = True
             self._logger.warning(
                 "%(host)s %(why)s, and wants %(time)s of pauses in all, over REP_WAIT_TIMEOUT "
                 "(%(most)g s): requests to it are refused. When the pause is over, one request "
                 "asks whether it is back",
-                host=scope.key,
+                host=host.key,
                 why=why,
-                time=duration(found.until - found.since),
+                time=duration(back_off.until - back_off.since),
                 most=self._settings.wait_timeout,
             )
-        elif is_first:
+        elif is_first and not has_failed:
             self._logger.info(
                 "%(host)s %(why)s: it gets no request for %(pause)s, then "
                 "one at a time, and one more after each success",
-                host=scope.key,
+                host=host.key,
                 why=why,
                 pause=duration(pause),
             )
         return is_new
 
-    def why_refused(self, ticket: Ticket) -> str:
-        """Return why the requests of *ticket* are refused, for a message."""
-        now = self._clock.monotonic()
-        scope = self._core.refusing(ticket, now) or ticket.scopes[0]
-        if scope.back_off is None:
-            return f"{scope.key} asked for a pause"
-        left = duration(scope.back_off.until - now)
-        wanted = duration(scope.back_off.until - scope.back_off.since)
+    def warn_of_no_pause(self, why: str, hosts: Iterable[str]) -> None:
+        """Warn once that a spider has asked for a pause of *hosts* in vain, and *why*."""
+        if not self._has_warned_of_no_pause:
+            self._has_warned_of_no_pause = True
+            self._logger.warning(
+                "back_off() pauses nothing in this crawl, because %(why)s. Requests to %(hosts)s "
+                "are sent as before",
+                why=why,
+                hosts=", ".join(hosts),
+            )
+
+    def why_refused(self, host: Limiter) -> str:
+        """Return why the requests to *host* are refused for its back-off, for a message."""
+        now, back_off = self._clock.monotonic(), host.back_off
+        if back_off is None:
+            return f"{host.key} asked for a pause"
+        left = duration(back_off.until - now)
+        wanted = duration(back_off.until - back_off.since)
         return (
-            f"{scope.key} wants {wanted} of pauses in all, over REP_WAIT_TIMEOUT "
+            f"{host.key} wants {wanted} of pauses in all, over REP_WAIT_TIMEOUT "
             f"({self._settings.wait_timeout:g} s), and is asked again in {left} at the earliest"
         )
 
     # What is measured, for the ledger and at the end: when requests are sent, not when it is planned.
 
-    def measure_sent(self, request: Request, ticket: Ticket) -> None:
-        """Note how long after the last answer *request* is sent, if its host has a delay or has
-        asked for a pause. It may have to wait in its download slot as well, so it is sent now at
-        the earliest.
+    def measure_sent(self, request: Request, entry: InFlight) -> None:
+        """Note how long after the last answer *request* is sent, if its host has a delay or has asked for a
+        pause. It may have to wait in its download slot as well, so it is sent now at the earliest.
         """
         traffic = self._traffic
         if traffic is None:
             return
         now, time = self._clock.monotonic(), self._clock.time()
-        origin = _origin_text(request)
         # That of its host: the others may be those of hosts that have redirected it.
-        scope = ticket.scopes[0]
-        if scope.delays and ticket.obeys:
-            gap = 0.0 if scope.sent else now - scope.answered_at
+        host = entry.limiters[0]
+        delay, back_off = host.crawl_delay, host.back_off
+        if delay is not None and delay.delay and delay in entry.limiters:
+            # *entry* counts already.
+            gap = 0.0 if host.sent > 1 else now - host.ended_at
             known = gap if gap < inf else None
-            traffic.note_gap("delay", origin, scope.delay, known, time)
-        found = scope.back_off
-        if found is not None and found.asked:
-            resumed = now - found.asked_at
-            traffic.note_gap("pause", origin, found.asked, resumed, time)
-            found.asked = 0.0
+            traffic.note_gap("delay", _origin_text(request), delay.delay, known, time)
+        if back_off is not None and back_off.asked:
+            resumed = now - back_off.asked_at
+            asked, back_off.asked = back_off.asked, 0.0
+            traffic.note_gap("pause", _origin_text(request), asked, resumed, time)
 
-    def measure_waiting(self, in_downloader: int) -> None:
-        """Note how many requests wait in the queues and in the downloader, if that is known."""
-        traffic = self._traffic
-        if traffic is None or not traffic.wants_waiting:
-            return
-        counts = [each.count_waiting() for each in self._backlogs]
-        known = [count for count in counts if count is not None]
-        if known and len(known) == len(counts):
-            traffic.note_waiting(sum(known) + in_downloader)
+    def measure_page(self, request: Request, response: Response) -> None:
+        """Note *response*, which a host has sent to *request*."""
+        if self._traffic is not None:
+            self._traffic.note_response(request, response)
+
+    def measure_waiting(self, requests: int | None) -> None:
+        """Note how many *requests* wait, in the scheduler and in the downloader; None if that is not known."""
+        if self._traffic is not None and requests is not None:
+            self._traffic.note_waiting(requests)
+
+    @property
+    def wants_waiting(self) -> bool:
+        """Whether :meth:`measure_waiting` is to be called."""
+        return self._traffic is not None and self._traffic.wants_waiting
 
     def report_slowdowns(self) -> None:
         """Say at the end which hosts have held up the crawl the longest, by a second or more."""
-        slowdowns = self._core.slowdowns()
+        slowdowns = sorted(self._limits.slowdowns.values(), reverse=True)
         if slowdowns:
-            waited = sum(each.seconds for each in slowdowns)
+            waited = sum(slowdown.seconds for slowdown in slowdowns)
             self._crawler.stats.set_value(stats.WAITED, round(waited, 3))
-        for each in slowdowns[:_SLOWEST_NAMED]:
-            if each.seconds >= _LEAST_NAMED:
+        for slowdown in slowdowns[:_SLOWEST_NAMED]:
+            if slowdown.seconds >= _LEAST_NAMED:
                 self._logger.at_end(
                     logging.INFO,
                     "%(host)s held up the crawl for %(time)s, with a delay of %(delay)g s "
                     "(requests: %(requests)d). REP_SKIP_DELAY_OVER skips hosts with a longer one",
-                    host=each.key,
-                    time=duration(each.seconds),
-                    requests=each.requests,
-                    delay=each.delay,
+                    host=slowdown.key,
+                    time=duration(slowdown.seconds),
+                    requests=slowdown.requests,
+                    delay=slowdown.delay,
                 )
 
 

@@ -128,7 +128,9 @@ class LedgerExtension:
         self._reporter.write_with(self._decided)
         connect = self._crawler.signals.connect
         connect(self._robotstxt_known, ours.robotstxt_known)
-        connect(self._response_downloaded, signals.response_downloaded)
+        if self._settings.dry_run:
+            # In a dry run, there is no wire, which notes each page.
+            connect(self._response_downloaded, signals.response_downloaded)
         if not (self._settings.obey or self._settings.dry_run):
             connect(self._not_obeyed, signals.request_reached_downloader)
         self._writer.start(crawl)
@@ -138,10 +140,8 @@ class LedgerExtension:
         self._writer.write_snapshot(str(origin), entry, self._settings.dialect)
 
     def _response_downloaded(self, response: Response, request: Request) -> None:
-        origin = origin_at(response.url, request)
-        if origin is None or isinstance(request, RobotsTxtRequest):
-            return
-        self._traffic.note_page(origin, len(response.body))
+        if not isinstance(request, RobotsTxtRequest):
+            self._traffic.note_response(request, response)
 
     def _decided(self, record: Record) -> None:
         if self._has_all or self._is_due(record):

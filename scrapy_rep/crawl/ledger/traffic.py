@@ -6,12 +6,15 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from scrapy_rep.base.compat import shared_component
+from scrapy_rep.base.requests import origin_at
 from scrapy_rep.base.settings import RepSettings
 
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
+    from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
 
     from scrapy_rep.protocol.origins import Origin
 
@@ -68,6 +71,12 @@ class Traffic:
         self._pages, self._gaps, self._waiting = {}, [], None
         self.wants_waiting = True
         return taken
+
+    def note_response(self, request: Request, response: Response) -> None:
+        """Note *response*, which has come to *request*."""
+        origin = origin_at(response.url, request)
+        if origin is not None:
+            self.note_page(origin, len(response.body))
 
     def note_page(self, origin: Origin, octets: int) -> None:
         """Note a response, with the length of its body."""

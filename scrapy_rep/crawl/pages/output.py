@@ -20,7 +20,6 @@ from w3lib.html import get_base_url, strip_html5_whitespace
 from w3lib.url import canonicalize_url
 
 from scrapy_rep.base import meta, stats
-from scrapy_rep.base.compat import image_fields
 from scrapy_rep.base.effects import NO_EFFECT, is_success
 from scrapy_rep.base.log import CrawlLog, get_logger
 from scrapy_rep.base.record import Layer, Subject, Verdict, forbidden
@@ -57,6 +56,10 @@ class OutputMiddleware:
             raise NotConfigured
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
+        # Without the setting, Scrapy's ImagesPipeline is off.
+        has_images = bool(crawler.settings.get("IMAGES_STORE"))
+        field = crawler.settings.get("IMAGES_URLS_FIELD", "image_urls")
+        self._image_fields = [field] if has_images else []
         self._warned_of: WeakSet[type] = WeakSet()
         self._usage = SiteUsage.of(crawler)
         self._reporter = DecisionReporter.of(crawler)
@@ -134,7 +137,7 @@ class OutputMiddleware:
             return True
         try:
             item = copy(item) if self._settings.dry_run else item
-            urls = _take_image_urls(item, image_fields(self._crawler))
+            urls = _take_image_urls(item, self._image_fields)
         except (AttributeError, TypeError, ValueError):
             return self._drop(item, *found.images, response)
         for url in urls:

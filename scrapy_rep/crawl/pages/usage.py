@@ -8,7 +8,6 @@ from weakref import WeakKeyDictionary
 from scrapy_rep.base import meta
 from scrapy_rep.base.compat import shared_component
 from scrapy_rep.base.effects import effects
-from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.pages.stated import stated_by
 from scrapy_rep.protocol.request_target import forms
@@ -52,7 +51,6 @@ class SiteUsage:
 
     def __init__(self, crawler: Crawler) -> None:
         self._settings = RepSettings.of(crawler)
-        self._identity = Identity.of(crawler)
         self._stated: WeakKeyDictionary[Request, _Stated] = WeakKeyDictionary()
         self._has_stated = False
         """Whether any site has stated something: most crawls need not look each request up."""
@@ -82,16 +80,16 @@ class SiteUsage:
         request: Request,
         robots: RobotsTxt,
         known: SiteRules | None,
+        tokens: tuple[str, ...],
     ) -> None:
         """Record the preferences of the site for the URL of *request*, which is about to be
-        sent, by what is *known* of it; *robots* may be of an override. Records nothing if the site
-        cannot state preferences.
+        sent, by what is *known* of it, for a crawler with the product *tokens*; *robots* may be of an
+        override. Records nothing if the site cannot state preferences.
         """
         entry, tdmrep = (known.entry, known.tdmrep) if known else (None, None)
         if tdmrep is None and not robots.may_state_usage:
             return
         urls = forms(request.url, self._settings.clients)
-        tokens = self._identity.tokens(request)
         preferences = NOTHING_STATED
         for url in urls:
             preferences |= robots.usage(url, tokens)
@@ -131,8 +129,8 @@ class SiteUsage:
 
     def effects_of(self, request: Request, response: Response) -> Effects:
         """The effects of what IndexingMiddleware has read in *response*, the answer to *request*."""
-        purposes = self._settings.purposes
-        if meta.PURPOSES in request.meta:
+        purposes, own_meta = self._settings.purposes, request.meta
+        if meta.PURPOSES in own_meta:
             purposes = self.purposes_of(request)
         stated = stated_by(response)
         rules, preferences = (None, NOTHING_STATED) if stated is None else stated
@@ -142,7 +140,7 @@ class SiteUsage:
             rules,
             preferences,
             purposes,
-            is_exempt=bool(request.meta.get(meta.DONT_OBEY_NOINDEX)),
+            is_exempt=bool(own_meta.get(meta.DONT_OBEY_NOINDEX)),
         )
 
     def entry(self, request: Request | None) -> CacheEntry | None:

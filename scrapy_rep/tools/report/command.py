@@ -12,7 +12,7 @@ from scrapy.exceptions import UsageError
 from scrapy_rep.crawl.ledger.reader import reading
 from scrapy_rep.tools.output import CLEAN, Output, notify, output_file, progress
 from scrapy_rep.tools.report import answers
-from scrapy_rep.tools.report.ledgers import NO_LIMITS, Limits, ReportLedgers
+from scrapy_rep.tools.report.ledgers import NO_LIMITS, ReportLedgers, ReportLimits
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -48,7 +48,7 @@ def _write_page(arguments: Namespace, output: str) -> None:
         ) from None
 
     def parts() -> Iterator[str]:
-        limits = Limits(hosts=arguments.hosts, files=arguments.robotstxt)
+        limits = ReportLimits(hosts=arguments.hosts, files=arguments.robotstxt)
         with _opened(arguments, limits) as ledgers:
             yield from render(ledgers, time.time())
 
@@ -67,7 +67,7 @@ def _write_page(arguments: Namespace, output: str) -> None:
 
 
 @contextmanager
-def _opened(arguments: Namespace, limits: Limits) -> Iterator[ReportLedgers]:
+def _opened(arguments: Namespace, limits: ReportLimits) -> Iterator[ReportLedgers]:
     paths = arguments.ledgers
     with reading(", ".join(paths)), closing(ReportLedgers(paths, limits)) as ledgers:
         yield ledgers

@@ -65,7 +65,7 @@ _AROUND = 2
 _MARKED = 100
 
 
-class Limits(NamedTuple):
+class ReportLimits(NamedTuple):
     """The most that a report shows. The report says how much it leaves out."""
 
     hosts: int = 10_000
@@ -81,7 +81,7 @@ class Limits(NamedTuple):
     """URLs of a host, and hosts with the same reason."""
 
 
-NO_LIMITS = Limits(*[2**62] * 4)
+NO_LIMITS = ReportLimits(*[2**62] * 4)
 
 _LIMITED = {
     "host": "hosts",
@@ -94,7 +94,7 @@ _LIMITED = {
 class ReportLedgers(Ledgers):
     """Ledgers with the views of a report. The caller must close them."""
 
-    def __init__(self, paths: Sequence[str], limits: Limits) -> None:
+    def __init__(self, paths: Sequence[str], limits: ReportLimits) -> None:
         """Raises LedgerError for a file that is damaged or is not a ledger; for one whose damage shows
         in a view, an error that :func:`reading` turns into it."""
         super().__init__(list(map(LedgerName, paths)), dict.fromkeys(_TABLES, "true"))

@@ -12,7 +12,7 @@ from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.robotstxt.lines import text_lines
 from scrapy_rep.tools.report import answers
 from scrapy_rep.tools.report.answers import overall
-from scrapy_rep.tools.report.ledgers import Limits, ReportLedgers, excerpt
+from scrapy_rep.tools.report.ledgers import ReportLedgers, ReportLimits, excerpt
 from scrapy_rep.tools.report.page import render
 from tests.tools.report.ledgers import (
     BACK_OFF,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ORIGIN, OTHER = "https://a.example", "https://b.example"
-DEFAULT = Limits()
+DEFAULT = ReportLimits()
 
 
 @pytest.fixture
@@ -45,7 +45,11 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 
 def rows(
-    view: str, columns: str, *paths: str, limits: Limits = DEFAULT, **found_by: object
+    view: str,
+    columns: str,
+    *paths: str,
+    limits: ReportLimits = DEFAULT,
+    **found_by: object,
 ) -> list[tuple[object, ...]]:
     """Return these columns of the rows of a view over the ledgers at *paths*."""
     with closing(ReportLedgers(paths, limits)) as ledgers:
@@ -65,7 +69,7 @@ def report(*paths: str) -> dict[str, Any]:
         return overall(ledgers, START)
 
 
-def page(*paths: str, limits: Limits = DEFAULT) -> str:
+def page(*paths: str, limits: ReportLimits = DEFAULT) -> str:
     with closing(ReportLedgers(paths, limits)) as ledgers:
         return "".join(render(ledgers, START))
 
@@ -458,14 +462,16 @@ TABLES: dict[str, Any] = {
 def test_tables_of_two_crawls(tmp_path: Path, name: str) -> None:
     """Each table counts the decisions of all crawls, the greatest number first."""
     view, columns, expected = TABLES[name]
-    found = rows(view, columns, eventful(tmp_path / "ledger"), limits=Limits(urls=2))
+    found = rows(
+        view, columns, eventful(tmp_path / "ledger"), limits=ReportLimits(urls=2)
+    )
     is_cut = view in {"host", "outcome", "judged_url"}
     assert (found[: len(expected)] if is_cut else found) == expected
 
 
 def test_limits_say_what_is_left_out(tmp_path: Path) -> None:
     """With limits on hosts, files and rows, the omitted ones are counted."""
-    limits = Limits(hosts=3, files=2, others=1, urls=2)
+    limits = ReportLimits(hosts=3, files=2, others=1, urls=2)
     path = eventful(tmp_path / "ledger")
     assert rows("host", "file", path, limits=limits) == [(1,), (2,), (None,)]
     assert rows("file", "number of_all", path, limits=limits) == [(1, 5), (2, 5)]
@@ -573,7 +579,7 @@ def test_fetched_by_host_and_day(ledger: Ledger) -> None:
         (ORIGIN, "2026-09-21", 6, 40),
         (ORIGIN, "2026-09-22", 3, 20),
     ]
-    assert rows("fetched", "origin of_all", path, limits=Limits(others=1)) == [
+    assert rows("fetched", "origin of_all", path, limits=ReportLimits(others=1)) == [
         (OTHER, 3)
     ]
     assert rows("host", "origin pages", path) == [(ORIGIN, 9), (OTHER, 100)]

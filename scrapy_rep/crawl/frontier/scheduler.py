@@ -1,0 +1,328 @@
+"""The scheduler: requests wait here, by host, until they could be sent."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from queuelib.queue import FifoDiskQueue, FifoSQLiteQueue, LifoSQLiteQueue
+from scrapy import squeues
+from scrapy.core.scheduler import BaseScheduler
+from scrapy.dupefilters import RFPDupeFilter
+from scrapy.utils.misc import build_from_crawler, load_object
+from scrapy.utils.python import global_object_name
+
+from scrapy_rep.base.log import CrawlLog
+from scrapy_rep.crawl.frontier.frontier import Frontier
+
+if TYPE_CHECKING:
+    from scrapy import Request, Spider
+    from scrapy.crawler import Crawler
+    from scrapy.dupefilters import BaseDupeFilter
+    from twisted.internet.defer import Deferred
+    from typing_extensions import Self
+
+    from scrapy_rep.crawl.frontier.jobs import JobStore
+    from scrapy_rep.crawl.frontier.limits import Queue
+
+
+class Scheduler(BaseScheduler):
+    """Keeps requests by host, and hands out one only if it could be sent now: its robots.txt is known, its
+    delay has passed, and its host and download slot have room.
+
+    For Scrapy's setting ``SCHEDULER``; the add-on sets it. The download slot with the fewest requests in
+    flight goes first; of several, the one that has waited longest. ``enqueue_request`` and
+    ``next_request`` cost O(log requests of a host). Of one host, the request with the highest priority
+    is next, and of several the last or the first one, as ``SCHEDULER_MEMORY_QUEUE`` and
+    ``SCHEDULER_DISK_QUEUE`` say; start requests as their variants say.
+
+    Without a ``JOBDIR``, requests wait in memory. With one, all that can be pickled are in one SQLite
+    file, each until its callback has ended. The process may be killed at any moment.
+
+    A host is an origin in a download slot: its http and https do not wait for each other's robots.txt,
+    but share a slot and a delay.
+    """
+
+    uses_jobdir = True
+    """Whether requests are kept in the ``JOBDIR``, if there is one."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._logger = CrawlLog(__name__, crawler)
+        self._stats = crawler.stats
+        self._frontier = frontier = Frontier.of(crawler)
+        frontier.has_scheduler = True
+        settings = crawler.settings
+        self._logs_unwritable = settings.getbool("SCHEDULER_DEBUG")
+        self._order = RequestOrder(crawler, "MEMORY")
+        self._count = 0
+        self._resumed: list[Queue] = []
+        """The queues of an earlier run that were not offered to the frontier yet."""
+
+        self._job: JobStore | None = None
+        """What is kept in the ``JOBDIR``; None without one."""
+
+        self._seen: set[int] | None = None
+        """The fingerprints in the ``JOBDIR``; None if the duplicate filter keeps its own."""
+
+        if settings["JOBDIR"] and self.uses_jobdir:
+            from scrapy_rep.crawl.frontier.jobs import JobStore  # noqa: PLC0415  imports sqlite3
+
+            order = RequestOrder(crawler, "DISK")
+            self._job = JobStore(crawler, frontier, order.of)
+        self._dupefilter = self._made_dupefilter()
+
+    def _made_dupefilter(self) -> BaseDupeFilter:
+        """Return the duplicate filter. With a ``JOBDIR``, the fingerprints of Scrapy's own are kept here: in
+        one transaction with the requests, so that no request counts as seen that is in no queue.
+        """
+        crawler, settings = self._crawler, self._crawler.settings
+        kind = load_object(settings["DUPEFILTER_CLASS"])
+        if self._job is None or kind is not RFPDupeFilter:
+            made: BaseDupeFilter = build_from_crawler(kind, crawler)
+            return made
+        self._seen = set()
+        return RFPDupeFilter(
+            debug=settings.getbool("DUPEFILTER_DEBUG"),
+            fingerprinter=crawler.request_fingerprinter,
+        )
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Called by Scrapy."""
+        return cls(crawler)
+
+    # Scrapy's interface.
+
+    def __len__(self) -> int:
+        """The number of requests that wait."""
+        return self._count
+
+    def has_pending_requests(self) -> bool:
+        """Whether any request waits."""
+        return self._count > 0
+
+    def open(self, spider: Spider) -> Deferred[None] | None:
+        """Called by Scrapy. Take up the requests that an earlier run with the same ``JOBDIR`` has left."""
+        self._order.warn_of_classes(self._logger)
+        if self._job is not None:
+            for key, requests in self._job.open(keeps_seen=self._seen is not None):
+                queue = self._frontier.add_queue(key)
+                queue.requests = requests
+                self._count += requests.count
+                self._resumed.append(queue)
+            if self._seen is not None:
+                self._seen = self._job.seen()
+            if self._count:
+                self._logger.info(
+                    "Resuming crawl (%(count)d requests scheduled)", count=self._count
+                )
+        return self._dupefilter.open()
+
+    def close(self, reason: str) -> Deferred[None] | None:
+        """Called by Scrapy. Write what is left to the ``JOBDIR``."""
+        if self._job is not None:
+            self._job.close()
+        return self._dupefilter.close(reason)
+
+    def enqueue_request(self, request: Request) -> bool:
+        """Keep *request*, unless it was seen before. One that gate or wire have returned is the next one of its
+        host, and no new request. Return whether it is kept.
+        """
+        returned = self._frontier.returned
+        if request in returned:
+            returned.discard(request)
+            self._take_back(request)
+            return True
+        if self._job is not None and self._job.is_stopped:
+            return False  # Nothing may count as seen that is in no queue.
+        fingerprint = None
+        if not request.dont_filter:
+            if self._seen is None:
+                is_seen = self._dupefilter.request_seen(request)
+            else:
+                assert self._job is not None
+                fingerprint = self._job.fingerprint(request)
+                is_seen = fingerprint in self._seen
+            if is_seen:
+                assert self._crawler.spider is not None
+                self._dupefilter.log(request, self._crawler.spider)
+                return False
+        if fingerprint is not None and self._seen is not None:
+            self._seen.add(fingerprint)
+        queue = self._frontier.queue_of(request)
+        where = "memory"
+        if self._job is None:
+            self._push_to_memory(queue, request)
+        elif self._push_to_job(self._job, queue, request, fingerprint):
+            where = "disk"
+        else:
+            queue = self._unwritable(queue)
+            self._push_to_memory(queue, request)
+        self._count += 1
+        self._frontier.fill(queue, request)
+        self._stats.inc_value(f"scheduler/enqueued/{where}")
+        self._stats.inc_value("scheduler/enqueued")
+        return True
+
+    def next_request(self) -> Request | None:
+        """Return a request that could be sent now; None if there is none at the moment."""
+        frontier = self._frontier
+        if self._resumed:
+            # Only now: no robots.txt may be fetched before the spider is open.
+            resumed, self._resumed = self._resumed, []
+            for queue in resumed:
+                frontier.fill(queue)
+        request = None
+        if self._job is None or self._job.is_ready():
+            while request is None and (planned := frontier.plan()) is not None:
+                queue, entry = planned
+                requests = queue.requests
+                before = requests.count
+                request = requests.pop()
+                self._count -= before - requests.count
+                if request in frontier.in_flight:
+                    request = request.copy()  # The spider has yielded one object twice.
+                frontier.planned(queue, entry, request)
+        frontier.flush(is_called_by_engine=request is not None)
+        if frontier.politeness.measures and frontier.politeness.wants_waiting:
+            frontier.politeness.measure_waiting(self._count + frontier.requests_waiting)
+        if request is not None:
+            self._count_dequeued(queue.requests.medium)
+        return request
+
+    # Queues.
+
+    def _take_back(self, request: Request) -> None:
+        queue = self._frontier.queue_of(request)
+        if self._job is not None and not self._job.has(request):
+            queue = self._unwritable(queue)
+        if queue.requests is None:  # It was changed on its way.
+            self._push_to_memory(queue, request)
+        else:
+            queue.requests.back(request)
+        self._count_dequeued(queue.requests.medium, -1)
+        self._count += 1
+        self._frontier.fill(queue, request)
+
+    def _count_dequeued(self, medium: str, count: int = 1) -> None:
+        """Count in Scrapy's stats a request that was handed out; with -1, one that has come back."""
+        self._stats.inc_value(f"scheduler/dequeued/{medium}", count)
+        self._stats.inc_value("scheduler/dequeued", count)
+
+    def _push_to_memory(self, queue: Queue, request: Request) -> None:
+        if queue.requests is None:
+            queue.requests = MemoryRequests(self._order)
+        queue.requests.push(request)
+
+    def _push_to_job(
+        self, job: JobStore, queue: Queue, request: Request, fingerprint: int | None
+    ) -> bool:
+        """Add *request* to the ``JOBDIR``. Return False if it cannot be written."""
+        if queue.requests is None:
+            queue.requests = job.requests(queue.key)
+        try:
+            queue.requests.push(request)
+        except ValueError as error:
+            if self._logs_unwritable:
+                self._logs_unwritable = False
+                self._logger.warning(
+                    "Unable to serialize request: %(request)s - reason: %(error)s. It waits in memory, and "
+                    "is lost if the crawl ends before it is sent. This is logged once "
+                    "(SCHEDULER_DEBUG); the stat scheduler/unserializable counts such requests",
+                    request=request,
+                    error=error,
+                )
+            self._stats.inc_value("scheduler/unserializable")
+            return False
+        if fingerprint is not None:
+            job.add_seen(fingerprint)
+        return True
+
+    def _unwritable(self, queue: Queue) -> Queue:
+        """Return the queue in memory of the requests of *queue* that cannot be written."""
+        key = queue.key._replace(is_unwritable=True)
+        twin = self._frontier.limits.queues.get(key)
+        return self._frontier.add_queue(key) if twin is None else twin
+
+
+class MemoryRequests:
+    """The requests of a queue in memory."""
+
+    __slots__ = ("_heap", "_order", "count")
+
+    medium = "memory"
+
+    def __init__(self, order: RequestOrder) -> None:
+        self._order = order
+        self._heap: list[tuple[float, int, Request]] = []
+        self.count = 0
+        """The number of requests."""
+
+    def push(self, request: Request) -> None:
+        """Add *request*."""
+        self.count += 1
+        rank, is_last_first = self._order.of(request)
+        number = self._order.next_number()
+        heappush(self._heap, (-rank, -number if is_last_first else number, request))
+
+    def pop(self) -> Request:
+        """Remove and return the next request."""
+        self.count -= 1
+        return heappop(self._heap)[-1]
+
+    def back(self, request: Request) -> None:
+        """Add *request*, which was popped, again: it is the next one."""
+        self.count += 1
+        heappush(self._heap, (-inf, -self._order.next_number(), request))
+
+    def peek(self) -> Request | None:
+        """Return the next request; None if there is none."""
+        return self._heap[0][-1] if self._heap else None
+
+
+class RequestOrder:
+    """The order of the requests of a queue: by priority, and of several as the classes of Scrapy's queues
+    have them. Of these classes, only the order is used.
+    """
+
+    def __init__(self, crawler: Crawler, medium: str) -> None:
+        """*medium* is ``"MEMORY"`` or ``"DISK"``."""
+        settings = crawler.settings
+        self._names = f"SCHEDULER_{medium}_QUEUE", f"SCHEDULER_START_{medium}_QUEUE"
+        usual, of_start = (
+            load_object(settings[name]) if settings[name] else None
+            for name in self._names
+        )
+        self._has_start_class = of_start is not None
+        self._classes = {usual, of_start} - {None}
+        # Of start requests, and of others.
+        self._is_last_first = not _is_fifo(of_start or usual), not _is_fifo(usual)
+        self.next_number = count().__next__
+
+    def of(self, request: Request) -> tuple[int, bool]:
+        """Return the rank of *request*: the highest one is next; and whether of several with this rank the
+        last one is next.
+        """
+        is_start = self._has_start_class and request.meta.get("is_start_request", False)
+        return 2 * request.priority + (not is_start), self._is_last_first[not is_start]
+
+    def warn_of_classes(self, logger: CrawlLog) -> None:
+        """Warn of classes of other packages, which are not used."""
+        for kind in self._classes:
+            if kind.__module__ != squeues.__name__:
+                logger.warning(
+                    "%(kind)s is not used: scrapy_rep.Scheduler keeps the requests itself. Of %(names)s, "
+                    "only the order of Scrapy's own classes counts. To use yours, set SCHEDULER = "
+                    '"scrapy.core.scheduler.Scheduler": then requests wait in the downloader',
+                    kind=global_object_name(kind),
+                    names=" and ".join(self._names),
+                )
+
+
+def _is_fifo(kind: Any) -> bool:
+    is_lifo = issubclass(kind, LifoSQLiteQueue)  # A subclass of the other.
+    of_disk = issubclass(kind, (FifoDiskQueue, FifoSQLiteQueue)) and not is_lifo
+    return of_disk or issubclass(kind, squeues.FifoMemoryQueue)

@@ -1,0 +1,204 @@
+"""The downloader middleware nearest to the network: nothing is sent that it has not let through, and what
+it has let through counts.
+
+It stands after all of Scrapy's middlewares, the HTTP cache included. So it sees each request as that is
+sent, and each response before another component can hide it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from scrapy import Request
+from scrapy.exceptions import IgnoreRequest, NotConfigured
+
+from scrapy_rep.base.meta import COPIED_FLAG
+from scrapy_rep.base.requests import request_origin
+from scrapy_rep.base.settings import RepSettings
+from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
+from scrapy_rep.crawl.frontier.frontier import Frontier, Withdrawn
+from scrapy_rep.crawl.gate import gate_of
+from scrapy_rep.crawl.reporting import BACK_OFF, Case, DecisionReporter
+from scrapy_rep.exceptions import BackingOff
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+    from typing_extensions import Self
+
+    from scrapy_rep.crawl.frontier.limits import InFlight
+    from scrapy_rep.crawl.gate import RobotsTxtMiddleware
+
+# The flags of responses for which nothing was sent: those of Scrapy's HTTP cache, and the copies of
+# robots.txt files that the gate gives to spiders.
+_NOT_FETCHED = frozenset({"cached", COPIED_FLAG})
+
+
+class WireMiddleware:
+    """Sends each request when its host may have one: keeps delays and pauses, and notes each answer."""
+
+    ORDER = 950
+    """After HttpCacheMiddleware (900), the last of Scrapy's own."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._frontier = Frontier.of(crawler)
+        self._frontier.has_wire = True
+        self._reporter = DecisionReporter.of(crawler)
+        self._robotstxt = FetchMiddleware(crawler)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Called by Scrapy. A dry run delays nothing."""
+        if RepSettings.of(crawler).dry_run:
+            raise NotConfigured
+        return cls(crawler)
+
+    @cached_property
+    def _gate(self) -> RobotsTxtMiddleware | None:
+        """The gate; None if the crawl ignores robots.txt, or the project disables it."""
+        return gate_of(self._crawler)
+
+    # Requests.
+
+    def process_request(
+        self, request: Request
+    ) -> Request | Coroutine[Any, Any, Request | None] | None:
+        """Let *request* go if it may be sent now. If not, it waits here; but for the end of a pause, one of the
+        scheduler waits there. Raises RobotsDenied.
+        """
+        frontier, gate = self._frontier, self._gate
+        entry = frontier.in_flight.get(request) or frontier.enter(request)
+        if entry.is_at_wire:
+            return frontier.replaced(request, entry)
+        entry.is_at_wire = True
+        is_ours = isinstance(request, RobotsTxtRequest)
+        if gate is not None and not is_ours and not gate.is_judged(request, entry):
+            return self._judge_and_wait(request, entry, gate)
+        if is_ours:
+            self._robotstxt.process_request(request)
+        if frontier.turns is not None and frontier.turns.is_needed(request, entry):
+            return self._take_turn(request, entry)
+        if frontier.may_send(request, entry):
+            if gate is not None and entry.report is not None:
+                gate.report(entry)
+            return None
+        return self._put_off(request, entry)
+
+    async def _take_turn(self, request: Request, entry: InFlight) -> Request | None:
+        """Let *request* go when it is its turn among those of other processes, too. Raises RobotsDenied."""
+        frontier, gate = self._frontier, self._gate
+        may_return = entry.is_of_scheduler
+        if not await self._wait_for_turn(request, entry, may_return=may_return):
+            return frontier.return_to_scheduler(request, entry)
+        if not frontier.may_send(request, entry):
+            result = self._put_off(request, entry)
+            if isinstance(result, Request):
+                return result
+            await result
+        elif gate is not None:
+            gate.report(entry)
+        return None
+
+    async def _wait_for_turn(
+        self, request: Request, entry: InFlight, *, may_return: bool
+    ) -> bool:
+        """Wait until it is the turn of *request* among those of all processes. Return False if it is to return to the
+        scheduler. One that does not is judged again, once, if its rules have become stale meanwhile. Raises
+        RobotsDenied.
+        """
+        frontier, gate = self._frontier, self._gate
+        turns = frontier.turns
+        assert turns is not None
+        if not await turns.take(request, entry, may_return=may_return):
+            return False
+        is_page = not isinstance(request, RobotsTxtRequest)
+        waits_here = gate is not None and is_page and not may_return
+        if waits_here and frontier.is_stale(entry):
+            assert gate is not None
+            turns.give_up(entry)  # Its robots.txt needs a turn, too.
+            await gate.judge_again(request, entry)
+            await turns.take(request, entry, may_return=False)
+        return True
+
+    def _put_off(
+        self, request: Request, entry: InFlight
+    ) -> Request | Coroutine[Any, Any, None]:
+        """Have *request*, which may not be sent now, wait here or in the scheduler. Raises RobotsDenied."""
+        frontier = self._frontier
+        if frontier.refusal(entry):
+            raise self._refused(request, frontier.refusal(entry))
+        if frontier.waits_in_scheduler(entry):
+            return frontier.return_to_scheduler(request, entry)
+        return self._wait(request, entry)
+
+    async def _judge_and_wait(
+        self, request: Request, entry: InFlight, gate: RobotsTxtMiddleware
+    ) -> None:
+        """Have *request*, which another component has changed, judged again, and wait until it may be sent."""
+        await gate.judge_again(request, entry)
+        turns = self._frontier.turns
+        if turns is not None and turns.is_needed(request, entry):
+            await self._wait_for_turn(request, entry, may_return=False)
+        if self._frontier.may_send(request, entry):
+            gate.report(entry)
+        else:
+            await self._wait(request, entry)
+
+    async def _wait(self, request: Request, entry: InFlight) -> None:
+        """Wait until *request* may be sent. If its rules have become stale meanwhile, it is judged again, once.
+        Raises RobotsDenied, also if its host asks for too long a pause.
+        """
+        frontier, gate = self._frontier, self._gate
+        is_ours = isinstance(request, RobotsTxtRequest)
+        try:
+            await frontier.until_sent(request, entry)
+            if gate is not None and not is_ours and frontier.is_stale(entry):
+                frontier.unsend(entry)
+                await gate.judge_again(request, entry)
+                await frontier.until_sent(request, entry)
+        except BackingOff as error:
+            raise self._refused(request, str(error)) from None
+        if gate is not None:
+            gate.report(entry)
+
+    def _refused(self, request: Request, why: str) -> Exception:
+        """Return the error that refuses *request*, whose host has asked for too long a pause."""
+        if isinstance(request, RobotsTxtRequest):
+            return BackingOff(why)
+        case = Case(request, request_origin(request))
+        case.why = why
+        return self._reporter.refused(case, BACK_OFF)
+
+    # Responses.
+
+    def process_response(self, request: Request, response: Response) -> Response:
+        frontier, gate = self._frontier, self._gate
+        entry = frontier.in_flight.get(request) or frontier.enter(request)
+        if not entry.is_sent and _NOT_FETCHED.isdisjoint(response.flags):
+            frontier.note_fetched(request, entry)
+        if gate is not None and entry.report is not None:
+            gate.report(entry)
+        frontier.has_page |= not isinstance(request, RobotsTxtRequest)
+        if entry.is_sent:
+            frontier.answered(request, response, entry)
+        frontier.end(request, entry)
+        return response
+
+    def process_exception(
+        self, request: Request, exception: Exception
+    ) -> Request | None:
+        frontier = self._frontier
+        entry = frontier.enter(request)
+        if isinstance(exception, Withdrawn):
+            return frontier.withdrawn(request, entry)
+        # What a component drops was not sent; what has failed in one was.
+        if not isinstance(exception, IgnoreRequest):
+            if not entry.is_sent:
+                frontier.note_fetched(request, entry)
+            frontier.failed(request, exception, entry)
+        frontier.end(request, entry)
+        return None

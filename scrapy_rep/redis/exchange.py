@@ -1,0 +1,374 @@
+"""The exchange of a worker with the Redis server: what it has done, for what it gets. On a thread of its own,
+so that the server never blocks the event loop.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from functools import cache
+from importlib.resources import files
+from queue import SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import NoScriptError, RedisError
+from redis.retry import Retry
+from scrapy.settings import BaseSettings
+from scrapy.utils.misc import load_object
+from scrapy_redis import connection
+
+from scrapy_rep.base.compat import loop_caller
+from scrapy_rep.crawl.fetching.redisstore import without_handshake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from scrapy_rep.base.log import CrawlLog
+
+# How many seconds the thread waits for a connection, and for an answer.
+_TIMEOUT = 3.0
+
+# The length of the number at the start of each stored request.
+_NUMBER = 14
+
+# The most new requests of one call: a longer one would keep the server from others.
+MAX_PUSHES = 1_000
+
+
+class Push(NamedTuple):
+    """A new request for the server."""
+
+    queue: str
+    score: int
+    """The lowest one is next."""
+
+    is_last_first: bool
+    """Whether it is next of those with this score that are there already."""
+
+    fingerprint: str
+    """Empty if it is no duplicate in any case."""
+
+    data: bytes
+    request: Any = None
+    """For the owner."""
+
+    @property
+    def words(self) -> list[Any]:
+        """What the script gets."""
+        return [self.queue, self.score, int(self.is_last_first), *self[3:5]]
+
+
+class Taken(NamedTuple):
+    """A request that a worker has from the server."""
+
+    queue: str
+    score: float
+    number: str
+    data: bytes
+
+
+class Delivery(NamedTuple):
+    """The requests of a queue that a worker gets."""
+
+    queue: str
+    left: int
+    """How many are on the server still."""
+
+    requests: Sequence[Taken]
+
+
+class LeasedHost(NamedTuple):
+    """A host that a worker owns now, with the back-off that the last owner has left; see ``BackOff``."""
+
+    host: str
+    own_pause: float
+    concurrency: int
+    lasted: float
+
+
+class Turn(NamedTuple):
+    """The answer to the wish to send a request."""
+
+    token: str
+    wait: float
+    """The seconds after which to ask again; 0 if it may be sent."""
+
+    paused: float
+    """For how many seconds the host has asked for a pause."""
+
+
+class Answer(NamedTuple):
+    """The answer of the server."""
+
+    seen: Sequence[int]
+    """The indexes of the new requests that are not kept, since their fingerprints are known."""
+
+    remaining: int
+    """The requests that are not done, but those that the worker has tried, and could not read."""
+
+    has_lost: bool
+    """Whether others have what the worker had: it was silent for longer than its lease."""
+
+    returned: int
+    """How many requests have come back from a dead worker."""
+
+    turns: Sequence[Turn]
+    deliveries: Sequence[Delivery]
+    hosts: Sequence[LeasedHost]
+    pauses: Sequence[tuple[str, float]]
+    """The pauses that hosts of this worker have asked others for, in seconds from now on."""
+
+    unread: Sequence[tuple[bytes, str]]
+    """Requests that other workers could not read, and their places."""
+
+    set_aside: int
+    """How many requests no worker could read so far."""
+
+    strange: int
+    """In the first answer: how many requests a queue of scrapy-redis itself has."""
+
+
+class QueueLost(Exception):
+    """The queue of this worker is gone from the server."""
+
+
+class Exchange:
+    """The calls of one worker: numbers them, so that none is executed twice, and none too late."""
+
+    def __init__(
+        self, client: Any, key: str, seen_key: str, lease: float, worker: str = ""
+    ) -> None:
+        self._client = client
+        self._key = key
+        self._keys = [f"{{{key}}}", seen_key, key]
+        self._lease = lease
+        self._worker = worker or uuid.uuid4().hex
+        self._mark = ""
+        self._call = self._last_answer = 0
+        self._first_try = 0
+        """The number of the first call with the reports of the next one; 0 if those are new."""
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether the server may have executed the last call. Then the next one has the same reports."""
+        return self._first_try > 0
+
+    def run(self, order: dict[str, Any], pushes: Sequence[Push]) -> Answer:
+        """Give the server an order, as the script describes it, with new requests, and return the answer.
+
+        Raises RedisError or OSError if the server fails, and QueueLost.
+        """
+        self._call += 1
+        self._first_try = self._first_try or self._call
+        whole = {
+            **_NOTHING,
+            "mark": self._mark,
+            "call": self._call,
+            "first_try": self._first_try,
+            "last_answer": self._last_answer,
+            "lease": self._lease,
+            **order,
+        }
+        words = [word for push in pushes for word in push.words]
+        try:
+            mark, *rest = self._run([self._worker, json.dumps(whole), *words])
+        except RedisError as error:
+            if is_full(error) and self._first_try == self._call:
+                self._first_try = 0  # Nothing was executed.
+            raise
+        self._last_answer, self._first_try = self._call, 0
+        if not rest:
+            self._mark, self._call, self._last_answer = "", 0, 0
+            self._worker = uuid.uuid4().hex
+            raise QueueLost
+        self._mark = mark.decode()
+        return _answer(rest)
+
+    def _run(self, args: list[Any]) -> list[Any]:
+        words = [len(self._keys), *self._keys, *args]
+        try:
+            if self._call > 1:
+                return list(self._client.evalsha(_digest(), *words))
+        except NoScriptError:
+            pass
+        # One round trip, and the server knows the script from then on.
+        return list(self._client.eval(_source(), *words))
+
+    def clear(self) -> None:
+        """Delete the queue, and the fingerprints. Workers that use it lose it. Raises RedisError or OSError."""
+        prefix, *others = self._keys
+        # Without this key, the others are those of an earlier queue, which no worker uses.
+        self._client.unlink(f"{prefix}:state")
+        for key in others:
+            self._client.unlink(key)
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Delete what is left of earlier queues with this key."""
+        prefix = self._keys[0]
+        mark = (self._client.hget(f"{prefix}:state", "mark") or b"").decode()
+        escaped = "".join(f"\\{c}" if c in "*?[]\\" else c for c in prefix)
+        for key in self._client.scan_iter(f"{escaped}:*", count=1_000):
+            name = key.decode(errors="replace")
+            is_used = mark and name.startswith((f"{prefix}:{mark}:", f"{prefix}:state"))
+            if not is_used:
+                self._client.unlink(key)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+
+_NOTHING: dict[str, Any] = {
+    **dict.fromkeys(("done", "back", "unreadable", "ended", "paused", "left"), ()),
+    **dict.fromkeys(("turns", "more", "readable"), ()),
+    "room": 0,
+    "concurrency": 1,
+    "batch": 0,
+    "last_aside": "0",
+    "retires": False,
+    "clears": False,
+}
+
+
+def _answer(parts: Sequence[Any]) -> Answer:
+    seen, remaining, has_lost, returned, turns, *parts = parts
+    found, hosts, pauses, unread, *numbers = parts
+    return Answer(
+        seen,
+        remaining,
+        bool(has_lost),
+        returned,
+        [Turn(token.decode(), *map(float, times)) for token, *times in turns],
+        [_delivery(*entry) for entry in found],
+        [
+            LeasedHost(_text(host), float(own_pause), int(concurrency), float(lasted))
+            for host, own_pause, concurrency, lasted in hosts
+        ],
+        [(_text(host), float(seconds)) for host, seconds in pauses],
+        [(item, place.decode()) for item, place in zip(*[iter(unread)] * 2, strict=True)],
+        *numbers,
+    )  # fmt: skip
+
+
+def _delivery(queue: bytes, left: int, items: Sequence[bytes]) -> Delivery:
+    name = _text(queue)
+    pairs = zip(items[::2], items[1::2], strict=True)
+    taken = [
+        Taken(name, float(score), item[:_NUMBER].decode(), item[_NUMBER:])
+        for item, score in pairs
+    ]
+    return Delivery(name, left, taken)
+
+
+def data_in(lease: bytes) -> bytes:
+    """Return the data of a request that was set aside."""
+    return lease.split(b"\n", 2)[2][_NUMBER:]
+
+
+def _text(name: bytes) -> str:
+    return name.decode(errors="replace")
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether the server has refused a call since it has no memory left. It has done nothing then."""
+    # Redis 6 has its code in the middle of the error of a script, redis-py in no text.
+    return isinstance(error, RedisError) and "maxmemory" in str(error)
+
+
+@cache
+def _source() -> str:
+    return (files(__package__) / "shared.lua").read_text(encoding="utf-8")
+
+
+@cache
+def _digest() -> str:
+    from hashlib import sha1  # noqa: PLC0415
+
+    return sha1(_source().encode(), usedforsecurity=False).hexdigest()
+
+
+def connect(settings: BaseSettings) -> Any:
+    """Return a client by the settings of scrapy-redis, which fails soon, and tries nothing twice: a call that was
+    repeated may have been executed already.
+    """
+    own, params = BaseSettings(settings), settings.getdict("REDIS_PARAMS")
+    params |= {
+        "socket_timeout": _TIMEOUT,
+        "socket_connect_timeout": _TIMEOUT,
+        "decode_responses": False,
+    }
+    kind = load_object(params.get("redis_cls", Redis))
+    # It may be a function that makes clients, too.
+    if isinstance(kind, type) and issubclass(kind, Redis):
+        params["retry"] = Retry(NoBackoff(), 0)
+        params |= without_handshake()
+    own.set("REDIS_PARAMS", params, "cmdline")
+    own.set("REDIS_DECODE_RESPONSES", None, "cmdline")
+    return connection.from_settings(own)
+
+
+class ServerThread:
+    """Runs functions that ask the server, one after the other, on one thread."""
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[Any] = SimpleQueue()
+        self._call_in_loop: Callable[..., object] | None = None
+
+    def start(self) -> None:
+        """Start the thread. The event loop must run."""
+        self._call_in_loop = loop_caller()
+        Thread(target=self._run, name="scrapy-rep-redis", daemon=True).start()
+
+    def run(
+        self, function: Callable[[], Any], done: Callable[[Any, Exception | None], None]
+    ) -> None:
+        """Call *function* on the thread, and then *done* in the event loop: with its result, or with the error that
+        it has raised.
+        """
+        self._jobs.put((function, done))
+
+    def stop(self) -> None:
+        """End the thread after what it has to do."""
+        self._jobs.put(None)
+
+    def _run(self) -> None:
+        assert self._call_in_loop is not None
+        while (job := self._jobs.get()) is not None:
+            function, done = job
+            result, error = None, None
+            try:
+                result = function()
+            except Exception as raised:  # noqa: BLE001  it is raised in the event loop, if it is no failure
+                error = raised
+            try:
+                self._call_in_loop(done, result, error)
+            except RuntimeError:
+                return  # The loop has ended.
+
+
+class Failures:
+    """Says once that the server fails, and once that it works again."""
+
+    def __init__(self, logger: CrawlLog) -> None:
+        self._logger = logger
+        self.is_failing = False
+
+    def failed(self, error: Exception) -> None:
+        """Note that a call has failed."""
+        if not self.is_failing:
+            self.is_failing = True
+            self._logger.warning(
+                "The queue in Redis fails (%(error)s): this worker keeps new requests in memory, and takes "
+                "requests again when the server works again",
+                error=f"{type(error).__name__}: {error}",
+            )
+
+    def recovered(self) -> None:
+        """Note that the server works, and has all that waited for it."""
+        if self.is_failing:
+            self.is_failing = False
+            self._logger.info("The queue in Redis works again")

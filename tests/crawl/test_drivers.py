@@ -1,0 +1,100 @@
+"""Middlewares that fetch pages by themselves, as scrapy-selenium and its like do: they meet no request that
+robots.txt forbids, and what they fetch counts as any other page.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crawl.answers import busy
+from tests.crawl.crawl import run_crawl
+from tests.crawl.driver_middlewares import AGENT
+from tests.crawl.test_ledger import headline, rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.crawl.server import Hit, Host, Site
+
+RULES = "User-agent: *\nDisallow: /private/\n"
+DRIVER = "tests.crawl.driver_middlewares.Driver"
+
+
+def calls(host: Host) -> list[Hit]:
+    """Return the requests of the driver to *host*."""
+    return [hit for hit in host.hits if hit.headers.get("User-Agent") == AGENT]
+
+
+def gaps(hits: list[Hit]) -> list[float]:
+    """Return the seconds from each answer to the next request."""
+    return [
+        after.time - before.answered
+        for before, after in pairwise(hits)
+        if before.answered is not None
+    ]
+
+
+@pytest.mark.parametrize("order", [543, 800])
+def test_a_driver(site: Site, every_mode: str, order: int, tmp_path: Path) -> None:
+    """It gets no forbidden URL; delays and pauses are kept; its pages are in ledger and report. Other
+    requests to the host wait for the same turns.
+    """
+    slow = site.add(f"{RULES}Crawl-delay: 0.3\n")
+    busy_host = site.add(RULES, name="127.0.1.1")
+    busy_host.answers["/0"] = busy(429, "1")
+    requests = [
+        {"url": host.url(path), "meta": {"driver": path != "/by-scrapy"}}
+        for host, paths in [
+            (slow, ["/private/1", "/1", "/2", "/by-scrapy", "/3", "/private/2"]),
+            (busy_host, ["/0", "/1", "/2", "/private/1"]),
+        ]
+        for path in paths
+    ]
+    ledger = tmp_path / "ledger"
+    result = run_crawl(
+        requests,
+        mode=every_mode,
+        settings={
+            "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
+            "DOWNLOADER_MIDDLEWARES": {DRIVER: order},
+            "REP_BACKOFF_MAX": 60,
+            "REP_LEDGER": str(ledger),
+            "REP_LEDGER_LEVEL": "all",
+            "REP_WAIT_TIMEOUT": 60,
+        },
+    )
+    assert sorted(hit.path for hit in calls(slow)) == ["/1", "/2", "/3"]
+    assert sorted(hit.path for hit in calls(busy_host)) == ["/0", "/1", "/2"]
+    assert len(result.responses) == 7
+    assert [error["reason"] for error in result.errors] == ["rule"] * 3
+    # The delay, from the end of each request to the start of the next.
+    assert [hit.path for hit in slow.hits if hit.path == "/by-scrapy"] == ["/by-scrapy"]
+    assert all(gap >= 0.29 for gap in gaps(slow.hits))
+    # The pause.
+    ((paused, following),) = [
+        pair for pair in pairwise(busy_host.hits) if pair[0].path == "/0"
+    ]
+    assert paused.answered is not None
+    assert following.time - paused.answered >= 0.99
+    query = "SELECT url FROM decision WHERE verdict = 'allowed' AND page IS NULL"
+    expected = [response["url"] for response in result.responses]
+    assert sorted(row["url"] for row in rows(ledger, query)) == sorted(expected)
+    assert "no page" not in headline(str(ledger)).lower()
+
+
+@pytest.mark.newest
+def test_an_answer_from_the_cache_is_no_request(site: Site, tmp_path: Path) -> None:
+    """What a middleware of Scrapy answers from its cache waits for no delay, and counts as none."""
+    host = site.add(f"{RULES}Crawl-delay: 0.5\n")
+    settings = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
+    urls = [host.url(f"/{number}") for number in range(3)]
+    run_crawl(urls, settings=settings)
+    before = len(host.hits)
+    result = run_crawl(urls, settings=settings)
+    assert ["cached" in response["flags"] for response in result.responses] == [
+        True
+    ] * 3
+    assert len(host.hits) <= before + 1  # Its robots.txt

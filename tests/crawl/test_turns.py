@@ -1,0 +1,77 @@
+"""Pages of the scheduler and files past it take turns at a host, and neither waits for ever."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scrapy import Request
+
+from tests.crawl.crawl import run_crawl
+from tests.crawl.spiders import PlanSpider
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from scrapy.http import Response
+
+    from tests.crawl.server import Site
+
+pytestmark = pytest.mark.newest
+
+FILES = 12
+
+
+class AlbumSpider(PlanSpider):
+    """Yields an item with many files, and more pages, of the host of a page."""
+
+    name = "album"
+
+    def request(self, arguments: dict[str, Any]) -> Request:
+        return super().request(arguments).replace(callback=self.album)
+
+    def album(self, response: Response) -> Iterator[Any]:
+        self.note_response(response)
+        yield {"file_urls": [response.urljoin(f"/file/{n}") for n in range(FILES)]}
+        for number in range(3):
+            yield Request(response.urljoin(f"/more/{number}"), self.note_response)
+
+
+def test_the_downloader_is_full_of_files(site: Site, tmp_path: Path, mode: str) -> None:
+    """All places of CONCURRENT_REQUESTS are taken by files that wait for the delay of their host, so that
+    Scrapy asks for no page: the files do not wait for the turn of a page.
+    """
+    host = site.add("User-agent: *\nCrawl-delay: 0.1\n")
+    result = run_crawl(
+        [host.url("/")],
+        mode=mode,
+        spider=f"{__name__}.AlbumSpider",
+        settings={
+            "CONCURRENT_REQUESTS": 2,
+            "FILES_STORE": str(tmp_path),
+            "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
+            "REP_WAIT_TIMEOUT": 30,
+        },
+        timeout=30,
+    )
+    assert [len(item["files"]) for item in result.items] == [FILES]
+    assert len(host.pages) == FILES + 4
+    assert all(gap >= 0.1 for gap in host.gaps)
+
+
+def test_a_page_waits_for_no_more_than_a_file(site: Site, tmp_path: Path) -> None:
+    """With places left, pages and files of a host with a delay take turns."""
+    host = site.add("User-agent: *\nCrawl-delay: 0.1\n")
+    run_crawl(
+        [host.url("/")],
+        spider=f"{__name__}.AlbumSpider",
+        settings={
+            "FILES_STORE": str(tmp_path),
+            "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
+            "REP_WAIT_TIMEOUT": 30,
+        },
+        timeout=30,
+    )
+    kinds = [hit.path.split("/")[1] for hit in host.hits]
+    assert kinds[2:10].count("more") == 3

@@ -1,0 +1,103 @@
+"""The frontier, with an engine that does what the test says."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+from scrapy import Request
+from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import Deferred
+
+from scrapy_rep.base.compat import download_slot
+from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
+from scrapy_rep.crawl.frontier.limits import InFlight
+from scrapy_rep.protocol.origins import Origin
+from tests.clock import FakeClock
+from tests.fakes import coroutine_test
+from tests.frontier.engine import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+pytestmark = pytest.mark.newest
+
+SITE = "http://a.example"
+
+
+@coroutine_test
+async def test_a_network_that_is_gone_while_nothing_has_a_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The crawl ends although no host is paused, and no robots.txt is fetched. What waits is counted."""
+    run = Run(REP_BACKOFF_MAX=0, REP_WAIT_TIMEOUT=10)
+    frontier, clock = run.frontier, FakeClock()
+    frontier.clock = frontier.alarms.clock = clock
+    for host in "bcdef":
+        frontier.limits.network.failed(
+            host, Origin("http", host, 80), clock.monotonic(), has_server=True
+        )
+    run.push(*(Request(f"{SITE}/{number}") for number in range(3)))
+    assert run.next() is None
+    clock.advance(9)
+    assert frontier.closes_for == ""
+    clock.advance(2)
+    assert frontier.closes_for == "network_gone"
+    assert "3 requests to 1 hosts were not sent" in caplog.text
+    run.close()
+
+
+async def tick() -> None:
+    """Let what has been started begin."""
+    soon: Deferred[None] = Deferred()
+    call_later(0.01, soon.callback, None)
+    await maybe_deferred_to_future(soon)
+
+
+async def cancelled(waiting: Deferred[None]) -> None:
+    waiting.cancel()
+    with pytest.raises(BaseException):  # noqa: B017, PT011  that of asyncio, or of Twisted
+        await maybe_deferred_to_future(waiting)
+
+
+@pytest.mark.parametrize("has_room", [False, True])
+@coroutine_test
+async def test_a_robotstxt_that_is_cancelled_leaves_its_turn_to_the_next(
+    has_room: bool,
+) -> None:
+    """In a line, or in the moment in which its turn comes."""
+    run = Run(CONCURRENT_REQUESTS_PER_DOMAIN=1)
+    frontier = run.frontier
+    limits, now = frontier.limits, frontier.clock.monotonic()
+    requests = [RobotsTxtRequest(f"{SITE}/robots.txt") for _ in range(2)]
+    page = InFlight(frontier.queue_of(requests[0]))
+    frontier.look_at_slot(page.queue.slot)
+    assert limits.take(page, page.queue.limiters, now)
+    turns: list[Coroutine[Any, Any, None]] = list(
+        map(frontier._room_for_robotstxt, requests)
+    )
+    first, second = map(deferred_from_coro, turns)
+    await tick()
+    assert len(page.queue.host.line or ()) == 2
+    if has_room:
+        limits.end(page, now)
+        frontier.flush()
+    await cancelled(first)
+    frontier._free(requests[0])
+    if not has_room:
+        limits.end(page, now)
+        frontier.flush()
+    await maybe_deferred_to_future(second)
+    assert page.queue.host.planned == 1
+    frontier._free(requests[1])
+    assert page.queue.host.planned == 0
+    run.close()
+
+
+def test_the_slot_of_a_request_where_scrapy_does_not_tell() -> None:
+    crawler: Any = SimpleNamespace(engine=SimpleNamespace(downloader=None))
+    for url in ("http://a.example:81/1", "https://a.example./2"):
+        assert download_slot(crawler, Request(url)) == "a.example"

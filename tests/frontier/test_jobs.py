@@ -1,0 +1,235 @@
+"""What a JOBDIR keeps for the next run, whatever happens to the process."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scrapy import Request
+from scrapy.core.scheduler import Scheduler as ScrapysScheduler
+from scrapy.spiders import Spider
+from scrapy.utils.test import get_crawler
+
+from tests.fakes import coroutine_test
+from tests.frontier.engine import Engine, Run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SITE = "http://a.example"
+
+
+def page(number: int, host: str = "a.example", **arguments: Any) -> Request:
+    return Request(f"http://{host}/{number}", **arguments)
+
+
+def urls(requests: list[Request]) -> list[str]:
+    return sorted(request.url.removeprefix("http://") for request in requests)
+
+
+def write(run: Run) -> None:
+    """Let the time come at which changes are written."""
+    assert run.scheduler._job is not None
+    run.scheduler._job._on_alarm()
+
+
+def kill(run: Run) -> None:
+    """Do what the operating system does with the files of a process that is killed."""
+    job: Any = run.scheduler._job
+    job._file._opened.close()
+    job._file = None
+    run.frontier.alarms.stop()
+
+
+def change(folder: Path, statement: str, *values: object) -> list[Any]:
+    """Execute a *statement* in the file, as another program."""
+    path = folder / "rep.queue" / "requests.sqlite"
+    with closing(sqlite3.connect(path)) as database, database:
+        return database.execute(statement, values).fetchall()
+
+
+def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [
+        record.getMessage() for record in caplog.records if record.levelname == "ERROR"
+    ]
+
+
+@coroutine_test
+async def test_the_next_run_has_what_was_left(tmp_path: Path) -> None:
+    """By host and in order, with priorities, headers and meta; and it knows what was seen."""
+    run = Run(JOBDIR=str(tmp_path))
+    run.push(
+        page(1, priority=1, headers={"X": "1"}, meta={"key": ["value"]}),
+        page(2),
+        page(3, "b.example", meta={"download_slot": "slot"}),
+    )
+    request = run.next()
+    assert request is not None
+    run.done(request)
+    run.close()
+    again = Run(JOBDIR=str(tmp_path))
+    assert len(again.scheduler) == 2
+    assert again.push(page(1), page(2), page(3, "b.example"), page(4)) == [
+        False
+    ] * 3 + [True]
+    left = again.all()
+    assert len(left) == 3
+    assert request.url not in {left_one.url for left_one in left}
+    again.close()
+    last = Run(JOBDIR=str(tmp_path))
+    assert (len(last.scheduler), last.all()) == (0, [])
+    last.close()
+
+
+@coroutine_test
+async def test_a_request_stays_until_its_callback_has_ended(tmp_path: Path) -> None:
+    """What was popped when the process was killed is sent again; what was done is not."""
+    run = Run(JOBDIR=str(tmp_path))
+    run.push(page(1), page(2), page(3))
+    first, second = run.next(), run.next()
+    assert first is not None
+    assert second is not None
+    run.done(first)
+    write(run)
+    kill(run)
+    again = Run(JOBDIR=str(tmp_path))
+    assert urls(again.all()) == sorted(
+        ["a.example/1", second.url.removeprefix("http://")]
+    )
+    again.close()
+
+
+@coroutine_test
+async def test_a_crash_between_push_and_commit(tmp_path: Path) -> None:
+    """What is not written yet is neither in the queue nor seen: the callback that has made it, which is not
+    done, makes it again.
+    """
+    run = Run(JOBDIR=str(tmp_path))
+    run.push(page(1))
+    write(run)
+    first = run.next()
+    assert first is not None
+    run.push(page(2), page(3))
+    run.done(first)
+    kill(run)
+    again = Run(JOBDIR=str(tmp_path))
+    assert [request.url for request in again.all()] == [first.url]
+    assert again.push(page(2), page(3)) == [True, True]
+    again.close()
+
+
+@coroutine_test
+async def test_a_request_that_is_returned_is_no_new_row(tmp_path: Path) -> None:
+    run = Run(JOBDIR=str(tmp_path))
+    run.push(page(1), page(2))
+    for _ in range(3):
+        request = run.next()
+        assert request is not None
+        run.give_back(request)
+        assert len(run.scheduler) == 2
+    write(run)
+    assert change(tmp_path, "SELECT count(*) FROM requests") == [(2,)]
+    again = run.next()
+    assert again is request
+    kill(run)
+    last = Run(JOBDIR=str(tmp_path))
+    assert urls(last.all()) == ["a.example/1", "a.example/2"]
+    last.close()
+
+
+@coroutine_test
+async def test_a_returned_request_that_is_left(tmp_path: Path) -> None:
+    """It was returned when the crawl ended: the next run has it."""
+    run = Run(JOBDIR=str(tmp_path))
+    run.push(page(1))
+    request = run.next()
+    assert request is not None
+    run.give_back(request)
+    run.close()
+    again = Run(JOBDIR=str(tmp_path))
+    assert urls(again.all()) == ["a.example/1"]
+    again.close()
+
+
+@coroutine_test
+async def test_requests_that_cannot_be_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log names the first, and at the end their number. They stay, and the others are sent."""
+    run = Run(JOBDIR=str(tmp_path))
+    run.push(*map(page, range(4)))
+    run.close()
+    change(tmp_path, "UPDATE requests SET data = x'00' WHERE rowid <= 2")
+    for many in 2, 0:
+        caplog.clear()
+        again = Run(JOBDIR=str(tmp_path))
+        sent = again.all()
+        again.close()
+        first, last = errors(caplog)
+        assert "cannot be read" in first
+        assert last.startswith("2 requests in the queue could not be read")
+        assert len(sent) == many
+    assert change(tmp_path, "SELECT count(*) FROM requests") == [(2,)]
+
+
+@coroutine_test
+async def test_pauses_go_on_in_the_next_run(tmp_path: Path) -> None:
+    run = Run(JOBDIR=str(tmp_path), REP_WAIT_TIMEOUT=600)
+    run.frontier.pause("a.example", 300, None, "asks for it")
+    run.push(page(1), page(2, "b.example"))
+    assert urls(run.all()) == ["b.example/2"]
+    run.close()
+    again = Run(JOBDIR=str(tmp_path), REP_WAIT_TIMEOUT=600)
+    assert again.all() == []
+    limiter = again.frontier.limits.limiter("a.example")
+    assert 290 < limiter.next_at - again.frontier.clock.monotonic() <= 300
+    again.close()
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+@coroutine_test
+async def test_a_jobdir_of_scrapys_own_queue(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_empty: bool
+) -> None:
+    """It is left alone, and one line says why the crawl stops."""
+    crawler = get_crawler(Spider, {"JOBDIR": str(tmp_path)})
+    crawler.spider = Spider.from_crawler(crawler, "fake")
+    crawler.engine = Engine()
+    scrapys = ScrapysScheduler.from_crawler(crawler)
+    scrapys.open(crawler.spider)
+    for request in () if is_empty else (page(1), page(2)):
+        scrapys.enqueue_request(request)
+    scrapys.close("shutdown")
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    run = Run(JOBDIR=str(tmp_path))
+    if is_empty:
+        assert errors(caplog) == []
+        assert run.push(page(3)) == [True]
+    else:
+        (line,) = errors(caplog)
+        assert str(tmp_path) in line
+        assert run.frontier.closes_for == "jobdir_unusable"
+        assert run.push(page(3)) == [False]
+        assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+    run.close()
+
+
+@coroutine_test
+async def test_two_crawls_on_one_jobdir(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The second one stops, and the first one goes on."""
+    run = Run(JOBDIR=str(tmp_path))
+    run.push(page(1))
+    write(run)
+    other = Run(JOBDIR=str(tmp_path))
+    (line,) = errors(caplog)
+    assert "The crawl stops" in line
+    assert other.frontier.closes_for == "jobdir_unusable"
+    assert (other.next(), other.push(page(2))) == (None, [False])
+    other.close()
+    run.push(page(3))
+    assert urls(run.all()) == ["a.example/1", "a.example/3"]
+    run.close()

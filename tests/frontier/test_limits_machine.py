@@ -1,0 +1,335 @@
+"""The limits in any order of steps, against a slow and plain account of what was sent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import inf
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from scrapy_rep.crawl.frontier.limits import READY
+from scrapy_rep.crawl.frontier.sites import Phase
+from tests import effort
+from tests.frontier.steps import Crawl
+
+if TYPE_CHECKING:
+    from scrapy_rep.crawl.frontier.limits import InFlight, Limiter, Queue
+    from scrapy_rep.crawl.frontier.sites import Site
+
+pytestmark = pytest.mark.newest
+
+HOSTS = st.sampled_from("abc")
+SECONDS = st.sampled_from([0.0, 0.1, 0.5, 1.0, 2.0, 5.0, 30.0])
+WAIT_TIMEOUT = 20.0
+
+
+class Limits(RuleBasedStateMachine):
+    """A crawl of three hosts: each in its own download slot, and in one that they share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.crawl = Crawl(WAIT_TIMEOUT, concurrency=2)
+        self.number = 0
+        self.ended: dict[Limiter, float] = {}
+        """When the last request that keeps the delay of a host has ended."""
+
+        self.fetched: set[str] = set()
+        """The hosts whose robots.txt is being fetched."""
+
+    # What happens.
+
+    def name(self, kind: str) -> str:
+        self.number += 1
+        return f"{kind}{self.number}"
+
+    def queue(self, host: str, kind: str) -> Queue:
+        crawl = self.crawl
+        if kind == "shared":
+            return crawl.queue(host, slot="s", obeys=True)
+        return crawl.queue(host, obeys=kind != "exempt", keeps_delay=kind != "exempt")
+
+    @rule(
+        host=HOSTS,
+        kind=st.sampled_from(["page", "shared", "exempt"]),
+        many=st.integers(1, 3),
+    )
+    def push(self, host: str, kind: str, many: int) -> None:
+        self.crawl.push(self.queue(host, kind), *[self.name(host) for _ in range(many)])
+
+    @rule()
+    def plan(self) -> None:
+        self.crawl.plan()
+
+    def of_entries(self, *, is_planned: bool) -> list[str]:
+        return [
+            name
+            for name, entry in self.crawl.entries.items()
+            if entry.is_planned is is_planned
+        ]
+
+    @precondition(lambda self: self.of_entries(is_planned=True))
+    @rule(
+        data=st.data(),
+        outcome=st.sampled_from(["send"] * 4 + ["return", "wait", "end"]),
+    )
+    def reach_the_wire(self, data: st.DataObject, outcome: str) -> None:
+        crawl = self.crawl
+        name = data.draw(st.sampled_from(self.of_entries(is_planned=True)))
+        entry = crawl.entries[name]
+        if outcome == "send" and self.takes(entry):
+            return
+        if outcome == "end":
+            crawl.end(name)
+        elif outcome == "return" and entry.is_of_scheduler:
+            crawl.returns(name)
+        else:
+            crawl.at_wire(name)
+            self.decide()
+
+    def takes(self, entry: InFlight) -> bool:
+        limiters = (
+            entry.queue.limiters
+            if entry.is_of_scheduler
+            else entry.queue.robotstxt_limiters
+        )
+        has_room = all(self.has_room(limiter) for limiter in limiters)
+        assert self.crawl.limits.take(entry, limiters, self.crawl.now) is has_room
+        return has_room
+
+    def has_room(self, limiter: Limiter) -> bool:
+        self.decide()
+        sent = sum(
+            entry.is_sent and limiter in entry.limiters
+            for entry in self.crawl.entries.values()
+        )
+        ended_at = self.ended.get(limiter, -inf)
+        is_early = limiter.delay and self.crawl.now < ended_at + limiter.delay
+        if is_early:
+            assert self.crawl.now < limiter.next_at
+        return self.crawl.now >= limiter.next_at and sent < limiter.limit
+
+    @precondition(lambda self: self.of_entries(is_planned=False))
+    @rule(data=st.data(), is_withdrawn=st.sampled_from([False] * 5 + [True]))
+    def end(self, data: st.DataObject, is_withdrawn: bool) -> None:
+        name = data.draw(st.sampled_from(self.of_entries(is_planned=False)))
+        entry = self.crawl.entries[name]
+        if entry.is_sent and not is_withdrawn:
+            for limiter in entry.limiters:
+                self.ended[limiter] = self.crawl.now
+        self.crawl.end(name, is_withdrawn=is_withdrawn)
+        self.decide()
+
+    @rule(host=HOSTS, kind=st.sampled_from(["page", "shared", "exempt"]))
+    def file(self, host: str, kind: str) -> None:
+        self.crawl.wait(self.name(f"{host}-file"), self.queue(host, kind))
+        self.decide()
+
+    @rule(host=HOSTS)
+    def file_asks_for_rules(self, host: str) -> None:
+        self.crawl.wait_for_rules(self.name(f"{host}-asks"), self.queue(host, "page"))
+
+    @precondition(lambda self: self.crawl.waiting)
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        self.crawl.leave(data.draw(st.sampled_from(list(self.crawl.waiting))))
+        self.decide()
+
+    def decide(self) -> None:
+        """Let go what may: whoever is sent has kept each delay."""
+        for name in self.crawl.decided():
+            entry = self.crawl.entries.get(name)
+            if entry is not None and entry.is_sent:
+                for limiter in entry.limiters:
+                    ended_at = self.ended.get(limiter, -inf)
+                    assert self.crawl.now >= ended_at + limiter.delay
+                    assert self.crawl.now >= limiter.next_at
+
+    @rule(is_needed=st.booleans())
+    def fetch(self, is_needed: bool) -> None:
+        site = self.crawl.limits.next_wanted(is_needed=is_needed)
+        if site is not None:
+            host = site.origin.host
+            assert host not in self.fetched
+            self.fetched.add(host)
+            self.crawl.wait(
+                f"{host}-robots", self.queue(host, "page"), is_for_robotstxt=True
+            )
+            self.decide()
+
+    def fetching(self) -> list[str]:
+        # Its request may have been answered, refused or cancelled.
+        return sorted(self.fetched - {name[0] for name in self.under_way()})
+
+    def under_way(self) -> list[str]:
+        crawl = self.crawl
+        return [
+            name for name in (*crawl.waiting, *crawl.entries) if name.endswith("robots")
+        ]
+
+    @precondition(lambda self: self.fetching())
+    @rule(
+        data=st.data(),
+        result=st.sampled_from(
+            ["known"] * 4 + ["short", "unreachable", "asked", "none"]
+        ),
+        delay=st.sampled_from([0.0, 0.0, 1.0, 4.0]),
+    )
+    def fetched_is(self, data: st.DataObject, result: str, delay: float) -> None:
+        crawl, now = self.crawl, self.crawl.now
+        host = data.draw(st.sampled_from(self.fetching()))
+        self.fetched.discard(host)
+        site = crawl.site(host)
+        site.is_fetching = False
+        if result in {"known", "short"}:
+            crawl.delay(host, delay)
+            crawl.know(host, now + (1 if result == "short" else 1000))
+        elif result == "none":
+            crawl.limits.no_result(site, now)
+        else:
+            crawl.limits.unreachable(
+                site, now, now + 3, wait=WAIT_TIMEOUT, is_asked=result == "asked"
+            )
+        self.decide()
+
+    @rule(
+        host=HOSTS,
+        asked=st.sampled_from([None, 1.0, 3.0, 25.0]),
+        has_failed=st.booleans(),
+    )
+    def pause(self, host: str, asked: float | None, has_failed: bool) -> None:
+        self.crawl.pause(host, None if has_failed else asked, has_failed=has_failed)
+        self.decide()
+
+    @rule(host=HOSTS)
+    def succeed(self, host: str) -> None:
+        self.crawl.succeed(host)
+        self.decide()
+
+    @rule(seconds=SECONDS)
+    def pause_network(self, seconds: float) -> None:
+        self.crawl.limits.pause_network(self.crawl.now + seconds, self.crawl.now)
+
+    @rule(seconds=SECONDS)
+    def wait(self, seconds: float) -> None:
+        end = self.crawl.now + seconds
+        while self.crawl.limits.alarms.first_at <= end:
+            self.crawl.at(max(self.crawl.limits.alarms.first_at, self.crawl.now))
+            self.decide()
+        self.crawl.at(end)
+        self.decide()
+
+    @rule()
+    def sweep(self) -> None:
+        self.crawl.limits.sweep(self.crawl.now)
+
+    # What always holds.
+
+    def limiters(self) -> list[Limiter]:
+        network = self.crawl.limits.network
+        named = list(self.crawl.limits.limiters.values())
+        delays = [limiter.crawl_delay for limiter in named if limiter.crawl_delay]
+        return [*named, *delays, network.pages, network.robotstxt]
+
+    @invariant()
+    def counts_are_those_of_the_requests(self) -> None:
+        self.decide()
+        for limiter in self.limiters():
+            entries = [
+                entry
+                for entry in self.crawl.entries.values()
+                if limiter in entry.limiters
+            ]
+            assert limiter.planned == sum(entry.is_planned for entry in entries)
+            assert limiter.sent == sum(entry.is_sent for entry in entries)
+
+    @invariant()
+    def what_waits_is_in_one_place(self) -> None:
+        self.decide()
+        limits = self.crawl.limits
+        owners: list[Site | Limiter] = [*self.limiters(), *limits.sites.values()]
+        parked = Counter(queue for owner in owners for queue in owner.parked or ())
+        ready = Counter(
+            queue
+            for limiter in limits.limiters.values()
+            for queue in limiter.ready or ()
+        )
+        assert ready.total() == limits.ready.count
+        for queue in limits.queues.values():
+            assert parked[queue] + ready[queue] == bool(queue.count)
+            assert (queue.place is READY) == bool(ready[queue])
+            if queue.place not in {None, READY}:
+                assert queue in queue.place.parked  # type: ignore[attr-defined]
+        waiters = Counter(
+            waiter for limiter in self.limiters() for waiter in limiter.line or ()
+        )
+        for site in limits.sites.values():
+            waiters.update(site.waiters or ())
+        assert waiters == Counter(self.crawl.waiting.values())
+
+    @invariant()
+    def what_could_go_goes_or_has_an_alarm(self) -> None:
+        """No wake-up is lost."""
+        limits, now = self.crawl.limits, self.crawl.now
+        for limiter in self.limiters():
+            if limiter.line and limiter.can_send(now):
+                # A queue has its turn, or what is planned has the room, for a moment.
+                assert limiter.alarm_at <= now + 0.2
+            if limiter.parked and limiter.can_plan(now):
+                assert (
+                    limiter.line
+                    or limits.ready.first() is not None
+                    or limiter.alarm_at <= now
+                )
+            if (limiter.line or limiter.parked) and now < limiter.next_at:
+                assert limiter.alarm_at <= limiter.next_at
+        for site in limits.sites.values():
+            if site.has_waiting:
+                is_asked = site.is_wanted or site.is_fetching
+                assert (
+                    site.phase is not Phase.OPEN
+                    or now >= site.expires
+                    or not site.parked
+                )
+                assert is_asked or site.alarm_at < inf
+
+    def teardown(self) -> None:
+        """Whatever has happened, each request goes or is refused in the end."""
+        crawl = self.crawl
+        for _ in range(2_000):
+            self.decide()
+            for host in self.fetching():
+                self.fetched.discard(host)
+                crawl.site(host).is_fetching = False
+                crawl.know(host)
+            self.fetch(is_needed=True)
+            name = crawl.plan()
+            if name is not None:
+                continue
+            for name in list(crawl.entries):
+                entry = crawl.entries[name]
+                if entry.is_planned and not self.takes(entry):
+                    crawl.at_wire(name)
+                    self.decide()
+                elif not entry.is_planned or name.endswith("robots"):
+                    crawl.end(name)
+                    self.decide()
+            if not (crawl.entries or crawl.waiting or self.pending()):
+                break
+            self.wait(0.5)
+        assert not crawl.waiting, crawl.limits
+        assert not self.pending()
+
+    def pending(self) -> int:
+        return sum(queue.count for queue in self.crawl.limits.queues.values())
+
+
+TestLimits = Limits.TestCase
+TestLimits.settings = settings(
+    max_examples=1000 if effort.is_long else 60,
+    stateful_step_count=60,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)

@@ -1,0 +1,218 @@
+"""Whether the network of the crawler works, in steps."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from scrapy_rep.crawl.frontier.limits import READY, Limiter
+from scrapy_rep.crawl.frontier.network import Network
+from scrapy_rep.crawl.frontier.sites import Phase
+from scrapy_rep.protocol.origins import Origin
+from tests.frontier.steps import Crawl
+
+pytestmark = pytest.mark.newest
+
+
+def site(host: str) -> Origin:
+    return Origin("http", host, 80)
+
+
+def network(wait_timeout: float = 600.0) -> Network:
+    return Network(Limiter("network"), Limiter("robots.txt"), wait_timeout)
+
+
+def fail(
+    network: Network, hosts: str, now: float = 0.0, *, has_server: bool = True
+) -> list[bool]:
+    """Each of the *hosts*, letters, fails in turn."""
+    return [
+        network.failed(host, site(host), now, has_server=has_server) for host in hosts
+    ]
+
+
+def test_five_hosts_in_a_row() -> None:
+    """No page goes then, and one robots.txt at a time, after a second."""
+    net = network()
+    assert fail(net, "abcd", now=1) == [False] * 4
+    assert repr(net) == "<Network: works; 4 hosts have failed in a row>"
+    assert fail(net, "e", now=2) == [True]
+    assert repr(net) == "<Network: gone since 1; 5 hosts have failed in a row>"
+    assert (
+        repr(net.pages)
+        == "<Limiter network: 0 planned, 0 sent of 0; 0 wait, 0 queues parked>"
+    )
+    assert repr(net.robotstxt) == (
+        "<Limiter robots.txt: 0 planned, 0 sent of 1; next at 3; 0 wait, 0 queues parked>"
+    )
+    assert fail(net, "f", now=2) == [False]
+
+
+def test_one_host_is_no_network() -> None:
+    net = network()
+    assert not any(fail(net, "aaaaaaaaab"))
+    assert not net.is_gone
+
+
+def test_an_answer_in_between() -> None:
+    net = network()
+    assert not any(fail(net, "abcd"))
+    assert net.answered(site("x"), 0) is None
+    assert not any(fail(net, "efgh"))
+    assert any(fail(net, "i"))
+
+
+def test_attempts_after_1_2_4_to_30_seconds() -> None:
+    net = network()
+    fail(net, "abcde")
+    now, pauses = 0.0, []
+    for _ in range(7):
+        pauses.append(net.robotstxt.next_at - now)
+        now = net.robotstxt.next_at
+        net.attempt_failed(now, sent_at=now)
+    assert pauses == [1, 2, 4, 8, 16, 30, 30]
+
+
+def test_only_what_was_sent_since_is_an_attempt() -> None:
+    net = network()
+    fail(net, "abcde", now=5)
+    assert not net.attempt_failed(6, sent_at=4.9)
+    assert (net.is_certain, net.robotstxt.next_at) == (False, 6)
+    assert net.attempt_failed(7, sent_at=6)
+    assert net.is_certain
+    assert not net.attempt_failed(9, sent_at=8)
+
+
+def test_the_first_answer_ends_it() -> None:
+    net = network()
+    fail(net, "abcde", now=5)
+    net.attempt_failed(7, sent_at=6)
+    assert net.answered(site("x"), 10) == 5
+    assert not net.is_gone
+    assert (net.pages.limit, net.robotstxt.limit, net.robotstxt.next_at) == (
+        inf,
+        inf,
+        -inf,
+    )
+    # It was gone for certain: five hosts are enough again.
+    assert fail(net, "abcde")[-1]
+
+
+def test_a_false_alarm_doubles_the_number_of_hosts() -> None:
+    """An answer comes before the first attempt: most hosts of this crawl have no server."""
+    net = network()
+    hosts = "abcdefghijklmnopqrstuvwxyz"
+    for number in 5, 10, 20, 20:
+        assert fail(net, hosts[:number]) == [False] * (number - 1) + [True]
+        assert net.answered(site("x"), 0) == 0
+
+
+def test_without_a_time_out_it_is_never_gone() -> None:
+    assert not any(fail(network(wait_timeout=0), "abcdefghijklmnopqrstuvwxyz"))
+
+
+def test_it_is_over_after_the_time_out() -> None:
+    net = network(wait_timeout=60)
+    assert not net.is_over(1000)
+    fail(net, "abcde", now=5)
+    assert [net.is_over(64.9), net.is_over(65)] == [False, True]
+    net.answered(site("x"), 66)
+    assert not net.is_over(1000)
+
+
+def test_no_host_has_ever_answered() -> None:
+    """Hosts that have no server, as it seems, are judged each by itself; others are not."""
+    assert not any(fail(network(), "abcdefgh", has_server=False))
+    assert any(fail(network(), "abcdefgh", has_server=True))
+    net = network()
+    net.answered(site("x"), 0)
+    assert any(fail(net, "abcdefgh", has_server=False))
+
+
+def test_who_is_asked_first() -> None:
+    """In turns the hosts that have answered last, and one that has failed."""
+    net = network()
+    for number in range(6):
+        net.answered(site(f"x{number}"), number)
+    fail(net, "abcde", now=10)
+    asked = [net.sites_to_ask()[0].host for _ in range(6)]
+    assert asked == ["x5", "x4", "x3", "x2", "e", "x5"]
+    assert [origin.host for origin in net.sites_to_ask()] == [
+        "x4",
+        "x3",
+        "x2",
+        "e",
+        "x5",
+    ]
+    assert network().sites_to_ask() == []
+
+
+# With what waits.
+
+
+def test_what_failures_held_back_goes_on_when_it_is_back() -> None:
+    """Pauses that hosts have asked for, and outages from before, go on; the time counts for none."""
+    crawl = Crawl(wait_timeout=60)
+    queues = {host: crawl.queue(host, obeys=True) for host in "abcde"}
+    for host in "abc":
+        crawl.know(host)
+    for host in "de":
+        crawl.push(queues[host], f"{host}1")
+    assert crawl.fetches() == ["d", "e"]
+    for host in "de":
+        crawl.site(host).is_fetching = False
+    limits, network = crawl.limits, crawl.limits.network
+    limits.unreachable(crawl.site("d"), 0, 50, wait=60, is_asked=False)
+    crawl.at(10)
+    for host in "abc":
+        crawl.push(queues[host], f"{host}1")
+    crawl.pause("a", has_failed=True)
+    crawl.pause("b", 25)
+    for host in "vwxyz":
+        network.failed(host, site(host), 10, has_server=True)
+    assert network.is_gone
+    limits.unreachable(crawl.site("e"), 12, 50, wait=60, is_asked=False)
+    assert crawl.plan() is None
+    assert queues["c"].place in {READY, network.pages}
+
+    crawl.at(20)
+    since = network.answered(site("x"), 20)
+    assert since == 10
+    limits.network_is_back(20, since)
+    assert sorted(crawl.go_all()) == ["a1", "c1"]
+    assert queues["b"].place is queues["b"].host
+    crawl.at(20)
+    assert crawl.fetches() == ["e"]
+    outage = crawl.site("d").outage
+    assert outage is not None
+    assert (outage.retry_at, outage.until) == (50, 70)
+    assert crawl.site("d").phase is Phase.DOWN
+
+
+def test_a_machine_without_files_pauses_all() -> None:
+    crawl = Crawl()
+    a = crawl.queue("a")
+    crawl.limits.pause_network(1.0, crawl.now)
+    crawl.push(a, "a1")
+    crawl.wait("r1", a, is_for_robotstxt=True)
+    assert (crawl.plan(), crawl.decided()) == (None, [])
+    assert crawl.limits.alarms.first_at == 1
+    crawl.at(1)
+    assert (crawl.go(), crawl.decided()) == ("a1", ["r1"])
+
+
+def test_robotstxt_tries_the_network_while_pages_wait() -> None:
+    crawl = Crawl()
+    a = crawl.queue("a")
+    network = crawl.limits.network
+    for host in "vwxyz":
+        network.failed(host, site(host), 0, has_server=True)
+    crawl.push(a, "a1")
+    crawl.wait("f1", a)
+    crawl.wait("r1", a, is_for_robotstxt=True)
+    crawl.wait("r2", crawl.queue("b"), is_for_robotstxt=True)
+    assert (crawl.plan(), crawl.decided()) == (None, [])
+    crawl.at(1)
+    assert (crawl.plan(), crawl.decided()) == (None, ["r1"])
+    assert network.robotstxt.planned == 1

@@ -1,0 +1,215 @@
+"""What is known of a site: event, then phase; and what waits for it."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scrapy_rep.crawl.frontier.limits import READY
+from scrapy_rep.crawl.frontier.sites import PHASES, Event, Phase, Site
+from scrapy_rep.protocol.origins import Origin
+from tests.frontier.steps import Crawl
+
+if TYPE_CHECKING:
+    from scrapy_rep.crawl.frontier.limits import Queue
+
+pytestmark = pytest.mark.newest
+
+A = "Origin(scheme='http', host='a', port=80, virtual_host='')"
+
+
+def test_the_table_has_each_event_and_phase() -> None:
+    assert list(PHASES) == list(Event)
+    assert {len(row) for row in PHASES.values()} == {len(Phase)}
+    for event, row in PHASES.items():
+        for phase, after in zip(Phase, row, strict=True):
+            site = Site(Origin("http", "a", 80))
+            site.phase, site.expires = phase, 100.0
+            site.happens(event)
+            assert site.phase is after
+            # Rules are known in one phase only.
+            assert site.expires == (100.0 if after is Phase.OPEN else -inf)
+
+
+def known_queue(crawl: Crawl, host: str = "a", expires: float = inf) -> Queue:
+    queue = crawl.queue(host, obeys=True)
+    crawl.know(host, expires)
+    return queue
+
+
+def test_requests_wait_for_one_fetch() -> None:
+    crawl = Crawl()
+    a, b = crawl.queue("a", obeys=True), crawl.queue("a", slot="s", obeys=True)
+    site = crawl.site("a")
+    assert repr(site) == "<Site http://a: UNKNOWN, 0 queues and 0 requests wait>"
+    crawl.push(a, "a1")
+    crawl.push(b, "b1")
+    assert (
+        repr(site) == "<Site http://a: WANTED, is wanted, 2 queues and 0 requests wait>"
+    )
+    assert crawl.fetches() == ["a"]
+    assert (
+        repr(site)
+        == "<Site http://a: WANTED, is fetched, 2 queues and 0 requests wait>"
+    )
+    crawl.push(a, "a2")
+    assert crawl.fetches() == []
+    site.is_fetching = False
+    crawl.know("a")
+    assert repr(site) == "<Site http://a: OPEN, 0 queues and 0 requests wait>"
+    assert crawl.go_all() == ["a1", "b1", "a2"]
+
+
+def test_what_waits_in_the_downloader_is_fetched_for_first() -> None:
+    """It takes a place there. What waits in queues only is fetched for when more is needed."""
+    crawl = Crawl()
+    crawl.push(crawl.queue("a", obeys=True), "a1")
+    b = crawl.queue("b", obeys=True)
+    crawl.push(b, "b1")
+    crawl.wait_for_rules("f1", b)
+    site = crawl.limits.next_wanted(is_needed=False)
+    assert site is b.site
+    assert crawl.limits.next_wanted(is_needed=False) is None
+    assert crawl.fetches() == ["a"]
+
+
+def test_nothing_is_fetched_for_what_has_gone() -> None:
+    crawl = Crawl()
+    a = crawl.queue("a", obeys=True)
+    crawl.wait_for_rules("f1", a)
+    crawl.leave("f1")
+    assert crawl.fetches() == []
+    crawl.wait_for_rules("f2", a)
+    assert crawl.fetches() == ["a"]
+
+
+def test_rules_hold_for_the_next_request_however_long_it_waits() -> None:
+    """A site with a long delay and short-lived rules would never get a page else."""
+    crawl = Crawl()
+    a = known_queue(crawl, expires=1)
+    crawl.delay("a", 5)
+    crawl.push(a, "a1", "a2")
+    crawl.at(5)
+    assert crawl.go() == "a1"
+    assert crawl.entries["a1"].uses_stale
+    crawl.end("a1")
+    assert crawl.go() is None
+    assert a.place is a.site
+    assert crawl.fetches() == ["a"]
+    assert crawl.site("a").phase is Phase.WANTED
+
+
+def test_fresh_rules_are_not_stale() -> None:
+    crawl = Crawl()
+    a = known_queue(crawl, expires=10)
+    crawl.push(a, "a1", "a2")
+    assert crawl.go_all() == ["a1", "a2"]
+    assert not crawl.entries["a1"].uses_stale
+    crawl.at(10)
+    crawl.push(a, "a3")
+    assert crawl.go() is None
+    assert crawl.fetches() == ["a"]
+
+
+def test_unreachable_then_back() -> None:
+    crawl = Crawl()
+    a = crawl.queue("a", obeys=True)
+    site = crawl.site("a")
+    crawl.push(a, "a1")
+    crawl.wait_for_rules("f1", a)
+    assert crawl.fetches() == ["a"]
+    site.is_fetching = False
+    crawl.limits.unreachable(site, 0, 3, wait=60, is_asked=False)
+    # What waits in the downloader is told.
+    assert crawl.decided() == ["f1"]
+    assert repr(site) == (
+        "<Site http://a: DOWN, again at 3, 1 queues and 0 requests wait>"
+    )
+    assert (crawl.fetches(), crawl.limits.alarms.first_at) == ([], 3)
+    crawl.at(3)
+    assert crawl.fetches() == ["a"]
+    assert site.phase is Phase.DOWN
+    site.is_fetching = False
+    crawl.know("a")
+    assert (site.phase, site.outage) == (Phase.OPEN, None)
+    assert crawl.go_all() == ["a1"]
+
+
+def test_unreachable_for_too_long() -> None:
+    """It is asked once more at the end of the time; then requests are handed out to be refused, without
+    room, and each new one has it fetched again when it may be.
+    """
+    crawl = Crawl(concurrency=1)
+    a = crawl.queue("a", obeys=True)
+    site = crawl.site("a")
+    crawl.push(a, "a1", "a2")
+    for at, retry_at in (0, 50), (50, 150):
+        crawl.at(at)
+        assert crawl.fetches() == ["a"]
+        site.is_fetching = False
+        crawl.limits.unreachable(site, at, retry_at, wait=60, is_asked=False)
+        assert site.phase is Phase.DOWN
+    assert crawl.limits.alarms.first_at == 60
+    crawl.at(60)
+    assert crawl.fetches() == ["a"]
+    site.is_fetching = False
+    crawl.limits.unreachable(site, 60, 160, wait=60, is_asked=False)
+    assert repr(site) == (
+        "<Site http://a: REFUSED, again at 160, 0 queues and 0 requests wait>"
+    )
+    assert crawl.plan_all() == ["A1", "A2"]
+    assert a.host.planned == 0
+    crawl.push(a, "a3")
+    assert (crawl.plan(), crawl.fetches()) == ("A3", [])
+    crawl.at(160)
+    crawl.push(a, "a4")
+    assert crawl.fetches() == ["a"]
+    site.is_fetching = False
+    crawl.know("a")
+    assert crawl.plan() == "a4"
+
+
+def test_a_host_that_asks_for_too_long_is_refused_at_once() -> None:
+    crawl = Crawl()
+    crawl.push(crawl.queue("a", obeys=True), "a1")
+    assert crawl.fetches() == ["a"]
+    crawl.site("a").is_fetching = False
+    crawl.limits.unreachable(crawl.site("a"), 0, 61, wait=60, is_asked=True)
+    assert crawl.site("a").phase is Phase.REFUSED
+    assert crawl.plan() == "A1"
+
+
+def test_a_fetch_without_a_result() -> None:
+    """It is repeated after a pause if anything waits for it; else the next request has it fetched."""
+    crawl = Crawl()
+    a = crawl.queue("a", obeys=True)
+    site = crawl.site("a")
+    crawl.wait_for_rules("f1", a)
+    assert crawl.fetches() == ["a"]
+    site.is_fetching = False
+    crawl.limits.no_result(site, crawl.now)
+    assert (crawl.fetches(), crawl.limits.alarms.first_at) == ([], 1)
+    crawl.at(1)
+    assert crawl.fetches() == ["a"]
+    crawl.leave("f1")
+    site.is_fetching = False
+    crawl.limits.no_result(site, crawl.now)
+    assert site.phase is Phase.UNKNOWN
+    crawl.push(a, "a1")
+    assert crawl.fetches() == ["a"]
+
+
+def test_known_rules_release_what_waits_where_it_belongs() -> None:
+    crawl = Crawl(concurrency=1)
+    a = crawl.queue("a", obeys=True)
+    exempt = crawl.queue("a", keeps_delay=False)
+    crawl.push(exempt, "x1")
+    assert crawl.go() == "x1"
+    crawl.push(a, "a1")
+    assert a.place is a.site
+    crawl.know("a")
+    assert a.place is a.host
+    crawl.end("x1")
+    assert a.place is READY

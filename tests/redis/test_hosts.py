@@ -1,0 +1,278 @@
+"""A host belongs to one worker, which gets its requests in their order, and gives it back with what it knows of it.
+The others ask for turns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("scrapy_redis")
+
+from tests.redis.workers import LEASE, SEEN
+
+if TYPE_CHECKING:
+    from tests.redis.workers import Shared
+
+pytestmark = pytest.mark.newest
+QUEUE = "a\thttp://a\t"
+
+
+def test_a_host_has_one_owner(shared: Shared) -> None:
+    """A worker that takes a host gets a batch of its requests, and more when it wants more; others get none."""
+    one, two = shared.worker(), shared.worker()
+    one.push(*"12345")
+    assert one.take() == ["1", "2", "3"]
+    assert one.left == {QUEUE: 2}
+    assert two.take() == []
+    assert two.more(QUEUE) == []
+    assert one.more(QUEUE) == ["4", "5"]
+    one.done(*"12345")
+    one.call()
+    assert shared.count == 0
+
+
+def test_the_order_of_a_queue(shared: Shared) -> None:
+    """The lowest score is first; of several, the first or the last one, as the crawl wants; and before all, what was
+    given back.
+    """
+    worker = shared.worker()
+    worker.push("low", score=7)
+    worker.push("1", "2")
+    worker.push("4", "3", score=3, is_last_first=True)
+    worker.push("high", score=-5)
+    assert worker.take(batch=9) == ["high", "1", "2", "3", "4", "low"]
+    worker.give_back("low", "4")
+    worker.push("higher", score=-99)
+    assert worker.take() == ["4", "low", "higher"]
+
+
+def test_requests_for_a_host_of_another(shared: Shared) -> None:
+    """What a worker pushes for a host of another one comes to that, once its queue was empty; until then, the owner
+    knows that there is more.
+    """
+    one, two = shared.worker(), shared.worker()
+    one.push("1")
+    assert one.take() == ["1"]
+    two.push(*"23456")
+    two.call()
+    assert one.take(0) == ["2", "3", "4"]
+    two.push("7")
+    two.call()
+    assert one.take(0) == []
+    assert one.more(QUEUE) == ["5", "6", "7"]
+
+
+def test_how_many_hosts(shared: Shared) -> None:
+    """A worker gets hosts for as many requests as it has room for, but no more than its share. A host with many requests
+    counts for as many as may be in flight.
+    """
+    one, two = shared.worker(), shared.worker()
+    for host in "abcd":
+        one.push(*(f"{host}{number}" for number in range(9)), host=host)
+        shared.advance(1)
+        one.call()
+    one.take(3)
+    assert one.owned == {"a", "b"}
+    one.take(0)
+    two.take(9)
+    assert two.owned == {"c"}
+    two.take(9)
+    assert two.owned == {"c", "d"}
+
+
+def test_duplicates(shared: Shared) -> None:
+    """A fingerprint that any worker has pushed is known, and its request is not kept."""
+    one, two = shared.worker(), shared.worker()
+    one.push("1", "2", "1")
+    assert one.call().seen == [2]
+    two.push("2", "3")
+    two.push("2", fingerprint="")
+    assert two.call().seen == [0]
+    assert shared.count == 4
+    assert shared.client.scard(SEEN) == 3
+
+
+def test_what_a_worker_gives_back(shared: Shared) -> None:
+    """The next owner gets the requests that were not sent, first; not before the next turn; and the back-off."""
+    one, two = shared.worker(), shared.worker()
+    one.push(*"12345")
+    one.take()
+    one.done("1")
+    one.leave("a", next_in=20, back_off=(4.0, 2, 30.0))
+    one.call()
+    assert two.take() == []
+    shared.advance(21)
+    assert two.take() == ["2", "3", "4"]
+    [host] = two.last.hosts
+    assert host == ("a", 4.0, 2, 51.0)
+    assert shared.count == 4
+
+
+def test_a_dead_worker(shared: Shared) -> None:
+    """When its lease has ended, its hosts are free, and what it had taken comes first. It counts once."""
+    one, two = shared.worker(), shared.worker()
+    one.push(*"12345")
+    one.take()
+    shared.advance(LEASE - 1)
+    assert two.take() == []
+    shared.advance(2)
+    two.push("6", score=-9)
+    assert two.take(batch=9) == [*"12365", "4"] or two.last.returned == 3
+    assert [
+        taken.data
+        for taken in sorted(two.taken.values(), key=lambda taken: taken.score)
+    ][:3] == [b"1", b"2", b"3"]
+    assert shared.count == 6
+
+
+def test_a_worker_that_was_suspended(shared: Shared) -> None:
+    """It learns that others have what it had. What it tells of that changes nothing; its new requests are kept."""
+    one, two = shared.worker(), shared.worker()
+    one.push(*"123")
+    one.take()
+    shared.advance(LEASE + 1)
+    assert sorted(two.take()) == [*"123"]
+    one.done(*"123")
+    one.push("4", host="b")
+    assert one.call(room=9).has_lost
+    assert not one.owned | one.taken.keys()
+    assert shared.count == 4
+    assert one.take() == ["4"]
+    two.done(*"123")
+    two.call()
+    assert shared.count == 1
+
+
+def test_a_worker_that_nobody_has_missed(shared: Shared) -> None:
+    """If no other worker has called since its lease ended, it keeps all that it has."""
+    worker = shared.worker()
+    worker.push(*"123")
+    worker.take()
+    shared.advance(10 * LEASE)
+    assert not worker.call().has_lost
+    worker.done(*"123")
+    worker.call()
+    assert shared.count == 0
+
+
+def test_a_worker_that_ends(shared: Shared) -> None:
+    """It gives all back."""
+    one, two = shared.worker(), shared.worker()
+    one.push(*"123")
+    one.take()
+    one.retire()
+    assert two.take() == [*"123"]
+    assert not [key for key in shared.names() if one.exchange._worker in key]
+
+
+# Turns.
+
+
+def test_a_delay_holds_for_all(shared: Shared) -> None:
+    """Of all workers, one request to a host with a delay is in flight, and the next goes a delay after its end."""
+    owner, other = shared.worker(), shared.worker()
+    assert owner.ask("1", delay=5.0).wait == 0
+    assert other.ask("2", delay=5.0).wait == 5
+    shared.advance(3)
+    owner.end("1", ago=1.0)
+    owner.call()
+    assert other.ask("3", delay=5.0).wait == pytest.approx(4)
+    shared.advance(4)
+    assert other.ask("4", delay=5.0).wait == 0
+
+
+def test_who_was_refused_is_next(shared: Shared) -> None:
+    """An owner that asks again and again does not keep the others from their turns, nor they it."""
+    owner, other = shared.worker(), shared.worker()
+    owner.ask("1", delay=5.0)
+    other.ask("2", delay=5.0)
+    owner.end("1")
+    owner.call()
+    shared.advance(5)
+    assert owner.ask("3", delay=5.0).wait > 0
+    assert other.ask("4", delay=5.0).wait == 0
+    assert owner.ask("5", delay=5.0).wait > 0
+    other.end("4")
+    other.call()
+    shared.advance(5)
+    assert other.ask("6", delay=5.0).wait > 0
+    assert owner.ask("7", delay=5.0).wait == 0
+
+
+def test_who_was_refused_and_does_not_come_again(shared: Shared) -> None:
+    """A turn is reserved for a few seconds only."""
+    owner, other = shared.worker(), shared.worker()
+    owner.ask("1", delay=5.0)
+    other.ask("2", delay=5.0)
+    owner.end("1")
+    owner.call()
+    shared.advance(9)
+    assert owner.ask("3", delay=5.0).wait == 0
+
+
+def test_a_turn_of_a_dead_worker(shared: Shared) -> None:
+    """It ends with the lease, and the delay begins: the request may have been sent just before."""
+    one, two = shared.worker(), shared.worker()
+    one.ask("1", delay=5.0)
+    shared.advance(LEASE + 1)
+    assert two.ask("2", delay=5.0).wait == 5
+    shared.advance(5)
+    assert two.ask("3", delay=5.0).wait == 0
+
+
+def test_a_request_that_was_not_sent(shared: Shared) -> None:
+    """Its turn begins no delay."""
+    worker = shared.worker()
+    worker.ask("1", delay=5.0)
+    worker.end("1", was_sent=False)
+    assert worker.ask("2", delay=5.0).wait == 0
+
+
+def test_a_pause_reaches_all(shared: Shared) -> None:
+    """The owner learns of a pause that another worker was asked for with its next call, others when they ask."""
+    owner, other, third = (shared.worker() for _ in range(3))
+    owner.push("1")
+    owner.take()
+    other.reports["paused"].append(("a", 30.0))
+    other.call()
+    assert owner.call().pauses == [("a", pytest.approx(30))]
+    assert owner.call().pauses == []
+    assert third.ask("1", limit=0).paused == pytest.approx(30)
+    shared.advance(31)
+    assert third.ask("2", limit=0).wait == 0
+
+
+def test_a_back_off(shared: Shared) -> None:
+    """While a host has asked for pauses, all together have as many in flight as who asks would have."""
+    one, two = shared.worker(), shared.worker()
+    assert one.ask("1", limit=1).wait == 0
+    assert two.ask("2", limit=1).wait > 0
+    shared.advance(5)
+    assert two.ask("3", limit=2).wait == 0
+
+
+def test_what_is_known_of_hosts_is_forgotten(shared: Shared) -> None:
+    """The key of a host without requests expires; that of one with requests does not."""
+    worker = shared.worker()
+    worker.ask("1", host="b", delay=5.0)
+    worker.end("1")
+    worker.push("1")
+    worker.call()
+    worker.reports["paused"].append(("c", 30.0))
+    worker.call()
+    worker.push("2", host="c")
+    worker.call()
+    assert shared.client.ttl(shared_key(shared, "host:b")) > 0
+    assert shared.client.ttl(shared_key(shared, "host:c")) == -1
+    worker.take()
+    worker.done("1")
+    worker.leave("a")
+    worker.call()
+    assert "queue:a\thttp://a\t" not in shared.names()
+
+
+def shared_key(shared: Shared, name: str) -> str:
+    [key] = shared.client.scan_iter(f"*:{name}")
+    return str(key.decode())

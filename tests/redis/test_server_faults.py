@@ -1,0 +1,237 @@
+"""A Redis server that loses data or answers, is full, or has what no worker can read: no request is lost, none is freed
+by a stale number.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("scrapy_redis")
+
+from redis.exceptions import ResponseError
+
+from scrapy_rep.redis.exchange import QueueLost, data_in, is_full
+from tests.redis.workers import KEY, SEEN
+
+if TYPE_CHECKING:
+    from tests.redis.workers import Shared
+
+pytestmark = pytest.mark.newest
+QUEUE = "a\thttp://a\t"
+
+
+@pytest.mark.parametrize("fails", ["before", "after"])
+def test_answer_that_does_not_come(shared: Shared, fails: str) -> None:
+    """Whether the server has executed a call or not, nothing is pushed, taken or done twice."""
+    worker = shared.worker()
+    worker.push("1", "2", "3", fingerprint="")
+    worker.take()
+    worker.done("1")
+    worker.push("4", fingerprint="")
+    worker.client.fails = fails
+    for _ in range(3):
+        assert worker.call(room=9, more=[(QUEUE, 9)]) is None
+    assert [taken.data for taken in worker.taken.values()] == [b"2", b"3"]
+    worker.client.fails = ""
+    assert worker.take(0) == ["4"]
+    assert shared.count == 3
+    worker.done(*"234")
+    worker.call()
+    assert shared.count == 0
+
+
+def test_hosts_of_an_answer_that_does_not_come(shared: Shared) -> None:
+    """Hosts, requests and turns that a worker does not know of are free again."""
+    one, two = shared.worker(), shared.worker()
+    one.push("1")
+    one.call()
+    one.client.fails = "after"
+    one.call(room=9, turns=[("1", "b", 1, 5.0)])
+    one.client.fails = ""
+    one.call()
+    assert two.take() == ["1"]
+    shared.advance(5)
+    assert two.ask("2", host="b", delay=5.0).wait == 0
+
+
+def test_call_that_comes_late(shared: Shared) -> None:
+    """A call that a suspended server executes after the worker has given it up changes nothing."""
+    worker = shared.worker()
+    worker.push("1")
+    worker.call()
+    late = shared.worker()
+    late.exchange._worker, late.exchange._mark = (
+        worker.exchange._worker,
+        worker.exchange._mark,
+    )
+    late.push("2")
+    worker.call()
+    with pytest.raises(QueueLost):
+        late.call(room=9)
+    assert shared.count == 1
+    assert worker.take() == ["1"]
+
+
+def test_restart_with_older_data(shared: Shared) -> None:
+    """If the server is as it was some time ago, what a worker has taken since returns to the queue, and what it tells of
+    its old requests does not free new ones.
+    """
+    one = shared.worker()
+    one.push("1", "2")
+    one.take(batch=1)
+    before = {key: shared.client.dump(key) for key in shared.client.keys(f"{{{KEY}}}*")}
+    one.done("1")
+    one.push("3")
+    assert one.more(QUEUE) == ["2", "3"]
+    shared.client.delete(*shared.client.keys(f"{{{KEY}}}*"))
+    for key, value in before.items():
+        shared.client.restore(key, 0, value)
+    shared.advance(0.001)
+    two = shared.worker()
+    two.push("5", "6", host="b")
+    assert two.take() == ["5", "6"]
+    assert not {*two.taken} & {*one.taken}
+    one.done("2", "3")
+    assert one.call().has_lost
+    assert shared.count == 4
+    assert one.take() == ["1", "2"]
+
+
+def test_queue_that_is_lost(shared: Shared) -> None:
+    """A worker that knew the queue notices before anything changes, and joins another one only then."""
+    one, two = shared.worker(), shared.worker()
+    one.push("1")
+    one.call()
+    shared.client.delete(f"{{{KEY}}}:state")
+    two.push("2")
+    two.call()
+    one.push("3")
+    with pytest.raises(QueueLost):
+        one.call(room=9)
+    assert shared.count == 1
+    assert one.take() == ["2"]
+
+
+def test_clear(shared: Shared) -> None:
+    """Nothing is left of a queue that is cleared, nor of one whose clearing was interrupted. Another one is kept."""
+    worker, other = shared.worker(), shared.worker()
+    worker.push(*"123")
+    worker.take()
+    shared.client.delete(f"{{{KEY}}}:state")  # Killed just after that.
+    other.push("4")
+    other.call()
+    other.exchange.sweep()
+    assert other.take() == ["4"]
+    other.exchange.clear()
+    assert shared.client.keys() == [b"now"]
+
+
+def test_the_last_worker_clears(shared: Shared) -> None:
+    """With SCHEDULER_PERSIST = False, a worker that ends clears the queue, unless that is empty and others use it."""
+    one, two, three = (shared.worker() for _ in range(3))
+    one.push("1")
+    for worker in (one, two, three):
+        worker.take()
+    one.done("1")
+    one.retire(clears=True)
+    two.push("1", "2")
+    assert two.call().seen == [0]
+    two.retire(clears=True)
+    with pytest.raises(QueueLost):
+        three.call()
+    assert not shared.client.exists(SEEN)
+
+
+def test_server_without_memory(shared: Shared) -> None:
+    """It refuses calls with new requests as a whole. All others, which free memory or keep delays, still work."""
+    one, two = shared.worker(), shared.worker()
+    one.push(*"1234")
+    one.take()
+    clock = shared.client.get("now")
+    shared.client.config_set("maxmemory-policy", "noeviction")
+    shared.client.config_set("maxmemory", 1)
+    try:
+        one.push("5")
+        one.done("1")
+        with pytest.raises(ResponseError) as refused:
+            one.call()
+        assert is_full(refused.value)
+        assert not one.exchange.is_uncertain
+        done, pushes = one._told
+        one.reports = done
+        assert one.more(QUEUE) == ["4"]
+        assert one.ask("1", delay=5.0).wait == 0
+        one.leave("a")
+        one.call()
+        assert two.take() == ["2", "3", "4"]
+        two.retire()
+    finally:
+        shared.client.config_set("maxmemory", 0)
+    assert shared.client.get("now") == clock
+    assert shared.count == 3
+    one.unsent = pushes
+    one.call()
+    assert shared.count == 4
+
+
+def test_server_without_memory_after_an_answer_that_does_not_come(
+    shared: Shared,
+) -> None:
+    """What the server may have executed before it was full is not pushed twice."""
+    worker = shared.worker()
+    worker.push("1", fingerprint="")
+    worker.client.fails = "after"
+    worker.call()
+    worker.client.fails = "full"
+    with pytest.raises(ResponseError):
+        worker.call()
+    assert worker.exchange.is_uncertain
+    worker.client.fails = ""
+    worker.call()
+    assert shared.count == 1
+
+
+def test_requests_that_a_worker_cannot_read(shared: Shared) -> None:
+    """Each other worker tries it, and the first that can has it, although the host is that of another one. For those
+    that have tried it, it does not count.
+    """
+    one, two, three = (shared.worker() for _ in range(3))
+    one.push("1", "2")
+    one.take()
+    one.reports["unreadable"] = list(one.numbers("1"))
+    answer = one.call()
+    [(lease, place)] = answer.unread
+    assert data_in(lease) == b"1"
+    assert answer.remaining == 2
+    assert one.call(last_aside=place).remaining == 1
+    assert one.call(last_aside=place).unread == []
+    [(_, seen)] = two.call().unread
+    assert seen == place
+    assert two.take(0, readable=[place], last_aside=place) == ["1"]
+    assert three.take(0, readable=[place], last_aside=place) == []
+    assert three.call(last_aside=place).set_aside == 0
+    two.done("1")
+    one.done("2")
+    for worker in (one, two):
+        worker.call(last_aside=place)
+    assert shared.count == 0
+
+
+def test_queue_of_scrapy_redis(shared: Shared) -> None:
+    """The first answer says how many requests a queue of scrapy-redis itself has under the same key."""
+    shared.client.zadd(KEY, {"a": 1, "b": 2})
+    worker = shared.worker()
+    assert worker.call().strange == 2
+    assert worker.call().strange == 0
+
+
+def test_keys(shared: Shared) -> None:
+    """All keys have one hash tag, so that they are on one node of a cluster."""
+    worker = shared.worker()
+    worker.push("1", fingerprint="")
+    worker.take()
+    worker.ask("1", delay=1.0)
+    keys = {*shared.client.keys()} - {b"now"}
+    assert all(key.startswith(f"{{{KEY}}}:".encode()) for key in keys)

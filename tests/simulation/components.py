@@ -1,0 +1,127 @@
+"""Components of a project, which stand between the scheduler and the network: downloader middlewares
+that fetch pages by themselves, hold requests back, or replace requests and responses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from scrapy.exceptions import IgnoreRequest
+
+from tests.simulation.crawl import STORY, ask, note, note_error, response_to, send
+from tests.simulation.world import LEAF, is_robotstxt, number_in, path_of
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+    from typing_extensions import Self
+
+    from tests.simulation.crawl import Story
+
+
+class DriverError(Exception):
+    """What a browser raises for any failure: no exception of Scrapy's or of the network."""
+
+
+class _Component:
+    def __init__(self, crawler: Crawler) -> None:
+        self.crawler = crawler
+        self.story: Story = STORY.get()
+        self.world = self.story.world
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+
+class Driver(_Component):
+    """Fetches pages by itself, as scrapy-selenium does."""
+
+    async def process_request(self, request: Request) -> Response | None:
+        driver = self.world.driver
+        assert driver is not None
+        if not driver.takes(urlsplit(request.url).path):
+            return None
+        sent = send(self.story, request, is_driven=True)
+        if driver.is_blocking:
+            time.sleep(sent.answer.seconds)  # noqa: ASYNC251  as Selenium does
+        else:
+            await asyncio.sleep(sent.answer.seconds)
+        sent.ended = asyncio.get_running_loop().time()
+        if sent.answer.error and driver.has_errors:
+            sent.is_disguised = True
+            raise DriverError(sent.answer.error)
+        return response_to(request, sent)
+
+
+class Hold(_Component):
+    """Awaits something before it lets a request pass."""
+
+    async def process_request(self, request: Request) -> None:
+        hold = self.world.hold
+        assert hold is not None
+        path = urlsplit(request.url).path
+        if not hold.takes(path):
+            return
+        self.story.held_at[request] = asyncio.get_running_loop().time()
+        await asyncio.sleep(hold.seconds)
+        number = -1 if is_robotstxt(path) else number_in(path)
+        if hold.downloads and 0 <= number < LEAF:
+            await self._download(request, number)
+
+    async def _download(self, parent: Request, number: int) -> None:
+        """Download another page, of this host or another one."""
+        host = self.world.hosts[urlsplit(parent.url).netloc]
+        other = host.others[number % len(host.others)]
+        url = f"http://{other}{path_of(LEAF + 1_000 + number)}"
+        request = ask(self.story, url, parent.meta["asked"], is_own=True)
+        assert self.crawler.engine is not None
+        with suppress(Exception):
+            try:
+                response = await self.crawler.engine.download_async(request)
+            except Exception as error:
+                note_error(self.story, request, error)
+                raise
+            note(self.story, request, status=response.status)
+
+
+class Replacement(_Component):
+    """Replaces some requests and responses by other requests, once for each page, or drops responses."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        super().__init__(crawler)
+        assert self.world.replacement is not None
+        self.kind = self.world.replacement.kind
+
+    def process_request(self, request: Request) -> Request | None:
+        if self.kind != "rewrite" or not self._takes(request):
+            return None
+        return self._other(request)
+
+    def process_response(self, request: Request, response: Response) -> Any:
+        if self.kind == "rewrite" or response.status != 200 or not self._takes(request):
+            return response
+        if self.kind == "drop":
+            raise IgnoreRequest("simulated: the response is of no use")
+        return self._again(request) if self.kind == "again" else self._other(request)
+
+    def _takes(self, request: Request) -> bool:
+        path = urlsplit(request.url).path
+        assert self.world.replacement is not None
+        is_new = "replaced" not in request.meta and "asked" in request.meta
+        return is_new and self.world.replacement.takes(path)
+
+    def _again(self, request: Request) -> Request:
+        meta = {**request.meta, "replaced": True}
+        return request.replace(meta=meta, dont_filter=True)
+
+    def _other(self, request: Request) -> Request:
+        """Return a request for another page, often of another host."""
+        parts = urlsplit(request.url)
+        url = self.world.hosts[parts.netloc].redirected(number_in(parts.path))
+        return self._again(request).replace(url=url)

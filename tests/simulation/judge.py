@@ -106,9 +106,11 @@ def _network_gone(story: Story) -> Iterator[Violation]:
             failures = _failures_since_last_answer(story, process, ended)
             began = min((s.ended or ended for s in failures), default=ended)
             count = len({s.host for s in failures})
-            # Components may have hidden answers.
-            is_enough = count >= _GONE_HOSTS or world.has_components
-            if not is_enough or ended - began < timeout - _SAME:
+            # Components may have hidden answers: then more had failed, and for longer.
+            is_enough = (
+                count >= _GONE_HOSTS and ended - began >= timeout - _SAME
+            ) or world.has_components
+            if not is_enough:
                 text = f"ended as network_gone, {ended - began:.2f} s after {count} hosts had failed"
                 yield Violation(ended, "", text)
     if not world.is_all_banned or not story.processes:

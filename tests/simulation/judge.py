@@ -106,10 +106,15 @@ def _network_gone(story: Story) -> Iterator[Violation]:
             failures = _failures_since_last_answer(story, process, ended)
             began = min((s.ended or ended for s in failures), default=ended)
             count = len({s.host for s in failures})
-            # Components may have hidden answers: then more had failed, and for longer.
-            is_enough = (
-                count >= _GONE_HOSTS and ended - began >= timeout - _SAME
-            ) or world.has_components
+            is_enough = count >= _GONE_HOSTS and ended - began >= timeout - _SAME
+            if world.has_components:
+                # They may have hidden answers that were on their way when the first host failed.
+                first = min(
+                    (s.ended or ended for s in world.log if s.answer.error),
+                    default=ended,
+                )
+                is_enough = ended - first >= timeout - _SAME
+                is_enough = is_enough and ended - began >= timeout / 2
             if not is_enough:
                 text = f"ended as network_gone, {ended - began:.2f} s after {count} hosts had failed"
                 yield Violation(ended, "", text)

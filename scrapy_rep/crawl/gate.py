@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Awaitable
 from functools import cached_property
+from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from weakref import WeakSet
 
@@ -248,15 +250,23 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         case = self._case_of(request, entry)
         if case.is_exempt and case.origin is not None:
             self._exempt_origins[case.origin] = True
+        return self._judge(case, entry)
+
+    def _judge(
+        self, case: Case, entry: InFlight
+    ) -> Response | Request | Coroutine[Any, Any, Response | None] | None:
+        """Judge the request of *case* by what is known. If that is not enough, one of the scheduler returns
+        there, and any other waits: then return a coroutine. Raises RobotsDenied.
+        """
         if self.look_up(case) or self._has_last_word(case, entry):
             return self._judge_now(case, entry)
-        case.why = frontier.refusal(entry)
+        case.why = self._frontier.refusal(entry)
         if case.why:
             self.refuse(case, BACK_OFF)
         site = entry.queue.site
         if entry.is_of_scheduler and site is not None and site.origin == case.origin:
             site.expire()
-            return self._frontier.return_to_scheduler(request, entry)
+            return self._frontier.return_to_scheduler(case.request, entry)
         return self._judge_when_known(case, entry)
 
     def _case_of(self, request: Request, entry: InFlight) -> Case:
@@ -320,6 +330,11 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             host = entry.queue.host
             self._frontier.politeness.keep_pace(host, case.origin, pace, case.known)
         entry.judged = case.request.url, tokens, case.origin
+        entry.judged_until = inf
+        if case.override is not None:
+            entry.judged_until = case.override.ends
+        elif case.known is not None:
+            entry.judged_until = case.known.entry.expires
         if decision is not None or self._has_overrides:
             entry.report = case, decision
         return None
@@ -370,17 +385,18 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             and (is_usual or request_origin(request) == origin)
         )
 
-    async def judge_again(self, request: Request, entry: InFlight) -> None:
-        """Judge *request*, which another component has changed since it was judged. Raises RobotsDenied."""
+    async def judge_again(
+        self, request: Request, entry: InFlight
+    ) -> Response | Request | None:
+        """Judge *request*, which was changed since it was judged, or whose rules have become stale. Return what
+        :meth:`process_request` returns. Raises RobotsDenied.
+        """
         entry.queue = self._frontier.queue_of(request)
-        case = Case(
-            request, request_origin(request)
-        )  # Default headers are in it by now.
+        # Default headers are in it by now.
+        case = Case(request, request_origin(request))
         case.is_exempt = is_exempt(request)
-        if self.look_up(case) or self._has_last_word(case, entry):
-            self._judge_now(case, entry)
-        else:
-            await self._judge_when_known(case, entry)
+        judged = self._judge(case, entry)
+        return await judged if isinstance(judged, Awaitable) else judged
 
     def report(self, entry: InFlight) -> None:
         """Report that the request of *entry* is sent, or has its response, if that is reported and was not
@@ -493,10 +509,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         case = Case(request, request_origin(request))
         case.via = via
         case.is_exempt = cause is not None and self._exempts(cause, case.origin)
-        if self.look_up(case) or self._has_last_word(case, entry):
-            self._judge_now(case, entry)
-        else:
-            await self._judge_when_known(case, entry)
+        judged = self._judge(case, entry)
+        if isinstance(judged, Awaitable):
+            await judged
         self.report(entry)
 
     def _exempts(self, cause: Request, origin: Origin | None) -> bool:

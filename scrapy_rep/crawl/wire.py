@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from scrapy import Request
 from scrapy.exceptions import IgnoreRequest, NotConfigured
 
 from scrapy_rep.base.meta import COPIED_FLAG
@@ -25,6 +24,7 @@ from scrapy_rep.exceptions import BackingOff
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
     from typing_extensions import Self
@@ -66,7 +66,7 @@ class WireMiddleware:
 
     def process_request(
         self, request: Request
-    ) -> Request | Coroutine[Any, Any, Request | None] | None:
+    ) -> Request | Coroutine[Any, Any, Request | Response | None] | None:
         """Let *request* go if it may be sent now. If not, it waits here; but for the end of a pause, one of the
         scheduler waits there. Raises RobotsDenied.
         """
@@ -75,95 +75,60 @@ class WireMiddleware:
         if entry.is_at_wire:
             return frontier.replaced(request, entry)
         entry.is_at_wire = True
-        is_ours = isinstance(request, RobotsTxtRequest)
-        if gate is not None and not is_ours and not gate.is_judged(request, entry):
-            return self._judge_and_wait(request, entry, gate)
-        if is_ours:
+        if isinstance(request, RobotsTxtRequest):
             self._robotstxt.process_request(request)
-        if frontier.turns is not None and frontier.turns.is_needed(request, entry):
-            return self._take_turn(request, entry)
-        if frontier.may_send(request, entry):
-            if gate is not None and entry.report is not None:
+            gate = None
+        is_judged = gate is None or gate.is_judged(request, entry)
+        if not is_judged:
+            entry.is_of_scheduler = False  # There, it would be changed once more.
+        elif frontier.turns is None or not frontier.turns.is_needed(request, entry):
+            if frontier.may_send(request, entry):
+                if gate is not None and entry.report is not None:
+                    gate.report(entry)
+                return None
+            if frontier.waits_in_scheduler(entry):
+                return frontier.return_to_scheduler(request, entry)
+        return self._until_sent(request, entry, gate, is_judged=is_judged)
+
+    async def _until_sent(
+        self,
+        request: Request,
+        entry: InFlight,
+        gate: RobotsTxtMiddleware | None,
+        *,
+        is_judged: bool,
+    ) -> Request | Response | None:
+        """Wait until *request* is judged as it is now, it is its turn among those of all processes, and it may
+        be sent. Return it if it waits in the scheduler instead. Raises RobotsDenied, also if its host asks
+        for too long a pause.
+        """
+        frontier, turns = self._frontier, self._frontier.turns
+        while True:
+            if gate is not None and not is_judged:
+                judged = await gate.judge_again(request, entry)
+                if judged is not None:
+                    return judged
+            if turns is not None and turns.is_needed(request, entry):
+                may_return = entry.is_of_scheduler
+                if not await turns.take(request, entry, may_return=may_return):
+                    return frontier.return_to_scheduler(request, entry)
+            if not frontier.may_send(request, entry):
+                if frontier.waits_in_scheduler(entry):
+                    return frontier.return_to_scheduler(request, entry)
+                try:
+                    await frontier.until_sent(request, entry)
+                except BackingOff as error:
+                    raise self._refused(request, str(error)) from None
+            if gate is None:
+                return None
+            if frontier.use_rules(entry):
                 gate.report(entry)
-            return None
-        return self._put_off(request, entry)
-
-    async def _take_turn(self, request: Request, entry: InFlight) -> Request | None:
-        """Let *request* go when it is its turn among those of other processes, too. Raises RobotsDenied."""
-        frontier, gate = self._frontier, self._gate
-        may_return = entry.is_of_scheduler
-        if not await self._wait_for_turn(request, entry, may_return=may_return):
-            return frontier.return_to_scheduler(request, entry)
-        if not frontier.may_send(request, entry):
-            result = self._put_off(request, entry)
-            if isinstance(result, Request):
-                return result
-            await result
-        elif gate is not None:
-            gate.report(entry)
-        return None
-
-    async def _wait_for_turn(
-        self, request: Request, entry: InFlight, *, may_return: bool
-    ) -> bool:
-        """Wait until it is the turn of *request* among those of all processes. Return False if it is to return to the
-        scheduler. One that does not is judged again, once, if its rules have become stale meanwhile. Raises
-        RobotsDenied.
-        """
-        frontier, gate = self._frontier, self._gate
-        turns = frontier.turns
-        assert turns is not None
-        if not await turns.take(request, entry, may_return=may_return):
-            return False
-        is_page = not isinstance(request, RobotsTxtRequest)
-        waits_here = gate is not None and is_page and not may_return
-        if waits_here and frontier.is_stale(entry):
-            assert gate is not None
-            turns.give_up(entry)  # Its robots.txt needs a turn, too.
-            await gate.judge_again(request, entry)
-            await turns.take(request, entry, may_return=False)
-        return True
-
-    def _put_off(
-        self, request: Request, entry: InFlight
-    ) -> Request | Coroutine[Any, Any, None]:
-        """Have *request*, which may not be sent now, wait here or in the scheduler. Raises RobotsDenied."""
-        frontier = self._frontier
-        if frontier.refusal(entry):
-            raise self._refused(request, frontier.refusal(entry))
-        if frontier.waits_in_scheduler(entry):
-            return frontier.return_to_scheduler(request, entry)
-        return self._wait(request, entry)
-
-    async def _judge_and_wait(
-        self, request: Request, entry: InFlight, gate: RobotsTxtMiddleware
-    ) -> None:
-        """Have *request*, which another component has changed, judged again, and wait until it may be sent."""
-        await gate.judge_again(request, entry)
-        turns = self._frontier.turns
-        if turns is not None and turns.is_needed(request, entry):
-            await self._wait_for_turn(request, entry, may_return=False)
-        if self._frontier.may_send(request, entry):
-            gate.report(entry)
-        else:
-            await self._wait(request, entry)
-
-    async def _wait(self, request: Request, entry: InFlight) -> None:
-        """Wait until *request* may be sent. If its rules have become stale meanwhile, it is judged again, once.
-        Raises RobotsDenied, also if its host asks for too long a pause.
-        """
-        frontier, gate = self._frontier, self._gate
-        is_ours = isinstance(request, RobotsTxtRequest)
-        try:
-            await frontier.until_sent(request, entry)
-            if gate is not None and not is_ours and frontier.is_stale(entry):
-                frontier.unsend(entry)
-                await gate.judge_again(request, entry)
-                await frontier.until_sent(request, entry)
-        except BackingOff as error:
-            raise self._refused(request, str(error)) from None
-        if gate is not None:
-            gate.report(entry)
+                return None
+            # Its rules have become stale meanwhile. Its robots.txt needs the room, and the turn, too.
+            frontier.unsend(entry)
+            if turns is not None:
+                turns.give_up(entry)
+            is_judged = False
 
     def _refused(self, request: Request, why: str) -> Exception:
         """Return the error that refuses *request*, whose host has asked for too long a pause."""

@@ -95,11 +95,10 @@ class Crawl:
     def plan(self) -> str | None:
         """Return the next request, which is planned then; in capitals if it is to be refused."""
         while (queue := self.limits.ready.first()) is not None:
-            entry = self.limits.plan(queue, self.now)
-            if entry is not None:
+            if self.limits.may_plan(queue, self.now):
                 name: str = queue.requests.pop()
+                entry = self.limits.plan(queue, self.now)
                 self.entries[name] = self.limits.in_flight[name] = entry
-                self.limits.planned(queue, entry, self.now)
                 return name if entry.is_planned else name.upper()
         return None
 

@@ -49,6 +49,20 @@ def test_five_hosts_in_a_row() -> None:
     assert fail(net, "f", now=2) == [False]
 
 
+def test_an_answer_that_was_on_its_way_when_the_first_host_failed() -> None:
+    """It does not say that the network works: else each such answer would cost the pages one of the three
+    times that Scrapy tries them.
+    """
+    net = network()
+    fail(net, "abcd", now=5)
+    assert net.answered(site("x"), 6, sent_at=4.9) is None
+    assert fail(net, "e", now=6) == [True]
+    assert net.answered(site("x"), 7, sent_at=4.9) is None
+    assert net.is_gone
+    assert net.sites_to_ask()[0] == site("x")
+    assert net.answered(site("x"), 8, sent_at=7.5) == 5
+
+
 def test_one_host_is_no_network() -> None:
     net = network()
     assert not any(fail(net, "aaaaaaaaab"))
@@ -58,7 +72,7 @@ def test_one_host_is_no_network() -> None:
 def test_an_answer_in_between() -> None:
     net = network()
     assert not any(fail(net, "abcd"))
-    assert net.answered(site("x"), 0) is None
+    assert net.answered(site("x"), 0, sent_at=0) is None
     assert not any(fail(net, "efgh"))
     assert any(fail(net, "i"))
 
@@ -88,7 +102,7 @@ def test_the_first_answer_ends_it() -> None:
     net = network()
     fail(net, "abcde", now=5)
     net.attempt_failed(7, sent_at=6)
-    assert net.answered(site("x"), 10) == 5
+    assert net.answered(site("x"), 10, sent_at=10) == 5
     assert not net.is_gone
     assert (net.pages.limit, net.robotstxt.limit, net.robotstxt.next_at) == (
         inf,
@@ -105,7 +119,7 @@ def test_a_false_alarm_doubles_the_number_of_hosts() -> None:
     hosts = "abcdefghijklmnopqrstuvwxyz"
     for number in 5, 10, 20, 20:
         assert fail(net, hosts[:number]) == [False] * (number - 1) + [True]
-        assert net.answered(site("x"), 0) == 0
+        assert net.answered(site("x"), 0, sent_at=0) == 0
 
 
 def test_without_a_time_out_it_is_never_gone() -> None:
@@ -117,7 +131,7 @@ def test_it_is_over_after_the_time_out() -> None:
     assert not net.is_over(1000)
     fail(net, "abcde", now=5)
     assert [net.is_over(64.9), net.is_over(65)] == [False, True]
-    net.answered(site("x"), 66)
+    net.answered(site("x"), 66, sent_at=66)
     assert not net.is_over(1000)
 
 
@@ -126,7 +140,7 @@ def test_no_host_has_ever_answered() -> None:
     assert not any(fail(network(), "abcdefgh", has_server=False))
     assert any(fail(network(), "abcdefgh", has_server=True))
     net = network()
-    net.answered(site("x"), 0)
+    net.answered(site("x"), 0, sent_at=0)
     assert any(fail(net, "abcdefgh", has_server=False))
 
 
@@ -134,7 +148,7 @@ def test_who_is_asked_first() -> None:
     """In turns the hosts that have answered last, and one that has failed."""
     net = network()
     for number in range(6):
-        net.answered(site(f"x{number}"), number)
+        net.answered(site(f"x{number}"), number, sent_at=number)
     fail(net, "abcde", now=10)
     asked = [net.sites_to_ask()[0].host for _ in range(6)]
     assert asked == ["x5", "x4", "x3", "x2", "e", "x5"]
@@ -177,7 +191,7 @@ def test_what_failures_held_back_goes_on_when_it_is_back() -> None:
     assert queues["c"].place in {READY, network.pages}
 
     crawl.at(20)
-    since = network.answered(site("x"), 20)
+    since = network.answered(site("x"), 20, sent_at=20)
     assert since == 10
     limits.network_is_back(20, since)
     assert sorted(crawl.go_all()) == ["a1", "c1"]

@@ -101,6 +101,35 @@ def test_rules_hold_for_the_next_request_however_long_it_waits() -> None:
     assert crawl.site("a").phase is Phase.WANTED
 
 
+def test_stale_rules_hold_for_one_of_the_requests_that_wait_at_the_wire() -> None:
+    """Else all of them would go by one robots.txt, the last one a delay later for each of the others."""
+    crawl = Crawl()
+    a = known_queue(crawl, expires=1)
+    crawl.delay("a", 5)
+    crawl.wait("f1", a)
+    crawl.wait("f2", a)
+    crawl.at(5)
+    assert crawl.decided() == ["f1"]
+    assert crawl.limits.use_stale_rules(crawl.entries["f1"])
+    crawl.end("f1")
+    crawl.at(10)
+    assert crawl.decided() == ["f2"]
+    assert not crawl.limits.use_stale_rules(crawl.entries["f2"])
+
+
+def test_a_request_that_waits_leaves_stale_rules_to_the_next_one() -> None:
+    crawl = Crawl()
+    a = known_queue(crawl, expires=1)
+    crawl.push(a, "a1", "a2")
+    crawl.at(1)
+    assert crawl.plan() == "a1"
+    assert crawl.entries["a1"].uses_stale
+    crawl.pause("a")
+    crawl.at_wire("a1")
+    assert not crawl.waiting["a1"].entry.uses_stale
+    assert crawl.site("a").holds_for_next
+
+
 def test_fresh_rules_are_not_stale() -> None:
     crawl = Crawl()
     a = known_queue(crawl, expires=10)

@@ -333,31 +333,26 @@ class Frontier:
             # The fetch of its robots.txt tries the proxies in turn.
             self.rules.add_template(site, request)
 
-    def plan(self) -> tuple[Queue, InFlight] | None:
-        """Plan the next request. Return its queue, from which it is to be taken, and what it takes; None if
-        none may be sent now.
-        """
+    def next_queue(self) -> Queue | None:
+        """Return the queue from which the next request is to be taken; None if none may be sent now."""
         self._end_unseen()
         if self.closes_for:
             return None
         now, limits = self.clock.monotonic(), self.limits
         while (queue := limits.ready.first()) is not None:
             self.look_at_slot(queue.slot)
-            entry = limits.plan(queue, now)
-            if entry is not None:
-                return queue, entry
+            if limits.may_plan(queue, now):
+                return queue
         return None
 
-    def planned(self, queue: Queue, entry: InFlight, request: Request | None) -> None:
-        """Note that *request*, for which :meth:`plan` has returned *entry*, was taken from *queue*; None if
-        there was none that could be read.
-        """
+    def plan(self, queue: Queue, request: Request | None) -> None:
+        """Plan *request*, which was taken from *queue*, the next one; None if it could not be read."""
         now = self.clock.monotonic()
+        entry = self.limits.plan(queue, now)
         if request is not None:
             self.in_flight[request] = entry
         else:
             self.limits.end(entry, now)
-        self.limits.planned(queue, entry, now)
 
     def _end_unseen(self) -> None:
         """End the requests whose end another component has hidden."""
@@ -394,9 +389,11 @@ class Frontier:
         from there, and waits for the end of a pause. For a delay or for room, it waits at the wire: this
         takes less long, and no other component has it a second time.
         """
+        if not entry.is_of_scheduler or self.refusal(entry):
+            return False
         queue, network = entry.queue, self.limits.network
         is_paused = self.clock.monotonic() < max(queue.host.next_at, queue.slot.next_at)
-        return entry.is_of_scheduler and (is_paused or network.is_gone)
+        return is_paused or network.is_gone
 
     async def until_known(self, request: Request, entry: InFlight, site: Site) -> bool:
         """Wait until the robots.txt of *site* is known, or known to be unreachable. Return False if it takes
@@ -454,14 +451,12 @@ class Frontier:
         await self._until_granted(waiter, request)
         self.politeness.measure_sent(request, entry)
 
-    def is_stale(self, entry: InFlight) -> bool:
-        """Whether the request of *entry* was judged by rules that are stale by now. Those of a request that has
-        waited for them hold.
+    def use_rules(self, entry: InFlight) -> bool:
+        """Return whether the request of *entry* may go by the rules by which it was judged: they are fresh, or
+        hold for the next request of their site.
         """
-        site = entry.queue.site
-        if site is None or entry.uses_stale:
-            return False
-        return self.clock.monotonic() >= site.expires
+        is_fresh = self.clock.time() < entry.judged_until
+        return is_fresh or self.limits.use_stale_rules(entry)
 
     def unsend(self, entry: InFlight) -> None:
         """Note that the request of *entry* has not come to the network after all."""
@@ -481,7 +476,7 @@ class Frontier:
         network = self.limits.network
         if network.failed_hosts or now >= network.noted_at:
             site = self._site_on_network(request, entry)
-            since = None if site is None else network.answered(site, now)
+            since = None if site is None else network.answered(site, now, entry.sent_at)
             if since is not None:
                 self._network_is_back(since, now)
         if self.politeness.measures and not isinstance(request, RobotsTxtRequest):

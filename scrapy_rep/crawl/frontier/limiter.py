@@ -69,10 +69,9 @@ class Limiter:
 
     __slots__ = (
         "alarm_at", "back_off", "concurrency", "crawl_delay", "delay", "delays", "ended_at",
-        "had_503", "held_up", "is_queues_turn", "key", "limit", "line", "next_at", "parked",
-        "planned", "ready", "refuses_until", "sent", "slot_due_at", "slot_free_at",
-        "turn_ends_at", "users",
-        "waiting_since",
+        "had_503", "held_up", "is_queue_next", "key", "limit", "line", "line_goes_at", "next_at",
+        "parked", "planned", "ready", "refuses_until", "sent", "slot_due_at", "slot_free_at",
+        "users", "waiting_since",
     )  # fmt: skip
 
     def __init__(self, key: str, concurrency: float = inf) -> None:
@@ -127,12 +126,12 @@ class Limiter:
         # What waits:
         self.line: deque[Any] | None = None
         self.parked: OrderedDict[Any, None] | None = None
-        self.is_queues_turn = False
+        self.is_queue_next = False
         """Whether a waiter went last, so that a queue is next if one is parked."""
 
-        self.turn_ends_at = inf
-        """When the turn of a queue, or of a planned request, ends, and the first in line goes; ``inf`` if
-        none waits for that since the last request has ended."""
+        self.line_goes_at = inf
+        """When the first in line goes before a queue that is next, and before what is planned; ``inf`` if the
+        line has not had to let them go first since the last request has ended."""
 
         self.ready: OrderedDict[Any, None] | None = None
         """The queues of this download slot that are ready, in the order of their turns."""
@@ -169,7 +168,7 @@ class Limiter:
             now >= self.next_at
             and now >= self.slot_free_at
             and self.planned + self.sent < self.limit
-            and (not self.line or self.is_queues_turn)
+            and (not self.line or self.is_queue_next)
         )
 
     def can_send(self, now: float) -> bool:

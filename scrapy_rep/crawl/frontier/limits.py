@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 # robots.txt that has ended without a result. In seconds.
 _FIRST_PAUSE = 1.0
 
-# While requests wait at the wire, a queue has its turn, and what is planned keeps its room, for so many
-# seconds. It may be that the downloader is full of those that wait, or that a component holds what is
-# planned until one of them has ended.
-_TURN = 0.2
+# The seconds for which those that wait at the wire let a queue, and what is planned, go first. Not longer: it
+# may be that the downloader is full of those that wait, or that a component holds what is planned until one
+# of them has ended.
+_LINE_WAITS = 0.2
 
 # The number of refused sites that are remembered without any requests that wait.
 _MAX_REFUSED = 20_000
@@ -171,8 +171,8 @@ class InFlight:
     """A request on its way: planned by the scheduler, or past it, until its download has ended."""
 
     __slots__ = (
-        "held_up", "is_at_wire", "is_of_scheduler", "is_planned", "is_sent", "judged", "limiters", "queue",
-        "report", "sent_at", "uses_stale",
+        "held_up", "is_at_wire", "is_of_scheduler", "is_planned", "is_sent", "judged", "judged_until",
+        "limiters", "queue", "report", "sent_at", "uses_stale",
     )  # fmt: skip
 
     def __init__(self, queue: Queue, *, is_of_scheduler: bool = False) -> None:
@@ -187,7 +187,8 @@ class InFlight:
         self.is_sent = False
         self.sent_at = -inf
         self.uses_stale = False
-        """Whether it may use rules that have become stale while it waited."""
+        """Whether it goes by rules that are stale by now: they hold for the next request of its site, which
+        it is."""
 
         self.held_up = 0.0
         """For how many seconds the delay of its host has held it up."""
@@ -197,6 +198,9 @@ class InFlight:
 
         self.judged: Any = None
         """For the gate: as what it was judged; None before."""
+
+        self.judged_until = inf
+        """When the rules by which it was judged become stale, by the wall clock."""
 
         self.report: Any = None
         """For the gate: the decision that is to be reported when it is sent; None if there is none."""
@@ -252,7 +256,7 @@ class Waiter:
         if not limiter.can_send(now):
             return False
         is_free = limiter.planned + limiter.sent < limiter.limit
-        return is_free or now >= limiter.turn_ends_at
+        return is_free or now >= limiter.line_goes_at
 
 
 class _ReadyQueues:
@@ -295,7 +299,7 @@ class _ReadyQueues:
                 return queue
         return None
 
-    def had_turn(self, queue: Queue) -> None:
+    def put_last(self, queue: Queue) -> None:
         """Put *queue*, and its slot, behind the others."""
         slot = queue.slot
         assert slot.ready is not None
@@ -462,35 +466,34 @@ class Limits:
             self._idle.pop(queue, None)
             self._place(queue, now)
 
-    def plan(self, queue: Queue, now: float) -> InFlight | None:
-        """Plan the next request of *queue*, which is the first that is ready, and return what it takes; None
-        if it may not be sent now after all: then the queue waits where it belongs. A request that is
-        to be refused takes nothing.
+    def may_plan(self, queue: Queue, now: float) -> bool:
+        """Whether the next request of *queue*, the first one that is ready, may be sent now, or is to be
+        refused. If not, the queue waits where it belongs.
+        """
+        limiters = queue.limiters
+        obstacle = self._obstacle(queue, limiters, now)
+        if obstacle is None or self._is_refused(queue, now):
+            return True
+        self.ready.discard(queue)
+        self._place(queue, now)
+        self._reconcile_all(limiters, now)
+        return False
+
+    def plan(self, queue: Queue, now: float) -> InFlight:
+        """Plan a request that was taken out of *queue*, and return it. If it is to be refused, it needs no
+        room. The queue is ready for its next request, for which that may have to wait; unless others
+        wait in a line: they go first.
         """
         limiters, site = queue.limiters, queue.site
-        if self._obstacle(queue, limiters, now) is not None:
-            if not self._is_refused(queue, now):
-                self.ready.discard(queue)
-                self._place(queue, now)
-                self._reconcile_all(limiters, now)
-                return None
-            limiters = ()
         entry = InFlight(queue, is_of_scheduler=True)
         if site is not None and site.holds_for_next:
             site.holds_for_next, entry.uses_stale = False, now >= site.expires
-        if limiters:
+        if not self._is_refused(queue, now):
             if limiters[0].crawl_delay is not None:
                 entry.held_up = self._held_up(limiters, now)
             self._count_planned(entry, limiters)
             for limiter in limiters:
-                limiter.is_queues_turn = False
-        return entry
-
-    def planned(self, queue: Queue, entry: InFlight, now: float) -> None:
-        """Note that a request of *queue*, which is *entry*, was planned and taken out. If it has more, it is ready for its next
-        turn, in which that may have to wait; unless others wait in a line, who have their turn first.
-        """
-        limiters = entry.limiters or queue.limiters
+                limiter.is_queue_next = False
         if not queue.requests.count:
             self.ready.discard(queue)
             queue.place = None
@@ -502,8 +505,9 @@ class Limits:
                     self._place(queue, now)
                     break
             else:
-                self.ready.had_turn(queue)
-        self._reconcile_all(limiters, now)  # The next one may have its turn.
+                self.ready.put_last(queue)
+        self._reconcile_all(limiters, now)  # The next one may go.
+        return entry
 
     def _place(self, queue: Queue, now: float) -> None:
         """Put *queue*, which has requests, where it belongs now."""
@@ -557,6 +561,16 @@ class Limits:
                 return limiter
         return None
 
+    def use_stale_rules(self, entry: InFlight) -> bool:
+        """Return whether the request of *entry* may go by rules that have become stale while it waited: they
+        hold for the next request of their site, however long that has waited.
+        """
+        site = entry.queue.site
+        if site is None or entry.uses_stale:
+            return True
+        is_next, site.holds_for_next = site.holds_for_next, False
+        return is_next
+
     # The wire sends.
 
     def take(self, entry: InFlight, limiters: tuple[Limiter, ...], now: float) -> bool:
@@ -599,6 +613,7 @@ class Limits:
                 )
                 self._note_waiting(limiter, now)
                 self._set_alarm(limiter, now)
+                self._leave_rules(waiter.entry)
                 return
         waiter.is_granted = True
         waiter.entry.held_up += self._held_up(limiters, now)
@@ -607,6 +622,12 @@ class Limits:
         else:
             self.send(waiter.entry, limiters, now)
         self.decided.append(waiter)
+
+    def _leave_rules(self, entry: InFlight) -> None:
+        """Have stale rules, by which the request of *entry* would go, hold for whichever is the next."""
+        site = entry.queue.site
+        if site is not None and entry.uses_stale:
+            entry.uses_stale, site.holds_for_next = False, True
 
     def leave(self, waiter: Waiter, now: float) -> None:
         """Note that *waiter*, which may be in a line, waits no more."""
@@ -641,7 +662,7 @@ class Limits:
         for limiter in limiters:
             before = limiter.planned + limiter.sent
             limiter.sent -= 1
-            limiter.turn_ends_at = inf
+            limiter.line_goes_at = inf
             if limiter.ready:
                 self.ready.moved(limiter, before)
             if is_withdrawn:
@@ -672,14 +693,14 @@ class Limits:
             self._release(limiter, now)
             return
         while True:
-            is_lines_turn = limiter.line and now >= limiter.turn_ends_at
-            if limiter.parked and limiter.can_plan(now) and not is_lines_turn:
+            is_line_next = limiter.line and now >= limiter.line_goes_at
+            if limiter.parked and limiter.can_plan(now) and not is_line_next:
                 queue, _ = limiter.parked.popitem(last=False)
                 self._place(queue, now)
                 if queue.place is READY:
                     break  # When it is planned, the next one has its turn.
             elif limiter.line and limiter.line[0].has_room(limiter, now):
-                limiter.is_queues_turn = True
+                limiter.is_queue_next = True
                 self.wait(limiter.line.popleft(), now)
             else:
                 break
@@ -713,8 +734,8 @@ class Limits:
         if at > now:
             self.alarms.set(limiter, at)
         if limiter.line and limiter.can_send(now):
-            limiter.turn_ends_at = min(limiter.turn_ends_at, now + _TURN)
-            self.alarms.set(limiter, limiter.turn_ends_at)
+            limiter.line_goes_at = min(limiter.line_goes_at, now + _LINE_WAITS)
+            self.alarms.set(limiter, limiter.line_goes_at)
 
     # Delays and pauses.
 

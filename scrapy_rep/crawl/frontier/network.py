@@ -3,9 +3,11 @@ clock, no I/O.
 
 A failure at the level of the network (the host name is not resolved, the connection is refused or times
 out, the proxy is dead) looks the same if a host has no server and if the crawler has no network. What
-tells them apart is whether other hosts answer. When five different hosts in a row have failed, the network is *gone*: no page is sent, and one robots.txt at a time, after 1,
-2, 4, ... 30 seconds. The first answer of any host ends that. What fails meanwhile is no verdict about a
-host. If no host has ever answered, hosts that have no server, as it seems, are judged each by itself.
+tells them apart is whether other hosts answer. When five different hosts in a row have failed, the network
+is *gone*: no page is sent, and one robots.txt at a time, after 1, 2, 4, ... 30 seconds. The first answer of
+any host ends that. Answers that were on their way when the first of these hosts failed do not count. What
+fails meanwhile is no verdict about a host. If no host has ever answered, hosts that have no server, as it
+seems, are judged each by itself.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 # The network is gone if so many different hosts in a row fail. Twice as many after each time when an
 # answer comes before the first attempt has failed: most hosts of some crawls have no server. But not many
-# more: an outage may begin while answers are on their way, and Scrapy repeats each request twice only.
+# more: Scrapy repeats each request twice only.
 _HOSTS = 5
 _MOST_HOSTS = 20
 
@@ -67,7 +69,7 @@ class Network:
         self.noted_at = -inf
         """Until then, an answer changes nothing if no host has failed: it need not be noted."""
 
-        self._turn = 0
+        self._attempts = 0
 
     def __repr__(self) -> str:
         state = (
@@ -82,11 +84,10 @@ class Network:
         """Whether no page may be sent, since hosts fail that have nothing else in common."""
         return self.gone_since is not None
 
-    def answered(self, site: Origin, now: float) -> float | None:
-        """Note that *site* has answered, with anything. Return since when the network was gone, if it is back
-        now.
+    def answered(self, site: Origin, now: float, sent_at: float) -> float | None:
+        """Note that *site* has answered, with anything, a request that was sent at *sent_at*. Return since when
+        the network was gone, if it is back now.
         """
-        self.failed_hosts.clear()
         is_noted = site in self._answered
         self._answered.pop(site, None)
         self._answered[site] = None
@@ -95,6 +96,9 @@ class Network:
             is_noted = True
         if is_noted:
             self.noted_at = now + _NOTED_EVERY
+        if self.failed_hosts and sent_at < self._first_failed_at:
+            return None
+        self.failed_hosts.clear()
         since, self.gone_since = self.gone_since, None
         if since is not None:
             many = min(2 * self._hosts_needed, _MOST_HOSTS)
@@ -121,7 +125,7 @@ class Network:
         if not (is_enough and self._wait_timeout):
             return False
         self.gone_since, self.is_certain = self._first_failed_at, False
-        self._turn, self._pause, self._gone_at = 0, _FIRST_ATTEMPT, now
+        self._attempts, self._pause, self._gone_at = 0, _FIRST_ATTEMPT, now
         self.pages.set_concurrency(0)
         self.robotstxt.set_concurrency(1)
         self.robotstxt.next_at = now + self._pause
@@ -149,6 +153,6 @@ class Network:
         those that have answered before, and one that has failed.
         """
         sites = [*reversed(self._answered), *list(self.failed_hosts.values())[-1:]]
-        self._turn += 1
-        turn = (self._turn - 1) % max(len(sites), 1)
-        return sites[turn:] + sites[:turn]
+        first = self._attempts % max(len(sites), 1)
+        self._attempts += 1
+        return sites[first:] + sites[:first]

@@ -175,23 +175,28 @@ class Scheduler(BaseScheduler):
             resumed, self._resumed = self._resumed, []
             for queue in resumed:
                 frontier.fill(queue)
-        request = None
-        if self._job is None or self._job.is_ready():
-            while request is None and (planned := frontier.plan()) is not None:
-                queue, entry = planned
-                requests = queue.requests
-                before = requests.count
-                request = requests.pop()
-                self._count -= before - requests.count
-                if request in frontier.in_flight:
-                    request = request.copy()  # The spider has yielded one object twice.
-                frontier.planned(queue, entry, request)
+        is_ready = self._job is None or self._job.is_ready()
+        request = self._pop() if is_ready else None
         frontier.flush(is_called_by_engine=request is not None)
         if frontier.politeness.measures and frontier.politeness.wants_waiting:
             frontier.politeness.measure_waiting(self._count + frontier.requests_waiting)
-        if request is not None:
-            self._count_dequeued(queue.requests.medium)
         return request
+
+    def _pop(self) -> Request | None:
+        """Take out the next request that could be sent now, and plan it; None if there is none."""
+        frontier = self._frontier
+        while (queue := frontier.next_queue()) is not None:
+            requests = queue.requests
+            before = requests.count
+            request: Request | None = requests.pop()
+            self._count -= before - requests.count
+            if request is not None and request in frontier.in_flight:
+                request = request.copy()  # The spider has yielded one object twice.
+            frontier.plan(queue, request)
+            if request is not None:
+                self._count_dequeued(requests.medium)
+                return request
+        return None
 
     # Queues.
 

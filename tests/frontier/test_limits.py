@@ -511,6 +511,17 @@ def test_sweep_forgets_what_nothing_needs_and_keeps_the_rest() -> None:
     )
 
 
+def test_sweep_forgets_a_pause_of_a_host_without_a_queue() -> None:
+    """A spider, or an earlier run, has asked for it."""
+    crawl = Crawl()
+    crawl.pause("a", 7)
+    crawl.at(606)
+    assert not crawl.limits.sweep(crawl.now)
+    crawl.at(608)
+    assert crawl.limits.sweep(crawl.now)
+    assert not crawl.limits.limiters
+
+
 def test_sweep_keeps_a_slot_while_any_queue_needs_it() -> None:
     crawl = Crawl()
     crawl.queue("a", slot="s")

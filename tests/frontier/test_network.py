@@ -144,6 +144,15 @@ def test_no_host_has_ever_answered() -> None:
     assert any(fail(net, "abcdefgh", has_server=False))
 
 
+def test_a_host_has_answered_an_earlier_run() -> None:
+    """A copy of its robots.txt is left: so the network has worked."""
+    net = network()
+    assert not net.has_answer
+    net.answered_before(site("x"))
+    assert net.has_answer
+    assert any(fail(net, "abcdefgh", has_server=False))
+
+
 def test_who_is_asked_first() -> None:
     """In turns the hosts that have answered last, and one that has failed."""
     net = network()

@@ -204,7 +204,7 @@ class Frontier:
             self.limits,
             self.politeness,
             self.clock,
-            take_turn=self._room_for_robotstxt,
+            wait_for_room=self._room_for_robotstxt,
             free=self._free,
             act=self.flush,
         )
@@ -472,7 +472,7 @@ class Frontier:
 
     def answered(self, request: Request, response: Response, entry: InFlight) -> None:
         """Note that *request*, which was sent, was answered."""
-        host, now = entry.limiters[0], self.clock.monotonic()
+        host, now = entry.queue.host, self.clock.monotonic()
         network = self.limits.network
         if network.failed_hosts or now >= network.noted_at:
             site = self._site_on_network(request, entry)
@@ -488,7 +488,7 @@ class Frontier:
 
     def failed(self, request: Request, error: Exception, entry: InFlight) -> None:
         """Note that *request*, which was sent, has failed with *error*."""
-        now, host = self.clock.monotonic(), entry.limiters[0]
+        now, host = self.clock.monotonic(), entry.queue.host
         kind, network = kind_of(error), self.limits.network
         if kind is Failure.OWN:
             self.limits.pause_network(now + _EXHAUSTED, now)

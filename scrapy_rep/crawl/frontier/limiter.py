@@ -179,6 +179,8 @@ class Limiter:
         """Whether nothing is in flight or waits, and nothing needs to be remembered."""
         if self.planned or self.sent or self.line or self.parked or now < self.next_at:
             return False
+        if self.crawl_delay is not None and not self.crawl_delay.is_quiet(now):
+            return False
         needs_last = self.delay or self.had_503
         if needs_last and now < max(self.next_at, self.ended_at) + _LAST_REMEMBERED:
             return False

@@ -178,7 +178,7 @@ class InFlight:
     def __init__(self, queue: Queue, *, is_of_scheduler: bool = False) -> None:
         self.queue = queue
         self.limiters: tuple[Limiter, ...] = ()
-        """Where it counts, planned or sent."""
+        """Where it counts, planned or sent; the first one is that of its host."""
 
         self.is_of_scheduler = is_of_scheduler
         """Whether it waits in the scheduler, and so may be returned to it."""
@@ -424,7 +424,7 @@ class Limits:
         """Forget the queues without requests, limiters and sites that nothing needs any more. Return whether
         there were any.
         """
-        before = len(self._idle)
+        before = len(self._idle), len(self.limiters)
         in_flight = {entry.queue for entry in self.in_flight.values()}
         for queue in list(self._idle):
             if queue in in_flight or not self._is_over(queue, now):
@@ -432,20 +432,17 @@ class Limits:
             del self._idle[queue], self.queues[queue.key]
             for limiter in {queue.host, queue.slot}:
                 limiter.users -= 1
-                if not limiter.users:
-                    del self.limiters[limiter.key]
             if queue.site is not None:
                 queue.site.users -= 1
                 if not queue.site.users:
                     del self.sites[queue.site.origin]
-        return len(self._idle) < before
+        for limiter in list(self.limiters.values()):
+            if not limiter.users and limiter.is_quiet(now):
+                del self.limiters[limiter.key]
+        return (len(self._idle), len(self.limiters)) != before
 
     def _is_over(self, queue: Queue, now: float) -> bool:
-        if not all(limiter.is_quiet(now) for limiter in (queue.host, queue.slot)):
-            return False
-        if queue.host.crawl_delay is not None and not queue.host.crawl_delay.is_quiet(
-            now
-        ):
+        if not (queue.host.is_quiet(now) and queue.slot.is_quiet(now)):
             return False
         site = queue.site
         if site is None or site.users > 1:
@@ -489,7 +486,7 @@ class Limits:
         if site is not None and site.holds_for_next:
             site.holds_for_next, entry.uses_stale = False, now >= site.expires
         if not self._is_refused(queue, now):
-            if limiters[0].crawl_delay is not None:
+            if queue.host.crawl_delay is not None:
                 entry.held_up = self._held_up(limiters, now)
             self._count_planned(entry, limiters)
             for limiter in limiters:
@@ -593,7 +590,7 @@ class Limits:
             limiter.planned -= 1
             limiter.sent += 1
         entry.is_planned, entry.is_sent, entry.sent_at = False, True, now
-        if limiters[0].crawl_delay is not None and limiters[0].crawl_delay in limiters:
+        if limiters[0].crawl_delay in limiters:
             self._note_slowdown(limiters[0], entry)
         if is_moved:
             self._reconcile_all(before, now)
@@ -646,9 +643,9 @@ class Limits:
         limiters = entry.limiters
         self._count_planned(entry, limiters, -1)
         if entry.held_up:
-            assert limiters[0].crawl_delay is not None
-            limiters[0].crawl_delay.held_up += entry.held_up
-            entry.held_up = 0.0
+            delay = limiters[0].crawl_delay
+            assert delay is not None
+            delay.held_up, entry.held_up = delay.held_up + entry.held_up, 0.0
         self._reconcile_all(limiters, now)
 
     def end(self, entry: InFlight, now: float, *, is_withdrawn: bool = False) -> None:
@@ -1019,7 +1016,8 @@ class Limits:
         """Return for how many seconds the delay of its host has held up a request that goes now: for longer
         than the download slot and the pauses of the host would have.
         """
-        host, limiter = limiters[0], limiters[0].crawl_delay
+        host = limiters[0]
+        limiter = host.crawl_delay
         if limiter is None or limiter not in limiters:
             return 0.0
         seconds, limiter.held_up = limiter.held_up, 0.0

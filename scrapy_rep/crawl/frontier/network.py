@@ -6,8 +6,8 @@ out, the proxy is dead) looks the same if a host has no server and if the crawle
 tells them apart is whether other hosts answer. When five different hosts in a row have failed, the network
 is *gone*: no page is sent, and one robots.txt at a time, after 1, 2, 4, ... 30 seconds. The first answer of
 any host ends that. Answers that were on their way when the first of these hosts failed do not count. What
-fails meanwhile is no verdict about a host. If no host has ever answered, hosts that have no server, as it
-seems, are judged each by itself.
+fails meanwhile is no verdict about a host. If no host has ever answered, in this run or before, hosts that
+have no server, as it seems, are judged each by itself.
 """
 
 from __future__ import annotations
@@ -80,6 +80,11 @@ class Network:
         )
 
     @property
+    def has_answer(self) -> bool:
+        """Whether any site has ever answered."""
+        return bool(self._answered)
+
+    @property
     def is_gone(self) -> bool:
         """Whether no page may be sent, since hosts fail that have nothing else in common."""
         return self.gone_since is not None
@@ -107,6 +112,10 @@ class Network:
             self.robotstxt.set_concurrency(inf)
             self.robotstxt.next_at = -inf
         return since
+
+    def answered_before(self, site: Origin) -> None:
+        """Note that *site* has answered in an earlier run, of which a copy of its robots.txt is left."""
+        self._answered.setdefault(site)
 
     def failed(self, host: str, site: Origin, now: float, *, has_server: bool) -> bool:
         """Note that a request to *site*, of *host*, has failed at the level of the network. Return whether

@@ -171,7 +171,7 @@ class Politeness:
 
         A 503 without ``Retry-After`` may be the failure of one page: the second in a row asks for a pause.
         """
-        host, sent_at = entry.limiters[0], entry.sent_at
+        host, sent_at = entry.queue.host, entry.sent_at
         back_off = host.back_off
         had_503, host.had_503 = host.had_503, status == _UNAVAILABLE
         if not self.backs_off:
@@ -286,8 +286,7 @@ class Politeness:
         if traffic is None:
             return
         now, time = self._clock.monotonic(), self._clock.time()
-        # That of its host: the others may be those of hosts that have redirected it.
-        host = entry.limiters[0]
+        host = entry.queue.host
         delay, back_off = host.crawl_delay, host.back_off
         if delay is not None and delay.delay and delay in entry.limiters:
             # *entry* counts already.

@@ -64,11 +64,11 @@ class Rules:
         politeness: Politeness,
         clock: Clock,
         *,
-        take_turn: Callable[[RobotsTxtRequest], Awaitable[None]],
+        wait_for_room: Callable[[RobotsTxtRequest], Awaitable[None]],
         free: Callable[[RobotsTxtRequest], None],
         act: Callable[[], None],
     ) -> None:
-        """*take_turn* waits until a request for robots.txt may be sent, and *free* lets its place go if it was
+        """*wait_for_room* waits until a request for robots.txt may be sent, and *free* lets its place go if it was
         not. *act* does what follows from a change of *limits*.
         """
         self._crawler = crawler
@@ -76,7 +76,7 @@ class Rules:
         self._limits = limits
         self._politeness = politeness
         self._clock = clock
-        self._take_turn = take_turn
+        self._wait_for_room = wait_for_room
         self._act = act
         self._settings = settings = RepSettings.of(crawler)
         self._identity = Identity.of(crawler)
@@ -113,6 +113,9 @@ class Rules:
         """Tell the limits what decides for *site*, whose robots.txt is *known*. Return False if nothing is
         known.
         """
+        network = self._limits.network
+        if known and not network.has_answer and known.state is not State.UNREACHABLE:
+            network.answered_before(site.origin)
         decision, outage = self._deciding(site.origin, known), site.outage
         if decision is None:
             if known is not None:
@@ -157,9 +160,11 @@ class Rules:
         ready = limits.ready.count
         most = max(self._at_once // 2, 1) if ready else self._at_once
         while len(self.fetches) - self._waiting < most and not limits.network.is_gone:
-            site = limits.next_wanted(is_needed=ready < self._min_ready)
             # The crawl would not note what a robots.txt says that comes while the spider closes.
-            if site is None or is_closing(self._crawler):
+            if not (limits.urgent or limits.wanted) or is_closing(self._crawler):
+                return
+            site = limits.next_wanted(is_needed=ready < self._min_ready)
+            if site is None:
                 return
             self._begin(site)
 
@@ -224,7 +229,7 @@ class Rules:
         self._waiting += 1
         try:
             self._act()  # Another one may be fetched in its place.
-            await self._take_turn(request)
+            await self._wait_for_room(request)
         finally:
             self._waiting -= 1
 

@@ -69,8 +69,8 @@ class Limiter:
 
     __slots__ = (
         "alarm_at", "back_off", "concurrency", "crawl_delay", "delay", "delays", "ended_at",
-        "had_503", "held_up", "is_queue_next", "key", "limit", "line", "line_goes_at", "next_at",
-        "parked", "planned", "ready", "refuses_until", "sent", "slot_due_at", "slot_free_at",
+        "had_503", "is_queue_next", "key", "limit", "line", "line_goes_at", "next_at", "parked",
+        "planned", "ready", "refuses_until", "sent", "slot_due_at", "slot_free_at",
         "users", "waiting_since",
     )  # fmt: skip
 
@@ -116,9 +116,6 @@ class Limiter:
 
         self.delays: dict[Origin, float] | None = None
         """What each origin of the host asks for. The longest counts."""
-
-        self.held_up = 0.0
-        """For how many seconds it has held up requests that were not sent then: it counts for the next one."""
 
         self.waiting_since: float | None = None
         """Since when requests wait while none is in flight; None if they do not."""

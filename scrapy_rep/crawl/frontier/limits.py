@@ -171,7 +171,7 @@ class InFlight:
     """A request on its way: planned by the scheduler, or past it, until its download has ended."""
 
     __slots__ = (
-        "held_up", "is_at_wire", "is_of_scheduler", "is_planned", "is_sent", "judged", "judged_until",
+        "is_at_wire", "is_of_scheduler", "is_planned", "is_sent", "judged", "judged_until",
         "limiters", "queue", "report", "sent_at", "uses_stale",
     )  # fmt: skip
 
@@ -189,9 +189,6 @@ class InFlight:
         self.uses_stale = False
         """Whether it goes by rules that are stale by now: they hold for the next request of its site, which
         it is."""
-
-        self.held_up = 0.0
-        """For how many seconds the delay of its host has held it up."""
 
         self.is_at_wire = False
         """Whether it has come to the wire."""
@@ -486,8 +483,6 @@ class Limits:
         if site is not None and site.holds_for_next:
             site.holds_for_next, entry.uses_stale = False, now >= site.expires
         if not self._is_refused(queue, now):
-            if queue.host.crawl_delay is not None:
-                entry.held_up = self._held_up(limiters, now)
             self._count_planned(entry, limiters)
             for limiter in limiters:
                 limiter.is_queue_next = False
@@ -591,7 +586,7 @@ class Limits:
             limiter.sent += 1
         entry.is_planned, entry.is_sent, entry.sent_at = False, True, now
         if limiters[0].crawl_delay in limiters:
-            self._note_slowdown(limiters[0], entry)
+            self._note_slowdown(limiters[0], now)
         if is_moved:
             self._reconcile_all(before, now)
 
@@ -613,7 +608,6 @@ class Limits:
                 self._leave_rules(waiter.entry)
                 return
         waiter.is_granted = True
-        waiter.entry.held_up += self._held_up(limiters, now)
         if waiter.plans:
             self._count_planned(waiter.entry, limiters)
         else:
@@ -642,10 +636,6 @@ class Limits:
             return
         limiters = entry.limiters
         self._count_planned(entry, limiters, -1)
-        if entry.held_up:
-            delay = limiters[0].crawl_delay
-            assert delay is not None
-            delay.held_up, entry.held_up = delay.held_up + entry.held_up, 0.0
         self._reconcile_all(limiters, now)
 
     def end(self, entry: InFlight, now: float, *, is_withdrawn: bool = False) -> None:
@@ -1012,31 +1002,18 @@ class Limits:
 
     # What the log says.
 
-    def _held_up(self, limiters: tuple[Limiter, ...], now: float) -> float:
-        """Return for how many seconds the delay of its host has held up a request that goes now: for longer
-        than the download slot and the pauses of the host would have.
+    def _note_slowdown(self, host: Limiter, now: float) -> None:
+        """Note for how long the delay of *host* has held up the request that is sent now: longer than its
+        download slot and its pauses would have.
         """
-        host = limiters[0]
         limiter = host.crawl_delay
-        if limiter is None or limiter not in limiters:
-            return 0.0
-        seconds, limiter.held_up = limiter.held_up, 0.0
+        assert limiter is not None
         since, limiter.waiting_since = limiter.waiting_since, None
-        if since is not None:
-            others = max(since, host.slot_due_at, host.next_at)
-            seconds += max(min(now, limiter.next_at) - others, 0.0)
-        return seconds
-
-    def _note_slowdown(self, host: Limiter, entry: InFlight) -> None:
-        """Note how long the delay of *host* has held up the request of *entry*, which is sent."""
-        assert host.crawl_delay is not None
-        seconds, entry.held_up = entry.held_up, 0.0
+        begins = inf if since is None else max(since, host.slot_due_at, host.next_at)
+        seconds = max(min(now, limiter.next_at) - begins, 0.0)
         before = self.slowdowns.get(host.key, Slowdown(0.0, host.key, 0, 0.0))
         self.slowdowns[host.key] = Slowdown(
-            before.seconds + seconds,
-            host.key,
-            before.requests + 1,
-            host.crawl_delay.delay,
+            before.seconds + seconds, host.key, before.requests + 1, limiter.delay
         )
         if len(self.slowdowns) > _MAX_SLOWDOWNS:
             longest = sorted(self.slowdowns.values(), reverse=True)

@@ -164,6 +164,8 @@ def of_request(
         statement = f"{statement}{override.note}" if statement else str(override)
     elif decision.reason is Reason.OVERRIDE:
         layer, reason = Layer.OVERRIDE, meta.DONT_OBEY_ROBOTSTXT
+    elif decision.reason is Reason.BUDGET:
+        layer = Layer.OVERRIDE
     elif decision.reason in _OF_PACE:
         layer = Layer.DELAY
     return made(

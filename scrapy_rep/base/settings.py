@@ -131,6 +131,15 @@ def _get_number(settings: BaseSettings, name: str, default: float) -> float:
     return settings.getfloat(name, default)
 
 
+def _get_count(settings: BaseSettings, name: str, default: int) -> int:
+    number = _get_number(settings, name, default)
+    if number != int(number):
+        raise ValueError
+    return int(number)
+
+
+_COUNT = Kind("a whole number, 0 or greater", _get_count, lambda number: number >= 0)
+
 _SECONDS = Kind(
     "a number of seconds, greater than 0", _get_number, lambda found: 0 < found < inf
 )
@@ -399,7 +408,8 @@ class RepSettings:
 
     A dict can say why, and until when:
     `{"example.com": {"obey": False, "reason": "written permission of 2026-10-01", "until": "2027-01-01"}}`.
-    It has `"obey"` (`False` is `"ignore"`) or `"robotstxt"` (a text). `"until"` is an ISO 8601 date, the
+    It has `"obey"` (`False` is `"ignore"`) or `"robotstxt"` (a text), `"pages"` (see `REP_PAGES_PER_HOST`), or
+    both. `"until"` is an ISO 8601 date, the
     last day on which the override applies, in UTC; or a time with its offset. After that, it is as if it
     were not set, and a warning names it.
 
@@ -423,6 +433,33 @@ class RepSettings:
     Default: otherwise, a robots.txt would not keep the limits of its download slot.
 
     Example: `REP_REQUEST_META_KEYS = ["download_slot", "playwright"]`
+    """
+
+    pages_per_host: int = _COUNT("REP_PAGES_PER_HOST", 0)
+    """How many pages of each host are fetched at most. `0` sets no limit.
+
+    Further requests are refused with the reason `budget`, and `rep/budget/hosts` counts their hosts. The name of
+    the host counts, whatever its scheme, port or download slot. Retries, redirects within the host, robots.txt
+    and the files of pipelines do not count. A crawl with a `JOBDIR` goes on counting when it is resumed; many
+    workers count together. `REP_OVERRIDES = {"example.com": {"pages": 500}}` sets another limit for a host,
+    and `"pages": 0` none.
+
+    Default: a crawl that should end early has other reasons than the size of a site.
+
+    Example: `REP_PAGES_PER_HOST = 1000`
+    """
+
+    concurrency_per_address: int = _COUNT("REP_CONCURRENCY_PER_ADDRESS", 0)
+    """How many requests are in flight to all hosts on one IP address together. `0` sets no limit.
+
+    Hundreds of small sites may be on one machine, to which each of them is polite by itself. The address is that
+    from which the robots.txt of the host came, so the first robots.txt of a host is not counted there.
+    Through a proxy, or where robots.txt comes from a store, a host has no address until its first page has
+    come from one. Delays and pauses stay those of hosts. Each of many workers counts for itself.
+
+    Default: Scrapy counts by host, and a large site on one address would become slow.
+
+    Example: `REP_CONCURRENCY_PER_ADDRESS = 8`
     """
 
     max_age: float = _SECONDS("REP_MAX_AGE", 86400)

@@ -38,6 +38,7 @@ from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.crawl.reporting import (
     BACK_OFF,
     BAD_URL,
+    BUDGET,
     BY_USER,
     IF_OBEYED,
     ROBOTS_TXT,
@@ -325,6 +326,9 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         copy = self._copy(case) if decision is ROBOTS_TXT and not is_sent else None
         if copy is not None:
             return copy
+        if not (is_sent or self._frontier.admits_page(case.request, entry)):
+            case.why = self._frontier.why_no_page(case.request)
+            self.refuse(case, BUDGET)
         if pace is not None and pace.delay:
             assert case.origin is not None
             host = entry.queue.host

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 BY_USER = Decision(True, None, None, Reason.OVERRIDE)
 ROBOTS_TXT = Decision(True, None, None, Reason.ROBOTS_TXT)
 BACK_OFF = Decision(False, None, None, Reason.BACK_OFF)
+BUDGET = Decision(False, None, None, Reason.BUDGET)
 UNREACHABLE = Decision(False, None, None, Reason.UNREACHABLE)
 BAD_URL = Decision(False, None, None, Reason.BAD_URL)
 
@@ -173,7 +174,7 @@ class Case:
 
     def message(self, decision: Decision) -> str:
         """Return the message of the error that refuses the request."""
-        if decision.reason is Reason.BACK_OFF:
+        if decision.reason in {Reason.BACK_OFF, Reason.BUDGET}:
             return f"Refused by {decision.reason}: {self.why}"
         if self.override is not None:
             why = f"REP_OVERRIDES[{self.override.pattern!r}]{self.override.note}"

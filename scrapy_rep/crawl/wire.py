@@ -18,7 +18,7 @@ from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.fetching.request import FetchMiddleware, RobotsTxtRequest
 from scrapy_rep.crawl.frontier.frontier import Frontier, Withdrawn
 from scrapy_rep.crawl.gate import gate_of
-from scrapy_rep.crawl.reporting import BACK_OFF, Case, DecisionReporter
+from scrapy_rep.crawl.reporting import BACK_OFF, BUDGET, Case, DecisionReporter
 from scrapy_rep.exceptions import BackingOff
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.crawl.frontier.limits import InFlight
     from scrapy_rep.crawl.gate import RobotsTxtMiddleware
+    from scrapy_rep.protocol.robotstxt.rules import Decision
 
 # The flags of responses for which nothing was sent: those of Scrapy's HTTP cache, and the copies of
 # robots.txt files that the gate gives to spiders.
@@ -78,6 +79,8 @@ class WireMiddleware:
         if isinstance(request, RobotsTxtRequest):
             self._robotstxt.process_request(request)
             gate = None
+        elif gate is None and not frontier.admits_page(request, entry):
+            raise self._refused(request, frontier.why_no_page(request), BUDGET)
         is_judged = gate is None or gate.is_judged(request, entry)
         if not is_judged:
             entry.is_of_scheduler = False  # There, it would be changed once more.
@@ -118,7 +121,7 @@ class WireMiddleware:
                 try:
                     await frontier.until_sent(request, entry)
                 except BackingOff as error:
-                    raise self._refused(request, str(error)) from None
+                    raise self._refused(request, str(error), BACK_OFF) from None
             if gate is None:
                 return None
             if frontier.use_rules(entry):
@@ -130,13 +133,13 @@ class WireMiddleware:
                 turns.give_up(entry)
             is_judged = False
 
-    def _refused(self, request: Request, why: str) -> Exception:
-        """Return the error that refuses *request*, whose host has asked for too long a pause."""
+    def _refused(self, request: Request, why: str, decision: Decision) -> Exception:
+        """Return the error that refuses *request* by *decision*, and *why*."""
         if isinstance(request, RobotsTxtRequest):
             return BackingOff(why)
         case = Case(request, request_origin(request))
         case.why = why
-        return self._reporter.refused(case, BACK_OFF)
+        return self._reporter.refused(case, decision)
 
     # Responses.
 

@@ -57,6 +57,9 @@ REASONS = {
     "back-off": Words(
         "the host has asked for a pause, with status 429 or 503", "REP_WAIT_TIMEOUT"
     ),
+    "budget": Words(
+        "the host has had as many pages as the crawl may fetch", "REP_PAGES_PER_HOST"
+    ),
     "pause": Words(
         "the host has asked for a pause, with status 429 or 503",
         "REP_BACKOFF_MAX",

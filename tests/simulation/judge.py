@@ -140,14 +140,20 @@ def _network_gone(story: Story) -> Iterator[Violation]:
 
 
 def _failures_since_last_answer(story: Story, process: int, until: float) -> list[Sent]:
-    """Return what has failed in a process since anything was answered, in the order in which it ended."""
+    """Return what has failed in a process since anything was answered, in the order in which it ended. An answer
+    that was on its way when the first one failed does not count.
+    """
     log = [
         sent for sent in story.world.log
         if sent.process == process and sent.ended is not None and sent.ended <= until
     ]  # fmt: skip
-    answered = max((s.ended or 0.0 for s in log if s.answer.status), default=-inf)
-    failed = [s for s in log if s.answer.error and (s.ended or 0.0) > answered]
-    return sorted(failed, key=lambda sent: sent.ended or 0.0)
+    failed: list[Sent] = []
+    for sent in sorted(log, key=lambda sent: sent.ended or 0.0):
+        if sent.answer.error:
+            failed.append(sent)
+        elif sent.answer.status and failed and sent.at >= (failed[0].ended or 0.0):
+            failed = []
+    return failed
 
 
 def _outcomes(story: Story) -> Iterator[Violation]:

@@ -526,9 +526,10 @@ def _noticed(failed: list[Sent], log: list[Sent]) -> float:
         hosts = {each.host for each in failed[:number]}
         if len(hosts) < _GONE_HOSTS or number < _GONE_FAILURES:
             continue
-        # A request that began before the outage may be answered in it.
+        # What was on its way when the first host failed may be answered.
+        first = failed[0].ended or inf
         is_answered = any(
-            s.ended and failed[0].at <= s.ended <= sent.at and s.answer.status
+            s.ended and first <= s.at and s.ended <= sent.at and s.answer.status
             for s in log
         )
         if not is_answered:

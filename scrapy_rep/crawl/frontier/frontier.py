@@ -37,6 +37,7 @@ from scrapy_rep.base.requests import (
 from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.fetching.fetcher import NO_SERVER, in_words, kind_of
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
+from scrapy_rep.crawl.frontier.budget import Budget
 from scrapy_rep.crawl.frontier.limits import InFlight, Limits, Queue, Waiter
 from scrapy_rep.crawl.frontier.politeness import ASKS_FOR_PAUSE, Politeness, duration
 from scrapy_rep.crawl.frontier.rules import Rules
@@ -146,6 +147,9 @@ class Frontier:
 
         self.has_wire = False
         """Whether the crawl has the wire of this package, so that delays and pauses are kept."""
+
+        self.budget = Budget.if_set(crawler, self.clock)
+        """How many pages each host may have; None for no limit."""
 
         self.turns: Turns | None = None
         """Asked before a request is sent; None if this process is the only one."""
@@ -379,6 +383,8 @@ class Frontier:
     def return_to_scheduler(self, request: Request, entry: InFlight) -> Request:
         """Return *request*, which the scheduler has handed out, for it to have that again."""
         del self.in_flight[request]
+        if entry.page_of and self.budget is not None:
+            self.budget.give_back(request, entry)
         self.returned.add(request)
         self.limits.end(entry, self.clock.monotonic())
         self.flush()
@@ -461,6 +467,7 @@ class Frontier:
     def unsend(self, entry: InFlight) -> None:
         """Note that the request of *entry* has not come to the network after all."""
         self.limits.end(entry, self.clock.monotonic(), is_withdrawn=True)
+        entry.sent_at = -inf
 
     def note_fetched(self, request: Request, entry: InFlight) -> None:
         """Count *request* as sent: another component has fetched it by itself."""
@@ -473,6 +480,8 @@ class Frontier:
     def answered(self, request: Request, response: Response, entry: InFlight) -> None:
         """Note that *request*, which was sent, was answered."""
         host, now = entry.queue.host, self.clock.monotonic()
+        if self._settings.concurrency_per_address:
+            self._note_address(request, response, host, now)
         network = self.limits.network
         if network.failed_hosts or now >= network.noted_at:
             site = self._site_on_network(request, entry)
@@ -485,6 +494,35 @@ class Frontier:
         if host.back_off is not None or host.had_503 or status in ASKS_FOR_PAUSE:
             self.politeness.answered(status, response.headers, request, entry)
             self._withdraw_paused(host)
+
+    def _note_address(
+        self, request: Request, response: Response, host: Limiter, now: float
+    ) -> None:
+        """Note the address from which *response* has come: that of the first answer of *host*, and of each of
+        its robots.txt. That of a proxy says nothing.
+        """
+        is_robotstxt = isinstance(request, RobotsTxtRequest)
+        if not is_robotstxt and host.address is not None:
+            return
+        if response.ip_address is not None and not request.meta.get("proxy"):
+            most = self._settings.concurrency_per_address
+            self.limits.set_address(host, str(response.ip_address), most, now)
+
+    def admits_page(self, request: Request, entry: InFlight) -> bool:
+        """Whether the budget of its host has room for *request*. Only pages count: what is for a pipeline does
+        not.
+        """
+        if self.budget is None or not entry.queue.key.is_of_http:
+            return True
+        is_page = entry.is_of_scheduler or not (
+            self.has_scheduler or request.callback is NO_CALLBACK
+        )
+        return not is_page or self.budget.admits(request, entry)
+
+    def why_no_page(self, request: Request) -> str:
+        """Return why *request* is refused for the budget of its host."""
+        assert self.budget is not None
+        return self.budget.why_refused(request)
 
     def failed(self, request: Request, error: Exception, entry: InFlight) -> None:
         """Note that *request*, which was sent, has failed with *error*."""
@@ -543,6 +581,8 @@ class Frontier:
     def end(self, request: Request, entry: InFlight) -> None:
         """Note that *request* is on its way no more."""
         self.in_flight.pop(request, None)
+        if entry.page_of and entry.sent_at == -inf and self.budget is not None:
+            self.budget.give_back(request, entry)
         self._has_sent |= entry.is_sent
         self.limits.end(entry, self.clock.monotonic())
         self.flush()

@@ -1,5 +1,5 @@
-"""The file of a crawl with a JOBDIR: its requests that are not done, what it has seen, and the pauses
-of hosts.
+"""The file of a crawl with a JOBDIR: its requests that are not done, what it has seen, and the pauses and
+pages of hosts.
 
 A request is in the file until its callback has ended. What the callback yields, the fingerprints of
 that, and the end of the request are written in one transaction. So the process may be killed at any
@@ -52,10 +52,17 @@ _SCHEMA = Schema(
             seconds REAL NOT NULL CHECK (typeof(seconds) = 'real')
         )
         """,
+        """
+        CREATE TABLE pages (
+            host TEXT NOT NULL PRIMARY KEY CHECK (typeof(host) = 'text'),
+            number INTEGER NOT NULL CHECK (typeof(number) = 'integer')
+        )
+        """,
     ),
 )
 
-# What was in flight when a process ended is popped before all other requests of its host.
+# What was in flight when a process ended is popped before all other requests of its host, in the same order
+# as before: then a limit of the pages of a host lets the same ones pass.
 _FRONT = -(2**63)
 _MAX_RANK = 2**62
 
@@ -67,9 +74,10 @@ _BEST = (
 _ADDED = (
     "INSERT INTO requests (number, host, rank, position, data) VALUES (?, ?, ?, ?, ?)"
 )
-_POPPED = "UPDATE requests SET in_flight = 1 WHERE number = ?"
+_POPPED = "UPDATE requests SET in_flight = ? WHERE number = ?"
 _DONE = "DELETE FROM requests WHERE number = ?"
 _SEEN = "INSERT INTO seen VALUES (?)"
+_PAGE = "INSERT INTO pages VALUES (?, 1) ON CONFLICT (host) DO UPDATE SET number = number + 1"
 _PAUSED = "INSERT OR REPLACE INTO pauses VALUES (?, ?, ?)"
 
 # The seconds to wait for another program that has locked the file.
@@ -140,10 +148,12 @@ class JobFile:
         prepare_file(db, _SCHEMA)
         self._check(db)
         db.execute(
-            "UPDATE requests SET rank = ?, in_flight = 0 WHERE in_flight = 1", (_FRONT,)
+            "UPDATE requests SET rank = ?, position = in_flight, in_flight = 0 WHERE in_flight > 0",
+            (_FRONT,),
         )
         [last] = db.execute("SELECT max(number) FROM requests").fetchone()
         self._last = last or 0
+        self._popped = 0
 
     @staticmethod
     def _check(db: sqlite3.Connection) -> None:
@@ -186,7 +196,8 @@ class JobFile:
     def pop(self, host: str) -> tuple[int, bytes | None]:
         """Return the same as :meth:`best`. The request is in flight then."""
         number, data = self.best(host)
-        self._add_change(_POPPED, number)
+        self._popped += 1
+        self._add_change(_POPPED, self._popped, number)
         return number, data
 
     def add(self, host: str, data: bytes, rank: int, is_last_first: bool) -> None:
@@ -199,11 +210,13 @@ class JobFile:
         self._add_change(_ADDED, number, host, rank, position, _with_checksum(data))
         self.waiting += len(data)
 
-    def done(self, number: int) -> None:
-        """Remove a request that was in flight."""
+    def done(self, number: int, page_of: str = "") -> None:
+        """Remove a request that was in flight, and count it as a page of the host *page_of*."""
         self._add_change(_DONE, number)
+        if page_of:
+            self._add_change(_PAGE, page_of)
 
-    # What was seen, and pauses.
+    # What was seen, and what is known of hosts.
 
     def seen(self) -> set[int]:
         """Return the fingerprints in the file."""
@@ -223,6 +236,10 @@ class JobFile:
             now,
             now,
         )
+
+    def pages(self) -> dict[str, int]:
+        """Return the number of pages of each host that are done."""
+        return dict(self._read("SELECT host, number FROM pages"))
 
     def note_pause(self, scope: str, until: float, seconds: float) -> None:
         """Note that *scope* pauses until a time by the wall clock, in *seconds*."""

@@ -136,6 +136,10 @@ class JobStore:
             for host, seconds in file.pauses(clock.time()):
                 now = clock.monotonic()
                 limits.resume_pause(limits.limiter(host), now, until=now + seconds)
+            budget = self._frontier.budget
+            if budget is not None:
+                budget.new_pages = {}
+                budget.pages.update(file.pages())
             for host, count in file.hosts():
                 key = _key_in_file(host, file)
                 yield key, JobRequests(self, file, host, count)
@@ -262,11 +266,12 @@ class JobStore:
 
     def _note_done(self, file: JobFile) -> None:
         """Note which requests are done. Those that a closing spider did not send are not."""
-        interrupted = self._frontier.interrupted
+        interrupted, budget = self._frontier.interrupted, self._frontier.budget
         for request in file.in_flight.keys() - requests_in_progress(self._crawler):
             number = file.in_flight.pop(request)
+            page_of = "" if budget is None else budget.done(request)
             if request not in interrupted:
-                file.done(number)
+                file.done(number, page_of)
 
     def _note_pauses(self, file: JobFile) -> None:
         """Note the pauses that hosts have asked for, for the next run."""

@@ -63,12 +63,12 @@ class BackOff:
 
 
 class Limiter:
-    """What requests share: a host name, its crawl delay, a download slot of another name, or the network
-    of the crawler.
+    """What requests share: a host name, its crawl delay, its address, a download slot of another name, or
+    the network of the crawler.
     """
 
     __slots__ = (
-        "alarm_at", "back_off", "concurrency", "crawl_delay", "delay", "delays", "ended_at",
+        "address", "alarm_at", "back_off", "concurrency", "crawl_delay", "delay", "delays", "ended_at",
         "had_503", "is_queue_next", "key", "limit", "line", "line_goes_at", "next_at", "parked",
         "planned", "ready", "refuses_until", "sent", "slot_due_at", "slot_free_at",
         "users", "waiting_since",
@@ -110,7 +110,10 @@ class Limiter:
         self.crawl_delay: Limiter | None = None
         """Of a host that asks for a delay: the limiter of the requests that keep to it."""
 
-        # Of such a limiter:
+        self.address: Limiter | None = None
+        """Of a host: the limiter of all hosts on its address; None if that is not known, or not limited."""
+
+        # Of the limiter of a delay:
         self.delay = 0.0
         """The seconds from the end of one request to the start of the next."""
 

@@ -1,7 +1,7 @@
 """When a request may be sent: limiters, queues and waiters. No Scrapy, no timers, no clock, no I/O.
 
-Whatever limits requests is a :class:`Limiter`: a host name, its crawl delay, a download slot of another
-name, the network of the crawler. A request needs room in all of its limiters. The scheduler *plans* a
+Whatever limits requests is a :class:`Limiter`: a host name, its crawl delay, its address, a download slot of
+another name, the network of the crawler. A request needs room in all of its limiters. The scheduler *plans* a
 request, and the wire *sends* it; both count, so that no more is planned than could be sent.
 
 Whatever waits is in one place:
@@ -131,8 +131,9 @@ class Queue:
     def limiters(self) -> tuple[Limiter, ...]:
         """What a request needs room in. The first is that of the host."""
         network, host = self.network, self.host
-        if network is not None and host is self.slot and host.crawl_delay is None:
-            return host, network.pages  # The usual case.
+        is_usual = host is self.slot and host.crawl_delay is host.address is None
+        if is_usual and network is not None:
+            return host, network.pages
         return self._with(None if network is None else network.pages)
 
     @property
@@ -148,6 +149,8 @@ class Queue:
             limiters.append(limiter)
             if limiter.crawl_delay is not None and self.keeps_delay:
                 limiters.append(limiter.crawl_delay)
+        if self.host.address is not None:
+            limiters.append(self.host.address)
         if network is not None:
             limiters.append(network)
         return tuple(limiters)
@@ -172,7 +175,7 @@ class InFlight:
 
     __slots__ = (
         "is_at_wire", "is_of_scheduler", "is_planned", "is_sent", "judged", "judged_until",
-        "limiters", "queue", "report", "sent_at", "uses_stale",
+        "limiters", "page_of", "queue", "report", "sent_at", "uses_stale",
     )  # fmt: skip
 
     def __init__(self, queue: Queue, *, is_of_scheduler: bool = False) -> None:
@@ -198,6 +201,9 @@ class InFlight:
 
         self.judged_until = inf
         """When the rules by which it was judged become stale, by the wall clock."""
+
+        self.page_of = ""
+        """The host in whose budget it counts as a page; empty if it counts in none."""
 
         self.report: Any = None
         """For the gate: the decision that is to be reported when it is sent; None if there is none."""
@@ -353,6 +359,7 @@ class Limits:
         self.limiters: dict[str, Limiter] = {}
         """Those of hosts and of download slots, by key."""
 
+        self.addresses: dict[str, Limiter] = {}
         self.sites: dict[Origin, Site] = {}
         self.queues: dict[Any, Queue] = {}
         self.in_flight: dict[Any, InFlight] = {}
@@ -436,6 +443,10 @@ class Limits:
         for limiter in list(self.limiters.values()):
             if not limiter.users and limiter.is_quiet(now):
                 del self.limiters[limiter.key]
+        in_use = {limiter.address for limiter in self.limiters.values()}
+        for address, limiter in list(self.addresses.items()):
+            if limiter not in in_use and limiter.is_quiet(now):
+                del self.addresses[address]
         return (len(self._idle), len(self.limiters)) != before
 
     def _is_over(self, queue: Queue, now: float) -> bool:
@@ -738,12 +749,7 @@ class Limits:
                 return
             limiter = host.crawl_delay = Limiter(f"{host.key} delay")
             limiter.delays = {}
-            # What is in flight by now counts too.
-            for entry in self.in_flight.values():
-                if host in entry.limiters:
-                    entry.limiters += (limiter,)
-                    limiter.planned += entry.is_planned
-                    limiter.sent += entry.is_sent
+            self._count_in_flight(host, limiter)
         assert limiter.delays is not None
         if delay and origin not in limiter.delays:
             begins = max(since, host.ended_at) + delay
@@ -757,6 +763,28 @@ class Limits:
         if not limiter.delay:
             limiter.next_at = -inf
         self.reconcile(limiter, now)
+
+    def set_address(
+        self, host: Limiter, address: str, concurrency: int, now: float
+    ) -> None:
+        """Let *host* and the other hosts on *address* have *concurrency* requests in flight together."""
+        before, limiter = host.address, self.addresses.get(address)
+        if limiter is None:
+            name = f"address {address}"
+            limiter = self.addresses[address] = Limiter(name, concurrency)
+        if limiter is not before:
+            host.address = limiter
+            self._count_in_flight(host, limiter)
+            if before is not None:
+                self._release(before, now)
+
+    def _count_in_flight(self, host: Limiter, limiter: Limiter) -> None:
+        """Count the requests to *host* that are in flight in *limiter*, too, which they need from now on."""
+        for entry in self.in_flight.values():
+            if host in entry.limiters:
+                entry.limiters += (limiter,)
+                limiter.planned += entry.is_planned
+                limiter.sent += entry.is_sent
 
     def back_off(
         self,

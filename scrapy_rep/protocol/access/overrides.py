@@ -12,7 +12,7 @@ from scrapy_rep.protocol.robots import RobotsTxt
 
 ALLOWED_OVERRIDE = (
     '"obey", "ignore", the text of a robots.txt, or a dict with one of the keys "obey" and '
-    '"robotstxt", and with "reason" and "until" if you like'
+    '"robotstxt", with "pages", or both, and with "reason" and "until" if you like'
 )
 ALLOWED_PATTERN = (
     'a host pattern: "example.com", "*.example.com" or "*", with ":port" for one port, 1 to '
@@ -22,6 +22,7 @@ ALLOWED_PATTERN = (
 _KEYS = {
     "obey": "True or False",
     "robotstxt": "the text of a robots.txt",
+    "pages": "a whole number, 0 or greater",
     "reason": "a text",
     "until": "an ISO 8601 date, the last day (UTC) on which the override applies, such as "
     '"2027-01-01", or a time with its offset, such as "2027-01-01T12:00:00+00:00"',
@@ -61,6 +62,9 @@ class Override(NamedTuple):
 
     warnings: tuple[str, ...] = ()
     """What may be wrong in the text of the robots.txt, each with its line and what to write."""
+
+    pages: int | None = None
+    """How many pages of the host are fetched at most; 0 for no limit, None if it does not say."""
 
     def __str__(self) -> str:
         return f"{self.pattern}: {self.kind}{self.note}"
@@ -133,21 +137,34 @@ def override_for(
     )
 
 
-def _parse(pattern: str, value: object, dialect: Dialect) -> Override:
+def _parse_pattern(pattern: str) -> tuple[str, int | None]:
+    """Return the host and the port of a host pattern. Raises OverrideError."""
     match = re.fullmatch(_HOST_PATTERN, pattern.lower())
     port = int(match[2]) if match and match[2] else None
     if match is None or (port is not None and not 0 < port <= _MAX_PORT):
         raise OverrideError((), pattern, ALLOWED_PATTERN)
-    # Each short form is a long one with one key.
-    if isinstance(value, dict):
-        written: dict[Any, object] = value
-    elif value in ("obey", "ignore"):
-        written = {"obey": value == "obey"}
-    else:
-        written = {"robotstxt": value}
+    return match[1], port
+
+
+def _long_form(value: object) -> dict[Any, object]:
+    """Return an override as a dict. Each short form is a long one with one key."""
+    if not isinstance(value, dict):
+        is_word = value in ("obey", "ignore")
+        return {"obey": value == "obey"} if is_word else {"robotstxt": value}
+    is_limit_alone = "pages" in value and "robotstxt" not in value
+    return {"obey": True, **value} if is_limit_alone else value
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _parse(pattern: str, value: object, dialect: Dialect) -> Override:
+    host, port = _parse_pattern(pattern)
+    written = _long_form(value)
 
     def wrong(key: str) -> OverrideError:
-        if written is not value:
+        if not isinstance(value, dict):
             return OverrideError((pattern,), value, ALLOWED_OVERRIDE)
         return OverrideError((pattern, key), written[key], _KEYS[key])
 
@@ -166,8 +183,11 @@ def _parse(pattern: str, value: object, dialect: Dialect) -> Override:
         if not isinstance(text, str) or ":" not in text:
             raise wrong("robotstxt")
         robots = RobotsTxt.parse(text.encode("utf-8", "replace"), dialect)
-        keys = (pattern,) if written is not value else (pattern, "robotstxt")
+        keys = (pattern, "robotstxt") if isinstance(value, dict) else (pattern,)
         warnings = _warnings(robots, keys)
+    if not _is_count(written.get("pages", 0)):
+        raise wrong("pages")
+    pages: Any = written.get("pages")
     reason, until, ends = written.get("reason", ""), written.get("until"), inf
     if not isinstance(reason, str):
         raise wrong("reason")
@@ -178,7 +198,7 @@ def _parse(pattern: str, value: object, dialect: Dialect) -> Override:
             raise wrong("until") from None
     reason, until = " ".join(reason.split()), str(until or "")
     return Override(
-        pattern, kind, robots, match[1], port, reason, until, ends, warnings
+        pattern, kind, robots, host, port, reason, until, ends, warnings, pages
     )
 
 

@@ -39,6 +39,8 @@ class Reason(str, Enum):
     """robots.txt asks for a longer delay between requests than the settings allow."""
     BACK_OFF = "back-off"
     """The host has asked for a longer pause, by 429 or 503, than the settings allow."""
+    BUDGET = "budget"
+    """The host has had as many pages as the settings allow."""
     BAD_URL = "bad-url"
     """The URL has an invalid host or port, so there is no robots.txt for it."""
     TOO_LONG = "too-long"

@@ -299,7 +299,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         site = self._frontier.limits.sites.get(case.origin)
         if site is not None and site.phase is Phase.REFUSED and site.outage is not None:
             case.known = site.outage.last_result
-        elif entry.uses_stale:
+        elif entry.may_use_stale:
             case.known = self._cache.latest(case.origin)
         return case.known is not None or self._is_for_fetch(case.request, entry, site)
 
@@ -354,7 +354,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         is_known = False
         while not is_known:
             is_told = await frontier.until_known(request, entry, site)
-            entry.uses_stale = True
+            entry.may_use_stale = True
             if not is_told or (site.phase is Phase.DOWN and not waits):
                 outage = site.outage
                 case.known = None if outage is None else outage.last_result

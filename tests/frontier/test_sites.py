@@ -93,7 +93,7 @@ def test_rules_hold_for_the_next_request_however_long_it_waits() -> None:
     crawl.push(a, "a1", "a2")
     crawl.at(5)
     assert crawl.go() == "a1"
-    assert crawl.entries["a1"].uses_stale
+    assert crawl.entries["a1"].may_use_stale
     crawl.end("a1")
     assert crawl.go() is None
     assert a.place is a.site
@@ -123,19 +123,21 @@ def test_a_request_that_waits_leaves_stale_rules_to_the_next_one() -> None:
     crawl.push(a, "a1", "a2")
     crawl.at(1)
     assert crawl.plan() == "a1"
-    assert crawl.entries["a1"].uses_stale
+    assert crawl.entries["a1"].may_use_stale
     crawl.pause("a")
     crawl.at_wire("a1")
-    assert not crawl.waiting["a1"].entry.uses_stale
+    assert not crawl.waiting["a1"].entry.may_use_stale
     assert crawl.site("a").holds_for_next
 
 
-def test_fresh_rules_are_not_stale() -> None:
+def test_fresh_rules_hold_for_one_request_after_they_have_become_stale() -> None:
+    """A component may hold it back for longer than they are fresh, each time."""
     crawl = Crawl()
     a = known_queue(crawl, expires=10)
     crawl.push(a, "a1", "a2")
     assert crawl.go_all() == ["a1", "a2"]
-    assert not crawl.entries["a1"].uses_stale
+    assert crawl.entries["a1"].may_use_stale
+    assert not crawl.entries["a2"].may_use_stale
     crawl.at(10)
     crawl.push(a, "a3")
     assert crawl.go() is None

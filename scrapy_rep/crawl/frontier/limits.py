@@ -175,7 +175,7 @@ class InFlight:
 
     __slots__ = (
         "is_at_wire", "is_of_scheduler", "is_planned", "is_sent", "judged", "judged_until",
-        "limiters", "page_of", "queue", "report", "sent_at", "uses_stale",
+        "limiters", "page_of", "queue", "report", "sent_at", "may_use_stale",
     )  # fmt: skip
 
     def __init__(self, queue: Queue, *, is_of_scheduler: bool = False) -> None:
@@ -189,8 +189,8 @@ class InFlight:
         self.is_planned = False
         self.is_sent = False
         self.sent_at = -inf
-        self.uses_stale = False
-        """Whether it goes by rules that are stale by now: they hold for the next request of its site, which
+        self.may_use_stale = False
+        """Whether it may go by rules that have become stale: they hold for the next request of its site, which
         it is."""
 
         self.is_at_wire = False
@@ -491,8 +491,8 @@ class Limits:
         """
         limiters, site = queue.limiters, queue.site
         entry = InFlight(queue, is_of_scheduler=True)
-        if site is not None and site.holds_for_next:
-            site.holds_for_next, entry.uses_stale = False, now >= site.expires
+        if site is not None:
+            entry.may_use_stale, site.holds_for_next = site.holds_for_next, False
         if not self._is_refused(queue, now):
             self._count_planned(entry, limiters)
             for limiter in limiters:
@@ -569,7 +569,7 @@ class Limits:
         hold for the next request of their site, however long that has waited.
         """
         site = entry.queue.site
-        if site is None or entry.uses_stale:
+        if site is None or entry.may_use_stale:
             return True
         is_next, site.holds_for_next = site.holds_for_next, False
         return is_next
@@ -628,8 +628,8 @@ class Limits:
     def _leave_rules(self, entry: InFlight) -> None:
         """Have stale rules, by which the request of *entry* would go, hold for whichever is the next."""
         site = entry.queue.site
-        if site is not None and entry.uses_stale:
-            entry.uses_stale, site.holds_for_next = False, True
+        if site is not None and entry.may_use_stale:
+            entry.may_use_stale, site.holds_for_next = False, True
 
     def leave(self, waiter: Waiter, now: float) -> None:
         """Note that *waiter*, which may be in a line, waits no more."""

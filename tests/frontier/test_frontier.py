@@ -50,6 +50,20 @@ async def test_a_network_that_is_gone_while_nothing_has_a_time(
     run.close()
 
 
+def test_a_request_that_waits_before_the_downloader_has_it() -> None:
+    """As a later Scrapy may have it. One that the downloader has forgotten has ended."""
+    run = Run(CONCURRENT_REQUESTS_PER_DOMAIN=2)
+    run.push(*(Request(f"{SITE}/{number}") for number in range(3)))
+    waiting = run.scheduler.next_request()
+    run.engine._slot.inprogress.add(waiting)
+    assert run.next() is not None
+    assert waiting in run.frontier.in_flight
+    run.engine._slot.inprogress.discard(waiting)
+    assert run.next() is not None
+    assert waiting not in run.frontier.in_flight
+    run.close()
+
+
 async def tick() -> None:
     """Let what has been started begin."""
     soon: Deferred[None] = Deferred()

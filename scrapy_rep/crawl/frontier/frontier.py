@@ -363,10 +363,16 @@ class Frontier:
         active = self._downloader.active
         if active is None or len(self.in_flight) <= len(active):
             return
+        in_progress = requests_in_progress(self._crawler)
         for request in self.in_flight.keys() - active:
+            entry = self.in_flight[request]
+            # A later Scrapy may have a request wait before the downloader has it.
+            is_on_its_way = entry.judged is None and not entry.is_at_wire
+            if is_on_its_way and request in in_progress:
+                continue
             # Scrapy has forgotten an object that is downloaded again when the second download has ended.
             if request not in self._repeated:
-                self.end(request, self.in_flight[request])
+                self.end(request, entry)
 
     # For the gate and the wire.
 

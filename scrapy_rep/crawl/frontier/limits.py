@@ -175,7 +175,7 @@ class InFlight:
 
     __slots__ = (
         "is_at_wire", "is_of_scheduler", "is_planned", "is_sent", "judged", "judged_until",
-        "limiters", "page_of", "queue", "report", "sent_at", "may_use_stale",
+        "limiters", "may_use_stale", "page_of", "queue", "report", "sent_at",
     )  # fmt: skip
 
     def __init__(self, queue: Queue, *, is_of_scheduler: bool = False) -> None:

@@ -140,9 +140,13 @@ class Judge:
             case.override = self._cache.override(origin)
             if case.override is not None:
                 return True
-        known = self._cache.cached(origin)
-        if known is None or self._is_dry_run or known.state is not State.UNREACHABLE:
-            case.known = known
+        site_rules = self._cache.cached(origin)
+        if (
+            site_rules is None
+            or self._is_dry_run
+            or site_rules.state is not State.UNREACHABLE
+        ):
+            case.known = site_rules
         else:
             case.known = None  # Requests wait for it.
         return case.known is not None
@@ -160,8 +164,8 @@ class Judge:
             return BY_USER, None
         if case.origin is None:
             self.refuse(case, BAD_URL)
-        request, url, known = case.request, case.request.url, case.known
-        robots = None if known is None else known.robots
+        request, url, site_rules = case.request, case.request.url, case.known
+        robots = None if site_rules is None else site_rules.robots
         if case.override is not None:
             robots = case.override.robots
             if robots is None:
@@ -177,8 +181,10 @@ class Judge:
             decision = decide(robots, url, tokens, clients)
             if not decision.allowed:
                 self.refuse(case, decision)
-        if robots.may_state_usage or (known is not None and known.tdmrep is not None):
-            self._usage.note(request, robots, known, tokens)
+        if robots.may_state_usage or (
+            site_rules is not None and site_rules.tdmrep is not None
+        ):
+            self._usage.note(request, robots, site_rules, tokens)
         pace = robots.pace(tokens)
         if pace.delay and not self._settings.accepts(pace):
             self._frontier.politeness.warn_of_delay(case.origin, pace.delay)
@@ -259,7 +265,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
         """Judge the request of *case* by what is known. If that is not enough, one of the scheduler returns
         there, and any other waits: then return a coroutine. Raises RobotsDenied.
         """
-        if self.look_up(case) or self._has_last_word(case, entry):
+        if self.look_up(case) or self._needs_no_fresh_rules(case, entry):
             return self._judge_now(case, entry)
         case.why = self._frontier.refusal(entry)
         if case.why:
@@ -291,7 +297,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
             return origin
         return origin.at_virtual_host(host)
 
-    def _has_last_word(self, case: Case, entry: InFlight) -> bool:
+    def _needs_no_fresh_rules(self, case: Case, entry: InFlight) -> bool:
         """Add to *case* the rules that decide although they are stale, or that robots.txt is unreachable for
         too long. Return False if the request has to wait.
         """
@@ -359,7 +365,7 @@ class RobotsTxtMiddleware(Judge, BrowserGate):
                 outage = site.outage
                 case.known = None if outage is None else outage.last_result
                 break
-            is_known = self.look_up(case) or self._has_last_word(case, entry)
+            is_known = self.look_up(case) or self._needs_no_fresh_rules(case, entry)
         return self._judge_now(case, entry)
 
     def _site_of(self, origin: Origin, entry: InFlight) -> Site:
@@ -589,8 +595,9 @@ class DryRun(Judge):
         self._clock = self._frontier.clock
         # Its requests do not wait for a turn: pages do not, so that there might never be one.
         fetcher = RobotsTxtFetcher(crawler, self._settings)
-        given = self._settings, self._reporter, self._clock
-        self._cache = RobotsTxtCache(crawler, fetcher, *given)
+        self._cache = RobotsTxtCache(
+            crawler, fetcher, self._settings, self._reporter, self._clock
+        )
         self._sent: Counter[str] = Counter()
         """The requests to each host that asks for a delay."""
 
@@ -657,11 +664,11 @@ class DryRun(Judge):
     async def _known(self, origin: Origin, request: Request) -> SiteRules:
         """Return the files of *origin*, once they are known or unreachable."""
         # In a task of its own: if *request* is cancelled, others that wait go on.
-        known: Deferred[SiteRules] = Deferred()
+        site_rules: Deferred[SiteRules] = Deferred()
         learn = self._cache.learn(origin, [request])
         task = deferred_from_coro(learn)
-        task.addCallbacks(known.callback, known.errback)
-        return await maybe_deferred_to_future(known)
+        task.addCallbacks(site_rules.callback, site_rules.errback)
+        return await maybe_deferred_to_future(site_rules)
 
     def _note_delay(self, request: Request, delay: float) -> None:
         slot = slot_state(self._crawler, download_slot(self._crawler, request))
@@ -697,7 +704,7 @@ class DryRun(Judge):
             elapsed=duration(self._clock.monotonic() - self._began),
         )
         times = {host: self._sent[host] * delay for host, delay in self._delays.items()}
-        slowest = sorted(times.items(), key=lambda each: -each[1])
+        slowest = sorted(times.items(), key=lambda host: -host[1])
         ignores = ignores_robotstxt(self._crawler.settings)
         for host, seconds in slowest[:_SLOWEST_NAMED]:
             self._logger.at_end(

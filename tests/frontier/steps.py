@@ -232,7 +232,7 @@ class Crawl:
         return self.limits.succeeded(self.limiter(host), self.now, sent_at=self.now)
 
     def know(self, host: str, expires: float = inf) -> None:
-        self.limits.known(self.site(host), self.now, expires)
+        self.limits.learned(self.site(host), self.now, expires)
 
     def fetches(self) -> list[str]:
         """Return the hosts whose robots.txt is fetched from now on."""

@@ -307,13 +307,16 @@ class Frontier:
                 slot.set_concurrency(concurrency)
             slot.slot_due_at = slot.slot_free_at = -inf
             return
-        known = downloader.state(slot.key)
-        slot.set_concurrency(known.concurrency)
-        slot.slot_due_at, slot.slot_free_at = known.last_seen + known.delay, -inf
-        if known.is_queueing:
+        slot_state = downloader.state(slot.key)
+        slot.set_concurrency(slot_state.concurrency)
+        slot.slot_due_at, slot.slot_free_at = (
+            slot_state.last_seen + slot_state.delay,
+            -inf,
+        )
+        if slot_state.is_queueing:
             # One request that waits in the slot is enough. The next request may follow a little
             # after that request was sent.
-            soonest = self.clock.monotonic() + known.delay * _PART_OF_DELAY
+            soonest = self.clock.monotonic() + slot_state.delay * _PART_OF_DELAY
             slot.slot_free_at = max(slot.slot_due_at, soonest)
 
     # For the scheduler.
@@ -747,7 +750,8 @@ class Frontier:
         for site in network.sites_to_ask():
             host = self.limits.limiters.get(bare_host(site))
             delay = host.crawl_delay if host is not None else None
-            if all(each is None or each.can_send(now) for each in (host, delay)):
+            limiters = (host, delay)
+            if all(limiter is None or limiter.can_send(now) for limiter in limiters):
                 self._tried = site
                 if rules.try_network(site):
                     break
@@ -825,7 +829,7 @@ class Frontier:
         self._end_unseen()
         patience = max(self._settings.wait_timeout, _MIN_PATIENCE)
         # A robots.txt that waits for its own turn keeps nobody waiting for ever.
-        in_line = {each.entry.queue.site for each in self._waiting if each.plans}
+        in_line = {waiter.entry.queue.site for waiter in self._waiting if waiter.plans}
         for waiter, (request, since) in list(self._waiting.items()):
             if waiter.site in in_line:
                 self._waiting[waiter] = request, now
@@ -918,12 +922,12 @@ class Frontier:
         is_idle = not (self.limits.network.is_gone or self._has_sent or self.in_flight)
         requests, hosts, first = self.limits.waiting() if is_idle else (0, 0, None)
         if requests:
-            left = 0.0 if first is None else first.next_at - now
+            seconds = 0.0 if first is None else first.next_at - now
             words = ""
-            if first is not None and left > 0:
+            if first is not None and seconds > 0:
                 reason = "delay" if first.delay else "back-off"
                 key = first.key.removesuffix(" delay")
-                words = f". The next is to {key}, in {duration(left)} ({reason})"
+                words = f". The next is to {key}, in {duration(seconds)} ({reason})"
             self._logger.info(
                 "Idle: %(requests)d requests to %(hosts)d hosts wait for robots.txt, "
                 "a delay or a pause%(first)s",

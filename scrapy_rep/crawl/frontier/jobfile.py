@@ -159,13 +159,13 @@ class JobFile:
     def _check(db: sqlite3.Connection) -> None:
         """Raise DatabaseError if the file is damaged."""
         rows = db.execute("SELECT sql FROM sqlite_master WHERE sql NOT NULL")
-        if {sql for (sql,) in rows} != {each.strip() for each in _SCHEMA.statements}:
+        if {sql for (sql,) in rows} != {sql.strip() for sql in _SCHEMA.statements}:
             raise sqlite3.DatabaseError("its tables were changed")
         # A full integrity_check looks each row up in the index, which takes minutes for a large
         # file. That as many are there finds an index that has lost some.
-        [found] = db.execute("PRAGMA quick_check(1)").fetchone()
-        if found != "ok":
-            raise sqlite3.DatabaseError(found)
+        [damage] = db.execute("PRAGMA quick_check(1)").fetchone()
+        if damage != "ok":
+            raise sqlite3.DatabaseError(damage)
         rows = db.execute(
             "SELECT count(*) FROM requests NOT INDEXED WHERE in_flight = 0 UNION "
             "SELECT count(*) FROM requests INDEXED BY requests_in_order WHERE in_flight = 0"
@@ -186,10 +186,10 @@ class JobFile:
         None if it was damaged. Raises JobError if the file is.
         """
         self.execute()
-        found = self._read(_BEST, host)
-        if not found:
+        rows = self._read(_BEST, host)
+        if not rows:
             raise JobError.unusable(self.path, f"it has no request of {host}")
-        [(number, stored)] = found
+        [(number, stored)] = rows
         data = stored[_CHECKSUM:] if isinstance(stored, bytes) else b""
         return number, data if stored == _with_checksum(data) else None
 
@@ -282,8 +282,8 @@ class JobFile:
             for statement, values in changes[self._executed :]:
                 db.execute(statement, values)
             self._executed = len(changes)
-            for each in ends:
-                db.execute(each)
+            for statement in ends:
+                db.execute(statement)
         except sqlite3.OperationalError as error:
             self._roll_back()
             # SQLite writes to the disk at the end of a transaction. What it could execute before, it

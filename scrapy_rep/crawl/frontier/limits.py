@@ -930,7 +930,7 @@ class Limits:
         site.is_wanted = site.is_urgent = False
         site.is_fetching = True
 
-    def known(self, site: Site, now: float, expires: float) -> None:
+    def learned(self, site: Site, now: float, expires: float) -> None:
         """Note that the rules of *site* are known until the time *expires*, and hold for its next request."""
         site.happens(Event.KNOWN)
         site.expires, site.holds_for_next = expires, True

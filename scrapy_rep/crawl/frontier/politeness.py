@@ -88,16 +88,19 @@ class Politeness:
     # Delays.
 
     def keep_pace(
-        self, host: Limiter, origin: Origin, pace: Pace, known: SiteRules | None
+        self, host: Limiter, origin: Origin, pace: Pace, site_rules: SiteRules | None
     ) -> None:
         """Have *host* keep to the *pace* of *origin*, by its robots.txt or an override, from the time on
-        at which the robots.txt that is *known* was fetched, be it only to find the network back; unless
+        at which the robots.txt that is *site_rules* was fetched, be it only to find the network back; unless
         the gate refuses its requests for it.
         """
         delay = self._settings.delay(pace)
         if not delay and host.crawl_delay is None:
             return
-        now, fetched = self._clock.monotonic(), known.entry.fetched if known else -inf
+        now, fetched = (
+            self._clock.monotonic(),
+            site_rules.entry.fetched if site_rules else -inf,
+        )
         # *ago* is negative if a clock is wrong.
         ago = max(self._clock.time() - fetched, 0.0)
         since = max(now - ago, self._resumed_at)
@@ -121,8 +124,8 @@ class Politeness:
         if is_new:
             record = pace.record
             assert record is not None
-            said = f"{record.field.capitalize()}: {record.value}"
-            self._reporter.slowed("delay", said, origin, origin.robotstxt_url)
+            statement = f"{record.field.capitalize()}: {record.value}"
+            self._reporter.slowed("delay", statement, origin, origin.robotstxt_url)
         return is_new
 
     def warn_of_delay(self, origin: Origin, delay: float) -> None:
@@ -269,11 +272,11 @@ class Politeness:
         now, back_off = self._clock.monotonic(), host.back_off
         if back_off is None:
             return f"{host.key} asked for a pause"
-        left = duration(back_off.until - now)
+        remaining = duration(back_off.until - now)
         wanted = duration(back_off.until - back_off.since)
         return (
             f"{host.key} wants {wanted} of pauses in all, over REP_WAIT_TIMEOUT "
-            f"({self._settings.wait_timeout:g} s), and is asked again in {left} at the earliest"
+            f"({self._settings.wait_timeout:g} s), and is asked again in {remaining} at the earliest"
         )
 
     # What is measured, for the ledger and at the end: when requests are sent, not when it is planned.
@@ -291,8 +294,8 @@ class Politeness:
         if delay is not None and delay.delay and delay in entry.limiters:
             # *entry* counts already.
             gap = 0.0 if host.sent > 1 else now - host.ended_at
-            known = gap if gap < inf else None
-            traffic.note_gap("delay", _origin_text(request), delay.delay, known, time)
+            waited = gap if gap < inf else None
+            traffic.note_gap("delay", _origin_text(request), delay.delay, waited, time)
         if back_off is not None and back_off.asked:
             resumed = now - back_off.asked_at
             asked, back_off.asked = back_off.asked, 0.0
@@ -340,11 +343,11 @@ def pause_in(status: int, headers: Headers, now: float) -> tuple[float | None, s
     asked = pause_asked(fields, now)
     if asked is not None:
         asked = max(asked, _MIN_ASKED)
-    said = str(status)
+    statement = str(status)
     for name, value in fields:
         if name == "retry-after":
-            said += f", Retry-After: {value}"
-    return asked, said
+            statement += f", Retry-After: {value}"
+    return asked, statement
 
 
 def duration(seconds: float) -> str:

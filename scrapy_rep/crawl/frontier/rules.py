@@ -102,53 +102,61 @@ class Rules:
         """Tell the limits what is known of *site*, unless it is being found out."""
         if site.phase in {Phase.WANTED, Phase.DOWN}:
             return
-        known, outage = self.cache.cached(site.origin), site.outage
-        if known and outage is not None and known.entry == outage.last_result.entry:
+        site_rules, outage = self.cache.cached(site.origin), site.outage
+        if (
+            site_rules
+            and outage is not None
+            and site_rules.entry == outage.last_result.entry
+        ):
             return  # The limits know that.
-        if not self._tell(site, known) and outage is not None:
+        if not self._tell(site, site_rules) and outage is not None:
             # It has expired by the wall clock, which goes on while a machine sleeps.
             outage.retry_at = -inf
 
-    def _tell(self, site: Site, known: SiteRules | None) -> bool:
-        """Tell the limits what decides for *site*, whose robots.txt is *known*. Return False if nothing is
+    def _tell(self, site: Site, site_rules: SiteRules | None) -> bool:
+        """Tell the limits what decides for *site*, whose robots.txt is *site_rules*. Return False if nothing is
         known.
         """
         network = self._limits.network
-        if known and not network.has_answer and known.state is not State.UNREACHABLE:
+        if (
+            site_rules
+            and not network.has_answer
+            and site_rules.state is not State.UNREACHABLE
+        ):
             network.answered_before(site.origin)
-        decision, outage = self._deciding(site.origin, known), site.outage
+        decision, outage = self._deciding(site.origin, site_rules), site.outage
         if decision is None:
-            if known is not None:
-                self._note_unreachable(site, known)
-            return known is not None
+            if site_rules is not None:
+                self._note_unreachable(site, site_rules)
+            return site_rules is not None
         (robots, seconds), now = decision, self._clock.monotonic()
         if robots is not None:
             # If an override decides, the robots.txt was fetched to find the network back.
             pace = self._identity.pace(robots)
             host = self._limits.limiter(bare_host(site.origin))
-            self._politeness.keep_pace(host, site.origin, pace, known)
-        self._limits.known(site, now, now + seconds)
-        if outage is not None and known is not None:
+            self._politeness.keep_pace(host, site.origin, pace, site_rules)
+        self._limits.learned(site, now, now + seconds)
+        if outage is not None and site_rules is not None:
             self._logger.info(
                 "%(url)s is back after %(time)s (%(result)s): requests to this host continue",
                 url=site.origin.robotstxt_url,
-                result=known.entry.result,
+                result=site_rules.entry.result,
                 time=duration(now - outage.since),
             )
         return True
 
     def _deciding(
-        self, origin: Origin, known: SiteRules | None
+        self, origin: Origin, site_rules: SiteRules | None
     ) -> tuple[RobotsTxt | None, float] | None:
         """Return the rules that decide for *origin*, and for how many seconds: those of an override, or
-        what is *known*; None while its requests must wait.
+        what is *site_rules*; None while its requests must wait.
         """
         override = self.cache.override(origin)
         if override is not None:
             return override.robots, override.ends - self._clock.time()
-        if known is None or known.state is State.UNREACHABLE:
+        if site_rules is None or site_rules.state is State.UNREACHABLE:
             return None
-        return known.robots, known.entry.expires - self._clock.time()
+        return site_rules.robots, site_rules.entry.expires - self._clock.time()
 
     # Fetches.
 
@@ -188,8 +196,8 @@ class Rules:
         if site.is_fetching:
             return False
         self._limits.begin_fetch(site)
-        known = self.cache.cached(origin)
-        self._begin(site, None if known is None else known.entry)
+        site_rules = self.cache.cached(origin)
+        self._begin(site, None if site_rules is None else site_rules.entry)
         return True
 
     def add_template(self, site: Site, request: Request) -> None:
@@ -208,17 +216,19 @@ class Rules:
             request = None if queue is None else queue.requests.peek()
             self.add_template(site, request or Request(str(site.origin)))
         assert site.templates is not None
-        known = None
+        site_rules = None
         try:
             stale = stale if site.outage is None else site.outage.last_result.entry
-            known = await self.cache.learn(site.origin, site.templates, stale=stale)
+            site_rules = await self.cache.learn(
+                site.origin, site.templates, stale=stale
+            )
         except (SpiderClosing, CancelledError, asyncio.CancelledError):
             pass
         finally:
             # Also after an error, all waiting requests must continue.
             self.fetches.pop(site, None)
             site.is_fetching = False
-            if not self._tell(site, known):
+            if not self._tell(site, site_rules):
                 self._limits.no_result(site, self._clock.monotonic())
             self._act()
 
@@ -243,13 +253,13 @@ class Rules:
 
     # Unreachable.
 
-    def _note_unreachable(self, site: Site, known: SiteRules) -> None:
+    def _note_unreachable(self, site: Site, site_rules: SiteRules) -> None:
         before = site.phase
         count = sum(queue.count for queue in site.parked or ()) + len(
             site.waiters or ()
         )
-        result, now = known.entry.result, self._clock.monotonic()
-        retry = max(known.entry.expires - self._clock.time(), _MIN_RETRY)
+        result, now = site_rules.entry.result, self._clock.monotonic()
+        retry = max(site_rules.entry.expires - self._clock.time(), _MIN_RETRY)
         wait = self._settings.wait_timeout
         if result.failure is FailureKind.DROPPED or is_interactive(self._crawler):
             wait = 0.0
@@ -260,8 +270,8 @@ class Rules:
             now,
             now + retry,
             wait=wait,
-            is_asked=pause_asked(result.headers, known.entry.fetched) is not None,
-            result=known,
+            is_asked=pause_asked(result.headers, site_rules.entry.fetched) is not None,
+            result=site_rules,
         )
         outage = site.outage
         # Else the log has this already.

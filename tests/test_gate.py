@@ -193,15 +193,19 @@ async def test_who_needs_no_verdict() -> None:
     """Only the package's own requests skip the check, by class, which ``replace()`` keeps."""
     mw, crawler = middleware()
     await ask(mw, Request(PUBLIC))
-    (own,) = crawler.engine.asked
-    assert isinstance(own, RobotsTxtRequest)
-    assert await ask(mw, own) is None
-    assert await ask(mw, own.replace(url=PRIVATE)) is None
-    meta = {key: own.meta[key] for key in own.meta if key != "dont_obey_robotstxt"}
+    (robotstxt_request,) = crawler.engine.asked
+    assert isinstance(robotstxt_request, RobotsTxtRequest)
+    assert await ask(mw, robotstxt_request) is None
+    assert await ask(mw, robotstxt_request.replace(url=PRIVATE)) is None
+    meta = {
+        key: robotstxt_request.meta[key]
+        for key in robotstxt_request.meta
+        if key != "dont_obey_robotstxt"
+    }
     for request in (
         Request(PRIVATE, meta=meta),
         Request(PRIVATE, meta={"_rep_fetch": True}),
-        own.replace(url=PRIVATE, cls=Request, meta=meta),
+        robotstxt_request.replace(url=PRIVATE, cls=Request, meta=meta),
     ):
         with pytest.raises(RobotsDenied):
             await ask(mw, request)
@@ -219,7 +223,7 @@ async def test_an_exempt_request_keeps_to_pauses() -> None:
     back_off(crawler, Frontier.of(crawler).queue_of(request).host.key, 3600)
     with pytest.raises(RobotsDenied):
         await ask(mw, request)
-    assert [each.reason for each in seen] == ["back-off"]
+    assert [record.reason for record in seen] == ["back-off"]
 
 
 # Requests that wait for one robots.txt.
@@ -239,11 +243,11 @@ async def test_all_requests_wait_for_one_fetch() -> None:
     landing.callback(answer(ROBOTS_URL))
     await maybe_deferred_to_future(first)
     later = deferred_from_coro(ask(mw, Request(PUBLIC)))
-    found = []
+    outcomes = []
     for waiting in (*others, later):
         waiting.addErrback(lambda failure: type(failure.value))
-        found.append(await maybe_deferred_to_future(waiting))
-    assert found == [RobotsDenied, None, RobotsDenied, None]
+        outcomes.append(await maybe_deferred_to_future(waiting))
+    assert outcomes == [RobotsDenied, None, RobotsDenied, None]
     assert asked(crawler) == [ROBOTS_URL]
 
 
@@ -256,11 +260,11 @@ async def test_the_last_request_that_is_cancelled_ends_the_fetch() -> None:
     answers = [lambda: landing, answer(ROBOTS_URL)]
     mw, crawler = middleware({ROBOTS_URL: answers})
     waiting = [deferred_from_coro(ask(mw, Request(PUBLIC))) for _ in range(2)]
-    for one in waiting:
+    for call in waiting:
         assert not landing.called
-        one.addErrback(lambda _: None)
-        one.cancel()
-        await maybe_deferred_to_future(one)
+        call.addErrback(lambda _: None)
+        call.cancel()
+        await maybe_deferred_to_future(call)
     assert landing.called
     assert await ask(mw, Request(PUBLIC)) is None
     assert asked(crawler) == [ROBOTS_URL] * 2
@@ -301,7 +305,7 @@ async def test_robotstxt_of_a_spider(
         else:
             assert response is None
     sent = [] if is_copy else [(request_.url, "allowed")] * 2
-    assert [(each.url, each.verdict) for each in seen] == sent
+    assert [(record.url, record.verdict) for record in seen] == sent
     assert crawler.stats.get_value("rep/robotstxt/from_copy") == (
         2 if is_copy else None
     )
@@ -330,7 +334,7 @@ async def test_where_a_browser_has_arrived(
     seen = records(crawler)
     response = HtmlResponse(url)
     assert await mw.check_arrival(Request(SITE), response) is response
-    assert [each.url for each in seen if each.verdict == "allowed"] == reported
+    assert [record.url for record in seen if record.verdict == "allowed"] == reported
     assert crawler.stats.get_value("rep/override/obey") == 1
 
 
@@ -376,7 +380,7 @@ async def test_a_request_that_cannot_be_judged(
     fetched: Deferred[Response] = Deferred()
     settings: dict[str, Any] = {"REP_DRY_RUN": True, "USER_AGENT": "mybot"}
     crawler = fake_crawler(settings, {ROBOTS_URL: lambda: fetched})
-    found = records(crawler)
+    recorded = records(crawler)
     mw = DryRun(crawler)
     calls = []
     for path in ("/private/1", "/private/bad", "/private/2"):
@@ -386,9 +390,12 @@ async def test_a_request_that_cannot_be_judged(
     fetched.callback(answer(ROBOTS_URL))
     for call in calls:
         await maybe_deferred_to_future(call)
-    assert [each.url for each in found] == [f"{SITE}/private/1", f"{SITE}/private/2"]
-    errors = [each for each in caplog.records if each.levelname == "ERROR"]
-    assert ["/private/bad" in each.getMessage() for each in errors] == [True]
+    assert [record.url for record in recorded] == [
+        f"{SITE}/private/1",
+        f"{SITE}/private/2",
+    ]
+    errors = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert ["/private/bad" in record.getMessage() for record in errors] == [True]
 
 
 @coroutine_test
@@ -399,7 +406,7 @@ async def test_a_cancelled_request_in_a_dry_run(
     fetched: Deferred[Response] = Deferred()
     settings: dict[str, Any] = {"REP_DRY_RUN": True, "USER_AGENT": "mybot"}
     crawler = fake_crawler(settings, {ROBOTS_URL: lambda: fetched})
-    found = records(crawler)
+    recorded = records(crawler)
     mw = DryRun(crawler)
     first, second = (
         deferred_from_coro(mw.process_request(Request(f"{SITE}/private/{number}")))
@@ -410,7 +417,7 @@ async def test_a_cancelled_request_in_a_dry_run(
     first.cancel()
     fetched.callback(answer(ROBOTS_URL))
     await maybe_deferred_to_future(second)
-    assert [(each.url, each.reason) for each in found] == [
+    assert [(record.url, record.reason) for record in recorded] == [
         (f"{SITE}/private/2", "rule")
     ]
     assert len(ended) == 1

@@ -77,8 +77,8 @@ def test_the_longest_pause() -> None:
     crawler = obeying_crawler()
     back_off(crawler, "shop.example", delay=10**400)
     frontier = Frontier.of(crawler)
-    left = frontier.limits.limiters["shop.example"].back_off.until
-    assert left - frontier.clock.monotonic() == pytest.approx(2**31, rel=0.01)
+    until = frontier.limits.limiters["shop.example"].back_off.until
+    assert until - frontier.clock.monotonic() == pytest.approx(2**31, rel=0.01)
 
 
 @pytest.mark.parametrize(

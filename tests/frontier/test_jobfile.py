@@ -88,11 +88,12 @@ class JobFileMachine(RuleBasedStateMachine):
 
     def note_commit(self) -> None:
         in_flight = [
-            (host, one._replace(was_in_flight=True, rank=0))
-            for host, _, one in self.in_flight
+            (host, request._replace(was_in_flight=True, rank=0))
+            for host, _, request in self.in_flight
         ]
         self.committed = {
-            host: self.waiting[host] + [one for of, one in in_flight if of == host]
+            host: self.waiting[host]
+            + [request for of, request in in_flight if of == host]
             for host in HOSTS
         }
         self.committed_seen = set(self.seen)
@@ -115,12 +116,14 @@ class JobFileMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(self.waiting.values()))
     @rule(data=st.data(), replaces=st.booleans())
     def take(self, data: st.DataObject, replaces: bool) -> None:
-        host = data.draw(st.sampled_from([one for one in HOSTS if self.waiting[one]]))
+        host = data.draw(
+            st.sampled_from([name for name in HOSTS if self.waiting[name]])
+        )
         best = max(self.waiting[host])
-        found = self.queues[host].pop()
-        assert found == best.name
+        popped = self.queues[host].pop()
+        assert popped == best.name
         self.waiting[host].remove(best)
-        self.in_flight.append((host, self.file.in_flight.pop(found), best))
+        self.in_flight.append((host, self.file.in_flight.pop(popped), best))
         if replaces and not self.waiting[host]:
             # The queue forgets a host without requests.
             self.queues[host] = requests_of(self.file, host)
@@ -165,7 +168,9 @@ class JobFileMachine(RuleBasedStateMachine):
         assert self.file.seen() == self.seen
         for host, queue in self.queues.items():
             names = [queue.pop() for _ in range(queue.count)]
-            assert names == [one.name for one in sorted(self.waiting[host])[::-1]]
+            assert names == [
+                request.name for request in sorted(self.waiting[host])[::-1]
+            ]
         self.file.close()
         self.folder.cleanup()
 
@@ -190,15 +195,15 @@ def make(folder: Path, count: int = 100) -> Path:
 
 def read(path: Path) -> list[bytes | None]:
     """Return each request of a file, which is done then."""
-    file, found = JobFile(path), []
+    file, popped = JobFile(path), []
     try:
         for host, count in file.hosts():
             queue = requests_of(file, host, count)
-            found += [queue.pop() for _ in range(count)]
+            popped += [queue.pop() for _ in range(count)]
         for number in file.in_flight.values():
             file.done(number)
         file.commit()
-        return found
+        return popped
     finally:
         file.close()
 
@@ -212,12 +217,12 @@ def test_damaged(tmp_path: Path) -> None:
         for damaged in (head, head + os.urandom(64) + tail):
             path.write_bytes(damaged)
             try:
-                found = read(path)
+                popped = read(path)
             except JobError as error:
                 refused.append(str(error))
             else:
-                assert len(found) in {0, 100}
-                assert set(found) <= {None, *(b"%d " % n * 100 for n in range(100))}
+                assert len(popped) in {0, 100}
+                assert set(popped) <= {None, *(b"%d " % n * 100 for n in range(100))}
     assert len(refused) > 40
     for message in refused:
         assert "requests.sqlite cannot be used" in message
@@ -300,14 +305,14 @@ def test_tables_that_were_changed(tmp_path: Path, change: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "left"),
+    ("row", "seconds"),
     [
         (("a.example", 1e308, 60.0), [("a.example", 60.0)]),
         (("a.example", 1060.0, 600.0), [("a.example", 60.0)]),
         (("a.example", -1e308, 60.0), []),
     ],
 )
-def test_pauses(tmp_path: Path, row: tuple[Any, ...], left: Any) -> None:
+def test_pauses(tmp_path: Path, row: tuple[Any, ...], seconds: Any) -> None:
     """A pause lasts no longer than was asked for, whatever the clock. Those that are over are
     forgotten.
     """
@@ -317,10 +322,10 @@ def test_pauses(tmp_path: Path, row: tuple[Any, ...], left: Any) -> None:
         database.commit()
     file = JobFile(path)
     try:
-        assert file.pauses(1000.0) == left
+        assert file.pauses(1000.0) == seconds
         assert file.commit() is None
         kept = file._db.execute("SELECT count(*) FROM pauses").fetchone()
-        assert kept == (len(left),)
+        assert kept == (len(seconds),)
     finally:
         file.close()
 

@@ -74,9 +74,9 @@ async def test_the_next_run_has_what_was_left(tmp_path: Path) -> None:
     assert again.push(page(1), page(2), page(3, "b.example"), page(4)) == [
         False
     ] * 3 + [True]
-    left = again.all()
-    assert len(left) == 3
-    assert request.url not in {left_one.url for left_one in left}
+    requests = again.all()
+    assert len(requests) == 3
+    assert request.url not in {request_.url for request_ in requests}
     again.close()
     last = Run(JOBDIR=str(tmp_path))
     assert (len(last.scheduler), last.all()) == (0, [])

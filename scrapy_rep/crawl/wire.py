@@ -124,7 +124,7 @@ class WireMiddleware:
                     raise self._refused(request, str(error), BACK_OFF) from None
             if gate is None:
                 return None
-            if frontier.use_rules(entry):
+            if frontier.may_use_rules(entry):
                 gate.report(entry)
                 return None
             # Its rules have become stale meanwhile. Its robots.txt needs the room, and the turn, too.

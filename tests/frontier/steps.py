@@ -118,7 +118,7 @@ class Crawl:
     def send(self, name: str) -> bool:
         """Return whether a planned request is sent."""
         entry = self.entries[name]
-        return self.limits.take(entry, entry.queue.limiters, self.now)
+        return self.limits.take(entry, self.now)
 
     def go(self) -> str | None:
         """Plan the next request, and send it; or have it wait at the wire, if another one has its room."""
@@ -136,8 +136,7 @@ class Crawl:
         entry = self.entries.pop(name)
         self.limits.in_flight.pop(name, None)
         self.limits.unplan(entry, self.now)
-        is_for_robotstxt = not entry.is_of_scheduler
-        self.waiting[name] = Waiter(entry, is_for_robotstxt=is_for_robotstxt)
+        self.waiting[name] = Waiter(entry)
         self.limits.wait(self.waiting[name], self.now)
 
     def go_all(self) -> list[str]:
@@ -159,14 +158,13 @@ class Crawl:
         is_first: bool = False,
     ) -> None:
         """A request waits for room: that for a robots.txt before it is downloaded, others at the wire."""
-        entry = InFlight(queue)
-        if not is_for_robotstxt and self.limits.take(entry, queue.limiters, self.now):
+        entry = InFlight(queue, is_for_robotstxt=is_for_robotstxt)
+        if not is_for_robotstxt and self.limits.take(entry, self.now):
             self.entries[name] = self.limits.in_flight[name] = entry
             self.at_once.append(name)
             return
         self.waiting[name] = waiter = Waiter(
             entry,
-            is_for_robotstxt=is_for_robotstxt,
             plans=is_for_robotstxt,
             is_first=is_first,
         )

@@ -89,7 +89,7 @@ async def test_a_robotstxt_that_is_cancelled_leaves_its_turn_to_the_next(
     requests = [RobotsTxtRequest(f"{SITE}/robots.txt") for _ in range(2)]
     page = InFlight(frontier.queue_of(requests[0]))
     frontier.look_at_slot(page.queue.slot)
-    assert limits.take(page, page.queue.limiters, now)
+    assert limits.take(page, now)
     turns: list[Coroutine[Any, Any, None]] = list(
         map(frontier._room_for_robotstxt, requests)
     )

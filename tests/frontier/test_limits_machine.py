@@ -91,13 +91,8 @@ class Limits(RuleBasedStateMachine):
             self.decide()
 
     def takes(self, entry: InFlight) -> bool:
-        limiters = (
-            entry.queue.limiters
-            if entry.is_of_scheduler
-            else entry.queue.robotstxt_limiters
-        )
-        has_room = all(self.has_room(limiter) for limiter in limiters)
-        assert self.crawl.limits.take(entry, limiters, self.crawl.now) is has_room
+        has_room = all(self.has_room(limiter) for limiter in entry.needs)
+        assert self.crawl.limits.take(entry, self.crawl.now) is has_room
         return has_room
 
     def has_room(self, limiter: Limiter) -> bool:

@@ -110,11 +110,24 @@ def test_stale_rules_hold_for_one_of_the_requests_that_wait_at_the_wire() -> Non
     crawl.wait("f2", a)
     crawl.at(5)
     assert crawl.decided() == ["f1"]
-    assert crawl.limits.use_stale_rules(crawl.entries["f1"])
+    assert crawl.entries["f1"].may_use_stale
     crawl.end("f1")
     crawl.at(10)
     assert crawl.decided() == ["f2"]
-    assert not crawl.limits.use_stale_rules(crawl.entries["f2"])
+    assert not crawl.entries["f2"].may_use_stale
+
+
+def test_stale_rules_hold_for_no_other_request_once_one_was_sent() -> None:
+    """Although all that were sent had fresh ones."""
+    crawl = Crawl(concurrency=1)
+    a = known_queue(crawl, expires=10)
+    crawl.wait("f1", a)
+    assert crawl.decided() == ["f1"]
+    crawl.wait("f2", a)
+    crawl.at(11)
+    crawl.end("f1")
+    assert crawl.decided() == ["f2"]
+    assert not crawl.entries["f2"].may_use_stale
 
 
 def test_a_request_that_waits_leaves_stale_rules_to_the_next_one() -> None:

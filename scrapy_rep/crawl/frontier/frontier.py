@@ -385,9 +385,13 @@ class Frontier:
         if entry is None:
             if isinstance(request, RobotsTxtRequest):
                 entry = self._planned_robotstxt.pop(request, None)
-            entry = entry or InFlight(self.queue_of(request))
+            entry = entry or self._new_entry(request)
             self.in_flight[request] = entry
         return entry
+
+    def _new_entry(self, request: Request) -> InFlight:
+        is_for_robotstxt = _is_for_robotstxt(request)
+        return InFlight(self.queue_of(request), is_for_robotstxt=is_for_robotstxt)
 
     def return_to_scheduler(self, request: Request, entry: InFlight) -> Request:
         """Return *request*, which the scheduler has handed out, for it to have that again."""
@@ -445,12 +449,9 @@ class Frontier:
             self.look_at_slot(queue.slot)
         if isinstance(request, RobotsTxtRequest):
             request.at_wire()
-            limiters = queue.robotstxt_limiters
-            if self.is_awaited_by_browser(limiters):
-                limits.send(entry, limiters, now)
-        else:
-            limiters = queue.limiters
-        if not (entry.is_sent or limits.take(entry, limiters, now)):
+            if self.is_awaited_by_browser(queue.robotstxt_limiters):
+                limits.send(entry, now)
+        if not (entry.is_sent or limits.take(entry, now)):
             return False
         if self.politeness.measures:
             self.politeness.measure_sent(request, entry)
@@ -461,17 +462,15 @@ class Frontier:
         a pause.
         """
         self.limits.unplan(entry, self.clock.monotonic())
-        is_for_robotstxt = isinstance(request, RobotsTxtRequest)
-        waiter = Waiter(entry, is_for_robotstxt=is_for_robotstxt)
-        await self._until_granted(waiter, request)
+        await self._until_granted(Waiter(entry), request)
         self.politeness.measure_sent(request, entry)
 
-    def use_rules(self, entry: InFlight) -> bool:
-        """Return whether the request of *entry* may go by the rules by which it was judged: they are fresh, or
-        hold for the next request of their site.
+    def may_use_rules(self, entry: InFlight) -> bool:
+        """Whether the request of *entry*, which is sent, may go by the rules by which it was judged: they are
+        fresh, or hold for the next request of their site, which it is.
         """
         is_fresh = self.clock.time() < entry.judged_until
-        return is_fresh or self.limits.use_stale_rules(entry)
+        return is_fresh or entry.may_use_stale or entry.queue.site is None
 
     def unsend(self, entry: InFlight) -> None:
         """Note that the request of *entry* has not come to the network after all."""
@@ -480,10 +479,7 @@ class Frontier:
 
     def note_fetched(self, request: Request, entry: InFlight) -> None:
         """Count *request* as sent: another component has fetched it by itself."""
-        limiters = entry.queue.limiters
-        if isinstance(request, RobotsTxtRequest):
-            limiters = entry.queue.robotstxt_limiters
-        self.limits.send(entry, limiters, self.clock.monotonic())
+        self.limits.send(entry, self.clock.monotonic())
         self.politeness.measure_sent(request, entry)
 
     def answered(self, request: Request, response: Response, entry: InFlight) -> None:
@@ -652,10 +648,10 @@ class Frontier:
         self.look_at_slot(queue.slot)
         if self.is_awaited_by_browser(queue.robotstxt_limiters):
             return
-        entry = InFlight(queue)
+        entry = InFlight(queue, is_for_robotstxt=True)
         # Of those that wait while the network is gone, the one that was chosen to try it goes first.
         is_first = queue.site is not None and queue.site.origin == self._tried
-        waiter = Waiter(entry, is_for_robotstxt=True, plans=True, is_first=is_first)
+        waiter = Waiter(entry, plans=True, is_first=is_first)
         self._planned_robotstxt[request] = (
             entry  # Now: it may be cancelled as its turn comes.
         )

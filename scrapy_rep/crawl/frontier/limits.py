@@ -174,12 +174,19 @@ class InFlight:
     """A request on its way: planned by the scheduler, or past it, until its download has ended."""
 
     __slots__ = (
-        "is_at_wire", "is_of_scheduler", "is_planned", "is_sent", "judged", "judged_until",
+        "is_at_wire", "is_for_robotstxt", "is_of_scheduler", "is_planned", "is_sent", "judged", "judged_until",
         "limiters", "may_use_stale", "page_of", "queue", "report", "sent_at",
     )  # fmt: skip
 
-    def __init__(self, queue: Queue, *, is_of_scheduler: bool = False) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        *,
+        is_of_scheduler: bool = False,
+        is_for_robotstxt: bool = False,
+    ) -> None:
         self.queue = queue
+        self.is_for_robotstxt = is_for_robotstxt
         self.limiters: tuple[Limiter, ...] = ()
         """Where it counts, planned or sent; the first one is that of its host."""
 
@@ -208,6 +215,12 @@ class InFlight:
         self.report: Any = None
         """For the gate: the decision that is to be reported when it is sent; None if there is none."""
 
+    @property
+    def needs(self) -> tuple[Limiter, ...]:
+        """What it needs room in."""
+        queue = self.queue
+        return queue.robotstxt_limiters if self.is_for_robotstxt else queue.limiters
+
     def __repr__(self) -> str:
         state = "sent" if self.is_sent else "planned" if self.is_planned else "waits"
         return f"<InFlight {self.queue.key}: {state}>"
@@ -220,7 +233,6 @@ class Waiter:
         "call",
         "entry",
         "is_first",
-        "is_for_robotstxt",
         "is_granted",
         "plans",
         "site",
@@ -230,13 +242,11 @@ class Waiter:
         self,
         entry: InFlight,
         *,
-        is_for_robotstxt: bool = False,
         plans: bool = False,
         is_first: bool = False,
     ) -> None:
         """It *plans* if it is not at the wire yet, and *is_first* if it goes before all others."""
         self.entry = entry
-        self.is_for_robotstxt = is_for_robotstxt
         self.plans = plans
         self.is_first = is_first
         self.call: Any = None
@@ -247,12 +257,6 @@ class Waiter:
 
         self.is_granted = False
         """Once it is decided: whether it may go. Else it is refused."""
-
-    @property
-    def limiters(self) -> tuple[Limiter, ...]:
-        """What it needs room in."""
-        queue = self.entry.queue
-        return queue.robotstxt_limiters if self.is_for_robotstxt else queue.limiters
 
     def has_room(self, limiter: Limiter, now: float) -> bool:
         """Whether *limiter* has room for it."""
@@ -489,10 +493,9 @@ class Limits:
         room. The queue is ready for its next request, for which that may have to wait; unless others
         wait in a line: they go first.
         """
-        limiters, site = queue.limiters, queue.site
+        limiters = queue.limiters
         entry = InFlight(queue, is_of_scheduler=True)
-        if site is not None:
-            entry.may_use_stale, site.holds_for_next = site.holds_for_next, False
+        self._claim_rules(entry)
         if not self._is_refused(queue, now):
             self._count_planned(entry, limiters)
             for limiter in limiters:
@@ -564,30 +567,35 @@ class Limits:
                 return limiter
         return None
 
-    def use_stale_rules(self, entry: InFlight) -> bool:
-        """Return whether the request of *entry* may go by rules that have become stale while it waited: they
-        hold for the next request of their site, however long that has waited.
+    def _claim_rules(self, entry: InFlight) -> None:
+        """Note that the request of *entry* is the next one of its site, for which the rules hold however long it
+        has waited.
         """
         site = entry.queue.site
-        if site is None or entry.may_use_stale:
-            return True
-        is_next, site.holds_for_next = site.holds_for_next, False
-        return is_next
+        if site is not None and site.holds_for_next and not entry.is_for_robotstxt:
+            entry.may_use_stale, site.holds_for_next = True, False
+
+    def _leave_rules(self, entry: InFlight) -> None:
+        """Note that another request may be the next one of the site: that of *entry* waits."""
+        site = entry.queue.site
+        if site is not None and entry.may_use_stale:
+            entry.may_use_stale, site.holds_for_next = False, True
 
     # The wire sends.
 
-    def take(self, entry: InFlight, limiters: tuple[Limiter, ...], now: float) -> bool:
+    def take(self, entry: InFlight, now: float) -> bool:
         """Return whether the request of *entry* may be sent now. Then it counts as sent."""
-        for limiter in limiters:
+        for limiter in entry.needs:
             is_full = limiter.planned + limiter.sent >= limiter.limit
             if not limiter.can_send(now) or (is_full and not entry.is_planned):
                 return False
-        self.send(entry, limiters, now)
+        self.send(entry, now)
         return True
 
-    def send(self, entry: InFlight, limiters: tuple[Limiter, ...], now: float) -> None:
+    def send(self, entry: InFlight, now: float) -> None:
         """Count the request of *entry* as sent, even if there is no room."""
-        before = entry.limiters
+        limiters, before = entry.needs, entry.limiters
+        self._claim_rules(entry)
         is_moved = limiters != before  # It was not planned, or was changed since.
         if is_moved:
             self._count_planned(entry, before, -1)
@@ -603,7 +611,7 @@ class Limits:
 
     def wait(self, waiter: Waiter, now: float) -> None:
         """Have *waiter* go as soon as it may, and be refused if its host asks for too long a pause."""
-        limiters = waiter.limiters
+        limiters = waiter.entry.needs
         if self.refusing(limiters, now) is not None:
             self.decided.append(waiter)
             return
@@ -622,18 +630,12 @@ class Limits:
         if waiter.plans:
             self._count_planned(waiter.entry, limiters)
         else:
-            self.send(waiter.entry, limiters, now)
+            self.send(waiter.entry, now)
         self.decided.append(waiter)
-
-    def _leave_rules(self, entry: InFlight) -> None:
-        """Have stale rules, by which the request of *entry* would go, hold for whichever is the next."""
-        site = entry.queue.site
-        if site is not None and entry.may_use_stale:
-            entry.may_use_stale, site.holds_for_next = False, True
 
     def leave(self, waiter: Waiter, now: float) -> None:
         """Note that *waiter*, which may be in a line, waits no more."""
-        for limiter in waiter.limiters:
+        for limiter in waiter.entry.needs:
             if limiter.line is not None and waiter in limiter.line:
                 limiter.line.remove(waiter)
                 self.reconcile(limiter, now)

@@ -458,12 +458,15 @@ def _places(story: Story) -> Iterator[Violation]:
     events += [(_end(sent, story), 0, sent) for sent in pages]
     by_host: Counter[str] = Counter()
     by_process: Counter[int] = Counter()
-    for at, change, sent in sorted(events, key=lambda each: each[:2]):
+    past_queue: Counter[str] = Counter()
+    for at, change, sent in sorted(events, key=lambda event: event[:2]):
         by_host[sent.host] += 1 if change else -1
+        past_queue[sent.host] += sent.is_past_queue * (1 if change else -1)
         if not (sent.is_robots or sent.is_leaf):
             by_process[sent.process] += 1 if change else -1
-        # What is sent past the scheduler cannot know of a page that does not come to the wire.
-        is_excused = story.world.driver is not None and sent.is_past_queue
+        # What is sent past the scheduler cannot know of a page that does not come to the wire, be it one that
+        # is on its way to the driver.
+        is_excused = story.world.driver is not None and past_queue[sent.host] > 0
         most = settings["CONCURRENT_REQUESTS_PER_DOMAIN"] + is_excused
         if change and by_host[sent.host] > most:
             yield Violation(at, sent.host, f"too many requests to one host: {sent}")

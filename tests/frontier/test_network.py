@@ -84,24 +84,24 @@ def test_attempts_after_1_2_4_to_30_seconds() -> None:
     for _ in range(7):
         pauses.append(net.robotstxt.next_at - now)
         now = net.robotstxt.next_at
-        net.attempt_failed(now, sent_at=now)
+        net.attempt_failed(site("a"), now, sent_at=now)
     assert pauses == [1, 2, 4, 8, 16, 30, 30]
 
 
 def test_only_what_was_sent_since_is_an_attempt() -> None:
     net = network()
     fail(net, "abcde", now=5)
-    assert not net.attempt_failed(6, sent_at=4.9)
+    assert not net.attempt_failed(site("a"), 6, sent_at=4.9)
     assert (net.is_certain, net.robotstxt.next_at) == (False, 6)
-    assert net.attempt_failed(7, sent_at=6)
+    assert net.attempt_failed(site("a"), 7, sent_at=6)
     assert net.is_certain
-    assert not net.attempt_failed(9, sent_at=8)
+    assert not net.attempt_failed(site("a"), 9, sent_at=8)
 
 
 def test_the_first_answer_ends_it() -> None:
     net = network()
     fail(net, "abcde", now=5)
-    net.attempt_failed(7, sent_at=6)
+    net.attempt_failed(site("a"), 7, sent_at=6)
     assert net.answered(site("x"), 10, sent_at=10) == 5
     assert not net.is_gone
     assert (net.pages.limit, net.robotstxt.limit, net.robotstxt.next_at) == (
@@ -114,12 +114,25 @@ def test_the_first_answer_ends_it() -> None:
 
 
 def test_a_false_alarm_doubles_the_number_of_hosts() -> None:
-    """An answer comes before the first attempt: most hosts of this crawl have no server."""
+    """Hosts that have answered still do: most hosts of this crawl have no server."""
     net = network()
+    net.answered(site("x"), 0, sent_at=0)
     hosts = "abcdefghijklmnopqrstuvwxyz"
     for number in 5, 10, 20, 20:
         assert fail(net, hosts[:number]) == [False] * (number - 1) + [True]
-        assert net.answered(site("x"), 0, sent_at=0) == 0
+        assert not net.attempt_failed(site("a"), 1, sent_at=1)
+        assert not net.is_certain
+        assert net.answered(site("x"), 2, sent_at=2) == 0
+        assert not net.is_certain
+
+
+def test_a_host_that_had_failed_answers() -> None:
+    """So the network was gone, although none that had answered before has failed since."""
+    net = network()
+    net.answered(site("x"), 0, sent_at=0)
+    fail(net, "abcde", now=1)
+    net.answered(site("e"), 3, sent_at=2)
+    assert net.is_certain
 
 
 def test_without_a_time_out_it_is_never_gone() -> None:
@@ -200,7 +213,7 @@ def test_what_failures_held_back_goes_on_when_it_is_back() -> None:
     assert queues["c"].place in {READY, network.pages}
 
     crawl.at(20)
-    since = network.answered(site("x"), 20, sent_at=20)
+    since = network.answered(site("z"), 20, sent_at=20)
     assert since == 10
     limits.network_is_back(20, since)
     assert sorted(crawl.go_all()) == ["a1", "c1"]

@@ -550,7 +550,7 @@ class Frontier:
         if network.failed(host.key, site, now, has_server=not is_refused):
             self._withdraw(self.in_flight)
         elif isinstance(request, RobotsTxtRequest) and network.attempt_failed(
-            now, entry.sent_at
+            site, now, entry.sent_at
         ):
             self._logger.warning(
                 "The network of the crawler is gone: the last requests to several hosts failed, "

@@ -1001,10 +1001,16 @@ class Limits:
             self._set_alarm(limiter, now)
 
     def network_is_back(self, now: float, since: float) -> None:
-        """Let everything go on that failures have held back since the network was gone, at the time *since*.
-        That time counts for no host.
+        """Let everything go on that waits for the network, which is back. If it was gone for certain, at the time
+        *since*, then what has failed since holds back nothing, and the time counts for no host.
         """
         network, seconds = self.network, now - since
+        if network.is_certain:
+            self._forget_outage(since, seconds, now)
+        for limiter in (network.pages, network.robotstxt):
+            self._release(limiter, now)
+
+    def _forget_outage(self, since: float, seconds: float, now: float) -> None:
         for site in self.sites.values():
             if site.outage is not None:
                 if site.outage.since >= since:
@@ -1017,8 +1023,6 @@ class Limits:
                 limiter.back_off.since += seconds
                 if limiter.back_off.failed_until >= since:
                     self.forget_failures(limiter, now)
-        for limiter in (network.pages, network.robotstxt):
-            self._release(limiter, now)
 
     # Time.
 

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.limiter import Limiter
     from scrapy_rep.protocol.origins import Origin
 
-# The network is gone if so many different hosts in a row fail. Twice as many after each time when an
-# answer comes before the first attempt has failed: most hosts of some crawls have no server. But not many
-# more: Scrapy repeats each request twice only.
+# The network is gone if so many different hosts in a row fail. Twice as many after each false alarm: most
+# hosts of some crawls have no server. But not many more: Scrapy repeats each request twice only.
 _HOSTS = 5
 _MOST_HOSTS = 20
 
@@ -51,7 +50,7 @@ class Network:
         """When the first host has failed; None while the network works."""
 
         self.is_certain = False
-        """Whether an attempt has failed since it is gone."""
+        """Whether that is so: a site that had answered has failed since, or one that had failed has answered."""
 
         self._wait_timeout = wait_timeout
         self._pause = _FIRST_ATTEMPT
@@ -103,9 +102,11 @@ class Network:
             self.noted_at = now + _NOTED_EVERY
         if self.failed_hosts and sent_at < self._first_failed_at:
             return None
+        is_one_that_failed = site in self.failed_hosts.values()
         self.failed_hosts.clear()
         since, self.gone_since = self.gone_since, None
         if since is not None:
+            self.is_certain |= is_one_that_failed
             many = min(2 * self._hosts_needed, _MOST_HOSTS)
             self._hosts_needed = _HOSTS if self.is_certain else many
             self.pages.set_concurrency(inf)
@@ -140,16 +141,17 @@ class Network:
         self.robotstxt.next_at = now + self._pause
         return True
 
-    def attempt_failed(self, now: float, sent_at: float) -> bool:
-        """Note that a request for robots.txt, sent at *sent_at*, has failed. Return whether that is the
-        first one that was sent while the network is gone.
+    def attempt_failed(self, site: Origin, now: float, sent_at: float) -> bool:
+        """Note that a request for the robots.txt of *site*, sent at *sent_at*, has failed. Return whether it
+        is certain since then that the network is gone: the host has answered before, or none has.
         """
         if self.gone_since is None or sent_at < self._gone_at:
             return False
-        is_first, self.is_certain = not self.is_certain, True
+        was_certain = self.is_certain
+        self.is_certain |= site in self._answered or not self._answered
         self._pause = min(2 * self._pause, _LAST_ATTEMPT)
         self.robotstxt.next_at = now + self._pause
-        return is_first
+        return self.is_certain and not was_certain
 
     def is_over(self, now: float) -> bool:
         """Whether the network is gone for too long."""

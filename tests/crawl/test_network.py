@@ -170,3 +170,25 @@ def test_no_resolver_at_the_start_and_in_the_middle(
     assert not result.errors
     assert len(result.fetched()) == 2 * count
     assert result.stats["finish_reason"] == "finished"
+
+
+@pytest.mark.newest
+def test_many_hosts_that_refuse_beside_one_that_answers(site: Site) -> None:
+    """They are not taken for an outage again and again: the crawl ends soon, and the host that answers gets
+    few requests for its robots.txt.
+    """
+    live = site.add("User-agent: *\nCrawl-delay: 1\n")
+    refusing = site.refusing()
+    result = run_crawl(
+        [
+            *(live.url(f"/{number}") for number in range(4)),
+            *(f"http://{name}:{refusing.port}/" for name in names(10)),
+        ],
+        names={"*.test": ["127.0.0.1"]},
+        settings={**SETTINGS, "REP_WAIT_TIMEOUT": 4},
+        constants=SOON,
+    )
+    assert len(live.pages) == 4
+    assert len(result.errors) == 10
+    assert len(live.robots_hits) <= 3
+    assert result.stats["elapsed_time_seconds"] < 20

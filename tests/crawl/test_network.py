@@ -64,7 +64,7 @@ def test_a_machine_with_few_files(site: Site) -> None:
     """
     close = {"Connection": "close"}
     host = site.add(
-        robots("User-agent: *\nDisallow: /private\n", headers=close, delay=0.3)
+        robots("User-agent: *\nDisallow: /private\n", headers=close, delay=1.0)
     )
     host.answers["/1"] = Answer(b"A page", headers=close)
     result = run_crawl(

@@ -234,13 +234,20 @@ def _sent_once(story: Story) -> Iterator[Violation]:
         # What a spider that closes has not sent is sent by another one.
         if one.exception != "SpiderClosing":
             ends.setdefault(one.url, (one.at, killed))
+    committed_after = _COMMITTED_AFTER
+    if story.world.driver is not None and story.world.driver.is_blocking:
+        # Meanwhile the process does nothing else.
+        committed_after += max(
+            ((s.answered or s.at) - s.at for s in story.world.log if s.is_driven),
+            default=0.0,
+        )
     # The callback of these may still wait for a page or a file of its own.
     for sent in story.world.log:
         url = f"http://{sent.host}{sent.path}"
         end, killed = ends.get(url, (inf, inf))
         # A crawl with a JOBDIR sends nothing again but after a kill.
-        is_again = sent.at > (end + _COMMITTED_AFTER if is_shared else killed)
-        is_over = end + _COMMITTED_AFTER < killed and is_again
+        is_again = sent.at > (end + committed_after if is_shared else killed)
+        is_over = end + committed_after < killed and is_again
         if is_over and url not in again | own and not _waits(story, sent):
             yield Violation(sent.at, sent.host, f"sent again, though done: {sent}")
 

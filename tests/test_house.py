@@ -170,6 +170,32 @@ def test_files_that_contributors_are_sent_to() -> None:
     ] == []
 
 
+def test_names_that_contributors_are_sent_to() -> None:
+    """Each method that CONTRIBUTING.md names exists. It has the picture of a request's way that users get."""
+    text = text_of("CONTRIBUTING.md")
+    there = {
+        f"{node.name}.{name}"
+        for module in MODULES.values()
+        for node in ast.walk(ast.parse(module))
+        if isinstance(node, ast.ClassDef)
+        for name in {*map(_defined_name, ast.walk(node))} - {""}
+    }
+    named = re.findall(r"`([A-Z][a-z]\w*\.[a-z_]+)`", text)
+    assert len(named) > 15
+    assert [name for name in named if name not in there] == []
+    drawing = re.compile(r"```text\n(spider.*?)```", re.DOTALL)
+    assert drawing.findall(text) == drawing.findall(text_of("docs/waiting.md")) != []
+
+
+def _defined_name(node: ast.AST) -> str:
+    """The name of a method or a field that *node* defines."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return node.name
+    if isinstance(node, ast.AnnAssign):
+        return ast.unparse(node.target).removeprefix("self.")
+    return ""
+
+
 def test_versions() -> None:
     """setup.cfg, the test command, the workflow and the changelog name the same versions of
     Python, of the oldest Scrapy and of this package, which the code does not repeat, and tests that exist.

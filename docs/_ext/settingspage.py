@@ -32,7 +32,7 @@ GROUPS = {
     "REP_NOINDEX": "Indexing rules",
     "REP_PURPOSES": "What content is used for",
 }
-"""The groups of the page, each with the first of its settings: the table has them in this order."""
+"""The groups of the page, each with the first of its settings: the page has them in this order."""
 
 OF_SCRAPY = "https://docs.scrapy.org/en/latest/topics/settings.html#std-setting-"
 
@@ -45,11 +45,15 @@ def page() -> str:
 
 def _generated() -> Iterator[str]:
     texts = _texts()
-    yield "\n| setting | default | what it says |\n|---|---|---|"
-    for field, setting in settings.SETTINGS.items():
-        summary = " ".join(texts[field].partition("\n\n")[0].split())
-        name = f"[`{setting.name}`](#{setting.name.lower()})"
-        yield f"| {name} | `{_shown(setting.default)}` | {summary} |"
+    names: dict[str, list[str]] = {}
+    group = ""
+    for setting in settings.SETTINGS.values():
+        group = GROUPS.get(setting.name, group)
+        names.setdefault(group, []).append(
+            f"[`{setting.name}`](#{setting.name.lower()})"
+        )
+    yield ""
+    yield from (f"- {group}: {', '.join(links)}" for group, links in names.items())
     for field, setting in settings.SETTINGS.items():
         if setting.name in GROUPS:
             yield f"\n## {GROUPS[setting.name]}"

@@ -404,7 +404,7 @@ class RepSettings:
     port. The most specific pattern decides. `"ignore"` allows everything, and robots.txt is not
     fetched. `"obey"` makes an exception from a wider pattern. Any other text replaces the robots.txt
     of the host. A `Host` header of the request's own counts in place of the host of its URL. The log
-    names each pattern when it is first used; `rep/override/{kind}` counts the requests.
+    names each pattern when it is first used.
 
     A dict can say why, and until when:
     `{"example.com": {"obey": False, "reason": "written permission of 2026-10-01", "until": "2027-01-01"}}`.
@@ -477,10 +477,9 @@ class RepSettings:
     """Where robots.txt files are kept. In a crawl with a `JOBDIR`, the default is a file in it.
 
     `memory://` keeps them during the crawl; `sqlite:///robotstxt.sqlite` (`sqlite:////var/...` for an
-    absolute path) in a file, for later crawls and several processes on one machine, whose folder is made if
-    that alone is missing;
-    `redis://localhost:6379/0` on a Redis server, with the extra `redis`. An import path is that of a
-    store of your own. See [where robots.txt files are kept](../stores.md).
+    absolute path) in a file, whose folder is made if that alone is missing; `redis://localhost:6379/0` on a
+    Redis server, with the extra `redis`. An import path is that of a store of your own. See
+    [where robots.txt files are kept](../stores.md).
 
     Default: it leaves no file behind.
 
@@ -490,12 +489,11 @@ class RepSettings:
     wait_timeout: float = _SECONDS_OR_ZERO("REP_WAIT_TIMEOUT", 600)
     """The longest time, in seconds, that a host, or the network, may keep requests waiting.
 
-    They wait while the robots.txt of their host is unreachable (429, 5xx, no answer), while the host has
-    asked for a pause with 429 or 503, and after connections to it have failed. When that takes longer than
-    this, or is known to take longer, they are refused with the reason `unreachable` or `back-off`. When the
-    network of the crawler is gone for this long, the crawl closes with the reason `network_gone`. `0`
-    refuses at once, and never takes the network for gone. The `Crawl-delay` between two requests does not
-    count. See [how a request waits](../waiting.md).
+    They wait while the robots.txt of their host is unreachable, and while the host has asked for a pause.
+    When that takes longer than this, or is known to take longer, they are refused with the reason
+    `unreachable` or `back-off`. When the network of the crawler is gone for this long, the crawl closes
+    with the reason `network_gone`. `0` refuses at once, and never takes the network for gone. A
+    `Crawl-delay` does not count. See [how a request waits](../waiting.md).
 
     Default: many outages end within minutes; a crawl that would wait for hours is better started later.
 
@@ -506,8 +504,7 @@ class RepSettings:
     """The longest pause, in seconds, after a 429 or 503 that does not say how long to wait.
 
     Without `Retry-After`, and after a failed connection, the first pause takes 1 second, the next 2, 4, ...
-    up to this. A single 503 without `Retry-After` may be the failure of one page: the second in a row asks
-    for a pause. `0` turns pauses off. See [a host that asks for a pause](../waiting.md#a-host-that-asks-for-a-pause).
+    up to this. `0` turns pauses off. See [a host that asks for a pause](../waiting.md#a-host-that-asks-for-a-pause).
 
     Default: such a host gets a request a minute at most.
 
@@ -561,8 +558,8 @@ class RepSettings:
     ledger_level: str = _one_of("denied", "all")(LEDGER_LEVEL, "denied")
     """What is recorded: refusals (`"denied"`), or every decision (`"all"`).
 
-    `"all"` also records each request that was allowed and each statement of each page. `scrapy rep diff`
-    and the report need it to check what was fetched.
+    `"all"` also records each allowed request and each statement of each page. `scrapy rep diff` and the
+    report need it to check what was fetched.
 
     Default: most questions are about refusals.
 
@@ -573,10 +570,10 @@ class RepSettings:
     """What happens to items of pages with `noindex`, or past their `unavailable_after`.
 
     `"drop"` drops them, `"annotate"` writes what the page restricts into their `REP_ITEM_FIELD`, such as
-    `{"index": False}`, and `"ignore"` does not change them. Items of pages that restrict nothing
-    are never changed. Only responses with a 2xx status and, for `"drop"`,
-    [documents](../explanation/indexing.md#documents-and-data) count. `meta={"dont_obey_noindex": True}` on a
-    request exempts its response. See [how to keep such items](../howto/archive.md#keep-noindex-items).
+    `{"index": False}`, and `"ignore"` does not change them. Only responses with a 2xx status and, for
+    `"drop"`, [documents](../explanation/indexing.md#documents-and-data) count.
+    `meta={"dont_obey_noindex": True}` on a request exempts its response. See
+    [how to keep such items](../howto/archive.md#keep-noindex-items).
 
     Default: [why `noindex` drops items](../explanation/indexing.md#why-noindex-drops-items).
 
@@ -609,8 +606,8 @@ class RepSettings:
     """The item field that indexing rules and usage preferences are written into.
 
     It is written only with `REP_NOINDEX = "annotate"` and `REP_USAGE = "annotate"`, and only for pages
-    that restrict something: a dict of what they deny. Items whose class has no such field are not changed, and
-    counted in `rep/noindex/not_annotated`.
+    that restrict something. Items whose class has no such field are not changed, and counted in
+    `rep/noindex/not_annotated`.
 
     Default: it is the name of the meta tag.
 

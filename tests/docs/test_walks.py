@@ -123,6 +123,18 @@ def test_example_project(project: Path) -> None:
 
 
 @pytest.mark.newest
+def test_the_demo_on_the_first_page() -> None:
+    """Each line that README.md shows of the demo is in the output that the example project shows, in the
+    same order.
+    """
+    [demo] = (each.code for each in samples("text") if each.mark == "demo")
+    shown = iter(timeless(COMMANDS[0][1]).splitlines())
+    lines = [line for line in demo.splitlines() if line != "..."]
+    assert len(lines) > 5
+    assert [line for line in lines if line not in shown] == []
+
+
+@pytest.mark.newest
 @pytest.mark.slow
 @pytest.mark.skipif(not effort.is_long, reason="takes long: only with --long")
 @pytest.mark.skipif(BINARY is None, reason="There is no redis-server on the PATH")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from scrapy_rep.base import __version__ as __version__
-    from scrapy_rep.base.record import Record
     from scrapy_rep.crawl.addon import Addon
     from scrapy_rep.crawl.fetching.robotparser import RobotParser
     from scrapy_rep.crawl.fetching.store import Store
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.rules import Decision, Reason, Rule
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
+    from scrapy_rep.record import Record
 
 __all__ = [
     "CLASSIC",
@@ -65,7 +65,7 @@ _MODULES = {
     "IndexingRules": "protocol.indexing.rules",
     "ItemDenied": "exceptions",
     "Reason": "protocol.robotstxt.rules",
-    "Record": "base.record",
+    "Record": "record",
     "RobotParser": "crawl.fetching.robotparser",
     "RobotsDenied": "exceptions",
     "RobotsTxt": "protocol.robots",

@@ -13,7 +13,7 @@ from scrapy.exceptions import DropItem, IgnoreRequest
 from scrapy_rep.protocol.text import visible
 
 if TYPE_CHECKING:
-    from scrapy_rep.base.record import Record
+    from scrapy_rep.record import Record
 
 
 class SettingError(ValueError):

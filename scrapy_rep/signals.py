@@ -5,7 +5,7 @@ from __future__ import annotations
 decision_made = object()
 """A decision was made about a request, a page, a link, an item or a file.
 
-Arguments: *record* (:class:`scrapy_rep.base.record.Record`: the decision and its evidence),
+Arguments: *record* (:class:`scrapy_rep.Record`: the decision and its evidence),
 *request* (scrapy.Request: that is decided about, or that fetched the page; None if there is
 none), *response* (scrapy.http.Response: the page, the file, or the answer that asks for a pause;
 None for a request), and *spider*.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
 
-    from scrapy_rep.base.record import Record
+    from scrapy_rep.record import Record
 
     Answer = Response | Exception | Callable[[], Deferred[Response]]
 

@@ -124,7 +124,7 @@ def test_what_a_plain_crawl_imports() -> None:
     ] == []
     libraries = {"dateutil", "http_sf", "itemadapter", "jinja2", "playwright", "redis"}
     assert libraries.isdisjoint(loaded)
-    assert sum(name.partition(".")[0] == "scrapy_rep" for name in loaded) <= 66
+    assert sum(name.partition(".")[0] == "scrapy_rep" for name in loaded) <= 70
     # While few modules are loaded, see the add-on.
     first = loaded.index("scrapy_rep.crawl.frontier.frontier")
     assert "scrapy.core.downloader.contextfactory" in loaded[:first]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from conformance.cases import agents_of, body_of
 from conformance.fetching import Fetcher
-from scrapy_rep.protocol.access.results import renew, robots_of
+from scrapy_rep.protocol.access.entries import renew
+from scrapy_rep.protocol.access.site_rules import robots_of
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.robots import RobotsTxt
@@ -15,7 +16,7 @@ from scrapy_rep.protocol.robots import RobotsTxt
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scrapy_rep.protocol.access.results import CacheEntry
+    from scrapy_rep.protocol.access.entries import CacheEntry
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.robotstxt.pace import RequestRate
 

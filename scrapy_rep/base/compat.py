@@ -47,13 +47,6 @@ def is_heard(crawler: Crawler, signal: Any) -> bool:
     return any(dispatcher.getAllReceivers(crawler.signals.sender, signal))
 
 
-def slot_moment(moment: float) -> float:
-    """Convert a *moment* of a download slot to the monotonic clock."""
-    if _SLOTS_HAVE_WALL_CLOCK:
-        return moment - time.time() + time.monotonic()
-    return moment
-
-
 def is_interactive(crawler: Crawler) -> bool:
     """Whether ``scrapy shell``, ``fetch`` or ``view`` runs, where a person waits."""
     # The shell changes a setting. The others use a spider of Scrapy's own, or replace the
@@ -190,7 +183,9 @@ def slot_state(crawler: Crawler, key: str) -> SlotState:
     downloader = _find(crawler.engine, "downloader")
     slot = (_find(downloader, "slots") or {}).get(key)
     if slot is not None and None not in [_find(slot, name) for name in _OF_SLOTS]:
-        last_seen = slot_moment(slot.lastseen)
+        last_seen = slot.lastseen
+        if _SLOTS_HAVE_WALL_CLOCK:
+            last_seen += time.monotonic() - time.time()
         return SlotState(slot.concurrency, slot.delay, bool(slot.queue), last_seen)
     settings = crawler.settings
     own = settings.getdict("DOWNLOAD_SLOTS").get(key, {})

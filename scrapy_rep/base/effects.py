@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from scrapy.http import Headers, Response
 
-    from scrapy_rep.base.record import Because
+    from scrapy_rep.base.records import Because
     from scrapy_rep.base.settings import RepSettings
     from scrapy_rep.protocol.indexing.rules import IndexingRules
     from scrapy_rep.protocol.indexing.statements import Statement

@@ -48,7 +48,8 @@ from scrapy_rep.crawl.reporting import (
     Via,
 )
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
-from scrapy_rep.protocol.access.results import Access, State
+from scrapy_rep.protocol.access.entries import State
+from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.protocol.request_target import (
     decide,
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.crawl.frontier.sites import Site
-    from scrapy_rep.protocol.access.results import SiteRules
+    from scrapy_rep.protocol.access.site_rules import SiteRules
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robotstxt.pace import Pace
     from scrapy_rep.protocol.robotstxt.rules import Decision

@@ -14,16 +14,11 @@ from scrapy_rep.base import __version__, stats
 from scrapy_rep.base.compat import shared_component
 from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.log import CrawlLog
-from scrapy_rep.base.record import (
-    IN_DRY_RUN,
+from scrapy_rep.base.records import (
     Because,
-    Layer,
-    Record,
-    Subject,
-    Verdict,
-    made,
-    of_page,
-    of_request,
+    make_record,
+    page_record,
+    request_record,
     storable,
     url_text,
 )
@@ -33,6 +28,7 @@ from scrapy_rep.exceptions import RobotsDenied
 from scrapy_rep.protocol.reasons import REASONS, Words, words_of
 from scrapy_rep.protocol.robotstxt.rules import Decision, Reason
 from scrapy_rep.protocol.usage.statements import Source
+from scrapy_rep.record import IN_DRY_RUN, Layer, Record, Subject, Verdict
 from scrapy_rep.signals import decision_made
 
 if TYPE_CHECKING:
@@ -43,8 +39,9 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from scrapy_rep.protocol.access.entries import CacheEntry
     from scrapy_rep.protocol.access.overrides import Override
-    from scrapy_rep.protocol.access.results import CacheEntry, SiteRules
+    from scrapy_rep.protocol.access.site_rules import SiteRules
     from scrapy_rep.protocol.origins import Origin
 
     _Key: TypeAlias = "tuple[Subject, Verdict, str, str, str]"
@@ -163,7 +160,7 @@ class Case:
 
     def record(self, decision: Decision) -> Record:
         """Return the record of a decision about the request."""
-        return of_request(
+        return request_record(
             self.request.url,
             self.origin,
             decision,
@@ -312,7 +309,7 @@ class DecisionReporter:
         else about the page. *entry* is the cache entry of the robots.txt that stated it.
         """
         url = url or response.url
-        record = of_page(
+        record = page_record(
             subject,
             verdict,
             reason,
@@ -329,7 +326,7 @@ class DecisionReporter:
         self, reason: str, statement: str, origin: Origin | None, url: str
     ) -> None:
         """Report that *origin* has the crawl wait, by what *url* says."""
-        record = made(
+        record = make_record(
             Subject.REQUEST,
             Verdict.NOTED,
             Layer.DELAY,

@@ -22,8 +22,10 @@ from w3lib.url import safe_url_string
 
 from scrapy_rep.crawl.fetching.memory import LRU, parsed_size
 from scrapy_rep.crawl.ledger.reader import read_json, read_texts, reading
+from scrapy_rep.protocol.access.entries import renew
 from scrapy_rep.protocol.access.overrides import override_for
-from scrapy_rep.protocol.access.results import Access, AccessResult, renew, robots_of
+from scrapy_rep.protocol.access.results import Access, AccessResult
+from scrapy_rep.protocol.access.site_rules import robots_of
 from scrapy_rep.protocol.agents import EVERYONE, followed
 from scrapy_rep.protocol.origins import Origin, origin_of, written_origin
 from scrapy_rep.protocol.reasons import outcome

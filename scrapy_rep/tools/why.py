@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.base.record import url_text
+from scrapy_rep.base.records import url_text
 from scrapy_rep.crawl.ledger.reader import MAX_ID
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.origins import origin_of, written_origin

@@ -50,8 +50,8 @@ QUIET = {
     "USER_AGENT": "testbot",
 }
 RETRIED_SOON = {
-    "scrapy_rep.protocol.access.results._FIRST_RETRY": 0.5,
-    "scrapy_rep.protocol.access.results._LAST_RETRY": 1.0,
+    "scrapy_rep.protocol.access.freshness._FIRST_RETRY": 0.5,
+    "scrapy_rep.protocol.access.freshness._LAST_RETRY": 1.0,
 }
 """Constants with which an unreachable robots.txt is soon tried again."""
 

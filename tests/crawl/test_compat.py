@@ -62,7 +62,7 @@ def test_a_missing_name(site: Site, tmp_path: Path, name: str) -> None:
             "MISSING": name,
             "REP_WAIT_TIMEOUT": 30,
         },
-        constants={"scrapy_rep.protocol.access.results._FIRST_RETRY": 0.5},
+        constants={"scrapy_rep.protocol.access.freshness._FIRST_RETRY": 0.5},
         timeout=50,
     )
     assert len(slow.pages) == len(late.pages) == 4

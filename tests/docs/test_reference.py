@@ -130,7 +130,7 @@ def test_bounds(sentence: str, value: int) -> None:
 
 DOCUMENTED_BY_SCRAPY = {
     "SlotState", "concurrent_requests", "is_heard", "is_interactive", "is_parse_command", "loop_caller",
-    "run_in_thread", "shared_component", "slot_moment",
+    "run_in_thread", "shared_component",
 }  # fmt: skip
 """The functions and classes of ``base/compat.py`` that use no private name."""
 

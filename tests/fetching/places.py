@@ -7,12 +7,9 @@ from typing import Any
 from scrapy_rep import CLASSIC, GOOGLE, RFC9309
 from scrapy_rep.crawl.fetching.memory import KEEP, MAX_SIZE, dumps, loads
 from scrapy_rep.crawl.fetching.store import Store
-from scrapy_rep.protocol.access.results import (
-    AccessResult,
-    CacheEntry,
-    renew,
-    robots_of,
-)
+from scrapy_rep.protocol.access.entries import CacheEntry, renew
+from scrapy_rep.protocol.access.results import AccessResult
+from scrapy_rep.protocol.access.site_rules import robots_of
 from scrapy_rep.protocol.origins import Origin
 
 START = 1_800_000_000.0

@@ -20,7 +20,8 @@ from scrapy_rep.crawl.fetching.cache import RobotsTxtCache
 from scrapy_rep.crawl.fetching.memory import MAX_SIZE, dumps
 from scrapy_rep.crawl.reporting import DecisionReporter
 from scrapy_rep.exceptions import SpiderClosing
-from scrapy_rep.protocol.access.results import AccessResult, CacheEntry, Failure, State
+from scrapy_rep.protocol.access.entries import CacheEntry, State
+from scrapy_rep.protocol.access.results import AccessResult, Failure
 from scrapy_rep.protocol.origins import Origin
 from scrapy_rep.signals import robotstxt_known
 from tests.fakes import coroutine_test, fake_crawler

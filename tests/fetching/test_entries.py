@@ -13,7 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scrapy_rep.crawl.fetching.memory import KEEP, MAX_SIZE, dumps, loads
-from scrapy_rep.protocol.access.results import TDMREP, AccessResult, CacheEntry, Failure
+from scrapy_rep.protocol.access.entries import TDMREP, CacheEntry
+from scrapy_rep.protocol.access.results import AccessResult, Failure
 from tests.fetching.places import AT, START, URL, check_data, entry
 
 LATEST = 2.0**37

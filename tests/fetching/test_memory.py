@@ -11,12 +11,13 @@ import pytest
 
 from scrapy_rep import RFC9309
 from scrapy_rep.crawl.fetching.memory import LRU, MAX_SIZE, Memory, parsed_size
-from scrapy_rep.protocol.access.results import AccessResult, SiteRules, robots_of
+from scrapy_rep.protocol.access.results import AccessResult
+from scrapy_rep.protocol.access.site_rules import SiteRules, robots_of
 from scrapy_rep.protocol.origins import Origin
 from tests.fetching.places import START, entry
 
 if TYPE_CHECKING:
-    from scrapy_rep.protocol.access.results import CacheEntry
+    from scrapy_rep.protocol.access.entries import CacheEntry
 
 HEADERS = (
     ("content-type", "text/plain; charset=utf-8"),

@@ -17,7 +17,8 @@ from twisted.internet.defer import Deferred
 from scrapy_rep.crawl.fetching import store as module
 from scrapy_rep.crawl.fetching.store import StoreClient
 from scrapy_rep.exceptions import SpiderClosing, StoreError
-from scrapy_rep.protocol.access.results import AccessResult, CacheEntry
+from scrapy_rep.protocol.access.entries import CacheEntry
+from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.origins import Origin
 from tests.fakes import coroutine_test, fake_crawler
 from tests.fetching.places import SharedMemory

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.base.record import Record
 from scrapy_rep.crawl.ledger import writer as module
 from scrapy_rep.crawl.ledger.writer import LedgerWriter
-from scrapy_rep.protocol.access.results import AccessResult, CacheEntry
+from scrapy_rep.protocol.access.entries import CacheEntry
+from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.dialect import RFC9309
+from scrapy_rep.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

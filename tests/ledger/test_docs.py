@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scrapy_rep.base.record import MAX_TEXT, MAX_URL
+from scrapy_rep.base.records import MAX_TEXT, MAX_URL
 from scrapy_rep.crawl.ledger.reader import APPLICATION_ID, TABLES, VERSION
 from scrapy_rep.protocol.access.results import HEADERS
 from scrapy_rep.protocol.robotstxt.rules import Reason

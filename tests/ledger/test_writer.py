@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scrapy_rep.base.record import MAX_TEXT
+from scrapy_rep.base.records import MAX_TEXT
 from scrapy_rep.crawl.ledger import writer as module
 from scrapy_rep.crawl.ledger.reader import APPLICATION_ID, VERSION, open_ledger
 from scrapy_rep.crawl.ledger.traffic import Traffic
 from scrapy_rep.crawl.ledger.writer import LedgerWriter
 from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.protocol.access.results import AccessResult, CacheEntry
+from scrapy_rep.protocol.access.entries import CacheEntry
+from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.protocol.text import visible

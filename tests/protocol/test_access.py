@@ -10,18 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from scrapy_rep.protocol.access.results import (
-    DAY,
-    Access,
-    AccessResult,
-    CacheEntry,
-    State,
-    lifetime,
-    pause_asked,
-    renew,
-    retry_delay,
-    robots_of,
-)
+from scrapy_rep.protocol.access.entries import CacheEntry, State, renew
+from scrapy_rep.protocol.access.freshness import DAY, lifetime, pause_asked, retry_delay
+from scrapy_rep.protocol.access.results import Access, AccessResult
+from scrapy_rep.protocol.access.site_rules import robots_of
 from scrapy_rep.protocol.dialect import CLASSIC, DIALECTS, GOOGLE, RFC9309, Dialect
 
 URL = "http://example.com/robots.txt"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_rep.base.record import Record
+    from scrapy_rep.record import Record
 
 HEAD = ("outcome", "host", "line of robots.txt, or statement", "pages")
 OUTCOMES = ["refused", "not followed", "dropped", "kept"]

@@ -19,19 +19,17 @@ from scrapy_rep.base.log import CrawlLog
 from scrapy_rep.crawl.fetching.memory import Memory
 from scrapy_rep.crawl.fetching.store import open_client
 from scrapy_rep.crawl.reporting import Case, DecisionReporter
-from scrapy_rep.protocol.access.overrides import override_for
-from scrapy_rep.protocol.access.results import (
-    MIN_AGE,
+from scrapy_rep.protocol.access.entries import (
     TDMREP,
-    Access,
-    AccessResult,
     CacheEntry,
-    SiteRules,
     State,
     renew,
-    robots_of,
     with_tdmrep,
 )
+from scrapy_rep.protocol.access.freshness import MIN_AGE
+from scrapy_rep.protocol.access.overrides import override_for
+from scrapy_rep.protocol.access.results import Access, AccessResult
+from scrapy_rep.protocol.access.site_rules import SiteRules, robots_of
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.protocol.request_target import decide
 from scrapy_rep.protocol.usage.statements import MINING

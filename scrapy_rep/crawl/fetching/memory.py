@@ -14,12 +14,13 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from scrapy_rep.protocol.access.results import TDMREP, AccessResult, CacheEntry, Failure
+from scrapy_rep.protocol.access.entries import TDMREP, CacheEntry
+from scrapy_rep.protocol.access.results import AccessResult, Failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from scrapy_rep.protocol.access.results import SiteRules
+    from scrapy_rep.protocol.access.site_rules import SiteRules
     from scrapy_rep.protocol.origins import Origin
 
 V = TypeVar("V")

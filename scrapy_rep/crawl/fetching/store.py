@@ -32,14 +32,14 @@ from scrapy_rep.exceptions import (
     StoreError,
     StoreNotInstalled,
 )
-from scrapy_rep.protocol.access.results import MAX_AHEAD
+from scrapy_rep.protocol.access.entries import MAX_AHEAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.protocol.access.results import CacheEntry
+    from scrapy_rep.protocol.access.entries import CacheEntry
     from scrapy_rep.protocol.origins import Origin
 
 ALLOWED = (

@@ -17,7 +17,7 @@ from scrapy_rep.base.settings import RepSettings
 from scrapy_rep.crawl.fetching.fetcher import headers_of
 from scrapy_rep.crawl.ledger.traffic import Traffic
 from scrapy_rep.crawl.reporting import DecisionReporter
-from scrapy_rep.protocol.access.results import pause_asked
+from scrapy_rep.protocol.access.freshness import pause_asked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scrapy_rep.base.clock import Alarms
     from scrapy_rep.crawl.frontier.limiter import Limiter
     from scrapy_rep.crawl.frontier.limits import InFlight, Limits
-    from scrapy_rep.protocol.access.results import SiteRules
+    from scrapy_rep.protocol.access.site_rules import SiteRules
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robotstxt.pace import Pace
 

@@ -23,8 +23,9 @@ from scrapy_rep.crawl.frontier.politeness import duration
 from scrapy_rep.crawl.frontier.sites import Phase
 from scrapy_rep.crawl.reporting import DecisionReporter
 from scrapy_rep.exceptions import SpiderClosing
+from scrapy_rep.protocol.access.entries import State
+from scrapy_rep.protocol.access.freshness import pause_asked
 from scrapy_rep.protocol.access.results import Failure as FailureKind
-from scrapy_rep.protocol.access.results import State, pause_asked
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
     from scrapy_rep.crawl.frontier.limits import Limits
     from scrapy_rep.crawl.frontier.politeness import Politeness
     from scrapy_rep.crawl.frontier.sites import Site
-    from scrapy_rep.protocol.access.results import CacheEntry, SiteRules
+    from scrapy_rep.protocol.access.entries import CacheEntry
+    from scrapy_rep.protocol.access.site_rules import SiteRules
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
 

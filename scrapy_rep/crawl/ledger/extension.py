@@ -24,7 +24,7 @@ from scrapy_rep.base import __version__, meta, stats
 from scrapy_rep.base.compat import run_in_thread
 from scrapy_rep.base.identity import Identity, default_header
 from scrapy_rep.base.log import CrawlLog
-from scrapy_rep.base.record import Layer, Subject, Verdict, made, storable
+from scrapy_rep.base.records import make_record, storable
 from scrapy_rep.base.requests import origin_at
 from scrapy_rep.base.settings import LEDGER, LEDGER_LEVEL, OBEY, RepSettings, recorded
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
@@ -32,15 +32,16 @@ from scrapy_rep.crawl.ledger.traffic import Traffic
 from scrapy_rep.crawl.reporting import DecisionReporter
 from scrapy_rep.exceptions import LedgerError, SettingError
 from scrapy_rep.protocol.robotstxt.rules import Reason
+from scrapy_rep.record import Layer, Subject, Verdict
 
 if TYPE_CHECKING:
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_rep.base.record import Record
-    from scrapy_rep.protocol.access.results import CacheEntry
+    from scrapy_rep.protocol.access.entries import CacheEntry
     from scrapy_rep.protocol.origins import Origin
+    from scrapy_rep.record import Record
 
 # Seconds between two transactions.
 _WRITE_INTERVAL = 1.0
@@ -170,7 +171,7 @@ class LedgerExtension:
         if origin is not None:
             subject, verdict, layer = Subject.REQUEST, Verdict.ALLOWED, Layer.OVERRIDE
             url = request.url
-            record = made(subject, verdict, layer, OBEY, url=url, origin=origin)
+            record = make_record(subject, verdict, layer, OBEY, url=url, origin=origin)
             self._reporter.decided(record, request)
 
     async def _spider_closed(self, reason: str) -> None:

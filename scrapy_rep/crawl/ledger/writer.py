@@ -14,19 +14,21 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.base.record import Layer, Record, Subject, Verdict, storable, url_text
+from scrapy_rep.base.records import storable, url_text
 from scrapy_rep.base.sqlitefile import ForeignFile, identity, prepare_file
 from scrapy_rep.crawl.ledger.reader import SCHEMA
 from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.protocol.access.results import Access, State
+from scrapy_rep.protocol.access.entries import State
+from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.text import without_credentials
+from scrapy_rep.record import Layer, Record, Subject, Verdict
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
     from typing import TypeAlias
 
-    from scrapy_rep.protocol.access.results import CacheEntry
+    from scrapy_rep.protocol.access.entries import CacheEntry
     from scrapy_rep.protocol.dialect import Dialect
 
     # Rows, by table.

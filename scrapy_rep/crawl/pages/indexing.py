@@ -17,7 +17,7 @@ from scrapy_rep.base.compat import is_parse_command
 from scrapy_rep.base.effects import has_document, is_success
 from scrapy_rep.base.identity import Identity
 from scrapy_rep.base.log import CrawlLog
-from scrapy_rep.base.record import Subject, Verdict, forbidden
+from scrapy_rep.base.records import forbidden
 from scrapy_rep.base.settings import NOFOLLOW, NOINDEX, RepSettings
 from scrapy_rep.crawl.fetching.request import RobotsTxtRequest
 from scrapy_rep.crawl.pages.stated import note
@@ -26,6 +26,7 @@ from scrapy_rep.crawl.reporting import DecisionReporter
 from scrapy_rep.exceptions import FileDenied
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.indexing.statements import MAX_PAGE
+from scrapy_rep.record import Subject, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,12 +22,13 @@ from w3lib.url import canonicalize_url
 from scrapy_rep.base import meta, stats
 from scrapy_rep.base.effects import NO_EFFECT, is_success
 from scrapy_rep.base.log import CrawlLog, get_logger
-from scrapy_rep.base.record import Layer, Subject, Verdict, forbidden
+from scrapy_rep.base.records import forbidden
 from scrapy_rep.base.settings import ITEM_FIELD, RepSettings
 from scrapy_rep.crawl.pages.usage import SiteUsage
 from scrapy_rep.crawl.reporting import DecisionReporter
 from scrapy_rep.exceptions import ItemDenied, UsageDenied
 from scrapy_rep.protocol.indexing.statements import Statement
+from scrapy_rep.record import Layer, Subject, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from scrapy_rep.base.effects import Effects
-    from scrapy_rep.base.record import Because, Record
+    from scrapy_rep.base.records import Because
+    from scrapy_rep.record import Record
 
 
 logger = get_logger(__name__)

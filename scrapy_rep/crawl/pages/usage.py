@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from scrapy.http import Headers, Response
 
     from scrapy_rep.base.effects import Effects
-    from scrapy_rep.protocol.access.results import CacheEntry, SiteRules
+    from scrapy_rep.protocol.access.entries import CacheEntry
+    from scrapy_rep.protocol.access.site_rules import SiteRules
     from scrapy_rep.protocol.indexing.rules import IndexingRules
     from scrapy_rep.protocol.robots import RobotsTxt
 

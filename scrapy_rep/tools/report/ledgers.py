@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scrapy_rep.base.record import CUT
+from scrapy_rep.base.records import CUT
 from scrapy_rep.base.settings import DRY_RUN, OBEY
 from scrapy_rep.protocol.agents import product_tokens
 from scrapy_rep.protocol.crawlers import CRAWLERS

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from scrapy_rep.base.record import Layer, Verdict
 from scrapy_rep.crawl.ledger.reader import read_texts
 from scrapy_rep.protocol.crawlers import CHECKED
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.reasons import REASONS, outcome
 from scrapy_rep.protocol.robotstxt.lines import text_lines
+from scrapy_rep.record import Layer, Verdict
 from scrapy_rep.tools.report import answers
 from scrapy_rep.tools.report.ledgers import excerpt
 

@@ -7,19 +7,17 @@ from typing import Any
 import pytest
 
 from scrapy_rep.base import meta
-from scrapy_rep.base.record import (
+from scrapy_rep.base.records import (
     MAX_TEXT,
     MAX_URL,
-    Layer,
-    Subject,
-    Verdict,
-    of_page,
-    of_request,
+    page_record,
+    request_record,
     storable,
     url_text,
 )
 from scrapy_rep.base.settings import DEFAULTS, OBEY
-from scrapy_rep.protocol.access.results import AccessResult, CacheEntry
+from scrapy_rep.protocol.access.entries import CacheEntry
+from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.indexing.statements import DENIALS
 from scrapy_rep.protocol.origins import origin_of
@@ -27,6 +25,7 @@ from scrapy_rep.protocol.reasons import REASONS
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.rules import Decision, Reason
 from scrapy_rep.protocol.usage.statements import CATEGORIES
+from scrapy_rep.record import Layer, Subject, Verdict
 
 URL = "http://example.com/a"
 ORIGIN = origin_of(URL)
@@ -43,7 +42,7 @@ NOINDEX = IndexingRules.of_page([b"mybot: noindex"], agents=("mybot",)).statemen
 def test_a_request() -> None:
     """The record of a refusal has the rule, its line, the agent and the time of the fetch."""
     decision = RobotsTxt.parse(ROBOTS + b"Disallow: /a\n").decide(URL, "mybot")
-    found = of_request(URL, ORIGIN, decision, entry=ENTRY, via="browser http://b/")
+    found = request_record(URL, ORIGIN, decision, entry=ENTRY, via="browser http://b/")
     assert (found.layer, found.verdict) == (Layer.ROBOTS_TXT, Verdict.REFUSED)
     assert (found.reason, found.line, found.agent) == ("rule", 3, "*")
     assert (found.statement, found.fetched) == ("Disallow: /a", ENTRY.fetched)
@@ -62,7 +61,7 @@ def test_a_request() -> None:
 )
 def test_a_request_without_a_rule(reason: Reason, layer: Layer, said: str) -> None:
     """The layer follows from the reason; an override without a pattern is that of the meta."""
-    found = of_request(URL, None, Decision(False, None, None, reason))
+    found = request_record(URL, None, Decision(False, None, None, reason))
     assert (found.layer, found.reason, found.origin) == (layer, said, "")
     assert (found.line, found.statement) == (None, None)
 
@@ -82,7 +81,7 @@ def test_a_request_without_a_rule(reason: Reason, layer: Layer, said: str) -> No
 def test_a_page(reason: str, because: Any, verdict: Verdict, layer: Layer) -> None:
     """The record of what a page forbids has the statement, its source and its agent."""
     page = "http://example.com/page"
-    found = of_page(
+    found = page_record(
         Subject.ITEM, verdict, reason, because, url=URL, origin=ORIGIN, page=page, entry=ENTRY
     )  # fmt: skip
     assert (found.layer, found.verdict, found.reason) == (layer, verdict, reason)

@@ -1,18 +1,18 @@
-"""Records: a decision, in the one form in which it is sent, raised, counted and stored."""
+"""Makes the record of each kind of decision, with texts and URLs as a record keeps them."""
 
 import time
-from enum import Enum
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from scrapy_rep.base import meta
+from scrapy_rep.protocol.access.entries import CacheEntry
 from scrapy_rep.protocol.access.overrides import Override
-from scrapy_rep.protocol.access.results import CacheEntry
 from scrapy_rep.protocol.indexing.statements import Statement
 from scrapy_rep.protocol.origins import Origin
 from scrapy_rep.protocol.robotstxt.rules import Decision, Reason
 from scrapy_rep.protocol.text import without_credentials
 from scrapy_rep.protocol.usage.statements import CATEGORIES, Source, UsageStatement
+from scrapy_rep.record import Layer, Record, Subject, Verdict
 
 Because: TypeAlias = "Statement | UsageStatement | str | None"
 """Why a page forbids something: a statement, the value of a ``rel``, or None if it is not known."""
@@ -29,95 +29,7 @@ CUT = "…"
 _OF_PACE = frozenset({Reason.BACK_OFF, Reason.CRAWL_DELAY})
 
 
-class _Term(str, Enum):
-    __str__ = str.__str__
-
-
-class Layer(_Term):
-    """The source of a decision, in the order in which the sources are checked."""
-
-    OVERRIDE = "override"
-    """The user of the crawler decided, not the site."""
-    ROBOTS_TXT = "robots.txt"
-    DELAY = "delay"
-    HEADER = "header"
-    META = "meta"
-    REL = "rel"
-    USAGE = "usage"
-    """Usage preferences of the site, wherever they are stated."""
-
-
-class Verdict(_Term):
-    """The outcome of a decision."""
-
-    ALLOWED = "allowed"
-    REFUSED = "refused"
-    """Not fetched."""
-    DROPPED = "dropped"
-    WOULD_REFUSE = "would-refuse"
-    """Fetched nevertheless, in a dry run."""
-    WOULD_DROP = "would-drop"
-    """Not dropped, in a dry run."""
-    WOULD_ALLOW = "would-allow"
-    """Refused by Scrapy's own middleware, in a dry run."""
-    ANNOTATED = "annotated"
-    NOTED = "noted"
-    """A statement of a site; its effects have records of their own."""
-
-
-IN_DRY_RUN = {
-    Verdict.REFUSED: Verdict.WOULD_REFUSE,
-    Verdict.DROPPED: Verdict.WOULD_DROP,
-}
-"""The verdicts that withhold something, and those of a dry run in their place."""
-
-
-class Subject(_Term):
-    """What a decision is about."""
-
-    REQUEST = "request"
-    PAGE = "page"
-    """A response, and what is stated about it."""
-    LINK = "link"
-    ITEM = "item"
-    FILE = "file"
-    """Of a media pipeline."""
-
-
-class Record(NamedTuple):
-    """A decision. Each field is the column of that name in a ledger, ``fetched`` excepted.
-
-    Texts are cut to a length, and URLs have no user names and passwords. :func:`made` makes one;
-    the functions below it do so for each kind of decision.
-    """
-
-    time: float
-    subject: Subject
-    verdict: Verdict
-    layer: Layer
-    reason: str
-    url: str
-    origin: str
-    """The origin of *url*; empty if it has none."""
-    page: str | None = None
-    """The URL of the page that has the statement, link or item; None for a request."""
-    agent: str | None = None
-    """The agent that the rule or statement names."""
-    fetched: float | None = None
-    """When the robots.txt that decided was fetched; None if no robots.txt decided."""
-    line: int | None = None
-    """The line of the rule or statement in robots.txt."""
-    statement: str | None = None
-    """The rule, statement or override, as written."""
-    form: str | None = None
-    """The form of *url* that was refused; None if that is *url* as written."""
-    source: str | None = None
-    """Where a usage statement was found, such as ``tdmrep.json``."""
-    via: str | None = None
-    """How a browser came to *url*, and from which page; None if a spider requested it."""
-
-
-def made(
+def make_record(
     subject: Subject,
     verdict: Verdict,
     layer: Layer,
@@ -146,7 +58,7 @@ def made(
     )
 
 
-def of_request(
+def request_record(
     url: str,
     origin: Origin | None,
     decision: Decision,
@@ -168,7 +80,7 @@ def of_request(
         layer = Layer.OVERRIDE
     elif decision.reason in _OF_PACE:
         layer = Layer.DELAY
-    return made(
+    return make_record(
         Subject.REQUEST,
         Verdict.ALLOWED if decision.allowed else Verdict.REFUSED,
         layer,
@@ -184,7 +96,7 @@ def of_request(
     )
 
 
-def of_page(
+def page_record(
     subject: Subject,
     verdict: Verdict,
     reason: str,
@@ -217,7 +129,7 @@ def of_page(
         layer = Layer.USAGE
     elif verdict is Verdict.ALLOWED:
         layer = Layer.OVERRIDE
-    return made(
+    return make_record(
         subject, verdict, layer, reason, url=url, origin=origin, page=page, **stated
     )
 

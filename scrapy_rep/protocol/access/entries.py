@@ -1,0 +1,177 @@
+"""Cache entries: what a crawler has fetched of an origin, how long that holds, and what follows from it.
+
+A cache entry keeps the last result and, while robots.txt is unreachable, the last good copy of it
+(RFC 9309, 2.3.1.4 and 2.4). Points in time are in seconds since the epoch.
+"""
+
+from datetime import timedelta
+from enum import Enum
+from typing import NamedTuple
+
+from scrapy_rep.protocol.access.freshness import (
+    DAY,
+    MIN_AGE,
+    lifetime,
+    must_revalidate,
+    retry_delay,
+)
+from scrapy_rep.protocol.access.results import Access, AccessResult
+from scrapy_rep.protocol.dialect import Dialect
+
+TDMREP = "/.well-known/tdmrep.json"
+"""The path of the tdmrep.json of an origin."""
+
+_TDMREP_RETRY = 60 * 60.0
+"""After how many seconds a tdmrep.json that was unreachable is asked for again."""
+
+MAX_AHEAD = 300.0
+"""How many seconds the clock of another worker may be ahead."""
+
+
+class State(str, Enum):
+    """What a crawler follows for an origin, given the last fetch and the cached copy."""
+
+    SUCCESSFUL = "successful"
+    """The rules of the last response."""
+    UNAVAILABLE = "unavailable"
+    """No rules: robots.txt does not exist, or access to it is denied (RFC 9309, 2.3.1.3)."""
+    STALE = "stale"
+    """The rules of the cached copy, because robots.txt is unreachable now."""
+    UNREACHABLE = "unreachable"
+    """The crawler may fetch nothing: robots.txt is unreachable (RFC 9309, 2.3.1.4)."""
+    ASSUMED_UNAVAILABLE = "assumed-unavailable"
+    """The crawler may fetch everything: robots.txt has been unreachable for so long that it
+    counts as unavailable (RFC 9309, 2.3.1.4)."""
+
+    __str__ = str.__str__
+
+
+class CacheEntry(NamedTuple):
+    """The cache entry of an origin: for its robots.txt, and its tdmrep.json if a crawl needs that.
+    Times are in seconds since the epoch.
+    """
+
+    result: AccessResult
+    """The result of the last fetch."""
+
+    fetched: float
+    expires: float
+    """When the crawler must fetch robots.txt again."""
+
+    unreachable_since: float | None = None
+    """When robots.txt became unreachable, if it is: ``fetched``, less the seconds for which
+    crawlers have found it unreachable, as their monotonic clocks measured them."""
+
+    attempts: int = 0
+    """The number of failed fetches in a row."""
+
+    copy: AccessResult | None = None
+    """The last result before robots.txt became unreachable, if it is."""
+
+    copy_fetched: float | None = None
+    """When the crawler fetched the copy."""
+
+    tdmrep: AccessResult | None = None
+    """The last result of fetching the tdmrep.json of the origin that was not unreachable, if the
+    crawl needs this file."""
+
+    tdmrep_fetched: float | None = None
+    """When the crawler last asked for tdmrep.json. That is part of what a fetch of robots.txt brings,
+    so before ``fetched``, it has to be asked for again."""
+
+    @property
+    def has_tdmrep(self) -> bool:
+        """Whether tdmrep.json was asked for after the last fetch of robots.txt."""
+        return self.tdmrep_fetched is not None and self.tdmrep_fetched >= self.fetched
+
+    def is_fresh(self, now: float) -> bool:
+        """Whether the entry may be used without another fetch.
+
+        An entry from the future is not fresh: the clock has been set back since.
+        """
+        return now < self.expires and self.fetched <= now + MAX_AHEAD
+
+    def state(self, dialect: Dialect) -> State:
+        """Return what a crawler follows until the next fetch."""
+        if self.unreachable_since is None:
+            return State(self.result.access.value)
+        outage = timedelta(seconds=self.fetched - self.unreachable_since)
+        if self.copy is None or must_revalidate(self.copy.headers):
+            limit, stale_after = dialect.unreachable_without_copy, None
+        else:
+            limit, stale_after = dialect.unreachable_limit, dialect.unreachable_denies
+        if limit is not None and outage >= limit:
+            return State.ASSUMED_UNAVAILABLE
+        if stale_after is not None and outage >= stale_after:
+            return State.STALE
+        return State.UNREACHABLE
+
+    def answer(self, dialect: Dialect) -> AccessResult | None:
+        """Return the result that a crawler follows: the last one or the copy, or None."""
+        state = self.state(dialect)
+        if state in {State.UNREACHABLE, State.ASSUMED_UNAVAILABLE}:
+            return None
+        return self.copy if state is State.STALE else self.result
+
+
+def renew(
+    result: AccessResult,
+    before: CacheEntry | None,
+    *,
+    dialect: Dialect,
+    now: float,
+    elapsed: float = 0.0,
+    min_age: float = MIN_AGE,
+    max_age: float = DAY,
+    jitter: float = 0.0,
+) -> CacheEntry:
+    """Return the entry after a fetch with *result*; *before* is the entry until then.
+
+    *elapsed* are the seconds for which the crawler has known *before*, by a clock that nobody
+    sets: an outage grows by them. By the time of day, a clock that is set forward would end
+    the outage, and allow what the site forbids. *jitter*, from 0 to 1, spreads the retries of
+    crawlers for an unreachable robots.txt.
+    """
+    tdmrep, tdmrep_fetched = None, None
+    if before is not None:
+        tdmrep, tdmrep_fetched = before.tdmrep, before.tdmrep_fetched
+    if result.access is not Access.UNREACHABLE:
+        holds = lifetime(result.headers, dialect, now, min_age=min_age, max_age=max_age)
+        return CacheEntry(
+            result=result,
+            fetched=now,
+            expires=now + holds,
+            tdmrep=tdmrep,
+            tdmrep_fetched=tdmrep_fetched,
+        )
+    since, attempts, copy, copy_fetched = now, 1, None, None
+    if before is not None and before.result.access is not Access.UNREACHABLE:
+        copy, copy_fetched = before.result, before.fetched
+    elif before is not None:
+        if before.unreachable_since is not None:
+            since = now - elapsed - (before.fetched - before.unreachable_since)
+        attempts = before.attempts + 1
+        copy, copy_fetched = before.copy, before.copy_fetched
+    return CacheEntry(
+        result=result,
+        fetched=now,
+        expires=now + retry_delay(result.headers, attempts, jitter, now),
+        unreachable_since=since,
+        attempts=attempts,
+        copy=copy,
+        copy_fetched=copy_fetched,
+        tdmrep=tdmrep,
+        tdmrep_fetched=tdmrep_fetched,
+    )
+
+
+def with_tdmrep(entry: CacheEntry, result: AccessResult, now: float) -> CacheEntry:
+    """Return *entry* after a fetch of the tdmrep.json of its origin with *result*.
+
+    It holds as long as robots.txt. While it is unreachable, the last good copy counts, and it is
+    asked for again within an hour.
+    """
+    entry = entry._replace(tdmrep_fetched=max(now, entry.fetched))
+    if result.access is not Access.UNREACHABLE:
+        return entry._replace(tdmrep=result)
+    return entry._replace(expires=min(entry.expires, now + _TDMREP_RETRY))

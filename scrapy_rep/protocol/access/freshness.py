@@ -1,0 +1,167 @@
+"""How long a fetched robots.txt is fresh, and how long a crawler waits before it fetches one again.
+
+Sources: RFC 9309, 2.4, which lets crawlers use the cache control of RFC 9111, and RFC 9110, 10.2.3,
+for ``Retry-After``. Section numbers without a document are of RFC 9111. Header fields are pairs of a
+name in lower case and a value. Durations are in seconds, points in time in seconds since the epoch.
+"""
+
+import re
+from collections.abc import Iterable
+from datetime import timezone
+from email.utils import parsedate_to_datetime
+from typing import TypeAlias
+
+from scrapy_rep.protocol.dialect import Dialect
+
+Headers: TypeAlias = Iterable[tuple[str, str]]
+
+DAY = 24 * 60 * 60.0
+
+_MAX_HOLDS = 30 * DAY
+"""The longest lifetime that a server can set."""
+
+_FIRST_RETRY, _LAST_RETRY = 30.0, 60 * 60.0
+_MIN_RETRY_AFTER, _MAX_RETRY_AFTER = 1.0, DAY
+
+# The directives that state a lifetime, the one with precedence first. s-maxage counts,
+# because several crawls can share a cache.
+_AGE_DIRECTIVES = {
+    "cache-control": ("s-maxage", "max-age"),
+    "max-age": ("max-age",),
+    "expires": (),
+}
+
+_DELTA_SECONDS = r"(?a)\d+"  # RFC 9111, 1.2.2
+_WITH_FRACTION = r"(?a)\d+(\.\d+)?"
+_MAX_SECONDS = 2.0**31
+"""What a longer time counts as (RFC 9111, 1.2.2)."""
+_MAX_CHARACTERS = 64
+"""How much of a number or date is read."""
+
+_DIRECTIVE = r'\s*([\w-]+)\s*(?:=\s*"?([^",]*)"?)?\s*'
+
+
+MIN_AGE = 5 * 60.0
+"""The shortest lifetime. Without it, ``max-age=0``, a default of many servers, would cause a fetch
+before each page. RFC 9309, 2.4, names no such limit."""
+
+
+def lifetime(
+    headers: Headers,
+    dialect: Dialect,
+    fetched: float,
+    *,
+    min_age: float = MIN_AGE,
+    max_age: float = DAY,
+) -> float:
+    """Return for how many seconds after *fetched* a response with *headers* is fresh: *min_age* at
+    least, if *max_age* is not shorter, and *max_age* at most in a dialect with such a limit
+    (RFC 9309, 2.4).
+    """
+    fields = dict(headers)
+    directives = cache_control(fields)
+    stated = _stated_lifetime(fields, directives, dialect, fetched)
+    found = dialect.holds.total_seconds() if stated is None else stated
+    if dialect.freshness == "cache-control":
+        found = min(found, max_age)
+    return max(min(found, _MAX_HOLDS), min(min_age, max_age))
+
+
+def _stated_lifetime(
+    fields: dict[str, str],
+    directives: dict[str, str],
+    dialect: Dialect,
+    fetched: float,
+) -> float | None:
+    """Return the lifetime that the header fields of the dialect state, or None (4.2.1)."""
+    forbids_caching = "no-cache" in directives or "no-store" in directives
+    if dialect.freshness == "cache-control" and forbids_caching:
+        return 0.0
+    for name in _AGE_DIRECTIVES[dialect.freshness]:
+        value = directives.get(name)
+        if value is not None and (seconds := _seconds(value)) is not None:
+            return seconds - (_seconds(fields.get("age", "")) or 0.0)
+    if dialect.freshness != "max-age" and "expires" in fields:
+        # An invalid date, in particular "0", is in the past (5.3).
+        expires = _moment(fields["expires"])
+        date = _moment(fields.get("date", ""))
+        return 0.0 if expires is None else expires - (date or fetched)
+    return None
+
+
+def must_revalidate(headers: Headers) -> bool:
+    """Whether a stale copy must not be used even if the server is unreachable (5.2.2.2)."""
+    directives = cache_control(dict(headers))
+    return not directives.keys().isdisjoint(
+        {"must-revalidate", "proxy-revalidate", "no-cache", "no-store"}
+    )
+
+
+def retry_delay(headers: Headers, attempts: int, jitter: float, now: float) -> float:
+    """Return the seconds to wait before the next fetch, after *attempts* failed ones in a row.
+
+    ``Retry-After`` (RFC 9110, 10.2.3) decides, up to a day. Without it, the wait is 30 seconds;
+    *jitter*, from 0 to 1, adds up to half, so that crawlers do not all fetch at the same time.
+    With each attempt, the wait without it doubles, and so does the shortest one with it, of a
+    second: both up to an hour. *now* is the time of the last fetch.
+    """
+    doubled = 2.0 ** min(attempts - 1, 30)
+    wanted = pause_asked(headers, now)
+    if wanted is None:
+        return min(_FIRST_RETRY * doubled, _LAST_RETRY) * (1 + jitter / 2)
+    shortest = min(_MIN_RETRY_AFTER * doubled, _LAST_RETRY)
+    return max(min(wanted, _MAX_RETRY_AFTER), shortest)
+
+
+def pause_asked(headers: Headers, now: float) -> float | None:
+    """Return the seconds for which ``Retry-After`` asks crawlers to wait, or None if it has no
+    usable value.
+
+    The value is a number of seconds, or a date (RFC 9110, 10.2.3). A date is counted from the
+    response's own ``Date``, so that the clocks of server and crawler need not agree; without
+    one, it is counted from *now*, when the response came. A date in the past is 0. A negative
+    number, or anything else, is no usable value. Some servers send fractions of a second,
+    which count. Of several fields, the longest pause counts. The result is 2**31 at most,
+    whatever the server sends.
+    """
+    fields = list(headers)
+    sent = _moment(dict(fields).get("date", ""))
+    since = now if sent is None else sent
+    pauses = (_pause(value, since) for name, value in fields if name == "retry-after")
+    return max((pause for pause in pauses if pause is not None), default=None)
+
+
+def _pause(value: str, since: float) -> float | None:
+    """Return the seconds that the *value* of a ``Retry-After`` states; a date is counted from
+    the time *since*.
+    """
+    seconds = _seconds(value, _WITH_FRACTION)
+    if seconds is not None or (moment := _moment(value)) is None:
+        return seconds
+    return min(max(moment - since, 0.0), _MAX_SECONDS)
+
+
+def cache_control(fields: dict[str, str]) -> dict[str, str]:
+    """Return the directives of ``Cache-Control``, with names in lower case (5.2)."""
+    directives: dict[str, str] = {}
+    for part in fields.get("cache-control", "")[:4096].split(","):
+        match = re.fullmatch(_DIRECTIVE, part)
+        if match is not None:
+            # The first of two equal directives counts (4.2.1).
+            directives.setdefault(match[1].lower(), match[2] or "")
+    return directives
+
+
+def _seconds(value: str, form: str = _DELTA_SECONDS) -> float | None:
+    value = value[:_MAX_CHARACTERS].strip()
+    return min(float(value), _MAX_SECONDS) if re.fullmatch(form, value) else None
+
+
+def _moment(value: str) -> float | None:
+    """Return an HTTP-date (RFC 9110, 5.6.7) as seconds since the epoch; None if invalid."""
+    try:
+        date = parsedate_to_datetime(value[:_MAX_CHARACTERS])
+        # The form of asctime names no zone, and is in UTC like the others.
+        return (date if date.tzinfo else date.replace(tzinfo=timezone.utc)).timestamp()
+    except (ValueError, TypeError, OverflowError, OSError, IndexError):
+        return None

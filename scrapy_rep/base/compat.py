@@ -78,8 +78,8 @@ def shared_component(crawler: Crawler, kind: Callable[[Crawler], _T]) -> _T:
     components = vars(crawler).setdefault("_scrapy_rep_components", {})
     if kind not in components:
         components[kind] = kind(crawler)
-    found: _T = components[kind]
-    return found
+    component: _T = components[kind]
+    return component
 
 
 def loop_caller() -> Callable[..., object]:
@@ -91,8 +91,8 @@ def loop_caller() -> Callable[..., object]:
     # This imports the reactor, so it must run after Scrapy has installed one.
     from twisted.internet import reactor
 
-    found: Callable[..., object] = reactor.callFromThread
-    return found
+    caller: Callable[..., object] = reactor.callFromThread
+    return caller
 
 
 async def run_in_thread(function: Callable[[], _T]) -> _T:
@@ -188,10 +188,10 @@ def slot_state(crawler: Crawler, key: str) -> SlotState:
             last_seen += time.monotonic() - time.time()
         return SlotState(slot.concurrency, slot.delay, bool(slot.queue), last_seen)
     settings = crawler.settings
-    own = settings.getdict("DOWNLOAD_SLOTS").get(key, {})
-    delay = own.get("delay", settings.getfloat("DOWNLOAD_DELAY"))
+    slot_settings = settings.getdict("DOWNLOAD_SLOTS").get(key, {})
+    delay = slot_settings.get("delay", settings.getfloat("DOWNLOAD_DELAY"))
     usual = settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
-    return SlotState(own.get("concurrency", usual), delay=delay)
+    return SlotState(slot_settings.get("concurrency", usual), delay=delay)
 
 
 def withdraw(crawler: Crawler, request: Request, error: Exception) -> None:

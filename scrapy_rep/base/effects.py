@@ -75,18 +75,18 @@ def effects(
     response that no middleware has read has no rules. *is_exempt* says whether its items are
     exempt from noindex.
     """
-    found = NO_EFFECT
+    result = NO_EFFECT
     if rules is None:
         pass
     elif settings.noindex == "annotate":
-        found = _annotation(settings, response, rules, is_exempt=is_exempt)
+        result = _annotation(settings, response, rules, is_exempt=is_exempt)
     elif (
         not (rules.index and rules.follow and rules.image_index)
         or rules.unavailable_after is not None
     ):
-        found = _of_rules(settings, response, rules, is_exempt=is_exempt)
+        result = _of_rules(settings, response, rules, is_exempt=is_exempt)
     if not purposes or settings.usage == "ignore":
-        return found
+        return result
 
     def denied(names: Sequence[str], *, image: bool = False) -> Denied | None:
         unknown = settings.usage_unknown
@@ -95,8 +95,10 @@ def effects(
     if settings.usage == "drop":
         items, images = denied(purposes), denied(purposes, image=True)
         if items is None and images is None:
-            return found
-        return found._replace(items=found.items or items, images=found.images or images)
+            return result
+        return result._replace(
+            items=result.items or items, images=result.images or images
+        )
     of_page = {name: False for name in purposes if denied([name])}
     of_images = {
         name: False
@@ -106,9 +108,9 @@ def effects(
     usage = {"usage": of_page, "usage_of_images": of_images}
     usage = {name: values for name, values in usage.items() if values}
     if not usage:
-        return found
-    noted = tuple(filter(None, (*found.noted, denied(purposes))))
-    return found._replace(noted=noted, usage=usage)
+        return result
+    noted = tuple(filter(None, (*result.noted, denied(purposes))))
+    return result._replace(noted=noted, usage=usage)
 
 
 def _annotation(
@@ -178,7 +180,7 @@ def has_document(response: Response) -> bool:
     if is_robotstxt(response.url):
         return False
     declared = _media_type(response.headers)
-    classes = (name for each, name in _TYPES_OF_CLASSES if isinstance(response, each))
+    classes = (name for kind, name in _TYPES_OF_CLASSES if isinstance(response, kind))
     return is_document(declared or next(classes, ""), response.body)
 
 

@@ -113,8 +113,8 @@ class Identity:
             )
 
     def _read_header(self, header: str) -> tuple[str, ...]:
-        found = tokens_of(header, self._crawler.settings)
-        if not found and not self._has_warned:
+        tokens = tokens_of(header, self._crawler.settings)
+        if not tokens and not self._has_warned:
             self._has_warned = True
             self._logger.warning(
                 "Neither the User-Agent %(header)r nor USER_AGENT says which crawler this is, so the "
@@ -123,7 +123,7 @@ class Identity:
                 header=header,
                 setting=USER_AGENT,
             )
-        return found
+        return tokens
 
 
 def default_header(

@@ -81,9 +81,9 @@ class CrawlLog(_Adapter):
 
 def get_logger(name: str) -> logging.Logger:
     """The logger *name*, which escapes and masks the values that it logs."""
-    found = logging.getLogger(name)
-    found.addFilter(_visible)
-    return found
+    logger = logging.getLogger(name)
+    logger.addFilter(_visible)
+    return logger
 
 
 def _shown(value: object) -> object:

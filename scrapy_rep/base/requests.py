@@ -68,12 +68,12 @@ def request_origin(request: Request) -> Origin | None:
     """Return the origin of *request*: that of its URL, or of the virtual host that its
     ``Host`` header names. None if one of them cannot be read, or the header is repeated.
     """
-    found = url_origin(request)
-    if found is None or "Host" not in request.headers:
-        return found
+    origin = url_origin(request)
+    if origin is None or "Host" not in request.headers:
+        return origin
     hosts = request.headers.getlist(b"Host")
     return (
-        found.at_virtual_host(hosts[0].decode("latin-1")) if len(hosts) == 1 else None
+        origin.at_virtual_host(hosts[0].decode("latin-1")) if len(hosts) == 1 else None
     )
 
 
@@ -84,11 +84,11 @@ def origin_at(url: str, request: Request | None) -> Origin | None:
     named = request_origin(request) if request is not None else None
     if request is not None and request.url == url and named is not None:
         return named
-    found = origin_of(url)
+    origin = origin_of(url)
     # A browser may have been led to another origin, without the virtual host.
-    if found is not None and named is not None and named.server == found.server:
+    if origin is not None and named is not None and named.server == origin.server:
         return named
-    return found
+    return origin
 
 
 def is_exempt(request: Request) -> bool:

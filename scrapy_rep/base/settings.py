@@ -90,19 +90,19 @@ class Kind(NamedTuple):
     def read(self, settings: BaseSettings, name: str, default: object) -> Any:
         """The value of a setting. Raises SettingError if it is not allowed."""
         try:
-            found = self.get(settings, name, default)
-            if self.is_within(found):
-                return found
+            value = self.get(settings, name, default)
+            if self.is_within(value):
+                return value
             why = None
         except SettingError:
             raise
         except _UNREADABLE as error:
             why = error
-        value = settings.get(name, default)
-        shown = displayed(name, value)
+        written = settings.get(name, default)
+        shown = displayed(name, written)
         # What was raised may name a password in the value.
         raise SettingError(name, shown, self.allowed) from (
-            why if shown == value else None
+            why if shown == written else None
         )
 
 
@@ -141,10 +141,10 @@ def _get_count(settings: BaseSettings, name: str, default: int) -> int:
 _COUNT = Kind("a whole number, 0 or greater", _get_count, lambda number: number >= 0)
 
 _SECONDS = Kind(
-    "a number of seconds, greater than 0", _get_number, lambda found: 0 < found < inf
+    "a number of seconds, greater than 0", _get_number, lambda value: 0 < value < inf
 )
 _SECONDS_OR_ZERO = Kind(
-    "a number of seconds, 0 or greater", _get_number, lambda found: 0 <= found < inf
+    "a number of seconds, 0 or greater", _get_number, lambda value: 0 <= value < inf
 )
 
 
@@ -154,28 +154,31 @@ def _one_of(*allowed: str) -> Kind:
 
 
 _POLICY = _one_of("drop", "annotate", "ignore")
-_ALLOW_OR_DENY = Kind(
-    "'allow' or 'deny'",
-    lambda settings, *given: {"allow": True, "deny": False}[settings.get(*given)],
-)
+
+
+def _get_permission(settings: BaseSettings, name: str, default: str) -> bool:
+    return {"allow": True, "deny": False}[settings.get(name, default)]
+
+
+_ALLOW_OR_DENY = Kind("'allow' or 'deny'", _get_permission)
 
 
 def _get_text(settings: BaseSettings, name: str, default: Any) -> Any:
     """A string. An empty one is the default, as in ``-s REP_LEDGER=``."""
-    found = settings.get(name, default)
-    if not isinstance(found, str) and found is not default:
+    text = settings.get(name, default)
+    if not isinstance(text, str) and text is not default:
         raise TypeError
-    return found or default
+    return text or default
 
 
 _TEXT = Kind("a string that is not empty", _get_text)
 
 
 def _get_field(settings: BaseSettings, name: str, default: Any) -> str:
-    found = settings.get(name, default)
-    if not isinstance(found, str) or not found.strip():
+    field = settings.get(name, default)
+    if not isinstance(field, str) or not field.strip():
         raise ValueError
-    return found
+    return field
 
 
 _FIELD = Kind("the name of an item field", _get_field)
@@ -183,11 +186,11 @@ _FIELD = Kind("the name of an item field", _get_field)
 
 def _get_strings(settings: BaseSettings, name: str, default: Any) -> tuple[str, ...]:
     """The strings of a list, of a list in JSON, or between the commas of a string, each once."""
-    found = settings.getdictorlist(name, default) if settings.get(name) != "" else []
+    strings = settings.getdictorlist(name, default) if settings.get(name) != "" else []
     # getdictorlist would split broken JSON at its commas.
-    if not isinstance(found, list) or "".join(found).lstrip().startswith("["):
+    if not isinstance(strings, list) or "".join(strings).lstrip().startswith("["):
         raise ValueError
-    return tuple(dict.fromkeys(map(str.strip, found)))
+    return tuple(dict.fromkeys(map(str.strip, strings)))
 
 
 _STRINGS = Kind("a list of strings, or one string with commas", _get_strings, all)
@@ -195,35 +198,35 @@ _STRINGS = Kind("a list of strings, or one string with commas", _get_strings, al
 _PURPOSES = Kind(
     f"a list of purposes, each one of {', '.join(CATEGORIES)}",
     _get_strings,
-    lambda found: CATEGORIES.keys() >= set(found),
+    lambda value: CATEGORIES.keys() >= set(value),
 )
 
 
 def _get_dict(settings: BaseSettings, name: str, default: object) -> dict[str, object]:
     """A dictionary with strings as keys, or one in JSON; empty for an empty string."""
-    found = settings.getdict(name) if settings.get(name) != "" else {}
-    if not all(isinstance(key, str) for key in found):
+    value = settings.getdict(name) if settings.get(name) != "" else {}
+    if not all(isinstance(key, str) for key in value):
         raise ValueError
-    return found
+    return value
 
 
 def _get_dialect(settings: BaseSettings, name: str, default: str) -> Any:
-    found = settings.get(name, default)
-    if isinstance(found, str):
-        found = DIALECTS[found] if found in DIALECTS else load_object(found)
-    return found
+    dialect = settings.get(name, default)
+    if isinstance(dialect, str):
+        dialect = DIALECTS[dialect] if dialect in DIALECTS else load_object(dialect)
+    return dialect
 
 
 _DIALECT = Kind(
     f"{', '.join(map(repr, DIALECTS))}, or the import path of a Dialect",
     _get_dialect,
-    lambda found: isinstance(found, Dialect),
+    lambda value: isinstance(value, Dialect),
 )
 
 
 def _dialect_of(settings: BaseSettings) -> Dialect:
-    found: Dialect = _DIALECT.read(settings, DIALECT, RFC9309.name)
-    return found
+    dialect: Dialect = _DIALECT.read(settings, DIALECT, RFC9309.name)
+    return dialect
 
 
 def _get_overrides(
@@ -256,13 +259,15 @@ def _get_tokens(settings: BaseSettings, name: str, default: object) -> tuple[str
     if isinstance(value, str) and not all(map(is_product_token, names)):
         names = (value,)
     # Several words are the name of a crawler only with the punctuation of a User-Agent.
-    found = [
-        product_tokens(each) if is_product_token(each) or set("/(;") & set(each) else ()
-        for each in names
+    tokens = [
+        product_tokens(written)
+        if is_product_token(written) or set("/(;") & set(written)
+        else ()
+        for written in names
     ]
-    if not found or not all(found):
+    if not tokens or not all(tokens):
         raise ValueError
-    return tuple(dict.fromkeys(chain.from_iterable(found)))
+    return tuple(dict.fromkeys(chain.from_iterable(tokens)))
 
 
 _TOKENS = Kind(
@@ -284,10 +289,10 @@ _LINK_TYPES = frozenset({
 def _get_rel(settings: BaseSettings, name: str, default: Any) -> frozenset[str]:
     if settings.get(name) is None:
         return _dialect_of(settings).untrusted_rel
-    found = frozenset(map(str.lower, _get_strings(settings, name, default)))
-    if not found <= _LINK_TYPES:
+    values = frozenset(map(str.lower, _get_strings(settings, name, default)))
+    if not values <= _LINK_TYPES:
         raise ValueError
-    return found
+    return values
 
 
 _REL = Kind(
@@ -305,10 +310,10 @@ def _get_store(settings: BaseSettings, name: str, default: str) -> str | Path | 
         folder = settings["JOBDIR"]
         return Path(folder) / "robotstxt.sqlite" if folder else default
     if not isinstance(value, str) or "://" not in value:
-        found: type = load_object(value)
-        if not isinstance(found, type):
+        kind: type = load_object(value)
+        if not isinstance(kind, type):
             raise TypeError
-        return found
+        return kind
     return value
 
 
@@ -333,11 +338,11 @@ def displayed(name: str, value: object) -> object:
 def _clients(settings: BaseSettings) -> frozenset[str]:
     handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
     chosen = "".join(str(handlers.get(scheme)) for scheme in ("http", "https")).lower()
-    found = {client for client in (AIOHTTP, HTTP2, HTTPX) if client in chosen}
+    clients = {client for client in (AIOHTTP, HTTP2, HTTPX) if client in chosen}
     # Without a reactor, Scrapy downloads with aiohttp by default.
     if not settings.getbool("TWISTED_REACTOR_ENABLED", True):
-        found.add(AIOHTTP)
-    return frozenset(found)
+        clients.add(AIOHTTP)
+    return frozenset(clients)
 
 
 # --- The table ------------------------------------------------------------------------
@@ -672,14 +677,16 @@ class RepSettings:
 
 
 SETTINGS: dict[str, Setting] = {
-    name: each for name, each in vars(RepSettings).items() if isinstance(each, Setting)
+    name: setting
+    for name, setting in vars(RepSettings).items()
+    if isinstance(setting, Setting)
 }
 """The table, by attribute of RepSettings."""
 
 DEFAULTS = {
-    each.name: each.default
-    for each in sorted(SETTINGS.values())
-    if each.name[:4] == "REP_"
+    setting.name: setting.default
+    for setting in sorted(SETTINGS.values())
+    if setting.name[:4] == "REP_"
 }
 """Every setting of this package, and its default."""
 
@@ -690,8 +697,8 @@ def _read_settings(crawler: Crawler) -> RepSettings:
 
 def is_dry_run(settings: BaseSettings) -> bool:
     """Whether the settings ask for a dry run. Raises SettingError for an invalid value."""
-    found: bool = SETTINGS["dry_run"].kind.read(settings, DRY_RUN, False)
-    return found
+    dry_run: bool = SETTINGS["dry_run"].kind.read(settings, DRY_RUN, False)
+    return dry_run
 
 
 def ignores_robotstxt(settings: BaseSettings) -> bool:
@@ -717,5 +724,5 @@ def recorded(settings: BaseSettings, read: RepSettings) -> dict[str, object]:
     credentials. *read* are the same settings, checked.
     """
     names = {*DEFAULTS, *(name for name in settings if name.startswith("ROBOTSTXT_"))}
-    found = {name: settings.get(name, DEFAULTS.get(name)) for name in sorted(names)}
-    return {**found, "REP_STORE": displayed("REP_STORE", read.store)}
+    values = {name: settings.get(name, DEFAULTS.get(name)) for name in sorted(names)}
+    return {**values, "REP_STORE": displayed("REP_STORE", read.store)}

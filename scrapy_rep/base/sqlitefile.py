@@ -122,7 +122,7 @@ def identity(path: Path) -> tuple[int, int] | None:
     another file takes its place.
     """
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

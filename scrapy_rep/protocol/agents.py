@@ -69,14 +69,14 @@ def product_tokens(user_agent: str) -> tuple[str, ...]:
 
 def _names(products: list[str]) -> list[str]:
     """Return the names of products with a version, and of the first even without one."""
-    found = []
+    names = []
     for position, product in enumerate(products):
         name, slash, _ = product.partition("/")
         if not is_product_token(name) or " " in product or name.lower() in _BROWSERS:
             continue
         if slash or not position:
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def followed(
@@ -90,7 +90,7 @@ def followed(
     for agent in (*agents, EVERYONE):
         name = agent.lower()
         if dialect.agent_match == "prefix" and name != EVERYONE:
-            named = {each for each in tokens if each and name.startswith(each)}
+            named = {token for token in tokens if token and name.startswith(token)}
         else:
             named = {name} if name and name in tokens else set()
         if named:
@@ -103,8 +103,8 @@ def agents_of_line(value: bytes, dialect: Dialect) -> tuple[str, ...]:
     case, or ``*``; one empty string if the line names no crawler.
     """
     names = value.split(b",") if dialect.comma_separated_agents else [value]
-    found = [token for name in names for token in _agents_of_name(name, dialect)]
-    return tuple(dict.fromkeys(filter(None, found))) or ("",)
+    tokens = [token for name in names for token in _agents_of_name(name, dialect)]
+    return tuple(dict.fromkeys(filter(None, tokens))) or ("",)
 
 
 def _agents_of_name(name: bytes, dialect: Dialect) -> tuple[str, ...]:
@@ -112,5 +112,5 @@ def _agents_of_name(name: bytes, dialect: Dialect) -> tuple[str, ...]:
     if name[:1] == b"*" and (len(name) == 1 or name[1:2] in _WHITE_SPACE):
         return (EVERYONE,)
     match = (_LETTERS if dialect.agent_match == "letters" else _TOKEN)(name)
-    found = (match[0], *match.groups()) if match else ()
-    return tuple(token.decode("utf-8", "replace").lower() for token in found)
+    tokens = (match[0], *match.groups()) if match else ()
+    return tuple(token.decode("utf-8", "replace").lower() for token in tokens)

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.groups import Group
     from scrapy_rep.protocol.robotstxt.rules import Rule
 
-    Found = tuple[Any, ...]
+    # The code, the line, and the facts for the words.
+    Mistake = tuple[Any, ...]
 
 Severity = Literal["error", "warning"]
 
@@ -75,7 +76,7 @@ class FindingKind(NamedTuple):
 
     def message(self, *facts: object) -> str:
         """Return the words with *facts*, of which text of the file, in bytes, is quoted."""
-        shown = (quoted(each) if isinstance(each, bytes) else each for each in facts)
+        shown = (quoted(fact) if isinstance(fact, bytes) else fact for fact in facts)
         return f"{self.words}: {self.remedy}".format(*shown)
 
 
@@ -180,9 +181,9 @@ def lint(
     if isinstance(body, str):
         body = body.encode("utf-8", "surrogatepass")
     file = LintedFile(body, dialect, url)
-    by_code: dict[str, dict[Found, None]] = {}
-    for found in chain.from_iterable(check(file) for check in _CHECKS):
-        by_code.setdefault(found[0], {})[found[1:]] = None
+    by_code: dict[str, dict[Mistake, None]] = {}
+    for mistake in chain.from_iterable(check(file) for check in _CHECKS):
+        by_code.setdefault(mistake[0], {})[mistake[1:]] = None
     findings = []
     for code, distinct in by_code.items():
         kind, more = KINDS[code], len(distinct) - MAX_OF_A_CODE
@@ -246,7 +247,9 @@ class LintedFile:
         """The line on which an HTML page begins; 0 if the file is none. Of a page, only the
         lines with known fields are checked."""
 
-        read = [read_line(*each, dialect) for each in enumerate(self.texts, 1)]
+        read = [
+            read_line(number, raw, dialect) for number, raw in enumerate(self.texts, 1)
+        ]
         self.groups = groups_of([line for line in read if line], dialect)
         self.lines = [
             Written(number, raw, *(line[1:] if line else ("", b"")))
@@ -300,7 +303,7 @@ def quoted(octets: bytes) -> str:
 # Bytes.
 
 
-def _bytes(file: LintedFile) -> Iterator[Found]:
+def _bytes(file: LintedFile) -> Iterator[Mistake]:
     if file.page_line:
         yield "html", file.page_line
     size, limit = len(file.body), file.dialect.size_limit
@@ -315,7 +318,7 @@ def _bytes(file: LintedFile) -> Iterator[Found]:
         yield from _bytes_of_line(line)
 
 
-def _bytes_of_line(line: Written) -> Iterator[Found]:
+def _bytes_of_line(line: Written) -> Iterator[Mistake]:
     size, limit = len(line.content), GOOGLE.line_limit
     if limit is not None and size > limit:
         facts = "the line", f"{size:,}", "Google reads", f"{limit:,}"
@@ -356,7 +359,7 @@ _RECORDS = frozenset({*_SPELLING_OF, *_IGNORED, "host"})
 """The fields that make a text a robots.txt."""
 
 
-def _no_records(file: LintedFile) -> Iterator[Found]:
+def _no_records(file: LintedFile) -> Iterator[Mistake]:
     """Yield the first line of a text, but no HTML page, in which no line is a record, not even a
     misspelt one.
     """
@@ -366,7 +369,7 @@ def _no_records(file: LintedFile) -> Iterator[Found]:
         yield "no-records", lines[0].number
 
 
-def _fields(file: LintedFile) -> Iterator[Found]:
+def _fields(file: LintedFile) -> Iterator[Mistake]:
     ignored = _IGNORED
     if not file.dialect.crawl_delay:
         ignored = _IGNORED | dict.fromkeys(PACE_FIELDS, _OF_PACE)
@@ -386,8 +389,8 @@ def _fields(file: LintedFile) -> Iterator[Found]:
             if meant is not None and colon:
                 yield "misspelt-field", line.number, written, meant
             elif meant is not None:
-                said = f"{quoted(written)} without a colon"
-                yield "misspelt-field", line.number, said, f"{meant}:"
+                shown = f"{quoted(written)} without a colon"
+                yield "misspelt-field", line.number, shown, f"{meant}:"
 
 
 # User-agent lines.
@@ -408,17 +411,17 @@ _TOKEN_OF = _OF_PURPOSES | {
 """The names in user-agent lines that are known: those of crawlers, and those for purposes."""
 
 
-def _agents(file: LintedFile) -> Iterator[Found]:
+def _agents(file: LintedFile) -> Iterator[Mistake]:
     for line in file.lines_of(USER_AGENT):
         value = line.value[:_MAX_AGENT]
         # Some write several names in a line, with a sign between them that few crawlers know.
         token = re.split("[,;|]", agents_of_line(value, file.dialect)[0])[0].encode()
         name = value.partition(b"/")[0].strip().decode("utf-8", "replace").lower()
-        known = None
+        nearest = None
         if len(name) >= _MIN_NAME and name not in _TOKEN_OF:
-            known = file.nearest(name, _TOKEN_OF, _AGENT_LIKENESS)
-        if known is not None:
-            yield "names-nobody", line.number, value, f"{known}, if that is meant"
+            nearest = file.nearest(name, _TOKEN_OF, _AGENT_LIKENESS)
+        if nearest is not None:
+            yield "names-nobody", line.number, value, f"{nearest}, if that is meant"
         elif not token:
             meant = "the crawler's product token, or * for all crawlers"
             yield "names-nobody", line.number, value, meant
@@ -431,7 +434,7 @@ def _agents(file: LintedFile) -> Iterator[Found]:
 _GROUPED = (*RULES, *PACE_FIELDS, "content-usage")
 
 
-def _outside_groups(file: LintedFile) -> Iterator[Found]:
+def _outside_groups(file: LintedFile) -> Iterator[Mistake]:
     inside = {rule.line for group in file.groups for rule in group.rules}
     inside |= {record.line for group in file.groups for record in group.records}
     first = file.groups[0].lines[0] if file.groups else 0
@@ -445,7 +448,7 @@ def _outside_groups(file: LintedFile) -> Iterator[Found]:
             yield "outside-group", line.number, why, meant
 
 
-def _everything_forbidden(file: LintedFile) -> Iterator[Found]:
+def _everything_forbidden(file: LintedFile) -> Iterator[Mistake]:
     """Yield the line that forbids everything to everyone, if each agent has one and no rule that
     allows anything.
     """
@@ -455,7 +458,7 @@ def _everything_forbidden(file: LintedFile) -> Iterator[Found]:
     meant_for_others: set[int] = set()
     for group in file.groups:
         rules = group.rules[:1] if is_first else group.rules
-        line = next((each.line for each in rules if each.pattern in file.whole), 0)
+        line = next((rule.line for rule in rules if rule.pattern in file.whole), 0)
         if group.runs[-1] not in group.runs_of({EVERYONE}):
             # To delete this line would let in the crawlers that it is meant for.
             meant_for_others.add(line)
@@ -474,7 +477,7 @@ def _everything_forbidden(file: LintedFile) -> Iterator[Found]:
 _MAX_NAMED = 4
 
 
-def _shared_rules(file: LintedFile) -> Iterator[Found]:
+def _shared_rules(file: LintedFile) -> Iterator[Mistake]:
     """Yield the groups that their author probably took for several: user-agent lines share the rules
     below the last of them, although delays or other records stand between the lines.
     """
@@ -497,7 +500,7 @@ def _shared_rules(file: LintedFile) -> Iterator[Found]:
         rules = f"line {first.line}, {quoted(str(first).encode())}"
         if others:
             rules = f"the rules of lines {first.line} to {others[-1].line}"
-        between = {each.field for each in group.records if each.line < last_run}
+        between = {record.field for record in group.records if record.line < last_run}
         field = min(between)
         separator = "record between them"
         if len(between) == 1 and field in _RECORDS:
@@ -505,7 +508,7 @@ def _shared_rules(file: LintedFile) -> Iterator[Found]:
         yield "shared-rules", last_run, named, rules, separator
 
 
-def _cut_off(file: LintedFile) -> Iterator[Found]:
+def _cut_off(file: LintedFile) -> Iterator[Mistake]:
     """Yield the groups whose crawlers no rule for everyone reaches, if this is hardly meant: the
     group has no rules, or only restrictions of its own.
     """
@@ -531,7 +534,7 @@ def _cut_off(file: LintedFile) -> Iterator[Found]:
 
 
 def _forbidden(group: Group) -> set[str]:
-    return {each.pattern for each in group.rules if each.kind == "disallow"} - {""}
+    return {rule.pattern for rule in group.rules if rule.kind == "disallow"} - {""}
 
 
 def _is_meant(group: Group, for_all: set[str], whole: set[str]) -> bool:
@@ -539,7 +542,7 @@ def _is_meant(group: Group, for_all: set[str], whole: set[str]) -> bool:
     count: one of them is repeated, or all is forbidden or allowed, or nothing is forbidden.
     """
     forbidden = _forbidden(group)
-    is_whole = any(each.pattern in whole or not each.pattern for each in group.rules)
+    is_whole = any(rule.pattern in whole or not rule.pattern for rule in group.rules)
     return is_whole or not forbidden or not forbidden.isdisjoint(for_all)
 
 
@@ -551,28 +554,28 @@ _MAX_OCTETS = 100_000
 _NO_RULE = -2
 
 
-def _never_wins(file: LintedFile) -> Iterator[Found]:
+def _never_wins(file: LintedFile) -> Iterator[Mistake]:
     """Yield the rules that lose to an opposite rule on each URL made from their pattern."""
     together: dict[object, list[Rule]] = {}
     for place, group in enumerate(file.groups):
         # Crawlers merge groups with the same names.
         names = frozenset(group.agents) if file.dialect.merge_groups else place
         together.setdefault(names, []).extend(group.rules)
-    left = _MAX_COMPARED
+    budget = _MAX_COMPARED
     first_left_out = 0
     for rules in together.values():
         if len({rule.kind for rule in rules}) < 2:
             continue
         written = [
-            (each.line, each.kind, each.pattern.encode().decode("latin-1"))
-            for each in rules
+            (rule.line, rule.kind, rule.pattern.encode().decode("latin-1"))
+            for rule in rules
         ]
-        cost = 1 + sum("*" in each.pattern for each in rules)
+        cost = 1 + sum("*" in rule.pattern for rule in rules)
         ordered = RuleList(written, file.dialect)
         for line, kind, value in written:
-            left -= cost
+            budget -= cost
             place = TOO_LONG
-            if left >= 0:
+            if budget >= 0:
                 allows = kind == "allow"
                 place = _winner(value, ordered, file.dialect, allows=allows)
             if place == TOO_LONG:
@@ -620,7 +623,7 @@ _WITH_HOST = (
 )
 
 
-def _patterns(file: LintedFile) -> Iterator[Found]:
+def _patterns(file: LintedFile) -> Iterator[Mistake]:
     begins = (b"/", b"*") if file.dialect.wildcards else (b"/",)
     name, _, top = file.host.rpartition(".")
     host = b"(?!)"
@@ -630,8 +633,8 @@ def _patterns(file: LintedFile) -> Iterator[Found]:
     with_host = re.compile(_WITH_HOST % host, re.IGNORECASE | re.DOTALL).match
     for line in file.lines_of(*RULES):
         number, value = line.number, line.value
-        if found := with_host(value):
-            yield "absolute-url", number, found[1] or b"/"
+        if match := with_host(value):
+            yield "absolute-url", number, match[1] or b"/"
         elif value and not value.startswith(begins):
             yield "missing-slash", number, b"/" + value.lstrip(b"*")
         if b" " in value or b"\t" in value:
@@ -666,7 +669,7 @@ _PREFERENCES[Signal.CONTENT_SIGNAL, "use"] = {"immediate", "reference", "full"}
 _MAX_CHECKED = 50_000
 
 
-def _values(file: LintedFile) -> Iterator[Found]:
+def _values(file: LintedFile) -> Iterator[Mistake]:
     octets = 0
     for line in file.lines_of(*_GOOD_VALUES):
         if line.field in PACE_FIELDS:
@@ -694,7 +697,7 @@ def _is_preference(line: Written) -> bool:
     )
 
 
-def _sitemaps(file: LintedFile) -> Iterator[Found]:
+def _sitemaps(file: LintedFile) -> Iterator[Mistake]:
     for line in file.lines_of(SITEMAP):
         value = line.value[:_MAX_VALUE]
         read = Line(line.number, SITEMAP, value)

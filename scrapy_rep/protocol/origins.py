@@ -104,8 +104,8 @@ def written_origin(text: str) -> Origin | None:
     something else.
     """
     url, virtual_host = split_virtual_host(text)
-    found = origin_of(url)
-    return found.at_virtual_host(virtual_host) if found and virtual_host else found
+    server = origin_of(url)
+    return server.at_virtual_host(virtual_host) if server and virtual_host else server
 
 
 @lru_cache(maxsize=4096)

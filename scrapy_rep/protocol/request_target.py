@@ -64,7 +64,7 @@ _UNRESERVED = frozenset(string.ascii_letters + string.digits + "-._~")
 
 Dots: TypeAlias = "tuple[frozenset[str], frozenset[str]]"
 _DOT = frozenset({".", "%2e", "%2E"})
-_ALL_DOTS: Dots = (_DOT, frozenset(one + other for one in _DOT for other in _DOT))
+_ALL_DOTS: Dots = (_DOT, frozenset(first + second for first in _DOT for second in _DOT))
 _RAW_DOTS: Dots = (frozenset({"."}), frozenset({".."}))
 
 # The octets that yarl decodes; aiohttp uses it for URLs.
@@ -131,7 +131,7 @@ def forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, ...]:
     if parts is None:
         return (url,)
     start, path, query = parts[1], parts[2] or "/", parts[3] or ""
-    sent = (start + each for each in _sent(path, query, clients))
+    sent = (start + target for target in _sent(path, query, clients))
     path, query = _without_empty(path, query, clients)
     read = _without_dots(_normal(path.replace("\\", "/"))) + _normal(query)
     return tuple(dict.fromkeys((url, *sent, start + read)))
@@ -143,8 +143,8 @@ def have_same_target(url: str, other: str) -> bool:
 
 
 def _all_targets(url: str) -> set[str]:
-    found = (re.match(_PARTS, form) for form in forms(url))
-    return {(form[2] or "/") + (form[3] or "") for form in found if form}
+    matches = (re.match(_PARTS, form) for form in forms(url))
+    return {(match[2] or "/") + (match[3] or "") for match in matches if match}
 
 
 def is_robotstxt(url: str) -> bool:
@@ -188,17 +188,17 @@ def _without_dots(path: str, dots: Dots = _ALL_DOTS) -> str:
     """Return *path* with its dot segments resolved (RFC 3986, 5.2.4). *dots* are the ways to
     write these: one dot, and two.
     """
-    one, two = dots
+    single, double = dots
     segments = path.split("/")
-    if one.isdisjoint(segments) and two.isdisjoint(segments):
+    if single.isdisjoint(segments) and double.isdisjoint(segments):
         return path
     kept: list[str] = []
     for segment in segments[1:]:
-        if segment in two:
+        if segment in double:
             del kept[-1:]
-        elif segment not in one:
+        elif segment not in single:
             kept.append(segment)
-    if segments[-1] in one or segments[-1] in two:
+    if segments[-1] in single or segments[-1] in double:
         kept.append("")
     return "/" + "/".join(kept)
 

@@ -199,10 +199,10 @@ class RobotsTxt:
         place = rules.winner(target, written)
         if place == TOO_LONG:
             return Decision(False, None, followed.agent, Reason.TOO_LONG)
-        found = rules.rule(place)
-        if found is None:
+        winner = rules.rule(place)
+        if winner is None:
             return Decision(True, None, followed.agent, Reason.NO_RULE)
-        return Decision(*found, followed.agent, Reason.RULE)
+        return Decision(*winner, followed.agent, Reason.RULE)
 
     def is_allowed(self, url: str, agents: str | Sequence[str]) -> bool:
         """Whether a crawler may fetch *url*: a faster ``decide(url, agents).allowed``."""
@@ -281,11 +281,11 @@ class RobotsTxt:
         if crawler.usage is None:
             crawler.usage = sites.UsageRecords(self.body, crawler.agents, self.dialect)
         records: sites.UsageRecords = crawler.usage
-        found = records.of_target(*paths.target(url, self.dialect))
+        preferences = records.of_target(*paths.target(url, self.dialect))
         for token in records.purpose_tokens:
             stated = sites.purpose_statements(token, self.decide(url, token))
-            found |= UsagePreferences(stated)
-        return found
+            preferences |= UsagePreferences(stated)
+        return preferences
 
     def _is_robotstxt(self, target: str) -> bool:
         return target == "/robots.txt" and self.dialect.robotstxt_allowed

@@ -58,8 +58,10 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode()
-        for each in text
+        character
+        if character.isprintable()
+        else character.encode("unicode_escape").decode()
+        for character in text
     )
 
 

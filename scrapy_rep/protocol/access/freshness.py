@@ -61,10 +61,10 @@ def lifetime(
     fields = dict(headers)
     directives = cache_control(fields)
     stated = _stated_lifetime(fields, directives, dialect, fetched)
-    found = dialect.holds.total_seconds() if stated is None else stated
+    seconds = dialect.holds.total_seconds() if stated is None else stated
     if dialect.freshness == "cache-control":
-        found = min(found, max_age)
-    return max(min(found, _MAX_HOLDS), min(min_age, max_age))
+        seconds = min(seconds, max_age)
+    return max(min(seconds, _MAX_HOLDS), min(min_age, max_age))
 
 
 def _stated_lifetime(

@@ -121,7 +121,9 @@ def parse_overrides(
 ) -> tuple[Override, ...]:
     """The overrides of a setting, the most specific first. Raises OverrideError if invalid."""
     overrides = [_parse(pattern, value, dialect) for pattern, value in written.items()]
-    return tuple(sorted(overrides, key=lambda each: each.specificity, reverse=True))
+    return tuple(
+        sorted(overrides, key=lambda override: override.specificity, reverse=True)
+    )
 
 
 def override_for(
@@ -133,7 +135,12 @@ def override_for(
     """
     named = origin.named
     return next(
-        (each for each in overrides if now < each.ends and each.covers(named)), None
+        (
+            override
+            for override in overrides
+            if now < override.ends and override.covers(named)
+        ),
+        None,
     )
 
 

@@ -367,27 +367,27 @@ def _candidates(html: bytes, lowered: bytes, names: frozenset[str]) -> list[int]
     each ``<link`` in a head that speaks of a licence.
     """
     metas = _offsets(lowered, b"<meta", len(lowered))
-    found = [
+    starts = [
         at for at in metas[:_MAX_GLANCES] if _may_be_ours(html, lowered, at, names)
     ]
-    found += metas[_MAX_GLANCES:]
+    starts += metas[_MAX_GLANCES:]
     # Licences are only evidence. Searching only the head saves a pass over the page.
     body = lowered.find(b"<body")
     head = len(lowered) if body < 0 else body
     if lowered.find(b"license", 0, head) >= 0:
-        found = sorted(found + _offsets(lowered, b"<link", head))
-    return found
+        starts = sorted(starts + _offsets(lowered, b"<link", head))
+    return starts
 
 
 def _offsets(lowered: bytes, tag: bytes, end: int) -> list[int]:
     """Return the offsets before *end* at which a page in lower case has *tag*."""
-    found = []
+    offsets = []
     at = lowered.rfind(tag, 0, end)
     while at >= 0:
         if lowered[at + len(tag) : at + len(tag) + 1] in _AFTER_NAME:
-            found.append(at)
+            offsets.append(at)
         at = lowered.rfind(tag, 0, at)
-    return found[::-1]
+    return offsets[::-1]
 
 
 def _may_be_ours(

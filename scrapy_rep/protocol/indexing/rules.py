@@ -152,7 +152,9 @@ class IndexingRules:
     @property
     def unknown(self) -> tuple[Statement, ...]:
         """The statements whose names are not in the dialect's vocabulary."""
-        return tuple(each for each in self.statements if not each.known)
+        return tuple(
+            statement for statement in self.statements if not statement.known
+        )
 
     def because(self, name: str) -> Statement | None:
         """Return the first statement that denies all that the rule *name* denies, or None.
@@ -160,14 +162,14 @@ class IndexingRules:
         For ``unavailable_after``, return the statement with the earliest date.
         """
         wanted = set(DENIALS.get(name, ()))
-        for each in self.statements:
-            if not each.known:
+        for statement in self.statements:
+            if not statement.known:
                 continue
             if name == "unavailable_after":
-                if each.name == name and each.value == self.unavailable_after:
-                    return each
-            elif wanted and wanted <= set(DENIALS.get(each.name, ())):
-                return each
+                if statement.name == name and statement.value == self.unavailable_after:
+                    return statement
+            elif wanted and wanted <= set(DENIALS.get(statement.name, ())):
+                return statement
         return None
 
     def evidence(self) -> dict[str, list[Statement]]:
@@ -175,9 +177,16 @@ class IndexingRules:
         the statements that would do so alone.
         """
         unrestricted = _NOTHING_STATED.to_dict()
-        alone = [(each, IndexingRules([each]).to_dict()) for each in self.statements]
+        alone = [
+            (statement, IndexingRules([statement]).to_dict())
+            for statement in self.statements
+        ]
         return {
-            name: [each for each, said in alone if said[name] != unrestricted[name]]
+            name: [
+                statement
+                for statement, stated in alone
+                if stated[name] != unrestricted[name]
+            ]
             for name, value in self.to_dict().items()
             if value != unrestricted[name]
         }
@@ -276,22 +285,26 @@ def _combined(statements: Iterable[Statement]) -> dict[str, Any]:
     The most restrictive statement wins, whatever its position and source (Google, "Handling
     combined indexing and serving rules").
     """
-    said = {each.name for each in statements if each.known}
-    denied = {what for name in said & DENIALS.keys() for what in DENIALS[name]}
+    names = {statement.name for statement in statements if statement.known}
+    denied = {what for name in names & DENIALS.keys() for what in DENIALS[name]}
     rules: dict[str, Any] = dict.fromkeys(denied - {"snippet"}, False)
     if "index" in denied:
         # indexifembedded has an effect only together with noindex.
-        rules["index_embedded"] = "indexifembedded" in said
+        rules["index_embedded"] = "indexifembedded" in names
     values: dict[str, list[Any]] = {}
-    for each in statements:
-        if each.known and each.value is not None and each.value != UNLIMITED:
-            values.setdefault(each.name, []).append(each.value)
+    for statement in statements:
+        if (
+            statement.known
+            and statement.value is not None
+            and statement.value != UNLIMITED
+        ):
+            values.setdefault(statement.name, []).append(statement.value)
     if "snippet" in denied:
         values["max-snippet"] = [0]
-    for name, found in values.items():
+    for name, numbers in values.items():
         previews = name == "max-image-preview"
         key = IMAGE_PREVIEWS.index if previews else None
-        rules[name.replace("-", "_")] = min(found, key=key)
+        rules[name.replace("-", "_")] = min(numbers, key=key)
     return rules
 
 

@@ -236,7 +236,9 @@ class StatementReader:
             elif written:
                 message = f"unknown rule, which has no effect: {written!r}"
                 self.add_finding("unknown-name", message, location)
-                self.statements.append(Statement(*location, written, name, known=False))
+                self.statements.append(
+                    Statement(*location, written, name, known=False)
+                )
 
 
 def _read_value(
@@ -249,9 +251,9 @@ def _read_value(
     _, colon, value = text[start:end].partition(":")
     most = len(spans) if colon and read is _date else 1
     for taken in range(most, 0, -1):
-        found = read(text[end - len(value) : spans[taken - 1][1]])
-        if found is not None:
-            return found, taken
+        result = read(text[end - len(value) : spans[taken - 1][1]])
+        if result is not None:
+            return result, taken
     return None, 1
 
 

@@ -74,18 +74,18 @@ def groups_of(
 
     *rule_fields* are the fields of rules: a user-agent line behind one begins the next group.
     """
-    found: list[tuple[list[_Named], list[Rule], list[OtherRecord]]] = []
+    parts: list[tuple[list[_Named], list[Rule], list[OtherRecord]]] = []
     is_in_group = has_rules = False
     run = latest_run = 0
     for number, field, value in lines:
         if field == USER_AGENT:
             if has_rules or not is_in_group:
-                found.append(([], [], []))
+                parts.append(([], [], []))
                 run = 0
             is_in_group, has_rules = True, False
             run = latest_run = run or number
             for agent in agents_of_line(value, dialect):
-                found[-1][0].append((agent, number, run))
+                parts[-1][0].append((agent, number, run))
         elif not field:
             is_in_group = False
         elif is_in_group and field != SITEMAP:
@@ -93,11 +93,11 @@ def groups_of(
             has_rules = has_rules or field in rule_fields
             run, text = 0, value.decode("utf-8", "replace")
             if field in RULES:
-                found[-1][1].append(Rule(field, text, number))
+                parts[-1][1].append(Rule(field, text, number))
             else:
-                found[-1][2].append(OtherRecord(field, text, number, latest_run))
+                parts[-1][2].append(OtherRecord(field, text, number, latest_run))
     groups = []
-    for named, rules, records in found:
+    for named, rules, records in parts:
         agents, numbers, runs = zip(*named, strict=True)
         groups.append(Group(agents, tuple(rules), tuple(records), numbers, runs))
     return tuple(groups)
@@ -209,14 +209,14 @@ def sitemap_urls(lines: Iterable[Line], url: str | None) -> Iterator[str]:
     for _, field, value in lines:
         if field != SITEMAP:
             continue
-        found = value.decode("utf-8", "replace")
+        written = value.decode("utf-8", "replace")
         try:
-            absolute = urljoin(url, found) if url else found
+            absolute = urljoin(url, written) if url else written
             parts = urlsplit(absolute)
         except ValueError:  # "http://["
             continue
         is_of_the_web = parts.scheme in {"http", "https", "ftp"} and parts.netloc
-        if found and is_of_the_web and absolute not in seen:
+        if written and is_of_the_web and absolute not in seen:
             seen.add(absolute)
             yield absolute
 

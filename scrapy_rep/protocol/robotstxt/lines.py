@@ -152,18 +152,18 @@ def plain_lines(
     usual = {} if _may_be_cut(text, dialect) else _USUAL
     needs_no_colon = dialect.misspelt_fields or dialect.blank_line_ends_group
     # Most lines need only this. Without map(), it takes a fifth more time.
-    found: list[PlainLine] = []
+    lines: list[PlainLine] = []
     parted = map(str.partition, text.decode("latin-1").split("\n"), repeat(":"))
     for number, (name, colon, rest) in enumerate(parted, first):
         if colon and name in usual:
-            found.append((number, usual[name], rest))
+            lines.append((number, usual[name], rest))
         elif colon or needs_no_colon:
             line = _plain_line(number, name + colon + rest, dialect)
             if line is not None:
-                found.append(line)
+                lines.append(line)
                 if to_blank and not line[1]:
                     break
-    return found
+    return lines
 
 
 def user_agent_lines(
@@ -175,18 +175,18 @@ def user_agent_lines(
     """
     lowered = text.lower()
     is_plain = not _may_be_cut(text, dialect)
-    found: list[tuple[int, tuple[str, ...]]] = []
+    lines: list[tuple[int, tuple[str, ...]]] = []
     for match in _USER(lowered):
         token, value = match.groups()
         if is_plain and (token or value):
             names = (token.decode(),) if token else agents_of_line(value, dialect)
-            found.append((match.start(), names))
+            lines.append((match.start(), names))
             continue
         start = lowered.rfind(b"\n", 0, match.start()) + 1
         line = read_line(0, lowered[start : match.end()], dialect)
         if line is not None and line.field == USER_AGENT:
-            found.append((start, agents_of_line(line.value, dialect)))
-    return found
+            lines.append((start, agents_of_line(line.value, dialect)))
+    return lines
 
 
 def _may_be_cut(text: bytes, dialect: Dialect) -> bool:

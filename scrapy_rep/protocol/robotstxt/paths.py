@@ -280,13 +280,13 @@ def _writer(
     """
 
     def write(match: re.Match[str]) -> str:
-        found = match[0]
-        if len(found) == 1:
-            return f"%{ord(found):02X}"
-        octet = chr(int(found[1:], 16))
+        text = match[0]
+        if len(text) == 1:
+            return f"%{ord(text):02X}"
+        octet = chr(int(text[1:], 16))
         if octet in decoded:
             return octet
-        return found if octet in kept else found.upper()
+        return text if octet in kept else text.upper()
 
     return write
 

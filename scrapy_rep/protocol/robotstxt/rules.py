@@ -117,7 +117,9 @@ _NORMAL_RUN = re.compile(rf"%[0-9A-Fa-f]{{0,2}}|([{paths.NORMAL_CLASS}]+)").find
 
 # Classes of normal characters. One expression is compiled for each class: one for each
 # character would take as long to compile as it saves on a dozen hosts.
-_ALIKE = {each: paths.NORMAL[n % 8 :: 8] for n, each in enumerate(paths.NORMAL)}
+_ALIKE = {
+    character: paths.NORMAL[n % 8 :: 8] for n, character in enumerate(paths.NORMAL)
+}
 
 
 class Rule(NamedTuple):
@@ -152,15 +154,15 @@ class RuleList:
 
     def __init__(self, lines: Iterable[PlainLine], dialect: Dialect) -> None:
         self._dialect = dialect
-        found = _sorted(lines, dialect)
-        none = len(found)
+        rules = _sorted(lines, dialect)
+        none = len(rules)
 
-        marks = [2 * line + allows for _, line, allows, _, _ in found]
+        marks = [2 * line + allows for _, line, allows, _, _ in rules]
         self.marks = _compact([*marks, 1, 0])
         """By the place of each rule, two times the number of its line, plus one if it allows. Two more
         stand for no rule, which allows, and for :data:`TOO_LONG`, which does not."""
 
-        self._values = [value for _, _, _, value, _ in found]
+        self._values = [value for _, _, _, value, _ in rules]
 
         literals: dict[str, int] = {}
         exact: dict[str, int] = {}
@@ -172,7 +174,7 @@ class RuleList:
         """Patterns that are tried, by their places. Most are parsed again if a target may match:
         all of them would take most of the memory."""
 
-        for place, (_, _, allows, value, pattern) in enumerate(found):
+        for place, (_, _, allows, value, pattern) in enumerate(rules):
             if pattern is None:
                 literals.setdefault(value, place)
                 continue
@@ -273,11 +275,11 @@ def first_answer(
     ``%3F``, which may match a raw one.
     """
     search = _rules_near(_ALIKE.get(target[1:2], ""))
-    found = [rule for text, _ in texts for rule in search(text.decode("latin-1"))]
+    lines = [rule for text, _ in texts for rule in search(text.decode("latin-1"))]
     searched = f"{target} {written}" if written else target
     near = [
         (number, "disallow" if disallows else "allow", head + rest)
-        for number, (disallows, head, rest) in enumerate(found)
+        for number, (disallows, head, rest) in enumerate(lines)
         if target.startswith(head) and _FIRST_PART(rest)[1] in searched
     ]
     if sum(len(rest) for _, _, rest in near) > _MAX_NEAR:
@@ -338,20 +340,20 @@ def _sorted(lines: Iterable[PlainLine], dialect: Dialect) -> list[_SortedRule]:
         # As octets() does it, but in a loop over all rules.
         values.setdefault(rest.partition("#")[0].strip(WHITE_SPACE), number)
     first_wins = dialect.rule_choice == "first"
-    found: list[_SortedRule] = []
+    rules: list[_SortedRule] = []
     for is_allow, values in ((False, disallows), (True, allows)):
         has_quirk = is_allow and dialect.index_html_quirk
         for value, number in values.items():
             if _LITERAL(value) and not has_quirk:
                 rank = 0 if first_wins else -2 * len(value) - is_allow
-                found.append((rank, number, is_allow, value, None))
+                rules.append((rank, number, is_allow, value, None))
                 continue
             effect, patterns = effect_of(value, dialect, allows=is_allow)
             for pattern in patterns:
                 rank = 0 if first_wins else -2 * pattern.octets - effect
-                found.append((rank, number, effect, value, pattern))
-    found.sort(key=itemgetter(0, 1))
-    return found
+                rules.append((rank, number, effect, value, pattern))
+    rules.sort(key=itemgetter(0, 1))
+    return rules
 
 
 def _head(pattern: paths.Pattern) -> str:

@@ -60,10 +60,17 @@ def page_statements(
         for position, line in enumerate(lines, 1):
             for text in _license_urls(line) if name == "link" else (line,):
                 yield from _read(_SIGNALS[name], Source.HEADER, position, text)
-    for each in statements:
-        if label_of(Signal.ROBOTS_TAG, each.name) is not None:
-            place = Source(each.source), Signal.ROBOTS_TAG, each.agent, each.position
-            yield from statements_at(place, each.text, [(each.name, each.name)])
+    for statement in statements:
+        if label_of(Signal.ROBOTS_TAG, statement.name) is not None:
+            place = (
+                Source(statement.source),
+                Signal.ROBOTS_TAG,
+                statement.agent,
+                statement.position,
+            )
+            yield from statements_at(
+                place, statement.text, [(statement.name, statement.name)]
+            )
     for tag in tags:
         signal = _SIGNALS.get(tag.name, Signal.LICENSE)
         yield from _read(signal, Source.META, tag.line, tag.content.strip())
@@ -140,10 +147,10 @@ class UsagePreferences:
         *fields* are its field lines, with names in lower case; *statements* and *tags* are
         those of its :class:`IndexingRules`. They override *tdmrep*.
         """
-        found = [*page_statements(fields, statements, tags)]
+        stated = [*page_statements(fields, statements, tags)]
         if tdmrep is not None:
-            found += tdmrep.statements
-        return cls(limited(_overridden(found))) if found else NOTHING_STATED
+            stated += tdmrep.statements
+        return cls(limited(_overridden(stated))) if stated else NOTHING_STATED
 
     def get(self, category: str, *, image: bool = False) -> bool | None:
         """Return whether a use is allowed: False if any statement disallows it, else True if
@@ -157,13 +164,13 @@ class UsagePreferences:
     def because(self, category: str, *, image: bool = False) -> UsageStatement | None:
         """Return the first statement with the value that :meth:`get` returns, or None."""
         allows = None
-        for each in self.statements:
-            counts = not each.is_overridden and (image or not each.images)
-            if counts and each.category == category:
-                if each.value is False:
-                    return each
-                if each.value and allows is None:
-                    allows = each
+        for statement in self.statements:
+            counts = not statement.is_overridden and (image or not statement.images)
+            if counts and statement.category == category:
+                if statement.value is False:
+                    return statement
+                if statement.value and allows is None:
+                    allows = statement
         return allows
 
     def denial(
@@ -183,12 +190,12 @@ class UsagePreferences:
     @property
     def licenses(self) -> tuple[str, ...]:
         """The URLs of licences (RSL) and of policies (TDMRep), as written, each once."""
-        found = (
-            each.label
-            for each in self.statements
-            if each.signal in {Signal.LICENSE, Signal.TDM_POLICY}
+        urls = (
+            statement.label
+            for statement in self.statements
+            if statement.signal in {Signal.LICENSE, Signal.TDM_POLICY}
         )
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(urls))
 
     def to_dict(self) -> dict[str, bool | None]:
         """Return the preference for each category of use, as JSON values."""
@@ -243,12 +250,16 @@ def _overridden(statements: list[UsageStatement]) -> list[UsageStatement]:
 
     A statement whose value is neither 0 nor 1 overrides nothing.
     """
-    mining = [each for each in statements if each.signal is Signal.TDM_RESERVATION]
-    stating = [each.source for each in mining if each.value is not None]
+    mining = [
+        statement
+        for statement in statements
+        if statement.signal is Signal.TDM_RESERVATION
+    ]
+    stating = [statement.source for statement in mining if statement.value is not None]
     weaker = _PRIORITY[: max(map(_PRIORITY.index, stating), default=0)]
     return [
-        each._replace(is_overridden=True)
-        if each.signal is Signal.TDM_RESERVATION and each.source in weaker
-        else each
-        for each in statements
+        statement._replace(is_overridden=True)
+        if statement.signal is Signal.TDM_RESERVATION and statement.source in weaker
+        else statement
+        for statement in statements
     ]

@@ -81,10 +81,10 @@ class StatementsByPath:
             pattern = paths.EVERYTHING
             if path:
                 octets = path.encode("utf-8", "surrogatepass")
-                found = paths.pattern(octets.decode("latin-1"), dialect)
-                if found is None:
+                parsed = paths.pattern(octets.decode("latin-1"), dialect)
+                if parsed is None:
                     continue
-                pattern = found
+                pattern = parsed
             rank = number if dialect.rule_choice == "first" else -pattern.octets
             self._ranked.append((rank, pattern, statements))
         self._ranked.sort(key=itemgetter(0))
@@ -100,21 +100,25 @@ class StatementsByPath:
         with all paths, the result is all statements that disallow a use.
         """
         if (len(target) + len(written)) * self._searched > MAX_COMPARED:
-            everything = chain.from_iterable(each for _, _, each in self._ranked)
-            return limited(each for each in everything if each.value is False)
+            everything = chain.from_iterable(map(itemgetter(2), self._ranked))
+            return limited(
+                statement for statement in everything if statement.value is False
+            )
         decoded = paths.with_decoded_query(target, self._dialect)
         for _, equals in groupby(self._ranked, key=itemgetter(0)):
-            found = [
-                each
-                for _, pattern, each in equals
+            matching = [
+                statements
+                for _, pattern, statements in equals
                 if paths.matches(pattern, target, decoded, written)
             ]
-            if found:
-                return limited(chain.from_iterable(found))
+            if matching:
+                return limited(chain.from_iterable(matching))
         return ()
 
 
-PURPOSE_TOKENS = tuple(each.name for each in LABELS if each.signal is Signal.USER_AGENT)
+PURPOSE_TOKENS = tuple(
+    label.name for label in LABELS if label.signal is Signal.USER_AGENT
+)
 """The tokens in user-agent lines that name a purpose. The rules of their groups are statements
 about use: never rules for access, since no crawler has such a name."""
 
@@ -164,23 +168,26 @@ class UsageRecords:
         for_agent = _records_of(groups, ours, dialect)
         for whose, records in ((None, records_for_all(read)), (agent, for_agent)):
             by_signal: dict[Signal, list[OtherRecord]] = {}
-            for each in _within_limit(records):
-                by_signal.setdefault(_SIGNALS[each.field], []).append(each)
+            for record in _within_limit(records):
+                by_signal.setdefault(_SIGNALS[record.field], []).append(record)
             for signal in _BY_PATH:
                 if signal in by_signal:
                     # A record without a known label still counts: it overrides records
                     # of shorter paths.
                     by_path = [
-                        (split_path(each.value)[0], tuple(statements_of(each, whose)))
-                        for each in by_signal[signal]
+                        (
+                            split_path(record.value)[0],
+                            tuple(statements_of(record, whose)),
+                        )
+                        for record in by_signal[signal]
                     ]
                     self._by_path.append(StatementsByPath(by_path, dialect))
             if Signal.LICENSE in by_signal:
                 # Licences in a group override the licences for all (RSL 1.0, 4.4.3).
                 self._licenses = limited(
                     statement
-                    for each in by_signal[Signal.LICENSE]
-                    for statement in statements_of(each, whose)
+                    for record in by_signal[Signal.LICENSE]
+                    for statement in statements_of(record, whose)
                     if "://" in statement.label  # An absolute URI (RSL 1.0, 4.4.1).
                 )
 
@@ -188,13 +195,13 @@ class UsageRecords:
         """Return the preferences for a target that the crawler may fetch; see
         :meth:`StatementsByPath.for_target`.
         """
-        found = [
+        statements = [
             statement
             for by_path in self._by_path
             for statement in by_path.for_target(target, written)
         ]
-        found += self._licenses
-        return UsagePreferences(limited(found)) if found else NOTHING_STATED
+        statements += self._licenses
+        return UsagePreferences(limited(statements)) if statements else NOTHING_STATED
 
 
 def purpose_statements(token: str, decision: Decision) -> Statements:
@@ -226,24 +233,24 @@ def _records_of(
     groups: Iterable[Group], named: AbstractSet[str], dialect: Dialect
 ) -> list[OtherRecord]:
     """Return the usage records of the groups for the agent with the tokens *named*."""
-    found = [
+    by_group = [
         [
-            each
-            for each in group.records
-            if each.field in FIELDS
-            and (each.run in ours or each.field not in RUN_FIELDS)
+            record
+            for record in group.records
+            if record.field in FIELDS
+            and (record.run in ours or record.field not in RUN_FIELDS)
         ]
         for group in groups
         if (ours := group.runs_of(named))
     ]
-    return [*chain.from_iterable(found if dialect.merge_groups else found[:1])]
+    return [*chain.from_iterable(by_group if dialect.merge_groups else by_group[:1])]
 
 
 def _within_limit(records: list[OtherRecord]) -> list[OtherRecord]:
     """Return the first records, up to the limit in characters."""
-    sizes = accumulate(len(each.value) for each in records)
+    sizes = accumulate(len(record.value) for record in records)
     return [
-        each for each, size in zip(records, sizes, strict=True) if size <= _MAX_READ
+        record for record, size in zip(records, sizes, strict=True) if size <= _MAX_READ
     ]
 
 
@@ -284,14 +291,14 @@ class TdmRep:
     def parse(cls, body: bytes) -> TdmRep:
         """Read a file. One that is too long, or not an array of rules, states nothing."""
         try:
-            found = json.loads(body) if len(body) <= MAX_SIZE else None
+            rules = json.loads(body) if len(body) <= MAX_SIZE else None
         except (ValueError, RecursionError):
-            found = None
-        return cls(found if isinstance(found, list) else None)
+            rules = None
+        return cls(rules if isinstance(rules, list) else None)
 
     def usage(self, url: str) -> UsagePreferences:
-        found = self._statements.for_target(*paths.target(url, _IN_SEQUENCE))
-        return UsagePreferences(found) if found else NOTHING_STATED
+        statements = self._statements.for_target(*paths.target(url, _IN_SEQUENCE))
+        return UsagePreferences(statements) if statements else NOTHING_STATED
 
 
 def _records(rules: list[Any]) -> Iterator[tuple[str, Statements]]:

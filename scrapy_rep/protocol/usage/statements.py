@@ -115,7 +115,7 @@ LABELS = (
 )
 """The labels of each signal. For a value that no label has, the preference is unknown."""
 
-_BY_NAME = {(each.signal, each.name): each for each in LABELS}
+_BY_NAME = {(label.signal, label.name): label for label in LABELS}
 
 
 def label_of(signal: Signal, name: str) -> Label | None:
@@ -247,12 +247,12 @@ def _read_dictionary(text: str) -> Expression:
     from http_sf import Token, parse  # noqa: PLC0415
 
     try:
-        found: Any = parse(text.encode(), tltype="dictionary")
+        dictionary: Any = parse(text.encode(), tltype="dictionary")
     except Exception as error:  # noqa: BLE001  whatever the library raises
         message = f"crawlers ignore this, as it is no RFC 9651 dictionary: {error}"
         return Expression(mistake=message[:200])
     pairs: list[tuple[str, str | None]] = []
-    for label, member in found.items():
+    for label, member in dictionary.items():
         value = member[0] if isinstance(member, tuple) else member
         pairs.append((label, str(value) if isinstance(value, Token) else None))
     return Expression(tuple(pairs))
@@ -266,7 +266,7 @@ def _read_pairs(text: str) -> Expression:
     pairs: list[tuple[str, str | None]] = []
     mistake = ""
     for part in text.split(",", _MAX_PAIRS)[:_MAX_PAIRS]:
-        label, equals, value = (each.strip().lower() for each in part.partition("="))
+        label, equals, value = (text.strip().lower() for text in part.partition("="))
         if equals and label:
             pairs.append((label, value))
         elif part.strip() and not mistake:
@@ -278,11 +278,16 @@ def _read_pairs(text: str) -> Expression:
 def limited(statements: Iterable[UsageStatement]) -> tuple[UsageStatement, ...]:
     """Return *statements* without duplicates, and only the first of many alike."""
     alike: dict[object, int] = {}
-    found: dict[UsageStatement, None] = {}
-    for each in statements:
-        key = (each.category, each.value, each.images, each.is_overridden)
-        most = _MAX_ALIKE if each.category else _MAX_OTHERS
-        if each not in found and alike.get(key, 0) < most:
+    kept: dict[UsageStatement, None] = {}
+    for statement in statements:
+        key = (
+            statement.category,
+            statement.value,
+            statement.images,
+            statement.is_overridden,
+        )
+        most = _MAX_ALIKE if statement.category else _MAX_OTHERS
+        if statement not in kept and alike.get(key, 0) < most:
             alike[key] = alike.get(key, 0) + 1
-            found[each] = None
-    return tuple(found)
+            kept[statement] = None
+    return tuple(kept)

@@ -403,10 +403,10 @@ _HARMLESS = re.compile(rb"[0-9.]*(?:/v?[0-9.x]*)?\*?", re.IGNORECASE).fullmatch
 # Shorter names are near to too many others.
 _MIN_NAME = 6
 _OF_PURPOSES = {
-    each.name: each.name for each in LABELS if each.signal is Signal.USER_AGENT
+    label.name: label.name for label in LABELS if label.signal is Signal.USER_AGENT
 }
 _TOKEN_OF = _OF_PURPOSES | {
-    agent.lower(): agent for each in CRAWLERS.values() for agent in each.agents
+    agent.lower(): agent for crawler in CRAWLERS.values() for agent in crawler.agents
 }
 """The names in user-agent lines that are known: those of crawlers, and those for purposes."""
 
@@ -660,7 +660,7 @@ _GOOD_VALUES = {
 """What to write in a field."""
 
 _PREFERENCES = {
-    (each.signal, each.name): {each.allows, each.disallows} for each in LABELS
+    (label.signal, label.name): {label.allows, label.disallows} for label in LABELS
 }
 """The values of each label."""
 _PREFERENCES[Signal.CONTENT_SIGNAL, "use"] = {"immediate", "reference", "full"}

@@ -30,7 +30,7 @@ def test_media_types() -> None:
     """Pages, texts, PDF, office files, images, sounds and videos are documents. JSON, XML, feeds,
     scripts, style sheets, archives and unknown types are data.
     """
-    assert [each for each in DOCUMENTS + DATA if is_document(each)] == DOCUMENTS
+    assert [kind for kind in DOCUMENTS + DATA if is_document(kind)] == DOCUMENTS
     # A type that a server has to choose counts whatever the body is.
     assert is_document("application/pdf", b"{}")
     assert is_document("application/xhtml+xml", XML + b"<x:html/>")

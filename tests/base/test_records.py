@@ -42,16 +42,16 @@ NOINDEX = IndexingRules.of_page([b"mybot: noindex"], agents=("mybot",)).statemen
 def test_a_request() -> None:
     """The record of a refusal has the rule, its line, the agent and the time of the fetch."""
     decision = RobotsTxt.parse(ROBOTS + b"Disallow: /a\n").decide(URL, "mybot")
-    found = request_record(URL, ORIGIN, decision, entry=ENTRY, via="browser http://b/")
-    assert (found.layer, found.verdict) == (Layer.ROBOTS_TXT, Verdict.REFUSED)
-    assert (found.reason, found.line, found.agent) == ("rule", 3, "*")
-    assert (found.statement, found.fetched) == ("Disallow: /a", ENTRY.fetched)
-    assert (found.url, found.origin) == (URL, "http://example.com")
-    assert (found.page, found.via) == (None, "browser http://b/")
+    record = request_record(URL, ORIGIN, decision, entry=ENTRY, via="browser http://b/")
+    assert (record.layer, record.verdict) == (Layer.ROBOTS_TXT, Verdict.REFUSED)
+    assert (record.reason, record.line, record.agent) == ("rule", 3, "*")
+    assert (record.statement, record.fetched) == ("Disallow: /a", ENTRY.fetched)
+    assert (record.url, record.origin) == (URL, "http://example.com")
+    assert (record.page, record.via) == (None, "browser http://b/")
 
 
 @pytest.mark.parametrize(
-    ("reason", "layer", "said"),
+    ("reason", "layer", "words"),
     [
         (Reason.BACK_OFF, Layer.DELAY, "back-off"),
         (Reason.CRAWL_DELAY, Layer.DELAY, "crawl-delay"),
@@ -59,11 +59,11 @@ def test_a_request() -> None:
         (Reason.OVERRIDE, Layer.OVERRIDE, "dont_obey_robotstxt"),
     ],
 )
-def test_a_request_without_a_rule(reason: Reason, layer: Layer, said: str) -> None:
+def test_a_request_without_a_rule(reason: Reason, layer: Layer, words: str) -> None:
     """The layer follows from the reason; an override without a pattern is that of the meta."""
-    found = request_record(URL, None, Decision(False, None, None, reason))
-    assert (found.layer, found.reason, found.origin) == (layer, said, "")
-    assert (found.line, found.statement) == (None, None)
+    record = request_record(URL, None, Decision(False, None, None, reason))
+    assert (record.layer, record.reason, record.origin) == (layer, words, "")
+    assert (record.line, record.statement) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -81,12 +81,12 @@ def test_a_request_without_a_rule(reason: Reason, layer: Layer, said: str) -> No
 def test_a_page(reason: str, because: Any, verdict: Verdict, layer: Layer) -> None:
     """The record of what a page forbids has the statement, its source and its agent."""
     page = "http://example.com/page"
-    found = page_record(
+    record = page_record(
         Subject.ITEM, verdict, reason, because, url=URL, origin=ORIGIN, page=page, entry=ENTRY
     )  # fmt: skip
-    assert (found.layer, found.verdict, found.reason) == (layer, verdict, reason)
-    assert (found.url, found.page) == (URL, page)
-    stated = found.statement, found.agent, found.source, found.line, found.fetched
+    assert (record.layer, record.verdict, record.reason) == (layer, verdict, reason)
+    assert (record.url, record.page) == (URL, page)
+    stated = record.statement, record.agent, record.source, record.line, record.fetched
     if because is USAGE:
         text = "Content-Usage: train-ai=n"
         assert stated == (text, USAGE.agent, "robots.txt", 2, ENTRY.fetched)
@@ -138,5 +138,5 @@ def test_each_reason_has_words() -> None:
     asked = {OBEY, meta.DONT_OBEY_ROBOTSTXT}
     assert {*map(str, Reason), *withheld, *CATEGORIES, *asked} <= REASONS.keys()
     assert all(words.text and words.text[-1] != "." for words in REASONS.values())
-    known = {*DEFAULTS, *asked, meta.DONT_OBEY_NOINDEX, ""}
-    assert {words.setting for words in REASONS.values()} <= known
+    settings = {*DEFAULTS, *asked, meta.DONT_OBEY_NOINDEX, ""}
+    assert {words.setting for words in REASONS.values()} <= settings

@@ -46,9 +46,9 @@ def error_of(**settings: Any) -> str:
 
 
 def where(url: str) -> Origin:
-    found = origin_of(url)
-    assert found is not None
-    return found
+    origin = origin_of(url)
+    assert origin is not None
+    return origin
 
 
 def test_the_cause_of_an_error() -> None:
@@ -92,9 +92,9 @@ def test_the_components_of_a_crawl_share_them(monkeypatch: pytest.MonkeyPatch) -
     reads = []
     once = RepSettings.__init__
 
-    def read(self: RepSettings, found: Settings) -> None:
-        reads.append(found)
-        once(self, found)
+    def read(self: RepSettings, settings: Settings) -> None:
+        reads.append(settings)
+        once(self, settings)
 
     monkeypatch.setattr(RepSettings, "__init__", read)
     crawler = get_crawler(DefaultSpider, {OBEY: True})
@@ -172,10 +172,10 @@ def test_values(name: str) -> None:
 
 def test_a_store_of_ones_own_in_the_ledger() -> None:
     """The ledger records the import path of a Store class."""
-    found = settings_module.recorded(
+    values = settings_module.recorded(
         Settings({"REP_STORE": OwnStore}), read(REP_STORE=OwnStore)
     )
-    assert found["REP_STORE"] == f"{__name__}.OwnStore"
+    assert values["REP_STORE"] == f"{__name__}.OwnStore"
 
 
 INVALID: dict[str, tuple[str, list[object]]] = {
@@ -347,8 +347,10 @@ def test_the_most_precise_override_decides(pattern: str) -> None:
     """
     settings = read(REP_OVERRIDES=dict.fromkeys(PATTERNS, "ignore"))
     place = where(PATTERNS[pattern])
-    found = next(one for one in settings.overrides if one.covers(place))
-    assert found.pattern == pattern
+    deciding = next(
+        override for override in settings.overrides if override.covers(place)
+    )
+    assert deciding.pattern == pattern
 
 
 @pytest.mark.parametrize(
@@ -373,7 +375,11 @@ def test_the_end_of_an_override(until: object, ends: str) -> None:
     deciding = [
         override_for(settings.overrides, place, now) for now in (end - 1, end, end + 1)
     ]
-    assert [one and one.pattern for one in deciding] == ["a.example", "*", "*"]
+    assert [override and override.pattern for override in deciding] == [
+        "a.example",
+        "*",
+        "*",
+    ]
 
 
 @pytest.mark.parametrize(

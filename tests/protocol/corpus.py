@@ -31,7 +31,7 @@ def read_corpus() -> list[tuple[str, bytes]]:
         files = sorted(path.glob("**/robots/*.txt"))
         return [(file.stem, file.read_bytes()) for file in files[::step]]
     with tarfile.open(path) as archive:
-        named = {Path(each.name): each for each in archive if each.isfile()}
+        named = {Path(member.name): member for member in archive if member.isfile()}
         names = sorted(name for name in named if name.parent.name == "robots")
         return [
             (name.stem, archive.extractfile(named[name]).read())

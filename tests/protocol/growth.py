@@ -52,7 +52,7 @@ def assert_linear(
     raise AssertionError(f"{of_long:.3f} s, and {of_short:.3f} s for what is shorter")
 
 
-def seconds(do: Callable[[T], object], given: T) -> float:
+def seconds(do: Callable[[T], object], argument: T) -> float:
     start = process_time()
-    do(given)
+    do(argument)
     return process_time() - start

@@ -104,13 +104,13 @@ class Reference:
 
     def find_groups(self, agents: tuple[str, ...]) -> tuple[str | None, list[Group]]:
         for agent in [*agents, "*"]:
-            found = [
+            groups = [
                 group
                 for group in self.groups
                 if any(names(token, agent, self.dialect) for token in group.tokens)
             ]
-            if found:
-                return agent, found if self.dialect.merge_groups else found[:1]
+            if groups:
+                return agent, groups if self.dialect.merge_groups else groups[:1]
         return None, []
 
 
@@ -237,7 +237,7 @@ def read_patterns(kind: str, value: bytes, dialect: Dialect) -> list[Pattern]:
             counted = count(directory, value[: value.rindex(b"/") + 1] + b"$", dialect)
             patterns.append(Pattern(directory, counted))
     if dialect.path_encoding == "rfc3986":
-        levelled = [with_decoded_query(one.octets) for one in patterns]
+        levelled = [with_decoded_query(parsed.octets) for parsed in patterns]
         patterns = [Pattern(octets, len(octets)) for octets in levelled]
     if dialect.path_encoding != "high-octets":
         written = level(value, dialect, in_pattern=True, as_written=True)
@@ -303,18 +303,18 @@ def with_decoded_query(octets: list[int]) -> list[int]:
 
 def decoded(octets: Sequence[int]) -> list[int]:
     """Return *octets* with each encoded slash and question mark decoded."""
-    found: list[int] = []
+    result: list[int] = []
     i = 0
     while i < len(octets):
         for raw in b"/?":
             if [*octets[i : i + 3]] == [*b"%%%02X" % raw]:
-                found.append(raw)
+                result.append(raw)
                 i += 3
                 break
         else:
-            found.append(octets[i])
+            result.append(octets[i])
             i += 1
-    return found
+    return result
 
 
 @cache

@@ -83,10 +83,10 @@ STATES = [
     (CLASSIC, [(0, 401)], State.UNAVAILABLE, False),
     (CLASSIC, [(0, 403)], State.UNAVAILABLE, False),
     # A new answer replaces the last one.
-    *((each, [NONE, (8 * DAY, 200)], State.SUCCESSFUL, False) for each in DIALECTS.values()),
-    *((each, [UP, (8 * DAY, 404)], State.UNAVAILABLE, True) for each in DIALECTS.values()),
+    *((dialect, [NONE, (8 * DAY, 200)], State.SUCCESSFUL, False) for dialect in DIALECTS.values()),
+    *((dialect, [UP, (8 * DAY, 404)], State.UNAVAILABLE, True) for dialect in DIALECTS.values()),
     # Unreachable without a copy: each dialect says when that ends in permission, if ever.
-    *((each, [DOWN, (HOUR, status)], State.UNREACHABLE, False) for each in DIALECTS.values() for status in (429, None)),
+    *((dialect, [DOWN, (HOUR, status)], State.UNREACHABLE, False) for dialect in DIALECTS.values() for status in (429, None)),
     (RFC9309, [DOWN, (MONTH - HOUR, 503)], State.UNREACHABLE, False),
     (RFC9309, [DOWN, (MONTH, 503)], State.ASSUMED_UNAVAILABLE, True),
     (GOOGLE, [DOWN, (11 * HOUR, 503)], State.UNREACHABLE, False),
@@ -315,8 +315,8 @@ VALUES = st.text() | st.text("0123456789 .,:-+GMTNov") | DATES
 def test_whatever_a_server_sends(value: str, date: str, now: float) -> None:
     """No value raises, and the result is usable for a timer."""
     headers = [("retry-after", value), ("date", date)]
-    found = pause_asked(headers, now)
-    assert found is None or (math.isfinite(found) and 0 <= found <= LONGEST)
+    pause = pause_asked(headers, now)
+    assert pause is None or (math.isfinite(pause) and 0 <= pause <= LONGEST)
     assert 1 <= retry_delay(headers, 1, 0.0, now) <= DAY
 
 

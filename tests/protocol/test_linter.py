@@ -34,8 +34,8 @@ def lint(body: str | bytes, dialect: Dialect = RFC9309) -> tuple[Finding, ...]:
 
 def codes(body: str | bytes, dialect: Dialect = RFC9309) -> list[str]:
     """Return the codes, without that of a file that forbids everything, as many here do."""
-    found = [finding.code for finding in lint(body, dialect)]
-    return [code for code in found if code != "everything-forbidden"]
+    all_codes = [finding.code for finding in lint(body, dialect)]
+    return [code for code in all_codes if code != "everything-forbidden"]
 
 
 def rule(pattern: str, kind: str = "Disallow") -> str:
@@ -198,13 +198,15 @@ CASES = [*FILE, *FIELDS, *AGENTS, *PATTERNS, *RULES, *RECORDS, *USAGE]
 )
 def test_findings(case: Case) -> None:
     """A finding names its line and a remedy; the corrected file has no finding of any code."""
-    found = [f for f in lint(case.has, case.dialect) if f.code == case.code]
-    assert case.line in [finding.line for finding in found]
+    findings = [f for f in lint(case.has, case.dialect) if f.code == case.code]
+    assert case.line in [finding.line for finding in findings]
     assert any(
-        case.remedy in finding.message for finding in found if finding.line == case.line
+        case.remedy in finding.message
+        for finding in findings
+        if finding.line == case.line
     )
-    assert all(finding.severity == KINDS[case.code].severity for finding in found)
-    assert all(finding.message.isprintable() for finding in found)
+    assert all(finding.severity == KINDS[case.code].severity for finding in findings)
+    assert all(finding.message.isprintable() for finding in findings)
     assert codes(case.corrected, case.dialect) == []
     assert case.code not in {f.code for f in lint(case.corrected, case.dialect)}
 
@@ -257,8 +259,10 @@ def test_examples(code: str) -> None:
     """
     assert code in {case.code for case in CASES}
     kind = KINDS[code]
-    found = {f.code for each in DIALECTS.values() for f in lint(kind.example, each)}
-    assert (code in found) is bool(kind.example)
+    in_example = {
+        f.code for dialect in DIALECTS.values() for f in lint(kind.example, dialect)
+    }
+    assert (code in in_example) is bool(kind.example)
     explained = explain(code)
     assert (explained.code, explained.severity) == (code, kind.severity)
     assert "{" not in explained.message
@@ -308,17 +312,19 @@ def test_what_a_finding_tells() -> None:
 def test_one_finding_for_utf_16() -> None:
     """A mark that the dialect does not read is one finding, and so is each line behind it."""
     body = b"\xff\xfe" + "User-agent: *\nDisallow: /a\n".encode("utf-16-le")
-    found = lint(body, GOOGLE)
-    assert len({(each.line, each.code) for each in found}) == len(found)
+    findings = lint(body, GOOGLE)
+    assert len({(finding.line, finding.code) for finding in findings}) == len(findings)
 
 
 def test_findings_are_not_too_many() -> None:
     """Findings are sorted by line. Past the limit of a code, one finding gives the number of the
     rest and their first line; usage records past a limit are not checked. A page is one finding.
     """
-    found = lint(ANY + "Noindex: /a\nDisallow: a\n" * 500)
-    assert list(found) == sorted(found, key=lambda finding: finding.line)
-    *obsolete, last = [finding for finding in found if finding.code == "ignored-field"]
+    findings = lint(ANY + "Noindex: /a\nDisallow: a\n" * 500)
+    assert list(findings) == sorted(findings, key=lambda finding: finding.line)
+    *obsolete, last = [
+        finding for finding in findings if finding.code == "ignored-field"
+    ]
     assert len(obsolete) == MAX_OF_A_CODE
     assert last.line == 2 + 2 * MAX_OF_A_CODE
     assert last.message == "400 more findings with this code from this line on"
@@ -341,15 +347,15 @@ def test_rules_that_take_too_long_to_compare(piece: str) -> None:
     wild = "".join(
         f"{('Allow', 'Disallow')[n % 2]}: /*{piece * 100}zzzz*{n}\n" for n in range(99)
     )
-    found = lint(ANY + "Allow: /*b\nDisallow: /*b\n" + wild)
-    assert (found[0].code, found[0].line) == ("never-wins", 3)
-    (left_out,) = [each for each in found if each.code == "not-compared"]
+    findings = lint(ANY + "Allow: /*b\nDisallow: /*b\n" + wild)
+    assert (findings[0].code, findings[0].line) == ("never-wins", 3)
+    (left_out,) = [finding for finding in findings if finding.code == "not-compared"]
     assert left_out.line > 3
     assert codes(ANY + wild[: len(wild) // 20]) == []
 
 
 @pytest.mark.parametrize(
-    ("url", "found"),
+    ("url", "expected"),
     [
         (None, {"bad-sitemap"}), ("http://[", {"absolute-url"}), ("x", {"absolute-url"}),
         ("http://a.example/\ud800", {"absolute-url", "bad-sitemap"}),
@@ -357,10 +363,10 @@ def test_rules_that_take_too_long_to_compare(piece: str) -> None:
         ("\ud800", {"absolute-url"}),
     ],
 )  # fmt: skip
-def test_a_file_whose_url_is_no_url(url: str | None, found: set[str]) -> None:
+def test_a_file_whose_url_is_no_url(url: str | None, expected: set[str]) -> None:
     """An invalid or missing URL of the file does not stop the linter."""
     body = b"User-agent: *\nDisallow: http://b.example/x\nSitemap: /sitemap.xml\n"
-    assert {finding.code for finding in linter.lint(body, url=url)} >= found
+    assert {finding.code for finding in linter.lint(body, url=url)} >= expected
 
 
 @pytest.mark.parametrize("host", ["wiki", "10.0.0.1"])
@@ -372,10 +378,10 @@ def test_a_host_that_is_no_domain_name(host: str) -> None:
 
 def check(body: bytes, dialect: Dialect) -> None:
     """Assert what is true of the findings of any file."""
-    found = lint(body, dialect)
+    findings = lint(body, dialect)
     lines = body.count(b"\n") + body.count(b"\r") + 1
     lines += len(body.decode("utf-16", "replace").splitlines())
-    for finding in found:
+    for finding in findings:
         assert 0 <= finding.line <= lines
         assert finding.severity == KINDS[finding.code].severity
         assert finding.message.isprintable()
@@ -383,8 +389,8 @@ def check(body: bytes, dialect: Dialect) -> None:
         assert len(finding.text) <= MAX_TEXT
         if "more findings with this code" not in finding.message:
             assert finding.message.count(": ") >= 1, "no remedy"
-    assert [f.line for f in found] == sorted(f.line for f in found)
-    counts = [[f.code for f in found].count(code) for code in KINDS]
+    assert [f.line for f in findings] == sorted(f.line for f in findings)
+    counts = [[f.code for f in findings].count(code) for code in KINDS]
     assert max(counts) <= MAX_OF_A_CODE + 1
 
 
@@ -397,8 +403,8 @@ def test_real_files(dialect: Dialect) -> None:
     for name, body in read_corpus()[::3]:
         check(body, dialect)
         robots = RobotsTxt.parse(body, dialect)
-        found = lint(body, dialect)
-        idle = {f.line for f in found if f.code in {*IDLE, "never-wins"}}
+        findings = lint(body, dialect)
+        idle = {f.line for f in findings if f.code in {*IDLE, "never-wins"}}
         for url in urls_for(body, 40) if idle else ():
             for agents in agents_for(body):
                 assert robots.decide(url, agents).line not in idle, (name, url)

@@ -98,8 +98,8 @@ def test_requoted_is_what_aiohttp_sends(path: str) -> None:
 )  # fmt: skip
 def test_httpx_resolves_raw_dots_alone(path: str, sent: str) -> None:
     """What httpx 0.28 and httpx2 2.16 send is one of the forms; seen on a socket."""
-    found = forms(HOST + path, frozenset({HTTPX}))
-    assert HOST + sent in found
+    targets = forms(HOST + path, frozenset({HTTPX}))
+    assert HOST + sent in targets
     robots = RobotsTxt.parse(b"User-agent: *\nDisallow: /a\\")
     if sent.startswith("/a\\"):
         assert not is_allowed(robots, HOST + path, "bot", frozenset({HTTPX}))
@@ -123,10 +123,10 @@ def test_a_server_may_resolve_what_it_receives(
     """There are at most three forms, or four of a path that begins with two slashes. The last is
     already as a server would read it.
     """
-    found = forms(HOST + path, clients)
-    assert len(set(found)) == len(found) <= 3 + path.startswith("//")
-    assert found[0] == HOST + path
-    read = urlsplit(found[-1])
+    targets = forms(HOST + path, clients)
+    assert len(set(targets)) == len(targets) <= 3 + path.startswith("//")
+    assert targets[0] == HOST + path
+    read = urlsplit(targets[-1])
     segments = read.path.lower().replace("%2e", ".").split("/")
     assert not {".", ".."} & {*segments}
 
@@ -156,10 +156,10 @@ def test_the_fast_answer_agrees(
     body = b"User-agent: *\nDisallow: /a\nDisallow: /*&\nDisallow: ////\nAllow: /a/a"
     robots = RobotsTxt.parse(body, DIALECTS[dialect])
     url = HOST + path
-    found = is_allowed(robots, url, "bot", clients)
-    assert found is decide(robots, url, "bot", clients).allowed
+    allowed = is_allowed(robots, url, "bot", clients)
+    assert allowed is decide(robots, url, "bot", clients).allowed
     each_form = forms(url, clients)
-    assert found is all(robots.decide(form, "bot").allowed for form in each_form)
+    assert allowed is all(robots.decide(form, "bot").allowed for form in each_form)
 
 
 def test_a_blanket_and_robotstxt() -> None:
@@ -186,17 +186,17 @@ def test_is_robotstxt(rest: str, exact: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
+    ("url", "other", "same"),
     [
         ("", "/", True), ("?q", "/?q", True), ("/a#x", "/a#y", True),
         ("/%7Ea/./b", "/~a/b", True), ("/a b", "/a%20b", True), ("/a", "/a/", False),
         ("/a", "/a?q", False), ("/a", "/b", False),
     ],
 )  # fmt: skip
-def test_have_same_target(one: str, other: str, same: bool) -> None:
+def test_have_same_target(url: str, other: str, same: bool) -> None:
     """Two spellings of one request target are equal; the fragment does not matter."""
-    assert have_same_target(HOST + one, HOST + other) is same
-    assert have_same_target(HOST + other, HOST + one) is same
+    assert have_same_target(HOST + url, HOST + other) is same
+    assert have_same_target(HOST + other, HOST + url) is same
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_visible(text: str, shown: str) -> None:
 def test_nothing_gets_through(text: str) -> None:
     """Any text becomes printable and can be encoded."""
     shown = visible(text)
-    assert {unicodedata.category(each) for each in shown}.isdisjoint(
+    assert {unicodedata.category(character) for character in shown}.isdisjoint(
         {"Cc", "Cf", "Cs", "Zl", "Zp"}
     )
     shown.encode()

@@ -59,6 +59,6 @@ def answer(case: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
 def test_verdict(case: dict[str, Any]) -> None:
     """The answer is the right one."""
-    given = answer(case)
-    assert given
-    assert given == {name: case[name] for name in given}
+    answers = answer(case)
+    assert answers
+    assert answers == {name: case[name] for name in answers}

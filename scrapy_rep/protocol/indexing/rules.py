@@ -152,9 +152,7 @@ class IndexingRules:
     @property
     def unknown(self) -> tuple[Statement, ...]:
         """The statements whose names are not in the dialect's vocabulary."""
-        return tuple(
-            statement for statement in self.statements if not statement.known
-        )
+        return tuple(statement for statement in self.statements if not statement.known)
 
     def because(self, name: str) -> Statement | None:
         """Return the first statement that denies all that the rule *name* denies, or None.

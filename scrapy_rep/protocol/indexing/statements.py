@@ -236,9 +236,7 @@ class StatementReader:
             elif written:
                 message = f"unknown rule, which has no effect: {written!r}"
                 self.add_finding("unknown-name", message, location)
-                self.statements.append(
-                    Statement(*location, written, name, known=False)
-                )
+                self.statements.append(Statement(*location, written, name, known=False))
 
 
 def _read_value(

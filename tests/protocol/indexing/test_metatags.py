@@ -38,20 +38,20 @@ def codes(rules: IndexingRules) -> list[str]:
     return [finding.code for finding in rules.findings]
 
 
-def metas_of(found: Iterable[tuple[str | None, str | None]]) -> Metas:
+def metas_of(metas: Iterable[tuple[str | None, str | None]]) -> Metas:
     # html5lib moves elements, for example out of tables.
-    return sorted((name or "", content or "") for name, content in found)
+    return sorted((name or "", content or "") for name, content in metas)
 
 
 def ours(html: str) -> Metas:
     """Return the name and content of each meta tag that the package finds, sorted."""
     page = html.encode()
     starts = [match.start() for match in re.finditer(rb"(?i)<meta[\t\n\f\r />]", page)]
-    found = [
+    tags = [
         {name: unescape(value.decode()) for name, value in values.items()}
         for _, values in (real_tags(page, page.lower(), starts) if starts else ())
     ]
-    return metas_of((tag.get(b"name"), tag.get(b"content")) for tag in found)
+    return metas_of((tag.get(b"name"), tag.get(b"content")) for tag in tags)
 
 
 def judged(html: str) -> Metas:
@@ -155,15 +155,15 @@ WRITTEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("html", WRITTEN, ids=[each[:80] for each in WRITTEN])
+@pytest.mark.parametrize("html", WRITTEN, ids=[html[:80] for html in WRITTEN])
 def test_a_tag_counts_where_a_browser_sees_one(html: str) -> None:
     """A page has the rules of those meta tags that an HTML parser sees, and of no other."""
     assert ours(html) == judged(html)
     addressed = {"robots", "mybot", "my_bot-2"}
-    said = [
+    contents = [
         word.lower() for name, word in judged(html) if name.strip().lower() in addressed
     ]
-    assert read(html).index is not any("noindex" in word for word in said)
+    assert read(html).index is not any("noindex" in word for word in contents)
 
 
 @given(st.one_of(PAGES, BROKEN))
@@ -215,7 +215,7 @@ def test_accepted_difference(html: str, here: int, there: int) -> None:
 def test_content(content: str, texts: list[str]) -> None:
     """In a meta tag, white space separates statements too, but not a name from its value."""
     rules = read(f'<meta name="robots" content="{content}">')
-    assert [each.text for each in rules.statements if each.text] == texts
+    assert [statement.text for statement in rules.statements if statement.text] == texts
 
 
 @pytest.mark.parametrize(
@@ -240,9 +240,11 @@ def test_evidence() -> None:
     )
     for encoding in ("utf-8", "utf-16", "utf-16-be", "iso2022_jp", "shift_jis"):
         rules = read(html.encode(encoding), encoding)
-        found = [(each.agent, each.position) for each in rules.statements]
-        assert found == [("MyBot", 4), (None, 5)], encoding
-        assert [each.line for each in rules.tags] == [3]
+        evidence = [
+            (statement.agent, statement.position) for statement in rules.statements
+        ]
+        assert evidence == [("MyBot", 4), (None, 5)], encoding
+        assert [statement.line for statement in rules.tags] == [3]
 
 
 def test_the_end_of_a_long_page() -> None:
@@ -278,7 +280,7 @@ def test_bounds() -> None:
     assert (len(both.statements), codes(both)) == (MAX_STATEMENTS, ["too-many"])
     tag = '<meta name="tdm-reservation" content="1">'
     tags = read("<meta name=tdm-reservation><link rel=license>" + tag * 500).tags
-    assert [(each.name, each.content) for each in tags] == [
+    assert [(kept.name, kept.content) for kept in tags] == [
         ("tdm-reservation", "1")
     ] * 100
 
@@ -383,7 +385,7 @@ def test_charset(charset: str, codec: str, word: str) -> None:
     for head, encoding in ((f"<meta charset={charset}>", None), ("", charset)):
         rules = read((head + tail).encode(codec), encoding)
         assert not rules.index
-        assert [each.text for each in rules.unknown] == [word]
+        assert [statement.text for statement in rules.unknown] == [word]
 
 
 @pytest.mark.parametrize(

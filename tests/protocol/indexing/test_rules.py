@@ -120,7 +120,7 @@ def test_vocabulary(
     """A name that the dialect does not know has no effect, and is kept as evidence."""
     rules = read(line, dialect=dialect)
     assert restrictions(rules) == changes
-    assert ", ".join(each.text for each in rules.unknown) == unknown
+    assert ", ".join(statement.text for statement in rules.unknown) == unknown
 
 
 @pytest.mark.parametrize(
@@ -143,12 +143,12 @@ def test_the_most_restrictive_statement_wins(
     """The most restrictive statement wins, whatever the order, source and agent."""
     for first, *rest in (texts, texts[::-1]):
         own_meta = f'<meta name="MyBot" content="{first}">'.encode()
-        for found in (
+        for rules in (
             read(", ".join([first, *rest])),
             read(f"mybot: {first}", *rest),
             IndexingRules.of_page([", ".join(rest).encode()], own_meta, ("mybot",)),
         ):
-            assert restrictions(found) == changes
+            assert restrictions(rules) == changes
 
 
 @pytest.mark.parametrize(
@@ -174,8 +174,10 @@ def test_the_most_restrictive_statement_wins(
 )  # fmt: skip
 def test_scope(lines: list[str], statements: list[tuple[str | None, int, str]]) -> None:
     """An agent's scope in a header ends at the next agent or at the end of its line."""
-    found = read(*lines, agents="MyBot").statements
-    assert [(each.agent, each.position, each.text) for each in found] == statements
+    evidence = read(*lines, agents="MyBot").statements
+    assert [
+        (statement.agent, statement.position, statement.text) for statement in evidence
+    ] == statements
 
 
 NOT_LOST = [
@@ -208,7 +210,7 @@ def test_noindex_is_not_lost(line: str) -> None:
 )
 def test_longest_date(texts: list[str]) -> None:
     """The longest run of parts of a header that parses as a date is the date."""
-    assert [each.text for each in read(", ".join(texts)).statements] == texts
+    assert [statement.text for statement in read(", ".join(texts)).statements] == texts
 
 
 @pytest.mark.parametrize(
@@ -237,7 +239,9 @@ def test_finding(line: str, code: str) -> None:
     """
     findings = read("noindex", line).findings
     assert code in {finding.code for finding in findings}
-    assert {(each.source, each.position) for each in findings} == {("header", 2)}
+    assert {(finding.source, finding.position) for finding in findings} == {
+        ("header", 2)
+    }
     assert code == "too-long" or not read(f"other: {line}").findings
 
 
@@ -264,7 +268,7 @@ def test_lists_without_commas(text: str, statements: list[str]) -> None:
     """
     in_page = IndexingRules.parse(html=f'<meta name=robots content="{text}">'.encode())
     in_header = read(text)
-    assert [each.text for each in in_header.statements] == statements
+    assert [statement.text for statement in in_header.statements] == statements
     assert in_page == in_header
     assert "no-comma" in {finding.code for finding in in_header.findings}
     for dialect in (GOOGLE, CLASSIC):
@@ -328,11 +332,11 @@ def test_what_pages_share_cannot_be_changed() -> None:
 
 def test_to_dict() -> None:
     """The dict has every rule as a JSON value, and no evidence."""
-    found = read(
+    values = read(
         "noai, unavailable_after: 2010-06-25T15:00:00Z, max-snippet: 9"
     ).to_dict()
     allowed = "index follow archive snippet image_index translate sitelinks_search_box odp ydir"
-    assert json.loads(json.dumps(found)) == {
+    assert json.loads(json.dumps(values)) == {
         **dict.fromkeys([*allowed.split(), "image_ai", "index_embedded"], True),
         "ai": False,
         "max_snippet": 9,
@@ -376,10 +380,13 @@ def test_evidence() -> None:
     """Each rule that restricts something comes with the statements that would do so alone; a
     statement without a limit is no evidence.
     """
-    found = read(
+    evidence = read(
         "none", "max-snippet:20, nosnippet", "max-snippet:-1, follow"
     ).evidence()
-    assert {name: [each.name for each in said] for name, said in found.items()} == {
+    assert {
+        name: [statement.name for statement in statements]
+        for name, statements in evidence.items()
+    } == {
         "index": ["none"],
         "follow": ["none"],
         "index_embedded": ["none"],
@@ -437,8 +444,8 @@ def check_headers(values: list[bytes], restriction: bytes, dialect: Dialect) -> 
     """
     agents = ("mybot", "mybot-image")
     rules, stricter, with_others = (
-        IndexingRules.of_page(each, agents=agents, dialect=dialect)
-        for each in (
+        IndexingRules.of_page(lines, agents=agents, dialect=dialect)
+        for lines in (
             values,
             [restriction, *values],
             [*values, b"otherbot: none, noai, max-snippet: 0"],

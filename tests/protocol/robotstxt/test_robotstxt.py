@@ -173,7 +173,7 @@ def test_a_long_line_is_cut_in_the_google_dialect() -> None:
     path = "/x/" + "a" * (2083 * 8 - 1 - len("disallow: /x/"))
     body = f"user-agent: *\ndisallow: {path}/qux\nallow: /x/b"
     paths = (path + "/f", path, path[:-1])
-    assert [ask(body, each, dialect=GOOGLE).line for each in paths] == [2, 2, 0]
+    assert [ask(body, asked, dialect=GOOGLE).line for asked in paths] == [2, 2, 0]
 
 
 # What a caller gets
@@ -232,18 +232,18 @@ def test_text_is_taken_as_utf_8() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "absolute"),
     [
         ("/s.xml", "https://example.com/s.xml"), ("s.xml?a=b", "https://example.com/s.xml?a=b"),
         ("//other.example/s.xml", "https://other.example/s.xml"), ("http://[", None),
         ("file:///etc/passwd", None), ("javascript:a()", None), ("data:text/xml,a", None),
     ],
 )  # fmt: skip
-def test_sitemaps(value: str, found: str | None) -> None:
+def test_sitemaps(value: str, absolute: str | None) -> None:
     """Sitemaps are absolute http and https URLs; a relative one needs the URL of the file."""
     body = f"Sitemap: {value}".encode()
     robots = RobotsTxt.parse(body, url="https://example.com/robots.txt")
-    assert robots.sitemaps == ((found,) if found else ())
+    assert robots.sitemaps == ((absolute,) if absolute else ())
     assert RobotsTxt.parse(body).sitemaps == ()
 
 

@@ -24,6 +24,6 @@ def header(*lines: str, name: str = "Content-Usage") -> UsagePreferences:
 
 def stated(preferences: UsagePreferences) -> str:
     """Return what is stated, sorted, as in real.txt: "search=y train-ai=n", or "-"."""
-    found = preferences.to_dict().items()
-    words = [f"{name}={'ny'[value]}" for name, value in found if value is not None]
+    values = preferences.to_dict().items()
+    words = [f"{name}={'ny'[value]}" for name, value in values if value is not None]
     return " ".join(sorted(words)) or NOTHING

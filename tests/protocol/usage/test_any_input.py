@@ -45,9 +45,9 @@ PREFERENCES = st.lists(STATEMENTS, max_size=8).map(tuple).map(UsagePreferences)
 RANK = {None: 0, True: 1, False: 2}
 
 
-def outcome(found: UsagePreferences) -> list[int]:
+def outcome(preferences: UsagePreferences) -> list[int]:
     return [
-        RANK[found.get(category, image=image)]
+        RANK[preferences.get(category, image=image)]
         for category in CATEGORIES
         for image in (False, True)
     ]
@@ -60,9 +60,9 @@ def test_combination(
     """The order and the grouping of sources change nothing. One more statement never allows a
     disallowed category, or makes a known value unknown.
     """
-    for one, other in ((a | b, b | a), ((a | b) | c, a | (b | c))):
-        assert one == other
-        assert set(one.statements) == set(other.statements)
+    for combined, other in ((a | b, b | a), ((a | b) | c, a | (b | c))):
+        assert combined == other
+        assert set(combined.statements) == set(other.statements)
     both = outcome(a | b)
     assert both == [max(pair) for pair in zip(outcome(a), outcome(b), strict=True)]
 
@@ -81,13 +81,15 @@ def test_a_path_counts_as_in_a_rule(
     rules, records = (
         RobotsTxt.parse(("User-agent: *\n" + "\n".join(lines)).encode(), dialect)
         for lines in (
-            [f"Disallow: {each}" for each in patterns],
-            [f"Content-Usage: {each} label=1" for each in patterns],
+            [f"Disallow: {pattern}" for pattern in patterns],
+            [f"Content-Usage: {pattern} label=1" for pattern in patterns],
         )
     )
-    for path in (*paths, *(each.replace("*", "b") for each in patterns)):
+    for path in (*paths, *(pattern.replace("*", "b") for pattern in patterns)):
         url = "https://example.com" + path
-        counting = [each.position for each in records.usage(url, "mybot").statements]
+        counting = [
+            pattern.position for pattern in records.usage(url, "mybot").statements
+        ]
         assert (counting or [0])[0] == rules.decide(url, "mybot").line
 
 
@@ -108,8 +110,8 @@ def many(line: str) -> bytes:
 
 
 def rules(locations: Iterable[str]) -> bytes:
-    found = [{"location": each, "tdm-reservation": 1} for each in locations]
-    return json.dumps(found).encode()[:KIB_500]
+    entries = [{"location": location, "tdm-reservation": 1} for location in locations]
+    return json.dumps(entries).encode()[:KIB_500]
 
 
 ROBOTS_TXT = [
@@ -169,20 +171,20 @@ HOSTILE = [
 def test_hostile(kind: str, text: bytes) -> None:
     """Whatever a site sends is read in bounded time, and its evidence is bounded."""
     start = process_time()
-    found = UsagePreferences()
+    preferences = UsagePreferences()
     if kind == "robots.txt":
         robots = RobotsTxt.parse(text[:KIB_500])
         for agent in ("bot", "a1"):
             for url in (URL, URL + "b", "https://example.com/1", QUERY):
-                found = robots.usage(url, agent)
+                preferences = robots.usage(url, agent)
     elif kind == "field":
-        found = UsagePreferences.parse([(name, text) for name in FIELDS * 200])
+        preferences = UsagePreferences.parse([(name, text) for name in FIELDS * 200])
     elif kind == "page":
-        found = UsagePreferences.parse(html=text)
+        preferences = UsagePreferences.parse(html=text)
     else:
         read = TdmRep.parse(text)
         for _ in range(3):
-            found = read.usage(URL)
+            preferences = read.usage(URL)
     assert process_time() - start < SECONDS
-    assert len(found.statements) < 300
-    assert all(len(each.text) <= 1_024 for each in found.statements)
+    assert len(preferences.statements) < 300
+    assert all(len(statement.text) <= 1_024 for statement in preferences.statements)

@@ -131,9 +131,9 @@ def test_groups_of_a_purpose(
 ) -> None:
     """A group for the token of a purpose states by its rules whether a URL may be used for it."""
     robots = body.format(written)
-    found = robots_usage(robots, path)
-    assert stated(found) == expected
-    assert text in "".join(map(str, found.statements))
+    preferences = robots_usage(robots, path)
+    assert stated(preferences) == expected
+    assert text in "".join(map(str, preferences.statements))
     assert RobotsTxt.parse(robots).is_allowed("https://example.com/a", "mybot")
 
 
@@ -182,12 +182,14 @@ def test_pages(
     page that states nothing has no statement.
     """
     sent = [(name, value.encode()) for name, value in fields]
-    found = UsagePreferences.parse(sent, html.encode(), "mybot")
-    assert stated(found) == expected
-    assert found.licenses == tuple(licenses.split())
-    assert found.get("train-ai", image=True) is of_images
-    assert bool(found) is (bool(licenses) or of_images is not None)
-    assert all(each.value is None for each in found.statements if licenses)
+    preferences = UsagePreferences.parse(sent, html.encode(), "mybot")
+    assert stated(preferences) == expected
+    assert preferences.licenses == tuple(licenses.split())
+    assert preferences.get("train-ai", image=True) is of_images
+    assert bool(preferences) is (bool(licenses) or of_images is not None)
+    assert all(
+        statement.value is None for statement in preferences.statements if licenses
+    )
 
 
 # robots.txt.
@@ -297,9 +299,9 @@ def test_groups(body: str | bytes, agent: str, path: str, expected: str) -> None
     """The records of the crawler's group state what its pages may be used for; those of a path
     that it may not fetch, nothing.
     """
-    found = robots_usage(body, path, agent)
-    assert stated(found) == expected
-    assert bool(found) is (expected != "-")
+    preferences = robots_usage(body, path, agent)
+    assert stated(preferences) == expected
+    assert bool(preferences) is (expected != "-")
 
 
 @pytest.mark.parametrize(
@@ -344,7 +346,9 @@ def test_groups(body: str | bytes, agent: str, path: str, expected: str) -> None
 )
 def test_paths(records: list[str], path: str, expected: str) -> None:
     """Of the records with a path, those with the longest that matches count."""
-    body = "User-agent: *\n" + "".join(f"Content-Usage: {each}\n" for each in records)
+    body = "User-agent: *\n" + "".join(
+        f"Content-Usage: {record}\n" for record in records
+    )
     assert stated(robots_usage(body, path)) == expected
 
 
@@ -364,8 +368,8 @@ def test_the_classic_dialect_takes_the_first_record_that_matches(
     records: str, path: str, expected: str
 ) -> None:
     """In the classic dialect an empty line ends a group, and the first record counts."""
-    found = robots_usage(f"User-agent: *\n{records}", path, dialect=CLASSIC)
-    assert stated(found) == expected
+    preferences = robots_usage(f"User-agent: *\n{records}", path, dialect=CLASSIC)
+    assert stated(preferences) == expected
 
 
 OF_ALL = "License: https://e.com/all\n"
@@ -390,8 +394,8 @@ OWN = "User-agent: ExampleBot\nAllow: /\nLicense: https://e.com/own\n\n"
 )  # fmt: skip
 def test_licenses(body: str, agent: str, licenses: str) -> None:
     """The licences of the crawler's group, or those for all; they state no preference."""
-    found = robots_usage(body, "/", agent)
-    assert (" ".join(found.licenses), stated(found)) == (licenses, "-")
+    preferences = robots_usage(body, "/", agent)
+    assert (" ".join(preferences.licenses), stated(preferences)) == (licenses, "-")
 
 
 SITES = [
@@ -415,9 +419,12 @@ def test_a_real_site(block: str) -> None:
     assert questions
     for asked, expected in questions:
         agent, path = asked.split()
-        found = robots_usage(body, path, agent)
-        said = [*stated(found).split(), *(f"license={url}" for url in found.licenses)]
-        assert set(said) - {"-"} == set(expected.split()) - {"-"}, asked
+        preferences = robots_usage(body, path, agent)
+        answers = [
+            *stated(preferences).split(),
+            *(f"license={url}" for url in preferences.licenses),
+        ]
+        assert set(answers) - {"-"} == set(expected.split()) - {"-"}, asked
 
 
 # Evidence, and statements of several sources.
@@ -439,11 +446,16 @@ def test_the_level_of_use_is_recorded(level: str) -> None:
     """Each level of ``use`` is a statement about a search index and the training of a model, also
     one that neither allows nor disallows them.
     """
-    found = robots_usage(f"User-Agent: *\nContent-Signal: use={level}\n").statements
+    statements = robots_usage(
+        f"User-Agent: *\nContent-Signal: use={level}\n"
+    ).statements
     value = False if level == "immediate" else None
-    said = [(each.category, each.value, each.text) for each in found]
+    evidence = [
+        (statement.category, statement.value, statement.text)
+        for statement in statements
+    ]
     text = f"Content-Signal: use={level}"
-    assert said == [("search", value, text), ("train-ai", value, text)]
+    assert evidence == [("search", value, text), ("train-ai", value, text)]
 
 
 def test_sources_are_combined() -> None:
@@ -457,7 +469,7 @@ def test_sources_are_combined() -> None:
     both = robots | page
     assert stated(both) == "ai-use=n search=n train-ai=n"
     assert both.to_dict()["tdm"] is None
-    assert [str(each) for each in both.statements] == [
+    assert [str(statement) for statement in both.statements] == [
         *["Content-Usage: train-ai=y, search=y (robots.txt, line 2)"] * 2,
         "Content-Signal: ai-input=no (robots.txt, line 3)",
         *["Content-Usage: ai-use=y, search=n (header)"] * 2,
@@ -476,9 +488,9 @@ def test_evidence_is_bounded_and_misses_nothing() -> None:
     first hundred lines of a header field are read.
     """
     body = "User-agent: *\n" + "Content-Signal: ai-train=yes\n" * 500
-    found = robots_usage(body + "Content-Signal: ai-train=no\n")
-    assert found.get("train-ai") is False
-    assert len(found.statements) <= 20
+    preferences = robots_usage(body + "Content-Signal: ai-train=no\n")
+    assert preferences.get("train-ai") is False
+    assert len(preferences.statements) <= 20
     for before, expected in ((50, "train-ai=n"), (100, "-")):
         assert stated(header(*["x=y"] * before, "train-ai=n")) == expected
 

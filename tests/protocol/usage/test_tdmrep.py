@@ -16,8 +16,8 @@ POLICY = f"{SITE}/policies/policy.json"
 RESERVED, FREE = "tdm=n train-ai=n", "tdm=y train-ai=y"
 
 
-def usage(path: str, *found: Any) -> UsagePreferences:
-    return TdmRep.parse(json.dumps(found).encode()).usage(SITE + path)
+def usage(path: str, *rules: Any) -> UsagePreferences:
+    return TdmRep.parse(json.dumps(rules).encode()).usage(SITE + path)
 
 
 def of(location: str, reservation: Any = 1, **more: Any) -> dict[str, Any]:
@@ -56,14 +56,14 @@ THREE = (
 )  # fmt: skip
 def test_files(path: str, rules: Any, expected: str, licenses: tuple[str, ...]) -> None:
     """The first rule whose location matches states whether a page may be mined."""
-    found = usage(path, *rules)
-    assert (stated(found), found.licenses) == (expected, licenses)
+    preferences = usage(path, *rules)
+    assert (stated(preferences), preferences.licenses) == (expected, licenses)
 
 
 def test_evidence() -> None:
     """A statement says its rule, the value as written, and its number in the file."""
-    found = usage("/any/where?x", 1, of("/")).statements
-    assert str(found[0]) == "/: tdm-reservation 1 (tdmrep.json, rule 2)"
+    statements = usage("/any/where?x", 1, of("/")).statements
+    assert str(statements[0]) == "/: tdm-reservation 1 (tdmrep.json, rule 2)"
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,10 @@ def test_evidence() -> None:
 )
 def test_locations(locations: list[str], path: str, number: int) -> None:
     """A location matches as the pattern of a rule of robots.txt; the first in the file counts."""
-    found = usage(path, *map(of, locations)).statements
-    assert {each.position for each in found} == ({number} if number else set())
+    statements = usage(path, *map(of, locations)).statements
+    assert {statement.position for statement in statements} == (
+        {number} if number else set()
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,8 +117,8 @@ def test_locations(locations: list[str], path: str, number: int) -> None:
 )  # fmt: skip
 def test_what_is_no_array_says_nothing(body: bytes, is_valid: bool) -> None:
     """A file that is too long, or no array, states nothing."""
-    found = TdmRep.parse(body)
-    assert (found.is_valid, bool(found.usage(f"{SITE}/"))) == (is_valid, False)
+    tdmrep = TdmRep.parse(body)
+    assert (tdmrep.is_valid, bool(tdmrep.usage(f"{SITE}/"))) == (is_valid, False)
 
 
 def test_a_deeply_nested_value() -> None:
@@ -160,13 +162,15 @@ def test_priority(
 ) -> None:
     """A tag overrides a header field, and that the file; what is overridden stays as evidence."""
     of_file = None if file is None else usage("/", of("/", file))
-    found = UsagePreferences.parse(
+    preferences = UsagePreferences.parse(
         [("tdm-reservation", value.encode()) for value in fields],
         b"" if tag is None else f"<meta name=tdm-reservation content='{tag}'>".encode(),
         tdmrep=of_file,
     )
-    assert stated(found) == expected
-    assert file is None or "tdmrep.json" in {each.source for each in found.statements}
+    assert stated(preferences) == expected
+    assert file is None or "tdmrep.json" in {
+        statement.source for statement in preferences.statements
+    }
 
 
 def test_tags() -> None:
@@ -176,8 +180,8 @@ def test_tags() -> None:
     html = f"""<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">
         <meta name="tdm-reservation" content="1"><meta name="tdm-policy" content="{POLICY}">
         <title>Document title</title></head><body>...</body></html>""".encode()
-    found = UsagePreferences.parse(html=html)
-    assert (stated(found), found.licenses) == (RESERVED, (POLICY,))
+    preferences = UsagePreferences.parse(html=html)
+    assert (stated(preferences), preferences.licenses) == (RESERVED, (POLICY,))
     fields = [("Content-Usage", b"train-ai=n"), ("tdm-reservation", b"1")]
     free = UsagePreferences.parse(fields, html.replace(b'"1"', b'"0"'))
     assert stated(free) == "tdm=y train-ai=n"

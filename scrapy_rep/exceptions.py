@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 
 
 class SettingError(ValueError):
-    """A setting has an invalid value. The message has both, and says what is allowed."""
+    """A setting has an invalid value. The message names the setting and the value, and says what is
+    allowed.
+    """
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
         super().__init__(f"{name} is {value!r}, but it must be {allowed}.")
 
 
 class _Denied(Exception):
-    """Something is withheld, because a site or the user of the crawler forbids it."""
+    """A request, item or file is withheld, because a site or the user of the crawler forbids it."""
 
     def __init__(self, message: str, record: Record) -> None:
         super().__init__(visible(message))
@@ -49,9 +51,9 @@ class BackingOff(IgnoreRequest):
 
 
 class FileDenied(_Denied, IgnoreRequest):
-    """A media pipeline, or whoever has downloaded it without a callback, does not get a file, because
-    it must not be indexed, or not be used for a purpose of the crawl. A page is a file only for a media
-    pipeline.
+    """A file is withheld from a media pipeline, or from code that downloads it without a callback,
+    because the file must not be indexed, or not be used for a purpose of the crawl. A page counts as a
+    file only if a media pipeline downloads it.
     """
 
 
@@ -60,8 +62,8 @@ class _Dropped(_Denied):
 
     def __init__(self, message: str, record: Record) -> None:
         super().__init__(message, record)
-        # Scrapy logs each dropped item at this level. The first one, and how many there were,
-        # have a warning each (see DecisionReporter).
+        # Scrapy logs each dropped item at this level. The first dropped item and their number are
+        # logged as warnings (see DecisionReporter).
         self.log_level: str | None = "DEBUG"
 
 

@@ -37,14 +37,14 @@ class Verdict(_Term):
     """Refused by Scrapy's own middleware, in a dry run."""
     ANNOTATED = "annotated"
     NOTED = "noted"
-    """A statement of a site; its effects have records of their own."""
+    """A statement of a site was read. Its effects have records of their own."""
 
 
 IN_DRY_RUN = {
     Verdict.REFUSED: Verdict.WOULD_REFUSE,
     Verdict.DROPPED: Verdict.WOULD_DROP,
 }
-"""The verdicts that withhold something, and those of a dry run in their place."""
+"""The verdicts that withhold something, each with the verdict of a dry run in its place."""
 
 
 class Subject(_Term):
@@ -52,11 +52,11 @@ class Subject(_Term):
 
     REQUEST = "request"
     PAGE = "page"
-    """A response, and what is stated about it."""
+    """A response, with the statements about it."""
     LINK = "link"
     ITEM = "item"
     FILE = "file"
-    """Of a media pipeline."""
+    """A file of a media pipeline."""
 
 
 class Record(NamedTuple):

@@ -1,4 +1,4 @@
-"""Signals that this package sends, in addition to Scrapy's."""
+"""The signals of this package, in addition to those of Scrapy."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ decision_made = object()
 """A decision was made about a request, a page, a link, an item or a file.
 
 Arguments: *record* (:class:`scrapy_rep.Record`: the decision and its evidence),
-*request* (scrapy.Request: that is decided about, or that fetched the page; None if there is
-none), *response* (scrapy.http.Response: the page, the file, or the answer that asks for a pause;
-None for a request), and *spider*.
+*request* (scrapy.Request: the subject of the decision, or the request for the page; None if there
+is none), *response* (scrapy.http.Response: the page, the file, or the answer that asks for a pause;
+None for a decision about a request), and *spider*.
 
 Sent for all that is refused, dropped, annotated or slowed down. Sent for what is allowed, and for
 what a page states, only if the crawl writes a ledger: with ``REP_LEDGER_LEVEL`` ``"all"`` always,

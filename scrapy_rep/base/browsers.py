@@ -38,8 +38,8 @@ def is_from_browser(response: Response) -> bool:
 
 def browser_handler(settings: BaseSettings) -> tuple[str, bool] | None:
     """Return the import path of a download handler for http or https that uses a browser, and
-    whether it is scrapy-playwright's; None if there is none. A handler is recognised by its
-    name or the name of a base class.
+    whether it is the handler of scrapy-playwright; None if no handler uses a browser. The name
+    of a handler, or of a base class of it, tells whether it does.
     """
     handlers = settings.getdict("DOWNLOAD_HANDLERS")
     for scheme in ("http", "https"):
@@ -66,5 +66,7 @@ def uses_playwright(settings: BaseSettings) -> bool:
 
 
 def abort_setting(settings: BaseSettings) -> Any:
-    """The function by which scrapy-playwright decides whether to abort a request."""
+    """Return the setting for the function by which scrapy-playwright decides whether to abort a
+    request, or None.
+    """
     return settings.get("PLAYWRIGHT_ABORT_REQUEST")

@@ -29,7 +29,7 @@ class Clock:
     """Returns the seconds since the epoch, for values that are stored."""
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> Any:
-        """Call *function* in *seconds*. Return an object with a method ``cancel``."""
+        """Call *function* after *seconds*. Return an object whose method ``cancel`` prevents the call."""
         return call_later(seconds, function)
 
 

@@ -1,4 +1,4 @@
-"""Scrapy's versions and its private names: no other module knows them.
+"""Differences between versions of Scrapy, and the private names of Scrapy. Only this module has them.
 
 Tested on Scrapy 2.14.0 and 2.19.0. If a later Scrapy lacks a private name, the function here
 returns a neutral value, and logs one warning that names it. ``docs/compatibility.md`` lists
@@ -71,9 +71,9 @@ def _starts_in(crawler: Crawler, module: str) -> bool:
 
 
 def shared_component(crawler: Crawler, kind: Callable[[Crawler], _T]) -> _T:
-    """The object of *kind* that the components of a crawl share, which the first call makes.
+    """Return the object of *kind* that the components of a crawl share. The first call makes it.
 
-    The crawler holds it, so it is freed with the crawler.
+    The crawler has the only reference, so the object is freed with the crawler.
     """
     components = vars(crawler).setdefault("_scrapy_rep_components", {})
     if kind not in components:
@@ -83,8 +83,8 @@ def shared_component(crawler: Crawler, kind: Callable[[Crawler], _T]) -> _T:
 
 
 def loop_caller() -> Callable[..., object]:
-    """A function that other threads call, to have a function called in the event loop that runs now.
-    It raises RuntimeError once that loop has ended.
+    """Return a function with which other threads call a function in the event loop that runs now. The
+    returned function raises RuntimeError once that loop has ended.
     """
     if scrapy_asyncio.is_asyncio_available():
         return asyncio.get_running_loop().call_soon_threadsafe
@@ -96,10 +96,12 @@ def loop_caller() -> Callable[..., object]:
 
 
 async def run_in_thread(function: Callable[[], _T]) -> _T:
-    """The result of *function*, called on another thread, as that of Scrapy 2.15 and later."""
+    """Return the result of *function*, called on another thread, as ``run_in_thread`` of Scrapy 2.15 and
+    later does.
+    """
     if scrapy_asyncio.is_asyncio_available():
         return await asyncio.to_thread(function)
-    # Where it is called, it imports the reactor.
+    # This imports the reactor, so it must run after Scrapy has installed one.
     from twisted.internet.threads import deferToThread  # noqa: PLC0415
 
     return await deferToThread(function)
@@ -109,15 +111,15 @@ logger = get_logger(__name__)
 
 
 PROXY_AUTH_META_KEY = "_auth_proxy"
-"""The meta key for the proxy to which the ``Proxy-Authorization`` header of a request belongs."""
+"""The meta key of the proxy for which the ``Proxy-Authorization`` header of a request is."""
 
 
 _NO_SUCH = object()
 
 _NO_SLOT = "\0"
-"""The key of no download slot."""
+"""A key that no download slot has."""
 
-_OF_SLOTS = ("concurrency", "delay", "lastseen", "queue")
+_SLOT_ATTRIBUTES = ("concurrency", "delay", "lastseen", "queue")
 """The attributes of a download slot."""
 
 
@@ -134,10 +136,10 @@ class SlotState(NamedTuple):
 
 
 def is_closing(crawler: Crawler) -> bool:
-    """Whether the spider is closing. Scrapy sends a signal only when it has closed."""
+    """Whether the spider is closing. Scrapy sends a signal only once the spider has closed."""
     if _find(crawler.engine, "_slot.closing") is not None:
         return True
-    # Once it is closed, there is no slot.
+    # Once the spider has closed, the engine has no slot.
     return getattr(crawler.engine, "_slot", _NO_SUCH) is None
 
 
@@ -148,13 +150,13 @@ def close_spider(crawler: Crawler, reason: str) -> None:
 
 
 def concurrent_requests(crawler: Crawler) -> int:
-    """``CONCURRENT_REQUESTS``. Since Scrapy 2.19, 0 stands for no limit: then a thousand."""
+    """Return ``CONCURRENT_REQUESTS``; 1,000 for 0, which means no limit since Scrapy 2.19."""
     return crawler.settings.getint("CONCURRENT_REQUESTS") or 1_000
 
 
 def wake(crawler: Crawler) -> None:
-    """Make the engine ask its scheduler for requests now, not only at its next heartbeat. If the
-    downloader is full, it asks when a download has ended, in any case.
+    """Make the engine ask the scheduler for requests now, instead of at its next heartbeat. If the
+    downloader is full, this does nothing: the engine asks when a download has ended.
     """
     schedule = _find(crawler.engine, "_slot.nextcall.schedule")
     if schedule is not None and not crawler.engine.downloader.needs_backout():
@@ -162,13 +164,15 @@ def wake(crawler: Crawler) -> None:
 
 
 def requests_in_progress(crawler: Crawler) -> Collection[Request]:
-    """The requests between the scheduler and the end of their callback and its output."""
+    """Return the requests that the scheduler has handed out, and whose callback and output have not
+    ended.
+    """
     return _find(crawler.engine, "_slot.inprogress") or set()
 
 
 def download_slot(crawler: Crawler, request: Request) -> str:
-    """The key of the download slot of *request*, which is nearly always its host; empty if its
-    host cannot be read. It can be written anywhere, although a project may name a slot as it likes.
+    """Return the key of the download slot of *request*, which is nearly always its host; empty if the
+    URL has no valid host. The key can be encoded, whatever name a project gives a slot.
     """
     get_slot_key = _find(crawler.engine, "downloader.get_slot_key")
     try:
@@ -179,10 +183,12 @@ def download_slot(crawler: Crawler, request: Request) -> str:
 
 
 def slot_state(crawler: Crawler, key: str) -> SlotState:
-    """The state of the download slot *key*, or that which it will have when it is made."""
+    """Return the state of the download slot *key*, or the state that a new slot would have."""
     downloader = _find(crawler.engine, "downloader")
     slot = (_find(downloader, "slots") or {}).get(key)
-    if slot is not None and None not in [_find(slot, name) for name in _OF_SLOTS]:
+    if slot is not None and None not in [
+        _find(slot, name) for name in _SLOT_ATTRIBUTES
+    ]:
         last_seen = slot.lastseen
         if _SLOTS_HAVE_WALL_CLOCK:
             last_seen += time.monotonic() - time.time()
@@ -195,46 +201,46 @@ def slot_state(crawler: Crawler, key: str) -> SlotState:
 
 
 def withdraw(crawler: Crawler, request: Request, error: Exception) -> None:
-    """Take *request* out of its download slot, if it waits there to be sent, and fail it with *error*."""
+    """Take *request* out of its download slot, if it waits there, and fail it with *error*."""
     slots: Any = _find(crawler.engine, "downloader.slots") or {}
     slot = slots.get(download_slot(crawler, request))
     for entry in _find(slot, "queue") or ():
         if entry[0] is request:
             slot.queue.remove(entry)
-            if not entry[1].called:  # It was cancelled.
+            if not entry[
+                1
+            ].called:  # A request that was cancelled has an answer already.
                 entry[1].errback(error)
             return
 
 
 class DownloaderState:
-    """What changes in Scrapy's downloader with each request. The engine must exist: the attributes
-    are looked up once.
-    """
+    """The state of Scrapy's downloader. Its attributes are looked up once, so the engine must exist."""
 
     def __init__(self, crawler: Crawler) -> None:
         downloader = _find(crawler.engine, "downloader")
         self._crawler = crawler
         active, slots = _find(downloader, "active"), _find(downloader, "slots")
         self.active: AbstractSet[object] | None = active
-        """The requests between the scheduler and their callback; None if they are unknown."""
+        """The requests that are being downloaded; None if Scrapy does not tell."""
 
         self.slots: dict[str, Any] = {} if slots is None else slots
-        """The download slots by key, as far as they exist."""
+        """The existing download slots, by key."""
 
         self.own_slots = crawler.settings.getdict("DOWNLOAD_SLOTS").keys()
         """The keys of the slots that have settings of their own."""
 
         self.new_slot = slot_state(crawler, _NO_SLOT)
-        """The state of any other slot that does not exist yet."""
+        """The state of a new slot without settings of its own."""
 
         get_slot_key = getattr(downloader, "get_slot_key", None)
         is_scrapys = getattr(get_slot_key, "__func__", None) is Downloader.get_slot_key
         is_by_address = crawler.settings.getint("CONCURRENT_REQUESTS_PER_IP")
         self.has_slot_for_each_host: bool = is_scrapys and not is_by_address
-        """Whether the host name is the key of a slot, unless the request names another."""
+        """Whether the key of a request's slot is its host, unless the request names another slot."""
 
     def state(self, key: str) -> SlotState:
-        """As :func:`slot_state`."""
+        """Return the :func:`slot_state` of the slot *key*."""
         return slot_state(self._crawler, key)
 
 
@@ -242,7 +248,7 @@ _getter = cache(attrgetter)
 
 
 def _find(owner: Any, path: str) -> Any:
-    """The attribute at a dotted *path*; None, with a warning, if one on the way is missing."""
+    """Return the attribute at a dotted *path*; None, with a warning, if an attribute of it is missing."""
     try:
         return _getter(path)(owner)
     except AttributeError:
@@ -253,16 +259,16 @@ def _find(owner: Any, path: str) -> Any:
         return owner
 
 
-_WITHOUT = {
+_CONSEQUENCES = {
     "_slot.closing": "a closing spider waits for delays and pauses",
     "_slot.inprogress": "requests seem to be done when they are sent",
     "_slot.nextcall.schedule": "a request may be sent 5 seconds late",
     "active": "requests whose end a component hides keep their places",
     "downloader.get_slot_key": "download_slot in Request.meta is not seen",
     "slots": "the delays of download slots are not seen",
-    **dict.fromkeys(_OF_SLOTS, "the delays of download slots are not seen"),
+    **dict.fromkeys(_SLOT_ATTRIBUTES, "the delays of download slots are not seen"),
 }
-"""What is missing without an attribute; without any other, something small."""
+"""The consequence of each missing attribute, for the warning."""
 
 
 @cache
@@ -271,5 +277,5 @@ def _warn(path: str) -> None:
         "This version of Scrapy has no attribute %s: %s. Update scrapy-rep to a version that "
         "supports this Scrapy",
         path,
-        _WITHOUT.get(path, "scrapy-rep works without it"),
+        _CONSEQUENCES.get(path, "scrapy-rep works without it"),
     )

@@ -1,4 +1,4 @@
-"""What the settings make of what a response states: for its items, images, links, and for a file."""
+"""The effects of the statements of a response on its items, images and links, by the settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing.statements import Statement
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
 
-    # A rule or a purpose, and the statement that denies it.
+    # The rule or purpose that is denied, and the statement that denies it.
     Denied: TypeAlias = tuple[str, Because]
 
 _TYPES_OF_CLASSES = (
@@ -34,32 +34,32 @@ _TYPES_OF_CLASSES = (
 
 
 class Effects(NamedTuple):
-    """What the settings make of what a response states."""
+    """The effects that the statements of a response have in a crawl."""
 
     items: Denied | None = None
-    """Why items are dropped."""
+    """Why items are dropped; None if they are not."""
 
     images: Denied | None = None
-    """Why the URLs of images are removed from items."""
+    """Why the URLs of images are removed from items; None if they are not."""
 
     links: Statement | None = None
-    """Why links are not followed."""
+    """The statement because of which links are not followed; None if they are followed."""
 
     noted: tuple[Denied, ...] = ()
-    """What is denied, of which the items only say so."""
+    """What is denied and withholds nothing: it is only written into the items."""
 
     restrictions: dict[str, bool | int | str] | None = None
     """The indexing rules that are written into items; None if they restrict nothing."""
 
     usage: dict[str, dict[str, bool]] | None = None
-    """The purposes that items must not serve, as they are written into them; None if there is none."""
+    """The purposes that are disallowed, as written into items; None if none is."""
 
     is_expiring: bool = False
     """Whether items may be indexed until a date."""
 
 
 NO_EFFECT = Effects()
-"""The effects of most responses, one object for all of them: everything passes as it is."""
+"""The effects of most responses: nothing is withheld or annotated."""
 
 
 def effects(
@@ -71,9 +71,9 @@ def effects(
     *,
     is_exempt: bool = False,
 ) -> Effects:
-    """The effects that *rules* and *preferences* of *response* have in a crawl with *purposes*. A
-    response that no middleware has read has no rules. *is_exempt* says whether its items are
-    exempt from noindex.
+    """Return the effects that the *rules* and *preferences* of *response* have in a crawl with
+    *purposes*. *rules* are None for a response that no middleware has read. *is_exempt* says
+    whether the items are exempt from noindex.
     """
     result = NO_EFFECT
     if rules is None:
@@ -116,7 +116,7 @@ def effects(
 def _annotation(
     settings: RepSettings, response: Response, rules: IndexingRules, *, is_exempt: bool
 ) -> Effects:
-    """The effects of *rules* where the items only say so."""
+    """Return the effects of *rules* if items are annotated."""
     restrictions = rules.restrictions()
     if not restrictions or not is_success(response):
         return NO_EFFECT
@@ -136,7 +136,7 @@ def _annotation(
 def _of_rules(
     settings: RepSettings, response: Response, rules: IndexingRules, *, is_exempt: bool
 ) -> Effects:
-    """The effects of *rules* where items are dropped, or are not judged."""
+    """Return the effects of *rules* if items are dropped, or noindex is ignored."""
     if not is_success(response):
         return NO_EFFECT
     links = _denied_links(settings, response, rules)
@@ -164,18 +164,18 @@ def _is_expiring(rules: IndexingRules, now: datetime) -> bool:
 
 
 def is_success(response: Response) -> bool:
-    """Whether *response* has a 2xx status. Only the indexing rules of such a response have an effect:
-    an error page, a redirect or a 304 is no page of an index.
+    """Whether *response* has a 2xx status. Other responses are no pages of an index, so their indexing
+    rules have no effect: error pages, redirects, a 304.
     """
     return 200 <= response.status < 300
 
 
 def has_document(response: Response) -> bool:
-    """Whether *response* is a document, so that its indexing rules have an effect. Those of data
+    """Whether *response* is a document, so that its indexing rules have an effect. The rules of data
     are only exposed and recorded.
 
-    Without a Content-Type, the class that Scrapy chose for the response decides. A robots.txt
-    is data, although it is plain text: a SitemapSpider reads it.
+    Without a Content-Type, the class that Scrapy has chosen for the response decides. A robots.txt,
+    which a SitemapSpider reads, counts as data, although it is plain text.
     """
     if is_robotstxt(response.url):
         return False
@@ -185,7 +185,7 @@ def has_document(response: Response) -> bool:
 
 
 def _media_type(headers: Headers) -> str:
-    """The media type in lower case; empty if the headers have none."""
+    """Return the media type in lower case; empty if *headers* have none."""
     content_type = headers.get(b"Content-Type") or b""
     name = content_type.partition(b";")[0].partition(b",")[0]
     return name.decode("latin-1").strip().lower() if b"/" in name else ""

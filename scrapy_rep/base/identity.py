@@ -1,4 +1,4 @@
-"""The identity of the crawler: the product tokens that select the groups it follows."""
+"""The product tokens of the crawler, which select the groups that it follows."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.pace import Pace
 
-# As Scrapy stores the name. At the gate, few requests have the field yet: comparing takes a tenth of a
-# look-up.
+# The name as Scrapy stores it. At the gate, few requests have the field yet, and isdisjoint() takes a
+# tenth of the time of a look-up.
 _FIELD = frozenset({b"User-Agent"})
 
 _tokens = lru_cache(maxsize=256)(product_tokens)
@@ -45,12 +45,12 @@ class Identity:
 
     @classmethod
     def of(cls, crawler: Crawler) -> Identity:
-        """The instance that the components of a crawl share."""
+        """Return the instance that the components of a crawl share."""
         return shared_component(crawler, cls)
 
     def tokens(self, request: Request | None) -> tuple[str, ...]:
-        """The product tokens to follow for *request*: those of its User-Agent, or of that which it will
-        get, as None will.
+        """Return the product tokens whose groups *request* follows: those of its User-Agent, or of the
+        default User-Agent if it has none. None stands for a request without a User-Agent.
         """
         if self._agents:
             return self._agents
@@ -66,13 +66,11 @@ class Identity:
         return self._default_tokens
 
     def pace(self, robots: RobotsTxt) -> Pace:
-        """The delays and rates of *robots* for requests without their own
-        User-Agent.
-        """
+        """Return the delays and rates in *robots* for requests with the default User-Agent."""
         return robots.pace(self.tokens(None))
 
     def may_fetch(self, robots: RobotsTxt, url: str) -> bool:
-        """Whether this package itself may fetch *url*."""
+        """Whether *robots* allows requests of this package itself for *url*."""
         return robots.is_allowed(url, self.tokens(None))
 
     def _spider_opened(self) -> None:
@@ -129,14 +127,14 @@ class Identity:
 def default_header(
     settings: BaseSettings, spider: Spider | type[Spider] | None = None
 ) -> str:
-    """The ``User-Agent`` of requests without their own; empty if the settings have none."""
+    """Return the default ``User-Agent`` of requests; empty if neither settings nor spider have one."""
     header: Any = getattr(spider, "user_agent", settings["USER_AGENT"])
     return _text(default_field(settings, "user-agent") or header)
 
 
 def default_field(settings: BaseSettings, name: str) -> str | None:
-    """The value of the header field *name*, in lower case, that ``DEFAULT_REQUEST_HEADERS`` gives to
-    requests without one; None if there is none.
+    """Return the value in ``DEFAULT_REQUEST_HEADERS`` of the field *name*, which is in lower case; None
+    if there is no such field.
     """
     for field, value in settings.getdict("DEFAULT_REQUEST_HEADERS").items():
         if field.lower() == name and isinstance(value, (str, bytes)):
@@ -145,13 +143,15 @@ def default_field(settings: BaseSettings, name: str) -> str | None:
 
 
 def _has_contact(header: str) -> bool:
-    """Whether *header* has a URL or an address. Scrapy's own, the default, is not that of a crawler."""
+    """Whether *header* has a URL or an address of the crawler's operator. The URL of Scrapy, in its
+    default header, is none.
+    """
     return ("://" in header or "@" in header) and "://scrapy.org" not in header
 
 
 def tokens_of(header: str, settings: BaseSettings) -> tuple[str, ...]:
-    """The product tokens of a crawler that sends this ``User-Agent``: those of *header*, or of the
-    setting ``USER_AGENT`` if it names none, as that of a browser.
+    """Return the product tokens of a crawler that sends *header* as its ``User-Agent``: those of
+    *header*, or of the setting ``USER_AGENT`` if *header* has none, as that of a browser.
     """
     return _tokens(header) or _tokens(_text(settings["USER_AGENT"]))
 
@@ -161,7 +161,7 @@ def _text(header: str | bytes | None) -> str:
 
 
 def _unused_parser(settings: BaseSettings) -> str | None:
-    """The import path in ``ROBOTSTXT_PARSER``, if that is not this package's parser."""
+    """Return the import path in ``ROBOTSTXT_PARSER``, if it is not that of this package's parser."""
     value = settings.get(PARSER)
     priority = settings.getpriority(PARSER) or 0
     if not value or priority <= SETTINGS_PRIORITIES["default"]:

@@ -15,7 +15,8 @@ else:  # Python 3.10 has no type parameter for it.
     _Adapter = logging.LoggerAdapter
 
 _ITEM = "item"
-"""The name of an item in log records: unchanged, as Scrapy writes it on several lines."""
+"""The name of an item among the values of a message. Items are logged unchanged, on several lines, as
+Scrapy does it."""
 
 
 class _Visible(logging.Filter):
@@ -43,8 +44,8 @@ _visible = _Visible()
 
 
 class CrawlLog(_Adapter):
-    """The log of a module in a crawl. The records name the spider, as Scrapy's do. The values of
-    a message are the keyword arguments: ``logger.info("%(url)s is back", url=url)``.
+    """The logger of a module in a crawl. Its records name the spider, as those of Scrapy do. Keyword
+    arguments are the values of the message: ``logger.info("%(url)s is back", url=url)``.
     """
 
     def __init__(self, name: str, crawler: Crawler) -> None:
@@ -71,8 +72,8 @@ class CrawlLog(_Adapter):
         )
 
     def at_end(self, level: int, msg: str, **values: Any) -> None:
-        """Log a line of the summary at the end of a crawl. It names the spider, since the log may be
-        that of several crawls.
+        """Log a line of the summary at the end of a crawl. The line names the spider, since several
+        crawls may write to one log.
         """
         spider = self._crawler.spider
         assert spider is not None
@@ -80,7 +81,7 @@ class CrawlLog(_Adapter):
 
 
 def get_logger(name: str) -> logging.Logger:
-    """The logger *name*, which escapes and masks the values that it logs."""
+    """Return the logger *name*, which escapes control characters and masks passwords in values."""
     logger = logging.getLogger(name)
     logger.addFilter(_visible)
     return logger

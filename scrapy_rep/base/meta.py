@@ -6,7 +6,7 @@ sets on a Response.
 
 from __future__ import annotations
 
-# Scrapy's own.
+# A key of Scrapy.
 DONT_OBEY_ROBOTSTXT = "dont_obey_robotstxt"
 
 DONT_OBEY_NOFOLLOW = "dont_obey_nofollow"

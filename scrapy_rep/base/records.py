@@ -15,7 +15,7 @@ from scrapy_rep.protocol.usage.statements import CATEGORIES, Source, UsageStatem
 from scrapy_rep.record import Layer, Record, Subject, Verdict
 
 Because: TypeAlias = "Statement | UsageStatement | str | None"
-"""Why a page forbids something: a statement, the value of a ``rel``, or None if it is not known."""
+"""Why something is forbidden: a statement, the value of a ``rel``, or None if no statement says so."""
 
 MAX_URL = 4096
 """The most characters of a URL to keep; a longer one is cut and ends with an ellipsis."""
@@ -26,7 +26,7 @@ MAX_TEXT = 1024
 CUT = "…"
 """The end of a text that was cut."""
 
-_OF_PACE = frozenset({Reason.BACK_OFF, Reason.CRAWL_DELAY})
+_DELAY_REASONS = frozenset({Reason.BACK_OFF, Reason.CRAWL_DELAY})
 
 
 def make_record(
@@ -42,7 +42,7 @@ def make_record(
     statement: str | None = None,
     **others: Any,
 ) -> Record:
-    """Return the record of a decision that is made now."""
+    """Return the record of a decision, with the current time."""
     return Record(
         time.time(),
         subject,
@@ -78,7 +78,7 @@ def request_record(
         layer, reason = Layer.OVERRIDE, meta.DONT_OBEY_ROBOTSTXT
     elif decision.reason is Reason.BUDGET:
         layer = Layer.OVERRIDE
-    elif decision.reason in _OF_PACE:
+    elif decision.reason in _DELAY_REASONS:
         layer = Layer.DELAY
     return make_record(
         Subject.REQUEST,
@@ -107,10 +107,11 @@ def page_record(
     page: str,
     entry: CacheEntry | None = None,
 ) -> Record:
-    """Return the record of a decision by what *page* states: an indexing rule, a usage preference
+    """Return the record of a decision by a statement of *page*: an indexing rule, a usage preference
     or the ``rel`` of a link. *entry* is the cache entry of the robots.txt of the page.
 
-    What is allowed despite a statement, the user of the crawler has decided.
+    If the verdict is that something is allowed despite the statement, the decision is an override
+    by the user of the crawler.
     """
     layer = Layer.META
     stated: dict[str, Any] = {}
@@ -135,7 +136,7 @@ def page_record(
 
 
 def forbidden(reason: str, because: Because) -> str:
-    """Say, for the message of an error, what must not be done with a page or a file, and why."""
+    """Return the part of an error message that says how a page or file must not be used, and why."""
     if reason in CATEGORIES:
         return f"must not be used for {reason}: {because or 'nothing is stated'}"
     return f"must not be indexed: {because or reason}"
@@ -144,12 +145,12 @@ def forbidden(reason: str, because: Because) -> str:
 # Cached, since a page has several statements and several items.
 @lru_cache(maxsize=64)
 def url_text(url: str) -> str:
-    """Return a URL as a record has it: without user and password."""
+    """Return *url* as a record keeps it, without user name and password."""
     return storable(without_credentials(url), MAX_URL)
 
 
 def storable(written: str, at_most: int = MAX_TEXT) -> str:
-    """Return *written* as SQLite can store it, cut at *at_most* characters."""
+    """Return *written* in a form that SQLite can store, cut at *at_most* characters."""
     if len(written) > at_most:
         written = written[: at_most - 1] + CUT
     if written.isascii():

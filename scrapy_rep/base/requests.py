@@ -1,5 +1,4 @@
-"""What a request is for: its origin, its host, and whether robots.txt applies to it; and a request as a
-dictionary."""
+"""The origin and the host of a request, whether robots.txt applies to it, and its form as a dictionary."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-_OF_HTTP = ("http://", "https://")
+_HTTP_PREFIXES = ("http://", "https://")
 
 
 def bare_host(origin: Origin) -> str:
@@ -32,8 +31,8 @@ def host_of(request: Request) -> str:
 
 
 def was_redirected(request: Request, host: str) -> bool:
-    """Whether *request*, to *host*, was redirected from another host. Scrapy keeps it in the
-    download slot of that host, although neither the user nor the spider chose that slot for it.
+    """Whether *request*, to *host*, was redirected from another host. Scrapy keeps a redirected request
+    in the download slot of its first host, although neither the user nor the spider chose this.
     """
     redirected_from = request.meta.get("redirect_urls", ())
     if not redirected_from:
@@ -43,10 +42,10 @@ def was_redirected(request: Request, host: str) -> bool:
 
 
 def is_of_http(request: Request | Response) -> bool:
-    """Whether Scrapy uses the download handler of http or https for a request or response.
-    No robots.txt is fetched for other schemes.
+    """Whether *request*, or the request of a response, has the scheme http or https, as far as Scrapy
+    chooses the download handler by it. Requests with other schemes have no robots.txt.
     """
-    if request.url.startswith(_OF_HTTP):
+    if request.url.startswith(_HTTP_PREFIXES):
         return True
     try:
         scheme: str = urlparse_cached(request).scheme
@@ -56,7 +55,7 @@ def is_of_http(request: Request | Response) -> bool:
 
 
 def url_origin(request: Request) -> Origin | None:
-    """Return the origin of the URL of *request*; None if it cannot be read."""
+    """Return the origin of the URL of *request*; None if the URL has no valid host or port."""
     try:
         url = urlparse_cached(request)
     except ValueError:
@@ -65,8 +64,8 @@ def url_origin(request: Request) -> Origin | None:
 
 
 def request_origin(request: Request) -> Origin | None:
-    """Return the origin of *request*: that of its URL, or of the virtual host that its
-    ``Host`` header names. None if one of them cannot be read, or the header is repeated.
+    """Return the origin of *request*: that of its URL, or of the virtual host in its ``Host`` header.
+    Return None if the URL or the header has no valid host or port, or the header is repeated.
     """
     origin = url_origin(request)
     if origin is None or "Host" not in request.headers:
@@ -78,8 +77,8 @@ def request_origin(request: Request) -> Origin | None:
 
 
 def origin_at(url: str, request: Request | None) -> Origin | None:
-    """Return the origin of *url*, at the virtual host of *request*, which fetches it, or has
-    fetched it.
+    """Return the origin of *url*, which *request* fetches or has fetched, at the virtual host of
+    *request*.
     """
     named = request_origin(request) if request is not None else None
     if request is not None and request.url == url and named is not None:
@@ -107,9 +106,9 @@ def is_exempt(request: Request) -> bool:
 
 
 class RequestDicts:
-    """Turns requests into dictionaries. For each request, Scrapy looks for the callback and the
-    errback among all attributes of the spider, which takes longer than everything else; here,
-    among those first that were found before.
+    """Turns requests into dictionaries, as Scrapy does, in less time. Scrapy looks for the callback and
+    the errback of each request among all attributes of the spider, which takes most of the time.
+    This class looks first among the methods that earlier requests have named.
     """
 
     def __init__(self, crawler: Crawler) -> None:

@@ -30,7 +30,7 @@ claims a huge size, and has no message."""
 
 
 def cause_of(failure: BaseException) -> object:
-    """The message for one of :data:`FAILURES`."""
+    """Return the message for one of :data:`FAILURES`."""
     return str(failure) or "the file is damaged: a row claims more memory than there is"
 
 
@@ -39,8 +39,8 @@ class ForeignFile(Exception):
 
 
 def has_tables(connection: sqlite3.Connection, schema: Schema) -> bool:
-    """Whether a file has the tables. Raises ForeignFile for one that has others, before anything is
-    written to it.
+    """Whether a file has the tables of *schema*. Raises ForeignFile for a file with other tables, before
+    anything is written to it.
     """
     # Read first: another process that makes the tables sets both numbers with them.
     [tables] = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -61,14 +61,15 @@ def has_tables(connection: sqlite3.Connection, schema: Schema) -> bool:
 def prepare_file(
     connection: sqlite3.Connection, schema: Schema, synchronous: str = "NORMAL"
 ) -> None:
-    """Make the tables of a file that has none, and use a write-ahead log. With *synchronous* ``"NORMAL"``, transactions survive if the process is killed;
-    with ``"FULL"``, also a power failure, for an fsync each.
+    """Make the tables of *schema* in a file that has none, and switch to a write-ahead log.
 
-    The connection must be in autocommit mode. Raises ForeignFile for a file of another kind.
+    With *synchronous* ``"NORMAL"``, a transaction survives the end of the process; with ``"FULL"``,
+    it also survives a power failure, for one fsync. The connection must be in autocommit mode.
+    Raises ForeignFile for a file of another kind.
     """
     if not has_tables(connection, schema):
         connection.execute("BEGIN IMMEDIATE")
-        # Another process may have made them meanwhile.
+        # Another process may have made the tables meanwhile.
         if not has_tables(connection, schema):
             for statement in schema.statements:
                 connection.execute(statement)
@@ -80,8 +81,8 @@ def prepare_file(
 
 
 def make_folder(path: Path, setting: str, value: str) -> bool:
-    """Make the folder of the file at *path*, if it is the only one that is missing, and return
-    whether it was. *setting* names the file by its *value*.
+    """Make the folder of the file at *path*, if that folder alone is missing. Return whether the folder
+    was made. *value* is the value of *setting*, which names the file.
 
     Raises SettingError if more folders are missing. Any other failure shows when the file is opened.
     """
@@ -102,8 +103,8 @@ def make_folder(path: Path, setting: str, value: str) -> bool:
 
 
 def use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """Switch to a write-ahead log if the file system supports it: then readers and the
-    writer do not wait for each other.
+    """Switch to a write-ahead log, with which readers and the writer do not wait for each other, if the
+    file system supports it.
     """
     for _ in range(10):
         try:
@@ -118,8 +119,8 @@ def use_write_ahead_log(connection: sqlite3.Connection) -> None:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """The device and inode of the file at *path*; None if there is no file. They change if
-    another file takes its place.
+    """Return the device and inode of the file at *path*; None if there is no file. They tell whether
+    another file has taken its place.
     """
     try:
         status = path.stat()

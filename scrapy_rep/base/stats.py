@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-# Scrapy's own, with their meaning.
+# Keys of Scrapy, with the meaning that they have there.
 REQUEST_COUNT = "robotstxt/request_count"
 RESPONSE_COUNT = "robotstxt/response_count"
 RESPONSE_STATUS_COUNT = "robotstxt/response_status_count/{status}"

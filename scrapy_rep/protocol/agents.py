@@ -25,7 +25,7 @@ _COMMENT = re.compile(r"\(([^()]*)\)?")
 _PRODUCT_TOKEN = re.compile(r"[A-Za-z0-9_.-]+").fullmatch
 _RFC_TOKEN = re.compile(r"[A-Za-z_-]+").fullmatch
 
-# The names of browsers and their engines, in lower case. They identify no crawler.
+# The names of browsers and their engines, in lower case. These names identify no crawler.
 _BROWSERS = frozenset(
     {
         "applewebkit", "android", "chrome", "chromium", "crios", "cros", "dalvik",
@@ -68,7 +68,7 @@ def product_tokens(user_agent: str) -> tuple[str, ...]:
 
 
 def _names(products: list[str]) -> list[str]:
-    """Return the names of products with a version, and of the first even without one."""
+    """Return the names of the products that have a version. The first product needs no version."""
     names = []
     for position, product in enumerate(products):
         name, slash, _ = product.partition("/")
@@ -79,13 +79,14 @@ def _names(products: list[str]) -> list[str]:
     return names
 
 
-def followed(
+def choose_agent(
     agents: Iterable[str], tokens: Collection[str], dialect: Dialect
 ) -> tuple[str | None, AbstractSet[str]]:
-    """Return the first of *agents* that a user-agent line with one of *tokens* names, or else
-    ``*`` (RFC 9309, 2.2.1), and the tokens that name it; None if none does.
+    """Return the agent whose groups a crawler follows (RFC 9309, 2.2.1), and the tokens that name this
+    agent. It is the first of *agents* that one of *tokens* names, or else ``*``; None if no token
+    names ``*`` either.
 
-    The tokens must be in lower case.
+    *tokens* are the product tokens of the user-agent lines of a robots.txt, in lower case.
     """
     for agent in (*agents, EVERYONE):
         name = agent.lower()

@@ -1,8 +1,8 @@
 """Well-known crawlers: who runs them, what for, and where the operator says so.
 
-The table has the crawlers that site owners ask about, and two tokens that no crawler sends
-(Google-Extended, Applebot-Extended): a group for one of them says what may be done with content
-that another crawler has fetched.
+The table has the crawlers that site owners ask about. Two of its tokens, Google-Extended and
+Applebot-Extended, are sent by no crawler: their groups say what may be done with content that
+another crawler of the operator has fetched.
 """
 
 from __future__ import annotations
@@ -57,35 +57,36 @@ _DOCUMENTED = (
 )  # fmt: skip
 
 _FOLLOWED_NEXT = {"Applebot": "Googlebot", "YandexBot": "Yandex"}
-"""The token whose group a crawler follows, by its operator's documentation, if it has none."""
+"""For each crawler, the token whose group it follows if no group names the crawler, according to
+its operator."""
 
 
 class Crawler(NamedTuple):
     """A crawler with a product token of its own."""
 
     token: str
-    """Its product token, in the operator's spelling."""
+    """The product token, in the spelling of the operator."""
 
     operator: str
     purpose: str
-    """What its operator uses the content for, in a few words."""
+    """What the operator uses the content for, in a few words."""
 
     source: str
-    """The URL of the page that describes it: the operator's, where there is one."""
+    """The URL of the page that describes the crawler: a page of the operator, where there is one."""
 
     @property
     def is_ai(self) -> bool:
-        """Whether what it fetches is used by AI models: for training, for search, or for answers."""
+        """Whether AI models use the content that the crawler fetches, for training, search or answers."""
         return "AI" in self.purpose
 
     @property
     def dialect(self) -> Dialect:
-        """The dialect in which it reads robots.txt: Google's for Google's, else RFC 9309."""
+        """The dialect in which the crawler reads robots.txt: GOOGLE for those of Google, else RFC9309."""
         return GOOGLE if self.operator == "Google" else RFC9309
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """Its product tokens, in order of preference."""
+        """The product tokens of the crawler, in order of preference."""
         return tuple(filter(None, (self.token, _FOLLOWED_NEXT.get(self.token))))
 
 

@@ -168,7 +168,7 @@ class Dialect:
     24 hours (RFC 2.4); only ``max-age``, which shortens or lengthens it (Google,
     "Caching"); or only ``Expires`` (1996, 3.4)."""
 
-    holds: timedelta = timedelta(hours=24)
+    ttl: timedelta = timedelta(hours=24)
     """How long the result of a fetch is fresh if no header field says so (RFC 2.4; Google,
     "Caching"; 1996, 3.4: seven days)."""
 
@@ -227,7 +227,7 @@ CLASSIC = Dialect(
     unreachable_denies=None,
     unreachable_limit=None,
     unreachable_without_copy=None,
-    holds=timedelta(days=7),
+    ttl=timedelta(days=7),
 )
 
 DIALECTS = {dialect.name: dialect for dialect in (RFC9309, GOOGLE, CLASSIC)}

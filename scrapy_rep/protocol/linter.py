@@ -207,7 +207,7 @@ def explain(code: str) -> Finding:
     return Finding(0, code, kind.severity, kind.message(*"…" * 4), "")
 
 
-class Written(NamedTuple):
+class LintedLine(NamedTuple):
     """A line that is not empty."""
 
     number: int
@@ -252,7 +252,7 @@ class LintedFile:
         ]
         self.groups = groups_of([line for line in read if line], dialect)
         self.lines = [
-            Written(number, raw, *(line[1:] if line else ("", b"")))
+            LintedLine(number, raw, *(line[1:] if line else ("", b"")))
             for number, (raw, line) in enumerate(zip(self.texts, read, strict=True), 1)
             if raw and (not self.page_line or (line and line.field in _KNOWN))
         ]
@@ -262,7 +262,7 @@ class LintedFile:
 
         self._meant: dict[tuple[str, float], str | None] = {}
 
-    def lines_of(self, *fields: str) -> Iterator[Written]:
+    def lines_of(self, *fields: str) -> Iterator[LintedLine]:
         """Yield the lines with one of *fields*."""
         return (line for line in self.lines if line.field in fields)
 
@@ -318,7 +318,7 @@ def _bytes(file: LintedFile) -> Iterator[Mistake]:
         yield from _bytes_of_line(line)
 
 
-def _bytes_of_line(line: Written) -> Iterator[Mistake]:
+def _bytes_of_line(line: LintedLine) -> Iterator[Mistake]:
     size, limit = len(line.content), GOOGLE.line_limit
     if limit is not None and size > limit:
         facts = "the line", f"{size:,}", "Google reads", f"{limit:,}"
@@ -346,11 +346,11 @@ _MAX_WORDS = 500
 _MAX_WORD = 40
 _FIELD_LIKENESS, _AGENT_LIKENESS = 0.8, 0.92
 
-_OF_PAGES = "write it in a meta tag or an X-Robots-Tag header"
-_OF_PACE = "answer 429 or 503 to slow crawlers down"
+_ADVICE_ON_PAGES = "write it in a meta tag or an X-Robots-Tag header"
+_ADVICE_ON_PACE = "answer 429 or 503 to slow crawlers down"
 _IGNORED = {
-    **dict.fromkeys(("noindex", "nofollow", "noarchive"), _OF_PAGES),
-    "visit-time": _OF_PACE,
+    **dict.fromkeys(("noindex", "nofollow", "noarchive"), _ADVICE_ON_PAGES),
+    "visit-time": _ADVICE_ON_PACE,
 }
 """What to do instead of a field that no crawler reads."""
 
@@ -372,7 +372,7 @@ def _no_records(file: LintedFile) -> Iterator[Mistake]:
 def _fields(file: LintedFile) -> Iterator[Mistake]:
     ignored = _IGNORED
     if not file.dialect.crawl_delay:
-        ignored = _IGNORED | dict.fromkeys(PACE_FIELDS, _OF_PACE)
+        ignored = _IGNORED | dict.fromkeys(PACE_FIELDS, _ADVICE_ON_PACE)
     for line in file.lines:
         name, colon, _ = line.content.partition(b":")
         words = name.split()
@@ -402,10 +402,10 @@ _HARMLESS = re.compile(rb"[0-9.]*(?:/v?[0-9.x]*)?\*?", re.IGNORECASE).fullmatch
 
 # Shorter names are near to too many others.
 _MIN_NAME = 6
-_OF_PURPOSES = {
+_PURPOSE_TOKENS = {
     label.name: label.name for label in LABELS if label.signal is Signal.USER_AGENT
 }
-_TOKEN_OF = _OF_PURPOSES | {
+_TOKEN_OF = _PURPOSE_TOKENS | {
     agent.lower(): agent for crawler in CRAWLERS.values() for agent in crawler.agents
 }
 """The names in user-agent lines that are known: those of crawlers, and those for purposes."""
@@ -521,7 +521,7 @@ def _cut_off(file: LintedFile) -> Iterator[Mistake]:
     is_closed = not for_all.isdisjoint(file.whole)
     # A crawler follows all groups that name it, so one rule of them that shows what is meant is enough.
     others = {agent for group in file.groups if group.rules for agent in group.agents}
-    meant = {EVERYONE, "", *_OF_PURPOSES}
+    meant = {EVERYONE, "", *_PURPOSE_TOKENS}
     for group in file.groups:
         if is_closed or _is_meant(group, for_all, file.whole):
             meant.update(group.agents if group.rules else ())
@@ -683,7 +683,7 @@ def _values(file: LintedFile) -> Iterator[Mistake]:
             yield "bad-value", line.number, line.value, _GOOD_VALUES[line.field]
 
 
-def _is_preference(line: Written) -> bool:
+def _is_preference(line: LintedLine) -> bool:
     """Whether a usage record states something in each of its parts."""
     text = line.value.decode("utf-8", "replace")
     signal, expression = expression_of(line.field, text)

@@ -18,7 +18,7 @@ _FORBIDDEN = re.compile(r"[\x00-\x20\x7f#%/:<>?@\[\\\]^|]").search
 C0_CONTROL_OR_SPACE = "".join(map(chr, range(0x21)))
 """The characters that URL parsers remove from both ends of a URL (WHATWG URL, 4.4)."""
 
-# What separates the URL of a file from its virtual host: a fragment, which is never sent.
+# Separates the URL of a file from its virtual host. It begins a fragment, which is never sent.
 _VIRTUAL_HOST = "#Host:"
 
 _DEFAULT_PORTS = {"http": 80, "https": 443, "ftp": 21}
@@ -35,9 +35,9 @@ class Origin(NamedTuple):
     port: int
 
     virtual_host: str = ""
-    """The ``Host`` header of its requests (RFC 9110, 7.2), if that names another site than
-    their URLs do; with the port, unless that is the default. A server has the robots.txt of
-    each of its virtual hosts."""
+    """The ``Host`` header of requests to the origin (RFC 9110, 7.2), if it names another site than
+    their URLs do; with the port, unless that is the default. Each virtual host of a server has a
+    robots.txt of its own."""
 
     def __str__(self) -> str:
         return self.url("")
@@ -50,7 +50,9 @@ class Origin(NamedTuple):
         return f"{self.scheme}://{self.host}:{self.port}"
 
     def url(self, path: str) -> str:
-        """The URL of *path*. A virtual host is its fragment: :func:`split_virtual_host`."""
+        """The URL of *path*. Its fragment is the virtual host, if the origin has one (see
+        :func:`split_virtual_host`).
+        """
         virtual_host = self.virtual_host and _VIRTUAL_HOST + self.virtual_host
         return f"{self.server}{path}{virtual_host}"
 
@@ -66,7 +68,7 @@ class Origin(NamedTuple):
         return origin(self.scheme, self.virtual_host) or self
 
     def at_virtual_host(self, header: str) -> "Origin | None":
-        """The origin for requests with *header* as their ``Host`` header; None if that is not
+        """The origin of requests that have *header* as their ``Host`` header; None if *header* is not
         a host with an optional port.
         """
         # Servers may or may not decode such a name.
@@ -81,8 +83,8 @@ class Origin(NamedTuple):
 def origin_of(url: str) -> Origin | None:
     """Return the origin of an absolute URL.
 
-    Return None for a URL that has no robots.txt: its scheme is not http, https or ftp, or
-    its host or port is invalid.
+    Return None for a URL without a robots.txt: one whose scheme is not http, https or ftp, or
+    whose host or port is invalid.
     """
     try:
         parts = urlsplit(url.strip(C0_CONTROL_OR_SPACE))
@@ -92,17 +94,15 @@ def origin_of(url: str) -> Origin | None:
 
 
 def split_virtual_host(url: str) -> tuple[str, str]:
-    """Split what :meth:`Origin.url` returned into the URL to request and the ``Host`` header
-    to send; empty for the host in the URL.
+    """Return the URL to request and the ``Host`` header to send for a URL of :meth:`Origin.url`. The
+    header is empty if it is that of the URL.
     """
     url, _, virtual_host = url.partition(_VIRTUAL_HOST)
     return url, virtual_host
 
 
 def written_origin(text: str) -> Origin | None:
-    """Return the origin that was written as *text*, with ``str(origin)``; None if *text* is
-    something else.
-    """
+    """Return the origin for which ``str(origin)`` is *text*; None if there is no such origin."""
     url, virtual_host = split_virtual_host(text)
     server = origin_of(url)
     return server.at_virtual_host(virtual_host) if server and virtual_host else server

@@ -1,7 +1,6 @@
-"""The reasons of decisions, in words, each with the setting that changes it.
+"""The reasons of decisions in words, each with the setting that changes such decisions.
 
-The log, the ledger's report and the commands all take their words from here. A reason is a value
-of :class:`~scrapy_rep.protocol.robotstxt.rules.Reason`, the name of an indexing rule, a
+The log, the report and the commands take their words from here. A reason is a value of :class:`~scrapy_rep.protocol.robotstxt.rules.Reason`, the name of an indexing rule, a
 purpose, or the setting or meta key by which the user of the crawler decided.
 """
 
@@ -20,7 +19,7 @@ class Words(NamedTuple):
     """The setting or meta key that changes such decisions, or an empty string."""
 
     hint: str = ""
-    """What to do, where the setting alone says too little."""
+    """What to do, where the name of the setting says too little."""
 
     @property
     def advice(self) -> str:
@@ -90,9 +89,9 @@ REASONS = {
         for purpose in CATEGORIES
     },
 }
-"""The words for each reason that a decision can have; for ``rel``, the reason ``nofollow``
-in the layer of that name; for ``pause``, the reason ``back-off`` of a pause that is kept; and for
-``disallowed``, the reason ``rule`` of what is refused."""
+"""The words for each reason that a decision can have. Three keys are no reasons: ``rel`` is the reason
+``nofollow`` in the layer ``rel``, ``pause`` the reason ``back-off`` of a pause that the crawl keeps to,
+and ``disallowed`` the reason ``rule`` of a refused request."""
 
 
 def words_of(reason: str, layer: str = "", verdict: str = "") -> Words:
@@ -109,9 +108,9 @@ def words_of(reason: str, layer: str = "", verdict: str = "") -> Words:
 def evidence(
     words: str, statement: str | None, line: int | None, form: str | None
 ) -> str:
-    """Why a decision was made, on one line: a reason in *words*; the *statement* that decided, and
-    its *line* in robots.txt; and the *form* of the URL that it is about. A statement with a line
-    may need no words.
+    """Return why a decision was made, on one line: the reason in *words*, the *statement* that
+    decided, its *line* in robots.txt, and the *form* of the URL that was judged. With a statement
+    and a line, *words* may be empty.
     """
     if statement and line:
         text = f"line {line}, {statement}".rstrip() + (f" ({words})" if words else "")
@@ -121,7 +120,7 @@ def evidence(
 
 
 def outcome(access: str) -> str:
-    """The result of a fetch of robots.txt, as an operator reads it. By the words of RFC 9309,
-    everything is allowed when it is *unavailable*, and forbidden when it is *unreachable*.
+    """Return the result of a fetch of robots.txt in words for an operator. In RFC 9309, *unavailable*
+    means that everything is allowed, and *unreachable* that everything is forbidden.
     """
     return "no robots.txt" if access == "unavailable" else access

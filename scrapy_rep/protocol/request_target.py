@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 AIOHTTP = "aiohttp"
 HTTP2 = "http2"
 HTTPX = "httpx"
-"""Clients that change URLs otherwise than Twisted: aiohttp decodes most reserved octets,
-Scrapy's HTTP/2 handler drops the parameters of a path (``;x``), and httpx resolves dot
-segments, except those with ``%2e`` or a backslash."""
+"""Clients that change URLs in other ways than Twisted does. aiohttp decodes most reserved octets.
+Scrapy's HTTP/2 handler drops the parameters of a path (``;x``). httpx resolves dot segments, except
+those with ``%2e`` or a backslash."""
 
 _NO_CLIENTS: frozenset[str] = frozenset()
 
-# Nearly every URL matches this, and has only one form: all clients send its characters
-# unchanged, no dot or slash follows a slash in its path, it has none of "#%;\", and no "?"
-# at its end. Each character matches in only one way, so there is no backtracking.
+# Nearly every URL matches this expression, and such a URL has only one form: all clients send its
+# characters unchanged, no dot or slash follows a slash in its path, it has none of "#%;\", and no
+# "?" at its end. Each character matches in only one way, so there is no backtracking.
 _CHARACTERS = r"!\"$&-.0-:<-\[\]-~"
 _BUT_DOT = r"!\"$&-\-0-:<-\[\]-~"
 _ORDINARY = re.compile(
     rf"[a-z]+://[{_CHARACTERS}]*(?:/[{_BUT_DOT}][{_CHARACTERS}]*)*/?(?<!\?)"
 ).fullmatch
 
-# What few URLs need is compiled when it is needed.
+# Python compiles the expressions below at their first use, since few URLs need them.
 
-# Finds what gives a URL several forms: a character that no URL may have (RFC 3986), a dot
+# Finds the parts that give a URL several forms: a character that no URL may have (RFC 3986), a dot
 # segment, a path that begins with "//", empty parameters, an empty query, an encoded
 # unreserved octet, or a "%" that begins no encoded octet.
 _MAY_HAVE_FORMS = (
@@ -67,7 +67,7 @@ _DOT = frozenset({".", "%2e", "%2E"})
 _ALL_DOTS: Dots = (_DOT, frozenset(first + second for first in _DOT for second in _DOT))
 _RAW_DOTS: Dots = (frozenset({"."}), frozenset({".."}))
 
-# The octets that yarl decodes; aiohttp uses it for URLs.
+# The octets that yarl, the URL library of aiohttp, decodes.
 _DECODED_IN_QUERIES = _UNRESERVED | frozenset("!$'()*,?/:@")
 _DECODED_IN_PATHS = _UNRESERVED | frozenset("!$'()*,&=;:@")
 
@@ -98,7 +98,7 @@ def is_allowed(
     agents: str | Sequence[str],
     clients: frozenset[str] = _NO_CLIENTS,
 ) -> bool:
-    """Whether *url* is allowed: a faster ``decide(...).allowed``."""
+    """Return what ``decide(...).allowed`` is, in less time."""
     if not robots.is_allowed(url, agents):
         return False
     if _ORDINARY(url):
@@ -156,8 +156,8 @@ def is_robotstxt(url: str) -> bool:
 
 
 def _sent(path: str, query: str, clients: frozenset[str]) -> tuple[str, ...]:
-    """Return the path and query in the second of the :func:`forms`, and in the one before it that
-    a path with two slashes has.
+    """Return the path and query as sent, the second of the :func:`forms`. Of a path that begins with
+    two slashes, there is another form before that one.
     """
     end = re.search(_WHITE_SPACE, path + query)
     if end:
@@ -175,8 +175,8 @@ def _sent(path: str, query: str, clients: frozenset[str]) -> tuple[str, ...]:
 
 
 def _without_empty(path: str, query: str, clients: frozenset[str]) -> tuple[str, str]:
-    """Return both without empty parameters of the last segment, or an empty query. Leave out
-    all parameters if *clients* do not send them.
+    """Return *path* without empty parameters of its last segment, and *query* unless it is empty. Of
+    *clients* that send no parameters, leave out all of them.
     """
     at = path.find(";", path.rfind("/"))
     if at >= 0 and (at == len(path) - 1 or HTTP2 in clients):
@@ -185,8 +185,8 @@ def _without_empty(path: str, query: str, clients: frozenset[str]) -> tuple[str,
 
 
 def _without_dots(path: str, dots: Dots = _ALL_DOTS) -> str:
-    """Return *path* with its dot segments resolved (RFC 3986, 5.2.4). *dots* are the ways to
-    write these: one dot, and two.
+    """Return *path* with its dot segments resolved (RFC 3986, 5.2.4). *dots* has the spellings of a
+    single dot, and those of two dots.
     """
     single, double = dots
     segments = path.split("/")
@@ -204,7 +204,7 @@ def _without_dots(path: str, dots: Dots = _ALL_DOTS) -> str:
 
 
 def _normal(text: str) -> str:
-    """*text* with characters that cannot be sent encoded, and unreserved octets decoded."""
+    """Return *text* with unsendable characters encoded, and unreserved octets decoded."""
     text = re.sub(_UNSENDABLE, _as_encoded, text)
     return re.sub(_ENCODED, _as_normal, text) if "%" in text else text
 

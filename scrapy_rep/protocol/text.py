@@ -1,4 +1,4 @@
-r"""Text: the grammar of robots.txt, and how text of strangers is displayed.
+r"""The grammar of robots.txt, and the functions that display text of servers.
 
 The grammar is a lenient form of RFC 9309, 2.2::
 
@@ -26,7 +26,7 @@ WS = rf"[{WHITE_SPACE}]*"
 """A regular expression for optional white space."""
 
 NUL, CR, ESCAPE = b"\0\r\x1b"
-"""Octets as numbers, which ``in`` finds in bytes in a fraction of the time that it takes for bytes."""
+"""Octets as numbers: ``in`` finds a number in bytes several times as fast as a bytes object."""
 
 USER_AGENT = "user-agent"
 RULES = ("allow", "disallow")

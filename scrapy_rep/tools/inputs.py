@@ -26,7 +26,7 @@ from scrapy_rep.protocol.access.entries import renew
 from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.access.results import Access, AccessResult
 from scrapy_rep.protocol.access.site_rules import robots_of
-from scrapy_rep.protocol.agents import EVERYONE, followed
+from scrapy_rep.protocol.agents import EVERYONE, choose_agent
 from scrapy_rep.protocol.origins import Origin, origin_of, written_origin
 from scrapy_rep.protocol.reasons import outcome
 from scrapy_rep.protocol.robots import RobotsTxt
@@ -298,7 +298,7 @@ class RulesSource:
         lines = self._lines(dialect)
         numbers = set(range(max(line - _AROUND, 1), line + _AROUND + 1))
         if group := self._groups(dialect).get(line):
-            _, tokens = followed([agent or EVERYONE], group.agents, dialect)
+            _, tokens = choose_agent([agent or EVERYONE], group.agents, dialect)
             named = zip(group.lines, group.agents, strict=True)
             ours = [number for number, token in named if token in tokens]
             by_weight = dict.fromkeys([*ours, *reversed(group.lines)])

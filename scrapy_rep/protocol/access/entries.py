@@ -1,4 +1,4 @@
-"""Cache entries: what a crawler has fetched of an origin, how long that holds, and what follows from it.
+"""Cache entries: the results that a crawler has fetched from an origin, and how long they are fresh.
 
 A cache entry keeps the last result and, while robots.txt is unreachable, the last good copy of it
 (RFC 9309, 2.3.1.4 and 2.4). Points in time are in seconds since the epoch.
@@ -22,14 +22,14 @@ TDMREP = "/.well-known/tdmrep.json"
 """The path of the tdmrep.json of an origin."""
 
 _TDMREP_RETRY = 60 * 60.0
-"""After how many seconds a tdmrep.json that was unreachable is asked for again."""
+"""The seconds after which a crawler asks again for a tdmrep.json that was unreachable."""
 
 MAX_AHEAD = 300.0
-"""How many seconds the clock of another worker may be ahead."""
+"""The number of seconds by which the clock of another worker may be ahead."""
 
 
 class State(str, Enum):
-    """What a crawler follows for an origin, given the last fetch and the cached copy."""
+    """What a crawler follows for an origin, given the last result and the cached copy."""
 
     SUCCESSFUL = "successful"
     """The rules of the last response."""
@@ -59,25 +59,25 @@ class CacheEntry(NamedTuple):
     """When the crawler must fetch robots.txt again."""
 
     unreachable_since: float | None = None
-    """When robots.txt became unreachable, if it is: ``fetched``, less the seconds for which
-    crawlers have found it unreachable, as their monotonic clocks measured them."""
+    """When robots.txt became unreachable; None if it is not. This is ``fetched``, less the length of
+    the outage as the monotonic clocks of crawlers measured it."""
 
     attempts: int = 0
     """The number of failed fetches in a row."""
 
     copy: AccessResult | None = None
-    """The last result before robots.txt became unreachable, if it is."""
+    """The last result before robots.txt became unreachable; None if robots.txt is not unreachable."""
 
     copy_fetched: float | None = None
     """When the crawler fetched the copy."""
 
     tdmrep: AccessResult | None = None
-    """The last result of fetching the tdmrep.json of the origin that was not unreachable, if the
-    crawl needs this file."""
+    """The last result for the tdmrep.json of the origin, other than *unreachable*, if the crawl
+    needs this file."""
 
     tdmrep_fetched: float | None = None
-    """When the crawler last asked for tdmrep.json. That is part of what a fetch of robots.txt brings,
-    so before ``fetched``, it has to be asked for again."""
+    """When the crawler last asked for tdmrep.json. A crawler asks for this file after each fetch of
+    robots.txt, so a time before ``fetched`` means that it has to ask again."""
 
     @property
     def has_tdmrep(self) -> bool:
@@ -127,20 +127,20 @@ def renew(
 ) -> CacheEntry:
     """Return the entry after a fetch with *result*; *before* is the entry until then.
 
-    *elapsed* are the seconds for which the crawler has known *before*, by a clock that nobody
-    sets: an outage grows by them. By the time of day, a clock that is set forward would end
-    the outage, and allow what the site forbids. *jitter*, from 0 to 1, spreads the retries of
-    crawlers for an unreachable robots.txt.
+    *elapsed* are the seconds for which the crawler has known *before*, measured by a monotonic
+    clock; an outage grows by *elapsed*. Measured by the time of day, an outage would end early if
+    that clock were set forward, and the crawler would fetch what the site forbids. *jitter*,
+    from 0 to 1, spreads the retries of crawlers for an unreachable robots.txt.
     """
     tdmrep, tdmrep_fetched = None, None
     if before is not None:
         tdmrep, tdmrep_fetched = before.tdmrep, before.tdmrep_fetched
     if result.access is not Access.UNREACHABLE:
-        holds = lifetime(result.headers, dialect, now, min_age=min_age, max_age=max_age)
+        ttl = lifetime(result.headers, dialect, now, min_age=min_age, max_age=max_age)
         return CacheEntry(
             result=result,
             fetched=now,
-            expires=now + holds,
+            expires=now + ttl,
             tdmrep=tdmrep,
             tdmrep_fetched=tdmrep_fetched,
         )
@@ -168,8 +168,8 @@ def renew(
 def with_tdmrep(entry: CacheEntry, result: AccessResult, now: float) -> CacheEntry:
     """Return *entry* after a fetch of the tdmrep.json of its origin with *result*.
 
-    It holds as long as robots.txt. While it is unreachable, the last good copy counts, and it is
-    asked for again within an hour.
+    A tdmrep.json is fresh as long as robots.txt is. While it is unreachable, the last good copy
+    counts, and the crawler asks for it again within an hour.
     """
     entry = entry._replace(tdmrep_fetched=max(now, entry.fetched))
     if result.access is not Access.UNREACHABLE:

@@ -17,7 +17,7 @@ Headers: TypeAlias = Iterable[tuple[str, str]]
 
 DAY = 24 * 60 * 60.0
 
-_MAX_HOLDS = 30 * DAY
+_MAX_LIFETIME = 30 * DAY
 """The longest lifetime that a server can set."""
 
 _FIRST_RETRY, _LAST_RETRY = 30.0, 60 * 60.0
@@ -34,9 +34,9 @@ _AGE_DIRECTIVES = {
 _DELTA_SECONDS = r"(?a)\d+"  # RFC 9111, 1.2.2
 _WITH_FRACTION = r"(?a)\d+(\.\d+)?"
 _MAX_SECONDS = 2.0**31
-"""What a longer time counts as (RFC 9111, 1.2.2)."""
+"""The value of any larger number (RFC 9111, 1.2.2)."""
 _MAX_CHARACTERS = 64
-"""How much of a number or date is read."""
+"""The number of characters of a number or date that are read."""
 
 _DIRECTIVE = r'\s*([\w-]+)\s*(?:=\s*"?([^",]*)"?)?\s*'
 
@@ -54,17 +54,17 @@ def lifetime(
     min_age: float = MIN_AGE,
     max_age: float = DAY,
 ) -> float:
-    """Return for how many seconds after *fetched* a response with *headers* is fresh: *min_age* at
-    least, if *max_age* is not shorter, and *max_age* at most in a dialect with such a limit
-    (RFC 9309, 2.4).
+    """Return the number of seconds for which a response with *headers* is fresh, counted from
+    *fetched*. The lower limit is *min_age*, or *max_age* if that is shorter. *max_age* is also
+    the upper limit in a dialect that has one (RFC 9309, 2.4).
     """
     fields = dict(headers)
     directives = cache_control(fields)
     stated = _stated_lifetime(fields, directives, dialect, fetched)
-    seconds = dialect.holds.total_seconds() if stated is None else stated
+    seconds = dialect.ttl.total_seconds() if stated is None else stated
     if dialect.freshness == "cache-control":
         seconds = min(seconds, max_age)
-    return max(min(seconds, _MAX_HOLDS), min(min_age, max_age))
+    return max(min(seconds, _MAX_LIFETIME), min(min_age, max_age))
 
 
 def _stated_lifetime(
@@ -73,7 +73,9 @@ def _stated_lifetime(
     dialect: Dialect,
     fetched: float,
 ) -> float | None:
-    """Return the lifetime that the header fields of the dialect state, or None (4.2.1)."""
+    """Return the lifetime in seconds that *fields* state, as far as the dialect reads these; None if
+    they state none (4.2.1).
+    """
     forbids_caching = "no-cache" in directives or "no-store" in directives
     if dialect.freshness == "cache-control" and forbids_caching:
         return 0.0
@@ -98,12 +100,12 @@ def must_revalidate(headers: Headers) -> bool:
 
 
 def retry_delay(headers: Headers, attempts: int, jitter: float, now: float) -> float:
-    """Return the seconds to wait before the next fetch, after *attempts* failed ones in a row.
+    """Return the seconds to wait before the next fetch, after *attempts* failed fetches in a row.
 
-    ``Retry-After`` (RFC 9110, 10.2.3) decides, up to a day. Without it, the wait is 30 seconds;
-    *jitter*, from 0 to 1, adds up to half, so that crawlers do not all fetch at the same time.
-    With each attempt, the wait without it doubles, and so does the shortest one with it, of a
-    second: both up to an hour. *now* is the time of the last fetch.
+    A ``Retry-After`` (RFC 9110, 10.2.3) decides, up to a day. Its minimum is a second, which
+    doubles with each failed fetch, up to an hour. Without ``Retry-After``, the wait is 30 seconds,
+    which doubles likewise, up to an hour; *jitter*, from 0 to 1, adds up to half of that, so that
+    crawlers do not all fetch at the same time. *now* is the time of the last fetch.
     """
     doubled = 2.0 ** min(attempts - 1, 30)
     wanted = pause_asked(headers, now)
@@ -118,11 +120,11 @@ def pause_asked(headers: Headers, now: float) -> float | None:
     usable value.
 
     The value is a number of seconds, or a date (RFC 9110, 10.2.3). A date is counted from the
-    response's own ``Date``, so that the clocks of server and crawler need not agree; without
-    one, it is counted from *now*, when the response came. A date in the past is 0. A negative
-    number, or anything else, is no usable value. Some servers send fractions of a second,
-    which count. Of several fields, the longest pause counts. The result is 2**31 at most,
-    whatever the server sends.
+    ``Date`` of the response, so that the clocks of server and crawler need not agree; without
+    a ``Date``, it is counted from *now*, the time at which the response came. A date in the past
+    gives 0. Fractions of a second count, because some servers send them. Negative numbers and
+    all other values are not usable. Of several fields, the longest pause counts. The result is
+    at most 2**31.
     """
     fields = list(headers)
     sent = _moment(dict(fields).get("date", ""))

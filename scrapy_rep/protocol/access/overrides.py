@@ -1,4 +1,4 @@
-"""Overrides: the operator's own decisions for hosts, which replace their robots.txt."""
+"""Overrides: decisions of the operator for hosts, which replace their robots.txt."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -29,8 +29,8 @@ _KEYS = {
 }
 """The keys of the long form, and what each allows."""
 
-_OF_SITES = frozenset({"everything-forbidden"})
-"""The findings for the owner of a site, which are no mistakes in an override."""
+_CODES_FOR_SITES = frozenset({"everything-forbidden"})
+"""The findings that concern only the owner of a site, and are no mistakes in an override."""
 
 _MAX_PORT = 65535
 
@@ -52,16 +52,17 @@ class Override(NamedTuple):
     port: int | None
 
     reason: str = ""
-    """Why the operator decided so, on one line."""
+    """The reason that the operator gives, on one line."""
 
     until: str = ""
-    """The last day or the time at which it ends, as written; empty if it does not end."""
+    """The last day of the override, or the time at which it ends, as written; empty if it does not
+    end."""
 
     ends: float = inf
-    """When it ends, in seconds since the epoch."""
+    """When the override ends, in seconds since the epoch."""
 
     warnings: tuple[str, ...] = ()
-    """What may be wrong in the text of the robots.txt, each with its line and what to write."""
+    """Possible mistakes in the text of the robots.txt, each with its line and a remedy."""
 
     pages: int | None = None
     """How many pages of the host are fetched at most; 0 for no limit, None if it does not say."""
@@ -71,20 +72,21 @@ class Override(NamedTuple):
 
     @property
     def note(self) -> str:
-        """The reason and the end in parentheses, after a space; empty if it has neither."""
+        """The reason and the end in parentheses, after a space; empty if the override has neither."""
         until = self.until and f"until {self.until}"
         note = "; ".join(filter(None, (self.reason, until)))
         return note and f" ({note})"
 
     @property
     def end_notice(self) -> str:
-        """What the operator should know once it has ended."""
+        """The warning for the operator once the override has ended."""
         return (
             f"REP_OVERRIDES[{self.pattern!r}] has ended and decides nothing, as if it were not "
             f"set: {self.kind}{self.note}. Remove it, or set a later date"
         )
 
     def covers(self, origin: Origin) -> bool:
+        """Whether the pattern matches *origin*."""
         if self.port is not None and self.port != origin.port:
             return False
         if self.host == "*":
@@ -95,15 +97,16 @@ class Override(NamedTuple):
 
     @property
     def specificity(self) -> tuple[bool, int, bool]:
-        """A sort key: of several overrides for an origin, the one with the greatest decides."""
+        """A sort key: of several overrides for an origin, the one with the greatest key decides."""
         return (not self.host.startswith("*"), len(self.host), self.port is not None)
 
 
 class OverrideError(ValueError):
     """An override is invalid.
 
-    *keys* lead to the invalid *value* in the setting; without keys, the value is a pattern. With
-    a *line*, it is that line of the text of a robots.txt. *allowed* says what it must be.
+    *keys* lead to the invalid *value* in the setting; without keys, the value is a pattern. If
+    *line* is not 0, the value is that line in the text of a robots.txt. *allowed* says what the
+    value must be.
     """
 
     def __init__(
@@ -119,7 +122,9 @@ class OverrideError(ValueError):
 def parse_overrides(
     written: Mapping[str, object], dialect: Dialect
 ) -> tuple[Override, ...]:
-    """The overrides of a setting, the most specific first. Raises OverrideError if invalid."""
+    """Return the overrides of a setting, the most specific first. Raises OverrideError for an invalid
+    one.
+    """
     overrides = [_parse(pattern, value, dialect) for pattern, value in written.items()]
     return tuple(
         sorted(overrides, key=lambda override: override.specificity, reverse=True)
@@ -129,9 +134,9 @@ def parse_overrides(
 def override_for(
     overrides: Iterable[Override], origin: Origin, now: float
 ) -> Override | None:
-    """Return the override that decides for *origin* at the time *now*, or None. One that has
-    ended decides nothing, as if it were not set. A virtual host has the override of its own
-    name, not that of the address at which it is requested.
+    """Return the override that decides for *origin* at the time *now*, or None. An override that
+    has ended decides nothing. For a virtual host, the override of its name counts, not that of
+    the address in the URL.
     """
     named = origin.named
     return next(
@@ -210,8 +215,8 @@ def _parse(pattern: str, value: object, dialect: Dialect) -> Override:
 
 
 def _warnings(robots: RobotsTxt, keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what may be wrong in the text of an override, to which *keys* lead in the setting.
-    Raises OverrideError for the first line that certainly is.
+    """Return the possible mistakes in the text of an override, to which *keys* lead in the setting.
+    Raises OverrideError for the first certain mistake.
     """
     # Imported here: few crawls have the text of a robots.txt in their settings.
     from scrapy_rep.protocol.linter import lint  # noqa: PLC0415
@@ -221,7 +226,7 @@ def _warnings(robots: RobotsTxt, keys: tuple[str, ...]) -> tuple[str, ...]:
         if finding.severity == "error":
             allowed = f"a line of a robots.txt without this mistake: {finding.message}"
             raise OverrideError(keys, finding.text, allowed, finding.line)
-        if finding.code not in _OF_SITES:
+        if finding.code not in _CODES_FOR_SITES:
             warnings.append(f"line {finding.line}: {finding.message}")
     return tuple(warnings)
 

@@ -15,10 +15,10 @@ HEADERS = frozenset(
         "retry-after",
     }
 )
-"""The headers that a result keeps: the body's type and lifetime, and ``Retry-After``."""
+"""The header fields that a result keeps: the type and lifetime of the body, and ``Retry-After``."""
 
-# It comes from a proxy, and says nothing about the site.
-_OF_PROXY = 407
+# A proxy sends this status. It says nothing about the site.
+_PROXY_STATUS = 407
 
 
 class Access(str, Enum):
@@ -35,28 +35,30 @@ class Access(str, Enum):
 
 
 class Failure(str, Enum):
-    """Whose failure it is that there is no response."""
+    """Why a fetch got no response."""
 
     OWN = "own"
-    """Of this machine, which has no file descriptor, port, network or memory left. It says
-    nothing about any host."""
+    """This machine has no file descriptor, port, network or memory left. That says nothing about
+    any host."""
 
     NETWORK = "network"
-    """Nothing has answered: the host name was not resolved, the connection refused, or timed out,
-    the host or the proxy was unreachable. The host may be gone, or the network of the crawl.
+    """Nothing has answered: the host name was not resolved, the connection was refused or timed out,
+    or the host or the proxy was unreachable. The host may be gone, or the network of the crawler.
 
-    Download handlers do not tell a time-out of a connection from that of an answer, so both are of
-    this kind."""
+    Time-outs of an answer are of this kind too, because download handlers do not tell them from
+    time-outs of a connection."""
 
     NO_SERVER = "no-server"
-    """As NETWORK, but the host itself has no name or refuses the connection: its pages would fail, too."""
+    """The name of the host does not exist, or the host refuses the connection. Requests for its pages
+    would fail too."""
 
     DROPPED = "dropped"
-    """This crawler itself ended the fetch: a component of the project dropped the request, or robots.txt
-    forbids it. This says nothing about the site, and the next fetch would end the same way."""
+    """The crawler itself ended the fetch: a component of the project dropped the request, or
+    robots.txt forbids it. That says nothing about the site, and the next fetch would end the same
+    way."""
 
     OTHER = "other"
-    """Something has answered: TLS failed, the answer was broken or lost."""
+    """A server has answered, but TLS failed, or the answer was broken or lost."""
 
 
 class AccessResult(NamedTuple):
@@ -81,16 +83,17 @@ class AccessResult(NamedTuple):
     """Why there was no response, or why the crawler did not follow the last redirect."""
 
     failure: Failure | None = None
-    """Whose failure it is that there was no response, if that is known."""
+    """Why there was no response, if that is known."""
 
     @property
     def is_of_server(self) -> bool:
-        """Whether a server of the site has answered. Only this is stored."""
-        return self.status is not None and self.status != _OF_PROXY
+        """Whether a server of the site has answered. Other results are not stored."""
+        return self.status is not None and self.status != _PROXY_STATUS
 
     @property
     def access(self) -> Access:
-        if self.status in {None, _OF_PROXY, 429}:
+        """What the result means for the rules of the site (RFC 9309, 2.3.1)."""
+        if self.status in {None, _PROXY_STATUS, 429}:
             return Access.UNREACHABLE
         if 200 <= self.status < 300:
             return Access.SUCCESSFUL
@@ -107,7 +110,7 @@ class AccessResult(NamedTuple):
 
     @property
     def is_html(self) -> bool:
-        """Whether the body is an HTML page, such as the challenge of a bot wall, and no robots.txt."""
+        """Whether the body is an HTML page, such as the challenge of a bot wall, in place of a robots.txt."""
         if not self.body[:1024].lstrip().startswith(b"<"):
             return False
         # Imported here, because few files begin so.

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def robots_of(
     entry: CacheEntry, dialect: Dialect, state: State | None = None
 ) -> RobotsTxt:
-    """Return the robots.txt that a crawler follows until the next fetch. *state* is that of *entry*, if
-    the caller knows it.
+    """Return the robots.txt that a crawler follows until the next fetch. *state* is the state of
+    *entry*, for callers that have it already.
     """
     state = state or entry.state(dialect)
     if state in {State.UNREACHABLE, State.ASSUMED_UNAVAILABLE}:
@@ -39,7 +39,7 @@ def robots_of(
 
 
 class SiteRules:
-    """What is known of an origin: its files, parsed, with their cache entry."""
+    """The parsed files of an origin, with their cache entry."""
 
     __slots__ = (
         "entry", "learned", "origin", "robots", "state", "tdmrep",
@@ -64,7 +64,8 @@ class SiteRules:
         self.robots = robots
 
         self.tdmrep = tdmrep
-        """None if the crawl needs none, robots.txt forbids to fetch it, or it never could be fetched."""
+        """The parsed tdmrep.json; None if the crawl does not need this file, robots.txt forbids to fetch
+        it, or every fetch failed."""
 
         self.learned = learned
-        """The time of the monotonic clock since which this process knows the entry."""
+        """The time at which this process learned the entry, on the monotonic clock."""

@@ -34,7 +34,7 @@ from scrapy_rep.protocol.indexing.statements import (
     MAX_PAGE,
     MAX_STATEMENTS,
     MAX_TEXT,
-    TAGS_OF_USE,
+    USAGE_TAGS,
     Tag,
 )
 from scrapy_rep.protocol.text import ESCAPE, NUL
@@ -257,7 +257,7 @@ def _script_end(html: bytes, position: int) -> int:
 
 
 _EVERYONE = "robots"
-_FOR_EVERYONE = frozenset({_EVERYONE, *TAGS_OF_USE})
+_FOR_EVERYONE = frozenset({_EVERYONE, *USAGE_TAGS})
 _MISSPELT = "robot"
 _SPACES = "\t\n\f\r "
 
@@ -296,7 +296,7 @@ and some (punycode) take more than linear time."""
 
 
 def read_page(
-    html: bytes, agents: frozenset[str], encoding: str | None, reading: StatementReader
+    html: bytes, agents: frozenset[str], encoding: str | None, reader: StatementReader
 ) -> None:
     """Add the statements of meta tags that are addressed to *agents* or to everyone, in the first
     :data:`MAX_PAGE` bytes of a page.
@@ -311,7 +311,7 @@ def read_page(
         )
         html = html[:MAX_PAGE]
         end: Location = "meta", None, html.count(b"\n") + 1
-        reading.add_finding("page-too-long", message, end)
+        reader.add_finding("page-too-long", message, end)
     # In UTF-16 and UTF-32, markup has zero bytes; ISO-2022 has escapes. Searching for them
     # costs less than determining the encoding.
     if NUL in html or ESCAPE in html:
@@ -326,7 +326,7 @@ def read_page(
     starts = _candidates(html, lowered, names | {_MISSPELT})
     line, before, robots_tags = 1, 0, 0
     for start, values in real_tags(html, lowered, starts) if starts else ():
-        if reading.is_full:
+        if reader.is_full:
             return
         # CR LF ends one line.
         line += html.count(b"\n", before, start) + html.count(b"\r", before, start)
@@ -339,26 +339,26 @@ def read_page(
             if b"license" not in values.get(b"rel", b"").lower().split():
                 continue
             name, content = "license", values.get(b"href")
-        if is_link or name in TAGS_OF_USE:
-            if content is not None and len(reading.tags) < _MAX_TAGS:
+        if is_link or name in USAGE_TAGS:
+            if content is not None and len(reader.tags) < _MAX_TAGS:
                 text = decoder.text(content[:_MAX_VALUE]).strip(_SPACES)
-                reading.tags.append(Tag(name, text, line))
+                reader.tags.append(Tag(name, text, line))
         elif name in names:
             agent = None if name == _EVERYONE else written
             location: Location = "meta", agent, line
             robots_tags += 1
             if robots_tags > _MAX_ROBOTS_TAGS:
                 message = f"the crawler reads only {_MAX_ROBOTS_TAGS} robots meta tags"
-                reading.add_finding("too-many", message, location)
+                reader.add_finding("too-many", message, location)
                 return
-            text = decoder.text(_checked(content, location, reading))
+            text = decoder.text(_checked(content, location, reader))
             spans = [word.span() for word in _WORD.finditer(text)]
-            reading.read(location, text, spans)
+            reader.read(location, text, spans)
         elif name == _MISSPELT:
             message = (
                 "the name of the meta tag is robot: it has no effect; write robots"
             )
-            reading.add_finding("misspelt-tag", message, ("meta", None, line))
+            reader.add_finding("misspelt-tag", message, ("meta", None, line))
 
 
 def _candidates(html: bytes, lowered: bytes, names: frozenset[str]) -> list[int]:
@@ -406,20 +406,20 @@ def _name(values: dict[bytes, bytes]) -> str:
 
 
 def _checked(
-    content: bytes | None, location: Location, reading: StatementReader
+    content: bytes | None, location: Location, reader: StatementReader
 ) -> bytes:
     """Return the part of the content of a robots meta tag that is read."""
     if content is None:
         message = "the meta tag has no content attribute: it has no effect"
-        reading.add_finding("no-content", message, location)
+        reader.add_finding("no-content", message, location)
         return b""
     if (mark := _ANGLE_BRACKET.search(content)) is not None:
         message = "the content has no closing quote: only its first part counts"
-        reading.add_finding("unclosed-quote", message, location)
+        reader.add_finding("unclosed-quote", message, location)
         content = content[: mark.start()]
     if len(content) > MAX_TEXT:
         message = f"the crawler reads only {MAX_TEXT} of {len(content)} bytes"
-        reading.add_finding("too-long", message, location)
+        reader.add_finding("too-long", message, location)
     return content[:MAX_TEXT]
 
 

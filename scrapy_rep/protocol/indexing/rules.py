@@ -131,18 +131,18 @@ class IndexingRules:
     ) -> IndexingRules:
         """As :meth:`parse`, with the value of each ``X-Robots-Tag`` field line."""
         names = _lowered(agents if isinstance(agents, str) else tuple(agents))
-        reading = StatementReader(
+        reader = StatementReader(
             dialect.indexing_vocabulary, separates=dialect.indexing_separators
         )
         if values:
-            read_headers(values, names, reading)
+            read_headers(values, names, reader)
         if html:
             from scrapy_rep.protocol.indexing.metatags import read_page  # noqa: PLC0415
 
-            read_page(html, names, encoding, reading)
-        if not (reading.statements or reading.findings or reading.tags):
+            read_page(html, names, encoding, reader)
+        if not (reader.statements or reader.findings or reader.tags):
             return _NOTHING_STATED
-        return cls(reading.statements, reading.findings, reading.tags)
+        return cls(reader.statements, reader.findings, reader.tags)
 
     @property
     def snippet(self) -> bool:

@@ -150,7 +150,7 @@ class IndexingFinding(NamedTuple):
     """As in :class:`Statement`; of a page that is too long, the last line that is read."""
 
 
-TAGS_OF_USE = ("tdm-reservation", "tdm-policy")
+USAGE_TAGS = ("tdm-reservation", "tdm-policy")
 """The names of ``<meta>`` tags that are usage tags."""
 
 
@@ -158,7 +158,7 @@ class Tag(NamedTuple):
     """A usage tag of a page: a ``<meta>``, or a ``<link rel="license">``."""
 
     name: str
-    """One of :data:`TAGS_OF_USE`, or ``license``."""
+    """One of :data:`USAGE_TAGS`, or ``license``."""
     content: str
     """The value of its ``content`` or ``href``."""
     line: int
@@ -303,7 +303,7 @@ def _scopes(text: str) -> Iterator[tuple[str | None, list[Span]]]:
 
 
 def read_headers(
-    values: Iterable[bytes], agents: Collection[str], reading: StatementReader
+    values: Iterable[bytes], agents: Collection[str], reader: StatementReader
 ) -> None:
     """Add the statements of field lines that are addressed to *agents* or to everyone.
 
@@ -311,12 +311,12 @@ def read_headers(
     lower case.
     """
     for number, value in enumerate(values, 1):
-        if reading.is_full:
+        if reader.is_full:
             return
         if len(value) > MAX_TEXT:
             message = f"the crawler reads only {MAX_TEXT} of {len(value)} bytes"
-            reading.add_finding("too-long", message, ("header", None, number))
+            reader.add_finding("too-long", message, ("header", None, number))
         text = value[:MAX_TEXT].decode("latin-1")
         for agent, spans in _scopes(text):
             if agent is None or agent.lower() in agents or agent.lower() in _EVERYONE:
-                reading.read(("header", agent, number), text, spans)
+                reader.read(("header", agent, number), text, spans)

@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
-from scrapy_rep.protocol.agents import agents_of_line, followed
+from scrapy_rep.protocol.agents import agents_of_line, choose_agent
 from scrapy_rep.protocol.dialect import Dialect
 from scrapy_rep.protocol.robotstxt.lines import (
     GroupText,
@@ -116,7 +116,7 @@ def follow(
     text = decoded_text(body, dialect)
     named_lines = user_agent_lines(text, dialect)
     tokens = {token for _, names in named_lines for token in names}
-    agent, named = followed(agents, tokens, dialect)
+    agent, named = choose_agent(agents, tokens, dialect)
     if agent is None:
         return None, [], []
     ours = [not named.isdisjoint(names) for _, names in named_lines]
@@ -138,7 +138,7 @@ def lines_naming(body: bytes, agent: str, dialect: Dialect) -> Sequence[int]:
     text = decoded_text(body, dialect)
     named_lines = user_agent_lines(text, dialect)
     tokens = {token for _, names in named_lines for token in names}
-    _, named = followed((agent,), tokens, dialect)
+    _, named = choose_agent((agent,), tokens, dialect)
     naming, number, counted = array("I"), 1, 0
     for start, names in named_lines:
         if named.isdisjoint(names):

@@ -24,7 +24,7 @@ from itertools import accumulate, chain, groupby, takewhile
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.protocol.agents import followed
+from scrapy_rep.protocol.agents import choose_agent
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.robotstxt.groups import OtherRecord, groups_of
@@ -158,7 +158,7 @@ class UsageRecords:
         read = [*lines(body, dialect)]
         groups = groups_of(read, dialect, _RULES)
         named = {token for group in groups for token in group.agents}
-        agent, ours = followed(tokens, named, dialect)
+        agent, ours = choose_agent(tokens, named, dialect)
         self.purpose_tokens = [token for token in PURPOSE_TOKENS if token in named]
         """The tokens of purposes for which there is a group."""
 

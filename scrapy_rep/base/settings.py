@@ -1,8 +1,8 @@
-"""The settings of this package: their table, how they are read, and the object that holds them.
+"""The settings of this package: their table, the kinds of values, and the object with their values.
 
-:class:`RepSettings` is the table. A row has the name of a setting, its default, and its kind:
-the getter that reads it, Scrapy's own where possible, its bounds, and the words for both, which
-end an error message.
+:class:`RepSettings` is the table. A row has the name of a setting, its default, and its kind: the
+getter that reads a value, one of Scrapy where possible; the bounds of a value; and the words that end
+an error message, which say what is allowed.
 """
 
 from __future__ import annotations
@@ -49,12 +49,13 @@ NOFOLLOW = "REP_NOFOLLOW"
 ITEM_FIELD = "REP_ITEM_FIELD"
 
 ADDON = {"scrapy_rep.Addon": 500}
-"""What a project writes as ``ADDONS`` to use this package."""
+"""The value of ``ADDONS`` with which a project uses this package."""
 
 GATE = "scrapy_rep.crawl.gate.RobotsTxtMiddleware"
-"""The path of the middleware that judges requests. The add-on enables it, a project may disable it."""
+"""The import path of the middleware that judges requests. The add-on enables this middleware, and a
+project may disable it."""
 
-# --- What a setting can be ------------------------------------------------------------
+# --- The kinds of values ---------------------------------------------------------------
 
 _UNREADABLE = (
     ImportError, KeyError, NameError, OverflowError, RecursionError, TypeError, ValueError
@@ -62,7 +63,7 @@ _UNREADABLE = (
 
 
 class Setting(NamedTuple):
-    """A setting."""
+    """A row of the table: the name of a setting, its default, and its kind."""
 
     name: str
     default: object
@@ -70,16 +71,17 @@ class Setting(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A type of settings, with its bounds. Called with a name and a default, it makes a
-    setting, which stands where the value of the setting will be.
+    """A kind of value, with its bounds. Called with a name and a default, a kind returns a
+    :class:`Setting`, which stands in the table in place of the value.
     """
 
     allowed: str
-    """What a value must be: the end of the error message, and a line of the reference."""
+    """The values that are allowed, in words: the end of the error message, and a line of the reference."""
 
     get: Callable[[BaseSettings, str, Any], Any]
-    """Returns a value, from the settings, the name and the default: a getter of Scrapy's, or one
-    around it. For a value that it cannot read, it raises one of _UNREADABLE."""
+    """Returns the value of a setting, from the settings, the name and the default. This is a getter of
+    Scrapy, or a function that calls one. It raises one of _UNREADABLE for a value that cannot be
+    read."""
 
     is_within: Callable[[Any], bool] = lambda _: True
     """Whether a value is within the bounds."""
@@ -88,7 +90,7 @@ class Kind(NamedTuple):
         return Setting(name, default, self)
 
     def read(self, settings: BaseSettings, name: str, default: object) -> Any:
-        """The value of a setting. Raises SettingError if it is not allowed."""
+        """Return the value of a setting. Raises SettingError if the value is not allowed."""
         try:
             value = self.get(settings, name, default)
             if self.is_within(value):
@@ -100,7 +102,7 @@ class Kind(NamedTuple):
             why = error
         written = settings.get(name, default)
         shown = displayed(name, written)
-        # What was raised may name a password in the value.
+        # The message of the cause may have a password that is in the value.
         raise SettingError(name, shown, self.allowed) from (
             why if shown == written else None
         )
@@ -117,7 +119,7 @@ _FLAG = Kind("True or False", _get_flag)
 
 
 def _get_pace(settings: BaseSettings, name: str, default: bool) -> bool:
-    """Whether records of robots.txt are obeyed that not every dialect has."""
+    """Return the flag; False in a dialect without delays."""
     return _get_flag(settings, name, default) and _dialect_of(settings).crawl_delay
 
 
@@ -164,7 +166,7 @@ _ALLOW_OR_DENY = Kind("'allow' or 'deny'", _get_permission)
 
 
 def _get_text(settings: BaseSettings, name: str, default: Any) -> Any:
-    """A string. An empty one is the default, as in ``-s REP_LEDGER=``."""
+    """Return a string. An empty string, as in ``-s REP_LEDGER=``, stands for the default."""
     text = settings.get(name, default)
     if not isinstance(text, str) and text is not default:
         raise TypeError
@@ -185,7 +187,9 @@ _FIELD = Kind("the name of an item field", _get_field)
 
 
 def _get_strings(settings: BaseSettings, name: str, default: Any) -> tuple[str, ...]:
-    """The strings of a list, of a list in JSON, or between the commas of a string, each once."""
+    """Return the strings of a list, of a list in JSON, or between the commas of a string, without
+    duplicates.
+    """
     strings = settings.getdictorlist(name, default) if settings.get(name) != "" else []
     # getdictorlist would split broken JSON at its commas.
     if not isinstance(strings, list) or "".join(strings).lstrip().startswith("["):
@@ -203,7 +207,7 @@ _PURPOSES = Kind(
 
 
 def _get_dict(settings: BaseSettings, name: str, default: object) -> dict[str, object]:
-    """A dictionary with strings as keys, or one in JSON; empty for an empty string."""
+    """Return a dictionary with strings as keys, from a dictionary or JSON; empty for an empty string."""
     value = settings.getdict(name) if settings.get(name) != "" else {}
     if not all(isinstance(key, str) for key in value):
         raise ValueError
@@ -250,12 +254,12 @@ _OVERRIDES = Kind(
 
 
 def _get_tokens(settings: BaseSettings, name: str, default: object) -> tuple[str, ...]:
-    """The product tokens in a User-Agent header or a list of names."""
+    """Return the product tokens in a User-Agent header or a list of names."""
     value = settings.get(name, default)
     if not value:
         return ()
     names = _get_strings(settings, name, ())
-    # A browser's User-Agent has commas too; only a list has product tokens between them.
+    # The User-Agent of a browser has commas too, but only a list has product tokens between them.
     if isinstance(value, str) and not all(map(is_product_token, names)):
         names = (value,)
     # Several words are the name of a crawler only with the punctuation of a User-Agent.
@@ -301,8 +305,8 @@ _REL = Kind(
 
 
 def _get_store(settings: BaseSettings, name: str, default: str) -> str | Path | type:
-    """The address or class of the store, as set; otherwise the path of a file in JOBDIR;
-    without JOBDIR, the default address.
+    """Return the address or class of the store. If the setting is not set, this is the path of a file
+    in JOBDIR, or the default address without JOBDIR.
     """
     value: Any = settings.get(name)
     if value is None:
@@ -324,7 +328,7 @@ _STORE = Kind(
 
 
 def displayed(name: str, value: object) -> object:
-    """The *value* of the setting *name*, without credentials."""
+    """Return the *value* of the setting *name*, with credentials masked."""
     if name != "REP_STORE":
         return value
     if isinstance(value, type):
@@ -663,16 +667,16 @@ class RepSettings:
         self.clients = _clients(settings)
 
     def accepts(self, pace: Pace) -> bool:
-        """Whether this crawl accepts the delay of *pace*. Else it refuses requests for it."""
+        """Whether the crawl accepts the delay of *pace*. Otherwise it refuses requests to the host."""
         return not self.crawl_delay_obey or pace.delay <= self.skip_delay_over
 
     def delay(self, pace: Pace) -> float:
-        """The delay that this crawl keeps to by *pace*, in seconds; 0 if it does not accept it."""
+        """Return the delay of *pace* that the crawl keeps to, in seconds; 0 if it does not accept it."""
         return pace.delay if self.crawl_delay_obey and self.accepts(pace) else 0.0
 
     @classmethod
     def of(cls, crawler: Crawler) -> RepSettings:
-        """The settings of a crawl, which are read once and shared by its components."""
+        """Return the settings of a crawl, which are read once and shared by its components."""
         return shared_component(crawler, _read_settings)
 
 
@@ -709,8 +713,8 @@ def ignores_robotstxt(settings: BaseSettings) -> bool:
 
 
 def unknown_names(settings: BaseSettings) -> Iterator[tuple[str, str | None]]:
-    """Names that begin with ``REP_`` but are not settings of this package, each with the
-    most similar setting, if there is one.
+    """Yield the names that begin with ``REP_`` but are no settings of this package, each with the most
+    similar setting, or None.
     """
     for name in settings:
         if isinstance(name, str) and name.startswith("REP_") and name not in DEFAULTS:
@@ -720,8 +724,8 @@ def unknown_names(settings: BaseSettings) -> Iterator[tuple[str, str | None]]:
 
 
 def recorded(settings: BaseSettings, read: RepSettings) -> dict[str, object]:
-    """The values of this package's settings and Scrapy's for robots.txt, by name, without
-    credentials. *read* are the same settings, checked.
+    """Return the values of the settings of this package, and of Scrapy's for robots.txt, by name, with
+    credentials masked. *read* has the same settings, checked.
     """
     names = {*DEFAULTS, *(name for name in settings if name.startswith("ROBOTSTXT_"))}
     values = {name: settings.get(name, DEFAULTS.get(name)) for name in sorted(names)}

@@ -1,8 +1,8 @@
-"""Lints a robots.txt: finds what does not do what its author seems to want.
+"""Lints a robots.txt: finds the lines that do not have the effect that their author seems to want.
 
-A finding changes what a crawler does, or is something that the owner of the site would want to
-know. Each check yields a code of :data:`KINDS`, the number of a line, and facts for the words. The
-linter reads lines and patterns with the functions of the parser.
+A finding is about a line that crawlers read otherwise than meant, or about something else that the
+owner of the site would want to know. Each check yields a code of :data:`KINDS`, the number of a line,
+and facts for the words. The linter reads lines and patterns with the functions of the parser.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Severity = Literal["error", "warning"]
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning")
-"""The severities, the graver one first."""
+"""The severities, the more severe one first."""
 
 
 class Finding(NamedTuple):
@@ -54,28 +54,30 @@ class Finding(NamedTuple):
     severity: Severity
 
     message: str
-    """What is wrong, what crawlers make of it, and what to write instead."""
+    """What is wrong, how crawlers read it, and what to write instead."""
 
     text: str
     """The line as written, or its beginning; bytes that are not UTF-8 are U+FFFD."""
 
 
 class FindingKind(NamedTuple):
-    """A kind of finding. Facts of a file fill the ``{}`` of the words and the remedy."""
+    """A kind of finding, with its message. Facts of a file fill the ``{}`` of words and remedy."""
 
     severity: Severity
     """*error*: the line has no effect, or not the effect that it seems to have; *warning*: some
     crawlers read it differently, or it is seldom meant."""
 
     words: str
+    """What is wrong, and how crawlers read it."""
 
     example: bytes
     """The lines of a file that has the finding in some dialect; empty if they are too long."""
 
     remedy: str = "write {}"
+    """What to do."""
 
     def message(self, *facts: object) -> str:
-        """Return the words with *facts*, of which text of the file, in bytes, is quoted."""
+        """Return words and remedy with *facts*. Facts in bytes are text of the file, and are quoted."""
         shown = (quoted(fact) if isinstance(fact, bytes) else fact for fact in facts)
         return f"{self.words}: {self.remedy}".format(*shown)
 
@@ -156,11 +158,11 @@ KINDS = {
         b"User-agent: *\nDisallow: /a b",
         "write one path on each line, and %20 for a space"),
 }  # fmt: skip
-"""Everything that has a finding, by its code."""
+"""All kinds of findings, by their codes."""
 
 
 MAX_OF_A_CODE = 100
-"""The number of findings of one code that are listed. One more says how many were left out."""
+"""The number of findings of one code that are listed. One more finding gives the number of the rest."""
 
 MAX_TEXT = 200
 """The number of characters of a line that a finding shows."""
@@ -173,7 +175,7 @@ _KNOWN = frozenset({USER_AGENT, *RULES, SITEMAP, *PACE_FIELDS})
 def lint(
     body: bytes | str, dialect: Dialect = RFC9309, url: str | None = None
 ) -> tuple[Finding, ...]:
-    """Return the findings in a robots.txt, in the order of lines. No content makes this raise.
+    """Return the findings in a robots.txt, in the order of lines. No content raises an exception.
 
     *url* is the URL that *body* was fetched from, or None for a local file. The time grows with
     the part of *body* that crawlers read.
@@ -198,7 +200,7 @@ def lint(
 
 
 def explain(code: str) -> Finding:
-    """Return the finding in the example of a code."""
+    """Return the finding with *code* in the example of its kind."""
     kind = KINDS[code]
     for dialect in DIALECTS.values():
         for finding in lint(kind.example, dialect):
@@ -217,7 +219,7 @@ class LintedLine(NamedTuple):
     """The line as written."""
 
     field: str
-    """The field, as crawlers read it; empty if they read none."""
+    """The field, as crawlers read it; empty if crawlers read none."""
 
     value: bytes
 
@@ -235,7 +237,7 @@ class LintedFile:
         self.dialect = dialect
 
         self.host = _host_of(url or "")
-        """The host that it was fetched from; empty for a local file."""
+        """The host that the file was fetched from; empty for a local file."""
 
         self.url = url if self.host else None
 
@@ -244,8 +246,8 @@ class LintedFile:
 
         first = next((n for n, raw in enumerate(self.texts) if raw.strip()), 0)
         self.page_line = first + 1 if begins_page(self.texts[first]) else 0
-        """The line on which an HTML page begins; 0 if the file is none. Of a page, only the
-        lines with known fields are checked."""
+        """The line on which an HTML page begins; 0 if the file is no page. Of a page, only the lines
+        with known fields are checked."""
 
         read = [
             read_line(number, raw, dialect) for number, raw in enumerate(self.texts, 1)
@@ -267,7 +269,7 @@ class LintedFile:
         return (line for line in self.lines if line.field in fields)
 
     def nearest(self, word: str, words: dict[str, str], likeness: float) -> str | None:
-        """Return the value of the key in *words* that *word* is probably meant to be, or None."""
+        """Return the value in *words* of the key that *word* probably misspells, or None."""
         if len(word) > _MAX_WORD:
             return None
         asked = word, likeness
@@ -289,7 +291,7 @@ def _host_of(url: str) -> str:
 
 
 def _shown(octets: bytes, at_most: int) -> str:
-    """Return at most so many characters of the beginning of a text."""
+    """Return the first *at_most* characters of a text in UTF-8."""
     # No character takes more than four octets.
     return octets[: 4 * at_most].decode("utf-8", "replace")[:at_most]
 
@@ -340,8 +342,8 @@ _SPELLINGS = (
 )  # fmt: skip
 _SPELLING_OF = {spelling.lower(): spelling for spelling in _SPELLINGS}
 
-# The number and length of words that are compared with known ones, and the least likeness of a
-# misspelling (see difflib.get_close_matches, which is slow).
+# The most words that are compared with known words, the longest of them, and the least likeness of a
+# misspelling. The bounds are needed because difflib.get_close_matches is slow.
 _MAX_WORDS = 500
 _MAX_WORD = 40
 _FIELD_LIKENESS, _AGENT_LIKENESS = 0.8, 0.92
@@ -352,16 +354,16 @@ _IGNORED = {
     **dict.fromkeys(("noindex", "nofollow", "noarchive"), _ADVICE_ON_PAGES),
     "visit-time": _ADVICE_ON_PACE,
 }
-"""What to do instead of a field that no crawler reads."""
+"""For each field that no crawler reads, what to do instead."""
 
 
 _RECORDS = frozenset({*_SPELLING_OF, *_IGNORED, "host"})
-"""The fields that make a text a robots.txt."""
+"""The fields by which a text is recognised as a robots.txt."""
 
 
 def _no_records(file: LintedFile) -> Iterator[Mistake]:
-    """Yield the first line of a text, but no HTML page, in which no line is a record, not even a
-    misspelt one.
+    """Yield the first line of a text without any record, even a misspelt one. An HTML page has a
+    finding of its own.
     """
     lines = [line for line in file.lines if line.content.strip()]
     has_records = file.page_line or any(line.field in _RECORDS for line in lines)
@@ -396,11 +398,11 @@ def _fields(file: LintedFile) -> Iterator[Mistake]:
 # User-agent lines.
 
 _MAX_AGENT = 2000
-# All crawlers read a name with a version or a "*" at its end alike, and one with digits or dots is
-# that of a crawler.
+# Matches the rest of a user-agent line behind its token, if all crawlers read the line alike: a
+# version, a "*", or digits and dots, which are a part of the name of some crawlers.
 _HARMLESS = re.compile(rb"[0-9.]*(?:/v?[0-9.x]*)?\*?", re.IGNORECASE).fullmatch
 
-# Shorter names are near to too many others.
+# Shorter names are similar to too many other names.
 _MIN_NAME = 6
 _PURPOSE_TOKENS = {
     label.name: label.name for label in LABELS if label.signal is Signal.USER_AGENT
@@ -408,13 +410,13 @@ _PURPOSE_TOKENS = {
 _TOKEN_OF = _PURPOSE_TOKENS | {
     agent.lower(): agent for crawler in CRAWLERS.values() for agent in crawler.agents
 }
-"""The names in user-agent lines that are known: those of crawlers, and those for purposes."""
+"""The known names in user-agent lines: those of crawlers and of purposes, in their spelling."""
 
 
 def _agents(file: LintedFile) -> Iterator[Mistake]:
     for line in file.lines_of(USER_AGENT):
         value = line.value[:_MAX_AGENT]
-        # Some write several names in a line, with a sign between them that few crawlers know.
+        # Some sites write several names in a line, with a sign between them that few crawlers know.
         token = re.split("[,;|]", agents_of_line(value, file.dialect)[0])[0].encode()
         name = value.partition(b"/")[0].strip().decode("utf-8", "replace").lower()
         nearest = None
@@ -449,8 +451,8 @@ def _outside_groups(file: LintedFile) -> Iterator[Mistake]:
 
 
 def _everything_forbidden(file: LintedFile) -> Iterator[Mistake]:
-    """Yield the line that forbids everything to everyone, if each agent has one and no rule that
-    allows anything.
+    """Yield the line that forbids everything to everyone, if every agent is forbidden everything and no
+    rule allows anything.
     """
     is_first = file.dialect.rule_choice == "first"
     closed: dict[str, int] = {}
@@ -460,7 +462,7 @@ def _everything_forbidden(file: LintedFile) -> Iterator[Mistake]:
         rules = group.rules[:1] if is_first else group.rules
         line = next((rule.line for rule in rules if rule.pattern in file.whole), 0)
         if group.runs[-1] not in group.runs_of({EVERYONE}):
-            # To delete this line would let in the crawlers that it is meant for.
+            # Without this line, the crawlers that it is meant for would be allowed everything.
             meant_for_others.add(line)
         if any(rule.kind == "allow" and rule.pattern for rule in group.rules):
             open_agents.update(group.agents)
@@ -478,8 +480,8 @@ _MAX_NAMED = 4
 
 
 def _shared_rules(file: LintedFile) -> Iterator[Mistake]:
-    """Yield the groups that their author probably took for several: user-agent lines share the rules
-    below the last of them, although delays or other records stand between the lines.
+    """Yield the groups that their author probably took for several groups: user-agent lines that share
+    the rules below the last of them, although delays or other records stand between the lines.
     """
     for group in file.groups:
         last_run = group.runs[-1]
@@ -509,8 +511,8 @@ def _shared_rules(file: LintedFile) -> Iterator[Mistake]:
 
 
 def _cut_off(file: LintedFile) -> Iterator[Mistake]:
-    """Yield the groups whose crawlers no rule for everyone reaches, if this is hardly meant: the
-    group has no rules, or only restrictions of its own.
+    """Yield the groups whose crawlers do not follow the rules for everyone, if their author hardly
+    meant that: groups without rules, or with restrictions of their own only.
     """
     for_all = {
         pattern
@@ -519,7 +521,7 @@ def _cut_off(file: LintedFile) -> Iterator[Mistake]:
         for pattern in _forbidden(group)
     }
     is_closed = not for_all.isdisjoint(file.whole)
-    # A crawler follows all groups that name it, so one rule of them that shows what is meant is enough.
+    # A crawler follows all groups that name it, so one rule in any of them shows what is meant.
     others = {agent for group in file.groups if group.rules for agent in group.agents}
     meant = {EVERYONE, "", *_PURPOSE_TOKENS}
     for group in file.groups:
@@ -538,16 +540,16 @@ def _forbidden(group: Group) -> set[str]:
 
 
 def _is_meant(group: Group, for_all: set[str], whole: set[str]) -> bool:
-    """Whether the rules of a group look as if its author knows that the rules for everyone do not
-    count: one of them is repeated, or all is forbidden or allowed, or nothing is forbidden.
+    """Whether the author of a group seems to know that the rules for everyone do not count for it: the
+    group repeats one of them, forbids or allows everything, or forbids nothing.
     """
     forbidden = _forbidden(group)
     is_whole = any(rule.pattern in whole or not rule.pattern for rule in group.rules)
     return is_whole or not forbidden or not forbidden.isdisjoint(for_all)
 
 
-# How many rules with a "*" are compared with targets, the longest target, and how many octets are
-# compared for a target. Real files have far less.
+# The most comparisons of rules with targets, the longest target, and the most octets that are compared
+# for a target. Real files need far less.
 _MAX_COMPARED = 2_000_000
 _MAX_TARGET = 1_000
 _MAX_OCTETS = 100_000
@@ -555,7 +557,7 @@ _NO_RULE = -2
 
 
 def _never_wins(file: LintedFile) -> Iterator[Mistake]:
-    """Yield the rules that lose to an opposite rule on each URL made from their pattern."""
+    """Yield the rules that lose to a rule with the opposite effect on each URL made from their pattern."""
     together: dict[object, list[Rule]] = {}
     for place, group in enumerate(file.groups):
         # Crawlers merge groups with the same names.
@@ -592,9 +594,9 @@ def _never_wins(file: LintedFile) -> Iterator[Mistake]:
 
 
 def _winner(value: str, rules: RuleList, dialect: Dialect, *, allows: bool) -> int:
-    """Return the place of the rule with the opposite effect that decides in place of the rule
-    *value*, if one does on each URL that is tried; ``_NO_RULE`` if none does; or
-    :data:`TOO_LONG` if that takes too many comparisons.
+    """Return the place of a rule with the opposite effect that decides in place of the rule *value* on
+    each URL that is tried; ``_NO_RULE`` if there is none, and :data:`TOO_LONG` if too many octets
+    would be compared.
     """
     pattern = paths.pattern(value, dialect) if value else None
     if pattern is None or pattern.octets > _MAX_TARGET:
@@ -616,7 +618,8 @@ def _winner(value: str, rules: RuleList, dialect: Dialect, *, allows: bool) -> i
 
 # Patterns.
 
-# A URL; or, with or without slashes, the host of the file, or a host that looks like one.
+# Matches a URL; or the host of the file, or another text that looks like a host, with or without
+# slashes before it.
 _WITH_HOST = (
     rb"(?:/?[a-z][a-z0-9+.-]{0,19}://[^/]*|/*(?:www\.)?%s(?::\d+)?(?=/|$)"
     rb"|(?:/*(?=www\.)|//+)(?:[a-z0-9-]{1,63}\.){1,9}[a-z]{2,24}(?::\d+)?(?=/|$))(.*)"
@@ -628,7 +631,7 @@ def _patterns(file: LintedFile) -> Iterator[Mistake]:
     name, _, top = file.host.rpartition(".")
     host = b"(?!)"
     if name and (top.isalpha() or top.startswith("xn--")):
-        # Another host, such as "wiki" or "10.0.0.1", may as well be the name of a directory.
+        # A host without such an ending, "wiki" or "10.0.0.1", may as well be the name of a directory.
         host = re.escape(file.host.encode("utf-8", "replace"))
     with_host = re.compile(_WITH_HOST % host, re.IGNORECASE | re.DOTALL).match
     for line in file.lines_of(*RULES):
@@ -657,7 +660,7 @@ _GOOD_VALUES = {
     "content-signal": "labels (ai-train, ai-input or search) with yes or no, or use=immediate, "
     "reference or full, as in Content-Signal: ai-train=no",
 }
-"""What to write in a field."""
+"""For each field, what to write in it."""
 
 _PREFERENCES = {
     (label.signal, label.name): {label.allows, label.disallows} for label in LABELS
@@ -665,7 +668,7 @@ _PREFERENCES = {
 """The values of each label."""
 _PREFERENCES[Signal.CONTENT_SIGNAL, "use"] = {"immediate", "reference", "full"}
 
-# The octets of usage records that are checked. Real files have far fewer.
+# The number of octets of usage records that are checked. Real files have far fewer.
 _MAX_CHECKED = 50_000
 
 
@@ -684,7 +687,7 @@ def _values(file: LintedFile) -> Iterator[Mistake]:
 
 
 def _is_preference(line: LintedLine) -> bool:
-    """Whether a usage record states something in each of its parts."""
+    """Whether each part of a usage record has a known label with a known value."""
     text = line.value.decode("utf-8", "replace")
     signal, expression = expression_of(line.field, text)
     return (

@@ -40,8 +40,8 @@ _HOURS = {
 }  # fmt: skip
 
 ZONES = {name: int(hours * 3600) for name, hours in _HOURS.items()}
-"""The known zone names, and their offsets from UTC in seconds. A name that several zones
-share means the one of RFC 822, or else the most populous zone."""
+"""The known zone names, with their offsets from UTC in seconds. A name of several zones means the zone
+of RFC 822, or else the one with the largest population."""
 
 _WORDS = frozenset(ZONES) | {
     word.upper()
@@ -63,26 +63,27 @@ _END_OF_DAY = re.compile(
     r"(?<![\d:+-])24:00(?::00(?:[.,]0{1,9})?)?(?![\d:.,])|(?<=\dT)2400(?:00)?(?!\d)"
 )
 _COMMENT = re.compile(r"\(([A-Z ]+|(?:GMT|UTC)[+-]\d\d:?\d\d)\)\Z")
-"""The zone in parentheses that may follow a date: ``(PST)`` (RFC 822, 3.4.3),
-``(Coordinated Universal Time)`` (JavaScript's Date), ``(GMT+02:00)``."""
+"""Matches the zone in parentheses that may follow a date: ``(PST)`` (RFC 822, 3.4.3),
+``(Coordinated Universal Time)`` (Date of JavaScript), ``(GMT+02:00)``."""
 _LONG_NAMES = {"COORDINATED UNIVERSAL TIME": 0, "GREENWICH MEAN TIME": 0}
 _NAMED_OFFSET = re.compile(r"(?:GMT|UTC)(?=[+-]\d)")
-"""Authors mean two hours east of Greenwich by ``GMT+2``. POSIX and dateutil read it as west."""
+"""Matches the name before an offset. By ``GMT+2``, authors mean two hours east of Greenwich, but POSIX
+and dateutil read this as west."""
 _SIGN = re.compile(r"(?:\A|\s)[+-]")
 _DOTTED = re.compile(r"\d{1,2}\.\d{1,2}\.\d")
-"""A date with dots has the day first; a date with slashes has the month first."""
+"""Matches a date with dots, which has the day first. A date with slashes has the month first."""
 
 _DAY = 24 * 60 * 60
 _MAX_LENGTH = 80
-"""Longer text, in characters, is not read as a date."""
+"""The length in characters of the longest text that is read as a date."""
 _EARLIEST = datetime(1900, 1, 1, tzinfo=timezone.utc)
-"""An earlier date is the zero value of some program, such as the year 1."""
-# dateutil takes a missing time from this. _CompleteDates rejects a date with missing parts.
+"""The earliest date. An earlier one, such as the year 1, is the zero value of some program."""
+# dateutil takes a missing time from this date. _CompleteDates rejects dates with missing parts.
 _NO_DEFAULT = datetime(2000, 1, 1)
 
 
 class _CompleteDates(parserinfo):
-    """dateutil's vocabulary; rejects dates without a year, a month or a day."""
+    """The vocabulary of dateutil. It rejects dates without a year, a month or a day."""
 
     TZOFFSET = ZONES
 
@@ -120,7 +121,7 @@ def read_date(text: str) -> datetime | None:
     zone: timezone | None = timezone.utc
     comment = _COMMENT.search(text)
     if comment is not None and _names_zone(comment[1]):
-        # It repeats the zone or offset before it, or else it is the zone.
+        # The comment repeats the zone or offset before it, or is itself the zone.
         zone, text = _zone_in_comment(comment[1]), text[: comment.start()].strip()
     text, ends_of_day = _END_OF_DAY.subn("00:00", _DOTTED_AMPM.sub(r"\1M", text))
     words = _WORD.findall(_ISO_T.sub(" ", text))
@@ -145,8 +146,8 @@ def read_date(text: str) -> datetime | None:
 
 
 def _parsed(text: str) -> datetime:
-    """Return the date in *text*, with its zone, if it names one. Raises ValueError or
-    ArithmeticError for what is no date.
+    """Return the date in *text*, with the zone that *text* names, if it names one. Raises ValueError or
+    ArithmeticError if *text* is not a date.
     """
     try:
         return _parsed_by_dateutil(text)
@@ -173,7 +174,7 @@ def _names_zone(comment: str) -> bool:
 
 
 def _zone_in_comment(comment: str) -> timezone | None:
-    """Return the zone that a comment names; None for a name that is not in the tables."""
+    """Return the zone that *comment* names; None if the name is not in the tables."""
     seconds = _LONG_NAMES.get(comment, ZONES.get(comment))
     if comment[-1].isdigit():
         hours, minutes = int(comment[4:6]), int(comment[-2:])

@@ -1,24 +1,24 @@
 """Reads the robots meta tags and the usage tags in the bytes of a page, as an HTML parser does.
 
-Most pages have none. A page whose ``<meta>`` tags have other names is not read further; only
-where one may be addressed to the crawler, the tokenizer reads the page up to that tag, to see
-whether it is a tag.
+Most pages have no such tags. If no ``<meta>`` of a page has one of the names, the page is not read
+further. Otherwise the tokenizer reads the page up to the last such ``<meta>``, to see whether it is a
+tag.
 
-The tokenizer is the one of the HTML Standard (WHATWG, 13.2.5), reduced to what decides whether
+The tokenizer is that of the HTML Standard (WHATWG, 13.2.5), reduced to the states that decide whether
 bytes are a ``<meta>`` or ``<link>`` tag: comments, elements whose content is text, ``<template>``,
 and attributes with their quotes. It reads any encoding that extends ASCII. Its time is linear in
-the size of the page: no pattern below can match the same byte in two ways, and a search without a
+the size of the page: no expression below can match a byte in two ways, and a search without a
 result ends the page.
 
-It does not build a tree. So its result differs from a browser's tree: it finds tags in
-``<select>`` and ``<frameset>``, and in ``<svg>`` and ``<math>`` it reads text elements and
-CDATA sections as it does elsewhere. But there, an element that closes itself, as ``<style/>``,
-has no text, and ``<template>`` is an element like any other (13.2.6.5).
+The tokenizer builds no tree. So it finds tags that are not in the tree of a browser: those in
+``<select>`` and ``<frameset>``. In ``<svg>`` and ``<math>``, it reads text elements and CDATA sections
+as it does elsewhere. But an element there that closes itself, as ``<style/>``, has no text, and
+``<template>`` is an element like any other (13.2.6.5).
 
-lxml cannot replace it: its verdicts depend on the version of libxml2. Before 2.14, which is
-newer than what the wheels of lxml for Windows and many Linux distributions have, that finds
-tags in ``<textarea>`` and ``<iframe>``, and comments end elsewhere. In all versions
-``<title/>`` has no text, and the time for a tree is quadratic in the attributes of a tag.
+lxml cannot replace the tokenizer, because its results depend on the version of libxml2. Versions before
+2.14, which the wheels of lxml for Windows and many Linux distributions have, find tags in
+``<textarea>`` and ``<iframe>``, and end comments elsewhere. In all versions, ``<title/>`` has no text,
+and the time for a tree is quadratic in the attributes of a tag.
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing.statements import Location, StatementReader
 
 
-# One attribute. A value with an opening quote and no closing one matches nothing, and so
-# leaves the "=" for the caller to see.
+# Matches one attribute. If its value has no closing quote, the match ends before the "=".
 _ATTRIBUTE = re.compile(
     rb"""[\t\n\f\r /]*([^\t\n\f\r />][^\t\n\f\r />=]*)[\t\n\f\r ]*"""
     rb"""(?:=[\t\n\f\r ]*(?:"([^"]*)"|'([^']*)'|(?!["'])([^\t\n\f\r >]*)))?"""
@@ -54,7 +53,8 @@ _ATTRIBUTE = re.compile(
 _ATTRIBUTES = frozenset({b"name", b"content", b"rel", b"href"})
 _NAME_END = rb"(?=[\t\n\f\r />])"
 
-# A tag, a comment, or a bogus comment, such as a doctype, which ends at the next ">".
+# Matches the beginning of a tag, of a comment, or of a bogus comment, such as a doctype, which ends at
+# the next ">".
 _MARKUP = re.compile(rb"<(?:(/?)([a-z][^\t\n\f\r />]*)|(!--)|[!?/])")
 _COMMENT_END = re.compile(rb"--!?>")
 # Elements whose content is text. <noscript> is not among them: scripts do not run here.
@@ -65,8 +65,8 @@ _TEXT_ENDS = {
         b"xmp",
     )
 }  # fmt: skip
-# Elements of SVG and MathML, those of their elements in which HTML is read, and the elements
-# of HTML that end them (13.2.6.5).
+# The elements of SVG and MathML, their elements whose content is HTML, and the elements of HTML that end
+# them (13.2.6.5).
 _FOREIGN = frozenset({b"svg", b"math"})
 _HTML_IN_FOREIGN = frozenset({
     b"foreignobject", b"desc", b"mi", b"mo", b"mn", b"ms", b"mtext",
@@ -77,8 +77,8 @@ _ENDS_FOREIGN = frozenset(
     b"u ul var".split()
 )
 _SCRIPT_MARK = re.compile(rb"(<!--)|(-->)|<(/?)script" + _NAME_END)
-# Pieces of text and tags with plain attributes, which can be skipped at once. A repeated group
-# takes stack, hence the limits.
+# Matches text and tags with plain attributes, which the tokenizer skips at once. The limits are there
+# because a repeated group takes stack.
 _SKIPPABLE = re.compile(
     rb"(?:[^<]*</?(?!(?:math|plaintext|svg|template|"
     + b"|".join(_TEXT_ENDS)
@@ -91,11 +91,11 @@ _SKIPPABLE = re.compile(
 def attributes(
     html: bytes, position: int, end: int | None = None
 ) -> tuple[dict[bytes, bytes], int, bool]:
-    """Return the attributes of a tag, which begin at *position*; the offset after it, -1 if the
-    page, or its part up to *end*, ends first; and whether the tag ends with ``/>``.
+    """Return the attributes of a tag, the offset behind the tag, and whether it ends with ``/>``.
 
-    They are its name, content, rel and href, with values as written. Of duplicates, the first
-    counts.
+    The attributes, which begin at *position*, are name, content, rel and href, with their values as
+    written. Of duplicates, the first counts. The offset is -1 if the page, or its part up to *end*,
+    ends within the tag.
     """
     end = len(html) if end is None else end
     values: dict[bytes, bytes] = {}
@@ -113,11 +113,11 @@ def attributes(
 def real_tags(
     html: bytes, lowered: bytes, starts: list[int]
 ) -> Iterator[tuple[int, dict[bytes, bytes]]]:
-    """Yield those of the offsets *starts* at which a start tag begins, except in templates, each
-    with the attributes of the tag.
+    """Yield each offset in *starts* at which a start tag outside of templates begins, with the
+    attributes of the tag.
 
     *lowered* is the page in lower case. The offsets must be in ascending order; the page is
-    not read after the last one.
+    not read behind the last one.
     """
     ahead = iter(starts)
     wanted = next(ahead, -1)
@@ -159,18 +159,18 @@ class _OpenElements:
 
     def __init__(self) -> None:
         self.foreign: list[bytes] = []
-        """The open elements of SVG and MathML, and those in them in which HTML is read."""
+        """The open elements of SVG and MathML, and the open elements in them whose content is HTML."""
 
         self.templates: list[int] = []
-        """For each open template, how many elements of ``foreign`` are around it."""
+        """For each open template, the number of elements of ``foreign`` around it."""
 
         self._foreign_templates = 0
-        """How many elements called ``template`` are open in the innermost SVG or MathML. They are no
-        templates."""
+        """The number of elements called ``template`` that are open in the innermost SVG or MathML, and
+        are no templates."""
 
     @property
     def is_in_foreign(self) -> bool:
-        """Whether an element inside these is one of SVG or MathML."""
+        """Whether the next element is one of SVG or MathML."""
         return bool(self.foreign) and self.foreign[-1] in _FOREIGN
 
     def note(self, name: bytes, *, is_end: bool, closes_itself: bool) -> None:
@@ -188,7 +188,7 @@ class _OpenElements:
         if is_end and foreign[-1:] == [name]:
             foreign.pop()
         elif name in _ENDS_FOREIGN:
-            # So does its end tag: the element is not open in SVG or MathML, but around it.
+            # The end tag ends them too: the element is not open in SVG or MathML, but around it.
             while self.is_in_foreign:
                 foreign.pop()
         elif is_end or closes_itself:
@@ -204,7 +204,7 @@ class _OpenElements:
         elif not is_end:
             self.templates.append(len(self.foreign))
         elif self.templates:
-            # SVG and MathML that was opened in it ends with it.
+            # SVG and MathML in a template end with it.
             del self.foreign[self.templates.pop() :]
 
 
@@ -265,20 +265,20 @@ _SPACES = "\t\n\f\r "
 _WORD = re.compile(r"[^\s,:]+(?:\s*:\s*[^\s,]*)?")
 
 _ANGLE_BRACKET = re.compile(rb"[<>]")
-"""No statement has these characters, so content with one has no closing quote."""
+"""Characters that no statement has. Content with such a character has no closing quote."""
 
 _PLAIN = re.compile(
     rb'<meta(?:[\t\n\f\r ]+(?:charset|content|http-equiv|itemprop|property)="[^"]{0,1000}")'
     rb'{0,5}[\t\n\f\r ]*(?:[\t\n\f\r ]name="([^"&]{0,100})"|/?>)'
 )
-"""A common ``<meta`` up to its name, or up to its end if it has none, in lower case."""
+"""Matches a common ``<meta`` in lower case, up to its name, or up to its end if it has no name."""
 
 _AFTER_NAME = frozenset({b"\t", b"\n", b"\f", b"\r", b" ", b"/"})
 """The bytes that may follow the name of an element."""
 _MAX_GLANCES = 500
-"""The number of ``<meta`` whose attributes are read to see whether they matter."""
+"""The number of ``<meta`` in a page whose names are read, before the tokenizer reads the page."""
 _MAX_GLANCE = 2_000
-"""The number of bytes of one that are read for that."""
+"""The number of bytes of a ``<meta`` that are read for its name."""
 _MAX_TAGS = 100
 """The number of usage tags of a page that are kept."""
 _MAX_ROBOTS_TAGS = MAX_STATEMENTS
@@ -298,11 +298,10 @@ and some (punycode) take more than linear time."""
 def read_page(
     html: bytes, agents: frozenset[str], encoding: str | None, reader: StatementReader
 ) -> None:
-    """Add the statements of meta tags that are addressed to *agents* or to everyone, in the first
-    :data:`MAX_PAGE` bytes of a page.
+    """Add the statements and usage tags in the first :data:`MAX_PAGE` bytes of a page to *reader*.
 
-    *agents* are the crawler's product tokens in lower case; *encoding* is the one that the
-    transport declares.
+    Statements count if they are addressed to *agents*, the product tokens of the crawler in lower
+    case, or to everyone. *encoding* is the encoding that the transport declares.
     """
     if len(html) > MAX_PAGE:
         message = (
@@ -312,8 +311,8 @@ def read_page(
         html = html[:MAX_PAGE]
         end: Location = "meta", None, html.count(b"\n") + 1
         reader.add_finding("page-too-long", message, end)
-    # In UTF-16 and UTF-32, markup has zero bytes; ISO-2022 has escapes. Searching for them
-    # costs less than determining the encoding.
+    # In UTF-16 and UTF-32, markup has zero bytes, and ISO-2022 has escapes. To search for these takes
+    # less time than to determine the encoding.
     if NUL in html or ESCAPE in html:
         codec = _codec(html, encoding)
         if codec.startswith(("utf-16", "utf-32", "iso2022")):
@@ -362,9 +361,9 @@ def read_page(
 
 
 def _candidates(html: bytes, lowered: bytes, names: frozenset[str]) -> list[int]:
-    """Return the offsets of what may be a tag that matters, in ascending order: of each
-    ``<meta`` with one of the names, or with too many or too long attributes to see, and of
-    each ``<link`` in a head that speaks of a licence.
+    """Return the offsets of what may be a robots meta tag or a usage tag, in ascending order: of each
+    ``<meta`` with one of *names*, of those whose names are not read because of the limits, and of
+    each ``<link`` in a head with the word "license".
     """
     metas = _offsets(lowered, b"<meta", len(lowered))
     starts = [
@@ -393,7 +392,7 @@ def _offsets(lowered: bytes, tag: bytes, end: int) -> list[int]:
 def _may_be_ours(
     html: bytes, lowered: bytes, start: int, names: frozenset[str]
 ) -> bool:
-    """Whether the ``<meta`` at the offset *start*, if it is a tag, has one of *names*."""
+    """Whether the ``<meta`` at the offset *start* may be a tag with one of *names*."""
     if (plain := _PLAIN.match(lowered, start)) is not None:
         return (plain[1] or b"").decode("ascii", "replace").strip(_SPACES) in names
     values, end, _ = attributes(html, start + len(b"<meta"), start + _MAX_GLANCE)
@@ -408,7 +407,9 @@ def _name(values: dict[bytes, bytes]) -> str:
 def _checked(
     content: bytes | None, location: Location, reader: StatementReader
 ) -> bytes:
-    """Return the part of the content of a robots meta tag that is read."""
+    """Return the part of the content of a robots meta tag that is read. Add a finding if that is not
+    all.
+    """
     if content is None:
         message = "the meta tag has no content attribute: it has no effect"
         reader.add_finding("no-content", message, location)
@@ -424,7 +425,7 @@ def _checked(
 
 
 class _TagText:
-    """Decodes the content of the tags of a page. Its encoding is looked up once, and only if a tag needs it."""
+    """Decodes the content of tags. The encoding of the page is determined once, if a tag needs it."""
 
     def __init__(self, html: bytes, encoding: str | None) -> None:
         self._html = html
@@ -459,8 +460,7 @@ def _codec(html: bytes, encoding: str | None) -> str:
     wide = bom or declared or guessed
     if NUL in html and _WIDE.fullmatch(wide):
         if wide in {"utf-16", "utf-32"}:
-            # Little-endian, as the Encoding Standard says, unless the first character shows
-            # otherwise.
+            # The Encoding Standard says little-endian. The first character may show otherwise.
             wide += "-be" if html.startswith(b"\0") else "-le"
         return wide
     for codec in (bom, declared, html_body_declared_encoding(html)):

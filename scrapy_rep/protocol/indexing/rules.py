@@ -1,10 +1,10 @@
-"""Indexing rules: what a site allows search engines to do with a page, and which responses are pages.
+"""The indexing rules of a page, and the kinds of responses on which they act.
 
 An indexing rule says what an index may show of a document: a page or a file. A JSON answer, a feed
-or a sitemap is no page of an index: ``noindex`` on it keeps the bare file out of search results,
-and says nothing about what it lists. WordPress sends ``X-Robots-Tag: noindex`` with every
-answer of its REST API and of ``admin-ajax.php`` (class-wp-rest-server.php, admin-ajax.php),
-and SEO plugins send ``noindex, follow`` with the sitemap that they publish for crawlers.
+or a sitemap is no document: ``noindex`` on a sitemap keeps the bare file out of search results, and says
+nothing about the pages that the sitemap lists. WordPress sends ``X-Robots-Tag: noindex`` with every
+answer of its REST API and of ``admin-ajax.php`` (class-wp-rest-server.php, admin-ajax.php), and SEO
+plugins send ``noindex, follow`` with the sitemap that they publish for crawlers.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ if TYPE_CHECKING:
 _DENYING_NAMES = {
     denied[0]: name for name, denied in DENIALS.items() if len(denied) == 1
 }
-"""Each right that can be denied, and the name of the statement that denies it."""
+"""For each right that can be denied, the name of the rule that denies only this right."""
 
 
 class IndexingRules:
     """The indexing rules of a page, combined from its headers and meta tags.
 
-    Two are equal if they allow the same, even with different statements. They cannot be changed:
-    all pages without statements share theirs.
+    Two instances are equal if they allow the same, even with different statements. An instance cannot be
+    changed: all pages without statements share one.
     """
 
     statements: tuple[Statement, ...]
-    """The evidence: every statement addressed to the crawler, with headers first."""
+    """The evidence: every statement addressed to the crawler, those of headers first."""
     findings: tuple[IndexingFinding, ...]
-    """What is wrong with the statements."""
+    """The mistakes in the statements."""
     tags: tuple[Tag, ...]
-    """The tags about use."""
+    """The usage tags of the page."""
 
     index: bool = True
-    """Whether the page may be in an index. `indexable` also considers the date."""
+    """Whether the page may be in an index. :meth:`indexable` also considers ``unavailable_after``."""
     follow: bool = True
     """Whether the page's links may be followed."""
     archive: bool = True
@@ -107,7 +107,7 @@ class IndexingRules:
         dialect: Dialect = RFC9309,
         encoding: str | None = None,
     ) -> IndexingRules:
-        """Read the indexing rules of a response. No content makes this raise.
+        """Return the indexing rules of a response. No content raises an exception.
 
         :param headers: the name and value of each field line; only ``X-Robots-Tag`` counts
         :param html: the body, if it is an HTML page
@@ -129,7 +129,9 @@ class IndexingRules:
         dialect: Dialect = RFC9309,
         encoding: str | None = None,
     ) -> IndexingRules:
-        """As :meth:`parse`, with the value of each ``X-Robots-Tag`` field line."""
+        """Return the indexing rules of a response, as :meth:`parse` does. *values* are those of its
+        ``X-Robots-Tag`` field lines.
+        """
         names = _lowered(agents if isinstance(agents, str) else tuple(agents))
         reader = StatementReader(
             dialect.indexing_vocabulary, separates=dialect.indexing_separators
@@ -155,7 +157,7 @@ class IndexingRules:
         return tuple(statement for statement in self.statements if not statement.known)
 
     def because(self, name: str) -> Statement | None:
-        """Return the first statement that denies all that the rule *name* denies, or None.
+        """Return the first statement that denies every right that the rule *name* denies, or None.
 
         For ``unavailable_after``, return the statement with the earliest date.
         """
@@ -171,8 +173,8 @@ class IndexingRules:
         return None
 
     def evidence(self) -> dict[str, list[Statement]]:
-        """Return the rules that restrict something, by their names in :meth:`to_dict`, each with
-        the statements that would do so alone.
+        """Return the rules that restrict something, by their names in :meth:`to_dict`. Each has the
+        statements any of which alone would restrict the same.
         """
         unrestricted = _NOTHING_STATED.to_dict()
         alone = [
@@ -194,8 +196,8 @@ class IndexingRules:
         return not self.why_not_indexable(now)
 
     def why_not_indexable(self, now: datetime) -> str:
-        """Return the rule because of which the page may not be in an index at the time *now*, an
-        aware datetime: ``noindex``, ``unavailable_after``, or an empty string.
+        """Return the name of the rule because of which the page may not be in an index at the time *now*,
+        an aware datetime: ``noindex`` or ``unavailable_after``. It is empty if the page may be in one.
         """
         if now.tzinfo is None:
             raise ValueError("now has no time zone")
@@ -217,9 +219,9 @@ class IndexingRules:
         }
 
     def restrictions(self) -> dict[str, bool | int | str]:
-        """Return the rules that restrict something, as :meth:`to_dict` names them: empty for a page
-        that may be used like any other, ``{"index": False}`` for one with ``noindex``.
-        ``index_embedded`` is in it only where it allows something in spite of ``noindex``.
+        """Return the rules that restrict something, by their names in :meth:`to_dict`: an empty dict for
+        a page without restrictions, ``{"index": False}`` for a page with ``noindex``.
+        ``index_embedded`` is included only if it allows something in spite of ``noindex``.
         """
         rules: dict[str, bool | int | str] = {
             name: False for name in _DENYING_NAMES if not getattr(self, name)
@@ -237,7 +239,7 @@ class IndexingRules:
         return rules
 
     def to_header(self) -> str:
-        """Return an ``X-Robots-Tag`` value with the same rules for everyone."""
+        """Return the value of an ``X-Robots-Tag`` that states these rules for everyone."""
         parts = [
             name for what, name in _DENYING_NAMES.items() if not getattr(self, what)
         ]
@@ -278,7 +280,7 @@ def _iso(date: datetime) -> str:
 
 
 def _combined(statements: Iterable[Statement]) -> dict[str, Any]:
-    """Return the fields of IndexingRules that differ from those of a page without statements.
+    """Return the attributes of IndexingRules whose values differ from those of a page without statements.
 
     The most restrictive statement wins, whatever its position and source (Google, "Handling
     combined indexing and serving rules").
@@ -337,18 +339,18 @@ DOCUMENTS = (
     "audio/",
     "video/",
 )
-"""What the media types of documents begin with. Every other type is data, an unknown one and
-``application/octet-stream`` included: data that is withheld by mistake is lost in silence."""
+"""The media types of documents, or their beginnings. All other types are data, unknown types and
+``application/octet-stream`` included: nobody would notice data that is withheld by mistake."""
 
-# Servers send these types by default, whatever the body is.
+# Servers send these types by default, for a body of any kind.
 _DEFAULT_TYPES = frozenset({"text/html", "text/plain"})
 _JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{]")
 _XML = re.compile(rb"(?:\xef\xbb\xbf)?\s*<\?xml\s")
 _XHTML = re.compile(rb"<(?:!doctype )?html\b", re.IGNORECASE)
 _MAX_PROLOGUE = 4_096
-"""The number of bytes at the start of a file in which the first bracket of JSON, or the root
-element of XML, is looked for, and at the end of a JSON file in which its last bracket is. A
-page can begin with megabytes of white space, and is looked at for each of its items."""
+"""The number of bytes at the start of a body that are searched for the first bracket of JSON or the root
+element of XML, and at its end for the last bracket of JSON. A page can begin with megabytes of white
+space, and is searched for each of its items."""
 
 
 def is_document(media_type: str, body: bytes = b"") -> bool:
@@ -356,7 +358,7 @@ def is_document(media_type: str, body: bytes = b"") -> bool:
     video.
 
     :param media_type: its media type in lower case, without parameters; empty if unknown
-    :param body: its body. JSON and XML count as data even if they are sent as ``text/html`` or
+    :param body: its body. JSON and XML are data even if the server sends them as ``text/html`` or
         ``text/plain``, as ``admin-ajax.php`` of WordPress does
     """
     if not media_type.startswith(DOCUMENTS):
@@ -365,7 +367,7 @@ def is_document(media_type: str, body: bytes = b"") -> bool:
 
 
 def _is_data(body: bytes) -> bool:
-    """Whether a body is JSON, or XML other than XHTML, by how it begins and ends."""
+    """Whether *body* begins and ends like JSON, or begins like XML other than XHTML."""
     if _JSON.match(body, 0, _MAX_PROLOGUE) is not None:
         return body[-_MAX_PROLOGUE:].rstrip().endswith((b"]", b"}"))
     is_xml = _XML.match(body, 0, _MAX_PROLOGUE) is not None

@@ -1,7 +1,7 @@
 """The vocabulary of indexing rules, and the parsers for statements and for X-Robots-Tag headers.
 
-``metatags`` finds the text of statements in a page, this module parses it, and ``rules`` combines
-the statements. ``metatags`` also collects the usage tags of a page.
+``metatags`` finds the text of statements in a page, and the usage tags of a page. This module parses
+that text, and ``rules`` combines the statements.
 
 Sources:
 
@@ -12,17 +12,17 @@ Sources:
 - DeviantArt, "UPDATE All Deviations Are Opted Out of AI Datasets" (2022): noai,
   noimageai.
 
-No text defines the grammar of the header. This one reads the examples of Google and MDN as they
-explain them ("X-Robots-Tag: BadBot: noindex, nofollow, googlebot: nofollow")::
+No standard defines the grammar of the header. By this grammar, the examples of Google and MDN mean
+what these explain ("X-Robots-Tag: BadBot: noindex, nofollow, googlebot: nofollow")::
 
     field-line = [ part *( "," [ part ] ) ]
     part       = *( agent ":" ) [ statement ]
     agent      = token [ "/" version ]           ; opens a scope up to the next agent
     statement  = name [ ":" value ]
 
-Only dates may have commas in their value. Some sites write other separators than the comma. Where a
-dialect allows that, a statement that is unknown as a whole, but is a list of known ones without
-commas, is that list.
+Only dates may have commas in their value. Some sites write other separators than the comma. If the
+dialect allows this, a statement with an unknown name is read as a list of rules without commas, if all
+of its parts are known rules.
 """
 
 import re
@@ -34,11 +34,11 @@ Source = Literal["header", "meta"]
 Value = int | str | datetime | None
 
 MAX_STATEMENTS = 1000
-"""The limit for the statements of a response that are read, and for the findings about them."""
+"""The number of statements of a response that are read, and of findings about them that are kept."""
 
 MAX_PAGE = 4 * 2**20
-"""The number of bytes of a page that are read. No crawler can wait for the end of a page that its
-server makes as long as it likes; Googlebot reads the first 15 MB at most."""
+"""The number of bytes of a page that are read. A server can make a page of any length, so every crawler
+has a limit; Googlebot reads at most the first 15 MB."""
 
 MAX_TEXT = 65_536
 """The number of bytes that are read of a field line or of the content of a tag."""
@@ -68,8 +68,8 @@ DENIALS: dict[str, tuple[str, ...]] = {
     "noai": ("ai",),
     "noimageai": ("image_ai",),
 }
-"""The rules without a value, and what each denies. The last of several rules that deny the
-same has the canonical name."""
+"""For each rule without a value, the rights that it denies. Of several rules that deny the same, the last
+one has the canonical name."""
 
 
 def _limit(text: str) -> int | None:
@@ -95,8 +95,8 @@ VALUED: dict[str, Callable[[str], Value]] = {
     "max-image-preview": _image_preview,
     "unavailable_after": _date,
 }
-"""The rules with a value, and the readers of values, which return None for an invalid one.
-Their names are never agents, in any dialect."""
+"""For each rule with a value, the parser of its values, which returns None for an invalid value. The
+names of these rules are never agents, in any dialect."""
 
 VOCABULARY = frozenset(DENIALS) | frozenset(VALUED)
 """The names of all known rules, in lower case."""
@@ -104,8 +104,8 @@ VOCABULARY = frozenset(DENIALS) | frozenset(VALUED)
 # The number of characters of a list without commas that a finding shows.
 _MAX_SHOWN = 100
 
-# The number of parts that a date may have. In a meta tag, parts are words: "Friday, June 25,
-# 2010 at 3:00 PM PST" has eight. In a header, commas separate parts.
+# The number of parts that a date may have. In a header, commas separate parts. In a meta tag, parts are
+# words: "Friday, June 25, 2010 at 3:00 PM PST" has eight.
 _DATE_PARTS = 10
 
 Location = tuple[Source, str | None, int]
@@ -120,16 +120,16 @@ class Statement(NamedTuple):
 
     source: Source
     agent: str | None
-    """The agent that it is addressed to, as written; None for everyone."""
+    """The agent that the statement is addressed to, as written; None for everyone."""
     position: int
-    """The line: in a header, the number of the field line; in a page, the line in which the tag
-    begins. Both count from 1."""
+    """The number of the field line in a header, or of the line in a page on which the tag begins. Both
+    count from 1."""
     text: str
     name: str
-    """In lower case."""
+    """The name of the rule, in lower case."""
     value: Value = None
-    """None if the rule takes no value. Also None for an invalid value of a rule that takes
-    one; such a statement has no effect."""
+    """The value of the rule; None if the rule takes no value. None is also an invalid value, with which
+    the statement has no effect."""
     known: bool = True
     """Whether the name is in the dialect's vocabulary. Other statements have no effect."""
 
@@ -138,7 +138,7 @@ class Statement(NamedTuple):
 
 
 class IndexingFinding(NamedTuple):
-    """A mistake in a statement, or in its tag or header; or that a page is not read to its end."""
+    """A mistake in a statement, or in its tag or header; or the fact that a page is too long."""
 
     code: str
     """``bad-date``, ``bad-value``, ``misspelt-tag``, ``no-comma``, ``no-content``,
@@ -147,7 +147,7 @@ class IndexingFinding(NamedTuple):
     message: str
     source: Source
     position: int
-    """As in :class:`Statement`; of a page that is too long, the last line that is read."""
+    """The position, as in :class:`Statement`; for a page that is too long, the last line that is read."""
 
 
 USAGE_TAGS = ("tdm-reservation", "tdm-policy")
@@ -160,13 +160,13 @@ class Tag(NamedTuple):
     name: str
     """One of :data:`USAGE_TAGS`, or ``license``."""
     content: str
-    """The value of its ``content`` or ``href``."""
+    """The value of the attribute ``content`` or ``href``."""
     line: int
-    """The line in which it begins, from 1."""
+    """The number of the line on which the tag begins, from 1."""
 
 
 class StatementReader:
-    """Collects the statements and findings of one response."""
+    """Parses the statements of one response, and collects them with its findings and usage tags."""
 
     __slots__ = (
         "_separates", "_vocabulary", "findings", "is_full", "statements", "tags",
@@ -175,8 +175,8 @@ class StatementReader:
     def __init__(
         self, vocabulary: frozenset[str] | None = None, *, separates: bool = True
     ) -> None:
-        """*vocabulary* is that of the dialect, and *separates* whether other characters than the
-        comma may separate rules in it.
+        """*vocabulary* is that of the dialect. *separates* says whether other characters than the comma
+        may separate rules in this dialect.
         """
         self._vocabulary = VOCABULARY if vocabulary is None else vocabulary
         self._separates = separates
@@ -187,13 +187,14 @@ class StatementReader:
         """Whether the limit of statements is reached."""
 
     def add_finding(self, code: str, message: str, location: Location) -> None:
+        """Add a finding, unless there are too many."""
         if len(self.findings) <= MAX_STATEMENTS:
             self.findings.append(
                 IndexingFinding(code, message, location[0], location[2])
             )
 
     def read(self, location: Location, text: str, spans: list[Span]) -> None:
-        """Read one statement from each span of *text*; a date may take several spans."""
+        """Add the statements in the *spans* of *text*, one for each span. A date may take several spans."""
         at = 0
         while at < len(spans):
             if len(self.statements) >= MAX_STATEMENTS:
@@ -242,8 +243,8 @@ class StatementReader:
 def _read_value(
     read: Callable[[str], Value], text: str, spans: list[Span]
 ) -> tuple[Value, int]:
-    """Return the value that *read* finds in the first of *spans*, and how many spans it takes:
-    several, if it is a date. The value is None if it is invalid.
+    """Return the value that *read* finds in the first of *spans*, and the number of spans that the value
+    takes, which is 1 for all values but dates. The value is None if it is invalid.
     """
     start, end = spans[0]
     _, colon, value = text[start:end].partition(":")
@@ -255,15 +256,16 @@ def _read_value(
     return None, 1
 
 
-# A rule in a list without commas: its name, and after a colon its value. A date has white space.
+# Matches a rule in a list without commas: its name, and after a colon its value. A date may have white
+# space.
 _LISTED = re.compile(
     r"unavailable_after\s*:[^;|]*|[^\s;/|:]+(?:\s*:\s*[^\s;/|]*)?", re.IGNORECASE
 )
 
 
 def _listed(text: str, start: int, end: int) -> list[Span]:
-    """Return the rules of which a part of a text is a list without commas; none if it is one rule,
-    or has anything else in it.
+    """Return the spans of the rules in a part of a text that is a list of rules without commas. Return
+    an empty list if the part is a single rule, or if any of it is no rule.
     """
     spans: list[Span] = []
     for match in _LISTED.finditer(text, start, end):
@@ -280,15 +282,16 @@ _EVERYONE = frozenset({"*", "robots"})
 """Names for all crawlers: ``*`` as in robots.txt, ``robots`` as the name of a meta tag."""
 
 _PART = re.compile("[^,]+")
-# An agent has a letter, unlike the time "15:00", and no "//" follows it, unlike in a URL. No
-# repetition shares a character with what follows it, so this cannot backtrack.
+# Matches an agent and its colon. An agent has a letter, unlike the hour in "15:00", and no "//" follows
+# the colon, as it does in a URL. No repetition shares a character with the part behind it, so there is
+# no backtracking.
 _AGENT = re.compile(
     r"\s*([0-9_.-]*[a-zA-Z*][a-zA-Z0-9*_.-]*)(?:/[a-zA-Z0-9_.-]*)?\s*:(?!//)"
 )
 
 
 def _scopes(text: str) -> Iterator[tuple[str | None, list[Span]]]:
-    """Yield each agent of a field line (None for everyone) and the parts in its scope."""
+    """Yield each agent of a field line, None for everyone, with the spans of the parts in its scope."""
     agent = None
     spans: list[Span] = []
     for part in _PART.finditer(text):
@@ -305,9 +308,9 @@ def _scopes(text: str) -> Iterator[tuple[str | None, list[Span]]]:
 def read_headers(
     values: Iterable[bytes], agents: Collection[str], reader: StatementReader
 ) -> None:
-    """Add the statements of field lines that are addressed to *agents* or to everyone.
+    """Add the statements of ``X-Robots-Tag`` field lines that are addressed to *agents* or to everyone.
 
-    *values* are the values of the field lines, *agents* the crawler's product tokens in
+    *values* are the values of the field lines, and *agents* the product tokens of the crawler, in
     lower case.
     """
     for number, value in enumerate(values, 1):

@@ -32,28 +32,28 @@ class OtherRecord(NamedTuple):
     line: int
 
     run: int = 0
-    """The first line number of the run of user-agent lines directly above it. A record with one of
-    :data:`~scrapy_rep.protocol.text.RUN_FIELDS` applies only to the agents of that run."""
+    """The number of the first line in the run of user-agent lines directly above the record. A record
+    with one of :data:`~scrapy_rep.protocol.text.RUN_FIELDS` applies only to the agents of that run."""
 
 
 class Group(NamedTuple):
     """One or more user-agent lines, and the rules and records that follow them."""
 
     agents: tuple[str, ...]
-    """The tokens of its user-agent lines, in lower case; an empty one names none."""
+    """The tokens of the user-agent lines, in lower case; an empty one names no crawler."""
 
     rules: tuple[Rule, ...]
-    """In file order, empty ones included."""
+    """The rules in file order, empty ones included."""
 
     records: tuple[OtherRecord, ...]
 
     lines: tuple[int, ...]
-    """The numbers of its user-agent lines, one for each of the agents."""
+    """For each of the agents, the number of the user-agent line that names it."""
 
     runs: tuple[int, ...]
-    """For each of the agents, the first line number of the run of user-agent lines that names
-    it. Blank lines, comments and sitemaps do not end a run. Other records do, but do not end
-    the group."""
+    """For each of the agents, the number of the first line in the run of user-agent lines that names
+    it. Blank lines, comments and sitemaps do not end a run. Other records end a run, but not the
+    group."""
 
     def runs_of(self, tokens: AbstractSet[str]) -> set[int]:
         """Return the runs of user-agent lines that name one of *tokens*."""
@@ -62,7 +62,7 @@ class Group(NamedTuple):
 
 
 _Named: TypeAlias = tuple[str, int, int]
-"""A token of a user-agent line, its number, and its run."""
+"""A token of a user-agent line, the number of the line, and the run of the line."""
 
 _PACE_FIELDS = tuple(field.encode() for field in PACE_FIELDS)
 
@@ -72,7 +72,7 @@ def groups_of(
 ) -> tuple[Group, ...]:
     """Return the groups, in file order.
 
-    *rule_fields* are the fields of rules: a user-agent line behind one begins the next group.
+    *rule_fields* are the fields of rules. A user-agent line behind a rule begins the next group.
     """
     parts: list[tuple[list[_Named], list[Rule], list[OtherRecord]]] = []
     is_in_group = has_rules = False
@@ -106,12 +106,12 @@ def groups_of(
 def follow(
     body: bytes, agents: Sequence[str], dialect: Dialect
 ) -> tuple[str | None, list[GroupText], list[OtherRecord]]:
-    """Return the first of *agents* that has groups, or else ``*`` (RFC 9309, 2.2.1); the text of
-    these groups, in file order; and their delay and rate lines for the crawler. Without
-    groups, the agent is None. Adjacent groups may have one text.
+    """Return the agent whose groups a crawler follows, the text of these groups, and their delay and
+    rate lines. The agent is the first of *agents* that has groups, or else ``*`` (RFC 9309, 2.2.1);
+    it is None if there are no groups. The texts are in file order. Adjacent groups may have one text.
 
-    This reads the user-agent lines, and the delay and rate lines of these groups. It
-    reads no other lines, except to see where the groups begin and end.
+    This function reads the user-agent lines, and the delay and rate lines of the groups. It reads
+    no other lines, except to see where the groups begin and end.
     """
     text = decoded_text(body, dialect)
     named_lines = user_agent_lines(text, dialect)
@@ -132,8 +132,8 @@ def follow(
 
 
 def lines_naming(body: bytes, agent: str, dialect: Dialect) -> Sequence[int]:
-    """Return the numbers of the user-agent lines by which a crawler follows the groups of *agent*, one
-    of its product tokens or ``*``, in file order. This reads no other lines.
+    """Return the numbers of the user-agent lines that name *agent*, a product token of a crawler or
+    ``*``, in file order. This function reads no other lines.
     """
     text = decoded_text(body, dialect)
     named_lines = user_agent_lines(text, dialect)
@@ -150,7 +150,7 @@ def lines_naming(body: bytes, agent: str, dialect: Dialect) -> Sequence[int]:
 
 
 def value_of_line(body: bytes, number: int, dialect: Dialect) -> str:
-    """Return the value, as written, of the line with a *number*; empty if it has no field."""
+    """Return the value of the line *number*, as written; empty if the line has no field."""
     raw = decoded_text(body, dialect).split(b"\n", number)[number - 1]
     line = read_line(number, raw, dialect)
     return "" if line is None else line.value.decode("utf-8", "replace")
@@ -169,17 +169,15 @@ def rule_lines(texts: Iterable[GroupText], dialect: Dialect) -> list[PlainLine]:
 def _texts_of(
     ours: list[bool], starts: list[int], text: bytes, dialect: Dialect
 ) -> list[GroupText]:
-    """Return the text of each group that has one of our user-agent lines. *starts* are the places
-    of all user-agent lines, and *ours* says which of them are ours. If the dialect merges
-    groups, adjacent groups of ours are one text.
+    """Return the text of each group that the crawler follows. *starts* are the offsets of all user-agent
+    lines, and *ours* says for each of them whether it names the crawler. If the dialect merges
+    groups, adjacent groups of the crawler are one text.
     """
 
     def begins_group(number: int) -> bool:
         """Whether a rule, or a blank line that ends a group, is before a user-agent line."""
-        start, end = starts[number - 1], starts[number] - 1
-        if text.find(b"\nDisallow:", start, end) >= 0:  # as in most groups
-            return True
-        between = plain_lines(text[start:end], dialect, to_blank=True)
+        before = text[starts[number - 1] : starts[number] - 1]
+        between = plain_lines(before, dialect, to_blank=True)
         return any(field in RULES or not field for _, field, _ in between)
 
     adjoins = dialect.merge_groups and not dialect.blank_line_ends_group
@@ -203,7 +201,7 @@ def _texts_of(
 def sitemap_urls(lines: Iterable[Line], url: str | None) -> Iterator[str]:
     """Yield the absolute http, https and ftp URLs of the sitemap lines, without duplicates.
 
-    *url* is the base for relative URLs; without it, these are ignored.
+    *url* is the base for relative URLs, which are ignored if it is None.
     """
     seen = set()
     for _, field, value in lines:
@@ -224,18 +222,18 @@ def sitemap_urls(lines: Iterable[Line], url: str | None) -> Iterator[str]:
 def _records_for(
     tokens: AbstractSet[str], text: bytes, first: int, dialect: Dialect
 ) -> Iterator[OtherRecord]:
-    """Yield the delay and rate lines for the crawlers with *tokens* in the text of groups,
-    whose first line has the number *first*.
+    """Yield the delay and rate lines in the text of groups that apply to the agents *tokens*. The first
+    line of the text has the number *first*.
 
     User-agent lines share the rules that follow, even if other records stand between the
-    lines (RFC 9309, 2.2.4). But sites that write a delay below each user-agent line mean that
-    crawler only. So such a record applies only to the run of user-agent lines directly above.
+    lines (RFC 9309, 2.2.4). But a site that writes a delay below each user-agent line means the
+    crawler of that line only. So a delay applies only to the run of user-agent lines directly above.
     """
     lowered = text.lower()
     last = max(map(lowered.rfind, _PACE_FIELDS))
     if last < 0:
         return
-    # What is behind the last of these fields need not be read.
+    # The text behind the last of these fields need not be read.
     end = last + len(lowered[last:].partition(b"\n")[0])
     read = (
         Line(number, field, octets(rest))

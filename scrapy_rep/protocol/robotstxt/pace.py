@@ -1,4 +1,4 @@
-"""How fast a crawler may request the pages of a host: ``Crawl-delay``, ``Request-rate``.
+"""The delays that robots.txt asks for: ``Crawl-delay`` and ``Request-rate``.
 
 Neither is in RFC 9309. ``Crawl-delay`` is a number of seconds. ``Request-rate`` comes from "An
 Extended Standard for Robot Exclusion" (1996): ``1/5`` allows a page in five seconds; ``s``,
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from scrapy_rep.protocol.robotstxt.groups import OtherRecord
 from scrapy_rep.protocol.robotstxt.rules import Decision, Reason, Rule
 
-# Few files have these, so Python compiles each pattern at its first use.
+# Python compiles these expressions at their first use, since few files have delays.
 _DELAY = r"(?ai)(\d+(?:\.\d*)?|\.\d+)\s?(?:s|secs?|seconds?)?"
 
 # The longest delay, in seconds. Longer ones are cut to this.
@@ -55,6 +55,7 @@ class Pace(NamedTuple):
 
     @classmethod
     def of(cls, records: Iterable[OtherRecord]) -> "Pace":
+        """Return the delay that *records* with a delay or rate ask for."""
         delays: list[float] = []
         rates: list[RequestRate] = []
         longest, asking = 0.0, None
@@ -74,9 +75,9 @@ class Pace(NamedTuple):
         return cls(max(delays, default=None), slowest, longest, asking)
 
     def refusal(self, agent: str | None) -> Decision:
-        """Return the decision that refuses a URL, which the rules allow, because the delay is
-        longer than the crawl accepts. The rule of the decision is the record that asks for it.
-        *agent* is the product token, or ``*``, whose groups the crawler follows.
+        """Return the decision that refuses a URL because the delay is longer than the crawl accepts. The
+        rule of the decision is the record that asks for the delay. *agent* is the product token, or
+        ``*``, whose groups the crawler follows.
         """
         record = self.record
         rule = record and Rule(record.field, record.value, record.line)
@@ -108,4 +109,4 @@ READERS: dict[str, Callable[[str], float | RequestRate | None]] = {
     "crawl-delay": crawl_delay,
     "request-rate": request_rate,
 }
-"""The reader of the values of each field."""
+"""The parser for the values of each field."""

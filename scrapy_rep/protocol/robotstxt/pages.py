@@ -1,4 +1,4 @@
-"""HTML pages in place of a robots.txt: the text that a browser shows, and pages of any other kind.
+"""Recognises HTML pages in place of a robots.txt: the page in which a browser shows its text, and others.
 
 A browser shows plain text as the only ``<pre>`` of an otherwise empty page. A crawl that fetches
 robots.txt through a browser gets that page::
@@ -7,8 +7,8 @@ robots.txt through a browser gets that page::
     <html><head><link rel="stylesheet" href="resource://...plaintext.css"></head><body><pre>
     <html><head></head><body><pre style="...">
 
-The first is of Chromium, the second of Firefox, the last of WebKit, each on one line with the
-text. Behind the text, Chromium may add an empty ``<div>``. An empty file has no ``<pre>``.
+The first form is that of Chromium, the second of Firefox, the last of WebKit, each on one line with
+the text. Behind the text, Chromium may add an empty ``<div>``. For an empty file, there is no ``<pre>``.
 """
 
 import html
@@ -17,8 +17,8 @@ import re
 # How many bytes before and behind the text are read.
 _MAX_AROUND = 4_096
 
-# What may stand before and behind the text. Each part begins with a "<", which no part before it
-# matches, so there is one way to match.
+# Match the page before and behind the text. Each part begins with a "<", which no part before it
+# matches, so there is no backtracking.
 _BEFORE = re.compile(
     rb"(?:<!doctype html>\s*)?<html[^<>]*>\s*<head[^<>]*>\s*(?:<(?:meta|link)\b[^<>]*>\s*)*</head>"
     rb"\s*<body[^<>]*>(?:\s*<pre[^<>]*>|(?=\s*</body>))",
@@ -44,8 +44,8 @@ _MAX_BEGINNING = 1_024
 
 
 def shown_text(body: bytes) -> bytes | None:
-    """Return the text that a browser shows as the page *body*, in UTF-8; None if *body* is anything
-    else. A page that is cut off within the text has the text up to there.
+    """Return the text that a browser shows in the page *body*, in UTF-8; None if *body* is no such page.
+    If *body* is cut off within the text, return the text up to the cut.
     """
     if not body.startswith(b"<"):
         return None
@@ -68,7 +68,7 @@ def _decoded(reference: re.Match[bytes]) -> bytes:
 
 
 def is_page(body: bytes) -> bool:
-    """Whether *body* is an HTML page, such as the challenge of a bot wall, and not a robots.txt nor
-    the text that a browser shows as a page.
+    """Whether *body* is an HTML page, such as the challenge of a bot wall, and neither a robots.txt nor
+    the page in which a browser shows one.
     """
     return begins_page(body, 0, _MAX_BEGINNING) is not None and shown_text(body) is None

@@ -21,8 +21,8 @@ _DELIMITERS = "/?&=+"
 # Reserved characters that delimit nothing in a path or query.
 _OTHER_RESERVED = ":@!(),;"
 
-# More of them, which only some URL libraries encode: w3lib encodes brackets, which are not
-# valid there, and WHATWG parsers encode the quote in a query.
+# More characters that delimit nothing. Only some URL libraries encode them: w3lib encodes brackets,
+# which are not valid in a path or query, and WHATWG parsers encode the quote in a query.
 _ENCODED_BY_SOME = "[]'"
 
 NORMAL = _UNRESERVED + _OTHER_RESERVED + _DELIMITERS
@@ -36,20 +36,21 @@ NORMAL_CLASS = re.escape(NORMAL)
 PLAIN_PATTERN = re.compile(rf"[/*][{NORMAL_CLASS}*]*\$?").fullmatch
 """Matches the value of a rule that needs no normalization, if wildcards are special."""
 
-# These match one octet, or one encoded octet, at a time, and do not backtrack.
+# These expressions match one octet, or one encoded octet, at a time, and do not backtrack.
 _NORMAL = re.compile(rf"[{NORMAL_CLASS}]*").fullmatch
 _ABNORMAL = "".join(set(map(chr, range(128))).difference(NORMAL, "%*$"))
 _ASCII_TO_NORMALIZE = re.compile(rf"%[0-9A-Fa-f]{{2}}|[{re.escape(_ABNORMAL)}]")
 _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 PERCENT_ALONE = re.compile(r"%(?![0-9A-Fa-f]{2})")
-"""A ``%`` that begins no encoded octet. In a pattern, it may be the first octet of one in a target."""
+"""A ``%`` that begins no encoded octet. At the end of a pattern, it matches the ``%`` of an encoded
+octet in a target."""
 
 SHORT = 2048
 """The longest target, in octets, of a :data:`NORMAL_URL`, and the longest for which a first
 decision reads only the rules that may match it. Nearly all targets are shorter."""
 
-# Scrapy encodes URLs. Nearly every one matches this: its target is short, has no "%" and needs
-# no normalization.
+# Nearly every URL matches this expression, since Scrapy encodes URLs: its target is short, has no "%"
+# and needs no normalization.
 NORMAL_URL = re.compile(
     rf"https?://[A-Za-z0-9.:-]*(/[{NORMAL_CLASS}]{{0,{SHORT - 1}}})"
 ).fullmatch
@@ -70,7 +71,7 @@ class Pattern(NamedTuple):
     """The length of the normalized pattern, including its special characters."""
 
     has_query: bool = False
-    """Whether it has a raw ``?``, after which ``/`` and ``?`` also match their encoded forms."""
+    """Whether the pattern has a raw ``?``, after which ``/`` and ``?`` also match their encoded forms."""
 
     written: tuple[str, ...] = ()
     """The segments as written, without normalization; empty if only the normalized ones count."""
@@ -87,21 +88,19 @@ class Target(NamedTuple):
     """The normalized target."""
 
     written: str = ""
-    """The target as written. It is empty if the normalized one is enough: a target without a
-    ``%`` matches no pattern as written that does not match it normalized.
+    """The target as written; empty if it has no ``%``. A pattern that matches such a target as written
+    also matches the normalized target.
     """
 
 
 def target(url: str, dialect: Dialect) -> Target:
-    """Return the target of *url*: its path and query. It has no fragment. An empty path becomes
-    ``/``.
-    """
+    """Return the target of *url*: its path and query, without a fragment. An empty path becomes ``/``."""
     normal = NORMAL_URL(url)
     return Target(normal[1]) if normal else plain_target(url, dialect)
 
 
 def plain_target(url: str, dialect: Dialect) -> Target:
-    """Return the target of any *url*: :func:`target` without its fast path."""
+    """Return what :func:`target` returns, without its fast path."""
     scheme = _SCHEME.match(url)
     end_of_authority = _AUTHORITY_END.search(url, scheme.end() if scheme else 0)
     if end_of_authority is None:
@@ -121,17 +120,17 @@ def plain_target(url: str, dialect: Dialect) -> Target:
 
 
 def may_delimit_nothing(target: str) -> bool:
-    """Whether *target* has an encoded ``/`` or ``?``, which may match a raw one in a query: there,
-    both delimit nothing (RFC 3986, 3.4).
+    """Whether *target* has an encoded ``/`` or ``?``. In a query, where both delimit nothing (RFC 3986,
+    3.4), such a character may match a raw one.
     """
     return "%2F" in target or "%3F" in target
 
 
 def with_decoded_query(target: str, dialect: Dialect) -> str:
-    """Return the normalized *target* in the form to compare with patterns that have a ``?``.
+    """Return the normalized *target* in the form that is compared with patterns that have a ``?``.
 
-    If the dialect takes ``/`` and ``?`` in queries for the same raw and encoded, they are raw.
-    Patterns without a ``?`` and a ``*`` match the target in both forms, or in none.
+    In this form, ``/`` and ``?`` in the query are raw, if the dialect takes them for the same raw and
+    encoded. A pattern without ``?`` and ``*`` matches both forms of a target, or neither.
     """
     if "%" not in target or dialect.path_encoding != "rfc3986":
         return target
@@ -150,7 +149,8 @@ def pattern(value: str, dialect: Dialect) -> Pattern | None:
     Return None for a pattern that matches nothing.
     """
     if dialect.wildcards and PLAIN_PATTERN(value):
-        # Most values need no normalization in any dialect. This takes a third of the time.
+        # Most values need no normalization in any dialect. Without this, to read and sort all rules
+        # takes 1.13 times as long.
         segments = value.removesuffix("$").split("*")
         parts = _without_runs(segments) if "**" in value else tuple(segments)
         has_query = "?" in value and dialect.path_encoding == "rfc3986"
@@ -167,7 +167,9 @@ def pattern(value: str, dialect: Dialect) -> Pattern | None:
 
 
 def directory_of_index(value: str, dialect: Dialect) -> Pattern | None:
-    """Return a pattern for only the directory, if *value* is the pattern of its index page."""
+    """Return the pattern that matches only the directory of an index page, if *value* is the pattern of
+    an index page; else None.
+    """
     parsed = _segments(value, dialect)
     if parsed is None:
         return None
@@ -183,8 +185,8 @@ def directory_of_index(value: str, dialect: Dialect) -> Pattern | None:
 
 
 def _segments(value: str, dialect: Dialect) -> tuple[list[str], bool] | None:
-    """Return the parts between the ``*`` as written, and whether a ``$`` ends the pattern; None
-    for a pattern that matches nothing.
+    """Return the parts of *value* between the ``*``, as written, and whether a ``$`` ends the pattern;
+    None for a pattern that matches nothing.
     """
     if not value.startswith("/") and not (dialect.wildcards and value[:1] == "*"):
         if not dialect.leading_slash_assumed:
@@ -242,8 +244,8 @@ def matches(pattern: Pattern, target: str, decoded: str, written: str) -> bool:
 def _matches(segments: tuple[str, ...], anchored: bool, target: str) -> bool:
     """Whether *segments* with a ``*`` between them match *target*, octet by octet.
 
-    It takes the first occurrence of each segment, which leaves most room for the next ones.
-    So it needs no other attempts, and reads the target once.
+    The first occurrence of each segment leaves most room for the next segments. So there is no
+    backtracking, and the target is read once.
     """
     if not target.startswith(segments[0]):
         return False
@@ -275,8 +277,9 @@ def _normalized(octets: str, dialect: Dialect) -> str:
 def _writer(
     decoded: AbstractSet[str] = frozenset(), kept: AbstractSet[str] = frozenset()
 ) -> Callable[[re.Match[str]], str]:
-    """Return a function that encodes a raw octet, decodes an encoded one of *decoded*, and
-    writes the hex digits of other encoded octets, except of *kept*, in upper case.
+    """Return a function for ``re.sub`` that encodes a raw octet, and decodes an encoded octet that is in
+    *decoded*. It writes the hex digits of other encoded octets in upper case, unless the octet is
+    in *kept*.
     """
 
     def write(match: re.Match[str]) -> str:
@@ -305,6 +308,7 @@ _ENCODINGS = {
     "high-octets": (_writer(), _table({*map(chr, range(0x80, 0x100))})),
     "decoded": (_writer(decoded=_OCTETS - {"/"}), {}),
 }
-"""For each path encoding, what an encoded octet becomes, and which raw octets are encoded."""
+"""For each path encoding, the function that rewrites encoded octets, and the table that encodes raw
+octets."""
 
 _encoded_by_some = _writer(kept={*NORMAL, *"*$#", *map(chr, range(0x80, 0x100))})

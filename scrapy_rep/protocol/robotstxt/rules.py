@@ -1,5 +1,6 @@
-"""The decision whether a crawler may fetch a URL, with its evidence; and the rules of one crawler,
-sorted once by precedence: the first that matches decides.
+"""The decision whether a crawler may fetch a URL, and the rules of one crawler that decide it.
+
+The rules are sorted by precedence once, so that the first rule that matches decides.
 """
 
 import re
@@ -8,7 +9,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
-from functools import cache
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from scrapy_rep.protocol.text import WHITE_SPACE, WS
 
 
 class Reason(str, Enum):
-    """The reason for a Decision."""
+    """The reason for a decision."""
 
     RULE = "rule"
     """A rule matched."""
@@ -28,7 +28,7 @@ class Reason(str, Enum):
     NO_GROUP = "no-group"
     """There is no group for the crawler, and none for ``*``."""
     ROBOTS_TXT = "robots-txt"
-    """The URL is the one of robots.txt itself."""
+    """The URL is that of robots.txt itself."""
     UNAVAILABLE = "unavailable"
     """robots.txt does not exist, or access to it is denied (RFC 9309, 2.3.1.3)."""
     UNREACHABLE = "unreachable"
@@ -64,8 +64,8 @@ class Decision(NamedTuple):
     reason: Reason
 
     form: str = ""
-    """The forbidden form of the URL, if the form as written is allowed (see
-    :mod:`~scrapy_rep.protocol.request_target`)."""
+    """The form of the URL that is forbidden, although the URL as written is allowed; empty if there is
+    none (see :mod:`~scrapy_rep.protocol.request_target`)."""
 
     @property
     def line(self) -> int:
@@ -77,33 +77,33 @@ MAX_TARGET = 65_536
 """The longest target, in octets, that is compared with patterns that have a ``*``."""
 
 MAX_COMPARED = 4_000_000
-"""How many octets one decision may compare with patterns that have a ``*``: a 1 KB target with
-about 4,000 patterns, which takes some hundredths of a second."""
+"""The number of octets that one decision may compare with patterns that have a ``*``. That is enough to
+compare a target of 1 KB with about 4,000 patterns, in some hundredths of a second."""
 
 TOO_LONG = -1
 """The place of a rule that cannot be found within these limits."""
 
-# The cost of a comparison, in octets compared: so many for each segment of the pattern; and the
-# target once more for each so many octets of the pattern, up to a maximum, since Python may
-# compare a short pattern with a short target at each place.
+# The cost of comparing a target with a pattern, in octets. Python may compare a short pattern at each
+# octet of a target, so the target counts once more for each _OCTETS_AT_ONCE octets of the pattern, of
+# which _MAX_COSTLY count. Each segment of the pattern costs _SEGMENT octets.
 _SEGMENT = 64
 _OCTETS_AT_ONCE = 32
-_MAX_AGAIN = 2_048
+_MAX_COSTLY = 2_048
 
-# The length of a key. It is long enough to rule out most patterns.
+# The length of a key. Keys of this length rule out most patterns.
 _KEY = 4
 
-# How many octets of targets may be searched for keys one by one: those of a target of 500
-# octets for 2,000 keys, in a millisecond. To look up more keys takes less time.
+# The number of octets that are searched for keys one by one: a target of 500 octets is searched for
+# 2,000 keys, in a millisecond. For more keys, it takes less time to look them up in a set.
 _MAX_SEARCHED = 1_000_000
 
-# How many octets the rules may have that a first answer sorts: so few never reach MAX_COMPARED.
+# The most octets of rules that a first answer sorts. So few octets never reach MAX_COMPARED.
 _MAX_NEAR = 2_048
 
 _LITERAL = re.compile(rf"/[{paths.NORMAL_CLASS}]*").fullmatch
 """Matches a value that is a normalized literal pattern."""
 
-# The first part of a value behind its beginning that a matching target must contain.
+# Matches the rest of a rule line, and captures a part that each matching target contains.
 _FIRST_PART: Callable[[str], re.Match[str]] = re.compile(
     rf"\**([{paths.NORMAL_CLASS}]*)"
 ).match  # type: ignore[assignment]  # It matches any text.
@@ -112,25 +112,25 @@ _NORMAL_START: Callable[[str], re.Match[str]] = re.compile(
     rf"[{paths.NORMAL_CLASS}]*"
 ).match  # type: ignore[assignment]  # It matches any text.
 
-# The runs of normal characters; an empty one for a "%" with the digits behind it.
+# Finds the runs of normal characters, and an empty run for a "%" with the digits behind it.
 _NORMAL_RUN = re.compile(rf"%[0-9A-Fa-f]{{0,2}}|([{paths.NORMAL_CLASS}]+)").findall
 
-# Classes of normal characters. One expression is compiled for each class: one for each
-# character would take as long to compile as it saves on a dozen hosts.
-_ALIKE = {
-    character: paths.NORMAL[n % 8 :: 8] for n, character in enumerate(paths.NORMAL)
-}
+# Finds rule lines: a "d" for a disallow line; the part of the value that each matching target begins
+# with; the rest of the line.
+_RULE_LINES = re.compile(
+    rf"\n{WS}(?:([dD])(?i:isallow)|[aA](?i:llow)){WS}:{WS}"
+    rf"(?:(/[{paths.NORMAL_CLASS}]*)|(?![/{WHITE_SPACE}]))([^#\n]*)"
+).findall
 
 
 class Rule(NamedTuple):
-    """An allow or disallow line (RFC 9309, 2.2.2), or a delay that decided."""
+    """An allow or disallow line (RFC 9309, 2.2.2), or a delay because of which a URL is refused."""
 
     kind: str
     """``allow`` or ``disallow``; for a delay, its field in lower case."""
 
     pattern: str
-    """The pattern as written, or the value of a delay. Invalid UTF-8 becomes
-    U+FFFD."""
+    """The pattern as written, or the value of a delay. Invalid UTF-8 becomes U+FFFD."""
 
     line: int
     """The number of the line, from 1."""
@@ -159,20 +159,20 @@ class RuleList:
 
         marks = [2 * line + allows for _, line, allows, _, _ in rules]
         self.marks = _compact([*marks, 1, 0])
-        """By the place of each rule, two times the number of its line, plus one if it allows. Two more
-        stand for no rule, which allows, and for :data:`TOO_LONG`, which does not."""
+        """For each place, the number of the line times two, plus one if the rule allows. The last two
+        marks are those of no rule, which allows, and of :data:`TOO_LONG`, which forbids."""
 
         self._values = [value for _, _, _, value, _ in rules]
 
         literals: dict[str, int] = {}
         exact: dict[str, int] = {}
         self._tried: list[tuple[int, str, str]] = []
-        """The place of each pattern that is tried, its key and its head. A target that matches
-        contains the key and begins with the head."""
+        """The place, the key and the head of each pattern that is tried. A matching target contains the
+        key and begins with the head."""
 
         self._patterns: dict[int, paths.Pattern] = {}
-        """Patterns that are tried, by their places. Most are parsed again if a target may match:
-        all of them would take most of the memory."""
+        """Parsed patterns, by their places. A pattern is parsed again when a target may match it,
+        because all parsed patterns would take most of the memory."""
 
         for place, (_, _, allows, value, pattern) in enumerate(rules):
             if pattern is None:
@@ -183,7 +183,7 @@ class RuleList:
                 shape.setdefault(pattern.segments[0], place)
                 if pattern.anchored or "%" not in "".join(pattern.written)[-2:]:
                     continue
-                # It may end within an encoded octet of a target, so it is tried as written too.
+                # The pattern may end within an encoded octet of a target, so it is tried as written too.
             self._tried.append((place, _key(pattern), _head(pattern)))
             if allows and dialect.index_html_quirk:
                 # The value may have another pattern.
@@ -198,16 +198,16 @@ class RuleList:
             best[at] = min(best[at], best[parent])
         self._parents = _compact(parents)
         self._best = _compact(best)
-        """For each literal, the lowest place of those that it begins with, and of itself."""
+        """For each head, the lowest place among the heads that it begins with, itself included."""
 
     def winner(
         self, target: str, written: str = "", max_compared: int = MAX_COMPARED
     ) -> int:
-        """Return the place of the rule that decides on a target, or one that :attr:`marks` and
-        :meth:`rule` have for no rule; or :data:`TOO_LONG`.
+        """Return the place of the rule that decides on a target. It is the number of rules if none
+        matches, and :data:`TOO_LONG` if too many octets would be compared.
 
-        *target* and *written* are the parts of a :class:`~scrapy_rep.protocol.robotstxt.paths.Target`,
-        and *max_compared* is how many octets may be compared with patterns that have a ``*``.
+        *target* and *written* are the parts of a :class:`~scrapy_rep.protocol.robotstxt.paths.Target`.
+        *max_compared* is the number of octets that may be compared with patterns that have a ``*``.
         """
         decoded = target
         if "%" in target:
@@ -247,9 +247,7 @@ class RuleList:
         return min(best, self._exact.get(target, best)) if self._exact else best
 
     def rule(self, place: int) -> tuple[bool, Rule] | None:
-        """Return whether the rule at a *place* of :meth:`winner` allows, and the rule; None if
-        there is no rule.
-        """
+        """Return whether the rule at *place* allows, and the rule; None if *place* is that of no rule."""
         if not 0 <= place < len(self._values):
             return None
         mark, value = self.marks[place], self._values[place]
@@ -268,14 +266,13 @@ class RuleList:
 def first_answer(
     target: str, written: str, texts: Iterable[GroupText], dialect: Dialect
 ) -> bool | None:
-    """Return whether the rules in the text of groups allow a target; None if so many may match
-    it that a :class:`RuleList` should decide. This reads only the rules that may match.
+    """Return whether the rules in *texts* allow a target, from only the rules that may match it; None if
+    these are so many that a :class:`RuleList` should decide.
 
     *target* and *written* are as in :meth:`RuleList.winner`. The target must have no ``%2F`` or
-    ``%3F``, which may match a raw one.
+    ``%3F``, which may match a raw character.
     """
-    search = _rules_near(_ALIKE.get(target[1:2], ""))
-    lines = [rule for text, _ in texts for rule in search(text.decode("latin-1"))]
+    lines = [line for text, _ in texts for line in _RULE_LINES(text.decode("latin-1"))]
     searched = f"{target} {written}" if written else target
     near = [
         (number, "disallow" if disallows else "allow", head + rest)
@@ -294,28 +291,13 @@ def first_answer(
     return True
 
 
-@cache
-def _rules_near(characters: str) -> Callable[[str], list[tuple[str, str, str]]]:
-    """Return a search for rule lines whose second character is one of *characters*, or not a
-    normal one.
-
-    It finds "d" for a disallow line; what each matching target begins with; the rest of the
-    line.
-    """
-    others = re.escape("".join(sorted({*paths.NORMAL} - {*characters})))
-    return re.compile(
-        rf"\n(?!Disallow: /[{others}])"  # Most rules need only this.
-        rf"{WS}(?:([dD])(?i:isallow)|[aA](?i:llow)){WS}:{WS}"
-        rf"(?:(/(?![{others}])[{paths.NORMAL_CLASS}]*)|(?![/{WHITE_SPACE}]))([^#\n]*)"
-    ).findall
-
-
 def effect_of(
     value: str, dialect: Dialect, *, allows: bool
 ) -> tuple[bool, list[paths.Pattern]]:
-    """Return whether a rule allows, and its patterns; none if it has no effect.
+    """Return whether a rule allows, and its patterns.
 
-    There are two if the rule also allows the directory of an index page.
+    A rule without effect has no pattern. A rule that also allows the directory of an index page has
+    two patterns.
     """
     if not value:
         allows_all = not allows and dialect.empty_disallow == "allow-all"
@@ -327,23 +309,24 @@ def effect_of(
 
 
 _SortedRule = tuple[int, int, bool, str, "paths.Pattern | None"]
-"""What a rule is sorted by, the number of its line, whether it allows, its value with one
-character for each octet, and its pattern; None for a literal that needs no normalization."""
+"""A rule in order: its sort key, the number of its line, whether it allows, its value with one
+character for each octet, and its pattern, which is None for a literal without need of normalization."""
 
 
 def _sorted(lines: Iterable[PlainLine], dialect: Dialect) -> list[_SortedRule]:
-    """Return the rules in order of precedence. The first of equal rules counts."""
+    """Return the rules of *lines* in order of precedence. Of equal rules, only the first is kept."""
     disallows: dict[str, int] = {}
     allows: dict[str, int] = {}
     for number, field, rest in lines:
         values = disallows if field == "disallow" else allows
-        # As octets() does it, but in a loop over all rules.
+        # As octets() does it, but without a call for each rule.
         values.setdefault(rest.partition("#")[0].strip(WHITE_SPACE), number)
     first_wins = dialect.rule_choice == "first"
     rules: list[_SortedRule] = []
     for is_allow, values in ((False, disallows), (True, allows)):
         has_quirk = is_allow and dialect.index_html_quirk
         for value, number in values.items():
+            # Without this, to read and sort all rules takes 1.25 times as long.
             if _LITERAL(value) and not has_quirk:
                 rank = 0 if first_wins else -2 * len(value) - is_allow
                 rules.append((rank, number, is_allow, value, None))
@@ -357,9 +340,9 @@ def _sorted(lines: Iterable[PlainLine], dialect: Dialect) -> list[_SortedRule]:
 
 
 def _head(pattern: paths.Pattern) -> str:
-    """Return what each matching target begins with, normalized: *pattern* up to its first ``*``; up
-    to what its normalization changes, since it may match as written; or up to a delimiter in its
-    query, which may be encoded in the target.
+    """Return the text that each matching target begins with, normalized. It is the text of *pattern* up
+    to the first ``*``. It ends before a character that normalization changes, since the pattern may
+    match as written, and before a delimiter in the query, which may be encoded in a target.
     """
     head = pattern.segments[0]
     is_changed = pattern.written and pattern.written != pattern.segments
@@ -372,9 +355,7 @@ def _head(pattern: paths.Pattern) -> str:
 
 
 def _key(pattern: paths.Pattern) -> str:
-    """Return a part of *pattern* behind its first ``*`` that each matching target contains, in
-    the form in which it matches.
-    """
+    """Return a part of *pattern*, behind the first ``*``, that each matching target contains."""
     parts: Iterable[str] = pattern.segments[1:]
     is_normal = not pattern.written or pattern.written == pattern.segments
     if not is_normal:
@@ -383,13 +364,13 @@ def _key(pattern: paths.Pattern) -> str:
         # An encoded delimiter may stand for a raw one.
         parts = "/".join(parts).replace("?", "/").split("/")
     key = max(parts, key=len, default="")[-_KEY:]
-    # What has to be encoded, has a "%" in each target.
+    # For a character that has to be encoded, each matching target has a "%".
     has_encoded = not is_normal and any("%" in part for part in pattern.segments[1:])
     return "%" if has_encoded and not key else key
 
 
 def _parts_of(target: str) -> AbstractSet[str]:
-    """Return all parts of *target* that may be the key of a pattern."""
+    """Return all parts of *target* that are short enough to be the key of a pattern."""
     parts = {""}
     for length in range(1, _KEY + 1):
         starts = range(len(target) - length + 1)
@@ -398,8 +379,8 @@ def _parts_of(target: str) -> AbstractSet[str]:
 
 
 def _cost(pattern: paths.Pattern, octets: int) -> int:
-    """Return what it costs to compare *octets* of a target with *pattern*, in octets compared."""
-    times = 1 + min(pattern.octets, _MAX_AGAIN) // _OCTETS_AT_ONCE
+    """Return the cost of comparing a target of so many *octets* with *pattern*, in octets."""
+    times = 1 + min(pattern.octets, _MAX_COSTLY) // _OCTETS_AT_ONCE
     return octets * times + _SEGMENT * len(pattern.segments)
 
 
@@ -417,5 +398,7 @@ def _parents(heads: list[str]) -> list[int]:
 
 
 def _compact(numbers: list[int]) -> Sequence[int]:
-    """Return *numbers* in a compact sequence. In most files, each number fits an octet."""
+    """Return *numbers* in a compact sequence. In most files, each number fits an octet. With lists, a
+    host takes 1.25 times as much memory.
+    """
     return bytes(numbers) if max(numbers) < 256 else array("I", numbers)

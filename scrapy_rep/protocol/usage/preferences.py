@@ -1,6 +1,4 @@
-"""Usage preferences: what a site allows crawlers to use its content for, and the statements of a
-response, in its headers and tags.
-"""
+"""Usage preferences: the uses of its content that a site allows, from the headers and tags of a page."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,8 +29,8 @@ FIELDS = frozenset(_SIGNALS)
 
 _MAX_LINES = 100
 
-# A target and its parameters (RFC 8288, 3). No repetition shares a character with what
-# follows it, so this cannot backtrack.
+# Match a link with its parameters, and a parameter (RFC 8288, 3). No repetition shares a character with
+# the part behind it, so there is no backtracking.
 _LINK = r"<([^<>]{0,4096})>((?:[^,\"<]|\"[^\"]*\")*)"
 _PARAMETER = r"(?a);\s*([A-Za-z*]+)\s*=\s*(?:\"([^\"]*)\"|([^\s;,\"]+))"
 
@@ -50,7 +48,7 @@ def page_statements(
     by_name: dict[str, list[str]] = {name: [] for name in _SIGNALS}
     for name, value in fields:
         lines = by_name.get(name, [])
-        # The readers cut or ignore text over this limit.
+        # Longer text would be cut or ignored.
         if sum(map(len, lines)) <= MAX_TEXT and len(lines) < _MAX_LINES:
             lines.append(value.strip().decode("utf-8", "replace"))
     # All field lines form one dictionary (RFC 9651, 4.2). An error in one line makes all
@@ -94,15 +92,15 @@ def _license_urls(value: str) -> Iterator[str]:
 
 
 class UsagePreferences:
-    """The usage preferences of a page, and the statements that they result from.
+    """The usage preferences of a page, with the statements that they result from.
 
-    Two are equal if they allow the same uses, even with different statements. They cannot be
-    changed: all pages without statements share theirs.
+    Two instances are equal if they allow the same uses, even with different statements. An instance
+    cannot be changed: all pages without statements share one.
     """
 
     statements: tuple[UsageStatement, ...]
-    """The evidence: every statement addressed to the crawler. Only the first of many equal ones
-    about a category are kept."""
+    """The evidence: every statement addressed to the crawler. Of many equal statements about a category,
+    only the first are kept."""
 
     def __init__(self, statements: tuple[UsageStatement, ...] = ()) -> None:
         vars(self)["statements"] = statements
@@ -119,7 +117,7 @@ class UsagePreferences:
         encoding: str | None = None,
         tdmrep: "UsagePreferences | None" = None,
     ) -> "UsagePreferences":
-        """Read the usage statements of a response. No content makes this raise.
+        """Return the usage preferences of a response. No content raises an exception.
 
         :param headers: the name and value of each field line
         :param html: the body, if it is an HTML page
@@ -176,10 +174,11 @@ class UsagePreferences:
     def denial(
         self, purposes: Iterable[str], *, unknown: bool = True, image: bool = False
     ) -> tuple[str, UsageStatement | None] | None:
-        """Return the first of *purposes* that is not allowed, and the statement that disallows it, or
-        None if there is none, and unknown uses are denied. Return None if all are allowed.
+        """Return the first of *purposes* that is not allowed, with the statement that disallows it;
+        None if all purposes are allowed.
 
-        *unknown* says whether uses are allowed that no statement is about.
+        *unknown* says whether a purpose is allowed that no statement is about. If it is not, such a
+        purpose is returned with None in place of a statement.
         """
         for purpose in purposes:
             allowed = self.get(purpose, image=image)
@@ -189,7 +188,7 @@ class UsagePreferences:
 
     @property
     def licenses(self) -> tuple[str, ...]:
-        """The URLs of licences (RSL) and of policies (TDMRep), as written, each once."""
+        """The URLs of licences (RSL) and policies (TDMRep), as written, without duplicates."""
         urls = (
             statement.label
             for statement in self.statements
@@ -246,7 +245,7 @@ _PRIORITY = (Source.TDMREP, Source.HEADER, Source.META)
 
 
 def _overridden(statements: list[UsageStatement]) -> list[UsageStatement]:
-    """Mark the TDMRep statements that another one with a higher priority overrides.
+    """Return *statements*, with those of TDMRep marked that a source of higher priority overrides.
 
     A statement whose value is neither 0 nor 1 overrides nothing.
     """

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     Statements = tuple[UsageStatement, ...]
 
 MAX_COMPARED = 4_000_000
-"""How many octets are compared for one target, counted for each pattern with a ``*``: a target of
-1 KB with 4,000 patterns, which takes some hundredths of a second."""
+"""The number of octets that are compared for one target, counted for each pattern with a ``*``. That is
+enough to compare a target of 1 KB with 4,000 patterns, in some hundredths of a second."""
 
 
 class StatementsByPath:
@@ -74,8 +74,8 @@ class StatementsByPath:
     ) -> None:
         self._dialect = dialect
         self._ranked: list[tuple[int, paths.Pattern, Statements]] = []
-        """Rank, pattern and statements of each record; those with the lowest rank that match
-        a URL count."""
+        """The rank, the pattern and the statements of each record. Of the records that match a URL,
+        those with the lowest rank count."""
 
         for number, (path, statements) in enumerate(records):
             pattern = paths.EVERYTHING
@@ -119,8 +119,8 @@ class StatementsByPath:
 PURPOSE_TOKENS = tuple(
     label.name for label in LABELS if label.signal is Signal.USER_AGENT
 )
-"""The tokens in user-agent lines that name a purpose. The rules of their groups are statements
-about use: never rules for access, since no crawler has such a name."""
+"""The tokens in user-agent lines that name a purpose. The rules of such a group are statements about
+use, and no rules for access, since no crawler has such a name."""
 
 _BY_PATH = (Signal.CONTENT_USAGE, Signal.CONTENT_SIGNAL)
 _SIGNALS = {signal.lower(): signal for signal in (*_BY_PATH, Signal.LICENSE)}
@@ -130,14 +130,14 @@ FIELDS = frozenset(_SIGNALS)
 _NAMES = tuple(name.encode() for name in (*FIELDS, *PURPOSE_TOKENS))
 _RULES = frozenset({*RULES, "content-usage"})
 
-# How many characters of usage records are read for one crawler: more than any site has. Parsing a
-# dictionary takes a thousand times as long as parsing a rule.
+# The number of characters of usage records that are read for one crawler: more than any site has. To
+# parse a dictionary takes a thousand times as long as to parse a rule.
 _MAX_READ = 50_000
 
 
 def may_state_usage(body: bytes, dialect: Dialect) -> bool:
-    """Whether a robots.txt may have usage records: a fast search that rules out most files."""
-    if NUL in body:  # It may be UTF-16.
+    """Whether a robots.txt may have usage records. This fast search rules out most files."""
+    if NUL in body:  # The file may be in UTF-16.
         body = decoded_text(body, dialect)
     lowered = body.lower()
     for name in _NAMES:  # noqa: SIM110  any() would call a generator for each
@@ -147,7 +147,7 @@ def may_state_usage(body: bytes, dialect: Dialect) -> bool:
 
 
 class UsageRecords:
-    """The usage records of a robots.txt that apply to one crawler, and which purposes have groups."""
+    """The usage records of a robots.txt for one crawler, and the purposes that have groups."""
 
     __slots__ = ("_by_path", "_licenses", "purpose_tokens")
 
@@ -164,7 +164,7 @@ class UsageRecords:
 
         self._by_path: list[StatementsByPath] = []
         self._licenses: tuple[UsageStatement, ...] = ()
-        # In file order: records for all crawlers stand before the first group.
+        # The records for all crawlers stand before the first group, so this is the file order.
         for_agent = _records_of(groups, ours, dialect)
         for whose, records in ((None, records_for_all(read)), (agent, for_agent)):
             by_signal: dict[Signal, list[OtherRecord]] = {}
@@ -172,8 +172,8 @@ class UsageRecords:
                 by_signal.setdefault(_SIGNALS[record.field], []).append(record)
             for signal in _BY_PATH:
                 if signal in by_signal:
-                    # A record without a known label still counts: it overrides records
-                    # of shorter paths.
+                    # A record without a known label counts too: it overrides records with
+                    # shorter paths.
                     by_path = [
                         (
                             split_path(record.value)[0],
@@ -192,7 +192,7 @@ class UsageRecords:
                 )
 
     def of_target(self, target: str, written: str = "") -> UsagePreferences:
-        """Return the preferences for a target that the crawler may fetch; see
+        """Return the preferences for a target that the crawler may fetch. The parameters are those of
         :meth:`StatementsByPath.for_target`.
         """
         statements = [
@@ -205,8 +205,9 @@ class UsageRecords:
 
 
 def purpose_statements(token: str, decision: Decision) -> Statements:
-    """Return what the groups of *token* state about a URL, for which they decide *decision*: as
-    if a crawler had that name, but without the groups of ``*``. Without a rule, they state nothing.
+    """Return the statement of the groups for the purpose *token* about a URL. *decision* is the decision
+    on that URL for a crawler of this name. There is no statement if no rule of these groups decided;
+    the groups of ``*`` do not count.
     """
     rule = decision.rule
     if decision.agent != token or rule is None:
@@ -218,9 +219,7 @@ def purpose_statements(token: str, decision: Decision) -> Statements:
 
 
 def records_for_all(read: Iterable[Line]) -> list[OtherRecord]:
-    """Return the usage records among the lines of a robots.txt that stand before the first group,
-    and apply to all crawlers.
-    """
+    """Return the usage records for all crawlers: those that stand before the first group."""
     before = takewhile(lambda line: line.field != USER_AGENT, read)
     return [
         OtherRecord(field, value.decode("utf-8", "replace"), number)
@@ -232,7 +231,7 @@ def records_for_all(read: Iterable[Line]) -> list[OtherRecord]:
 def _records_of(
     groups: Iterable[Group], named: AbstractSet[str], dialect: Dialect
 ) -> list[OtherRecord]:
-    """Return the usage records of the groups for the agent with the tokens *named*."""
+    """Return the usage records of the groups whose user-agent lines have one of the tokens *named*."""
     by_group = [
         [
             record
@@ -255,7 +254,7 @@ def _within_limit(records: list[OtherRecord]) -> list[OtherRecord]:
 
 
 def statements_of(record: OtherRecord, agent: str | None) -> Iterable[UsageStatement]:
-    """Return the statements of a record for *agent*, or for all crawlers if that is None."""
+    """Return the statements of a record, addressed to *agent*, or to all crawlers if *agent* is None."""
     signal, expression = expression_of(record.field, record.value)
     text = f"{signal}: {record.value}"
     place = Source.ROBOTS_TXT, signal, agent, record.line
@@ -263,21 +262,21 @@ def statements_of(record: OtherRecord, agent: str | None) -> Iterable[UsageState
 
 
 def expression_of(field: str, value: str) -> tuple[Signal, Expression]:
-    """Return the signal of a record, and its parsed labels and values without the path."""
+    """Return the signal of a record, and the parsed labels and values behind its path."""
     signal = _SIGNALS[field]
     return signal, read_expression(signal, split_path(value)[1])
 
 
 MAX_SIZE = 512_000
-"""The largest file that is read, in bytes. A longer one states nothing, because the part
-within the limit is not valid JSON."""
+"""The size of the largest tdmrep.json that is read, in bytes. A larger file states nothing, because its
+part within the limit is not valid JSON."""
 
-# TDMRep refers to the draft of RFC 9309 for patterns, and the first match wins.
+# TDMRep refers to the draft of RFC 9309 for patterns. The first rule that matches counts.
 _IN_SEQUENCE = replace(RFC9309, name="tdmrep", rule_choice="first")
 
 
 class TdmRep:
-    """The rules of a tdmrep.json. Create it with :meth:`parse`. It is immutable."""
+    """The rules of a tdmrep.json. Create an instance with :meth:`parse`. It is immutable."""
 
     __slots__ = ("_statements", "is_valid")
 
@@ -289,7 +288,7 @@ class TdmRep:
 
     @classmethod
     def parse(cls, body: bytes) -> TdmRep:
-        """Read a file. One that is too long, or not an array of rules, states nothing."""
+        """Parse a tdmrep.json. A file that is too long, or not an array of rules, states nothing."""
         try:
             rules = json.loads(body) if len(body) <= MAX_SIZE else None
         except (ValueError, RecursionError):
@@ -297,6 +296,7 @@ class TdmRep:
         return cls(rules if isinstance(rules, list) else None)
 
     def usage(self, url: str) -> UsagePreferences:
+        """Return the usage preferences for *url*."""
         statements = self._statements.for_target(*paths.target(url, _IN_SEQUENCE))
         return UsagePreferences(statements) if statements else NOTHING_STATED
 
@@ -316,7 +316,7 @@ def _statements(
     is_stated = value in (0, 1) and not isinstance(value, bool)
     pair = "tdm-reservation", str(int(value)) if is_stated else None
     place = Source.TDMREP, Signal.TDM_RESERVATION, None, number
-    # The text of an array or object would take as deep a recursion as it is nested.
+    # To write an array or object as text takes a recursion as deep as its nesting.
     shown = type(value).__name__ if isinstance(value, list | dict) else repr(value)
     text = f"{location}: tdm-reservation {shown:.60}"
     yield from statements_at(place, text, [pair])

@@ -1,4 +1,4 @@
-"""Usage statements: the categories of use, the labels and values of each signal, and their parsers.
+"""Usage statements: the categories of use, the labels and values of each signal, and the parsers.
 
 Sources, each with its date:
 
@@ -74,12 +74,12 @@ CATEGORIES: dict[str, str] = {
     SEARCH: "a search engine that leads its users to the page",
     TDM: "text and data mining",
 }
-"""The categories of use: label and description. The first three labels come from AIPREF;
-the last is for TDMRep, which makes no finer distinction."""
+"""The categories of use: label and description. The first three labels are those of AIPREF. The last
+label is for TDMRep, which makes no finer distinction."""
 
 
 class Label(NamedTuple):
-    """A label of a signal, with its values and the categories that it is about."""
+    """A label of a signal, with its values and its categories of use."""
 
     signal: Signal
     name: str
@@ -88,9 +88,9 @@ class Label(NamedTuple):
     disallows: str | None
     """The value that disallows the use; for a label without values, the label itself."""
     categories: tuple[str, ...]
-    """Empty for a label that is only evidence."""
+    """The categories that the label is about; empty for a label that is only evidence."""
     images: bool = False
-    """Whether it is only about the images of a page."""
+    """Whether the label is only about the images of a page."""
 
 
 LABELS = (
@@ -110,7 +110,7 @@ LABELS = (
     Label(Signal.ROBOTS_TAG, "noai", None, "noai", (TRAIN_AI,)),
     Label(Signal.ROBOTS_TAG, "noimageai", None, "noimageai", (TRAIN_AI,), images=True),
     Label(Signal.LICENSE, "license", None, None, ()),
-    # A draft. Its labels are tokens in user-agent lines, its values the rules of their groups.
+    # From a draft. The labels are tokens in user-agent lines, and the values the rules of their groups.
     Label(Signal.USER_AGENT, "__usage_ai-training", "allow", "disallow", (TRAIN_AI,)),
 )
 """The labels of each signal. For a value that no label has, the preference is unknown."""
@@ -124,7 +124,7 @@ def label_of(signal: Signal, name: str) -> Label | None:
 
 
 MINING = frozenset(_BY_NAME[Signal.TDM_RESERVATION, "tdm-reservation"].categories)
-"""The categories that tdmrep.json can have statements about, for which a crawl needs it."""
+"""The categories that a tdmrep.json has statements about. A crawl for one of them needs this file."""
 
 
 MAX_TEXT = 65_536
@@ -135,14 +135,14 @@ MAX_SHOWN = 1_024
 
 _MAX_PAIRS = 1_000
 
-# How many equal statements about one category are kept, and how many about no category.
+# The number of equal statements about one category that are kept, and of those about no category.
 _MAX_ALIKE = 10
 _MAX_OTHERS = 100
 
 _PATH = rf"/[^{WHITE_SPACE}]*"
 _URLS = frozenset({Signal.LICENSE, Signal.TDM_POLICY})
 
-# What the position of a statement numbers, where it is a number.
+# The sources whose statements are shown with their position, and the word for the position.
 _NUMBERED = {Source.ROBOTS_TXT: "line", Source.TDMREP: "rule"}
 
 
@@ -158,11 +158,11 @@ class UsageStatement(NamedTuple):
     """The kind of header, record or tag."""
 
     agent: str | None
-    """The agent that it is addressed to: a product token or ``*``; None for everyone."""
+    """The agent that the statement is addressed to: a product token or ``*``; None for everyone."""
 
     position: int
-    """The number of the line in robots.txt, of the field line among equal headers, or of the
-    rule in tdmrep.json; in a page, the line of the tag. All count from 1."""
+    """The number of the line in robots.txt, of the field line among those of one name, of the rule in
+    tdmrep.json, or of the line in a page on which the tag begins. All count from 1."""
 
     text: str
     """The text as written, cut to 1,024 characters."""
@@ -171,16 +171,16 @@ class UsageStatement(NamedTuple):
     """The label, which may be unknown."""
 
     category: str = ""
-    """The category of use; empty if it is about none."""
+    """The category of use; empty if the statement is about none."""
 
     value: bool | None = None
-    """Whether it allows the use; None if it neither allows nor disallows it."""
+    """Whether the statement allows the use; None if it neither allows nor disallows the use."""
 
     images: bool = False
-    """Whether it is only about the images of a page."""
+    """Whether the statement is only about the images of a page."""
 
     is_overridden: bool = False
-    """Whether another statement overrides it (TDMRep, "Processing priority")."""
+    """Whether another statement overrides this one (TDMRep, "Processing priority")."""
 
     def __str__(self) -> str:
         place = _NUMBERED.get(self.source)
@@ -191,8 +191,8 @@ class UsageStatement(NamedTuple):
 def statements_at(
     place: Place, text: str, pairs: Iterable[tuple[str, str | None]]
 ) -> Iterator[UsageStatement]:
-    """Yield the statements that *pairs* of a label and a value make: one for each category that
-    a label is about, or one about none.
+    """Yield the statements of *pairs*, each a label with its value. There is one statement for each
+    category of a label, or one without a category.
     """
     common = *place, text[:MAX_SHOWN]
     for name, value in pairs:
@@ -210,14 +210,14 @@ class Expression(NamedTuple):
     """The labels and values of a parsed text."""
 
     pairs: tuple[tuple[str, str | None], ...] = ()
-    """Pairs of a label and a value; the value is None if its type fits no label."""
+    """Pairs of a label and its value, which is None if no label has values of its type."""
 
     mistake: str = ""
     """The first mistake in the text, for the linter; empty if there is none."""
 
 
 def split_path(value: str) -> tuple[str, str]:
-    """Split a record's value into its path, which may be empty, and the rest."""
+    """Return the path in the value of a record, which may be empty, and the rest of the value."""
     match = re.match(_PATH, value)
     path = match[0] if match else ""
     return path, value[len(path) :].strip(WHITE_SPACE)
@@ -276,7 +276,7 @@ def _read_pairs(text: str) -> Expression:
 
 
 def limited(statements: Iterable[UsageStatement]) -> tuple[UsageStatement, ...]:
-    """Return *statements* without duplicates, and only the first of many alike."""
+    """Return *statements* without duplicates, and only the first of many equal statements."""
     alike: dict[object, int] = {}
     kept: dict[UsageStatement, None] = {}
     for statement in statements:

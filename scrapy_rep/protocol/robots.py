@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.dialect import RFC9309, Dialect
 from scrapy_rep.protocol.robotstxt import paths
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.robotstxt.pace import RequestRate
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
+    from scrapy_rep.protocol.usage.sites import UsageRecords
 
 
 _MAX_FOLLOWED = 32
@@ -52,7 +53,7 @@ class CrawlerRules:
     """The rules and delays for one sequence of product tokens."""
 
     __slots__ = (
-        "_dialect", "_may_skip", "_texts", "agent", "agents", "pace", "rules", "usage",
+        "_dialect", "_may_skip", "_texts", "_usage", "agent", "agents", "pace", "rules",
     )  # fmt: skip
 
     def __init__(
@@ -69,8 +70,7 @@ class CrawlerRules:
         self.rules: RuleList | None = None
         """The rules of the groups; None before :meth:`read_rules`."""
 
-        self.usage: Any = None
-        """The usage records of the groups; None before the first question about usage."""
+        self._usage: UsageRecords | None = None
 
         self._dialect = dialect
         self._may_skip = not (
@@ -102,6 +102,14 @@ class CrawlerRules:
         self.rules = RuleList(rule_lines(self._texts, self._dialect), self._dialect)
         self._texts = []
         return self.rules
+
+    def usage_records(self, body: bytes) -> UsageRecords:
+        """Return the usage records of the groups, which the first call reads from *body*."""
+        if self._usage is None:
+            from scrapy_rep.protocol.usage.sites import UsageRecords  # noqa: PLC0415
+
+            self._usage = UsageRecords(body, self.agents, self._dialect)
+        return self._usage
 
 
 class RobotsTxt:
@@ -278,10 +286,7 @@ class RobotsTxt:
 
         if not self.may_state_usage or not self.is_allowed(url, agents):
             return NOTHING_STATED
-        crawler = self._rules_for(agents)
-        if crawler.usage is None:
-            crawler.usage = sites.UsageRecords(self.body, crawler.agents, self.dialect)
-        records: sites.UsageRecords = crawler.usage
+        records = self._rules_for(agents).usage_records(self.body)
         preferences = records.of_target(*paths.target(url, self.dialect))
         for token in records.purpose_tokens:
             stated = sites.purpose_statements(token, self.decide(url, token))

@@ -64,12 +64,12 @@ def test_which_name_counts(
         ({"USER_AGENT": "a/1.0 (me@example.com)"}, ()),
     ],
 )
-def test_what_is_odd_is_said(
+def test_unusual_names_and_settings_are_logged(
     settings: dict[str, str], named: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     """One warning says that RFC 9309 allows no digits in the name of a user agent, another that
     ROBOTSTXT_PARSER has no effect, unless it is this package's parser; one line that a User-Agent
-    says nobody whom a site could ask.
+    names nobody whom a site could ask.
     """
     caplog.set_level("INFO", "scrapy_rep")
     crawler = fake_crawler({"USER_AGENT": "a (+https://a.example)", **settings})

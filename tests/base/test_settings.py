@@ -215,7 +215,7 @@ INVALID: dict[str, tuple[str, list[object]]] = {
 
 
 @pytest.mark.parametrize("name", INVALID)
-def test_what_can_not_be(name: str) -> None:
+def test_an_invalid_value_is_an_error(name: str) -> None:
     """The error for an invalid setting names the setting, its value, and the valid
     values, in one sentence.
     """
@@ -282,7 +282,7 @@ def test_a_mistake_in_the_text_of_an_override(
 
 
 def test_warnings_about_the_text_of_an_override() -> None:
-    """What may be wrong is a warning; that all is forbidden is what an override may be for."""
+    """A possible mistake is a warning. To forbid everything is none: an override may be for that."""
     text = "User-agent: *\nDisallow: /\n\nUser-agent: b\nCrawl-delay: 1\n"
     (override,) = read(REP_OVERRIDES={"a.example": text}).overrides
     (warning,) = override.warnings
@@ -311,7 +311,7 @@ def test_the_pattern_of_an_override(pattern: str) -> None:
      nan, "\ud800", "\0"],
     ids=ascii,
 )  # fmt: skip
-def test_nothing_but_a_sentence(value: Any) -> None:
+def test_any_value_is_accepted_or_raises_setting_error(value: Any) -> None:
     """Every value is either accepted, or raises SettingError."""
     for name in (*DEFAULTS, OBEY, AGENTS):
         with suppress(SettingError):

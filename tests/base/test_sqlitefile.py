@@ -39,7 +39,7 @@ def test_another_process_writes(tmp_path: Path) -> None:
         assert connection.execute("SELECT * FROM a").fetchall() == [(1,)]
 
 
-def test_the_switch_never_works(tmp_path: Path) -> None:
+def test_a_file_is_used_without_a_write_ahead_log(tmp_path: Path) -> None:
     """After several failures the file is used without a write-ahead log."""
     attempts = []
 

@@ -112,7 +112,9 @@ STATES = [
 
 
 @pytest.mark.parametrize(("dialect", "fetches", "state", "allowed"), STATES)
-def test_states(dialect: Dialect, fetches: list, state: State, allowed: bool) -> None:
+def test_the_state_follows_from_past_fetches(
+    dialect: Dialect, fetches: list, state: State, allowed: bool
+) -> None:
     """Each state follows from the past fetches, and decides which answer is used. The body of
     an error page is ignored.
     """
@@ -144,7 +146,9 @@ def test_an_outage_has_one_start_and_keeps_its_copy() -> None:
 
 @pytest.mark.parametrize("dialect", [RFC9309, GOOGLE], ids=lambda d: d.name)
 @pytest.mark.parametrize("jump", [31 * DAY, -31 * DAY])
-def test_a_clock_that_is_set(dialect: Dialect, jump: float) -> None:
+def test_setting_the_clock_does_not_change_an_outage(
+    dialect: Dialect, jump: float
+) -> None:
     """However the clock is set in an outage, only the time that has passed counts."""
     entry, now = after(dialect, DOWN), 0.0
     for hour in range(1, 12):
@@ -164,7 +168,7 @@ def test_sitemaps_are_resolved_where_the_redirects_began() -> None:
     assert robots.sitemaps == ("http://example.com/map.xml",)
 
 
-def test_what_a_result_tells() -> None:
+def test_a_result_detects_html_and_has_an_outcome_in_words() -> None:
     """An HTML page in place of a robots.txt is detected; the outcome is told in words."""
     bodies = {b"<!DOCTYPE html><html>": True, b"\n  <html lang=en>": True}
     for body, is_html in {**bodies, FORBIDS: False, b"": False}.items():
@@ -206,7 +210,9 @@ def test_what_a_result_tells() -> None:
         (CLASSIC, {"cache_control": "max-age=600"}, 7 * DAY),
     ],
 )  # fmt: skip
-def test_freshness(dialect: Dialect, headers: dict[str, str], seconds: float) -> None:
+def test_cache_directives_decide_how_long_robots_txt_is_fresh(
+    dialect: Dialect, headers: dict[str, str], seconds: float
+) -> None:
     """All cache directives of RFC 9111 count, as RFC 9309 lets crawlers use them. In the Google
     dialect, only max-age counts; in the 1996 draft, only Expires.
     """
@@ -252,15 +258,15 @@ def test_floor_and_ceiling_of_freshness() -> None:
         )),
     ],
 )  # fmt: skip
-def test_retry_after(value: str, seconds: float | None) -> None:
-    """It is a number of seconds or a date; one in the past asks for no pause. What is too long
+def test_retry_after_is_seconds_or_a_date(value: str, seconds: float | None) -> None:
+    """A Retry-After is a number of seconds or a date; a date in the past asks for no pause. What is too long
     for a clock counts as 68 years, rather than as nothing.
     """
     assert pause_asked([("retry-after", value)], NOW) == seconds
     assert pause_asked([], NOW) is None
 
 
-def test_several_fields() -> None:
+def test_the_longest_of_several_retry_after_fields_counts() -> None:
     """Of several Retry-After fields, the longest pause counts, whatever the others say."""
     values = ("3", date(120), "soon", "0")
     assert pause_asked([("retry-after", value) for value in values], NOW) == 120
@@ -293,7 +299,9 @@ def test_dates_are_in_utc(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
         *((date(30), wrong, 30) for wrong in ("", "soon", "Tue, 99 Nov 2023 22:13:20 GMT")),
     ],
 )  # fmt: skip
-def test_the_clock_of_the_server(until: str, date: str, seconds: float) -> None:
+def test_a_date_is_counted_from_the_date_of_the_response(
+    until: str, date: str, seconds: float
+) -> None:
     """A date is counted from the ``Date`` of the response, however wrong the server's clock."""
     assert pause_asked([("retry-after", until), ("date", date)], NOW) == seconds
 
@@ -312,7 +320,7 @@ VALUES = st.text() | st.text("0123456789 .,:-+GMTNov") | DATES
 @given(VALUES, VALUES, st.floats(0, 1e11))
 @example("Tue, 14 Nov 0001 00:00:00 +1400", "", 0)
 @example("Fri, 31 Dec 9999 23:59:59 -2359", "", 0)
-def test_whatever_a_server_sends(value: str, date: str, now: float) -> None:
+def test_no_retry_after_raises(value: str, date: str, now: float) -> None:
     """No value raises, and the result is usable for a timer."""
     headers = [("retry-after", value), ("date", date)]
     pause = pause_asked(headers, now)

@@ -248,7 +248,7 @@ NEAR = [
 
 @pytest.mark.parametrize(("code", "body"), NEAR)
 def test_no_finding(code: str, body: str) -> None:
-    """What only resembles a mistake has no such finding."""
+    """A line that only resembles a mistake has no finding of that mistake."""
     assert code not in {finding.code for finding in lint(body)}
 
 
@@ -296,7 +296,7 @@ def test_a_good_file_has_no_finding(dialect: Dialect) -> None:
     assert lint("", dialect) == ()
 
 
-def test_what_a_finding_tells() -> None:
+def test_a_finding_has_a_printable_message() -> None:
     """A finding has line, code, severity, message and text; its message is printable, and a long
     line is cut.
     """

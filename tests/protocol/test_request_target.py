@@ -72,7 +72,9 @@ def test_forms(path: str, others: list[str]) -> None:
         ("no URL \\ at all", ()),
     ],
 )
-def test_the_rest_of_a_url(url: str, others: tuple[str, ...]) -> None:
+def test_white_space_around_a_url_is_stripped(
+    url: str, others: tuple[str, ...]
+) -> None:
     """White space around a URL is stripped; a text that is no URL has no other forms."""
     assert forms(url) == (url, *others)
 
@@ -162,7 +164,7 @@ def test_the_fast_answer_agrees(
     assert allowed is all(robots.decide(form, "bot").allowed for form in each_form)
 
 
-def test_a_blanket_and_robotstxt() -> None:
+def test_a_blanket_refusal_allows_robotstxt_alone() -> None:
     """If nothing may be fetched, only the literal URL of robots.txt is allowed."""
     robots = RobotsTxt.blanket(allowed=False, reason=Reason.UNREACHABLE)
     assert is_allowed(robots, f"{HOST}/robots.txt", "bot")
@@ -204,7 +206,7 @@ def test_have_same_target(url: str, other: str, same: bool) -> None:
     ["/..", "/.", "//", "%2e", "/%2e%2e", "%", "\\", " ", "/a/..", "?", "%41", "é"],
 )
 @pytest.mark.unmeasured
-def test_hostile_urls_cost_what_they_are_long(piece: str) -> None:
+def test_the_time_for_a_url_is_linear_in_its_length(piece: str) -> None:
     """The time for a URL grows linearly with its length."""
     aiohttp = frozenset({AIOHTTP})
     assert_linear(

@@ -58,7 +58,7 @@ def answer(case: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
 def test_verdict(case: dict[str, Any]) -> None:
-    """The answer is the right one."""
+    """The answer is that of the case."""
     answers = answer(case)
     assert answers
     assert answers == {name: case[name] for name in answers}

@@ -279,8 +279,7 @@ _MAX_GLANCES = 500
 """The number of ``<meta`` in a page whose names are read, before the tokenizer reads the page."""
 _MAX_GLANCE = 2_000
 """The number of bytes of a ``<meta`` that are read for its name."""
-_MAX_TAGS = 100
-"""The number of usage tags of a page that are kept."""
+
 _MAX_ROBOTS_TAGS = MAX_STATEMENTS
 """The number of robots meta tags of a page that are read, with or without a statement."""
 _MAX_VALUE = 4_096
@@ -339,9 +338,9 @@ def read_page(
                 continue
             name, content = "license", values.get(b"href")
         if is_link or name in USAGE_TAGS:
-            if content is not None and len(reader.tags) < _MAX_TAGS:
+            if content is not None:
                 text = decoder.text(content[:_MAX_VALUE]).strip(_SPACES)
-                reader.tags.append(Tag(name, text, line))
+                reader.add_tag(Tag(name, text, line))
         elif name in names:
             agent = None if name == _EVERYONE else written
             location: Location = "meta", agent, line

@@ -154,6 +154,10 @@ USAGE_TAGS = ("tdm-reservation", "tdm-policy")
 """The names of ``<meta>`` tags that are usage tags."""
 
 
+_MAX_TAGS = 100
+"""The number of usage tags of a page that are kept."""
+
+
 class Tag(NamedTuple):
     """A usage tag of a page: a ``<meta>``, or a ``<link rel="license">``."""
 
@@ -192,6 +196,11 @@ class StatementReader:
             self.findings.append(
                 IndexingFinding(code, message, location[0], location[2])
             )
+
+    def add_tag(self, tag: Tag) -> None:
+        """Add a usage tag, unless there are too many."""
+        if len(self.tags) < _MAX_TAGS:
+            self.tags.append(tag)
 
     def read(self, location: Location, text: str, spans: list[Span]) -> None:
         """Add the statements in the *spans* of *text*, one for each span. A date may take several spans."""

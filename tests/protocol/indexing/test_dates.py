@@ -53,7 +53,7 @@ FORMS = {
 @pytest.mark.parametrize(
     ("text", "iso"), [(text, iso) for iso, texts in FORMS.items() for text in texts]
 )
-def test_form(text: str, iso: str) -> None:
+def test_each_form_of_a_date_is_read(text: str, iso: str) -> None:
     """Each form is its date in UTC, in any case, in a header and in a meta tag. A page may be
     indexed up to the date and not after it.
     """
@@ -123,7 +123,7 @@ def test_military_zones(letter: str) -> None:
 
 
 @pytest.mark.parametrize("zone", ["America/Los_Angeles", "Asia/Kolkata", "Etc/GMT+12"])
-def test_not_local(zone: str) -> None:
+def test_the_local_zone_does_not_matter(zone: str) -> None:
     """The local time zone does not affect a date, even if a zone has the same name."""
     code = (
         "from scrapy_rep.protocol.indexing.dates import read_date\n"

@@ -106,7 +106,7 @@ def decide(robots: RobotsTxt, length: int, agents: Iterable[str] = ("bot",)) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS, ids=attrgetter("name"))
 @pytest.mark.parametrize("name", HOSTILE)
-def test_twice_the_file_takes_twice_the_steps(name: str, dialect: Dialect) -> None:
+def test_the_steps_are_linear_in_the_lines(name: str, dialect: Dialect) -> None:
     """The cost grows linearly with the number of lines, whatever they say."""
     bodies = [hostile(name, size) for size in (2 * KIB, 4 * KIB)]
     decide(RobotsTxt.parse(bodies[0], dialect), 2_000)  # Fills the caches.
@@ -168,7 +168,7 @@ def test_the_rule_that_matches_a_long_url_is_found(dialect: Dialect) -> None:
 
 @pytest.mark.parametrize("dialect", [RFC9309, GOOGLE], ids=attrgetter("name"))
 @pytest.mark.parametrize("rule", ["/*ab{}q", "/*{}*ab*a$", "/*?{}=/*b", "/*%2Fab{}*%2f"])  # fmt: skip
-def test_a_very_long_url_takes_a_moment(rule: str, dialect: Dialect) -> None:
+def test_a_very_long_url_is_decided_fast(rule: str, dialect: Dialect) -> None:
     """A decision on a very long URL is fast: wildcards are not searched for in it."""
     robots = parse((f"Disallow: {rule.format(n)}" for n in range(3_000)), dialect)
     for url in ("ab" * 125_000, "/a?b" * 60_000, "%2F?b" * 50_000):
@@ -178,7 +178,7 @@ def test_a_very_long_url_takes_a_moment(rule: str, dialect: Dialect) -> None:
         assert decision.reason is Reason.TOO_LONG
 
 
-def test_a_very_long_raw_url_takes_a_moment() -> None:
+def test_a_very_long_raw_url_is_decided_fast() -> None:
     """A URL of a million characters that are not ASCII takes as long as any other, in all forms."""
     robots = parse(["Disallow: /*?q=", "Disallow: /ab"], RFC9309)
     url = f"{ORIGIN}/" + "ツ" * 1_000_000

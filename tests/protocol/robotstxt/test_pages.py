@@ -117,7 +117,7 @@ def test_other_pages(page: str) -> None:
     assert text_lines(body, RFC9309) == page.splitlines()
 
 
-def test_what_is_no_page() -> None:
+def test_a_robots_txt_is_no_page() -> None:
     """A robots.txt is no page, whatever a line of it is."""
     for text in ("", RULES, f"{RULES}\n<html>", "<a>", "# <html>"):
         assert not is_page(text.encode())

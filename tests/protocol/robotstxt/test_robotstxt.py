@@ -116,7 +116,7 @@ def test_a_character_that_only_some_libraries_encode(
         ("https://example.com?a=https://c/d", "/?a=https://c/d"), ("", "/"),
     ],
 )  # fmt: skip
-def test_what_of_a_url_is_compared(dialect: Dialect, url: str, target: str) -> None:
+def test_path_and_query_are_compared(dialect: Dialect, url: str, target: str) -> None:
     """Path, parameters and query of a URL are compared; scheme, host and fragment are not."""
     body = f"{ANY}Disallow: {target}$\nDisallow: {target}\nAllow: /"
     robots = RobotsTxt.parse(body.encode(), dialect)

@@ -168,7 +168,7 @@ HOSTILE = [
     HOSTILE,
     ids=[f"{kind}-{i}" for i, (kind, _) in enumerate(HOSTILE)],
 )
-def test_hostile(kind: str, text: bytes) -> None:
+def test_hostile_input_takes_bounded_time(kind: str, text: bytes) -> None:
     """Whatever a site sends is read in bounded time, and its evidence is bounded."""
     start = process_time()
     preferences = UsagePreferences()

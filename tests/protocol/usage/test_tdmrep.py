@@ -54,7 +54,9 @@ THREE = (
           ]),
     ],
 )  # fmt: skip
-def test_files(path: str, rules: Any, expected: str, licenses: tuple[str, ...]) -> None:
+def test_the_first_matching_rule_decides(
+    path: str, rules: Any, expected: str, licenses: tuple[str, ...]
+) -> None:
     """The first rule whose location matches states whether a page may be mined."""
     preferences = usage(path, *rules)
     assert (stated(preferences), preferences.licenses) == (expected, licenses)
@@ -115,7 +117,7 @@ def test_locations(locations: list[str], path: str, number: int) -> None:
         (b"[]", True),
     ],
 )  # fmt: skip
-def test_what_is_no_array_says_nothing(body: bytes, is_valid: bool) -> None:
+def test_a_file_that_is_no_array_states_nothing(body: bytes, is_valid: bool) -> None:
     """A file that is too long, or no array, states nothing."""
     tdmrep = TdmRep.parse(body)
     assert (tdmrep.is_valid, bool(tdmrep.usage(f"{SITE}/"))) == (is_valid, False)
@@ -157,7 +159,7 @@ def test_a_deeply_nested_value() -> None:
         *((None, [value], value, "-") for value in ("2", "", "yes", "true", "01", "-1")),
     ],
 )  # fmt: skip
-def test_priority(
+def test_a_tag_overrides_a_header_which_overrides_the_file(
     file: int | None, fields: list[str], tag: str | None, expected: str
 ) -> None:
     """A tag overrides a header field, and that the file; what is overridden stays as evidence."""
@@ -173,7 +175,7 @@ def test_priority(
     }
 
 
-def test_tags() -> None:
+def test_tags_as_in_the_specification() -> None:
     """The example of the section "TDM Metadata in HTML Content". A tag that permits mining does not
     permit the training that AIPREF disallows.
     """

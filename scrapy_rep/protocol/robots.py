@@ -230,7 +230,7 @@ class RobotsTxt:
             allowed = followed.first_answer(target, written)
         if allowed is None:
             rules = rules or self._read_rules(followed)
-            allowed = rules.marks[rules.winner(target, written)] & 1 == 1
+            allowed = bool(rules.allows[rules.winner(target, written)])
         return allowed or self._is_robotstxt(target)
 
     def user_agent_line(self, decision: Decision) -> tuple[int, str] | None:

@@ -148,8 +148,8 @@ class RuleList:
     """
 
     __slots__ = (
-        "_best", "_dialect", "_exact", "_heads", "_parents", "_patterns", "_tried",
-        "_values", "marks",
+        "_best", "_dialect", "_exact", "_heads", "_lines", "_parents", "_patterns",
+        "_tried", "_values", "allows",
     )  # fmt: skip
 
     def __init__(self, lines: Iterable[PlainLine], dialect: Dialect) -> None:
@@ -157,11 +157,11 @@ class RuleList:
         rules = _sorted(lines, dialect)
         none = len(rules)
 
-        marks = [2 * line + allows for _, line, allows, _, _ in rules]
-        self.marks = _compact([*marks, 1, 0])
-        """For each place, the number of the line times two, plus one if the rule allows. The last two
-        marks are those of no rule, which allows, and of :data:`TOO_LONG`, which forbids."""
+        self.allows = bytes([*(allows for _, _, allows, _, _ in rules), True, False])
+        """For each place, whether the rule allows. The last two are no rule, which allows, and
+        :data:`TOO_LONG`, which forbids."""
 
+        self._lines = _compact([line for _, line, _, _, _ in rules])
         self._values = [value for _, _, _, value, _ in rules]
 
         literals: dict[str, int] = {}
@@ -250,11 +250,11 @@ class RuleList:
         """Return whether the rule at *place* allows, and the rule; None if *place* is that of no rule."""
         if not 0 <= place < len(self._values):
             return None
-        mark, value = self.marks[place], self._values[place]
+        allows, value = bool(self.allows[place]), self._values[place]
         # An empty rule that has an effect is a Disallow that allows everything.
-        kind = "allow" if mark & 1 and value else "disallow"
+        kind = "allow" if allows and value else "disallow"
         written = value.encode("latin-1").decode("utf-8", "replace")
-        return mark & 1 == 1, Rule(kind, written, mark >> 1)
+        return allows, Rule(kind, written, self._lines[place])
 
     def _parse(self, place: int) -> paths.Pattern:
         pattern = paths.pattern(self._values[place], self._dialect)
@@ -401,4 +401,5 @@ def _compact(numbers: list[int]) -> Sequence[int]:
     """Return *numbers* in a compact sequence. In most files, each number fits an octet. With lists, a
     host takes 1.25 times as much memory.
     """
-    return bytes(numbers) if max(numbers) < 256 else array("I", numbers)
+    fit = max(numbers, default=0) < 256
+    return bytes(numbers) if fit else array("I", numbers)

@@ -46,7 +46,7 @@ class Effects(NamedTuple):
     """The statement because of which links are not followed; None if they are followed."""
 
     noted: tuple[Denied, ...] = ()
-    """What is denied and withholds nothing: it is only written into the items."""
+    """The denials that withhold nothing, because they are only written into items."""
 
     restrictions: dict[str, bool | int | str] | None = None
     """The indexing rules that are written into items; None if they restrict nothing."""

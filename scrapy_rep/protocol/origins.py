@@ -58,6 +58,7 @@ class Origin(NamedTuple):
 
     @property
     def robotstxt_url(self) -> str:
+        """The URL of the robots.txt of the origin."""
         return self.url("/robots.txt")
 
     @property

@@ -92,7 +92,7 @@ class AccessResult(NamedTuple):
 
     @property
     def access(self) -> Access:
-        """What the result means for the rules of the site (RFC 9309, 2.3.1)."""
+        """The kind of the result (RFC 9309, 2.3.1)."""
         if self.status in {None, _PROXY_STATUS, 429}:
             return Access.UNREACHABLE
         if 200 <= self.status < 300:

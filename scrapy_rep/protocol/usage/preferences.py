@@ -60,14 +60,14 @@ def page_statements(
                 yield from _read(_SIGNALS[name], Source.HEADER, position, text)
     for statement in statements:
         if label_of(Signal.ROBOTS_TAG, statement.name) is not None:
-            place = (
+            location = (
                 Source(statement.source),
                 Signal.ROBOTS_TAG,
                 statement.agent,
                 statement.position,
             )
             yield from statements_at(
-                place, statement.text, [(statement.name, statement.name)]
+                location, statement.text, [(statement.name, statement.name)]
             )
     for tag in tags:
         signal = _SIGNALS.get(tag.name, Signal.LICENSE)
@@ -78,8 +78,8 @@ def _read(
     signal: Signal, source: Source, position: int, value: str
 ) -> Iterator[UsageStatement]:
     pairs = read_expression(signal, value).pairs
-    place = source, signal, None, position
-    return statements_at(place, f"{signal}: {value}", pairs)
+    location = source, signal, None, position
+    return statements_at(location, f"{signal}: {value}", pairs)
 
 
 def _license_urls(value: str) -> Iterator[str]:

@@ -212,10 +212,10 @@ def purpose_statements(token: str, decision: Decision) -> Statements:
     rule = decision.rule
     if decision.agent != token or rule is None:
         return ()
-    place = Source.ROBOTS_TXT, Signal.USER_AGENT, None, rule.line
+    location = Source.ROBOTS_TXT, Signal.USER_AGENT, None, rule.line
     text = f"{Signal.USER_AGENT}: {token}, {rule}"
     value = "allow" if decision.allowed else "disallow"
-    return tuple(statements_at(place, text, [(token, value)]))
+    return tuple(statements_at(location, text, [(token, value)]))
 
 
 def records_for_all(read: Iterable[Line]) -> list[OtherRecord]:
@@ -257,8 +257,8 @@ def statements_of(record: OtherRecord, agent: str | None) -> Iterable[UsageState
     """Return the statements of a record, addressed to *agent*, or to all crawlers if *agent* is None."""
     signal, expression = expression_of(record.field, record.value)
     text = f"{signal}: {record.value}"
-    place = Source.ROBOTS_TXT, signal, agent, record.line
-    return statements_at(place, text, expression.pairs)
+    location = Source.ROBOTS_TXT, signal, agent, record.line
+    return statements_at(location, text, expression.pairs)
 
 
 def expression_of(field: str, value: str) -> tuple[Signal, Expression]:
@@ -284,7 +284,7 @@ class TdmRep:
         self.is_valid = rules is not None
         """Whether the file is a JSON array. Otherwise it states nothing."""
 
-        self._statements = StatementsByPath(_records(rules or []), _IN_SEQUENCE)
+        self._statements = StatementsByPath(_tdmrep_records(rules or []), _IN_SEQUENCE)
 
     @classmethod
     def parse(cls, body: bytes) -> TdmRep:
@@ -301,27 +301,29 @@ class TdmRep:
         return UsagePreferences(statements) if statements else NOTHING_STATED
 
 
-def _records(rules: list[Any]) -> Iterator[tuple[str, Statements]]:
+def _tdmrep_records(rules: list[Any]) -> Iterator[tuple[str, Statements]]:
+    """Yield the path and the statements of each rule of a tdmrep.json."""
     for number, rule in enumerate(rules, 1):
-        location = rule.get("location") if isinstance(rule, dict) else None
-        if isinstance(location, str) and (location := location.strip(" \t\v\f")):
-            yield location, tuple(_statements(number, location[:MAX_SHOWN], rule))
+        path = rule.get("location") if isinstance(rule, dict) else None
+        if isinstance(path, str) and (path := path.strip(" \t\v\f")):
+            yield path, tuple(_tdmrep_statements(number, path[:MAX_SHOWN], rule))
 
 
-def _statements(
-    number: int, location: str, rule: dict[str, Any]
+def _tdmrep_statements(
+    number: int, path: str, rule: dict[str, Any]
 ) -> Iterator[UsageStatement]:
+    """Yield the statements of the rule *number* of a tdmrep.json, which is about *path*."""
     value: Any = rule.get("tdm-reservation")
     # JSON's true is not 1, though Python's is.
     is_stated = value in (0, 1) and not isinstance(value, bool)
     pair = "tdm-reservation", str(int(value)) if is_stated else None
-    place = Source.TDMREP, Signal.TDM_RESERVATION, None, number
+    location = Source.TDMREP, Signal.TDM_RESERVATION, None, number
     # To write an array or object as text takes a recursion as deep as its nesting.
     shown = type(value).__name__ if isinstance(value, list | dict) else repr(value)
-    text = f"{location}: tdm-reservation {shown:.60}"
-    yield from statements_at(place, text, [pair])
+    text = f"{path}: tdm-reservation {shown:.60}"
+    yield from statements_at(location, text, [pair])
     policy = rule.get("tdm-policy")
     if isinstance(policy, str):
-        place = Source.TDMREP, Signal.TDM_POLICY, None, number
-        text = f"{location}: tdm-policy {policy}"
-        yield from statements_at(place, text, [(policy, None)])
+        location = Source.TDMREP, Signal.TDM_POLICY, None, number
+        text = f"{path}: tdm-policy {policy}"
+        yield from statements_at(location, text, [(policy, None)])

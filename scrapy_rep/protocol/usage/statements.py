@@ -146,7 +146,7 @@ _URLS = frozenset({Signal.LICENSE, Signal.TDM_POLICY})
 _NUMBERED = {Source.ROBOTS_TXT: "line", Source.TDMREP: "rule"}
 
 
-Place: TypeAlias = tuple[Source, Signal, "str | None", int]
+Location: TypeAlias = tuple[Source, Signal, "str | None", int]
 """The source, signal, agent and position of a UsageStatement."""
 
 
@@ -183,20 +183,20 @@ class UsageStatement(NamedTuple):
     """Whether another statement overrides this one (TDMRep, "Processing priority")."""
 
     def __str__(self) -> str:
-        place = _NUMBERED.get(self.source)
-        where = f"{self.source}, {place} {self.position}" if place else self.source
+        word = _NUMBERED.get(self.source)
+        where = f"{self.source}, {word} {self.position}" if word else self.source
         return f"{self.text} ({where})"
 
 
 def statements_at(
-    place: Place, text: str, pairs: Iterable[tuple[str, str | None]]
+    location: Location, text: str, pairs: Iterable[tuple[str, str | None]]
 ) -> Iterator[UsageStatement]:
     """Yield the statements of *pairs*, each a label with its value. There is one statement for each
     category of a label, or one without a category.
     """
-    common = *place, text[:MAX_SHOWN]
+    common = *location, text[:MAX_SHOWN]
     for name, value in pairs:
-        label = label_of(place[1], name)
+        label = label_of(location[1], name)
         if label is None or not label.categories:
             yield UsageStatement(*common, name[:MAX_SHOWN])
             continue

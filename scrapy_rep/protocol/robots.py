@@ -53,7 +53,7 @@ class CrawlerRules:
     """The rules and delays for one sequence of product tokens."""
 
     __slots__ = (
-        "_dialect", "_may_skip", "_texts", "_usage", "agent", "agents", "pace", "rules",
+        "_dialect", "_may_search", "_texts", "_usage", "agent", "agents", "pace", "rules",
     )  # fmt: skip
 
     def __init__(
@@ -73,7 +73,9 @@ class CrawlerRules:
         self._usage: UsageRecords | None = None
 
         self._dialect = dialect
-        self._may_skip = not (
+        # Whether first_answer() may search the text. With each of these features of a dialect, its
+        # one search would not find the right rule lines.
+        self._may_search = not (
             dialect.misspelt_fields
             or dialect.blank_line_ends_group
             or dialect.index_html_quirk
@@ -90,11 +92,11 @@ class CrawlerRules:
         A broad crawl fetches only one page from many hosts. To read and sort all rules would take
         2.7 times as long for the delay and the first decision.
         """
-        if not self._may_skip or len(target) > paths.SHORT:
+        if not self._may_search or len(target) > paths.SHORT:
             return None
         if paths.may_delimit_nothing(target):
             return None
-        self._may_skip = False
+        self._may_search = False
         return first_answer(target, written, self._texts, self._dialect)
 
     def read_rules(self) -> RuleList:
@@ -113,8 +115,8 @@ class CrawlerRules:
 
 
 class RobotsTxt:
-    """A parsed robots.txt: which URLs a crawler may fetch, how fast, and what for; or one decision
-    for all URLs where there is no robots.txt.
+    """A parsed robots.txt, which tells which URLs a crawler may fetch, how fast, and for what uses.
+    Where a site has no robots.txt, an instance has one decision for all URLs.
 
     Create an instance with :meth:`parse` or :meth:`blanket`. Nothing that a user can see of it changes.
     It keeps the text, and parses the rules for a crawler at the first question about that crawler.

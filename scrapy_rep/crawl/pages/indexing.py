@@ -1,5 +1,4 @@
-"""The downloader middleware that reads what a response allows: to index it, to follow its
-links, to use it for a purpose."""
+"""The downloader middleware that reads the indexing rules and usage preferences of responses."""
 
 from __future__ import annotations
 
@@ -39,8 +38,9 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing.statements import Statement
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
 
-# As Scrapy stores the name. Most responses do not have the field: comparing takes a tenth of a look-up.
-_FIELD = frozenset({b"X-Robots-Tag"})
+# As Scrapy stores the name. Most responses do not have the field, and a comparison takes a tenth of the
+# time of a look-up.
+_X_ROBOTS_TAG = frozenset({b"X-Robots-Tag"})
 
 # The most statements of one response to report. A response can have a thousand.
 _MAX_STATEMENTS = 100
@@ -75,42 +75,40 @@ class IndexingMiddleware:
     def process_response(self, request: Request, response: Response) -> Response:
         if isinstance(request, RobotsTxtRequest):
             return response
-        rules, preferences = self._read(request, response)
+        rules = self._rules_of(request, response)
+        preferences = self._usage.preferences_of(request, response, rules)
         note(request, response, (rules, preferences))
-        is_restricted = not (rules.index and rules.follow)
-        if is_restricted and is_success(response) and not self._settings.dry_run:
-            if not rules.index:
-                response.flags.append(meta.NOINDEX_FLAG)
-            if not rules.follow:
-                response.flags.append(meta.NOFOLLOW_FLAG)
-        if self._has_ledger and (rules.statements or preferences.statements):
-            self._report(request, response, rules, preferences)
+        if rules.statements or preferences.statements:
+            self._set_flags(response, rules)
+            if self._has_ledger:
+                self._report(request, response, rules, preferences)
         if self._is_parse_command:
             self._warn_of_drops(request, response)
         if request.callback is NO_CALLBACK:
             self._judge_file(request, response)
         return response
 
-    def _read(
-        self, request: Request, response: Response
-    ) -> tuple[IndexingRules, UsagePreferences]:
-        headers, html, encoding = response.headers, b"", None
-        lines = []
-        if not _FIELD.isdisjoint(headers):
+    def _rules_of(self, request: Request, response: Response) -> IndexingRules:
+        """Read the indexing rules in the headers of *response*, and in its body if that is HTML."""
+        headers, lines, html, encoding = response.headers, [], b"", None
+        if not _X_ROBOTS_TAG.isdisjoint(headers):
             lines = headers.getlist("X-Robots-Tag")
         if isinstance(response, HtmlResponse):
             html = response.body
             if len(html) > MAX_PAGE:
                 self._crawler.stats.inc_value(stats.PAGE_TOO_LONG)
             encoding = _declared_encoding(*headers.getlist("Content-Type")[-1:])
-        rules = IndexingRules.of_page(
-            lines,
-            html,
-            self._identity.tokens(request),
-            self._settings.dialect,
-            encoding,
-        )
-        return rules, self._usage.read(request, headers, rules)
+        tokens, dialect = self._identity.tokens(request), self._settings.dialect
+        return IndexingRules.of_page(lines, html, tokens, dialect, encoding)
+
+    def _set_flags(self, response: Response, rules: IndexingRules) -> None:
+        """Add the flags for *rules* that have an effect to *response*."""
+        if self._settings.dry_run or not is_success(response):
+            return
+        if not rules.index:
+            response.flags.append(meta.NOINDEX_FLAG)
+        if not rules.follow:
+            response.flags.append(meta.NOFOLLOW_FLAG)
 
     # For the ledger.
 
@@ -121,13 +119,13 @@ class IndexingMiddleware:
         rules: IndexingRules,
         preferences: UsagePreferences,
     ) -> None:
-        """Report what a response states, and what of it the user of the crawler overrides.
+        """Report the statements of a response, and those that the user of the crawler overrides.
 
-        Most statements allow everything, so they are reported only at the ledger's level
-        ``"all"``. Those that deny something and have no effect always are: of data, and of
+        Most statements allow everything, and are reported only at the ledger level ``"all"``.
+        Statements that deny something but have no effect are always reported: those of data, and of
         responses without a 2xx status.
         """
-        stated = partial(
+        report = partial(
             self._reporter.stated,
             Subject.PAGE,
             request=request,
@@ -142,15 +140,15 @@ class IndexingMiddleware:
             no_effect = "data"
         denies = not rules.index or not rules.follow or bool(rules.unavailable_after)
         if has_all or (denies and no_effect):
-            known = (each for each in rules.statements if each.known)
-            for each in islice(known, _MAX_STATEMENTS):
-                stated(Verdict.NOTED, no_effect or each.name, each)
+            in_vocabulary = (rule for rule in rules.statements if rule.known)
+            for rule in islice(in_vocabulary, _MAX_STATEMENTS):
+                report(Verdict.NOTED, no_effect or rule.name, rule)
         if denies and not no_effect:
             for reason, because in self._overridden(request, rules):
-                stated(Verdict.ALLOWED, reason, because)
+                report(Verdict.ALLOWED, reason, because)
         if has_all:
-            for one in preferences.statements[:_MAX_STATEMENTS]:
-                stated(Verdict.NOTED, one.category or str(one.signal), one)
+            for usage in preferences.statements[:_MAX_STATEMENTS]:
+                report(Verdict.NOTED, usage.category or str(usage.signal), usage)
 
     def _overridden(
         self, request: Request, rules: IndexingRules
@@ -170,9 +168,9 @@ class IndexingMiddleware:
 
     def _warn_of_drops(self, request: Request, response: Response) -> None:
         """Log which items and links of *response* a crawl would drop: ``scrapy parse`` shows all."""
-        found = self._usage.effects_of(request, response)
+        effects = self._usage.effects_of(request, response)
         rels = self._settings.rel if is_success(response) else frozenset()
-        why = "; ".join(_drops(found, rels))
+        why = "; ".join(_drops(effects, rels))
         if why:
             CrawlLog(__name__, self._crawler).warning(
                 "scrapy parse shows all items and links of %(url)s, but a crawl would drop "
@@ -184,16 +182,16 @@ class IndexingMiddleware:
     # For media pipelines.
 
     def _judge_file(self, request: Request, response: Response) -> None:
-        """Raise FileDenied, for the media pipeline, if the file must not be indexed or used. In a
-        dry run, only report it.
+        """Raise FileDenied, for the media pipeline, if the file *response* must not be indexed or used.
+        A dry run only reports the decision.
 
-        HTML is no file: a callback or a component may await a page itself.
+        An HTML page is no file: a callback or a component may have requested it.
         """
-        found = self._usage.effects_of(request, response)
-        denied = found.items or (found.images if _is_image(response) else None)
-        if denied is None:
-            return
         if isinstance(response, HtmlResponse):
+            return
+        effects = self._usage.effects_of(request, response)
+        denied = effects.items or (effects.images if _is_image(response) else None)
+        if denied is None:
             return
         record = self._reporter.stated(
             Subject.FILE,
@@ -208,14 +206,14 @@ class IndexingMiddleware:
             raise FileDenied(f"{response.url} {forbidden(*denied)}", record)
 
 
-def _drops(found: Effects, rels: frozenset[str]) -> Iterator[str]:
-    """Yield what a crawl would drop by the effects *found*, or by the *rels* of links."""
-    if found.items is not None:
-        yield f"its items, which {forbidden(*found.items)}"
-    elif found.images is not None:
-        yield f"the images of its items, which {forbidden(*found.images)}"
-    if found.links is not None:
-        yield f"its links, which must not be followed: {found.links}"
+def _drops(effects: Effects, rels: frozenset[str]) -> Iterator[str]:
+    """Yield what a crawl drops because of *effects*, or because of the *rels* of links, in words."""
+    if effects.items is not None:
+        yield f"its items, which {forbidden(*effects.items)}"
+    elif effects.images is not None:
+        yield f"the images of its items, which {forbidden(*effects.images)}"
+    if effects.links is not None:
+        yield f"its links, which must not be followed: {effects.links}"
     elif rels:
         yield f"links with rel={', '.join(sorted(rels))}"
 

@@ -1,5 +1,5 @@
-"""The spider middleware that drops links and items that the rules of their page forbid, and writes
-into other items what their page allows; and how it finds the links of a page.
+"""The spider middleware that drops the links and items that their page forbids, or annotates items;
+and the links of a page.
 """
 
 from __future__ import annotations
@@ -87,16 +87,16 @@ class OutputMiddleware:
                 yield output
 
     def _page_of(self, response: Response) -> _Page | None:
-        """Return *response* with what of its items and links must not pass; None if all may."""
-        request, found = response.request, NO_EFFECT
+        """Return the page that judges the output for *response*; None if all output may pass."""
+        request, effects = response.request, NO_EFFECT
         if request is not None:
-            found = self._usage.effects_of(request, response)
+            effects = self._usage.effects_of(request, response)
         rels = self._settings.rel
         if rels and not is_success(response):
             rels = frozenset()
-        if found is NO_EFFECT and not rels:
+        if effects is NO_EFFECT and not rels:
             return None
-        return _Page(response, found, rels)
+        return _Page(response, effects, rels)
 
     def _may_pass(self, page: _Page, output: Any) -> bool:
         if isinstance(output, Request):
@@ -104,6 +104,9 @@ class OutputMiddleware:
         return self._may_keep(output, page.response, page.effects)
 
     def _may_follow(self, request: Request, page: _Page) -> bool:
+        """Return whether *request*, which a callback has made of *page*, may pass. Reports one that may
+        not; in a dry run, it passes nevertheless.
+        """
         because = page.why_not_follow(request)
         if because is None:
             return True
@@ -127,33 +130,35 @@ class OutputMiddleware:
         )
         return is_dry_run
 
-    def _may_keep(self, item: Any, response: Response, found: Effects) -> bool:
-        """Whether *item* may pass. Changes it as the effects *found* say. In a dry run, each item
-        passes unchanged, and only what would be withheld is reported.
+    def _may_keep(self, item: Any, response: Response, effects: Effects) -> bool:
+        """Return whether *item* may pass, after the changes that *effects* demand. In a dry run, each
+        item passes unchanged, and what would be withheld is reported.
         """
-        if found.items is not None:
-            return self._drop(item, *found.items, response)
+        if effects.items is not None:
+            return self._drop(item, *effects.items, response)
         if not self._settings.dry_run:
-            self._annotate(item, response, found)
-        if found.images is None:
+            self._annotate(item, response, effects)
+        if effects.images is None:
             return True
         try:
             item = copy(item) if self._settings.dry_run else item
             urls = _take_image_urls(item, self._image_fields)
         except (AttributeError, TypeError, ValueError):
-            return self._drop(item, *found.images, response)
+            return self._drop(item, *effects.images, response)
         for url in urls:
-            self._decided(Verdict.DROPPED, *found.images, response, url)
+            self._report(Verdict.DROPPED, *effects.images, response, url)
         return True
 
-    def _annotate(self, item: Any, response: Response, found: Effects) -> None:
-        """Write what *found* says into the field ``REP_ITEM_FIELD`` of *item*, and report it."""
-        for denied in found.noted:
-            self._decided(Verdict.ANNOTATED, *denied, response)
+    def _annotate(self, item: Any, response: Response, effects: Effects) -> None:
+        """Write what *effects* has for items into the field ``REP_ITEM_FIELD`` of *item*, and report
+        each restriction.
+        """
+        for denied in effects.noted:
+            self._report(Verdict.ANNOTATED, *denied, response)
         name, count = self._settings.item_field, self._crawler.stats.inc_value
-        if found.is_expiring:
+        if effects.is_expiring:
             count(stats.EXPIRING)
-        notes = {**(found.restrictions or {}), **deepcopy(found.usage or {})}
+        notes = {**(effects.restrictions or {}), **deepcopy(effects.usage or {})}
         if not notes:
             return
         # Imported here: it loads the libraries of all item types, which take megabytes.
@@ -169,13 +174,13 @@ class OutputMiddleware:
             count(stats.NOT_ANNOTATED)
             self._warn_of_class(type(item))
             return
-        if found.restrictions:
+        if effects.restrictions:
             count(stats.ANNOTATED)
-        if found.usage:
+        if effects.usage:
             count(stats.USAGE_ANNOTATED)
 
     def _warn_of_class(self, kind: type) -> None:
-        """Warn once of a class of items that cannot say what the settings want them to say."""
+        """Warn once of a class of items whose objects cannot be annotated."""
         if kind in self._warned_of:
             return
         self._warned_of.add(kind)
@@ -189,7 +194,7 @@ class OutputMiddleware:
             stat=stats.NOT_ANNOTATED,
         )
 
-    def _decided(
+    def _report(
         self,
         verdict: Verdict,
         reason: str,
@@ -197,7 +202,7 @@ class OutputMiddleware:
         response: Response,
         image: str = "",
     ) -> Record:
-        """Report a decision about an item of a page, or about the URL of an image that it names."""
+        """Report a decision about an item of *response*, or about the URL of an *image* of the item."""
         return self._reporter.stated(
             Subject.FILE if image else Subject.ITEM,
             verdict,
@@ -212,11 +217,11 @@ class OutputMiddleware:
     def _drop(
         self, item: Any, reason: str, because: Because, response: Response
     ) -> bool:
-        """Report and log that *item* is dropped, and send the signal, as Scrapy does for item
-        pipelines. The level is that of the exception, unless the log formatter changes it. Return
-        whether the item passes nevertheless, in a dry run.
+        """Report and log that *item* is dropped, and send ``item_dropped``, as Scrapy does for item
+        pipelines. The log level is that of the exception, unless the log formatter changes it. In a
+        dry run, only report it. Return whether the item passes, which is so in a dry run.
         """
-        record = self._decided(Verdict.DROPPED, reason, because, response)
+        record = self._report(Verdict.DROPPED, reason, because, response)
         if self._settings.dry_run:
             return True
         what = "The images of " if reason == "noimageindex" else ""
@@ -242,38 +247,39 @@ class OutputMiddleware:
 
 
 class _Page:
-    """A response, and what of the output for it must not pass."""
+    """A response that restricts the output of its callback."""
 
-    def __init__(self, response: Response, found: Effects, rels: frozenset[str]):
+    def __init__(self, response: Response, effects: Effects, rels: frozenset[str]):
         self.response = response
-        self.effects = found
-        """What happens to its items and links."""
+        self.effects = effects
+        """The effects on its items and links."""
 
         self._rels = rels
 
     @cached_property
     def _links(self) -> Links:
-        """Its links. To read them takes time."""
+        """The links of the page, which are read when they are first needed."""
         return Links.of(self.response)
 
     @cached_property
     def marked(self) -> Mapping[str, str]:
-        """The canonical URLs that may not be followed, with the ``rel`` of their links."""
+        """The canonical URLs that must not be followed, with the ``rel`` of their links."""
         if not self._rels or not isinstance(self.response, HtmlResponse):
             return {}
         body = self.response.body.lower()
-        # This avoids parsing most pages. One with zero bytes may be in UTF-16, and a character
-        # reference may be in the rel of a link.
+        # Most pages need not be parsed. A page with zero bytes may be in UTF-16, and a character
+        # reference may stand in the rel of a link.
         may_hide = b"\0" in body or b"&#" in body
         if not may_hide and not any(rel.encode() in body for rel in self._rels):
             return {}
         return self._links.only_marked(self._rels)
 
     def why_not_follow(self, request: Request) -> Statement | str | None:
-        """Return why *request* must not be followed: the statement of its page, or the ``rel`` of
-        its link; None if it may be followed. A request that follows no link always may: a form, or
-        one for a URL to which the page does not link. A page that has too many links to read them
-        counts as if it had each.
+        """Return why *request* must not be followed: the statement of the page, or the ``rel`` of
+        its link; None if it may be followed.
+
+        A request that follows no link may always be sent: a form, or a URL to which the page does not
+        link. A page with too many links to read all of them counts as if it linked to each URL.
         """
         stated = self.effects.links
         if stated is None and not self.marked:
@@ -293,7 +299,7 @@ class _Page:
 
 
 def _take_image_urls(item: Any, fields: list[str]) -> list[str]:
-    """Empty the *fields* of *item*, from which an ImagesPipeline takes URLs, and return these.
+    """Empty the *fields* of *item* from which an ImagesPipeline takes URLs, and return the URLs.
     Raises AttributeError, TypeError or ValueError if *item* cannot be changed.
     """
     from itemadapter import ItemAdapter  # noqa: PLC0415
@@ -304,14 +310,14 @@ def _take_image_urls(item: Any, fields: list[str]) -> list[str]:
     values = {name: value for name in fields if (value := adapter.get(name))}
     for name, value in values.items():
         adapter[name] = type(value)()
-    found = (url for value in values.values() for url in arg_to_iter(value))
-    return [url for url in found if isinstance(url, str)]
+    urls = (url for value in values.values() for url in arg_to_iter(value))
+    return [url for url in urls if isinstance(url, str)]
 
 
 _SEPARATORS = re.compile(r"[\s,]+")
 
-# The work for the links of one page is bounded, to about a second. It is counted in characters: those
-# of each link and of the base URL, and some for each link. Ordinary pages may have 15,000 links.
+# The work for the links of one page is bounded to about a second. It is counted in characters: those
+# of each link and of the base URL, and a constant for each link. That suffices for 15,000 links.
 _MAX_WORK = 2_000_000
 _WORK_OF_LINK = 100
 _WORK_OF_NON_ASCII = 4
@@ -321,26 +327,26 @@ class Links:
     """The ``<a>`` and ``<area>`` links of a page, in order."""
 
     def __init__(
-        self, found: tuple[tuple[str, str], ...] = (), *, is_whole: bool = True
+        self, targets: tuple[tuple[str, str], ...] = (), *, is_whole: bool = True
     ) -> None:
-        self.found = found
-        """The canonical URL (w3lib's ``canonicalize_url``, which Scrapy's fingerprints use too) and the
-        ``rel`` of each link, as written."""
+        self.targets = targets
+        """The canonical URL (w3lib's ``canonicalize_url``, which Scrapy's fingerprints use too) of each
+        link, and its ``rel``, as written."""
 
         self.is_whole = is_whole
-        """Whether these are all of them. A page may have too many to read them all."""
+        """Whether these are all links of the page, which may have too many to read."""
 
     @cached_property
     def urls(self) -> frozenset[str]:
-        return frozenset(url for url, _ in self.found)
+        return frozenset(url for url, _ in self.targets)
 
     def only_marked(self, rels: frozenset[str]) -> dict[str, str]:
-        """The URLs of which every link has one of *rels*, given in lower case, with the ``rel`` of the
-        first link to the URL, as written.
+        """Return the URLs all of whose links have one of *rels* (in lower case), with the ``rel`` of
+        the first link, as written.
         """
         marked: dict[str, str] = {}
         unmarked: set[str] = set()
-        for url, rel in self.found:
+        for url, rel in self.targets:
             if rels.isdisjoint(_SEPARATORS.split(rel.lower())):
                 unmarked.add(url)
             else:
@@ -349,18 +355,18 @@ class Links:
 
     @classmethod
     def of(cls, response: Response) -> Links:
-        """Read the links of *response*. What is not HTML has none."""
+        """Read the links of *response*. A response that is not HTML has none."""
         if not isinstance(response, HtmlResponse):
             return cls()
         base, work = get_base_url(response.text[:4096], response.url), 0
-        found: list[tuple[str, str]] = []
+        targets: list[tuple[str, str]] = []
         for href, rel in _elements(response):
             factor = 1 if href.isascii() else _WORK_OF_NON_ASCII
             work += _WORK_OF_LINK + len(base) + factor * len(href)
             if work > _MAX_WORK:
-                return cls(tuple(found), is_whole=False)
-            found += [(url, rel) for url in _canonical(href, response)]
-        return cls(tuple(found))
+                return cls(tuple(targets), is_whole=False)
+            targets += [(url, rel) for url in _canonical(href, response)]
+        return cls(tuple(targets))
 
 
 def _elements(response: HtmlResponse) -> Iterator[tuple[str, str]]:
@@ -372,14 +378,14 @@ def _elements(response: HtmlResponse) -> Iterator[tuple[str, str]]:
 
 
 def _canonical(href: str, response: HtmlResponse) -> set[str]:
-    """Return the canonical URLs of a link: a spider writes what is not ASCII in its query in the
-    encoding of the page, or in UTF-8. None for an invalid URL, such as "http://[".
+    """Return the canonical URLs of a link: two if its query is not ASCII, which a spider writes in the
+    encoding of the page or in UTF-8; none if it is invalid, such as "http://[".
     """
     try:
         url = response.urljoin(href)
-        found = {canonicalize_url(url)}
+        urls = {canonicalize_url(url)}
         if not url.isascii():
-            found.add(canonicalize_url(url, encoding=response.encoding))
+            urls.add(canonicalize_url(url, encoding=response.encoding))
     except ValueError:
         return set()
-    return found
+    return urls

@@ -1,4 +1,4 @@
-"""What the responses of a crawl state, for its components and its spider."""
+"""The indexing rules and usage preferences of the responses of a crawl, for its components and spider."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     Stated: TypeAlias = tuple[IndexingRules, UsagePreferences]
 
 
-# Not in ``Request.meta``: projects serialise that, and copy it to other requests. A response is
-# replaced by components and spiders (``response.replace()``), and each copy has the same request.
+# Not in ``Request.meta``, which projects serialise, and copy to other requests. Components and spiders
+# replace responses (``response.replace()``), and each copy has the same request.
 _STATED: WeakKeyDictionary[Response | Request, Stated] = WeakKeyDictionary()
-"""What each response states, by the response, and by its request for the copies of the response.
-Both are forgotten when nothing else refers to them."""
+"""What each response states, by the response, and by its request for copies of the response. An entry
+goes when nothing else refers to its key."""
 
 
 def note(request: Request, response: Response, stated: Stated) -> None:
-    """Keep what *response* to *request* states, as long as one of them exists."""
+    """Keep what *response* states, as long as the response or its *request* exists."""
     _STATED[response] = _STATED[request] = stated
     if response.request is not None and response.request is not request:
         # A component has restored the request of the spider, which it had replaced.
@@ -34,7 +34,7 @@ def note(request: Request, response: Response, stated: Stated) -> None:
 
 
 def stated_by(response: Response) -> Stated | None:
-    """Return what *response* states; None if it was not read."""
+    """Return what *response* states; None if IndexingMiddleware has not read it."""
     stated = _STATED.get(response)
     if stated is None and response.request is not None:
         stated = _STATED.get(response.request)
@@ -45,27 +45,25 @@ def indexing_rules(response: Response) -> IndexingRules:
     """Return the indexing rules of a response, as the crawl has read them: for its own product
     tokens, in its dialect.
 
-    It works wherever the response is passed on: in callbacks, errbacks
-    (``failure.value.response``), pipelines, and for copies by ``response.replace()``. The rules are
-    kept beside the response and its ``request``, as long as these exist, so that nothing is in
-    ``meta``.
+    The function works wherever the response is passed on: in callbacks, errbacks
+    (``failure.value.response``) and pipelines, and for copies by ``response.replace()``. The rules are
+    kept beside the response and its ``request`` as long as these exist; nothing is in ``meta``.
 
     :param response: a response of a crawl with the add-on, with any status
-    :raises ValueError: if the crawl has not read the response. It is not read now, since a response
-        does not say which crawler has fetched it. That is so for a response that a test has made,
-        for one from a pickle or ``deepcopy()``, for one that a component has given another
-        request, and in a crawl without the add-on or without ``IndexingMiddleware``. Use
-        :meth:`IndexingRules.parse` there.
+    :raises ValueError: if the crawl has not read the response: a test has made it, it comes from a
+        pickle or ``deepcopy()``, a component has given it another request, or the crawl runs without
+        the add-on or without ``IndexingMiddleware``. A response does not say which crawler has
+        fetched it, so it is not read now. Use :meth:`IndexingRules.parse` there.
     """
     rules, _ = _read(response, "IndexingRules")
     return rules
 
 
 def usage_preferences(response: Response) -> UsagePreferences:
-    """Return the usage preferences of a response: those that its headers and tags state, and those
+    """Return the usage preferences of a response: those in its headers and tags, and those
     that robots.txt and tdmrep.json stated for its URL when it was requested.
 
-    It works for the same responses as :func:`indexing_rules`.
+    The function works for the same responses as :func:`indexing_rules`.
 
     :param response: a response of a crawl with the add-on, with any status
     :raises ValueError: if the crawl has not read the response, as in :func:`indexing_rules`. Use

@@ -1,4 +1,4 @@
-"""What a site states about the use of its content, for each request of a crawl, and what follows."""
+"""The usage preferences of sites and pages for each request of a crawl, and their effects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from scrapy_rep.protocol.usage.statements import CATEGORIES
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
-    from scrapy.http import Headers, Response
+    from scrapy.http import Response
 
     from scrapy_rep.base.effects import Effects
     from scrapy_rep.protocol.access.entries import CacheEntry
@@ -33,8 +33,8 @@ _FIELDS = frozenset(name.title().encode() for name in FIELDS)
 """The header fields about use, as Scrapy stores their names."""
 
 
-class _Stated(NamedTuple):
-    """The usage preferences for a URL in robots.txt and tdmrep.json when it was requested."""
+class _OfSite(NamedTuple):
+    """The usage preferences of a site for a URL when the URL was requested."""
 
     robotstxt: UsagePreferences = NOTHING_STATED
     tdmrep: UsagePreferences = NOTHING_STATED
@@ -42,37 +42,37 @@ class _Stated(NamedTuple):
     """The cache entry of robots.txt."""
 
 
-_NOTHING = _Stated()
+_NOTHING_OF_SITE = _OfSite()
 
 
 class SiteUsage:
-    """The purposes of each request, and what its site stated about them when it was sent. The files
-    as they were then apply to the response.
+    """Keeps the usage preferences that a site stated for a request when the request was sent, and
+    combines them with those of the response.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         self._settings = RepSettings.of(crawler)
-        self._stated: WeakKeyDictionary[Request, _Stated] = WeakKeyDictionary()
-        self._has_stated = False
-        """Whether any site has stated something: most crawls need not look each request up."""
+        self._by_request: WeakKeyDictionary[Request, _OfSite] = WeakKeyDictionary()
+        self._is_in_use = False
+        """Whether any site has stated preferences. Most crawls need not look up each request."""
 
     @classmethod
     def of(cls, crawler: Crawler) -> SiteUsage:
-        """The instance that the components of a crawl share."""
+        """Return the instance that the components of a crawl share."""
         return shared_component(crawler, cls)
 
     def purposes_of(self, request: Request) -> tuple[str, ...]:
-        """The purposes of the response to *request*. Raises ValueError if the value of its
+        """Return the purposes of the response to *request*. Raises ValueError if the value of its
         meta key is neither a purpose nor a list of purposes.
         """
-        own = request.meta.get(meta.PURPOSES)
-        if own is None:
+        value = request.meta.get(meta.PURPOSES)
+        if value is None:
             return self._settings.purposes
-        names = [own] if isinstance(own, str) else own
+        names = [value] if isinstance(value, str) else value
         if not isinstance(names, (list, tuple)) or not CATEGORIES.keys() >= set(names):
             allowed = ", ".join(CATEGORIES)
             raise ValueError(
-                f"meta[{meta.PURPOSES!r}] is {own!r}, but it must be one or a list of {allowed}"
+                f"meta[{meta.PURPOSES!r}] is {value!r}, but it must be one or a list of {allowed}"
             )
         return tuple(names)
 
@@ -80,14 +80,16 @@ class SiteUsage:
         self,
         request: Request,
         robots: RobotsTxt,
-        known: SiteRules | None,
+        rules: SiteRules | None,
         tokens: tuple[str, ...],
     ) -> None:
-        """Record the preferences of the site for the URL of *request*, which is about to be
-        sent, by what is *known* of it, for a crawler with the product *tokens*; *robots* may be of an
-        override. Records nothing if the site cannot state preferences.
+        """Record the preferences of a site for the URL of *request*, which is about to be sent. Records
+        nothing if the site cannot state preferences.
+
+        *robots* is the robots.txt of the site, or that of an override; *rules* are those of the site,
+        or None if an override decides; *tokens* are the product tokens of the crawler.
         """
-        entry, tdmrep = (known.entry, known.tdmrep) if known else (None, None)
+        entry, tdmrep = (rules.entry, rules.tdmrep) if rules else (None, None)
         if tdmrep is None and not robots.may_state_usage:
             return
         urls = forms(request.url, self._settings.clients)
@@ -98,26 +100,29 @@ class SiteUsage:
         if tdmrep is not None:
             for url in urls:
                 mining |= tdmrep.usage(url)
-        self._stated[request] = _Stated(preferences, mining, entry)
-        self._has_stated = True
+        self._by_request[request] = _OfSite(preferences, mining, entry)
+        self._is_in_use = True
 
     def take_over(self, request: Request, other: Request) -> None:
         """Replace what was recorded for *request* by what was recorded for *other*."""
-        if not self._has_stated:
+        if not self._is_in_use:
             return
-        self._stated.pop(request, None)
-        found = self._stated.pop(other, None)
-        if found is not None:
-            self._stated[request] = found
+        self._by_request.pop(request, None)
+        of_site = self._by_request.pop(other, None)
+        if of_site is not None:
+            self._by_request[request] = of_site
 
-    def read(
-        self, request: Request, headers: Headers, rules: IndexingRules
+    def preferences_of(
+        self, request: Request, response: Response, rules: IndexingRules
     ) -> UsagePreferences:
-        """The preferences for a response, from its site and its own headers and tags."""
-        of_site = self._stated.get(request, _NOTHING) if self._has_stated else _NOTHING
+        """Return the usage preferences for *response*: those of its site, of its headers, and of its
+        tags, which were read with its indexing *rules*.
+        """
+        headers = response.headers
         is_silent = not (rules.statements or rules.tags) and _FIELDS.isdisjoint(headers)
-        if is_silent and of_site is _NOTHING:
+        if is_silent and not self._is_in_use:
             return NOTHING_STATED
+        of_site = self._of_site(request)
         fields = [
             (name.decode().lower(), value)
             for name in headers
@@ -129,9 +134,11 @@ class SiteUsage:
         )
 
     def effects_of(self, request: Request, response: Response) -> Effects:
-        """The effects of what IndexingMiddleware has read in *response*, the answer to *request*."""
-        purposes, own_meta = self._settings.purposes, request.meta
-        if meta.PURPOSES in own_meta:
+        """Return the effects of what *response*, the answer to *request*, states. A response that
+        IndexingMiddleware has not read states nothing.
+        """
+        purposes = self._settings.purposes
+        if meta.PURPOSES in request.meta:
             purposes = self.purposes_of(request)
         stated = stated_by(response)
         rules, preferences = (None, NOTHING_STATED) if stated is None else stated
@@ -141,11 +148,14 @@ class SiteUsage:
             rules,
             preferences,
             purposes,
-            is_exempt=bool(own_meta.get(meta.DONT_OBEY_NOINDEX)),
+            is_exempt=bool(request.meta.get(meta.DONT_OBEY_NOINDEX)),
         )
 
     def entry(self, request: Request | None) -> CacheEntry | None:
-        """The cache entry of robots.txt for *request*; None if :meth:`note` recorded none."""
-        if request is None or not self._has_stated:
-            return None
-        return self._stated.get(request, _NOTHING).entry
+        """Return the cache entry of robots.txt for *request*; None if :meth:`note` recorded none."""
+        return None if request is None else self._of_site(request).entry
+
+    def _of_site(self, request: Request) -> _OfSite:
+        if not self._is_in_use:
+            return _NOTHING_OF_SITE
+        return self._by_request.get(request, _NOTHING_OF_SITE)

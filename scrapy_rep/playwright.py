@@ -51,8 +51,8 @@ WATCH_PAGE = "scrapy_rep.playwright.watch_page"
 # navigation that fails with "Aborted" for the download of a file.
 _REFUSED = "BlockedByClient"
 
-# What speculation rules prefetch or prerender is in no DevTools session. So files of rules are
-# refused by their media type, and rules in a document are removed before Chromium applies them
+# No DevTools session reports the requests of speculation rules, which prefetch and prerender. So files
+# of rules are refused by their media type, and rules in a document are removed before Chromium applies them
 # (https://html.spec.whatwg.org/multipage/speculative-loading.html).
 _SPECULATION_RULES = "application/speculationrules+json"
 _REMOVE_SPECULATION_RULES = """new MutationObserver((records) => {
@@ -71,12 +71,12 @@ _PATTERNS = [
 
 
 async def abort_forbidden(request: Request) -> bool:
-    """Return True if Playwright must abort *request*: robots.txt of its origin forbids the
+    """Return True if Playwright must abort *request*: the robots.txt of its origin forbids the
     URL, or is unreachable.
 
-    Waits until robots.txt is known. Also returns True if the page or the spider closes
-    meanwhile, after an error, and if it cannot find out which crawl the browser belongs to.
-    Returns False for Chromium, which reports its requests in a DevTools session.
+    Waits until robots.txt is known. Returns True also if the page or the spider closes
+    meanwhile, after an error, and if the crawl of the browser cannot be found out.
+    Returns False for Chromium, whose requests are checked in a DevTools session.
     """
     page = None
     # Playwright raises an error of a private class if the request has no page: the requests
@@ -98,9 +98,8 @@ async def watch_page(page: Page, request: scrapy.Request) -> None:
     """Check the requests of *page* and its browser from now on. The page is about to load
     *request*.
 
-    scrapy-playwright calls this function: a crawl that uses :func:`abort_forbidden` sets it
-    as the ``playwright_page_init_callback`` of its requests. It calls the spider's own
-    callback, if there is one, at its end.
+    scrapy-playwright calls this function: in a crawl that uses :func:`abort_forbidden`, it is
+    the ``playwright_page_init_callback`` of each request, and calls that of the spider at its end.
     """
     guard = _BY_REQUEST.get(request)
     if guard is not None:
@@ -121,7 +120,7 @@ def _warn_of_unknown_crawl() -> None:
 
 
 class PlaywrightMiddleware:
-    """Lets the browser of scrapy-playwright ask whether robots.txt allows what it fetches.
+    """Judges the requests of the browser of scrapy-playwright by robots.txt.
 
     Only the requests of the spider pass through the middlewares. The browser sends more: it
     follows redirects, runs scripts, and loads images and frames.
@@ -136,7 +135,7 @@ class PlaywrightMiddleware:
         self._denied: WeakKeyDictionary[scrapy.Request, RobotsDenied] = (
             WeakKeyDictionary()
         )
-        """The refusals of pages, by the request of the spider."""
+        """The refusals of pages that the browser loads, by the request of the spider."""
 
         self._loop: asyncio.AbstractEventLoop | None = None
         """The event loop of the crawl; None before the first request for a browser."""
@@ -155,7 +154,7 @@ class PlaywrightMiddleware:
 
     @cached_property
     def gate(self) -> BrowserGate | None:
-        """What decides; None if the crawl ignores robots.txt."""
+        """The gate that judges; None if the crawl ignores robots.txt."""
         return gate_of(self._crawler)
 
     def process_request(self, request: scrapy.Request) -> None:
@@ -173,8 +172,8 @@ class PlaywrightMiddleware:
 
     @staticmethod
     def _restore_meta(request: scrapy.Request) -> None:
-        """Undo what :meth:`process_request` has changed in ``request.meta``, which projects
-        serialise, and which the requests of retries have too.
+        """Restore ``request.meta`` as it was before :meth:`process_request`: projects serialise it, and
+        retries copy it.
         """
         if request.meta.get(PAGE_INIT_META) != WATCH_PAGE:
             return
@@ -185,7 +184,7 @@ class PlaywrightMiddleware:
             request.meta[PAGE_INIT_META] = callback
 
     def process_response(self, request: scrapy.Request, response: Response) -> Response:
-        """Raise RobotsDenied if robots.txt forbade the page, so that this is an error page."""
+        """Raise RobotsDenied if robots.txt forbade the page: then *response* is an error page."""
         self._restore_meta(request)
         denied = self._denied.pop(request, None)
         if denied is not None and not is_of_http(response):
@@ -195,23 +194,23 @@ class PlaywrightMiddleware:
         return response
 
     def process_exception(self, request: scrapy.Request, exception: Exception) -> None:
-        """Raise RobotsDenied if robots.txt forbade the page, so that the browser has failed."""
+        """Raise RobotsDenied if robots.txt forbade the page: this is why the browser failed."""
         self._restore_meta(request)
         denied = self._denied.pop(request, None)
         if denied is not None:
             raise denied
 
     def _warn_of_own_predicate(self) -> None:
-        """Warn once if the user's own predicate does not call ``abort_forbidden``."""
-        own = abort_setting(self._crawler.settings)
-        if self._is_asked or self._has_warned or own is None:
+        """Warn once if the project has a predicate that does not call ``abort_forbidden``."""
+        predicate = abort_setting(self._crawler.settings)
+        if self._is_asked or self._has_warned or predicate is None:
             return
         self._has_warned = True
         self._logger.warning(
             "PLAYWRIGHT_ABORT_REQUEST is %(value)r, which does not await %(ours)s: the "
             "browser may fetch URLs that robots.txt forbids. Await that function in yours, "
             "or set it in its place.",
-            value=own,
+            value=predicate,
             ours=ABORT_FORBIDDEN,
         )
 
@@ -223,9 +222,10 @@ class PlaywrightMiddleware:
         *,
         is_top: bool = False,
     ) -> bool:
-        """Return True if the browser may fetch *url* for the page at the URL *page*, which the
-        spider's request *cause* is for. If *url* is the page itself (*is_top*), the errback of *cause*
-        gets the refusal.
+        """Return True if the browser may fetch *url*.
+
+        *page* is the URL of the page that needs *url*, and *cause* the request of the spider for that
+        page. If *url* is the page itself (*is_top*), the errback of *cause* gets the refusal.
         """
         self._is_asked = True
         if self.gate is None:
@@ -265,13 +265,13 @@ class _Browser:
         """The page of each frame, by the ID that Chromium gave the frame."""
 
         self._checks: dict[asyncio.Future[bool], set[_WatchedPage]] = {}
-        """The checks in progress, each with the open pages that may need its result."""
+        """The open pages that may need the result of each check in progress."""
 
         self._answers: set[asyncio.Future[None]] = set()
 
     @classmethod
     async def of(cls, guard: PlaywrightMiddleware, context: BrowserContext) -> _Browser:
-        """Return the _Browser for *context*, which is prepared for the load of a page."""
+        """Return the browser of *context*, which can load pages from now on."""
         key = context.browser or context
         if key not in _BROWSERS:
             _BROWSERS[key] = asyncio.ensure_future(cls(guard)._open(context.browser))
@@ -299,8 +299,8 @@ class _Browser:
     async def may_fetch(
         self, url: str, page: _WatchedPage | None, *, is_top: bool = False
     ) -> bool:
-        """Return True if robots.txt allows *url*, which *page* needs; None if any page may need
-        it. Return False if the page closes first.
+        """Return True if robots.txt allows *url*. *page* is the page that needs it; None if it may be any.
+        Return False if the page closes first.
         """
         page_url, cause = ("", None) if page is None else (page.url, page.cause)
         check = self._guard.may_fetch(url, cause, page_url, is_top=is_top)
@@ -315,8 +315,9 @@ class _Browser:
 
     def forget(self, page: _WatchedPage) -> None:
         """Cancel the checks that only *page*, which is closed, needed."""
-        frames = self.frames.items()
-        self.frames = {frame: each for frame, each in frames if each is not page}
+        self.frames = {
+            frame: owner for frame, owner in self.frames.items() if owner is not page
+        }
         for task, pages in self._checks.items():
             if pages == {page}:
                 task.cancel()
@@ -357,7 +358,7 @@ class _Browser:
 
 
 class _WatchedPage:
-    """A page that scrapy-playwright has opened."""
+    """A page that scrapy-playwright has opened, and whose requests are checked."""
 
     def __init__(self, page: Page, browser: _Browser) -> None:
         self._page = page
@@ -369,8 +370,8 @@ class _WatchedPage:
 
     @classmethod
     async def open(cls, page: Page, guard: PlaywrightMiddleware) -> _WatchedPage:
-        """Prepare for the loads of *page*: Chromium does not report requests that are already
-        in flight.
+        """Return *page* with its checks prepared. That comes before its first load, since Chromium does
+        not report requests that are in flight already.
         """
         self = cls(page, await _Browser.of(guard, page.context))
         page.once("close", self._forget)
@@ -392,7 +393,7 @@ class _WatchedPage:
         return url if self.cause is None or url.startswith("http") else self.cause.url
 
     async def may_send(self, request: Request) -> bool:
-        """Return True if robots.txt allows *request*, or its DevTools session decides."""
+        """Return True if robots.txt allows *request*, or if a DevTools session checks it."""
         if self._browser.has_session:
             return True
         is_main_frame = request.frame == self._page.main_frame
@@ -413,16 +414,16 @@ class _WatchedPage:
 
 
 _GUARDS: WeakKeyDictionary[Crawler, PlaywrightMiddleware] = WeakKeyDictionary()
-"""Those of the crawls in this process."""
+"""The middlewares of the crawls in this process."""
 
 _BY_REQUEST: WeakKeyDictionary[scrapy.Request, PlaywrightMiddleware] = (
     WeakKeyDictionary()
 )
-"""That of the crawl which a request for a browser belongs to."""
+"""The middleware of the crawl to which a request for a browser belongs."""
 
 _PAGE_INIT: WeakKeyDictionary[scrapy.Request, Any] = WeakKeyDictionary()
-"""The ``playwright_page_init_callback`` of the spider for each request that is being downloaded, whose
-meta has :func:`watch_page` in its place; None if the spider has none."""
+"""The ``playwright_page_init_callback`` of the spider for each request in flight whose meta has
+:func:`watch_page` in its place; None if the spider has none."""
 
 _PAGES: dict[Page, _WatchedPage] = {}
 

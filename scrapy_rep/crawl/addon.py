@@ -42,7 +42,7 @@ _SCHEDULER = "scrapy_rep.Scheduler"
 _OF_WORKERS = "scrapy_rep.redis.SharedScheduler"
 
 _SETTINGS_OF_CLASSES = {"Scheduler": "SCHEDULER", "SharedScheduler": "SCHEDULER"}
-"""The setting that each class of this package is for."""
+"""The setting to which each class of this package belongs."""
 
 _SETTINGS_WITH_CLASSES = (
     "DUPEFILTER_CLASS", "SCHEDULER", "SCHEDULER_DISK_QUEUE", "SCHEDULER_MEMORY_QUEUE",
@@ -52,17 +52,17 @@ _SETTINGS_WITH_COMPONENTS = (
     "DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "ITEM_PIPELINES", "SPIDER_MIDDLEWARES"
 )  # fmt: skip
 
-_SCRAPYS_OWN = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
+_MIDDLEWARE_OF_SCRAPY = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
 
 
 class Addon:
-    """Enables this package's components, and replaces Scrapy's RobotsTxtMiddleware. The components
-    read the settings when they are made, so that an invalid one stops Scrapy at the start.
+    """Enables the components of this package, and replaces Scrapy's RobotsTxtMiddleware. The components
+    read the settings when they are made, so an invalid setting stops Scrapy at the start.
 
-    The project's own settings take precedence: ``ROBOTSTXT_OBEY`` is set at ``addon``
+    The settings of the project take precedence: ``ROBOTSTXT_OBEY`` is set at ``addon``
     priority, and a component of this package that the project sets keeps the order that the
-    project gives. In a dry run (``REP_DRY_RUN``), everything that could change the crawl stays as
-    it is: ``ROBOTSTXT_OBEY``, the scheduler, its queues and filter, and Scrapy's own middleware.
+    project gives. A dry run (``REP_DRY_RUN``) leaves everything that could change the crawl as
+    it is: ``ROBOTSTXT_OBEY``, the scheduler, its queues and filter, and Scrapy's middleware.
     """
 
     def __init__(self, crawler: Crawler | None = None) -> None:
@@ -70,7 +70,9 @@ class Addon:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Addon:
-        """Called by Scrapy. Raises SettingError if that makes it as a component of another kind."""
+        """Called by Scrapy. Raises SettingError if the add-on is in a setting for components of another
+        kind.
+        """
         if crawler.settings.frozen:
             for name in _SETTINGS_WITH_COMPONENTS:
                 for key, order in crawler.settings.getdict(name).items():
@@ -83,20 +85,20 @@ class Addon:
         return cls(crawler)
 
     def __repr__(self) -> str:
-        """What Scrapy's list of add-ons in the log says."""
+        """Return the name and version for Scrapy's list of add-ons in the log."""
         return f"<scrapy_rep.Addon {__version__}>"
 
     def update_settings(self, settings: BaseSettings) -> None:
         if settings.getbool("TWISTED_REACTOR_ENABLED", True):
-            # Each deprecated class in it has Scrapy look through all modules that are loaded, once
-            # for each frame of the stack. Now these are fewer than when Scrapy needs the module.
+            # For each deprecated class in it, Scrapy looks through all modules that are loaded, once
+            # for each frame of the stack. Fewer are loaded now than when Scrapy needs this module.
             import_module("scrapy.core.downloader.contextfactory")
         _check_classes(settings)
         if not is_dry_run(settings):
             settings.set(OBEY, True, "addon")
             _use_scheduler(settings)
             _prepare_for_workers(settings)
-            _replace_scrapys_own(settings)
+            _replace_middleware_of_scrapy(settings)
         is_for_browsers = uses_playwright(settings)
         for name, path in _COMPONENTS + (_OF_BROWSERS if is_for_browsers else ()):
             component = load_object(path)
@@ -138,7 +140,7 @@ class Addon:
 
 
 def _path_of(named: Any) -> str:
-    """Return the import path of a class that is named by it, or is there itself."""
+    """Return the import path of a class that a setting has, or names by its path."""
     return named if isinstance(named, str) else global_object_name(named)
 
 
@@ -173,8 +175,8 @@ def _is_ours(settings: BaseSettings) -> bool:
 
 
 def _prepare_for_workers(settings: BaseSettings) -> None:
-    """With the scheduler of scrapy-redis, let all workers share a store, and use the scheduler of this package in its
-    place, unless the project sets its own.
+    """Replace the scheduler of scrapy-redis by that of this package, and let all workers share a store,
+    unless the project sets its own.
     """
     scheduler = load_object(settings["SCHEDULER"])
     package = sys.modules.get("scrapy_redis.scheduler")
@@ -192,14 +194,13 @@ def _prepare_for_workers(settings: BaseSettings) -> None:
 
 def _has_own_code(kind: type, base: type) -> bool:
     """Whether *kind*, a subclass of *base*, has any method or attribute of its own."""
-    names = (
-        name for each in kind.__mro__ if base in each.__mro__[1:] for name in vars(each)
-    )
+    subclasses = (cls for cls in kind.__mro__ if base in cls.__mro__[1:])
+    names = (name for cls in subclasses for name in vars(cls))
     return any(name == "__init__" or not name.startswith("__") for name in names)
 
 
 def _redis_url(settings: BaseSettings) -> str | None:
-    """The URL of scrapy-redis' server; None if a URL cannot express its settings."""
+    """Return the URL of the server of scrapy-redis; None if a URL cannot express its settings."""
     if settings.get("REDIS_URL"):
         return str(settings["REDIS_URL"])
     if settings.getdict("REDIS_PARAMS"):
@@ -209,22 +210,22 @@ def _redis_url(settings: BaseSettings) -> str | None:
     return f"redis://{host}:{port}/{settings.get('REDIS_DB', 0)}"
 
 
-def _replace_scrapys_own(settings: BaseSettings) -> None:
-    """Disable Scrapy's own middleware, also where the project names it, and warn about a
-    subclass of it. If the project disables the one of this package, change nothing.
+def _replace_middleware_of_scrapy(settings: BaseSettings) -> None:
+    """Disable Scrapy's RobotsTxtMiddleware, also where the project names it, and warn about a
+    subclass of it. If the project disables the middleware of this package, change nothing.
     """
     name = "DOWNLOADER_MIDDLEWARES"
-    scrapys_own, gate = load_object(_SCRAPYS_OWN), load_object(GATE)
-    orders, subclasses = {_SCRAPYS_OWN: None}, []
+    of_scrapy, gate = load_object(_MIDDLEWARE_OF_SCRAPY), load_object(GATE)
+    orders, subclasses = {_MIDDLEWARE_OF_SCRAPY: None}, []
     for key, order in settings.getdict(name).items():
         component = load_object(key)
         if component is gate and order is None:
             return
-        if component is scrapys_own:
+        if component is of_scrapy:
             continue
         orders[key] = order
         is_class = isinstance(component, type)
-        if is_class and issubclass(component, scrapys_own) and order is not None:
+        if is_class and issubclass(component, of_scrapy) and order is not None:
             subclasses.append(component)
     settings.set(name, orders, settings.getpriority(name) or 0)
     for subclass in subclasses if settings.getbool(OBEY) else ():

@@ -1,4 +1,4 @@
-"""Says each decision once: in the log, in stats, by signals, and in the summary at the end."""
+"""Reports each decision once: in the log, in stats, by a signal, and in the summary at the end."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ UNREACHABLE = Decision(False, None, None, Reason.UNREACHABLE)
 BAD_URL = Decision(False, None, None, Reason.BAD_URL)
 
 IF_OBEYED = " with ROBOTSTXT_OBEY = True"
-"""What a dry run adds to what it says of a real run, if the project ignores robots.txt."""
+"""The condition that a dry run adds to messages about a real run if the project ignores robots.txt."""
 
 _KINDS = {
     (Subject.REQUEST, Verdict.REFUSED): "Requests refused",
@@ -107,7 +107,7 @@ _HOSTS_COUNTED = 10_000
 # The most characters of a user-agent line in a message.
 _MAX_NAMES = 100
 
-# The name of each crawler whose project has set none, and what to do when a site refuses it.
+# The product token of a crawler whose project has set none, and the advice when a site refuses it.
 _NO_NAME = "scrapy"
 _NAME_IT = (
     "its group for Scrapy is for all crawlers without a name of their own: set USER_AGENT to that of "
@@ -127,7 +127,7 @@ class Via(NamedTuple):
 
 
 class Case:
-    """A request, and what decides about it."""
+    """A request that is judged, and the rules that decide about it."""
 
     known: SiteRules | None = None
     """The robots.txt of the origin; None if it does not decide, or must be fetched first."""
@@ -145,7 +145,7 @@ class Case:
     """Whether Scrapy's own middleware has refused the request, in a dry run."""
 
     why: str = ""
-    """More about the reason, for the message of a refusal."""
+    """The reason in words, for the message of a refusal by a pause."""
 
     def __init__(self, request: Request, origin: Origin | None) -> None:
         self.request = request
@@ -203,7 +203,7 @@ class Case:
         return f"Refused by {why}"
 
     def _group_of(self, decision: Decision) -> str:
-        """Return by which user-agent line the rule of *decision* is the crawler's, for a message."""
+        """Return the user-agent line of the group that has the rule of *decision*, for a message."""
         if self.override is not None:
             robots = self.override.robots
         else:
@@ -216,11 +216,11 @@ class Case:
 
 
 class DecisionReporter:
-    """Reports each decision once, and at the end of the crawl what was withheld.
+    """Reports each decision once, and sums up at the end of the crawl what was withheld.
 
-    Allowed requests are reported only to a ledger: all at its level ``"all"``, otherwise
-    only those that the user allows, by an override or ``dont_obey_robotstxt``; and in a dry
-    run, those that Scrapy's own middleware has refused.
+    Allowed requests are reported only to a ledger: all of them at its level ``"all"``, otherwise
+    those that the user allows, by an override or ``dont_obey_robotstxt``. A dry run reports those
+    that Scrapy's own middleware has refused, too.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -229,7 +229,7 @@ class DecisionReporter:
         self._logger = CrawlLog(__name__, crawler)
         self._has_ledger = settings.ledger is not None
         self.reports_all = self._has_ledger and settings.ledger_level == "all"
-        """Whether requests are reported that nobody but robots.txt allows."""
+        """Whether each allowed request is reported, also one that only robots.txt allows."""
 
         self._write: Callable[[Record], object] | None = None
         self._overrides_in_use: set[str] = set()
@@ -242,7 +242,7 @@ class DecisionReporter:
         return shared_component(crawler, cls)
 
     def write_with(self, write: Callable[[Record], object]) -> None:
-        """Pass each decision from now on to a ledger. A signal would cost more than the row."""
+        """Pass each record to *write*, that of a ledger, from now on."""
         self._write = write
 
     @property
@@ -251,7 +251,7 @@ class DecisionReporter:
         return self._summary.is_start_refused
 
     def allowed(self, case: Case, decision: Decision) -> None:
-        """Report that a request is allowed, if that is reported."""
+        """Report that a request is allowed, if allowed requests of its kind are reported."""
         if case.is_refused_by_scrapy:
             record = case.record(decision)._replace(verdict=Verdict.WOULD_ALLOW)
             self.decided(record, case.request)
@@ -261,7 +261,7 @@ class DecisionReporter:
             self.decided(case.record(decision), case.request)
 
     def refused(self, case: Case, decision: Decision) -> RobotsDenied:
-        """Report that a request is refused. Return the error for its errback."""
+        """Report that a request is refused, and return the error for its errback."""
         denied = RobotsDenied(case.message(decision), case.record(decision))
         if not self._is_dry_run:
             message = "%(denied)s: %(request)s"
@@ -276,7 +276,7 @@ class DecisionReporter:
         request: Request | None = None,
         response: Response | None = None,
     ) -> None:
-        """Count a decision, and send the signal about it."""
+        """Count a decision, write it to the ledger, and send ``decision_made``."""
         if self._is_dry_run and record.verdict in IN_DRY_RUN:
             record = record._replace(verdict=IN_DRY_RUN[record.verdict])
         if stat := _stat(record):
@@ -305,8 +305,10 @@ class DecisionReporter:
         url: str = "",
         entry: CacheEntry | None = None,
     ) -> Record:
-        """Report a decision by what a page states, and return its record. It is about *url*, or
-        else about the page. *entry* is the cache entry of the robots.txt that stated it.
+        """Report a decision by a statement of a page, and return its record.
+
+        The decision is about *url*, by default the page itself. *entry* is the cache entry of the
+        robots.txt that has the statement, if that is not on the page.
         """
         url = url or response.url
         record = page_record(
@@ -325,7 +327,9 @@ class DecisionReporter:
     def slowed(
         self, reason: str, statement: str, origin: Origin | None, url: str
     ) -> None:
-        """Report that *origin* has the crawl wait, by what *url* says."""
+        """Report that the crawl waits for *origin*, because of *statement*, a delay or a pause that the
+        file or response at *url* asks for.
+        """
         record = make_record(
             Subject.REQUEST,
             Verdict.NOTED,
@@ -338,6 +342,7 @@ class DecisionReporter:
         self.decided(record)
 
     def override_used(self, override: Override, origin: Origin) -> None:
+        """Count *override* as used for a decision about *origin*, and log its first use."""
         self._crawler.stats.inc_value(stats.OVERRIDE.format(kind=override.kind))
         if override.pattern not in self._overrides_in_use:
             self._overrides_in_use.add(override.pattern)
@@ -351,7 +356,7 @@ class DecisionReporter:
 
 
 def _stat(record: Record) -> str:
-    """Return the stat that counts what is withheld like *record*; empty for what is not."""
+    """Return the stat that counts *record*; empty if the decision withholds nothing."""
     if record.verdict is Verdict.WOULD_ALLOW:
         return stats.DRY_RUN_ALLOWED.format(reason=record.reason)
     if record.verdict not in _WITHHELD:
@@ -366,22 +371,23 @@ def _stat(record: Record) -> str:
 
 
 class Summary:
-    """Counts what is withheld or slowed down in a crawl by kind and reason, and logs a line for each
-    at its end, with the setting that changes it.
+    """Counts decisions that withhold something or slow the crawl down, by kind and reason, and logs a
+    line for each at the end of the crawl, with the setting that changes it.
 
-    It logs at once that a start request is refused, and that the first item is dropped: a crawl
-    may have no other result.
+    A refused start request and the first dropped item are logged at once, since the crawl may have no
+    other result.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         self._logger = CrawlLog(__name__, crawler)
         self._crawler, self._stats = crawler, crawler.stats
         self._ignores_robotstxt = ignores_robotstxt(crawler.settings)
-        self._found: dict[_Key, tuple[int, Record]] = {}
-        """How often there was each kind and reason, and the first record of it."""
+        self._counts: dict[_Key, tuple[int, Record]] = {}
+        """The number of decisions of each kind and reason, and the first record of it."""
         self._origins: dict[_Key, Counter[str]] = {}
-        """For each of them in a dry run, how often there was each origin."""
-        self._has_said: set[tuple[Subject, bool]] = set()
+        """In a dry run, the number of decisions of each kind and reason, by origin."""
+        self._announced: set[tuple[Subject, bool]] = set()
+        """What was logged at once: the subject, and whether the crawler has no name."""
         self.is_start_refused = False
         """Whether robots.txt has refused a start request."""
 
@@ -389,7 +395,7 @@ class Summary:
         crawler.signals.connect(self._sum_up, signals.spider_closed)
 
     def _introduce(self) -> None:
-        """Say who crawls, by which settings."""
+        """Log who crawls, and by which settings."""
         settings, rep = self._crawler.settings, RepSettings.of(self._crawler)
         if rep.dry_run:
             does = (
@@ -424,7 +430,7 @@ class Summary:
         )
 
     def note(self, record: Record, request: Request | None) -> None:
-        """Count *record*, a decision about *request* or about what its page has."""
+        """Count *record*, a decision about *request*, or about the page of the response to it."""
         key = (
             record.subject,
             record.verdict,
@@ -432,8 +438,8 @@ class Summary:
             _words(record).setting,
             self._condition(record),
         )
-        count, first = self._found.get(key, (0, record))
-        self._found[key] = count + 1, first
+        count, first = self._counts.get(key, (0, record))
+        self._counts[key] = count + 1, first
         if record.verdict in _OF_DRY_RUN:
             origins = self._origins.setdefault(key, Counter())
             if record.origin in origins or len(origins) < _HOSTS_COUNTED:
@@ -456,9 +462,9 @@ class Summary:
         else:
             return
         kind = record.subject, is_nameless
-        if kind in self._has_said:
+        if kind in self._announced:
             return
-        self._has_said.add(kind)
+        self._announced.add(kind)
         does = f"{_IN_WORDS[record.verdict]}{self._condition(record)}"
         values = _in_words(f"{what} {does}", record)
         self._logger.warning(
@@ -466,7 +472,9 @@ class Summary:
         )
 
     def _condition(self, record: Record) -> str:
-        """Return the condition, in words, under which a real run does what *record* says of it."""
+        """Return the condition, in words, under which a real run makes the decision *record*; empty if
+        there is none.
+        """
         if self._ignores_robotstxt and record.verdict in _OF_DRY_RUN:
             is_of_site = record.source in {Source.ROBOTS_TXT, Source.TDMREP}
             if is_of_site or record.subject is Subject.REQUEST:
@@ -474,8 +482,9 @@ class Summary:
         return ""
 
     def _sum_up(self) -> None:
-        found = sorted(self._found.items(), key=lambda each: -each[1][0])
-        for key, (count, first) in found:
+        """Log a line for each kind and reason, the most frequent first."""
+        by_count = sorted(self._counts.items(), key=lambda item: -item[1][0])
+        for key, (count, first) in by_count:
             if first.verdict is Verdict.NOTED:
                 what = _SLOWED[first.reason]
             else:
@@ -498,7 +507,7 @@ class Summary:
 
 
 def _words(record: Record) -> Words:
-    """Return the words for *record*."""
+    """Return the words for the reason of *record*, and the setting that changes the decision."""
     words = words_of(record.reason, record.layer, record.verdict)
     if _is_nameless(record):
         words = words._replace(setting="USER_AGENT", hint=_NAME_IT)
@@ -506,14 +515,14 @@ def _words(record: Record) -> Words:
 
 
 def _is_nameless(record: Record) -> bool:
-    """Whether a robots.txt refuses a request by the name of Scrapy, since the crawler has no other."""
+    """Whether robots.txt refuses a request by a group for Scrapy, since the crawler has no name."""
     is_refused = record.subject is Subject.REQUEST and record.verdict in _REFUSED
     is_of_scrapy = record.agent is not None and record.agent.lower() == _NO_NAME
     return is_refused and is_of_scrapy and record.layer is Layer.ROBOTS_TXT
 
 
 def _in_words(what: str, record: Record) -> dict[str, Any]:
-    """Return *what* was decided, why, with what changes that, and an example, for a message."""
+    """Return the values for a message: *what* was decided, why, how to change that, and an example."""
     words = _words(record)
     return {
         "what": what,

@@ -58,15 +58,15 @@ class FakeEngine:
 
     async def download_async(self, request: Request) -> Response:
         self.asked.append(request)
-        found = self.answers[request.url]
-        if isinstance(found, list):
-            found = found.pop(0)
-        if callable(found):
-            found = await maybe_deferred_to_future(found())
-        if isinstance(found, BaseException):
-            request.fetch.error = found
-            raise found
-        return found
+        answer = self.answers[request.url]
+        if isinstance(answer, list):
+            answer = answer.pop(0)
+        if callable(answer):
+            answer = await maybe_deferred_to_future(answer())
+        if isinstance(answer, BaseException):
+            request.failed(answer)
+            raise answer
+        return answer
 
 
 def fake_crawler(

@@ -1,8 +1,7 @@
-"""Downloads one robots.txt through Scrapy's engine, and tells why a download failed: whose failure it
-is, and in words.
+"""Downloads one robots.txt through Scrapy's engine, and classifies the errors of downloads.
 
 Download handlers raise the errors of several libraries, which need not be installed and have
-private modules. So an error is told by its number where it has one (errno, or the code of
+private modules. So an error is recognised by its number if it has one (errno, or the code of
 libcurl), and otherwise by words in the names of its classes.
 """
 
@@ -39,14 +38,14 @@ if TYPE_CHECKING:
 
     from scrapy_rep.base.settings import RepSettings
 
-    # Raises RobotsDenied if the robots.txt of its origin, or an override, forbids a request of this
-    # package, for the requests that wait for it.
+    # Raises RobotsDenied if robots.txt or an override forbids the request. The list has the requests
+    # that wait for its result.
     Check: TypeAlias = Callable[[RobotsTxtRequest, list[Request]], Awaitable[None]]
 
 
 _ATTEMPTS = 2
-"""How often a request is sent if there is no answer. A connection that was lost is often back at
-once; an outage is the business of the frontier, which fetches again later."""
+"""How often a request is sent if there is no answer. A lost connection is often back at once; after a
+longer outage, the frontier fetches again later."""
 
 _PROXY_REFUSES = 407
 
@@ -73,11 +72,11 @@ _FIELDS = {name.title().encode(): name for name in HEADERS}
 class RobotsTxtFetcher:
     """Fetches robots.txt through Scrapy's downloader.
 
-    These requests use the proxies, TLS settings and connections of ordinary requests. But
-    the middlewares that redirect, retry, cache or drop ordinary requests must not touch them:
-    the crawler would take the result for the rules of the site. A robots.txt that redirects
-    would allow everything where a spider handles the status 301 itself, or switches redirects
-    off. So the fetcher follows redirects, and retries.
+    The requests use the proxies, TLS settings and connections of ordinary requests. But
+    the middlewares that redirect, retry, cache or drop ordinary requests must not touch them,
+    since the crawler would take the result for the rules of the site: if a spider handled the status
+    301 itself, or switched redirects off, a robots.txt that redirects would allow everything. So the
+    fetcher follows redirects and retries by itself.
     """
 
     def __init__(
@@ -88,10 +87,13 @@ class RobotsTxtFetcher:
         free: Callable[[RobotsTxtRequest], None] = lambda _: None,
         is_own_fault: Callable[[Failure], bool] = lambda _: False,
     ) -> None:
-        """*take_turn* has a request wait until its host has room for it; *free* gives that room back if the
-        request was not sent. *take_turn* raises BackingOff if the host has asked for too long a pause, and SpiderClosing.
-        *is_own_fault* says of a failure whether it tells nothing about the host. Then the request
-        is sent again, when there is room for it.
+        """Make a fetcher whose requests wait for their turn.
+
+        :param take_turn: waits until the limiters of a request have room for it; raises BackingOff if
+            the host has asked for too long a pause, and SpiderClosing
+        :param free: frees that room if the request was not sent
+        :param is_own_fault: whether a failure says nothing about the host, as when the network of the
+            crawler is gone. Such a request is sent again, when there is room for it
         """
         self._crawler = crawler
         self._logger = CrawlLog(__name__, crawler)
@@ -101,22 +103,23 @@ class RobotsTxtFetcher:
         self._free = free
         self._is_own_fault = is_own_fault
         self._on_network = 0
-        """How many requests are being downloaded."""
+        """The number of requests that are being downloaded."""
 
         self._has_logged_traceback = False
 
     async def fetch(
         self, url: str, templates: list[Request], check: Check | None = None
     ) -> AccessResult:
-        """Fetch the robots.txt at *url*, as :meth:`Origin.url` returns it; or, with a *check*, another
-        file. Then each request needs the permission of the robots.txt of its origin
+        """Fetch the robots.txt at *url*, as :meth:`Origin.url` returns it, and return the result. Errors
+        are in the result, also those of this crawler.
+
+        With a *check*, the file is another one: robots.txt must allow each of its requests
         (RFC 9309, 2.3.1.2, exempts only the redirects of robots.txt), and Scrapy's stats about
         robots.txt do not count it.
 
         Without an answer, or if a proxy refuses, a request is sent again at once, each time with the
-        proxy of the next of *templates*. Errors are in the result, also those of this crawler. Raises
-        SpiderClosing or a cancellation if the spider closes meanwhile, and a cancellation if
-        *templates* is empty by then: no request waits any more.
+        proxy of the next of *templates*. Raises SpiderClosing or a cancellation if the spider closes
+        meanwhile, and a cancellation if *templates* is empty by then: no request waits any more.
         """
         current, virtual_host = split_virtual_host(url)
         attempts, is_redirected, targets = 0, False, list[str]()
@@ -128,9 +131,13 @@ class RobotsTxtFetcher:
             while True:
                 # The attempts use the templates in turn.
                 templates.append(templates.pop(0))
-                request = RobotsTxtRequest.of(current, templates[-1], self._meta_keys)
-                request.fetch.is_redirected = is_redirected
-                request.fetch.virtual_host = "" if is_redirected else virtual_host
+                request = RobotsTxtRequest.of(
+                    current,
+                    templates[-1],
+                    self._meta_keys,
+                    virtual_host="" if is_redirected else virtual_host,
+                    is_redirected=is_redirected,
+                )
                 if cookies is not None:
                     cookies.add_cookie_header(request)
                 allowed = check and not attempts and check(request, templates)
@@ -188,24 +195,24 @@ class RobotsTxtFetcher:
         count: Callable[[str], None],
         allowed: Awaitable[None] | None,
     ) -> Response | AccessResult:
-        """The response to *request*, or to one that components have returned in place of it; or a
-        result that says why there is none. *count* counts in a stat. *allowed* raises RobotsDenied
-        if the request is forbidden.
+        """Send *request*, and return its response, or a result that says why there is none.
+
+        *count* increments a stat. *allowed* raises RobotsDenied if the request is forbidden.
         """
         try:
             if allowed is not None:
                 await allowed
         except RobotsDenied as denied:
             return self._failed(request, denied, count)
-        connected = self._crawler.signals
+        signal_manager = self._crawler.signals
         is_counted = False
         try:
             if self._take_turn is not None:
                 await self._take_turn(request)
             self._on_network, is_counted = self._on_network + 1, True
             if self._on_network == 1:
-                # Connected only meanwhile: Scrapy sends it for each chunk of each page.
-                connected.connect(self._received, signals.bytes_received)
+                # Connected only meanwhile: Scrapy sends the signal for each chunk of each page.
+                signal_manager.connect(self._received, signals.bytes_received)
             answer = await self._crawler.engine.download_async(request)
             # Without success, there is no body that could be incomplete.
             is_whole = request.fetch.is_stopped or answer.status // 100 != 2
@@ -218,9 +225,9 @@ class RobotsTxtFetcher:
             if is_counted:
                 self._on_network -= 1
                 if not self._on_network:
-                    connected.disconnect(self._received, signals.bytes_received)
-            # What has come to the wire has given its room back already. A request that is cancelled as it
-            # gets its turn must give it back, too.
+                    signal_manager.disconnect(self._received, signals.bytes_received)
+            # A request that has come to the wire has freed its room there. One that is cancelled as it
+            # gets its turn must free it, too.
             self._free(request)
 
     def _failed(
@@ -229,11 +236,13 @@ class RobotsTxtFetcher:
         exception: Exception,
         count: Callable[[str], None],
     ) -> AccessResult:
-        """The result of *request*, which has ended with *exception*."""
+        """Return the result of *request*, which has ended with *exception*. Raises *exception* if it only
+        says that the crawl or the fetch ends.
+        """
         failure = Failure.DROPPED
         match exception:
             case CancelledError() | SpiderClosing():
-                # Neither says anything about the site. asyncio's is not an Exception.
+                # Neither says anything about the site. That of asyncio is not an Exception.
                 raise exception
             case UndecodableBody():
                 error, failure = str(exception), Failure.OTHER
@@ -250,7 +259,7 @@ class RobotsTxtFetcher:
                 count(stats.EXCEPTION_COUNT.format(type=type(exception)))
                 error = in_words(exception)
                 # A middleware that fetches by itself raises what a download handler would.
-                is_of_download = any(map(_words, _causes(exception)))
+                is_of_download = any(map(_description, _causes(exception)))
                 if exception is not request.fetch.error and not is_of_download:
                     error += ", raised by a component (see REP_REQUEST_META_KEYS)"
                     self._log_traceback(request, exception)
@@ -258,9 +267,8 @@ class RobotsTxtFetcher:
                     failure = kind_of(exception)
                     is_of_server = error in NO_SERVER and failure is Failure.NETWORK
                     if is_of_server and request.meta.get("proxy"):
-                        error += (
-                            " through its proxy"  # That says nothing about the site.
-                        )
+                        # A failure of a proxy says nothing about the site.
+                        error += " through its proxy"
                     elif is_of_server:
                         failure = Failure.NO_SERVER
         return AccessResult(request.url, None, error=error, failure=failure)
@@ -285,33 +293,33 @@ class RobotsTxtFetcher:
 
 
 def _not_counted(_: str) -> None:
-    """Scrapy's stats about robots.txt do not count another file."""
+    """Count nothing: Scrapy's stats about robots.txt have no other files."""
 
 
 def _redirect_target(url: str, response: Response) -> tuple[str | None, str]:
-    """The absolute URL to which *response* redirects *url*; None if it does not, or to something else
-    than http or https, and why.
+    """Return the absolute URL to which *response* redirects *url*, and an error. The URL is None if
+    *response* is no redirect, or an invalid one, which the error explains.
     """
     if response.status not in _REDIRECTS:
         return None, ""
     try:
         location = safe_url_string(response.headers.get("Location") or b"")
         target = urljoin(url, location)
-        where, parts = origin_of(target), urlsplit(target)
+        origin, parts = origin_of(target), urlsplit(target)
     except ValueError:
-        where, location = None, ""
-    if not location or where is None or where.scheme not in {"http", "https"}:
+        origin, location = None, ""
+    if not location or origin is None or origin.scheme not in {"http", "https"}:
         return None, "redirected to something other than an http or https URL"
     # Without user information, which some download handlers refuse, and without the
     # fragment, which is never sent.
-    found = (where.scheme, str(where).partition("://")[2], *parts[2:4], "")
-    return urlunsplit(found), ""
+    host = str(origin).partition("://")[2]
+    return urlunsplit((origin.scheme, host, *parts[2:4], "")), ""
 
 
 def _with_cookies(
     cookies: CookieJar | None, response: Response, request: Request
 ) -> CookieJar | None:
-    """*cookies* with those that *response* to *request* sets; None if there are none."""
+    """Return *cookies* with those that *response* to *request* sets; None if there are none."""
     fields = response.headers.getlist("Set-Cookie")
     if 0 < sum(map(len, fields)) <= _MAX_COOKIES:
         cookies = cookies or CookieJar()
@@ -320,17 +328,17 @@ def _with_cookies(
 
 
 def headers_of(headers: Headers) -> tuple[tuple[str, str], ...]:
-    """The fields of *headers* that a result keeps."""
-    found: list[tuple[str, str]] = []
+    """Return the names and values of the fields in *headers* that a result keeps."""
+    kept: list[tuple[str, str]] = []
     for field in sorted(_FIELDS.keys() & headers.keys()):
         name, values = _FIELDS[field], headers.getlist(field)
         if name == "cache-control":
             # A list may be split over several fields (RFC 9110, 5.3).
             values = [b", ".join(values)]
-        # All fields of a server that states several pauses.
-        kept = values[: _MAX_PAUSES if name == "retry-after" else 1]
-        found += [(name, text.decode("latin-1")) for text in kept]
-    return tuple(found)
+        # A server may state several pauses.
+        most = _MAX_PAUSES if name == "retry-after" else 1
+        kept += [(name, value.decode("latin-1")) for value in values[:most]]
+    return tuple(kept)
 
 
 # Why a download failed.
@@ -344,15 +352,15 @@ _NO_NETWORK = "the network is unreachable"
 _TIMED_OUT = "timed out"
 _TLS = "TLS failed"
 
-_WORDS = {
-    # No file, memory, or address of its own to connect from.
+_DESCRIPTIONS = {
+    # The machine has no more files, memory, or addresses to connect from.
     r"EMFILE|ENFILE|ENOBUFS|ENOMEM|EADDRNOTAVAIL|EAI_MEMORY|\bMemoryError|curl(27|45);": _OWN,
     "curl5;": _NO_PROXY,
     "CannotResolveHost|DNSLookup|UnknownHost|gaierror|curl6;": _NO_HOST,
-    # For libcurl, each failure of a connection but a time-out.
+    # libcurl has this code for each failure of a connection except a time-out.
     "ConnectionRefused|curl7;": _REFUSED,
     "EHOSTUNREACH|EHOSTDOWN": _NO_WAY,
-    # Also of a host that has only an IPv6 address, where the machine has none.
+    # Also for a host with only an IPv6 address, if the machine has none.
     "ENETDOWN|ENETUNREACH": _NO_NETWORK,
     "TimedOut|Timeout|ETIMEDOUT|curl28;": _TIMED_OUT,
     "BadHttpMessage|BadStatusLine|ParseError|curl8;": "the answer is not valid HTTP",
@@ -361,36 +369,37 @@ _WORDS = {
     "DataLoss|curl18;": "the answer is incomplete",
     r"\bSSLError|OpenSSL\.SSL\.": _TLS,
 }
-"""The words for an error, by a regular expression for its :func:`_names`."""
+"""The description of an error, by a regular expression for its :func:`_names`."""
 
 NO_SERVER = frozenset({_NO_HOST, _REFUSED})
-"""The words for errors that mean that there is no server at the host."""
+"""The descriptions of errors that mean that there is no server at the host."""
 
 _OF_NETWORK = NO_SERVER | {_NO_PROXY, _NO_WAY, _NO_NETWORK, _TIMED_OUT}
-"""The words for errors that mean that nothing has answered."""
+"""The descriptions of errors that mean that nothing has answered."""
 
-# The limit for chains of causes, which can be circular, and branch. Download handlers nest fewer
-# errors.
+# The most errors that are read of a tree of causes, which can be circular. Download handlers nest fewer.
 _MAX_ERRORS = 50
 
 
 def kind_of(error: BaseException) -> Failure:
-    """Whose failure *error* is, which ended a download."""
-    # Also what was handled when the error was raised, which says nothing about its words.
-    words = [*filter(None, map(_words, _causes(error, with_context=True)))]
-    if _OWN in words:
+    """Return the kind of failure that *error*, with which a download ended, is."""
+    # An error of the machine may be the one that was being handled when *error* was raised.
+    causes = _causes(error, with_context=True)
+    descriptions = [*filter(None, map(_description, causes))]
+    if _OWN in descriptions:
         return Failure.OWN
-    return Failure.NETWORK if words and words[0] in _OF_NETWORK else Failure.OTHER
+    is_of_network = bool(descriptions) and descriptions[0] in _OF_NETWORK
+    return Failure.NETWORK if is_of_network else Failure.OTHER
 
 
 def in_words(error: BaseException) -> str:
-    """The reason for *error*, which ended a download, for logs and reports."""
+    """Return the reason for *error*, with which a download ended, for logs and reports."""
     causes = _causes(error)
-    known = [(words, cause) for cause in causes if (words := _words(cause))]
-    of_own = [each for each in known if each[0] == _OWN]
-    for words, cause in of_own or known:
-        has_detail = words in {_OWN, _TLS}
-        return f"{words}: {_detail(cause)}" if has_detail else words
+    described = [(text, cause) for cause in causes if (text := _description(cause))]
+    of_machine = [pair for pair in described if pair[0] == _OWN]
+    for description, cause in of_machine or described:
+        has_detail = description in {_OWN, _TLS}
+        return f"{description}: {_detail(cause)}" if has_detail else description
     text = next(filter(None, map(_text, causes)), "")
     return f"{type(error).__name__}: {text}".rstrip(": ")
 
@@ -401,43 +410,46 @@ def _causes(
     with_context: bool = False,
     seen: list[BaseException] | None = None,
 ) -> list[BaseException]:
-    """The causes of *error*, the first cause first, and *error* itself; *with_context* after each
-    the error during whose handling it was raised. Those that were *seen* are left out.
+    """Return the causes of *error*, the first cause first, and *error* itself. *with_context* adds after
+    each error the one during whose handling it was raised. Errors that were *seen* are left out.
     """
     seen = [] if seen is None else seen
-    if len(seen) == _MAX_ERRORS or any(each is error for each in seen):
+    if len(seen) == _MAX_ERRORS or any(earlier is error for earlier in seen):
         return []
     seen.append(error)
-    further = partial(_causes, with_context=with_context, seen=seen)
-    # The latter is of Twisted's CannotListenError.
-    causes: list[object] = [error.__cause__, getattr(error, "socketError", None)]
+    causes_of = partial(_causes, with_context=with_context, seen=seen)
+    # Twisted's CannotListenError has a ``socketError``.
+    direct: list[object] = [error.__cause__, getattr(error, "socketError", None)]
     # Twisted keeps causes in a list of failures, an exception group in a tuple, without
     # ``raise ... from``.
     for name in ("reasons", "exceptions"):
         several = getattr(error, name, None)
         if isinstance(several, (list, tuple)):
-            causes += [getattr(each, "value", each) for each in several[:_MAX_ERRORS]]
-    found: list[BaseException] = []
-    for cause in causes:
+            direct += [getattr(item, "value", item) for item in several[:_MAX_ERRORS]]
+    causes: list[BaseException] = []
+    for cause in direct:
         if isinstance(cause, BaseException):
-            found += further(cause)
-    found.append(error)
+            causes += causes_of(cause)
+    causes.append(error)
     context = None if error.__suppress_context__ else error.__context__
     if with_context and context is not None:
-        found += further(context)
-    return found
+        causes += causes_of(context)
+    return causes
 
 
-def _words(error: BaseException) -> str:
-    """What is said of *error*, apart from its causes; empty if it is of no known kind."""
+def _description(error: BaseException) -> str:
+    """Return the description of *error* without its causes; empty if its kind is not known."""
     names = _names(error)
-    found = (words for names_of, words in _WORDS.items() if re.search(names_of, names))
-    return next(found, "")
+    for pattern, description in _DESCRIPTIONS.items():
+        if re.search(pattern, names):
+            return description
+    return ""
 
 
 def _names(error: BaseException) -> str:
-    """By what an error is told: the names of its classes and of its number, if it is an OSError or
-    of Twisted, and its code of libcurl (https://curl.se/libcurl/c/libcurl-errors.html).
+    """Return the names by which *error* is recognised: those of its classes, that of its number if it is
+    an OSError or of Twisted, and its code if it is of libcurl
+    (https://curl.se/libcurl/c/libcurl-errors.html).
     """
     names = [f"{kind.__module__}.{kind.__name__}" for kind in type(error).__mro__]
     codes: Mapping[int, str] = errno.errorcode
@@ -453,7 +465,9 @@ def _names(error: BaseException) -> str:
 
 
 def _detail(error: BaseException) -> str:
-    """The message of *error*; of OpenSSL, its reason, or the last part of its error queue."""
+    """Return the message of *error*; for an error of OpenSSL, its reason, or the last entry of its error
+    queue.
+    """
     reason = getattr(error, "reason", None)
     if isinstance(reason, str):
         return reason.lower().replace("_", " ")
@@ -464,11 +478,11 @@ def _detail(error: BaseException) -> str:
 
 
 def _text(error: BaseException) -> str:
-    """The message of *error*; empty if it is only the list of its causes."""
+    """Return the message of *error*; empty if that only lists the causes."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     if hasattr(error, "reasons"):
         return ""
     text = " ".join(str(error).split())
-    # libcurl's own text lies between a number, and the address of its documentation.
+    # The text of libcurl lies between a number and the address of its documentation.
     return text.partition("curl: ")[2].partition(". See https://")[0] or text

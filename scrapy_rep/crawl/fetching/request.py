@@ -1,8 +1,8 @@
-"""The request for a robots.txt, the requests that wait for it, and what a downloader middleware does
-for it: it is asked for unencoded, and decoded if it comes encoded nevertheless.
+"""The request for a robots.txt, and the downloader middleware that asks for an unencoded body and decodes
+an encoded one.
 
-Scrapy returns what it could decode of a body whose end is missing. Then rules would be
-missing, and the crawler would fetch what they disallow.
+Scrapy decodes a body whose end is missing as far as it can. Rules would be missing then, and the crawler
+would fetch what they disallow.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 _MAX_TEMPLATES = 8
 
 _MAX_REPLACED = 10
-"""How many requests that components return in place of one for robots.txt are sent, one after the
-other. Those of plugins that repeat a request through another proxy are fewer."""
+"""How many requests are sent, one after the other, that components return in place of one for
+robots.txt. Plugins that repeat a request through another proxy make fewer."""
 
 _META = {
     meta.DONT_OBEY_ROBOTSTXT: True,
@@ -52,7 +52,7 @@ _META = {
     "download_warnsize": 0,
     "handle_httpstatus_all": True,
 }
-"""What keeps the components of Scrapy away from a request for robots.txt."""
+"""The meta keys that keep the components of Scrapy away from a request for robots.txt."""
 
 MAX_TIMEOUT = 30.0
 """The longest time-out, in seconds, of a request for robots.txt. The pages of its host wait for
@@ -60,40 +60,43 @@ it, and Scrapy's default of 180 is meant for large files."""
 
 
 class Fetch:
-    """What this package knows about a request of its own, and about its download."""
+    """The state of a download for a :class:`RobotsTxtRequest`, and for the requests that components return
+    in its place. Only the methods of that class change it.
+    """
 
-    virtual_host: str = ""
-    """The ``Host`` header; empty for the host in the URL."""
+    def __init__(self, virtual_host: str = "", *, is_redirected: bool = False) -> None:
+        self.virtual_host = virtual_host
+        """The ``Host`` header; empty for the host in the URL."""
 
-    is_redirected: bool = False
-    """Whether a redirect of another origin has led here."""
+        self.is_redirected = is_redirected
+        """Whether a redirect from another origin has led to the URL."""
 
-    is_sent: bool = False
-    """Whether the request has come to the wire."""
+        self.is_sent = False
+        """Whether the request has come to the wire."""
 
-    passes: int = 0
-    """How many requests have passed the gate for this download: components may replace each by another."""
+        self.passes = 0
+        """The number of requests that have passed the gate for this download."""
 
-    size: int = 0
-    """The number of bytes that have been received."""
+        self.size = 0
+        """The number of bytes that have been received."""
 
-    began: float = 0.0
-    """When the first of them was received."""
+        self.began = 0.0
+        """When the first byte was received, on the monotonic clock."""
 
-    is_stopped: bool = False
-    """Whether this package stopped the download: at the size limit, with a response, or at the time limit, with
-    none."""
+        self.is_stopped = False
+        """Whether this package stopped the download: at the size limit, with a response, or at the time
+        limit, without one."""
 
-    error: Exception | None = None
-    """The error with which the download handler failed. Any other is of a component."""
+        self.error: Exception | None = None
+        """The error with which the download handler failed. Any other error is of a component."""
 
 
 class RobotsTxtRequest(Request):
     """A request that this package makes: for robots.txt, or for another file about a site.
 
-    Of all HTTP requests, RobotsTxtMiddleware passes only these without a decision: it was made
-    before, for those that need one. It recognises them by their class, which ``replace()`` keeps; a
-    spider could copy a meta key to other requests.
+    RobotsTxtMiddleware does not judge these requests: a request for a file other than robots.txt was
+    judged when it was made. It recognises them by their class, which ``replace()`` keeps; a spider could
+    copy a meta key to other requests.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -101,15 +104,15 @@ class RobotsTxtRequest(Request):
         self.fetch = Fetch()
 
     def replace(self, *args: Any, **kwargs: Any) -> Any:
-        """A copy with new values, as :meth:`Request.replace` makes it, for the same fetch."""
+        """Return a copy with new values, as :meth:`Request.replace` makes it, for the same download."""
         copy = super().replace(*args, **kwargs)
         if isinstance(copy, RobotsTxtRequest):
             copy.fetch = self.fetch
         return copy
 
     def passed(self) -> None:
-        """Note that it passes the gate. Raises IgnoreRequest if too many requests have done that for the same
-        download: the engine downloads what components return in place of this request, without an end.
+        """Note that the request passes the gate. Raises IgnoreRequest if too many requests of the same
+        download have passed: the engine downloads each request that a component returns in its place.
         """
         self.fetch.passes += 1
         if self.fetch.passes > 1 + _MAX_REPLACED:
@@ -120,46 +123,63 @@ class RobotsTxtRequest(Request):
             )
 
     def at_wire(self) -> None:
-        """Note that it has come to the wire."""
+        """Note that the request has come to the wire."""
         self.fetch.is_sent = True
 
+    def failed(self, error: Exception) -> None:
+        """Note the *error* of the download handler."""
+        self.fetch.error = error
+
     @classmethod
-    def of(cls, url: str, template: Request, meta_keys: Iterable[str] = ()) -> Self:
-        """A request for *url* with the User-Agent and the proxy of *template*, and the values of its
+    def of(
+        cls,
+        url: str,
+        template: Request,
+        meta_keys: Iterable[str] = (),
+        *,
+        virtual_host: str = "",
+        is_redirected: bool = False,
+    ) -> Self:
+        """Make a request for *url* with the User-Agent and the proxy of *template*, and the values of its
         *meta_keys*.
+
+        *virtual_host* is the ``Host`` header, if that is not the host in *url*. *is_redirected* says
+        whether a redirect from another origin has led to *url*.
         """
-        before = template.meta
-        taken_over = {key: before[key] for key in meta_keys if key in before}
-        if "redirect_urls" in before:
+        template_meta = template.meta
+        copied = {key: template_meta[key] for key in meta_keys if key in template_meta}
+        if "redirect_urls" in template_meta:
             origin = request_origin(template)
             if origin is not None and was_redirected(template, bare_host(origin)):
-                taken_over.pop("download_slot", None)  # That of another host.
+                copied.pop("download_slot", None)  # The slot of another host.
         names = [b"User-Agent"]
-        if "proxy" in before:
-            taken_over["proxy"] = before["proxy"]
-            if PROXY_AUTH_META_KEY in before:
-                taken_over[PROXY_AUTH_META_KEY] = before[PROXY_AUTH_META_KEY]
+        if "proxy" in template_meta:
+            for key in ("proxy", PROXY_AUTH_META_KEY):
+                if key in template_meta:
+                    copied[key] = template_meta[key]
             # When Scrapy retries a request, the credentials for its proxy are in this header.
             names.append(b"Proxy-Authorization")
         headers = {
             name: template.headers[name] for name in names if name in template.headers
         }
-        return cls(
+        request = cls(
             url,
             headers=headers,
             callback=NO_CALLBACK,
             dont_filter=True,
-            meta=taken_over | _META,
+            meta=copied | _META,
         )
+        request.fetch = Fetch(virtual_host, is_redirected=is_redirected)
+        return request
 
     @property
     def timeout(self) -> float:
-        """The time-out, in seconds: that of Scrapy, but not more than :data:`MAX_TIMEOUT`."""
+        """The time-out in seconds: that of Scrapy, but at most :data:`MAX_TIMEOUT`."""
         timeout: float = self.meta.get("download_timeout") or MAX_TIMEOUT
         return min(timeout, MAX_TIMEOUT)
 
     def received(self, size: int, limit: int) -> None:
-        """Count *size* received bytes. Raises StopDownload if the body is longer than *limit*
+        """Note that *size* bytes were received. Raises StopDownload if the body is longer than *limit*
         bytes, or takes longer than the time-out.
         """
         now = time.monotonic()
@@ -177,25 +197,25 @@ class RobotsTxtRequest(Request):
 
 
 def add_template(templates: list[Request], request: Request) -> None:
-    """Let the next attempt at a fetch use *request*, if none of its *templates* has the same proxy.
+    """Add *request* to the *templates* of a fetch, for its next attempt, if none of them has the same proxy.
 
-    They are requests that wait for a file, from which the requests for it take over User-Agent, proxy
-    and the keys of ``REP_REQUEST_META_KEYS``. Each attempt uses the next one, so another proxy. More may
-    be added during the fetch.
+    Templates are requests that wait for a file. The requests for the file take over their User-Agent,
+    proxy and keys in ``REP_REQUEST_META_KEYS``. Each attempt uses the next template, and so another
+    proxy. More may be added during the fetch.
     """
     proxy = request.meta.get("proxy")
-    if all(each.meta.get("proxy") != proxy for each in templates):
+    if all(template.meta.get("proxy") != proxy for template in templates):
         templates.insert(0, request)
         del templates[_MAX_TEMPLATES:]
 
 
 class FetchMiddleware:
-    """Asks for robots.txt unencoded, at the right virtual host and with a time-out of its own,
-    decodes it if it is encoded nevertheless, and notes with which error its download has failed.
+    """Prepares each request for robots.txt (no encoding, the right virtual host, a shorter time-out),
+    decodes a response that is encoded nevertheless, and notes the error of a failed download.
     """
 
     ORDER = 595
-    """Between HttpCompressionMiddleware (590), which then finds nothing to decode, and
+    """Between HttpCompressionMiddleware (590), which has nothing left to decode, and
     RedirectMiddleware (600)."""
 
     def __init__(self, crawler: Crawler) -> None:
@@ -204,12 +224,12 @@ class FetchMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> FetchMiddleware:
-        """Called in commands and in dry runs. In a crawl, the wire sees what the signal tells."""
-        found = cls(crawler)
+        """Called in commands and in dry runs, which have no wire: a signal takes its place."""
+        middleware = cls(crawler)
         crawler.signals.connect(
-            found.reached_downloader, signals.request_reached_downloader
+            middleware.reached_downloader, signals.request_reached_downloader
         )
-        return found
+        return middleware
 
     @staticmethod
     def reached_downloader(request: Request) -> None:
@@ -221,8 +241,8 @@ class FetchMiddleware:
         if isinstance(request, RobotsTxtRequest):
             # Without the header, a server may use any encoding (RFC 9110, 12.5.3).
             request.headers["Accept-Encoding"] = "identity"
-            # That of DEFAULT_REQUEST_HEADERS, or of a middleware, names another site than the
-            # one whose file is asked for.
+            # A header from DEFAULT_REQUEST_HEADERS or from a middleware may name another site than
+            # the one whose file is requested.
             request.headers.pop("Host", None)
             if request.fetch.virtual_host:
                 request.headers["Host"] = request.fetch.virtual_host
@@ -236,17 +256,17 @@ class FetchMiddleware:
 
     def process_exception(self, request: Request, exception: Exception) -> None:
         if isinstance(request, RobotsTxtRequest) and request.fetch.is_sent:
-            request.fetch.error = exception
+            request.failed(exception)
 
 
 # Encoded bodies.
 
-# The members of a gzip file, or the frames of Zstandard. Each takes time, also an empty one, and
-# 500 KiB can have 60,000 of them. Servers send one; tools that compress in parallel make one for
+# The most members of a gzip file, or frames of Zstandard, that are decoded. Each takes time, also an
+# empty one, and 500 KiB can have 60,000. Servers send one; tools that compress in parallel make one for
 # each 64 KiB or more.
 _MAX_MEMBERS = 1_000
 
-# The number of characters of an unknown encoding in an error message.
+# The most characters of an unknown encoding in an error message.
 _SHOWN = 80
 
 # A module of the standard library, or a package that Scrapy 2.19 requires.
@@ -260,8 +280,8 @@ _DECODERS: dict[str, Callable[[bytes], Any]] = {
     "zstd": lambda _: import_module(_ZSTD).ZstdDecompressor(),
 }
 
-# Bytes that no text has. Half of the bytes of compressed data are above ASCII; a text that is
-# not UTF-8 has only a few of those.
+# Bytes that no text has. Half of the bytes of compressed data are above ASCII; a text that is not UTF-8
+# has fewer.
 _NO_TEXT = bytes({*range(0x20), 0x7F} - {*b"\t\n\f\r"})
 _MAX_ABOVE_ASCII = 0.3
 
@@ -272,15 +292,15 @@ class UndecodableBody(Exception):
 
 
 def decoded(response: Response, limit: int) -> Response:
-    """*response* with a body that is not encoded, and without its ``Content-Encoding``. After
-    *limit* bytes the rest is not decoded, so that a decompression bomb takes no memory.
+    """Return *response* with a decoded body, and without ``Content-Encoding``. Decoding stops after
+    *limit* bytes, so a decompression bomb takes no memory.
 
     A body that is text was never encoded, or a service has decoded it, whatever the header
     says: servers send names that are not encodings (``utf-8``), names meant for a proxy
     (``aws-chunked``), and names of encodings that they did not apply. Only the body of a
-    successful response matters; others are removed.
+    successful response matters; that of any other is removed.
 
-    Raises UndecodableBody. A body that was cut at the size limit may lack its end.
+    Raises UndecodableBody. The end may be missing only if the body was cut at the size limit.
     """
     is_successful = response.status // 100 == 2
     if is_successful and "Content-Encoding" not in response.headers:
@@ -307,10 +327,10 @@ def decoded(response: Response, limit: int) -> Response:
 
 
 def _decode(coding: str, body: bytes, limit: int) -> tuple[bytes, bool]:
-    """The first *limit* bytes of what *body* decodes to, with all members of a gzip file and all
-    frames of Zstandard; and whether nothing of it is missing.
+    """Return the first *limit* bytes of the decoded *body*, and whether it was complete. All members of a
+    gzip file and all frames of Zstandard are decoded.
 
-    Raises KeyError for an unknown or several *coding*, another error for a damaged body.
+    Raises KeyError if *coding* is unknown or names several, and another error for a damaged body.
     """
     if coding == "br":
         brotli = import_module("brotli").Decompressor()

@@ -371,26 +371,6 @@ async def test_a_robotstxt_that_comes_meanwhile() -> None:
     assert known.entry.tdmrep.body == TDMREP
 
 
-@coroutine_test
-async def test_a_delay_after_tdmrep() -> None:
-    """What is known holds until the requests that wait have had their turn, after the delay that follows
-    the request for tdmrep.json.
-    """
-    cached = mining()
-    body = b"User-agent: *\nCrawl-delay: 170\n"
-    nothing_holds = (("cache-control", "no-cache"),)
-    answer = result(ROBOTS_URL, body)._replace(headers=nothing_holds)
-    cached.fetcher.answers |= {ROBOTS_URL: answer, TDMREP_URL: Deferred()}
-    learning = asyncio.ensure_future(cached.learn())
-    for _ in range(10):
-        await asyncio.sleep(0)
-    cached.passed = 290.0
-    cached.fetcher.answers[TDMREP_URL].callback(result(TDMREP_URL, TDMREP))
-    known = await asyncio.wait_for(learning, 10)
-    cached.passed += 170
-    assert cached.cache.cached(ORIGIN) == known
-
-
 NO_ANSWER = {
     "no answer": result(ROBOTS_URL, status=None),
     "dropped": result(ROBOTS_URL, status=None)._replace(failure=Failure.DROPPED),

@@ -1,5 +1,5 @@
-"""What decides for an origin: an override, or its robots.txt and its tdmrep.json: in memory, then in a
-store, then from its server."""
+"""The cache of the rules of origins: overrides, and robots.txt with tdmrep.json, which are looked up in
+memory, then in a store, then fetched from the server."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ from scrapy_rep.protocol.usage.statements import MINING
 from scrapy_rep.signals import robotstxt_known
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from scrapy import Request
     from scrapy.crawler import Crawler
 
@@ -47,19 +49,15 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
 
-# In seconds.
-_JUST_NOW = 1.0
-
 # The most overrides that a log line names.
 _MAX_NAMED = 20
 
-_NO_ENTRY = frozenset({401, 403})
+_LOCKED_STATUSES = frozenset({401, 403})
 
 
 class RobotsTxtCache:
-    """What decides for each origin: an override, or what is known of it while that is fresh: its
-    robots.txt, and its tdmrep.json if TDMRep has a label for a purpose of the crawl. Both are fetched
-    together, and one entry.
+    """Keeps the rules of each origin: an override, or its robots.txt, and its tdmrep.json if TDMRep has
+    a label for a purpose of the crawl. Both files are fetched together, and form one entry.
     """
 
     def __init__(
@@ -81,18 +79,18 @@ class RobotsTxtCache:
         self._store, max_bytes = open_client(crawler, settings.store)
         self._memory = Memory(max_bytes, self._read)
         self.stored: Deferred[None] = succeed(None)
-        """Fires when the store has all that is known so far, or has failed."""
+        """Fires when the store has all entries so far, or has failed."""
 
         self._under_way: dict[str, list[Deferred[None]]] = {}
-        """The URLs of the files that are looked up or fetched, with those who wait for it."""
+        """The calls that wait for each file that is looked up or fetched, by its URL."""
 
         self._overrides = settings.overrides
-        """Those that have not ended."""
+        """The overrides that have not ended."""
 
         self._overrides_met: set[str] = set()
-        """The patterns of those that have decided about a request, or would have."""
+        """The patterns of overrides that have decided about a request, or would have."""
 
-        self._next_end = min((each.ends for each in self._overrides), default=inf)
+        self._next_end = _first_end(self._overrides)
         self._locked = 0
         """The number of robots.txt that answered 401 or 403, and so allow everything."""
 
@@ -105,7 +103,7 @@ class RobotsTxtCache:
     # Overrides.
 
     def override_for(self, origin: Origin) -> Override | None:
-        """The override that decides for *origin* now, if there is one."""
+        """Return the override that decides for *origin* now; None if there is none."""
         now = self._clock.time()
         if now >= self._next_end:
             self._end_overrides()
@@ -115,7 +113,7 @@ class RobotsTxtCache:
         return override
 
     def override(self, origin: Origin) -> Override | None:
-        """The override that replaces the robots.txt of *origin*, if there is one."""
+        """Return the override that replaces the robots.txt of *origin*; None if there is none."""
         override = self.override_for(origin) if self._overrides else None
         return None if override is None or override.kind == "obey" else override
 
@@ -131,24 +129,26 @@ class RobotsTxtCache:
 
     def _end_overrides(self) -> None:
         """Forget the overrides that have ended, and name each in the log."""
-        now = self._clock.time()
-        ended = [each for each in self._overrides if each.ends <= now]
-        self._overrides = tuple(each for each in self._overrides if now < each.ends)
-        self._next_end = min((each.ends for each in self._overrides), default=inf)
-        for each in ended:
-            self._logger.warning("%(notice)s", notice=each.end_notice)
+        now, overrides = self._clock.time(), self._overrides
+        self._overrides = tuple(item for item in overrides if now < item.ends)
+        self._next_end = _first_end(self._overrides)
+        for override in overrides:
+            if override.ends <= now:
+                self._logger.warning("%(notice)s", notice=override.end_notice)
 
-    # What is known.
+    # The rules of sites.
 
     def cached(self, origin: Origin) -> SiteRules | None:
-        """What is known of *origin*, if it is in memory and fresh."""
+        """Return the rules of *origin*; None if they are not in memory, or stale."""
         rules = self._memory.get(origin)
         if rules is None or not rules.entry.is_fresh(self._clock.time()):
             return None
         return None if self._needs_tdmrep and self._lacks_tdmrep(rules) else rules
 
     def latest(self, origin: Origin) -> SiteRules | None:
-        """What was known of *origin* last, if it is in memory and decides: it may be stale."""
+        """Return the rules of *origin*, which may be stale; None if they are not in memory, or
+        robots.txt is unreachable.
+        """
         rules = self._memory.get(origin)
         is_decided = rules is not None and rules.state is not State.UNREACHABLE
         return rules if is_decided else None
@@ -161,14 +161,15 @@ class RobotsTxtCache:
         stale: CacheEntry | None = None,
         needs_tdmrep: bool | None = None,
     ) -> SiteRules:
-        """What is known of *origin*, from memory, the store or its server. Calls for the same origin
+        """Return the rules of *origin*, from memory, the store or its server. Calls for the same origin
         share one fetch, which is reported once.
 
-        *templates* are of the requests that wait for it. *stale* is an entry that must be fetched
-        again even if it has not expired. *needs_tdmrep* is whether the tdmrep.json is needed too, by
-        default if the crawl needs it. Raises SpiderClosing or a cancellation, and stores
-        nothing, if the spider closes meanwhile, or no request waits any more. After any other error
-        robots.txt counts as unreachable.
+        Raises SpiderClosing or a cancellation, and stores nothing, if the spider closes meanwhile, or
+        no request waits any more. After any other error robots.txt counts as unreachable.
+
+        :param templates: some of the requests that wait for the rules
+        :param stale: an entry that must be fetched again even if it has not expired
+        :param needs_tdmrep: whether the tdmrep.json is needed too; by default, as the crawl needs it
         """
         url, rules = origin.robotstxt_url, self._memory.get(origin)
         while rules is None or not self._serves(rules.entry, stale):
@@ -201,11 +202,12 @@ class RobotsTxtCache:
         return rules
 
     def _serves(self, entry: CacheEntry, stale: CacheEntry | None) -> bool:
-        """Whether *entry* may be used, and is not *stale*."""
-        is_wrong = stale is not None and entry.fetched <= stale.fetched
-        return not is_wrong and entry.is_fresh(self._clock.time())
+        """Whether *entry* is fresh, and newer than *stale*."""
+        is_newer = stale is None or entry.fetched > stale.fetched
+        return is_newer and entry.is_fresh(self._clock.time())
 
     def _read(self, origin: Origin, entry: CacheEntry, learned: float) -> SiteRules:
+        """Parse the files in *entry*, which this process has had since *learned*."""
         dialect = self._settings.dialect
         state = entry.state(dialect)
         robots = robots_of(entry, dialect, state)
@@ -223,17 +225,17 @@ class RobotsTxtCache:
         self,
         origin: Origin,
         result: AccessResult,
-        known: SiteRules | None,
+        in_memory: SiteRules | None,
         before: CacheEntry | None,
     ) -> SiteRules:
-        """What is known after a fetch of robots.txt; *known* is what was in memory until then, *before*
-        the entry, which may be of the store.
+        """Return the rules of *origin* after a fetch of robots.txt with *result*. *in_memory* are the rules
+        until then, and *before* is the latest entry, which may come from the store.
         """
         settings, now = self._settings, self._clock.time()
         learned, elapsed = self._clock.monotonic(), 0.0
         # Otherwise, another worker has just stored it.
-        if known and before and known.entry.fetched == before.fetched:
-            elapsed = learned - known.learned
+        if in_memory and before and in_memory.entry.fetched == before.fetched:
+            elapsed = learned - in_memory.learned
         entry = renew(
             result,
             before,
@@ -244,51 +246,43 @@ class RobotsTxtCache:
             jitter=random.random(),  # noqa: S311
         )
         rules = self._read(origin, entry, learned)
-        if entry.unreachable_since is None:
-            self._last_for_turn(rules, now)
-        elif rules.state is not State.UNREACHABLE:
-            # Otherwise, requests wait until it is back.
-            rules.entry = _lasting(entry, now + MIN_AGE)
+        is_unreachable = entry.unreachable_since is not None
+        if is_unreachable and rules.state is not State.UNREACHABLE:
+            # A copy decides, and requests do not wait for the next attempt.
+            until = max(entry.expires, now + MIN_AGE)
+            rules.entry = entry._replace(expires=until)
         return rules
-
-    def _last_for_turn(self, rules: SiteRules, now: float) -> None:
-        """Let *rules* hold until the requests that wait for them have had their turn, after a delay.
-        Otherwise they would be fetched again and again, and the requests would never be sent.
-        """
-        if rules.entry.expires < now + self._settings.skip_delay_over + _JUST_NOW:
-            delay = self._settings.delay(self._identity.pace(rules.robots))
-            rules.entry = _lasting(rules.entry, now + delay + _JUST_NOW)
 
     def _put(self, rules: SiteRules, result: AccessResult) -> None:
         """Keep *rules* after a fetch with *result*, and store them if servers have answered. A failure
-        may be one of this crawler alone, and must not keep others from asking for themselves.
+        may be of this crawler alone, and must not keep others from fetching the file.
         """
         self._memory.put(rules)
         if self._store is None:
             return
         if result.is_of_server and rules.entry.result.is_of_server:
             stored = self._store.put(rules.origin, rules.entry)
-            # Otherwise, what was put before may still wait.
+            # Otherwise, an earlier entry may still wait to be stored.
             if not stored.called:
                 self.stored = stored
 
     async def _wait(self, url: str) -> None:
-        """Wait until nobody looks up or fetches the file at *url* any more, or the next one does."""
-        over: Deferred[None] = Deferred()
-        self._under_way[url].append(over)
-        await maybe_deferred_to_future(over)
+        """Wait until the look-up or fetch of the file at *url* that is under way has ended."""
+        ended: Deferred[None] = Deferred()
+        self._under_way[url].append(ended)
+        await maybe_deferred_to_future(ended)
 
     def _end(self, url: str) -> None:
-        """Let those who wait for the file at *url* look again."""
-        for over in self._under_way.pop(url):
-            if not over.called:  # It was cancelled.
-                over.callback(None)
+        """Let the calls that wait for the file at *url* continue."""
+        for ended in self._under_way.pop(url):
+            if not ended.called:  # It was cancelled.
+                ended.callback(None)
 
     # tdmrep.json.
 
     def _lacks_tdmrep(self, rules: SiteRules) -> bool:
-        """Whether the tdmrep.json of an origin has to be asked for: robots.txt allows that, at a pace
-        that the crawl accepts.
+        """Whether the tdmrep.json of an origin must be fetched. That needs a robots.txt that allows it, at a
+        pace that the crawl accepts.
         """
         if rules.entry.has_tdmrep or rules.state is State.UNREACHABLE:
             return False
@@ -298,16 +292,16 @@ class RobotsTxtCache:
         )
 
     async def _complete(self, rules: SiteRules, templates: list[Request]) -> SiteRules:
-        """Ask for the tdmrep.json of an origin, and keep it with its robots.txt. Calls for the same
+        """Fetch the tdmrep.json of an origin, and keep it with its robots.txt. Calls for the same
         origin share one fetch.
         """
         origin = rules.origin
         url = tdmrep_url(origin)
         while url in self._under_way:
             await self._wait(url)
-            known = self._memory.get(origin)
-            if known is not None and known.entry.has_tdmrep:
-                return known
+            latest = self._memory.get(origin)
+            if latest is not None and latest.entry.has_tdmrep:
+                return latest
         self._under_way[url] = []
         try:
             result = await self._fetcher.fetch(url, templates, self._check)
@@ -315,8 +309,6 @@ class RobotsTxtCache:
             rules, now = self._memory.get(origin) or rules, self._clock.time()
             entry = with_tdmrep(rules.entry, result, now)
             rules = self._read(origin, entry, rules.learned)
-            # The requests that wait may have their turn only after another delay.
-            self._last_for_turn(rules, now)
             self._put(rules, result)
         finally:
             self._end(url)
@@ -324,8 +316,8 @@ class RobotsTxtCache:
         return rules
 
     async def _check(self, request: RobotsTxtRequest, templates: list[Request]) -> None:
-        """Raise RobotsDenied if robots.txt, or an override, forbids *request*, which is for a
-        tdmrep.json, as if it were of a spider. It may be redirected anywhere.
+        """Raise RobotsDenied if robots.txt, or an override, forbids *request* for a tdmrep.json, which may
+        be redirected to any origin.
         """
         origin = origin_of(request.url)
         if origin is not None and request.fetch.virtual_host:
@@ -333,12 +325,13 @@ class RobotsTxtCache:
         assert origin is not None
         case = Case(request, origin)
         case.override = self.override(origin)
-        if (used := self.override_for(origin)) is not None:
-            self._reporter.override_used(used, origin)
+        override = self.override_for(origin)
+        if override is not None:
+            self._reporter.override_used(override, origin)
         if case.override is not None:
             robots = case.override.robots
         else:
-            # That alone: sites could redirect their tdmrep.json in a circle.
+            # Only robots.txt: sites could redirect their tdmrep.json in a circle.
             case.known = await self.learn(origin, templates, needs_tdmrep=False)
             robots = case.known.robots
         if robots is None:
@@ -375,18 +368,18 @@ class RobotsTxtCache:
         if access is Access.UNAVAILABLE:
             self._log_unavailable(result, rules.robots)
             return
-        # More is logged about an unreachable robots.txt where its requests wait.
-        said = str(access)
+        # The frontier logs more about an unreachable robots.txt.
+        words = str(access)
         if access is Access.SUCCESSFUL:
-            said = "fetched" if is_new else "taken from the store"
+            words = "fetched" if is_new else "taken from the store"
         message = "%(url)s is %(access)s (%(result)s)"
-        self._logger.debug(message, url=result.url, access=said, result=result)
+        self._logger.debug(message, url=result.url, access=words, result=result)
         if access is not Access.SUCCESSFUL:
             return
         if result.is_html:
             self._log_page(result, rules.robots)
         if HAS_ROBOTS_PARSED_SIGNAL and is_heard(crawler, signals.robots_parsed):
-            # It loads Scrapy's parsers.
+            # Imported here: the module loads Scrapy's parsers.
             from scrapy_rep.crawl.fetching.robotparser import RobotParser  # noqa: PLC0415
 
             await crawler.signals.send_catch_log_async(
@@ -424,8 +417,8 @@ class RobotsTxtCache:
             )
             return
         is_denying, level = result.status in robots.dialect.denying_statuses, DEBUG
-        if result.status in _NO_ENTRY and not is_denying:
-            # A site that means to keep crawlers out may answer so.
+        if result.status in _LOCKED_STATUSES and not is_denying:
+            # This may be the answer of a site that wants no crawlers.
             level = DEBUG if self._locked else INFO
             self._locked += 1
         self._logger.log(
@@ -466,26 +459,23 @@ class RobotsTxtCache:
                 "REP_OVERRIDES",
                 count=f"{self._locked:,}",
             )
-        patterns = [each.pattern for each in self._overrides]
-        unmet = [each for each in patterns if each not in self._overrides_met]
+        patterns = [override.pattern for override in self._overrides]
+        unmet = [pattern for pattern in patterns if pattern not in self._overrides_met]
         if unmet:
+            named = ", ".join(map(repr, unmet[:_MAX_NAMED]))
+            more = len(unmet) - _MAX_NAMED
             self._logger.info(
                 "REP_OVERRIDES that no request of this crawl met: %(patterns)s. If one of them "
                 "should have decided, check how its host is spelt",
-                patterns=", ".join(map(repr, unmet[:_MAX_NAMED]))
-                + (
-                    f" and {len(unmet) - _MAX_NAMED:,} more"
-                    if unmet[_MAX_NAMED:]
-                    else ""
-                ),
+                patterns=f"{named} and {more:,} more" if more > 0 else named,
             )
 
 
-def _lasting(entry: CacheEntry, until: float) -> CacheEntry:
-    """*entry*, so that it holds at least *until*."""
-    return entry._replace(expires=until) if entry.expires < until else entry
+def _first_end(overrides: Iterable[Override]) -> float:
+    """Return when the first of *overrides* ends."""
+    return min((override.ends for override in overrides), default=inf)
 
 
 def tdmrep_url(origin: Origin) -> str:
-    """The URL of the tdmrep.json of *origin*."""
+    """Return the URL of the tdmrep.json of *origin*."""
     return origin.url(TDMREP)

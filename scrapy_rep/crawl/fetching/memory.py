@@ -1,8 +1,8 @@
-"""What this process knows of sites, in a bounded number of bytes: parsed, or packed as in a store.
+"""The memory of the rules of sites, of bounded size; and packed entries, the form of an entry in stores.
 
 A packed entry is a line of JSON with the fields of the entry that differ from their defaults, and the
-bodies, compressed together by zlib, whose checksum finds damage. What a store returns may come from
-anybody who can write there: :func:`loads` bounds what it reads, and executes nothing.
+bodies, compressed together by zlib, whose checksum detects damage. Anybody who can write to a store may
+have written an entry: :func:`loads` bounds what it reads, and executes nothing.
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ dialect parses."""
 KEEP = 30 * 24 * 3600.0
 """The seconds for which a store keeps an expired entry: while a robots.txt is unreachable,
 the crawler may use its last good copy for 30 days (RFC 9309, 2.3.1.4). No entry is fresh for
-longer than this either."""
+longer than that."""
 
 _LAST_TIME = 2.0**37
-"""No time of an entry is later: about the year 6300."""
+"""The latest time of an entry, about the year 6300."""
 
 _SIZE = "robotstxt"
-"""The length of the body of robots.txt, where that of tdmrep.json follows it."""
+"""The field with the length of the body of robots.txt, if the body of tdmrep.json follows."""
 
 _MAX_ITEMS = 16
-"""How many headers or redirects a result may have; both kinds have fewer."""
+"""The most headers and redirects of a result that are read. The crawler stores fewer."""
 
 _PARSED_SHARE = 4
-"""The share of the memory that parsed files may take is one in this many."""
+"""Parsed files may take one part in this many of the memory."""
 
 # The bytes that Python's objects take besides the bytes in them, as measured: for a packed entry
-# its key; for a parsed file its key, entry, result and headers too.
+# its key; for a parsed file also its entry, result and headers.
 _PACKED_OVERHEAD = 580
 _PARSED_OVERHEAD = 1_600
 
-# The bytes that a line of a robots.txt can take at most once it is indexed, which happens when it
-# is first used: as a rule; more for one with a "*"; and as a record of usage preferences, of which a
-# bounded part is read.
+# The most bytes that a line of a robots.txt takes once it is indexed, which happens when it is first used:
+# for a rule, for a "*" in it, and for a record of usage preferences; and for all such records, which are
+# read in part.
 _OF_LINE, _OF_WILDCARD, _OF_RECORD, _OF_RECORDS = 160, 310, 2_000, 8_000_000
 
 
 class LRU(Generic[V]):
-    """Values by key, with a total size of at most *max_size*; those used last stay."""
+    """A mapping with a total size of at most *max_size*, which keeps the values that were used last."""
 
     def __init__(self, max_size: int) -> None:
         self._max_size = max_size
@@ -67,12 +67,12 @@ class LRU(Generic[V]):
         self.size = 0
 
     def get(self, key: Hashable) -> V | None:
-        """The value of *key*, which counts as used now; None if there is none."""
-        found = self._kept.get(key)
-        if found is None:
+        """Return the value of *key*, which counts as used now; None if there is none."""
+        if key not in self._kept:
             return None
         self._kept.move_to_end(key)
-        return found[0]
+        value, _ = self._kept[key]
+        return value
 
     def pop(self, key: Hashable) -> V | None:
         """Remove and return the value of *key*; None if there is none."""
@@ -81,8 +81,8 @@ class LRU(Generic[V]):
         return value
 
     def put(self, key: Hashable, value: V, size: int) -> list[V]:
-        """Store *value* under *key*, in place of those that were not used for longest, and return
-        these. *value* itself stays, whatever its size.
+        """Store *value* under *key*, and return the values that it displaces: those that were not used
+        for longest. *value* itself stays, whatever its size.
         """
         _, size_before = self._kept.pop(key, (None, 0))
         self._kept[key] = value, size
@@ -96,47 +96,50 @@ class LRU(Generic[V]):
 
 
 class Memory:
-    """What is known of each origin, together in at most *max_bytes*, if a quarter of them is room for
-    one file. Those that were used last are parsed. The others are packed, which takes a tenth of the
-    memory, until *read* parses them again.
+    """Keeps the rules of origins in at most *max_bytes*, or in the size of one file if that is more than a
+    quarter of them. Files that were used last are parsed. The others are packed until *read* parses them
+    again.
     """
+
+    # Measured with 2,143 real files: 128 MB have room for 65,000 hosts. They would have room for 3,000 if
+    # all files were parsed, by the most bytes that each can take (27,000 by those that it takes after one
+    # decision). To unpack and parse a file takes 0.1 ms, a seventh of what a page takes in a crawl.
 
     def __init__(
         self, max_bytes: int, read: Callable[[Origin, CacheEntry, float], SiteRules]
     ) -> None:
         parsed_bytes = max_bytes // _PARSED_SHARE
-        # The entry, and since when it is known.
+        # The entry, and when this process learned it.
         self._packed: LRU[tuple[bytes, float]] = LRU(max_bytes - parsed_bytes)
         self._parsed: LRU[SiteRules] = LRU(parsed_bytes)
         self._read = read
 
     @property
     def size(self) -> int:
-        """The bytes with which everything counts."""
+        """The bytes of all files, parsed and packed, as they are counted."""
         return self._packed.size + self._parsed.size
 
     def get(self, origin: Origin) -> SiteRules | None:
-        """What is known of *origin*, which counts as used now; None if it is not in memory."""
+        """Return the rules of *origin*, which count as used now; None if they are not in memory."""
         rules = self._parsed.get(origin)
-        if rules is not None or not self._packed.size:
+        if rules is not None:
             return rules
         packed = self._packed.pop(origin)
         if packed is None:
             return None
-        # An entry with times before 1970, by a clock that was set, is forgotten.
         data, learned = packed
+        # An entry with times before 1970, from a clock that was wrong, is forgotten.
         with suppress(ValueError):
             rules = self._read(origin, loads(data, origin), learned)
             self.put(rules)
         return rules
 
     def put(self, rules: SiteRules) -> None:
-        """Keep *rules* as what is known of their origin."""
-        if self._packed.size:
-            self._packed.pop(rules.origin)
+        """Keep *rules* as those of their origin."""
+        self._packed.pop(rules.origin)
         size = _PARSED_OVERHEAD + _text_size(rules.entry)
         for displaced in self._parsed.put(rules.origin, rules, size):
-            # What is too long is forgotten.
+            # A file that is too long is forgotten.
             with suppress(ValueError):
                 data = dumps(displaced.entry)
                 size = len(data) + _PACKED_OVERHEAD
@@ -144,11 +147,11 @@ class Memory:
 
 
 def parsed_size(body: bytes) -> int:
-    """The most bytes that a file with this *body* can take once it is parsed, and indexed for one
+    """Return the most bytes that a file with this *body* takes once it is parsed, and indexed for one
     crawler.
     """
     lines = 1 + body.count(b"\n") + body.count(b"\r")
-    # Those for usage preferences: "Content-Usage", and the objects of a tdmrep.json.
+    # The records of usage preferences: "Content-Usage", and the objects of a tdmrep.json.
     records = body.lower().count(b"content-") + body.count(b"{")
     return (
         2 * len(body)
@@ -175,7 +178,7 @@ def _text_size(entry: CacheEntry) -> int:
 
 
 def dumps(entry: CacheEntry) -> bytes:
-    """Write *entry* without its URL. Raises ValueError if it is too long to be stored."""
+    """Return *entry*, packed, without its URL. Raises ValueError if it is too long to be stored."""
     head = _written(entry) | {"result": _written(entry.result)}
     if entry.copy is not None:
         head["copy"] = _written(entry.copy)
@@ -192,8 +195,8 @@ def dumps(entry: CacheEntry) -> bytes:
 
 
 def loads(data: bytes, origin: Origin) -> CacheEntry:
-    """Read the entry of *origin*. Raises ValueError for data that :func:`dumps` has not written, or
-    that is damaged."""
+    """Return the entry of *origin* that *data* has. Raises ValueError for data that :func:`dumps` has not
+    written, or that is damaged."""
     inflater = zlib.decompressobj()
     try:
         written = inflater.decompress(data, MAX_SIZE)
@@ -214,8 +217,8 @@ def loads(data: bytes, origin: Origin) -> CacheEntry:
 
 
 _LEFT_OUT = frozenset({"url", "body"})
-"""The fields of a result that are not written: its URL is that of its origin, its body comes after
-the rest."""
+"""The fields of a result that are not written: the URL is that of the origin, and the body follows the
+line of JSON."""
 
 
 def _written(value: CacheEntry | AccessResult) -> dict[str, Any]:
@@ -256,7 +259,7 @@ def _checked(kind: type[_T], value: object) -> _T:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    return tuple(_checked(str, each) for each in _checked(list, value)[:_MAX_ITEMS])
+    return tuple(_checked(str, text) for text in _checked(list, value)[:_MAX_ITEMS])
 
 
 def _headers(value: object) -> tuple[tuple[str, str], ...]:

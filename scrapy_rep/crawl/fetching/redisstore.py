@@ -54,20 +54,18 @@ class RedisStore(Store):
     def get_many(self, keys: Collection[str]) -> dict[str, bytes | None]:
         commands = self._commands()
         for key in keys:
-            # No more than an entry may have.
+            # A longer value is no entry, and its rest is not read.
             commands.getrange(self._name(key), 0, MAX_SIZE)
-        # An empty one is none.
-        found = (data or None for data in self._execute(commands))
-        return dict(zip(keys, found, strict=True))
+        # The server returns empty data for a missing key.
+        entries = (data or None for data in self._execute(commands))
+        return dict(zip(keys, entries, strict=True))
 
     def put_many(self, entries: Mapping[str, tuple[bytes, float]]) -> None:
         commands = self._commands()
         for key, (data, until) in entries.items():
-            # By the difference, so that the clocks of server and crawler need not agree.
-            life = max(
-                math.ceil((until - time.time()) * 1000), 1
-            )  # The server refuses 0.
-            commands.set(self._name(key), data, px=life)
+            # A duration, so that the clocks of server and crawler need not agree. The server refuses 0.
+            ttl_ms = max(math.ceil((until - time.time()) * 1000), 1)
+            commands.set(self._name(key), data, px=ttl_ms)
         self._execute(commands)
 
     def close(self) -> None:
@@ -78,7 +76,7 @@ class RedisStore(Store):
         return f"{self._prefix}:file:{key}"
 
     def _commands(self) -> Pipeline:
-        """Commands that take one round trip together."""
+        """Return a pipeline, whose commands take one round trip together."""
         return self._redis.pipeline(transaction=False)
 
     def _execute(self, commands: Pipeline) -> list[Any]:
@@ -89,8 +87,8 @@ class RedisStore(Store):
 
 
 def without_handshake() -> dict[str, Any]:
-    """Return options of the client for connections that send nothing when they are made: each
-    command would take a round trip.
+    """Return options of the client for connections that send no commands when they are made, each of
+    which would take a round trip.
     """
     from redis.connection import AbstractConnection  # noqa: PLC0415
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
 _ANY_BASE = "http://host.invalid/robots.txt"
-"""A base that tells whether a relative URL would be one of a sitemap."""
+"""A base URL for relative sitemaps, to see whether they are valid."""
 
 _tokens = lru_cache(maxsize=64)(product_tokens)
 
@@ -50,7 +50,7 @@ class RobotParser(BaseRobotParser):
         return cls(RobotsTxt.parse(robotstxt_body, dialect), clients)
 
     def allowed(self, url: str | bytes, user_agent: str | bytes) -> bool:
-        """Whether *user_agent*, a product token or a ``User-Agent`` header, may fetch *url*."""
+        """Return whether *user_agent*, a product token or a ``User-Agent`` header, may fetch *url*."""
         return is_allowed(
             self.robots,
             to_unicode(url),

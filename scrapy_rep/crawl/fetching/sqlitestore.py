@@ -38,8 +38,8 @@ _GET = (
     " FROM entries WHERE key IN ({})"
 )
 
-# The first of every _SWEPT_EVERY writes removes at most 500 expired rows: more than were
-# written meanwhile, but few enough to take little time.
+# The first of every _SWEPT_EVERY writes removes at most 500 expired rows: more than are written until the
+# next time, but few enough to take little time.
 _SWEPT_EVERY = 100
 _SWEEP = (
     "DELETE FROM entries WHERE key IN"
@@ -48,7 +48,7 @@ _SWEEP = (
 
 
 class SqliteStore(Store):
-    """Keeps entries in the file at *path*. The first call makes the file and its folder.
+    """Keeps entries in the SQLite file at *path*. The first call makes the file and its folder.
 
     Several processes can use the file at once. A process that finds it locked waits up to
     *timeout* seconds. If a process is killed, its entries remain intact.
@@ -57,7 +57,7 @@ class SqliteStore(Store):
     def __init__(self, path: str | os.PathLike[str], timeout: float = 5.0) -> None:
         # The process may change its working directory.
         self.path = Path(path).absolute()
-        """That of the file."""
+        """The path of the file."""
 
         self._timeout = timeout
         self._connection: sqlite3.Connection | None = None
@@ -94,8 +94,8 @@ class SqliteStore(Store):
 
     @contextmanager
     def _used(self) -> Iterator[sqlite3.Connection]:
-        """The connection. After a failure it is closed, and the next call opens a new one. Raises
-        StoreError.
+        """Give the connection to a ``with`` block. A failure in it closes the connection, and raises
+        StoreError; the next call opens a new connection.
         """
         try:
             yield self._connected()
@@ -112,6 +112,6 @@ class SqliteStore(Store):
             prepare_file(connection, SCHEMA)
             self._file = identity(self.path)
         elif identity(self.path) != self._file:
-            # SQLite would continue to use it.
+            # SQLite would continue to use the file.
             raise OSError("it was moved or removed")
         return self._connection

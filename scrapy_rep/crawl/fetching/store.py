@@ -1,4 +1,4 @@
-"""Stores of robots.txt files, which crawls and machines can share, and their client in a crawl."""
+"""Stores of robots.txt files, which crawls and machines can share, and the client of a store in a crawl."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ALLOWED = (
 """The addresses that :func:`open_store` accepts, for the end of an error message."""
 
 MEMORY = 128
-"""The megabytes of memory that robots.txt files may take without ``mb`` in the address."""
+"""The megabytes of memory that robots.txt files may take, unless the address has ``mb``."""
 
 _MB = re.compile(r"([?&])mb=([1-9][0-9]{0,8})(&|$)")
 
@@ -66,11 +66,11 @@ _STORES = {
 # request waits for another failure.
 _PAUSE = 3.0
 
-# The seconds for which the client waits for a call of a store. The stores of this package need
-# fewer, also where a disk or a network fails.
+# The seconds for which the client waits for a call of a store. The stores of this package return
+# earlier, also if a disk or a network fails.
 _MAX_CALL = 30.0
 
-# How many keys one call of a store reads or writes.
+# The most keys that one call of a store reads or writes.
 _AT_ONCE = 32
 
 
@@ -78,19 +78,19 @@ class Store(ABC):
     """Keeps bytes by key for crawls that share it.
 
     A *key* is an origin, such as ``https://example.com``. A crawl calls all methods on one thread,
-    which is not that of its event loop; other processes may use the same data. They raise StoreError
-    if a disk or a network fails. Then the crawl goes on without the store, and calls it again after
+    which is not that of its event loop; other processes may use the same data. Methods raise StoreError
+    if a disk or a network fails. Then the crawl continues without the store, and calls it again after
     some seconds.
     """
 
     @abstractmethod
     def get(self, key: str) -> bytes | None:
-        """Return the data of *key*; None if there are none."""
+        """Return the data of *key*; None if the store has none."""
 
     @abstractmethod
     def put(self, key: str, data: bytes, until: float) -> None:
-        """Keep *data*, at most 1 MiB, as the data of *key*, at least until the time *until* (in
-        seconds since the epoch), and replace the data before.
+        """Keep *data*, at most 1 MiB, under *key*, in place of earlier data, at least until the time *until*
+        (in seconds since the epoch).
         """
 
     @abstractmethod
@@ -98,23 +98,23 @@ class Store(ABC):
         """Close files and connections. Never raises. No method is called after it."""
 
     def get_many(self, keys: Collection[str]) -> Mapping[str, bytes | None]:
-        """Return the data of several *keys*. A store where one call for all of them takes less time
-        than many calls replaces this method.
+        """Return the data of several *keys*. A store that can read them in one call overrides this
+        method.
         """
         return {key: self.get(key) for key in keys}
 
     def put_many(self, entries: Mapping[str, tuple[bytes, float]]) -> None:
-        """Keep several *entries*: by key, the data and the time. A store may replace this method,
-        as :meth:`get_many`.
+        """Keep several *entries*: the data and the time *until*, by key. A store that can write them in one
+        call overrides this method.
         """
         for key, (data, until) in entries.items():
             self.put(key, data, until)
 
 
 def open_store(address: str | Path) -> tuple[Store | None, int]:
-    """The store at *address*, one of :data:`ALLOWED`, and the bytes of memory that the robots.txt
-    files of the crawl may take. There is no store for ``memory://``. A path is that of a file of
-    SQLite, with any characters.
+    """Return the store at *address*, one of :data:`ALLOWED`, and the bytes of memory that the robots.txt
+    files of the crawl may take. The store is None for ``memory://``. A Path is that of a SQLite file, and
+    may have any characters.
 
     A relative path starts at the working directory. Paths are not percent-decoded. A store
     opens its file or connection at its first call. Raises ValueError for any other address, and
@@ -124,7 +124,7 @@ def open_store(address: str | Path) -> tuple[Store | None, int]:
         return load_object(_STORES["sqlite"])(address), 1_000_000 * MEMORY
     mb = _MB.search(address)
     max_bytes = 1_000_000 * int(mb[2] if mb else MEMORY)
-    # The other options are for the client of Redis.
+    # All other options are for the client of Redis.
     address = _MB.sub(lambda option: option[1] if option[3] else "", address, count=1)
     scheme, separator, rest = address.partition("://")
     if address == "memory://":
@@ -132,10 +132,10 @@ def open_store(address: str | Path) -> tuple[Store | None, int]:
     if scheme == "sqlite" and _is_file(rest):
         return load_object(_STORES[scheme])(rest[1:]), max_bytes
     if scheme in {"redis", "rediss", "unix"} and separator and _is_server(address):
-        # Invalid options in the query of the address.
+        # The query of the address may have invalid options.
         with suppress(TypeError, ValueError):
             return load_object(_STORES[scheme])(address), max_bytes
-    # The message leaves the address out, which may hold a password.
+    # The address, which may hold a password, is not in the message.
     raise ValueError(f"The address of a store must be {ALLOWED}.")
 
 
@@ -159,8 +159,8 @@ def _is_server(address: str) -> bool:
 
 
 class StoreClient:
-    """Calls a store on a thread of its own, one call after the other. What is asked for meanwhile
-    waits, and is then read and written in one call. While the store fails, or a call does not return,
+    """Calls a store on a thread of its own, one call after the other. Reads and writes that come during a
+    call wait, and are combined in the next one. While the store fails, or a call does not return,
     the crawl continues without it.
     """
 
@@ -171,13 +171,13 @@ class StoreClient:
         self._gets: list[tuple[str, Deferred[bytes | None]]] = []
         self._puts: list[tuple[str, tuple[bytes, float], Deferred[None]]] = []
         self._work: Deferred[None] | None = None
-        """Ends when nothing waits any more; None if nothing does."""
+        """Fires when no read or write waits any more; None if none does."""
 
         self._calls: SimpleQueue[tuple[Callable[[], object], Callable[..., None]]]
         self._calls = SimpleQueue()
         self._has_thread = False
         self._is_stuck = False
-        """Whether a call has not returned in time, nor since."""
+        """Whether a call has not returned in time, and not since."""
 
         self._is_failing = False
         self._paused_until = -inf
@@ -186,15 +186,15 @@ class StoreClient:
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
     async def get(self, origin: Origin) -> CacheEntry | None:
-        """The entry of *origin*, if it is of use: not expired too long ago, nor from the future. Raises
-        SpiderClosing if the spider has closed meanwhile.
+        """Return the entry of *origin*; None if the store has none, or a useless one: it expired too long
+        ago, or comes from the future. Raises SpiderClosing if the spider has closed meanwhile.
         """
         data = None
         if self._may_call():
-            found: Deferred[bytes | None] = Deferred()
-            self._gets.append((str(origin), found))
-            self._go_on()
-            data = await maybe_deferred_to_future(found)
+            answer: Deferred[bytes | None] = Deferred()
+            self._gets.append((str(origin), answer))
+            self._begin_work()
+            data = await maybe_deferred_to_future(answer)
         if self._is_closed:
             why = f"The spider closes, so {origin.robotstxt_url} is not fetched"
             raise SpiderClosing(why)
@@ -213,45 +213,45 @@ class StoreClient:
 
     def put(self, origin: Origin, entry: CacheEntry) -> Deferred[None]:
         """Store *entry*. The Deferred fires when that is done, or has failed."""
-        over: Deferred[None] = Deferred()
+        written: Deferred[None] = Deferred()
         try:
             data = dumps(entry) if self._may_call() else None
         except ValueError:
             data = None  # It is too long. Each worker fetches this file for itself.
         if data is None:
-            over.callback(None)
+            written.callback(None)
         else:
-            self._puts.append((str(origin), (data, entry.expires + KEEP), over))
-            self._go_on()
-        return over
+            self._puts.append((str(origin), (data, entry.expires + KEEP), written))
+            self._begin_work()
+        return written
 
     def _may_call(self) -> bool:
         if self._is_closed or self._is_stuck or time.monotonic() < self._paused_until:
             return False
         if self._is_failing:
-            # This call tests whether the store works again. Others do not wait for it.
+            # This call tests whether the store works again. Other requests do not wait for it.
             self._paused_until = time.monotonic() + _PAUSE
         return True
 
     # Calls.
 
-    def _go_on(self) -> None:
+    def _begin_work(self) -> None:
         if self._work is None:
             work: Deferred[None] = Deferred()
             self._work = work
             deferred_from_coro(self._read_and_write()).chainDeferred(work)
 
     async def _read_and_write(self) -> None:
-        """Read and write what waits, in as few calls as may be."""
+        """Read and write for all that wait, in as few calls as possible."""
         while self._gets or self._puts:
             gets, self._gets = self._gets[:_AT_ONCE], self._gets[_AT_ONCE:]
             puts, self._puts = self._puts[:_AT_ONCE], self._puts[_AT_ONCE:]
             entries = {key: entry for key, entry, _ in puts}
-            found: dict[str, bytes | None] = {}
+            data: dict[str, bytes | None] = {}
             try:
-                await self._call(partial(self._exchange, gets, found, entries))
+                await self._call(partial(self._exchange, gets, data, entries))
                 self._paused_until = -inf
-                # A store that is locked can be read, but not written.
+                # A locked store can be read, but not written.
                 if puts and self._is_failing:
                     self._is_failing = False
                     self._logger.info(
@@ -261,58 +261,58 @@ class StoreClient:
                 self._failed(error)
                 gets, self._gets = gets + self._gets, []
                 puts, self._puts = puts + self._puts, []
-            for key, waiter in gets:
-                if not waiter.called:  # It was cancelled.
-                    waiter.callback(found.get(key))
-            for _, _, over in puts:
-                over.callback(None)
+            for key, answer in gets:
+                if not answer.called:  # It was cancelled.
+                    answer.callback(data.get(key))
+            for _, _, written in puts:
+                written.callback(None)
         self._work = None
 
     def _exchange(
         self,
         gets: list[tuple[str, Deferred[bytes | None]]],
-        found: dict[str, bytes | None],
+        data: dict[str, bytes | None],
         entries: dict[str, tuple[bytes, float]],
     ) -> None:
-        """Call the store, on the thread."""
+        """Add to *data* what the store has for *gets*, and put *entries* there. Runs on the thread."""
         if gets:
-            found.update(self._store.get_many([key for key, _ in gets]))
+            data.update(self._store.get_many([key for key, _ in gets]))
         if entries:
             self._store.put_many(entries)
 
     async def _call(self, function: Callable[[], object]) -> None:
-        """Call *function* on the thread. Raises what it raises, or StoreError if it does not return in
-        time.
+        """Call *function* on the thread. Raises the error that it raises, or StoreError if it does not
+        return in time.
         """
-        over: Deferred[None] = Deferred()
+        ended: Deferred[None] = Deferred()
 
         def returned(error: Exception | None) -> None:
             self._is_stuck = False
-            if over.called:
+            if ended.called:
                 return
             if error is None:
-                over.callback(None)
+                ended.callback(None)
             else:
-                over.errback(error)
+                ended.errback(error)
 
-        def late() -> None:
+        def timed_out() -> None:
             why = f"a call has not returned after {_MAX_CALL:g} seconds"
             returned(StoreError(type(self._store).__name__, why))
             self._is_stuck = True
 
         if not self._has_thread:
             self._has_thread = True
-            # A daemon: at its end, the process does not wait for a call that never returns.
+            # A daemon: a process that exits does not wait for a call that never returns.
             Thread(target=self._run, args=(loop_caller(),), daemon=True).start()
-        timer = call_later(_MAX_CALL, late)
+        timer = call_later(_MAX_CALL, timed_out)
         self._calls.put((function, returned))
         try:
-            await maybe_deferred_to_future(over)
+            await maybe_deferred_to_future(ended)
         finally:
             timer.cancel()
 
     def _run(self, call_in_loop: Callable[..., object]) -> None:
-        """The thread."""
+        """Run the calls, one after the other, until the store is closed. This is the thread."""
         function = None
         while function != self._store.close:
             function, returned = self._calls.get()
@@ -332,7 +332,7 @@ class StoreClient:
             await maybe_deferred_to_future(self._work)
 
     async def _spider_closed(self) -> None:
-        """Close the store, when what is being written is written. Meanwhile, other fetches may end."""
+        """Close the store when all writes have ended. Meanwhile, other fetches may end."""
         await self._until_idle()
         self._is_closed = True
         if self._is_stuck:
@@ -346,7 +346,7 @@ class StoreClient:
     def _failed(self, error: Exception) -> None:
         self._crawler.stats.inc_value(stats.STORE_ERRORS)
         if not self._is_failing:
-            # Another error is of the store itself: its author needs the traceback.
+            # Any other error is a bug in the store, whose author needs the traceback.
             is_bug = not isinstance(error, StoreError)
             self._logger.log(
                 ERROR if is_bug else WARNING,
@@ -374,7 +374,7 @@ class StoreClient:
 
 
 def _make_folder(crawler: Crawler, store: Any, address: str) -> None:
-    """Make the folder for the file of a store, if only that is missing. Raises SettingError."""
+    """Make the folder for the file of a store, if its parent exists. Raises SettingError if that fails."""
     from scrapy_rep.base.sqlitefile import make_folder  # noqa: PLC0415
 
     path: Path = store.path
@@ -389,17 +389,17 @@ def _make_folder(crawler: Crawler, store: Any, address: str) -> None:
 def open_client(
     crawler: Crawler, chosen: str | Path | type
 ) -> tuple[StoreClient | None, int]:
-    """The client of the store that ``REP_STORE`` selects, *chosen*, and the bytes of memory that the
-    robots.txt files of the crawl may take. There is no client for ``memory://``.
+    """Return the client of the store that ``REP_STORE`` selects (*chosen*), and the bytes of memory that the
+    robots.txt files of the crawl may take. The client is None for ``memory://``.
 
-    Raises SettingError for an address of no store, for a class that is none, and if a package is not
-    installed.
+    Raises SettingError if *chosen* is neither the address of a store nor a subclass of Store, and if the
+    store needs a package that is not installed.
     """
     allowed = f"{ALLOWED}, or the import path of a Store"
     if isinstance(chosen, type):
         if issubclass(chosen, Store):
-            own = build_from_crawler(chosen, crawler)
-            return StoreClient(crawler, own), 1_000_000 * MEMORY
+            of_project = build_from_crawler(chosen, crawler)
+            return StoreClient(crawler, of_project), 1_000_000 * MEMORY
     else:
         try:
             store, max_bytes = open_store(chosen)
